@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import io
 import itertools
 import json
 import os
@@ -201,6 +202,19 @@ class Commands(unittest.TestCase):
                         self.assertIsNone(missing, "not printed")
         self.assertGreater(n_compared, 10)
 
+    def test_python_on_the_pages_prints_an_answer(self) -> None:
+        texts = [
+            block.text
+            for block in (*blocks(README), *blocks(GUIDE))
+            if block.language == "python" and "analyse" in block.text
+        ]
+        self.assertEqual(len(texts), 2)
+        for text in texts:
+            printed_text = io.StringIO()
+            with contextlib.redirect_stdout(printed_text), in_folder(ROOT):
+                exec(text.replace("logs", PLACEHOLDERS["PROFILE"]), {})
+            self.assertIn("ms", printed_text.getvalue())
+
     def assert_excerpt(self, text: str, said: Json) -> None:
         excerpt = parse_excerpt(text)
         if not is_excerpt(excerpt, said):
@@ -255,16 +269,17 @@ class Recipes(unittest.TestCase):
             self.assertAlmostEqual(float(percent), 100 * float(time) / whole, delta=0.06)
 
     def test_gate_passes_equal_runs_and_stops_slower_runs(self) -> None:
-        call = of_readme("exit 1")
-        for profile, baseline, passes in (
-            (BEFORE, BEFORE, True),
-            (AFTER, BEFORE, False),
-            (BEFORE, AFTER, True),
-            ("nowhere.json", BEFORE, False),
+        (call,) = (call for call in calls(README) if "--fail-over" in call.words)
+        gate = call.words[call.words.index("--fail-over") :]
+        for profile, baseline, status in (
+            (BEFORE, BEFORE, 0),
+            (AFTER, BEFORE, 3),
+            (BEFORE, AFTER, 0),
+            ("nowhere.json", BEFORE, 1),
         ):
             with self.subTest(profile=profile, baseline=baseline):
-                said = run(profile, "compare", "--baseline", str(baseline)).object
-                self.assertEqual(piped(call, said).returncode, 0 if passes else 1)
+                outcome = run(profile, "compare", "--baseline", str(baseline), *gate)
+                self.assertEqual(outcome.status, status)
 
     def test_flame_graph_has_a_stack_for_each_group(self) -> None:
         call = of_readme(">demo.folded")
