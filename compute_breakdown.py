@@ -60,7 +60,7 @@ elif HERE not in sys.path:
 from _pipeline.context import DEVICE, SCHEMA_VERSION, Context, Outcome, Request
 from _pipeline.gate import gate_status, gate_without_answer
 from _pipeline.names import with_suggestion
-from _pipeline.no_answer import BAD_ARGUMENTS, NoAnswer, available_in, unreadable
+from _pipeline.no_answer import BAD_ARGUMENTS, NoAnswer, available_in, listed_modes, unreadable
 from _pipeline.option_values import (
     FORM_OPTIONS,
     PEAK_ARGUMENTS,
@@ -630,22 +630,15 @@ def refusal(failure: NoAnswer, request: Request | None, notes: list[str], form: 
         asked = {"device": request.device, "host": request.host, **request.mode_options}
         fields |= with_suggestion(fields, asked)
     cut_texts(fields)
-    usage = usage_for(failure) if failure.reason == BAD_ARGUMENTS else ""
+    usage = ""
+    if failure.reason == BAD_ARGUMENTS:
+        usage = parser_of_modes()[0].format_usage() + listed_modes(failure.fields)
     details = [fields["detail"]] if "detail" in fields else available_in(failure.fields)
     line = ": ".join(("compute_breakdown", failure.reason, *details))
     complaint = f"{usage}{''.join(c if c.isprintable() else '?' for c in line)}\n"
     if request and "fail_over" in request.mode_options:
         fields["gate"] = gate_without_answer(request.mode_options["fail_over"], failure.reason)
     return Outcome(fields, failure.exit_status or gate_status(fields), complaint, form, request)
-
-
-def usage_for(failure: NoAnswer) -> str:
-    usage = parser_of_modes()[0].format_usage()
-    modes = failure.fields.get("available_modes")
-    if modes is None:
-        return usage
-    listed = "".join(f"  {name:13}{purpose}\n" for name, purpose in modes.items())
-    return f"{usage}modes:\n{listed}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -667,10 +660,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return CLOSED_PIPE
     except OSError as error:
-        status, complaint = (
-            CANT_WRITE,
-            f"compute_breakdown: cannot write to stdout: {error.strerror}\n",
-        )
+        status = CANT_WRITE
+        complaint = f"compute_breakdown: cannot write to stdout: {error.strerror}\n"
     with suppress(OSError):
         write(sys.stderr, complaint)
     return status

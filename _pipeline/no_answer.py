@@ -78,6 +78,13 @@ class NoAnswer(Exception):
         return EXIT_STATUS[self.reason]
 
 
+def listed_modes(fields: dict[str, Any]) -> str:
+    """Return the modes with what they answer, one per line, if a refusal lists them."""
+    modes: dict[str, str] = fields.get("available_modes", {})
+    lines = [f"  {name:13}{purpose}\n" for name, purpose in modes.items()]
+    return "".join(["modes:\n", *lines]) if lines else ""
+
+
 def available_in(fields: dict[str, Any]) -> list[str]:
     """Return the first nine available names of each kind."""
     return [
