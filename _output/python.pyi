@@ -113,6 +113,7 @@ class Kernel(OfStep, Top, Peaks, total=False):
 
 class Page(OfStep, total=False):
     out: Required[Path]
+    open: bool | None
 
 class Export(OfStep, Peaks, total=False):
     out: Required[Path]
@@ -125,6 +126,7 @@ class Compare(Common, Top, total=False):
     baseline_device: str | int | None
     baseline_host: str | int | None
     steps: slice | str | None
+    fail_over: float | None
 
 class Spread(Common, Top, total=False):
     steps: slice | str | None

@@ -70,7 +70,7 @@ def change(total: Total) -> str:
 
 def noise(significant: bool | None, unit: str) -> str:
     if significant is None:
-        return f"and too few {unit}s were captured to say if that is noise"
+        return f"and there are too few {unit}s to say if that is noise"
     return f"{'more than' if significant else 'within the'} noise between {unit}s"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import itertools
 import json
@@ -242,7 +243,7 @@ class Endings(unittest.TestCase):
         code = (
             "import sys, compute_breakdown as c\n"
             "def fails(*_): raise KeyboardInterrupt\n"
-            "c.analyse = fails\n"
+            "c.answered = fails\n"
             "sys.exit(c.main(['x', '--mode', 'summary']))"
         )
         done = subprocess.run(
@@ -287,8 +288,11 @@ class ProgressLine(unittest.TestCase):
                 mock.patch.object(self.stream, "isatty", return_value=is_terminal),
                 mock.patch("sys.stderr", self.stream),
                 mock.patch("time.monotonic", side_effect=range(0, 10**6, 10)),
+                tempfile.TemporaryFile("w+") as stdout,
+                mock.patch("sys.stdout", stdout),
             ):
-                run(DEMO, "summary")
+                self.addCleanup(gc.enable)
+                compute_breakdown.main([str(DEMO), "--mode", "summary"])
                 shown = self.shown()
                 self.assertEqual(any("reading" in line for line in shown), is_terminal)
                 self.assertEqual(shown[-1], "")
@@ -302,13 +306,10 @@ class ProgressLine(unittest.TestCase):
         for packed in (False, True):
             path.write_bytes(gzip.compress(data) if packed else data)
             for step in ("0", "-1", "all"):
-                with (
-                    self.subTest(packed=packed, step=step),
-                    mock.patch.object(compute_breakdown, "Progress", Shares),
-                    mock.patch.object(sys.stderr, "isatty", return_value=True),
-                ):
+                with self.subTest(packed=packed, step=step):
                     Shares.of.clear()
-                    run(path, "summary", "--step", step)
+                    argv = [str(path), "--mode", "summary", "--step", step]
+                    compute_breakdown.outcome_of(argv, Shares(sys.stderr))
                     self.assertEqual(list(Shares.of), ["unpacking"] * packed + ["reading"])
                     for shares in Shares.of.values():
                         self.assertEqual(shares, sorted(shares))
