@@ -15,9 +15,10 @@ STEP_OPTIONS = ("--step", "--step-id")
 def called_as(n_words: int) -> list[str]:
     """Return the part of the process's command line before the last `n_words` arguments."""
     folder, name = os.path.split(sys.argv[0])
-    if not name.endswith(".py") and folder in os.environ.get("PATH", "").split(os.pathsep):
-        # For an installed command, the operating system puts the interpreter before the command.
-        return [name]
+    if "." not in name:
+        # The operating system puts the interpreter before an installed command.
+        in_path = folder in os.environ.get("PATH", "").split(os.pathsep)
+        return [name if in_path else sys.argv[0]]
     return sys.orig_argv[: len(sys.orig_argv) - n_words]
 
 
