@@ -51,7 +51,7 @@ class Hideable:
                 of_computation = times[instruction.computation]
                 of_computation[instruction] = of_computation.get(instruction, 0) + entry.total
         return {
-            moved: sum(times[computation][each] for each in free)
+            moved: sum(times[computation][instruction] for instruction in free)
             for computation, all_moved in found.items()
             for moved, free in independent(computation, all_moved, times[computation]).items()
         }
@@ -85,18 +85,18 @@ def independent(
     A set of bits for each instruction has the instructions that it depends on, so one pass in
     schedule order is enough.
     """
-    bit_of = {each: 1 << i for i, each in enumerate(dict.fromkeys((*math, *moved)))}
+    bit_of = {instruction: 1 << i for i, instruction in enumerate(dict.fromkeys((*math, *moved)))}
     before: dict[Instruction, int] = {}
-    for each in computation.instructions:
+    for instruction in computation.instructions:
         bits = 0
-        for operand in each.operands:
+        for operand in instruction.operands:
             bits |= before.get(operand, 0) | bit_of.get(operand, 0)
-        before[each] = bits
+        before[instruction] = bits
     return {
         here: [
-            each
-            for each in math
-            if not before[here] & bit_of[each] and not before[each] & bit_of[here]
+            other
+            for other in math
+            if not before[here] & bit_of[other] and not before[other] & bit_of[here]
         ]
         for here in moved
     }

@@ -70,11 +70,11 @@ class Loops:
     def __init__(self, step: Step, members: Collection[Executions]) -> None:
         self._step = step
         self._members = members
-        whiles = [each for each in step.containers if each.op.category == WHILE]
-        self._key_of = {each.metadata_id: key_of(each.op) for each in whiles}
+        whiles = [loop for loop in step.containers if loop.op.category == WHILE]
+        self._key_of = {loop.metadata_id: key_of(loop.op) for loop in whiles}
         self._n_runs: dict[Key, int] = defaultdict(int)
-        for each in whiles:
-            self._n_runs[key_of(each.op)] += each.n
+        for loop in whiles:
+            self._n_runs[key_of(loop.op)] += loop.n
 
     def row(self, members: Sequence[Executions]) -> LoopRow | None:
         """Return the innermost loop in which the ops spend most of their time; None if most of the
@@ -92,7 +92,7 @@ class Loops:
         most = max(time_in, key=time_in.__getitem__, default=None)
         if most is None:
             return None
-        inside = [each for each in members if most in self._times_of[each.metadata_id]]
+        inside = [member for member in members if most in self._times_of[member.metadata_id]]
         # Some captures have a metadata entry for each execution of an op, so group entries by op.
         longest = max(group_by(inside, key_of).values(), key=lambda group: group.total)
         n, runs = longest.n, self._n_runs[most.while_op]

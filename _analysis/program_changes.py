@@ -27,7 +27,8 @@ class ProgramChange(NamedTuple):
 
 
 class ProgramChanges(NamedTuple):
-    """Whether the programs are the same; None if unknown, or if only code of kernels differs."""
+    """Differences between two programs. `same` is None if it is unknown whether the programs are
+    equal, or if only code of kernels differs."""
 
     same: bool | None
     rows: list[ProgramChange]

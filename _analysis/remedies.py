@@ -1,4 +1,4 @@
-"""What helps against lost time: one sentence for each class and kind of op.
+"""Give advice against lost time: one sentence for each class and kind of op.
 
 `python -m _analysis.remedies` prints the tables of the documentation.
 """

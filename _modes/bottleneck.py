@@ -185,7 +185,7 @@ def cause_row(rank: int, cause: Cause, step: Step) -> CauseRow:
         "says": cause.says,
         "what_helps": cause.what_helps,
         "evidence": {
-            "ops": [each.op.name for each in of_ops.members[:N_OPS_NAMED]],
+            "ops": [member.op.name for member in of_ops.members[:N_OPS_NAMED]],
             "n_ops": len(of_ops.members),
             "n_executions": of_ops.n,
             "dur_ps": of_ops.total,

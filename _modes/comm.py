@@ -109,7 +109,7 @@ def union_of(transfers: Iterable[Transfer]) -> list[tuple[int, int]]:
 def under_way(transfers: Iterable[Transfer], step: Step) -> list[tuple[int, int]]:
     """Return the stretches in which transfers are in flight or run on the core."""
     found = list(transfers)
-    on_core = {each.executions.metadata_id for each in found if not each.op.is_wait}
+    on_core = {transfer.executions.metadata_id for transfer in found if not transfer.op.is_wait}
     return union([*union_of(found), *cover_of(step, on_core)])
 
 

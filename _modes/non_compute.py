@@ -119,7 +119,7 @@ def shape_out(op: Op) -> str | None:
 
 
 class Change(NamedTuple):
-    """Whether ops of a group change dtype or layout, and the time of these ops, or None if no op
+    """Changes of dtype or layout by the ops of a group, and the time of these ops; None if no op
     can be compared."""
 
     is_seen: bool | None

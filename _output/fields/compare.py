@@ -131,7 +131,7 @@ class Noise(TypedDict):
     """Method and sample size of the p-values."""
 
     method: Literal["permutation_max"]
-    """How p-values are computed. `permutation_max`: the share of all assignments of samples to the
+    """Method that computes p-values. `permutation_max`: the share of all assignments of samples to the
     two sides in which some row differs at least as much."""
     noise_unit: NoiseUnit
     """The samples: `step` if each side has one capture, else `capture`, which counts with the mean
@@ -154,7 +154,7 @@ class Noise(TypedDict):
     min_p_value: Fraction
     """Smallest p-value that this number of samples can give."""
     run_to_run_pct: RunToRun
-    """How much captures of the same side differ."""
+    """Difference between captures of the same side."""
     why_not: WhyNoTest | None
     """Reason why no row is tested. `too_few_steps`, `too_few_captures`: no difference can be
     significant and no p-value is given; 4 + 4 are enough."""
@@ -281,7 +281,7 @@ class CompareRow(Delta, Tested, Ranges):
     kind: Kind
     """Kind of the line's ops."""
     matched_by: MatchedBy
-    """How the line was matched: `same_ops`, by identical ops; `same_key`, by key, for lines without
+    """Rule that matched the line: `same_ops`, by identical ops; `same_key`, by key, for lines without
     a stack; `same_places_and_scopes`, `same_files_and_scopes`, `same_places`, `same_scopes`,
     `same_line`, by files and columns of the stack or of its last frame, and by parts of tf_op;
     `only_before` or `only_after`, no counterpart."""
