@@ -146,8 +146,8 @@ class Finding(FindingClassed, FindingFields):
     top_signature: str
     """Signature of the ops that take most of the line's time. Example: `all-to-all [all-to-all]`"""
     what_helps: str | None
-    """Advice on what to change, by the class and kind of the costliest op; null if nothing is known to help.
-    The table above lists all such sentences."""
+    """Advice on what to change, by the class and kind of the costliest op; null if nothing is known
+    to help. The table above lists all such sentences."""
 
 
 class UnknownKernel(FindingFields, VmemFields):

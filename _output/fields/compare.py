@@ -131,8 +131,8 @@ class Noise(TypedDict):
     """Method and sample size of the p-values."""
 
     method: Literal["permutation_max"]
-    """Method that computes p-values. `permutation_max`: the share of all assignments of samples to the
-    two sides in which some row differs at least as much."""
+    """Method that computes p-values. `permutation_max`: the share of all assignments of samples to
+    the two sides in which some row differs at least as much."""
     noise_unit: NoiseUnit
     """The samples: `step` if each side has one capture, else `capture`, which counts with the mean
     of its steps."""
@@ -281,10 +281,10 @@ class CompareRow(Delta, Tested, Ranges):
     kind: Kind
     """Kind of the line's ops."""
     matched_by: MatchedBy
-    """Rule that matched the line: `same_ops`, by identical ops; `same_key`, by key, for lines without
-    a stack; `same_places_and_scopes`, `same_files_and_scopes`, `same_places`, `same_scopes`,
-    `same_line`, by files and columns of the stack or of its last frame, and by parts of tf_op;
-    `only_before` or `only_after`, no counterpart."""
+    """Rule that matched the line: `same_ops`, by identical ops; `same_key`, by key, for lines
+    without a stack; `same_places_and_scopes`, `same_files_and_scopes`, `same_places`,
+    `same_scopes`, `same_line`, by files and columns of the stack or of its last frame, and by parts
+    of tf_op; `only_before` or `only_after`, no counterpart."""
     source_inner: str | None
     """Source line after."""
     before_source_inner: str | None

@@ -16,9 +16,9 @@ class ProgramCollective(TypedDict):
     collective: str
     """Type of the collective; `collective` for an asynchronous fusion of unknown type."""
     how: How
-    """Way in which the collective runs. `sync`: on the core, possibly within a fusion. `async`: as a start
-    and a done. `async_fusion`: in fusions that combine parts of the collective with math, as on
-    v5e. `sparse_core`: offloaded to SparseCores."""
+    """Way in which the collective runs. `sync`: on the core, possibly within a fusion. `async`: as
+    a start and a done. `async_fusion`: in fusions that combine parts of the collective with math,
+    as on v5e. `sparse_core`: offloaded to SparseCores."""
     plan: list[str] | None
     """Compiler's record of the algorithm: `sparse_core`, emitter and strategy, directions and mesh
     axes of rings; null if the compiler recorded nothing."""
