@@ -33,7 +33,7 @@ class FileLines(NamedTuple):
 
 
 class Files:
-    """The files with lines of two captures. A file has one name for both sides."""
+    """The files with lines of two captures. Each file has the same name on both sides."""
 
     def __init__(self, before: Lines, after: Lines) -> None:
         self._sides = before, after

@@ -162,7 +162,7 @@ def record_of(value: Any) -> Record:
     frames = top.texts("frames")
     groups = [group_of(row, frames) for row in top.rows("groups")]
     if len({(group.kind, group.agg_key) for group in groups}) < len(groups):
-        raise top.wrong("groups", "two groups have the same kind and agg_key")
+        raise top.wrong("groups", "two groups have the same kind and agg_key; give each pair once")
     programs = [program_of(row) for row in top.rows("programs")] if top.has("programs") else []
     devices = [device_of(row, programs) for row in top.rows("devices")]
     if len({device.name for device in devices}) < len(devices):

@@ -35,7 +35,7 @@ UPDATE_RE = re.compile(r"-update(?=\.|\Z)")
 class Starts:
     """The ops of a device that start an operation that other ops wait for.
 
-    Of several ops at one place, the first op in the step counts, else the first op outside the
+    If several ops share a place, use the first op in the step, or else the first op outside the
     step.
     """
 

@@ -168,7 +168,7 @@ FORM_OPTIONS: dict[str, Json] = {
     },
     "--no-merge": {
         "action": "store_true",
-        "help": "in text and Markdown of by_op, list ops one by one that differ only in numbers",
+        "help": "in by_op as text or Markdown, list ops separately whose names differ only in numbers",
     },
 }
 PEAK_ARGUMENTS: dict[str, Json] = {

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 PAUSE: Final = "pause_between_steps"
 N_CALLS_NAMED = 6
-# A frame of the Python tracer. It has the file's name without its folder.
+# A frame of the Python tracer, with the name of the file but without the folder.
 PYTHON_FRAME = re.compile(r"\$(?P<line>.+:\d+) (?P<function>.+)")
 
 

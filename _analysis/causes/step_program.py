@@ -64,7 +64,7 @@ class StepProgram:
 
     def __init__(self, step: Step, program: Program, ledger: Sequence[Entry], roofs: Roofs) -> None:
         self.step, self.program, self.ledger, self.roofs = step, program, ledger, roofs
-        # Less time than this is no cause.
+        # A cause that gains less than this time is not reported.
         self.floor = step.duration // 200
 
     @cached_property

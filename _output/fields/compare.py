@@ -302,9 +302,9 @@ class CompareRow(Delta, Tested, Ranges):
     delta_pct_of_step: Percent | None
     """`delta_ps` in percent of the mean step duration before."""
     n_executions_before: Executions
-    """Mean number of executions in a step before."""
+    """Mean number of executions per step before the change."""
     n_executions_after: Executions
-    """Mean number of executions in a step after."""
+    """Mean number of executions per step after the change."""
     signatures_gone: list[str]
     """Signatures of ops that no longer run, at most four."""
     signatures_new: list[str]

@@ -202,7 +202,7 @@ class Changes(InFolder):
         self.assertEqual([row[:2] for row in rows[:2]], [("collective", name) for name in names])
         self.assertIn(("opcode", "all-to-all", None, 1), rows)
 
-    def test_fingerprints_are_a_row_if_nothing_else_differs(self) -> None:
+    def test_different_fingerprints_get_a_row_if_nothing_else_differs(self) -> None:
         _, [(what, name, before, after)] = self.changes(constant=b"\x02")
         self.assertEqual((what, name), ("other", None))
         self.assertNotEqual(before, after)

@@ -154,7 +154,7 @@ class Precision(unittest.TestCase):
         self.assert_dtype("fp32", "f32", "f32", "f32", precision(0, 0, algorithm=6))
         self.assert_dtype("bf16", "bf16", "f32", "f32")
 
-    def test_dtype_of_a_group_is_certain_only_with_the_dot_of_the_program(self) -> None:
+    def test_dtype_of_a_group_is_uncertain_if_the_program_lacks_the_dot(self) -> None:
         shape = "bf16[8,8]{1,0}"
         ran = event("dot.1", "convolution", 0, 9, shape=shape, operands="%left, %right")
         for data, is_uncertain in (

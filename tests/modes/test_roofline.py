@@ -386,7 +386,7 @@ class PerOpRoof(unittest.TestCase):
         ]
         said = answer(trace(ops), "roofline", *self.PEAKS)
         (row,) = said["groups"]
-        # This is the time of a single byte.
+        # A single byte takes this time.
         self.assertEqual(row["t_roofline_theory_ps"], 4 * PS + 931)
         self.assertEqual(row["t_roofline_per_op_ps"], 5 * PS)
         self.assertEqual(row["shortfall_per_op_ps"], 6 * PS)
