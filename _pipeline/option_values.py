@@ -168,7 +168,8 @@ FORM_OPTIONS: dict[str, Json] = {
     },
     "--no-merge": {
         "action": "store_true",
-        "help": "in by_op as text or Markdown, list ops separately whose names differ only in numbers",
+        "help": "in by_op as text or Markdown, list ops separately whose names differ only in"
+        " numbers",
     },
 }
 PEAK_ARGUMENTS: dict[str, Json] = {
