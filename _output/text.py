@@ -60,7 +60,8 @@ def text_of(
 ) -> str:
     """Return an answer as text for a stream with this encoding."""
     page = Page(Characters(encoding), style or Style())
-    return "\n".join(page.lines_of(fields, view or View())) + "\n"
+    lines = page.lines_of(fields, view or View())
+    return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
 class Page:

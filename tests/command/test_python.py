@@ -92,6 +92,9 @@ class Answers(InFolder):
             # The host of a trace in memory is named like standard input, too.
             path = self.write(f"-.xplane.{suffix}", data)
             for mode in sampled(MODES, 5):
+                if form == "riegeli" and mode in ("memory", "program"):
+                    # The continuous capture of this test holds no programs.
+                    continue
                 with self.subTest(form=form, mode=mode):
                     found, expected = analyse(data, mode), printed(path, mode)
                     self.assertEqual(found["profile_dir"], "-")

@@ -123,6 +123,8 @@ class OptionsOfModes(unittest.TestCase):
                     "export": ["--out", f"{OUT}.db"],
                 }.get(mode, [])
                 with self.subTest(option=option, mode=mode):
+                    # A mode does not replace a file that another mode wrote.
+                    Path(OUT).unlink(missing_ok=True)
                     outcome = run(data, mode, *needed, *option)
                     is_own = mode in modes.split()
                     self.assertEqual(outcome.object["status"], "ok" if is_own else "absent")
