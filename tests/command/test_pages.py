@@ -252,7 +252,7 @@ class Files(unittest.TestCase):
         named = set(re.findall(r'^"(.*?)" = "compute_breakdown/', packed, re.MULTILINE))
         rooms = {"_analysis", "_modes", "_output", "_pipeline", "_proto"}
         modules = {path.name for path in ROOT.glob("*.py")}
-        package = {"installed/package.py", "installed/py.typed"}
+        package = {"_pipeline/installed.py", "_pipeline/py.typed"}
         pages = {"SKILL.md", "GUIDE.md", "FIELDS.md"}
         self.assertEqual(named, modules | rooms | package | pages)
 
