@@ -34,6 +34,17 @@ def numbers_in(value: Any) -> Iterator[int]:
         yield value
 
 
+def figures_in(value: Any) -> Iterator[float]:
+    """Yield all numbers of an answer."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        for part in value:
+            yield from figures_in(part)
+    elif isinstance(value, (int, float)):
+        yield value
+
+
 class Headlines(unittest.TestCase):
     batch = BATCH
 
@@ -58,6 +69,25 @@ class Headlines(unittest.TestCase):
                     with self.subTest(said["mode"], figure=f"{figure} {unit}"):
                         shown = {phrases.digits(abs(n) / TIMES[unit]) for n in known}
                         self.assertIn(figure, shown, said["headline"])
+
+    def test_percentages_and_sizes_in_a_headline_are_figures_of_the_answer(self) -> None:
+        sizes = {name: size for size, name in phrases.BYTE_UNITS}
+        n_checked = 0
+        for said in self.led():
+            known = list(figures_in({**said, "headline": ""}))
+            if said.get("period_ps"):
+                # The share of the pause is that of the period, as both are printed.
+                known.append(100 * said["between_steps_ps"] / said["period_ps"])
+            for share in re.findall(r"(\d+\.\d) %", said["headline"]):
+                with self.subTest(said["mode"], share=share):
+                    self.assertIn(share, {f"{abs(n):.1f}" for n in known}, said["headline"])
+                n_checked += 1
+            for size, unit in re.findall(r"(\d+(?:\.\d+)?) (GiB|MiB|KiB)\b", said["headline"]):
+                with self.subTest(said["mode"], size=f"{size} {unit}"):
+                    shown = {phrases.digits(n / sizes[unit]) for n in known}
+                    self.assertIn(size, shown, said["headline"])
+                n_checked += 1
+        self.assertGreater(n_checked, 20)
 
     def test_every_mode_but_record_has_a_lead(self) -> None:
         files = {path.stem for path in (ROOT / "_output/leads").glob("*.py")}
