@@ -41,14 +41,14 @@ CAUSES: Final = {
     "kernel_waits_for_input": "A kernel that waits for copies",
     "large_intermediate": "A large array written and read again",
     "layout_change": "Changing the layout of arrays",
-    "not_donated": "Arguments that are not donated",
+    "not_donated": "Not donating arguments",
     "one_hot_matmul": "A matmul with a one-hot matrix",
     "recompute": "Recomputation of forward work",
     "recomputed_repeatedly": "Recomputing the same work more than once",
     "resharding": "Changing how arrays are sharded",
     "slow_device": "A slow device",
     "synchronous_collective": "Communication that could run beside math",
-    "widened_dtype": "Values widened to f32",
+    "widened_dtype": "Widening values to f32",
 }
 
 
