@@ -197,8 +197,7 @@ def _has_part(instruction: Instruction, path: Path) -> bool:
 def origins(value: Value, passes: Callable[[Value], bool]) -> set[Value]:
     """Return a value and all that it comes from, back to what `passes` refuses."""
     if value.instruction.opcode in STRUCTURE or passes(value):
-        walk = reach([value], producers, passes)
-        return walk.passed | walk.stopped
+        return {value, *(source for source, _ in walk([value], producers, passes))}
     return {value}
 
 
@@ -207,20 +206,31 @@ def reach(
     step: Callable[[Value], Sequence[Value]],
     passes: Callable[[Value], bool],
 ) -> Reached:
+    """Return all values of a walk."""
+    starts = list(starts)
+    reached = Reached(set(starts), set())
+    for value, is_passed in walk(starts, step, passes):
+        (reached.passed if is_passed else reached.stopped).add(value)
+    return reached
+
+
+def walk(
+    starts: Iterable[Value],
+    step: Callable[[Value], Sequence[Value]],
+    passes: Callable[[Value], bool],
+) -> Iterator[tuple[Value, bool]]:
     """Walk from values by `producers` or `consumers`, on from each value that `passes` accepts.
 
-    Structure is always passed, and so are the starts.
+    Structure is always passed, and so are the starts. Yield each value that is reached, and if the
+    walk goes on from it.
     """
-    reached = Reached(set(), set())
     to_do = deque(starts)
-    reached.passed.update(to_do)
+    seen = set(to_do)
     while to_do:
         for value in step(to_do.popleft()):
-            if value in reached.passed or value in reached.stopped:
-                continue
-            if value.instruction.opcode in STRUCTURE or passes(value):
-                reached.passed.add(value)
-                to_do.append(value)
-            else:
-                reached.stopped.add(value)
-    return reached
+            if value not in seen:
+                seen.add(value)
+                is_passed = value.instruction.opcode in STRUCTURE or passes(value)
+                if is_passed:
+                    to_do.append(value)
+                yield value, is_passed

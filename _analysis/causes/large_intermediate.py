@@ -24,7 +24,7 @@ from fractions import Fraction
 from _analysis.causes.cause import LIKELY, SEEN, Cause, Evidence
 from _analysis.causes.graph import DOTS, ELEMENTWISE, Reached, Value, consumers, is_layout, reach
 from _analysis.causes.sentences import duration, line_says, percent_of, size
-from _analysis.causes.step_program import own_line_of, place_of, place_of_longest, total_of
+from _analysis.causes.step_program import own_line_of, place_of, total_of
 from _analysis.ledger import COMPUTE_BOUND, DATA_MOVEMENT, MEMORY_BOUND, UNJUDGED
 from _analysis.remedies import CAUSES
 from _pipeline.vocabulary import COMPUTE
@@ -135,7 +135,7 @@ def _scores(of: StepProgram) -> list[Cause]:
     for dot in of.program.instructions():
         if dot.opcode in DOTS and _is_grown(dot) and _is_softmaxed(dot):
             found.setdefault(own_line_of(dot, of.is_own), []).append(dot)
-    return [cause for line, dots in found.items() if (cause := _scores_cause(of, line, dots))]
+    return [cause for dots in found.values() if (cause := _scores_cause(of, dots))]
 
 
 def _is_grown(dot: Instruction) -> bool:
@@ -174,7 +174,7 @@ def _is_softmaxed(dot: Instruction) -> bool:
     )
 
 
-def _scores_cause(of: StepProgram, line: str | None, dots: list[Instruction]) -> Cause | None:
+def _scores_cause(of: StepProgram, dots: list[Instruction]) -> Cause | None:
     entries = _on_scores(of, dots)
     if not entries:
         return None
@@ -187,9 +187,7 @@ def _scores_cause(of: StepProgram, line: str | None, dots: list[Instruction]) ->
         # A kernel skips blocks without a score that counts: half of them if the mask is causal.
         needed = needed / 2
     gain = total - min(total, round(needed))
-    owner = of.executed(dot)
-    place = place_of_longest([owner] if owner else members)
-    place = place._replace(source_user=line, source_inner=dot.line)
+    place = of.place_at(dot)
     result = next(iter(dot.arrays or ()))
     return Cause(
         NAME,

@@ -131,14 +131,12 @@ def _cause(of: StepProgram, row: list[_Lookup]) -> Cause | None:
     total = total_of(members)
     gain = max(0, total - round(gathered / hbm)) if hbm else total
     first = row[0]
-    place = place_of_longest(members)
-    if first.confidence == SEEN:
-        line = own_line_of(first.dot, of.is_own)
-        place = place._replace(source_user=line, source_inner=first.dot.line)
+    is_seen = first.confidence == SEEN
+    place = of.place_at(first.dot) if is_seen else place_of_longest(members)
     shape = first.matrix.array
     matrix = shape.text if shape else "of unknown shape"
     saved = f"up to {duration(gain)} ({percent_of(gain, of.step)} of the step)"
-    if first.confidence == SEEN:
+    if is_seen:
         says = (
             f"{line_says(place)} multiplies a table by a one-hot matrix ({matrix}): "
             f"{duration(total)} in matmuls and in making the matrix. Looking the rows up would "

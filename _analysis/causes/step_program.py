@@ -133,6 +133,12 @@ class StepProgram:
                     return self.ran[part]
         return None
 
+    def place_at(self, instruction: Instruction) -> Place:
+        """Return the place of an instruction, also of one in a fusion."""
+        owner = self.executed(instruction)
+        scope = owner.op.scope.name if owner and owner.op.scope else None
+        return Place(own_line_of(instruction, self.is_own), instruction.line, scope)
+
     @cached_property
     def collectives(self) -> list[Executions]:
         """Return collectives that the core runs or waits for."""

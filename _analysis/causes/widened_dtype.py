@@ -36,6 +36,7 @@ from _analysis.causes.graph import (
     is_layout,
     origins,
     reach,
+    walk,
 )
 from _analysis.causes.sentences import duration, percent_of, short
 from _analysis.causes.step_program import own_line_of
@@ -92,8 +93,8 @@ class _Widening:
 
     def __init__(self, line: str | None, converts: list[Instruction], wide: _Wide) -> None:
         self.line, self.converts = line, converts
-        walk = reach(map(Value, converts), consumers, wide.stays)
-        self.passed, self.values = walk.passed, walk.passed | walk.stopped
+        reached = reach(map(Value, converts), consumers, wide.stays)
+        self.passed, self.values = reached.passed, reached.passed | reached.stopped
 
     @cached_property
     def joins(self) -> list[Instruction]:
@@ -220,33 +221,17 @@ def _multiplies(instruction: Instruction) -> bool:
 
 
 def _leads_to_matmul(convert: Instruction, wide: _Wide) -> bool:
-    """Tell if a wide value is multiplied; most are within a few steps, so this is no `reach`."""
-    to_do = [Value(convert)]
-    seen = set(to_do)
-    while to_do:
-        for value in consumers(to_do.pop()):
-            if _multiplies(value.instruction):
-                return True
-            is_passed = value.instruction.opcode in STRUCTURE or wide.stays(value)
-            if is_passed and value not in seen:
-                seen.add(value)
-                to_do.append(value)
-    return False
+    reached = walk([Value(convert)], consumers, wide.stays)
+    return any(_multiplies(value.instruction) for value, _ in reached)
 
 
 def _join_of(convert: Instruction) -> Instruction:
     """Return the first op that computes with the widened value, or else the convert."""
-    reached = reach([Value(convert)], consumers, lambda value: _only_moves(value.instruction))
-    taking = [value.instruction for value in reached.stopped]
-    same = convert.message.metadata.stack_frame_id
-    return next(
-        (
-            instruction
-            for instruction in taking
-            if instruction.message.metadata.stack_frame_id == same
-        ),
-        next(iter(taking), convert),
-    )
+    reached = walk([Value(convert)], consumers, lambda value: _only_moves(value.instruction))
+    taking = [value.instruction for value, is_passed in reached if not is_passed]
+    frame = convert.message.metadata.stack_frame_id
+    same = (taker for taker in taking if taker.message.metadata.stack_frame_id == frame)
+    return next(same, next(iter(taking), convert))
 
 
 def _is_implicit(convert: Instruction, join: Instruction) -> bool:
@@ -276,8 +261,8 @@ def _with_backward(of: StepProgram, widening: _Widening, wide: _Wide) -> set[Val
         and own_line_of(instruction, of.is_own) in lines
     ]
     known = widening.values
-    walk = reach(others, consumers, lambda value: value not in known and wide.stays(value))
-    return known | walk.passed | walk.stopped
+    more = reach(others, consumers, lambda value: value not in known and wide.stays(value))
+    return known | more.passed | more.stopped
 
 
 def _cause(of: StepProgram, widening: _Widening, wide: _Wide) -> Cause | None:
@@ -313,8 +298,6 @@ def _cause(of: StepProgram, widening: _Widening, wide: _Wide) -> Cause | None:
         says += f" and a part of {duration(kernels)} in kernels that read f32"
     if confidence == LIKELY:
         says += ", unless " + ("the explicit cast" if is_convert else "f32") + " is intended"
-    owner = of.executed(convert)
-    scope = owner.op.scope.name if owner and owner.op.scope else None
     return Cause(
         NAME,
         gain,
@@ -322,9 +305,7 @@ def _cause(of: StepProgram, widening: _Widening, wide: _Wide) -> Cause | None:
         helps,
         confidence,
         Evidence([entry.executions for entry in affected], shape=source),
-        own_line_of(convert, of.is_own),
-        convert.line,
-        scope,
+        *of.place_at(convert),
         unknown_ps=kernels or None,
     )
 

@@ -47,9 +47,8 @@ def verdict(cohort: Cohort) -> str:
     step = cohort["hosts"][0]["step_duration_ps"] or 0
     if verdict["host_gain_ps"] is not None:
         host = verdict["slow_host"]["host"] if verdict["slow_host"] else slow["host"]
-        return (
-            f"Host {host} is slow: it costs {time(verdict['host_gain_ps'])} of the {time(step)} step."
-        )
+        cost = f"{time(verdict['host_gain_ps'])} of the {time(step)} step"
+        return f"Host {host} is slow: it costs {cost}."
     cost = f"{time(verdict['gain_ps'] or 0)} of the {time(step)} step"
     if verdict["straggler"]:
         return (
