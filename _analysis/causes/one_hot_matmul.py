@@ -7,11 +7,13 @@ written to memory or gathered from other devices first. It is seen where an oper
 through converts, collectives and layout ops alone, from a comparison for equality with an iota,
 which may have the offset of a shard added. It is likely where weights are multiplied with such a
 comparison and summed up, as in the dispatch of tokens to experts. The gain is the time of these
-dots and of the ops that only make or move the matrix, less the bytes of a gather at the HBM peak.
+dots and of the ops that only make or move the matrix, less that of a gather, which reads and writes
+the bytes of the results at a tenth of the HBM peak.
 """
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import NamedTuple
 
 from _analysis.causes.cause import LIKELY, SEEN, Cause, Evidence
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 
 NAME: Final = "one_hot_matmul"
 _EQUAL = b"EQ"
+# Gathers and scatters move single rows, so they reach about this part of the HBM peak.
+_GATHER_SPEED = Fraction(1, 10)
 _OFFSET = frozenset("add subtract broadcast convert".split())
 
 
@@ -129,7 +133,7 @@ def _cause(of: StepProgram, row: list[_Lookup]) -> Cause | None:
     members = list(ran.values())
     hbm = of.roofs.hbm
     total = total_of(members)
-    gain = max(0, total - round(gathered / hbm)) if hbm else total
+    gain = max(0, total - round(gathered / (_GATHER_SPEED * hbm))) if hbm else total
     first = row[0]
     is_seen = first.confidence == SEEN
     place = of.place_at(first.dot) if is_seen else place_of_longest(members)

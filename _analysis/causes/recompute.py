@@ -8,9 +8,10 @@ memory, which may be why the checkpoint is there.
 
 `recomputed_repeatedly` is work that is repeated twice, since a checkpoint contains another. The
 path of an op names each `checkpoint` that it is in, before `rematted_computation`; their number is
-the op's depth. It is seen where a matmul or kernel of depth 2 runs more often in the recomputation
-than in the forward pass. If a loop is between the two checkpoints, the outer one repeats the whole
-loop and saves little that the inner one does not save: then the outer one is in excess. Otherwise
+the op's depth. It is seen where a matmul or kernel of depth 2 also runs in the recomputation of the
+outer checkpoint: apart from the checkpoints both have the same path. If a loop is between the two
+checkpoints, or the inner ones hold nearly all of the outer one's backward matmuls and kernels, the
+outer one saves little that the inner ones do not save: then the outer one is in excess. Otherwise
 it is the inner one.
 """
 
@@ -24,11 +25,10 @@ from _analysis.causes.sentences import duration, line_says, percent_of, size
 from _analysis.causes.step_program import Place, place_of_longest, total_of
 from _analysis.remedies import CAUSES
 from _pipeline import frames
-from _pipeline.groups import group_by
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from typing import Final
 
     from _pipeline.context import Context
@@ -55,29 +55,26 @@ class _Recomputed(NamedTuple):
         return len(self.checkpoints)
 
     @property
-    def excess_prefix(self) -> tuple[str, ...]:
-        """Return the parts before what a checkpoint in excess repeats."""
-        outer, inner = self.checkpoints[-2:]
-        if "while" in self.parts[outer:inner]:
-            return self.parts[: outer + 1]
-        return self.parts[: inner + 1]
+    def path(self) -> tuple[str, ...]:
+        """Return the path without checkpoints, which is the same however often the op repeats."""
+        return tuple(part for part in self.parts if part not in (*_CHECKPOINTS, _REPEATED_PART))
 
 
 def find(step: Step, context: Context) -> list[Cause]:
     recomputed = [found for executions in step.leaves if (found := _recomputed(executions))]
-    twice = [work for work in recomputed if work.depth > 1]
+    once = {work.path for work in recomputed if work.depth == 1}
+    twice = [
+        work
+        for work in recomputed
+        if work.depth > 1 and _multiplies(work.executions.op) and work.path in once
+    ]
     causes = []
     excess: list[Executions] = []
-    if twice and _runs_more_often(step, twice):
-        prefixes = {(*work.excess_prefix, _REPEATED_PART) for work in twice}
-        excess = [
-            work.executions
-            for work in recomputed
-            if any(work.parts[: len(prefix)] == prefix for prefix in prefixes)
-        ]
-        is_outer = any(
-            work.excess_prefix != work.parts[: work.checkpoints[-1] + 1] for work in twice
-        )
+    if twice:
+        is_outer = _is_outer_in_excess(step, twice)
+        place = -2 if is_outer else -1
+        prefixes = {(*_prefix(work, place), _REPEATED_PART) for work in twice}
+        excess = [work.executions for work in recomputed if _starts(work.parts, prefixes)]
         causes.append(_repeated(step, excess, is_outer, recomputed))
     counted = set(map(id, excess))
     # The compiler itself recomputes without a checkpoint, if memory is short.
@@ -91,7 +88,7 @@ def _recomputed(executions: Executions) -> _Recomputed | None:
     op = executions.op
     if op.phase != RECOMPUTE:
         return None
-    parts = tuple((op.tf_op or "").rstrip(":").split("/"))
+    parts = _parts_of(op)
     if _REPEATED_PART not in parts:
         return _Recomputed(executions, parts, ())
     last = len(parts) - 1 - parts[::-1].index(_REPEATED_PART)
@@ -99,25 +96,34 @@ def _recomputed(executions: Executions) -> _Recomputed | None:
     return _Recomputed(executions, parts, places)
 
 
-def _runs_more_often(step: Step, twice: Sequence[_Recomputed]) -> bool:
-    """Tell if a matmul or kernel of depth 2 runs more often recomputed than forward."""
-    keys = {key for work in twice if (key := _work_of(work.executions.op))}
-    runs = {
-        phase: group_by(of_phase.members, _work_of)
-        for phase, of_phase in group_by(step.leaves, lambda op: op.phase).items()
-    }
-    forward, again = runs.get("forward", {}), runs.get(RECOMPUTE, {})
-    return any(key in forward and again[key].n > forward[key].n for key in keys)
+def _parts_of(op: Op) -> tuple[str, ...]:
+    return tuple((op.tf_op or "").rstrip(":").split("/"))
 
 
-def _work_of(op: Op) -> tuple[str, str] | None:
-    """Return the scope and the primitive or kernel of a matmul or kernel."""
-    scope = op.scope
-    if scope is None:
-        return None
-    if op.kernel:
-        return scope.name, op.kernel
-    return (scope.name, _DOT) if scope.primitive == _DOT else None
+def _prefix(work: _Recomputed, place: int) -> tuple[str, ...]:
+    """Return the parts up to one of the checkpoints."""
+    return work.parts[: work.checkpoints[place] + 1]
+
+
+def _starts(parts: tuple[str, ...], prefixes: Collection[tuple[str, ...]]) -> bool:
+    return any(parts[: len(prefix)] == prefix for prefix in prefixes)
+
+
+def _is_outer_in_excess(step: Step, twice: Sequence[_Recomputed]) -> bool:
+    if any("while" in work.parts[work.checkpoints[-2] : work.checkpoints[-1]] for work in twice):
+        return True
+    outer, inner = ({_prefix(work, place) for work in twice} for place in (-2, -1))
+    in_outer = in_inner = 0
+    for executions in step.leaves:
+        if executions.op.phase == "backward" and _multiplies(executions.op):
+            parts = _parts_of(executions.op)
+            in_outer += executions.total * _starts(parts, outer)
+            in_inner += executions.total * _starts(parts, inner)
+    return 10 * in_inner >= 9 * in_outer
+
+
+def _multiplies(op: Op) -> bool:
+    return bool(op.kernel) or (op.scope is not None and op.scope.primitive == _DOT)
 
 
 def _place(members: Sequence[Executions]) -> Place:

@@ -38,7 +38,7 @@ from _analysis.causes.graph import (
     reach,
     walk,
 )
-from _analysis.causes.sentences import duration, percent_of, short
+from _analysis.causes.sentences import duration, percent_of, plural, short
 from _analysis.causes.step_program import own_line_of
 from _analysis.ledger import COLLECTIVE, DATA_MOVEMENT, KERNEL, MEMORY_BOUND
 from _analysis.remedies import CAUSES
@@ -278,7 +278,7 @@ def _cause(of: StepProgram, widening: _Widening, wide: _Wide) -> Cause | None:
     is_convert = convert.opcode == "convert"
     source = _source_text(convert) if is_convert else convert.shape
     where = short(line) if line else "an unknown line"
-    after = f"{len(dots)} matmuls" if dots else "its kernels"
+    after = plural(len(dots), "matmul") if dots else "kernels"
     confidence: Confidence = SEEN if is_convert and is_implicit else LIKELY
     if not is_convert:
         what = f"{where} computes {source} for matmuls with narrower weights"
@@ -290,14 +290,15 @@ def _cause(of: StepProgram, widening: _Widening, wide: _Wide) -> Cause | None:
         what = f"{where} casts {source} to f32"
         helps = CAUSES["widened_dtype, cast"]
     says = (
-        f"{what}, and the result stays f32 through {after} and what follows: {duration(total)} of "
-        f"memory-bound, copying and communicating ops move twice the bytes. Staying narrow would "
-        f"save about {duration(gain)} ({percent_of(gain, of.step)} of the step)"
+        f"{what}, so its result and what follows are f32, through {after}. The memory-bound ops, "
+        f"copies and communication of these arrays move twice the bytes and take "
+        f"{duration(total)}; in the narrower dtype they would take about {duration(gain)} "
+        f"({percent_of(gain, of.step)} of the step) less"
     )
     if kernels:
-        says += f" and a part of {duration(kernels)} in kernels that read f32"
+        says += f", and kernels that read f32 ({duration(kernels)}) would be faster, too"
     if confidence == LIKELY:
-        says += ", unless " + ("the explicit cast" if is_convert else "f32") + " is intended"
+        says += f". This is no fault if {'the cast' if is_convert else 'f32'} is intended"
     return Cause(
         NAME,
         gain,

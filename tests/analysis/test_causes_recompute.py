@@ -110,13 +110,22 @@ class Repeatedly(unittest.TestCase):
     def test_inner_checkpoint_within_a_block_repeats_work(self) -> None:
         inner = matmul(f"{BACKWARD}checkpoint/attention/{AGAIN}", 200, 80, STEP, LOSS)
         outer = matmul(f"{BACKWARD}{AGAIN}attention/", 100, 90, STEP, LOSS)
-        forward = matmul(f"{FORWARD}attention/", 0, 100, STEP, LOSS)
-        (first, second) = said(forward, outer, inner)["causes"]
+        # The backward matmul of another part of the block is in the outer checkpoint alone.
+        backward = matmul(f"{BACKWARD}checkpoint/other/", 300, 100, STEP, LOSS)
+        (first, second) = said(outer, inner, backward)["causes"]
         self.assertEqual((first["cause"], first["gain_ps"]), ("recomputed_repeatedly", 80))
         # The cause `recompute` comes last although its time is longer, because its gain is only an
         # upper limit.
         self.assertEqual((second["cause"], second["gain_ps"]), ("recompute", 90))
         self.assertIn("Remove the inner checkpoint", first["what_helps"])
+
+    def test_outer_checkpoint_of_unrolled_layers_repeats_work(self) -> None:
+        outer = matmul(f"{BACKWARD}{AGAIN}", 100, 90, STEP, LOSS)
+        inner = matmul(f"{BACKWARD}checkpoint/{AGAIN}", 200, 80, STEP, LOSS)
+        backward = matmul(f"{BACKWARD}checkpoint/checkpoint/", 300, 100, STEP, LOSS)
+        (first, _) = said(outer, inner, backward)["causes"]
+        self.assertEqual((first["cause"], first["gain_ps"]), ("recomputed_repeatedly", 90))
+        self.assertIn("Remove the outer checkpoint", first["what_helps"])
 
     def test_work_that_runs_as_often_as_forward_is_not_repeated(self) -> None:
         found = rows(self.FORWARD, self.INNER)
