@@ -89,6 +89,19 @@ class StepProgram:
         }
 
     @cached_property
+    def order(self) -> dict[Instruction, int]:
+        """Map instructions that ran to their places in the order of the trace.
+
+        Programs list instructions in another order. A loop has the place of its first op.
+        """
+        order: dict[Instruction, int] = {}
+        for place, instruction in enumerate(self.ran):
+            order[instruction] = place
+            for caller in callers(instruction.computation):
+                order.setdefault(caller, place)
+        return order
+
+    @cached_property
     def _time_of_loop(self) -> dict[Instruction, int]:
         return {
             executions.op.instruction: executions.total

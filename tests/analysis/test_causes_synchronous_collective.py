@@ -95,6 +95,31 @@ class Synchronous(unittest.TestCase):
         (row,) = causes({"main": program}, ran)
         self.assertEqual(row["gain_ps"], 60)
 
+    def test_math_that_runs_after_the_reader_hides_nothing(self) -> None:
+        ran = [
+            event("moved", "all-reduce", 0, 100),
+            event("after", "loop fusion", 100, 500),
+            event("free", "loop fusion", 600, FREE),
+        ]
+        self.assertEqual(causes({"main": main("all-reduce")}, ran), [])
+
+    def test_short_cast_before_a_collective_runs_earlier(self) -> None:
+        program = [
+            op("x", "parameter"),
+            op("free", "negate", "x"),
+            op("cast", "convert", "x"),
+            op("moved", "all-gather", "cast"),
+            op("after", "add", "moved", "free"),
+        ]
+        ran = [
+            event("free", "loop fusion", 0, FREE),
+            event("cast", "loop fusion", 200, 5),
+            event("moved", "all-gather", 300, 100),
+            event("after", "loop fusion", 400, 500),
+        ]
+        (row,) = causes({"main": program}, ran)
+        self.assertEqual(row["gain_ps"], 100)
+
     def test_compiler_that_makes_some_collectives_asynchronous_has_decided(self) -> None:
         program = [
             *main("all-reduce"),
