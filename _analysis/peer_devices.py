@@ -107,7 +107,7 @@ def read_peers(
     tpus = tpus_of(picked)
     # So far only one step of the picked device was read, but loads need all steps.
     to_read = [name for name in tpus if name != own or (with_loads and len(tpus) > 1)]
-    results = work_on(read, to_read, context, trace.file_size)
+    results = work_on(read, to_read, "reading devices", context, trace.file_size)
     found = dict(zip(to_read, results, strict=True))
     if own not in found:
         found[own] = _peer_of(step, wanted)

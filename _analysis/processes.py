@@ -79,11 +79,20 @@ def run_as_child(work: Callable[[K], object], share: Sequence[K], writer: int) -
 is_child = False
 
 
-def work_on(work: Callable[[K], T], items: Sequence[K], context: Context, n_bytes: int) -> list[T]:
-    """Process items of files with this size, in several processes if the files are large."""
+def work_on(
+    work: Callable[[K], T], items: Sequence[K], activity: str, context: Context, n_bytes: int
+) -> list[T]:
+    """Process items of files with this size, in several processes if the files are large. Show
+    progress as an activity."""
+
+    def work_at(i: int) -> T:
+        # The current process works on every nth item, so the index is close to the number done.
+        context.show_progress(activity, i, len(items))
+        return work(items[i])
+
     if n_bytes <= SMALL_FILE:
-        return in_turn(work, items)
-    return in_processes(work, items, context.request.processes)
+        return in_turn(work_at, range(len(items)))
+    return in_processes(work_at, range(len(items)), context.request.processes)
 
 
 def in_processes(work: Callable[[K], T], items: Sequence[K], most: int | None = None) -> list[T]:

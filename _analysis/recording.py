@@ -310,7 +310,7 @@ def record_devices(
             # pickled.
             return failure.reason, failure.fields
 
-    found = work_on(record_one, names, context, trace.file_size)
+    found = work_on(record_one, names, "reading devices", context, trace.file_size)
     devices = [result for result in found if isinstance(result, DeviceFacts)]
     if not devices:
         reason, fields = next(result for result in found if not isinstance(result, DeviceFacts))

@@ -131,7 +131,7 @@ def plane_rows(
         # Return offset and text of the damage, because the exception cannot be pickled.
         return row, (plane.damage.offset, plane.damage.what) if plane.damage else None
 
-    found = work_on(row_of, indices, context, survey.source.stored_size)
+    found = work_on(row_of, indices, "reading planes", context, survey.source.stored_size)
     rows = [row for row, _ in found]
     met = [survey.source.in_file(Damage(*damage)) for _, damage in found if damage is not None]
     damage = next(iter(met), survey.damage and survey.source.in_file(survey.damage))

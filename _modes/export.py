@@ -168,8 +168,7 @@ def execution_rows(step: Step, context: Context) -> Iterator[Row]:
     for n_done, piece in enumerate(pieces, 1):
         for start, duration, metadata_id in events_of([piece], step.clock, number_of.keys()):
             yield number_of[metadata_id], start, duration
-        if context.on_progress:
-            context.on_progress("writing", n_done, len(pieces))
+        context.show_progress("writing", n_done, len(pieces))
 
 
 def frame_rows(stacks: Stacks) -> Iterator[Row]:

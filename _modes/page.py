@@ -121,7 +121,8 @@ def ask_all(step: Step, context: Context) -> tuple[dict[str, str], dict[str, dic
     answers: dict[str, dict[str, Any]] = {}
     warned: dict[str, list[str]] = {}
     noted: dict[str, list[str]] = {}
-    for name, (mode, options) in ASKED.items():
+    for n_done, (name, (mode, options)) in enumerate(ASKED.items()):
+        context.show_progress("computing", n_done, len(ASKED) + 1)
         of_mode = context.with_own_notes()
         # Other devices in the file show who waits for whom.
         has_peers = name == "comm" and len(answers["bottleneck"]["capture"]["devices"]) > 1
@@ -142,6 +143,8 @@ def ask_all(step: Step, context: Context) -> tuple[dict[str, str], dict[str, dic
         of_memory = context.with_own_notes()
         runtime = runtime_anyway(step.device.trace, step.device.plane.name, of_memory)
         answers["memory"] = {**runtime, "notes": of_memory.notes}
+    # What follows, such as writing the page, counts like a mode.
+    context.show_progress("computing", len(ASKED), len(ASKED) + 1)
     context.warn(*(f"{', '.join(modes)}: {text}" for text, modes in warned.items()))
     context.note(*(f"{', '.join(modes)}: {text}" for text, modes in noted.items()))
     return parts, answers

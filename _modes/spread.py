@@ -56,7 +56,7 @@ def spread(
         {name_in(place, n_named): partial(load_again, place) for place in places},
         device=request.device,
         steps=steps,
-        on_each=partial(work_on, context=context, n_bytes=n_bytes),
+        on_each=partial(work_on, activity="reading captures", context=context, n_bytes=n_bytes),
     )
     context.warn(
         *(f"a host is left out, because it cannot be read: {why}" for why in found.unreadable),

@@ -9,8 +9,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    # The callback receives the current activity, the bytes done, and the total bytes (0 if
-    # unknown).
+    # The callback receives the current activity, how much is done, and the total (0 if unknown),
+    # in bytes or other units.
     OnProgress = Callable[[str, int, int], None]
 
 # Version of the printed fields: the major number changes when a field is removed or changes its
@@ -97,6 +97,10 @@ class Context:
 
     def warn(self, *texts: str) -> None:
         self.warnings += texts
+
+    def show_progress(self, activity: str, done: int, total: int) -> None:
+        if self.on_progress:
+            self.on_progress(activity, done, total)
 
     def with_own_notes(self) -> Context:
         """Return a copy with an empty list of notes, so that the caller can decide which notes to

@@ -131,15 +131,22 @@ class Stdout(StreamsTest):
 
 
 class Terminal(StreamsTest):
-    def on_terminal(self, *arguments: str | Path, stderr: int | None = None) -> tuple[str, str]:
-        """Return the text that appears on a terminal, and stderr if stderr is a pipe."""
+    def on_terminal(
+        self, *arguments: str | Path, stderr: int | None = None, setup: str = ""
+    ) -> tuple[str, str]:
+        """Return the text that appears on a terminal, and stderr if stderr is a pipe.
+
+        `setup` is code that runs in the same process before the program.
+        """
         master, slave = pty.openpty()
+        code = f"{setup}; import compute_breakdown as c; raise SystemExit(c.main())"
         process = subprocess.Popen(
-            [sys.executable, harness.SCRIPT, *arguments],
+            [sys.executable, *(("-c", code) if setup else (harness.SCRIPT,)), *arguments],
             stdout=slave,
             stderr=slave if stderr is None else stderr,
             text=True,
             env=BARE,
+            cwd=harness.ROOT if setup else None,
         )
         os.close(slave)
         said = b""
@@ -185,6 +192,32 @@ class Terminal(StreamsTest):
         self.assertTrue(
             said.rstrip("\n").endswith("no step 9; the trace has 1 steps, counted from 0"), said
         )
+
+    def test_long_work_shows_progress(self) -> None:
+        # Ten seconds pass between two readings of the clock, so that every progress line appears.
+        late = "import itertools, time; time.monotonic = itertools.count(0, 10).__next__"
+        page, database = str(self.folder / "x.html"), str(self.folder / "x.db")
+        for options, activities in (
+            (("summary",), {"reading"}),
+            (("comm", "--peers"), {"reading", "reading devices"}),
+            (("bottleneck", "--peers"), {"reading", "reading devices"}),
+            (("record",), {"reading", "reading devices"}),
+            (("spread",), {"reading", "reading devices", "reading captures"}),
+            (("anatomy",), {"reading", "reading planes"}),
+            (("page", "--out", page), {"reading", "computing", "reading devices"}),
+            (("export", "--out", database), {"reading", "writing"}),
+        ):
+            with self.subTest(options=options):
+                said, _ = self.on_terminal(harness.DEMO, "--mode", *options, setup=late)
+                *lines, answer = said.split("\r\x1b[K")
+                found: dict[str, list[int]] = {}
+                for line in filter(None, lines):
+                    activity, _, share = line.removesuffix(" %").rpartition(": ")
+                    found.setdefault(activity, []).append(int(share))
+                self.assertEqual(found.keys() - {"unpacking"}, activities)
+                for activity, shares in found.items():
+                    self.assertEqual(shares, sorted(shares), activity)
+                self.assertTrue(answer.startswith(("{", "wrote ")), answer[:99])
 
     def test_terminal_that_hangs_up_does_not_stop_the_program(self) -> None:
         master, slave = pty.openpty()
