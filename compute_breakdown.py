@@ -256,7 +256,7 @@ MODES = (
     of_step(
         "page",
         "the answers of the modes above in one HTML file, for people",
-        ("--out", "--open"),
+        ("--out", "--open", "--baseline", "--baseline-device", "--baseline-host"),
         "--out step.html --open",
     ),
     of_step(
@@ -339,7 +339,8 @@ OPTIONS: dict[str, Json] = {
     "--baseline": {
         "metavar": "PROFILE",
         "action": "append",
-        "help": "a capture before the change (required; repeatable)",
+        "help": "a capture before the change (compare: required, repeatable; page: shows what"
+        " changed)",
     },
     "--fail-over": {
         "metavar": "PCT",

@@ -1,7 +1,8 @@
 """Write the answers of all modes of one step to one HTML file.
 
 The step is read once, and each mode computes as many rows as the page can show. The file contains
-the answers as JSON, and scripts that draw them.
+the answers as JSON, and scripts that draw them. With a baseline, the file also contains the answer
+of `compare` and a step of the baseline.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 from heapq import nlargest
 from pathlib import Path
 
+from _analysis.captures import find_captures, ready_record, refusals_of_records
 from _analysis.ledger import ledger_of
 from _analysis.report import head_of, totals_of
 from _analysis.roofs import roofs_of
@@ -20,6 +22,7 @@ from _modes.by_op import by_op
 from _modes.by_scope import by_scope
 from _modes.by_source import by_source
 from _modes.comm import comm
+from _modes.compare import compare
 from _modes.idle import idle
 from _modes.kernel import kernel
 from _modes.memory import memory, runtime_anyway
@@ -29,9 +32,16 @@ from _modes.roofline import roofline
 from _modes.summary import summary
 from _output.leads.lead import headline_of
 from _output.page import html_of
-from _pipeline.no_answer import NoAnswer
+from _pipeline.context import DEVICE, Context
+from _pipeline.device import open_device
+from _pipeline.event_iterate import read_events
+from _pipeline.load import Candidates, opened
+from _pipeline.no_answer import BAD_ARGUMENTS, NoAnswer
+from _pipeline.normalize import normalize
 from _pipeline.out_file import replacing
+from _pipeline.step_pick import StepChoice, pick_step
 from _pipeline.texts import cut_texts
+from _proto.trace import STDIN
 from _proto.trace.ranks import ENVIRONMENT
 
 TYPE_CHECKING = False
@@ -41,16 +51,27 @@ if TYPE_CHECKING:
 
     from _analysis.ledger import Entry
     from _analysis.step_bar import Strip
-    from _output.fields.page import Fields, PageData, PageStrip, StripOp, Times
-    from _pipeline.context import Context
+    from _output.fields.bottleneck import Cause
+    from _output.fields.page import (
+        CauseChange,
+        Fields,
+        PageData,
+        PageSide,
+        PageStrip,
+        StripOp,
+        Times,
+    )
     from _pipeline.normalize import Step
     from _pipeline.ops import Op
 
     K = TypeVar("K", bound=Hashable)
+    Side = TypeVar("Side", bound=PageSide)
+
+    Asked = dict[str, tuple[Callable[..., Mapping[str, Any]], dict[str, object]]]
 
 OK = "ok"
 # The modes that the page shows, with their options.
-ASKED: dict[str, tuple[Callable[..., Mapping[str, Any]], dict[str, object]]] = {
+ASKED: Asked = {
     "bottleneck": (bottleneck, {"top": 400}),
     "summary": (summary, {"top": 50}),
     "by_source": (by_source, {"include_data_move": True, "include_comm": True, "top": 600}),
@@ -64,6 +85,14 @@ ASKED: dict[str, tuple[Callable[..., Mapping[str, Any]], dict[str, object]]] = {
     "by_scope": (by_scope, {"depth": 12}),
     "by_op": (by_op, {"top": 400}),
 }
+# The modes that the drawings of the baseline need.
+ASKED_BEFORE: Asked = {
+    "bottleneck": (bottleneck, {"top": 0}),
+    **{mode: ASKED[mode] for mode in ("by_source", "roofline", "idle", "by_scope")},
+}
+TOP_OF_COMPARE = 400
+# A cause is on the page if its gain differs by at least this part of the step.
+CAUSE_DIFFERS = 1 / 200
 # Limits: LARGEST is the size of the JSON in bytes, ROWS the number of rows in a list, LONGEST_TEXT
 # the length of a text. The limits of rows and texts are halved until the JSON fits.
 LARGEST, ROWS, LONGEST_TEXT = 9 << 20, 1000, 4096
@@ -74,31 +103,41 @@ FIELDS = 64
 ESCAPES = {"<": r"\u003c", ">": r"\u003e", "&": r"\u0026"}
 
 
-def page(step: Step, context: Context, *, out: str, open: bool = False) -> Fields:
-    parts, answers = ask_all(step, context)
-    ledger = ledger_of(step, roofs_of(step.device, None, {}), {})
-    head = {name: value for name, value in head_of(step, context).items() if name != "notes"}
-    for mode, fields in answers.items():
-        if parts[mode] == OK:
-            totals = totals_of(step) | fields["totals"]
-            fields["headline"] = headline_of(head | fields | {"mode": mode, "totals": totals})
+def page(
+    step: Step,
+    context: Context,
+    *,
+    out: str,
+    open: bool = False,
+    baseline: Sequence[str] = (),
+    baseline_device: str = DEVICE,
+    baseline_host: str | None = None,
+) -> Fields:
+    comparison = before = None
+    if baseline:
+        comparison, before = read_baseline(step, baseline, baseline_device, baseline_host, context)
+    parts, answers = ask_all(step, context, ASKED)
+    if "memory" not in answers:
+        # The allocator's events need no program.
+        of_memory = context.with_own_notes()
+        runtime = runtime_anyway(step.device.trace, step.device.plane.name, of_memory)
+        answers["memory"] = {**runtime, "notes": of_memory.notes}
+    if comparison:
+        parts["compare"], answers["compare"] = OK, comparison
     data: PageData = {
-        "page": head,
+        **side_of(step, context, parts, answers),
         "version": context.request.version,
         "captured_at_ns": captured_at(step),
-        "parts": parts,
-        "answers": answers,
-        "classes": {
-            "by_source": classes_of_groups(ledger, answers["by_source"]["groups"]),
-            "by_scope": classes_of_scopes(ledger, answers["by_scope"]["scopes"]),
-            "no_scope": classes_without_scope(ledger),
-        },
-        "strip": strip_row(
-            strip_of(step, {entry.executions.metadata_id: entry.name for entry in ledger})
-        ),
+        "before": before,
+        "changed_causes": changed_causes(
+            before["answers"]["bottleneck"]["causes"],
+            answers["bottleneck"]["causes"],
+            CAUSE_DIFFERS * step.duration,
+        )
+        if before
+        else [],
         "notes": context.notes,
         "n_warnings": len(set(context.warnings)),
-        "left_out": {},
     }
     encoded, notes = fitted(data)
     context.warn(*notes)
@@ -114,15 +153,44 @@ def page(step: Step, context: Context, *, out: str, open: bool = False) -> Field
     return {"out": out, "bytes": len(html), "parts": parts}
 
 
-def ask_all(step: Step, context: Context) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
+def side_of(
+    step: Step, context: Context, parts: dict[str, str], answers: dict[str, dict[str, Any]]
+) -> PageSide:
+    """Return what the page shows of one step, and add the headlines to the answers."""
+    head = {name: value for name, value in head_of(step, context).items() if name != "notes"}
+    for mode in ASKED:
+        if parts.get(mode) == OK:
+            totals = totals_of(step) | answers[mode]["totals"]
+            whole = head | answers[mode] | {"mode": mode, "totals": totals}
+            answers[mode]["headline"] = headline_of(whole)
+    ledger = ledger_of(step, roofs_of(step.device, None, {}), {})
+    return {
+        "page": head,
+        "parts": parts,
+        "answers": answers,
+        "classes": {
+            "by_source": classes_of_groups(ledger, answers["by_source"]["groups"]),
+            "by_scope": classes_of_scopes(ledger, answers["by_scope"]["scopes"]),
+            "no_scope": classes_without_scope(ledger),
+        },
+        "strip": strip_row(
+            strip_of(step, {entry.executions.metadata_id: entry.name for entry in ledger})
+        ),
+        "left_out": {},
+    }
+
+
+def ask_all(
+    step: Step, context: Context, modes: Asked
+) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
     """Ask all modes, and pass their notes on. Return `ok` or the reason for no answer by mode, and
     the answers by mode."""
     parts: dict[str, str] = {}
     answers: dict[str, dict[str, Any]] = {}
     warned: dict[str, list[str]] = {}
     noted: dict[str, list[str]] = {}
-    for n_done, (name, (mode, options)) in enumerate(ASKED.items()):
-        context.show_progress("computing", n_done, len(ASKED) + 1)
+    for n_done, (name, (mode, options)) in enumerate(modes.items()):
+        context.show_progress("computing", n_done, len(modes))
         of_mode = context.with_own_notes()
         # Other devices in the file show who waits for whom.
         has_peers = name == "comm" and len(answers["bottleneck"]["capture"]["devices"]) > 1
@@ -138,13 +206,6 @@ def ask_all(step: Step, context: Context) -> tuple[dict[str, str], dict[str, dic
         for texts, modes_of in ((of_mode.warnings, warned), (of_mode.provenance, noted)):
             for text in texts:
                 modes_of.setdefault(text, []).append(name)
-    if "memory" not in answers:
-        # The allocator's events need no program.
-        of_memory = context.with_own_notes()
-        runtime = runtime_anyway(step.device.trace, step.device.plane.name, of_memory)
-        answers["memory"] = {**runtime, "notes": of_memory.notes}
-    # What follows, such as writing the page, counts like a mode.
-    context.show_progress("computing", len(ASKED), len(ASKED) + 1)
     context.warn(*(f"{', '.join(modes)}: {text}" for text, modes in warned.items()))
     context.note(*(f"{', '.join(modes)}: {text}" for text, modes in noted.items()))
     return parts, answers
@@ -160,6 +221,124 @@ def captured_at(step: Step) -> int | None:
         if isinstance(start, int):
             return start
     return None
+
+
+# ----------------------------------------------------------------------------------------------
+# The baseline
+
+
+def read_baseline(
+    step: Step, baseline: Sequence[str], device: str, host: str | None, context: Context
+) -> tuple[dict[str, Any], PageSide | None]:
+    """Return the answer of `compare`, and what the page shows of a step of the baseline."""
+    given = (context.request.profile, *baseline)
+    if STDIN in given and STDIN not in context.request.in_memory:
+        detail = "--mode page reads both captures twice with --baseline; give files instead of -"
+        raise NoAnswer(BAD_ARGUMENTS, detail=detail)
+    try:
+        comparison = compared(baseline, device, host, context)
+        return comparison, side_before(baseline[0], device, host, step.device.is_own, context)
+    except NoAnswer as failure:
+        failure.fields["side"] = "baseline"
+        raise
+
+
+def compared(
+    baseline: Sequence[str], device: str, host: str | None, context: Context
+) -> dict[str, Any]:
+    """Return the answer of `compare`, and pass the notes on."""
+    of_compare = context.with_own_notes()
+    fields = compare(
+        of_compare,
+        baseline=baseline,
+        baseline_device=device,
+        baseline_host=host,
+        top=TOP_OF_COMPARE,
+    )
+    context.warn(*of_compare.warnings)
+    context.note(*of_compare.provenance)
+    answer = {**fields, "mode": "compare"}
+    return answer | {"headline": headline_of(answer)}
+
+
+def side_before(
+    profile: str,
+    name: str,
+    host: str | None,
+    is_own: Callable[[str], bool],
+    context: Context,
+) -> PageSide | None:
+    """Return what the page shows of a step of the baseline, or None for a record, which has no
+    ops."""
+    request = context.request._replace(profile=profile, device=name, host=host)
+    of_baseline = Context(request, context.on_progress)
+    candidates = Candidates(find_captures(profile, of_baseline), host, of_baseline)
+    for place in candidates.places:
+        with candidates.attempt(place), refusals_of_records(place.path):
+            if ready_record(place.path, context):
+                context.warn(
+                    "the baseline is a record, which has no ops: the page has no drawings and no"
+                    " causes of it; give the capture instead"
+                )
+                return None
+            with opened(place, name, of_baseline) as trace:
+                device = open_device(place.path, trace, name, [], of_baseline, is_own)
+                picked = pick_step(device, StepChoice(), of_baseline)
+                step = normalize(device, picked, read_events(device, picked), of_baseline)
+                side = side_of(step, of_baseline, *ask_all(step, of_baseline, ASKED_BEFORE))
+            # `compare` warns about the baseline; here the notes are about the drawn step only.
+            context.note(*(f"baseline: {note}" for note in of_baseline.notes))
+            return side
+    raise candidates.no_answer()
+
+
+def changed_causes(
+    before: Sequence[Cause], after: Sequence[Cause], least: float
+) -> list[CauseChange]:
+    """Return the causes with a gain that differs by at least `least`, the largest change first.
+
+    A cause before is the same as a cause after if their names and lines are equal, else if their
+    names and files are, because a change moves the lines of its file.
+    """
+    left = list(before)
+    rows: list[CauseChange] = []
+    pairs: dict[int, Cause] = {}
+    for facts_of in (cause_at_line, cause_in_file):
+        for cause in after:
+            same = (other for other in left if facts_of(other) == facts_of(cause))
+            found = None if cause["rank"] in pairs else next(same, None)
+            if found:
+                left.remove(found)
+                pairs[cause["rank"]] = found
+    for cause in after:
+        rows.append(cause_row(pairs.get(cause["rank"]), cause))
+    rows += [cause_row(cause, None) for cause in left]
+    differing = [row for row in rows if abs(row["delta_ps"]) >= least]
+    return sorted(differing, key=lambda row: -abs(row["delta_ps"]))
+
+
+def cause_at_line(cause: Cause) -> tuple[str, str | None]:
+    return cause["cause"], cause["source_user"]
+
+
+def cause_in_file(cause: Cause) -> tuple[str, str]:
+    return cause["cause"], (cause["source_user"] or "").rpartition(":")[0]
+
+
+def cause_row(before: Cause | None, after: Cause | None) -> CauseChange:
+    shown = after or before
+    assert shown
+    before_ps = before["gain_ps"] if before else 0
+    after_ps = after["gain_ps"] if after else 0
+    return {
+        "cause": shown["cause"],
+        "source_user": after["source_user"] if after else None,
+        "before_source_user": before["source_user"] if before else None,
+        "before_ps": before_ps,
+        "after_ps": after_ps,
+        "delta_ps": after_ps - before_ps,
+        "says": shown["says"],
+    }
 
 
 # ----------------------------------------------------------------------------------------------
@@ -232,8 +411,11 @@ def fitted(data: PageData) -> tuple[str, list[str]]:
     while True:
         kept = shortened(data, rows)
         n_notes = len(kept["notes"])
-        if kept["left_out"]:
-            said = ", ".join(f"{n} of {name}" for name, n in kept["left_out"].items())
+        counts = [*kept["left_out"].items()]
+        if kept["before"]:
+            counts += ((f"before.{name}", n) for name, n in kept["before"]["left_out"].items())
+        if counts:
+            said = ", ".join(f"{n} of {name}" for name, n in counts)
             kept["notes"].append(f"rows left out to keep the page small: {said}")
         cut_texts(kept, longest)
         encoded = json.dumps(kept, separators=(",", ":"), allow_nan=False)
@@ -244,9 +426,9 @@ def fitted(data: PageData) -> tuple[str, list[str]]:
         rows, longest = rows // 2, longest // 2
 
 
-def shortened(data: PageData, rows: int) -> PageData:
-    """Return a copy of the data with at most `rows` rows in each list. Lists of the strip stay
-    complete.
+def shortened(data: Side, rows: int) -> Side:
+    """Return a copy of a side or of all data with at most `rows` rows in each list. Lists of the
+    strip stay complete.
 
     The field `left_out` of the copy counts the rows that were left out of each answer.
     """
@@ -254,6 +436,8 @@ def shortened(data: PageData, rows: int) -> PageData:
     left_out: dict[str, int] = {}
 
     def copied(value: Any, path: tuple[str, ...]) -> Any:
+        if path == ("before",) and value:
+            return shortened(value, rows)
         if isinstance(value, dict):
             items = list(value.items())
             kept = items if path[:1] == ("strip",) else items[: max(rows, FIELDS)]
@@ -279,7 +463,7 @@ def shortened(data: PageData, rows: int) -> PageData:
             name = ".".join(path[1:])
             left_out[name] = left_out.get(name, 0) + n
 
-    kept: PageData = copied(data, ())
+    kept: Side = copied(data, ())
     kept["left_out"] = left_out
     return kept
 

@@ -8,7 +8,7 @@ from hashlib import sha256
 
 FOLDER = "page_parts"
 # Scripts of the page in order. All scripts share one scope; the last script starts the page.
-SCRIPTS = "core marks table flame charts roofline memory overview lead sections".split()
+SCRIPTS = "core marks table flame charts roofline memory overview lead changes sections".split()
 
 
 def html_of(encoded: str) -> bytes:

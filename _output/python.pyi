@@ -114,6 +114,9 @@ class Kernel(OfStep, Top, Peaks, total=False):
 class Page(OfStep, total=False):
     out: Required[Path]
     open: bool | None
+    baseline: Capture | None
+    baseline_device: str | int | None
+    baseline_host: str | int | None
 
 class Export(OfStep, Peaks, total=False):
     out: Required[Path]

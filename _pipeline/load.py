@@ -132,7 +132,8 @@ class Candidates:
         try:
             yield
         except NoAnswer as failure:
-            if failure.reason not in (*UNREADABLE, DEVICE_NOT_FOUND):
+            # A failure with a side is about the baseline, not about this file.
+            if failure.reason not in (*UNREADABLE, DEVICE_NOT_FOUND) or "side" in failure.fields:
                 raise
             del context.warnings[lengths[0] :], context.provenance[lengths[1] :]
             if failure.reason == DEVICE_NOT_FOUND:

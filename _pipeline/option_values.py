@@ -216,6 +216,8 @@ def contradictions_in(mode: str, given: Json, more: Sequence[str]) -> Iterator[s
         yield "--out must be a file, got '-'; stdout is used for the JSON answer"
     if is_trace(given.get("out", "")):
         yield f"--out {given['out']} would overwrite a trace; give a name such as {WRITING[mode]}"
+    if mode == "page":
+        yield from contradictions_with_baseline(given)
     if [given["profile"], *more, *given.get("baseline", ())].count("-") > 1:
         yield "- is given twice, but there is only one stdin; give a file for one"
     if len({"model_flops", "flops_per_token", "params"} & given.keys()) > 1:
@@ -241,6 +243,17 @@ def contradictions_in(mode: str, given: Json, more: Sequence[str]) -> Iterator[s
         yield "--mode anatomy does not take --device; use --plane"
     if given.keys() & {"line", "grep", "sample"} and "plane" not in given:
         yield "--line, --grep and --sample require --plane"
+
+
+def contradictions_with_baseline(given: Json) -> Iterator[str]:
+    """Yield a message for each rule that the options of a page with or without baseline break."""
+    baseline = given.get("baseline", [])
+    if given.keys() & {"baseline_device", "baseline_host"} and not baseline:
+        yield "--baseline-device and --baseline-host require --baseline"
+    if len(baseline) > 1:
+        yield f"--mode page takes one --baseline, got {len(baseline)}"
+    if baseline and given.keys() & {"step", "step_id"}:
+        yield "--baseline compares all steps; leave out --step and --step-id"
 
 
 def form_among(words: Sequence[str]) -> str:

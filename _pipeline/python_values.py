@@ -41,24 +41,24 @@ class Sources:
         self._mode = mode
         self.in_memory: dict[str, bytes | Mapping[str, Any]] = {}
 
-    def words(self, captures: Any) -> list[str]:
+    def words(self, captures: Any, *, takes_records: bool) -> list[str]:
         """Return a word for each capture."""
         if not isinstance(captures, (list, tuple)):
-            return [self._word(captures)]
+            return [self._word(captures, takes_records)]
         if self._mode not in OF_CAPTURES:
             raise TypeError(f"mode {self._mode} takes one profile, not a {type(captures).__name__}")
         if not captures:
             raise ValueError("the list of profiles is empty")
-        return [self._word(capture) for capture in captures]
+        return [self._word(capture, takes_records) for capture in captures]
 
-    def _word(self, capture: Any) -> str:
+    def _word(self, capture: Any, takes_records: bool) -> str:
         if isinstance(capture, (str, os.PathLike)):
             return os.fsdecode(capture)
         if isinstance(capture, (bytearray, memoryview)):
             capture = bytes(capture)
-        is_record = isinstance(capture, Mapping) and self._mode in OF_CAPTURES
+        is_record = isinstance(capture, Mapping) and takes_records
         if not isinstance(capture, bytes) and not is_record:
-            also = " or a record" if self._mode in OF_CAPTURES else ""
+            also = " or a record" if takes_records else ""
             raise TypeError(f"a profile must be a path, bytes{also}, got {type(capture).__name__}")
         name = f"<capture {len(self.in_memory) + 1}>" if self.in_memory else STDIN
         self.in_memory[name] = capture
@@ -76,7 +76,7 @@ def call_of(
     if not isinstance(mode, str):
         raise TypeError(f"mode must be a text, got {type(mode).__name__}")
     sources = Sources(mode)
-    profiles = sources.words(profile)
+    profiles = sources.words(profile, takes_records=mode in OF_CAPTURES)
     names = {flag.removeprefix("--").replace("-", "_"): flag for flag in options}
     words = [f"--mode={mode}"]
     processes = 1
@@ -92,7 +92,8 @@ def call_of(
             known = [*names, *(["peaks"] if "peak_hbm_gibps" in names else []), "processes"]
             raise TypeError(f"mode {mode} has no option {name!r}{suggestion(name, known)}")
         elif name == "baseline":
-            words += words_of(names[name], sources.words(value), options[names[name]])
+            captures = sources.words(value, takes_records=True)
+            words += words_of(names[name], captures, options[names[name]])
         else:
             words += words_of(names[name], value, options[names[name]])
     return Call([*words, "--", *profiles], sources.in_memory, processes)

@@ -1,9 +1,10 @@
 """Fields of `page`, and the data that the page itself holds."""
 
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
-from .common import Lead, StepAnswer
-from .units import Bytes
+from .bottleneck import CauseName
+from .common import AbsentAnswer, Lead, StepAnswer
+from .units import Bytes, Picoseconds
 
 
 class Fields(TypedDict):
@@ -13,11 +14,18 @@ class Fields(TypedDict):
     """Size of the written file, at most 10 MB."""
     parts: dict[str, str]
     """For each mode on the page: `ok`, or the reason why the mode has no answer. Only `memory` and
-    `program` may be missing."""
+    `program` may be missing. With `--baseline` also `compare`."""
 
 
 class Answer(Lead, StepAnswer, Fields):
     pass
+
+
+class Absent(AbsentAnswer, total=False):
+    """The object that is printed if there is no answer."""
+
+    side: Literal["baseline"]
+    """`baseline` if the baseline could not be read."""
 
 
 # Picoseconds by class.
@@ -67,27 +75,55 @@ class PageStrip(TypedDict):
     """Ops that `longest` refers to."""
 
 
-class PageData(TypedDict):
-    """The JSON in the page's script `data`."""
+class PageSide(TypedDict):
+    """A step on the page."""
 
     page: dict[str, Any]
     """The printed fields except `out`, `bytes` and `parts`."""
-    version: str
-    """Version of the program that wrote the page."""
-    captured_at_ns: int | None
-    """Start of the capture in ns since 1970; null if the trace does not say it."""
     parts: dict[str, str]
-    """`parts` of the printed answer."""
+    """For each mode `ok`, or the reason why the mode has no answer."""
     answers: dict[str, dict[str, Any]]
     """Answer fields of each mode."""
     classes: Classes
     """Times by class."""
     strip: PageStrip
     """The step in bins."""
+    left_out: dict[str, int]
+    """Number of rows in each list that were left out to keep the page small."""
+
+
+class CauseChange(TypedDict):
+    """A cause of which the gain differs between the steps that are drawn."""
+
+    cause: CauseName
+    """Name of the cause."""
+    source_user: str | None
+    """Line of the cause after; null if there is none."""
+    before_source_user: str | None
+    """Line of the cause before."""
+    before_ps: Picoseconds
+    """Gain before; 0 without the cause."""
+    after_ps: Picoseconds
+    """Gain after; 0 without the cause."""
+    delta_ps: Picoseconds
+    """After minus before."""
+    says: str
+    """What was seen after, or before if the cause is gone."""
+
+
+class PageData(PageSide):
+    """The JSON in the page's script `data`."""
+
+    version: str
+    """Version of the program that wrote the page."""
+    captured_at_ns: int | None
+    """Start of the capture in ns since 1970; null if the trace does not say it."""
+    before: PageSide | None
+    """The step of the baseline; null without `--baseline` and for a record."""
+    changed_causes: list[CauseChange]
+    """The causes with gains that differ by at least 0.5 % of the step."""
     notes: list[str]
     """`notes` of the printed answer."""
     n_warnings: int
     """Number of warnings, which are the first of the notes; the others say where figures come
     from."""
-    left_out: dict[str, int]
-    """Number of rows in each list that were left out to keep the page small."""

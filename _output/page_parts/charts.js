@@ -25,8 +25,8 @@ function bar(parts, label) {
   return host;
 }
 
-function budgetBar(rows) {
-  const shown = rows.filter((row) => row.dur_ps > 0);
+function budgetBar(side) {
+  const shown = side.answers.bottleneck.budget.filter((row) => row.dur_ps > 0);
   return bar(
     shown.map((row) => ({
       name: CLASSES[row.class],
@@ -38,7 +38,7 @@ function budgetBar(rows) {
         `${asTime(row.dur_ps)}, ${asPercent(row.pct_of_step)} of the step`,
         row.lost_ps ? `lost ${asTime(row.lost_ps)}` : "",
       ],
-      go: () => goToClass(row.class),
+      go: side === DATA && (() => goToClass(row.class)),
     })),
     "the budget of the step",
   );
@@ -53,16 +53,16 @@ function goToClass(name) {
 // ---------------------------------------------------------------------------------------------
 // Draws the strip: the time by class in each bin, stacked from the bottom; idle time stays empty.
 
-function binEdge(i) {
-  const [start, end] = PAGE.step_window_ps.map(Number);
-  return start + ((end - start) * i) / DATA.strip.n_bins;
+function binEdge(side, i) {
+  const [start, end] = side.page.step_window_ps.map(Number);
+  return start + ((end - start) * i) / side.strip.n_bins;
 }
 
 // Draws one path for each class, because one box for each bin would take a thousand elements.
-function stripPaths(names, rows, idle) {
-  const n = DATA.strip.n_bins;
+function stripPaths(side, names, rows) {
+  const { n_bins: n, idle } = side.strip;
   const heights = new Float64Array(n);
-  const width = binEdge(1) - binEdge(0);
+  const width = binEdge(side, 1) - binEdge(side, 0);
   const sums = Array.from({ length: n }, (_, i) => rows.reduce((sum, row) => sum + row[i], idle[i]));
   return names.map((name, k) => {
     const row = rows[k];
@@ -78,15 +78,15 @@ function stripPaths(names, rows, idle) {
   });
 }
 
-function drawStrip(host) {
-  const { n_bins: n, by_class: byClass, idle, ops, longest } = DATA.strip;
+function drawStrip(host, side) {
+  const { n_bins: n, by_class: byClass, idle, ops, longest } = side.strip;
   if (!n) return;
   const names = Object.keys(CLASSES).filter((name) => byClass[name]);
   const cursor = svg("rect", { class: "cursor", y: 0, width: 1, height: 1, visibility: "hidden" });
   const picture = svg(
     "svg",
     { viewBox: `0 0 ${n} 1`, preserveAspectRatio: "none", class: "strip", "aria-hidden": "true" },
-    ...stripPaths(names, names.map((name) => byClass[name]), idle),
+    ...stripPaths(side, names, names.map((name) => byClass[name])),
     cursor,
   );
   const holder = element("div", { class: "strip-holder", tabindex: "0", role: "slider" }, picture);
@@ -96,7 +96,7 @@ function drawStrip(host) {
     const who = op(i);
     const parts = names.filter((name) => byClass[name][i]).map((name) => `${CLASSES[name]} ${asTime(byClass[name][i])}`);
     return [
-      `from ${asTime(binEdge(i) - binEdge(0))} for ${asTime(binEdge(i + 1) - binEdge(i))}`,
+      `from ${asTime(binEdge(side, i) - binEdge(side, 0))} for ${asTime(binEdge(side, i + 1) - binEdge(side, i))}`,
       who ? `longest: ${shortened(readable(who.hlo_op), 80)}` : "nothing runs",
       who && lineOf(who) ? shortened(readable(lineOf(who)), 120) : "",
       [...parts, idle[i] ? `idle ${asTime(idle[i])}` : ""].filter(Boolean).join(", "),
@@ -110,6 +110,7 @@ function drawStrip(host) {
     holder.setAttribute("aria-valuetext", linesOf(at).filter(Boolean).join(", "));
   };
   const go = () => {
+    if (side !== DATA) return;
     const who = op(at);
     if (who) goToOp(who);
     else goToClass("idle");
@@ -139,7 +140,7 @@ function drawStrip(host) {
     else return;
     event.preventDefault();
   });
-  host.append(holder, gapLane(), axis());
+  host.append(holder, gapLane(side), axis(side));
 }
 
 function tipAtBin(holder, i, n, lines) {
@@ -162,14 +163,15 @@ function goToOp(who) {
 
 // Shows the longest gaps below the strip, because most gaps are too short to be visible in the strip.
 // Gaps below 0.05 % of the step would only seem to take time.
-function gapLane() {
-  const start = binEdge(0);
-  const all = ANSWERS.idle.gaps;
-  const gaps = all.filter((gap) => 2000 * gap.dur_ps >= PAGE.step_duration_ps);
+function gapLane(side) {
+  const start = binEdge(side, 0);
+  const all = side.answers.idle.gaps;
+  const { step_duration_ps: duration } = side.page;
+  const gaps = all.filter((gap) => 2000 * gap.dur_ps >= duration);
   const nodes = gaps.map((gap) => {
     const made = element("div", { class: "gap c-idle", "data-value": gap.dur_ps });
-    made.style.left = `${(100 * (gap.start_ps - start)) / PAGE.step_duration_ps}%`;
-    made.style.width = `${(100 * gap.dur_ps) / PAGE.step_duration_ps}%`;
+    made.style.left = `${(100 * (gap.start_ps - start)) / duration}%`;
+    made.style.width = `${(100 * gap.dur_ps) / duration}%`;
     return made;
   });
   const lane = element("div", { class: "lane" }, ...nodes);
@@ -182,15 +184,15 @@ function gapLane() {
         `at ${asTime(gaps[i].start_ps - start)}`,
         Object.entries(gaps[i].cause).map(([cause, time]) => `${cause} ${asTime(time)}`).join(", "),
       ],
-      go: () => tables.idle.goTo(all.indexOf(gaps[i])),
+      go: side === DATA && (() => tables.idle.goTo(all.indexOf(gaps[i]))),
     }),
     "the longest gaps",
   );
   return lane;
 }
 
-function axis() {
-  const duration = PAGE.step_duration_ps;
+function axis(side) {
+  const duration = side.page.step_duration_ps;
   const host = element("div", { class: "axis", "aria-hidden": "true" });
   const unit = unitOf(TIMES, duration);
   for (let i = 0; i <= 4; i++) {

@@ -4,6 +4,8 @@
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const ANSWERS = DATA.answers;
 const PAGE = DATA.page;
+// The step of the baseline has the same fields as DATA, which has the page's step.
+const BEFORE = DATA.before;
 
 const CLASSES = {
   collective: "collective",
@@ -99,10 +101,15 @@ const KINDS = {
   count: [asCount, ""],
   percent: [asPercent, "%"],
   share: [asShare, "of 1"],
+  delta: [(ps) => signed(asTime(ps), ps), "ps"],
+  change: [(pct) => `${signed(pct.toFixed(1), pct)} %`, "%"],
   number: [(n) => (isUnknown(n) ? "?" : String(n)), ""],
 };
 // Kinds of figures that are shown in a unit, with the units.
-const UNITS = { time: TIMES, bytes: BYTES, count: COUNTS };
+const UNITS = { time: TIMES, delta: TIMES, bytes: BYTES, count: COUNTS };
+
+// A difference above 0 begins with a plus; a difference that is rounded to 0 has no sign.
+const signed = (text, number) => (/[1-9]/.test(text) ? (number > 0 ? `+${text}` : text) : text.replace("-", ""));
 
 const isUnknown = (value) => value === null || value === undefined;
 
@@ -118,6 +125,8 @@ function figure(kind, value, why = "unknown", shown = null) {
 
 // Returns the kind of a field according to the field's name.
 function kindOf(name) {
+  if (/^delta_ps$/.test(name)) return "delta";
+  if (/^delta_pct/.test(name)) return "change";
   if (/_ps(_|$)/.test(name)) return "time";
   if (/bytes/.test(name) && !/^pct/.test(name)) return "bytes";
   if (/pct/.test(name)) return "percent";

@@ -23,10 +23,10 @@ function addTimes(into, value, times) {
 // Removes the column from `file:line:column`, because the graph does not need columns.
 const withoutColumn = (frame) => frame.replace(/^(.*:\d+):\d+$/, "$1");
 
-function treeOfPaths() {
+function treeOfPaths({ answers, classes }) {
   const root = node("all ops", null);
-  ANSWERS.by_source.groups.forEach((group, i) => {
-    const times = DATA.classes.by_source[i] ?? {};
+  answers.by_source.groups.forEach((group, i) => {
+    const times = classes.by_source[i] ?? {};
     const frames = group.source_stack
       ? group.source_stack.split("\n").map(withoutColumn)
       : ["(without a stack)", group.source_inner ?? group.agg_key];
@@ -40,7 +40,7 @@ function treeOfPaths() {
       if (group.total_dur_ps > at.row.value) at.row = { table: "lines", i, value: group.total_dur_ps };
     }
   });
-  const rest = ANSWERS.by_source.tail.dur_ps;
+  const rest = answers.by_source.tail.dur_ps;
   if (rest) {
     addTimes(root, rest, {});
     addTimes(child(root, "(shorter groups, left out of this page)"), rest, { other: rest });
@@ -48,13 +48,13 @@ function treeOfPaths() {
   return root;
 }
 
-function treeOfScopes() {
+function treeOfScopes({ answers, classes }) {
   const root = node("all ops", null);
-  const { scopes, no_scope } = ANSWERS.by_scope;
+  const { scopes, no_scope } = answers.by_scope;
   // Rows are in depth-first order, so the parent is the last preceding row that is one level higher.
   const path = [];
   scopes.forEach((row, i) => {
-    const times = DATA.classes.by_scope[i] ?? {};
+    const times = classes.by_scope[i] ?? {};
     path.length = row.depth;
     const parent = path[row.depth - 1] ?? root;
     const at = row.depth ? child(parent, row.name, row.scope) : child(root, "(scopes)", "all ops with a scope");
@@ -64,7 +64,7 @@ function treeOfScopes() {
     if (!row.depth) addTimes(root, row.total_dur_ps, times);
   });
   if (no_scope.dur_ps) {
-    const times = DATA.classes.no_scope;
+    const times = classes.no_scope;
     addTimes(root, no_scope.dur_ps, times);
     addTimes(child(root, "(without a scope)"), no_scope.dur_ps, times);
   }
@@ -117,11 +117,12 @@ function stripeOf(times) {
 }
 
 class Flame {
-  constructor(host) {
+  constructor(host, side) {
     this.host = host;
+    this.side = side;
     this.trees = {};
     // Without scopes, the graph of scopes would be a single box.
-    this.kind = ANSWERS.by_scope.scopes.length ? "scopes" : "paths";
+    this.kind = side.answers.by_scope.scopes.length ? "scopes" : "paths";
     this.words = "";
     this.width = 0;
     this.boxes = [];
@@ -138,7 +139,7 @@ class Flame {
       element(
         "label",
         {},
-        element("input", { type: "radio", name: "flame-by", value: kind, checked: kind === this.kind, onchange: () => this.pick(kind) }),
+        element("input", { type: "radio", name: this.side === DATA ? "flame-by" : "flame-before-by", value: kind, checked: kind === this.kind, onchange: () => this.pick(kind) }),
         label,
       );
     this.search = element("input", {
@@ -171,7 +172,7 @@ class Flame {
 
   pick(kind) {
     this.kind = kind;
-    this.trees[kind] ??= collapsed(kind === "paths" ? treeOfPaths() : treeOfScopes());
+    this.trees[kind] ??= collapsed((kind === "paths" ? treeOfPaths : treeOfScopes)(this.side));
     this.root = this.trees[kind];
     this.zoom(this.root, false);
     this.find(this.words);
@@ -247,7 +248,7 @@ class Flame {
     const classes = Object.entries(at.times).sort((a, b) => b[1] - a[1]).slice(0, 4);
     return [
       shortened(readable(at.title), 300),
-      `${asTime(at.value)}, ${asPercent((100 * at.value) / PAGE.step_duration_ps)} of the step`,
+      `${asTime(at.value)}, ${asPercent((100 * at.value) / this.side.page.step_duration_ps)} of the step`,
       classes.map(([name, time]) => `${CLASSES[name]} ${asTime(time)}`).join(", "),
     ];
   }
@@ -258,7 +259,7 @@ class Flame {
     this.says.replaceChildren(
       element("bdi", { class: "first" }, title),
       element("span", { class: "muted" }, rest.join(" · ")),
-      row ? element("button", { type: "button", onclick: () => tables[row.table].goTo(row.i) }, "show its row") : "",
+      row && this.side === DATA ? element("button", { type: "button", onclick: () => tables[row.table].goTo(row.i) }, "show its row") : "",
     );
   }
 

@@ -33,7 +33,8 @@ function captureDate() {
 }
 
 function lead() {
-  byId("title").append(readable(ANSWERS.bottleneck.headline));
+  byId("title").append(readable((ANSWERS.compare ?? ANSWERS.bottleneck).headline));
+  if (ANSWERS.compare) section("lead", element("h2", {}, "After the change"), element("p", { class: "after" }, readable(ANSWERS.bottleneck.headline)));
   const causes = ANSWERS.bottleneck.causes.slice(0, MOST_OF_LEAD).map(causeItem);
   const losses = lossesOf(ANSWERS.bottleneck).slice(0, MOST_OF_LEAD);
   const hasUnknown = losses.some(({ cls }) => cls === "kernel");

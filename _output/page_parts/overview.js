@@ -41,8 +41,9 @@ function budget() {
   const rows = ANSWERS.bottleneck.budget;
   // Rounding can make ops overlap by picoseconds.
   const shown = rows.filter((row) => row.dur_ps && (row.class !== "overlap" || shareOfStep(Math.abs(row.dur_ps)) >= 0.05));
-  section("budget", budgetBar(rows), budgetTable(shown), element("h3", {}, "Moment by moment, and below it the longest gaps"));
-  drawStrip(byId("budget"));
+  section("budget", budgetBar(DATA), budgetTable(shown), element("h3", {}, "Moment by moment, and below it the longest gaps"));
+  drawStrip(byId("budget"), DATA);
+  alsoBefore("budget", (host) => drawStrip(host, BEFORE));
 }
 
 function budgetTable(rows) {

@@ -2,7 +2,8 @@
 
 const DTYPES = ["fp8", "bf16", "fp16", "fp32"];
 
-function drawRoofline(host, answer) {
+function drawRoofline(host, side) {
+  const answer = side.answers.roofline;
   const groups = answer.groups;
   const points = groups
     .map((group, i) => ({
@@ -27,7 +28,7 @@ function drawRoofline(host, answer) {
     peak: peaks[`peak_tflops_${dtype}`],
     isUsed: used.has(dtype),
   }));
-  drawnByWidth(chart, (width) => chart.replaceChildren(...plotOf(points, roofs, bandwidth, width)));
+  drawnByWidth(chart, (width) => chart.replaceChildren(...plotOf(side, points, roofs, bandwidth, width)));
 }
 
 // Returns the range of logarithms of the values, with room at the edges.
@@ -36,12 +37,12 @@ function logRange(values, room) {
   return [logs.reduce((a, b) => Math.min(a, b)) - room, logs.reduce((a, b) => Math.max(a, b)) + room];
 }
 
-function plotOf(points, roofs, bandwidth, width) {
+function plotOf(side, points, roofs, bandwidth, width) {
   const height = Math.max(260, Math.min(460, width * 0.45));
   const margin = { left: 52, right: 12, top: 12, bottom: 40 };
   const used = roofs.filter(({ isUsed }) => isUsed);
   // Small points must not stretch the axes; a point outside is only in the table.
-  const large = points.filter(({ group }) => 200 * group.total_dur_ps >= PAGE.step_duration_ps);
+  const large = points.filter(({ group }) => 200 * group.total_dur_ps >= side.page.step_duration_ps);
   const fitted = large.length ? large : points;
   const ridges = bandwidth === null ? [] : used.map(({ peak }) => peak / bandwidth);
   const [x0, x1] = logRange([...fitted.map((point) => point.x), ...ridges], 0.3);
@@ -51,9 +52,11 @@ function plotOf(points, roofs, bandwidth, width) {
   const py = (y) => margin.top + (1 - (Math.log10(y) - y0) / (y1 - y0)) * inner.height;
   const picture = svg("svg", { width, height, viewBox: `0 0 ${width} ${height}` });
   picture.append(...gridOf(x0, x1, y0, y1, px, py, width, height, margin));
-  const clip = svg("clipPath", { id: "inside" }, svg("rect", { x: margin.left, y: margin.top, ...inner }));
+  const isOfPage = side === DATA;
+  const clipName = isOfPage ? "inside" : "inside-before";
+  const clip = svg("clipPath", { id: clipName }, svg("rect", { x: margin.left, y: margin.top, ...inner }));
   picture.append(clip);
-  const lines = svg("g", { "clip-path": "url(#inside)" });
+  const lines = svg("g", { "clip-path": `url(#${clipName})` });
   let nameAbove = -Infinity;
   const taken = [];
   for (const { dtype, peak, isUsed } of roofs.filter(({ peak }) => Math.log10(peak) < y1)) {
@@ -80,10 +83,10 @@ function plotOf(points, roofs, bandwidth, width) {
     );
   }
   const inside = points.filter(({ x, y }) => Math.log10(x) > x0 && Math.log10(x) < x1 && Math.log10(y) > y0 && Math.log10(y) < y1);
-  const [marks, labels] = pointsOf(inside, px, py, width - margin.right, taken);
+  const [marks, labels] = pointsOf(isOfPage, inside, px, py, width - margin.right, taken);
   picture.append(lines, marks, labels);
   const n = points.length - inside.length;
-  const out = n ? element("p", { class: "muted" }, `${n} more of less than 0.5 % of the step lie outside the axes; the table has them.`) : "";
+  const out = n ? element("p", { class: "muted" }, `${n} more of less than 0.5 % of the step lie outside the axes${isOfPage ? "; the table has them" : ""}.`) : "";
   return [picture, out];
 }
 
@@ -121,7 +124,7 @@ function gridOf(x0, x1, y0, y1, px, py, width, height, margin) {
 }
 
 // Returns the points, and the labels of the five largest.
-function pointsOf(points, px, py, right, taken) {
+function pointsOf(isOfPage, points, px, py, right, taken) {
   const longest = points.reduce((most, { group }) => Math.max(most, group.total_dur_ps), 1);
   const radius = ({ group }) => 3 + 15 * Math.sqrt(group.total_dur_ps / longest);
   // Draw the largest points first, so that no point hides a smaller point.
@@ -149,7 +152,7 @@ function pointsOf(points, px, py, right, taken) {
           `${y.toPrecision(4)} TFLOPS at ${x} flops per byte, ${group.dtype}`,
           `short of the roof by ${asTime(group.shortfall_ps)}`,
         ],
-        go: () => tables.roofline.goTo(ordered[i].i),
+        go: isOfPage && (() => tables.roofline.goTo(ordered[i].i)),
       };
     },
     "groups below their roofs",

@@ -3,7 +3,8 @@
 function roofline() {
   const answer = ANSWERS.roofline;
   const { step_summary: sums, skipped_groups: skipped, peaks_used: peaks } = answer;
-  drawRoofline(byId("roofline"), answer);
+  drawRoofline(byId("roofline"), DATA);
+  alsoBefore("roofline", (host) => drawRoofline(host, BEFORE));
   section(
     "roofline",
     figures([
@@ -485,12 +486,14 @@ function parts() {
 }
 
 head();
+changes();
 lead();
 budget();
 findings();
 lines();
 layers();
-new Flame(byId("flame"));
+new Flame(byId("flame"), DATA);
+alsoBefore("flame", (host) => new Flame(host, BEFORE));
 roofline();
 comm();
 memory();

@@ -45,7 +45,7 @@ class Table {
         const unit = unitOf(units, column.largest);
         column.unit = column.largest ? unit[0] : "";
         column.form = (number) =>
-          Number(number) === 0 ? "none" : notNothing(inUnit(units, Number(number), unit, column.largest), number);
+          Number(number) === 0 ? "none" : (column.kind === "delta" ? signed : notNothing)(inUnit(units, Number(number), unit, column.largest), number);
       }
     }
   }
@@ -62,7 +62,8 @@ class Table {
     });
     this.input = filter;
     this.count = element("output", { class: "muted" });
-    const bar = element("div", { class: "toolbar" }, filter);
+    // A few rows need no filter.
+    const bar = element("div", { class: "toolbar", hidden: this.rows.length <= FIRST_ROWS }, filter);
     if (classes) {
       const present = Object.keys(CLASSES).filter((name) => this.rows.some((row) => row.class === name));
       this.select = element(
@@ -275,8 +276,8 @@ function compared(a, b, down) {
 // Returns the columns; on a phone, line and time come first.
 function inOrder(columns) {
   if (innerWidth > 640) return columns;
-  const time = columns.find(({ name }) => /dur_ps$/.test(name)) ?? columns.find(({ kind }) => kind === "time");
-  const first = [columns.find(({ name }) => name === "line"), time].filter(Boolean);
+  const time = columns.find(({ name }) => /^delta_ps|dur_ps$/.test(name)) ?? columns.find(({ kind }) => kind === "time");
+  const first = [columns.find(({ name }) => name === "line") ?? columns[0], time].filter(Boolean);
   return [...first, ...columns.filter((column) => !first.includes(column))];
 }
 

@@ -63,10 +63,10 @@ class OptionsOfModes(unittest.TestCase):
         ("--top", "3"): "bottleneck summary by_source by_op non_compute roofline comm memory idle "
         "program kernel compare spread",
         ("--steps", ":1"): "record compare spread",
-        ("--baseline", str(DEMO)): "compare",
+        ("--baseline", str(DEMO)): "compare page",
         ("--fail-over", "1"): "compare",
-        ("--baseline-device", "/device:TPU:0"): "compare",
-        ("--baseline-host", "t1v-n-0"): "compare",
+        ("--baseline-device", "/device:TPU:0", "--baseline", str(DEMO)): "compare page",
+        ("--baseline-host", "t1v-n-0", "--baseline", str(DEMO)): "compare page",
         ("--include-data-move",): "by_source",
         ("--no-comm-stalls",): "non_compute",
         ("--depth", "all"): "by_scope",

@@ -18,10 +18,10 @@ from typing import Any
 from unittest import mock
 
 import compute_breakdown
-from _modes.page import ASKED
+from _modes.page import ASKED, ASKED_BEFORE, TOP_OF_COMPARE, changed_causes
 from tests.builders.allocator import allocator, with_host
 from tests.builders.xspace import Plane, Space, StatNames, encode, op, tpu_plane, trace
-from tests.harness import DEMO, FULL, OFFLOADING, InFolder, answer, run
+from tests.harness import BEFORE, DEMO, FULL, OFFLOADING, InFolder, answer, run
 from tests.modes.small_steps import BF16, STEP, leaf
 
 Json = dict[str, Any]
@@ -64,14 +64,14 @@ def page_of_demo() -> tuple[Json, bytes]:
         return answer(DEMO, "page", "--out", str(out)), out.read_bytes()
 
 
-def hostile_trace() -> bytes:
+def hostile_trace(dur: int = 40) -> bytes:
     """Return a trace with these names of ops, lines, scopes, categories and steps."""
     ops = []
     for i, name in enumerate(HOSTILE):
         stack = f"{name}.py:{i}:1\nm{i}.py:1:1"
         tf_op = f"jit(f)/{name}/dot_general:"
         facts: Json = {"tf_op": tf_op, "flops": 10**6, "bytes_accessed": 10**4, "stack": stack}
-        ops.append(op(f"f.{i}", "convolution fusion", 100 * i, 40, shape=BF16, **facts))
+        ops.append(op(f"f.{i}", "convolution fusion", 100 * i, dur, shape=BF16, **facts))
         ops.append(op(name, name, 100 * i + 40, 10, stack=stack))
         ops.append(op(f"c.{i}", "copy", 100 * i + 50, 10))
     return trace(ops, [(HOSTILE[0], 0, 1000)])
@@ -216,6 +216,119 @@ class Contents(OfPages):
         self.assertEqual(budget["overlap"], 0)
         del budget["overlap"], budget["idle"]
         self.assertEqual(+summed, +Counter(budget))
+
+
+def cause(rank: int, name: str, line: str | None, gain: int) -> Any:
+    """Return the fields of a cause that a comparison reads."""
+    says = f"{name} costs {gain}"
+    return {"rank": rank, "cause": name, "source_user": line, "gain_ps": gain, "says": says}
+
+
+class Comparison(OfPages):
+    ops = (leaf(0, 5, stack="a.py:3:1"), leaf(10, 5, "g.1", stack="b.py:1:1"))
+
+    def small(self, dur: int) -> Path:
+        longer = leaf(20, dur, "h.1", stack="c.py:1:1")
+        return self.write(f"{dur}.xplane.pb", trace([*self.ops, longer], [("s", 0, 20 + dur)]))
+
+    def test_page_has_the_answer_of_compare(self) -> None:
+        before, after = self.small(8), self.small(40)
+        for profile, baseline in ((after, before), (DEMO, BEFORE)):
+            said, html = self.page(profile, "--baseline", str(baseline))
+            data = data_of(html)
+            self.assertEqual(said["parts"], {**dict.fromkeys(ASKED, "ok"), **said["parts"]})
+            options = "--baseline", str(baseline), "--top", str(TOP_OF_COMPARE)
+            expected = answer(profile, "compare", *options)
+            del expected["next_steps"]
+            self.assertEqual(data["answers"]["compare"], expected)
+            self.assertEqual(said["parts"]["compare"], "ok")
+            self.assertLessEqual(set(expected["notes"]), set(said["notes"]))
+
+    def test_page_has_the_answers_about_a_step_of_the_baseline(self) -> None:
+        before = self.small(8)
+        shown = self.data(self.small(40), "--baseline", str(before))["before"]
+        self.assertEqual(list(shown["answers"]), list(ASKED_BEFORE))
+        alone = self.data(before)
+        self.assertEqual(shown["page"], alone["page"] | {"mode": "page"})
+        for name in ("strip", "classes"):
+            self.assertEqual(shown[name], alone[name])
+        for mode in ("by_source", "roofline", "idle", "by_scope"):
+            self.assertEqual(shown["answers"][mode], alone["answers"][mode])
+        budget = alone["answers"]["bottleneck"]["budget"]
+        self.assertEqual(shown["answers"]["bottleneck"]["budget"], budget)
+
+    def test_note_says_that_a_record_has_no_drawings(self) -> None:
+        said, html = self.page(DEMO, "--baseline", str(BEFORE))
+        data = data_of(html)
+        self.assertEqual((data["before"], data["changed_causes"]), (None, []))
+        self.assertIn("the baseline is a record, which has no ops", "\n".join(said["notes"]))
+
+    def test_causes_are_matched_by_line_then_by_file(self) -> None:
+        before = [
+            cause(1, "recompute", "a.py:1", 90),
+            cause(2, "resharding", "a.py:5", 50),
+            cause(3, "layout_change", "a.py:7", 30),
+            cause(4, "layout_change", "a.py:9", 20),
+            cause(5, "not_donated", None, 0),
+        ]
+        after = [
+            cause(1, "recompute", "a.py:3", 95),
+            cause(2, "layout_change", "a.py:9", 60),
+            cause(3, "widened_dtype", None, 40),
+            cause(4, "layout_change", "a.py:8", 30),
+        ]
+        rows = changed_causes(before, after, 5)
+        lines = [(row["cause"], row["before_source_user"], row["source_user"]) for row in rows]
+        self.assertEqual(
+            lines,
+            [
+                ("resharding", "a.py:5", None),
+                ("layout_change", "a.py:9", "a.py:9"),
+                ("widened_dtype", None, None),
+                ("recompute", "a.py:1", "a.py:3"),
+            ],
+        )
+        self.assertEqual([row["delta_ps"] for row in rows], [-50, 40, 40, 5])
+        self.assertEqual(rows[0]["says"], "resharding costs 50")
+
+    def test_baseline_without_an_answer_is_refused(self) -> None:
+        out = self.folder / "step.html"
+        profile = self.small(8)
+        broken = self.write("broken.xplane.pb", b"\xff" * 9)
+        for options, reason in (
+            (("--baseline", str(broken)), "unreadable_xplane_pb"),
+            (("--baseline", str(profile), "--baseline-device", "9"), "device_not_found"),
+            (("--baseline", str(profile), "--baseline-host", "x"), "host_not_found"),
+        ):
+            outcome = run(profile, "page", "--out", str(out), *options)
+            with self.subTest(reason=reason):
+                self.assertEqual(outcome.object["reason"], reason)
+                self.assertEqual(outcome.object["side"], "baseline")
+                self.assertFalse(out.exists())
+
+    def test_options_that_contradict_a_baseline_are_refused(self) -> None:
+        baseline = "--baseline", str(DEMO)
+        for profile, options, says in (
+            (DEMO, (*baseline, "--step", "1"), "leave out --step and --step-id"),
+            (DEMO, (*baseline, "--step-id", "100"), "leave out --step and --step-id"),
+            (DEMO, (*baseline, *baseline), "takes one --baseline, got 2"),
+            (DEMO, ("--baseline-device", "1"), "require --baseline"),
+            (DEMO, ("--baseline-host", "x"), "require --baseline"),
+            (DEMO, ("--baseline", "-"), "give files instead of -"),
+        ):
+            outcome = run(profile, "page", "--out", "step.html", *options)
+            with self.subTest(options=options):
+                self.assertEqual(outcome.object["reason"], "bad_arguments")
+                self.assertIn(says, outcome.object["detail"])
+
+    def test_page_compares_captures_in_memory(self) -> None:
+        before, after = self.small(8).read_bytes(), self.small(40).read_bytes()
+        record = compute_breakdown.analyse(before, "record")
+        out = self.folder / "step.html"
+        for baseline in (before, record):
+            compute_breakdown.analyse(after, "page", out=out, baseline=baseline)
+            change = data_of(out.read_bytes())["answers"]["compare"]["totals"]["step_duration"]
+            self.assertEqual((change["before_ps"], change["after_ps"]), (28, 60))
 
 
 class Timeline(OfPages):

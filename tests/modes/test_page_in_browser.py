@@ -13,7 +13,7 @@ from typing import Any
 import compute_breakdown
 from tests.builders import browser
 from tests.builders.xspace import op, trace
-from tests.harness import answer
+from tests.harness import BEFORE, DEMO, answer
 from tests.modes.small_steps import STEP, kernel, leaf
 from tests.modes.test_kernel import traced
 from tests.modes.test_page import HOSTILE, captured_at, data_of, hostile_trace, page_of_demo
@@ -462,6 +462,68 @@ class OtherPages(InBrowser):
             self.tab.type(name[:50])
             self.tab.press("Escape")
         self.tab.hover(".strip-holder")
+
+    def show_comparison(self, after: bytes | Path, baseline: bytes | Path) -> Json:
+        if isinstance(baseline, bytes):
+            (self.folder / "before.xplane.pb").write_bytes(baseline)
+            baseline = self.folder / "before.xplane.pb"
+        out = self.folder / "made.html"
+        answer(after, "page", "--out", str(out), "--baseline", str(baseline))
+        return self.show(out.read_bytes())
+
+    def test_comparison_has_the_figures_of_the_json(self) -> None:
+        for baseline in (BEFORE, DEMO):
+            data = self.show_comparison(DEMO, baseline)
+            found = data["answers"]["compare"]
+            self.assertEqual(self.tab.value(TEXTS % "h1"), [found["headline"]])
+            columns = ("before_ps", "after_ps", "delta_ps", "delta_pct")
+            totals = [
+                [total[name] for name in columns]
+                for total in found["totals"].values()
+                if total and total["after_ps"] >= found["totals"]["step_duration"]["after_ps"] / 999
+            ]
+            self.assertEqual([row[1:] for row in self.table("totals")], totals)
+            least = found["totals"]["step_duration"]["before_ps"] / 1000
+            lines = [
+                [row[name] for name in ("delta_ps", "before_ps", "after_ps")]
+                for row in found["rows"]
+                if abs(row["delta_ps"]) >= least
+            ]
+            self.assertEqual([row[1:] for row in self.table("changed-lines")], lines)
+            text = self.tab.value("document.querySelector('main').innerText")
+            self.assertEqual("The baseline is a record" in text, baseline == BEFORE)
+
+    def test_both_sides_have_the_same_drawings(self) -> None:
+        data = self.show_comparison(
+            trace([leaf(0, 30, tf_op="jit(f)/a/add:")], [("s", 0, 40)]),
+            trace([leaf(0, 20, tf_op="jit(f)/a/add:")], [("s", 0, 20)]),
+        )
+        self.assertEqual(data["before"]["page"]["step_duration_ps"], 20)
+        bars = "[...document.querySelectorAll('#changes .bar')].map((bar) => bar.style.width)"
+        self.assertEqual(self.tab.value(bars), ["50%", "100%"])
+        values = (
+            "[...document.querySelectorAll('#changes .part')].map((part) => +part.dataset.value)"
+        )
+        self.assertEqual(self.tab.value(values), [20, 30, 10])
+        for drawing in (".strip", ".flame"):
+            count = f"document.querySelectorAll('main {drawing}').length"
+            self.assertEqual(self.tab.value(count), 2)
+        self.assertEqual({box["value"] for box in self.boxes()}, {20, 30})
+        # Drawings of the baseline lead to no row.
+        self.tab.click("#changes .bar .part")
+        self.tab.click("#budget > div:last-child .strip-holder")
+        self.tab.click("#flame > div:last-child .box")
+        self.assertEqual(self.tab.value("document.querySelectorAll('tr.detail').length"), 0)
+
+    def test_hostile_names_of_a_comparison_remain_text(self) -> None:
+        data = self.show_comparison(hostile_trace(), hostile_trace(30))
+        self.assertTrue(data["answers"]["compare"]["rows"])
+        self.assertNotEqual(self.tab.value("document.title"), "owned")
+        self.assertEqual(self.tab.value("document.querySelectorAll('main img, main b').length"), 0)
+        seen = self.tab.value("document.querySelector('#changes').innerText")
+        self.assertIn("<!--<script>", seen)
+        self.assertFalse({"\u202e", "\u2066", "\u200f", "\ufeff", "\u0007"} & set(seen))
+        self.tab.click('#changed-lines-table tr[data-row="1"]')
 
     def test_bar_of_a_kernel_has_its_regions(self) -> None:
         regions = [("ep_wait_in", 0, 60), ("ep_run_kernel", 60, 90), ("<b>", 65, 70)]
