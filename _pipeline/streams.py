@@ -23,7 +23,7 @@ class Progress:
         self._shown = False
 
     def __call__(self, activity: str, done: int, total: int) -> None:
-        """Show the bytes done of all bytes; `total` is 0 if unknown."""
+        """Show how many of all bytes are done; `total` is 0 if unknown."""
         now = time.monotonic()
         # Forked processes inherit this object; only the first process may write.
         if now >= self._due and os.getpid() == self._process:
