@@ -33,7 +33,7 @@ class Peaks(NamedTuple):
 
 
 class Chip(NamedTuple):
-    """A row of CHIPS: peak rates of a TPU generation, and names of the generation in traces
+    """The peak rates of a TPU generation, and the names of the generation in traces
     (`device_type_string`)."""
 
     device_types: tuple[str, ...]
@@ -47,23 +47,25 @@ class Chip(NamedTuple):
 # A plane of v5e and v6e is a chip, which has one TensorCore. A plane of v7x is one of the two
 # chiplets of a chip. The vendor's figures per chip are on docs.cloud.google.com/tpu/docs/PAGE.
 CHIPS = {
-    # XProf's roofline tables of v4 captures. PAGE v4: 275 TFLOPS and 1200 GB/s per chip.
+    # From XProf's roofline tables of v4 captures. PAGE v4 says 275 TFLOPS and 1200 GB/s per chip.
     "v4": Chip(("TPU v4",), 139.8, hbm_gibps=572.2),
-    # PAGE v5e: 197 TFLOPS and 819 GB/s per chip.
+    # PAGE v5e says 197 TFLOPS and 819 GB/s per chip.
     "v5e": Chip(("TPU v5 Lite", "TPU v5e"), 197.0, hbm_gbps=819.0),
-    # XProf's roofline tables of v5p captures. PAGE v5p: 459 TFLOPS and 2765 GB/s per chip.
+    # From XProf's roofline tables of v5p captures. PAGE v5p says 459 TFLOPS and 2765 GB/s per chip.
     "v5p": Chip(("TPU v5", "TPU v5p"), 233.4, hbm_gibps=1287.45),
-    # PAGE v6e: 918 TFLOPS and 1638 GB/s per chip. Newer captures have 946.7 TFLOPS.
+    # PAGE v6e says 918 TFLOPS and 1638 GB/s per chip. Newer v6e captures declare 946.7 TFLOPS.
     "v6e": Chip(("TPU v6 Lite", "TPU v6e"), 918.0, hbm_gbps=1638.0),
-    # PAGE tpu7x: 2307 TFLOPS in bf16, 4614 in fp8 and 7380 GB/s per chip. The predecessor of this
-    # tool reads the bandwidth as GiB/s, so this row does, too.
+    # PAGE tpu7x says 2307 TFLOPS in bf16, 4614 in fp8 and 7380 GB/s per chip. The predecessor of
+    # this tool took the 7380 GB/s for GiB/s; this row keeps that value, so that figures stay
+    # comparable.
     "v7x": Chip(("TPU v7x", "TPU7x", "TPU v7"), 1153.5, hbm_gibps=3690.0, fp8=2307.0),
 }
 V7X_HBM = (
     "HBM peak 3690 GiB/s per device; the vendor's 7380 GB/s per chip is 3436.6 GiB/s"
     " (--peak-hbm-gibps)"
 )
-# Tolerance for the peaks in captures of one generation: v6e planes have 918 or 946.7 TFLOPS.
+# Relative difference between traced and used peaks that needs no note: captures of v6e declare 918
+# or 946.7 TFLOPS.
 TOLERANCE = 0.05
 
 
@@ -78,13 +80,14 @@ def builtin(name: str) -> Peaks:
 
 
 def of_profile(tflops: float | None, gbps: float | None) -> Peaks:
-    """Return the peaks that a trace gives for the traced device; HBM bandwidth is in GB/s."""
+    """Return the peaks that a trace declares for the device; `gbps` is the HBM bandwidth in
+    GB/s."""
     # Treat a rate that is too small for a float as unknown.
     return Peaks("profile", (gibps(gbps) or None) if gbps else None, bf16=tflops)
 
 
 def override(peaks: Peaks, overrides: Mapping[str, float]) -> Peaks:
-    """Replace single peaks; names are the names of the fields of `Peaks`."""
+    """Return the peaks with some rates replaced; `overrides` has names of fields of `Peaks`."""
     if not overrides:
         return peaks
     given = {name: overrides.get(name, getattr(peaks, name)) for name in ("hbm_gibps", *DTYPES)}
@@ -114,7 +117,8 @@ class Choice(NamedTuple):
 def choose(
     requested: str | None, device_type: str | None, own: Peaks, overrides: Mapping[str, float]
 ) -> Choice:
-    """Return the peaks of the requested chip, else of the device's; the trace gives `own`."""
+    """Return the peaks of the requested chip, or else of the device's chip. `own` are the peaks
+    that the trace declares."""
     known = requested or chip_of(device_type or "")
     chip = known or DEFAULT_CHIP
     used = override(own if chip == PROFILE_CHIP else builtin(chip), overrides)

@@ -1,1 +1,1 @@
-"""The stages that turn a trace into a step: load, step-pick, event-iterate, normalize."""
+"""Turn a trace into a step, in four stages: load, step-pick, event-iterate, normalize."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 ON_DEVICE: Final = "device"
 ON_TRACE: Final = "trace"
-# Later than every time that fits in 64 bits.
+# A time after every time that fits in 64 bits.
 _AFTER_ALL = 1 << 80
 
 # A time on the trace's clock, and the same time on the device's clock.
@@ -35,7 +35,8 @@ Mark = tuple[int, int]
 
 
 class Piece(NamedTuple):
-    """Columns of events of a line, on both clocks. Device times are 0 if not measured."""
+    """Events of a line as columns, with times on the trace's clock and on the device's clock.
+    Device times that the core did not measure are 0."""
 
     # Start times on the trace's clock are relative to this time.
     base: int
@@ -62,7 +63,7 @@ class Piece(NamedTuple):
         return starts, list(map(add, starts, self.durations))
 
     def marks(self) -> list[tuple[int, int]]:
-        """Return the measured starts, then the measured ends, on both clocks."""
+        """Return a mark for each measured start, followed by a mark for each measured end."""
         starts, ends = self.on_trace()
         device_ends = map(add, self.device_starts, self.device_durations)
         marks = [*zip(starts, self.device_starts), *zip(ends, device_ends)]  # noqa: B905
@@ -98,7 +99,7 @@ class Clock(NamedTuple):
     shifts: dict[int, int]
 
     def times(self, piece: Piece) -> tuple[Sequence[int], Sequence[int]]:
-        """Return the starts and the durations of a piece."""
+        """Return the starts and the durations of a piece's events on this clock."""
         if self.name == ON_TRACE:
             return piece.on_trace()[0], piece.durations
         if not piece.unmeasured:
@@ -117,7 +118,7 @@ class Clock(NamedTuple):
 
 
 def clock_of(pieces: Sequence[Piece], times: Iterable[int]) -> Clock:
-    """Return a clock that can shift the times in some pieces, and the given other times."""
+    """Return a clock that can shift all times in the pieces, and the given further times."""
     if all(len(piece.unmeasured) == len(piece.starts) for piece in pieces):
         return Clock(ON_TRACE, {})
     to_shift = set(times)
@@ -130,8 +131,8 @@ def clock_of(pieces: Sequence[Piece], times: Iterable[int]) -> Clock:
 
 def _shifts(pieces: Sequence[Piece], times: Iterable[int]) -> dict[int, int]:
     """Return the offset of the device's clock from the trace's clock for each time. The offset at a
-    time is the offset of the latest measured start or end at or before the time. Times before all
-    measured times get the offset of the first start.
+    time is the offset of the latest measured start or end at or before the time. A time before all
+    measured times gets the offset of the first measured start.
     """
     ordered = sorted(set(times))
     shifts = {}
@@ -144,13 +145,13 @@ def _shifts(pieces: Sequence[Piece], times: Iterable[int]) -> dict[int, int]:
 def shifts_nearby(pieces: Sequence[Piece], times: Iterable[int]) -> dict[int, int]:
     """Return the offset of the device's clock from the trace's clock, at each time.
 
-    The offset at a time is the offset of the nearest measured start or end; of two equally near
-    times, the later time counts. At least one op must be measured.
+    The offset at a time is the offset of the nearest measured start or end. If two measured times
+    are equally near, the later measured time counts. At least one op must be measured.
     """
     ordered = sorted(set(times))
-    # At k, the latest mark after ordered[k - 1] and not after ordered[k].
+    # Entry k is the latest mark after ordered[k - 1] and not after ordered[k].
     latest: list[Mark | None] = [None] * (len(ordered) + 1)
-    # At k, the first mark not before ordered[k - 1] and before ordered[k], mirrored.
+    # Entry k is the mirrored first mark that is not before ordered[k - 1], but before ordered[k].
     first: list[Mark | None] = [None] * (len(ordered) + 1)
 
     def read_marks(piece: Piece, i: int, j: int) -> None:
@@ -170,8 +171,8 @@ def shifts_nearby(pieces: Sequence[Piece], times: Iterable[int]) -> dict[int, in
             if m < len(marks):
                 first[k + 1] = _later(first[k + 1], _mirrored(marks[m]))
 
-    # A piece between two times is read only if the piece can have a nearer mark than the pieces
-    # that were read before.
+    # Read a piece between two times only if the piece can have a nearer mark than the marks found
+    # so far.
     for piece in reversed(pieces):
         i, j = bisect_left(ordered, piece.first), bisect_right(ordered, piece.reach)
         bound = piece.reach, _AFTER_ALL
@@ -189,7 +190,7 @@ def shifts_nearby(pieces: Sequence[Piece], times: Iterable[int]) -> dict[int, in
         nearest = before
         if after and not (before and time - before[0] < -after[0] - time):
             nearest = _mirrored(after)
-        assert nearest is not None  # The function requires at least one measured op.
+        assert nearest is not None  # The caller passes at least one measured op.
         shifts[time] = nearest[1] - nearest[0]
     return shifts
 
@@ -200,10 +201,10 @@ def _mirrored(mark: Mark) -> Mark:
 
 
 def _latest(pieces: Sequence[Piece], ordered: Sequence[int]) -> list[Mark | None]:
-    """Return the latest mark at or before each of the sorted times, or None if all marks are
-    later."""
-    # At k, the latest mark after ordered[k - 1] and not after ordered[k]; marks after all times are
-    # in the last entry.
+    """Return, for each of the sorted times, the latest mark at or before the time, or None if all
+    marks are later."""
+    # Entry k is the latest mark after ordered[k - 1] and not after ordered[k]. The last entry is
+    # the latest mark after all times.
     latest: list[Mark | None] = [None] * (len(ordered) + 1)
     # Start with the last piece, because an early piece can be skipped if a late piece has the
     # latest mark.
@@ -223,8 +224,8 @@ def _latest(pieces: Sequence[Piece], ordered: Sequence[int]) -> list[Mark | None
 
 
 def _first_start(pieces: Sequence[Piece]) -> Mark:
-    """Return the earliest measured start; of several equal starts, return the first on the device's
-    clock."""
+    """Return the mark of the earliest measured start on the trace's clock. If several starts are
+    equal, return the earliest start on the device's clock."""
     marks_of_pieces = (piece.marks() for piece in pieces)
     return min(mark for marks in marks_of_pieces for mark in marks[: len(marks) // 2])
 

@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     # in bytes or other units.
     OnProgress = Callable[[str, int, int], None]
 
-# Version of the printed fields: the major number changes when a field is removed or changes its
-# meaning or type, the minor number when a field is added.
+# Version of the printed fields. The major number changes when a field is removed or when a field's
+# meaning or type changes; the minor number changes when a field is added.
 SCHEMA_VERSION: Final = "3.1"
 DEVICE = "/device:TPU:0"
 
 
 def forms_of_device(name: str) -> list[str]:
-    """Return the names of planes that a device name can mean: the name itself, or the TPU with that
-    number."""
+    """Return the names of planes that a value of --device can mean: a plane of that name, or the
+    TPU with that number."""
     number = name.removeprefix("TPU:")
     return [name, f"/device:TPU:{number}"] if number.isdecimal() else [name]
 
@@ -33,7 +33,7 @@ class Request(NamedTuple):
     mode: str
     device: str | None
     host: str | None
-    # Output format; `line` is the line about a page that people read on a terminal.
+    # Output format; `line` is the one line that the mode `page` prints on a terminal.
     form: str
     mode_options: dict[str, Any]
     # The words of the command line.
@@ -46,7 +46,8 @@ class Request(NamedTuple):
     top: int | None = None
     # Version of the program.
     version: str = ""
-    # Traces and records that a Python program has in memory, by the name that replaces the path.
+    # Traces and records that a Python program passed as bytes or dicts, by the name that replaces
+    # the path.
     in_memory: Mapping[str, bytes | Mapping[str, Any]] = {}
     # Number of processes to use at most, or None to decide by the number of cores.
     processes: int | None = None
@@ -103,6 +104,6 @@ class Context:
             self.on_progress(activity, done, total)
 
     def with_own_notes(self) -> Context:
-        """Return a copy with an empty list of notes, so that the caller can decide which notes to
-        keep."""
+        """Return a copy of the context with an empty list of notes, so that the caller can decide
+        which notes to keep."""
         return Context(self.request, self.on_progress)

@@ -31,7 +31,7 @@ TPU_RE = re.compile(r"/device:TPU:(?P<number>\d+)(?: \[\d+\])?\Z")
 STEPS: Final = "steps"
 MODULES: Final = "modules"
 STEPS_LINE, MODULES_LINE, OPS_LINE = "Steps", "XLA Modules", "XLA Ops"
-# Times before and after every number of nanoseconds or picoseconds that fits in 64 bits.
+# BEFORE_ALL is before, and AFTER_ALL is after, every 64-bit number of nanoseconds or picoseconds.
 BEFORE_ALL, AFTER_ALL = -(1 << 80), 1 << 80
 
 
@@ -64,7 +64,7 @@ class Device(NamedTuple):
     path: str
     trace: Trace
     plane: AnyPlane
-    # The process that wrote the plane, or None if a merged capture does not say.
+    # The process that wrote the plane, or None if unknown, as in some merged captures.
     rank: Rank | None
     programs: Programs
     lines: Sequence[AnyLine]
@@ -168,9 +168,9 @@ def read_steps(plane: AnyPlane, line_name: str, base: int) -> tuple[list[StepEve
 def count_starts(device: Device) -> None:
     """Set `n_events` of each step to the number of ops that start in the step."""
     steps = device.steps
-    # The number of starts before a border has two parts. From a list that crosses the border, only
-    # the starts before the border count. From a list that ends before the border, all starts count;
-    # they are added at the first border after the list.
+    # Ops that start before a border are counted in two parts. In a list of starts that crosses the
+    # border, count the starts before the border (`within`). A list that ends before the border
+    # counts as a whole (`before`), at the first border after the list.
     borders = sorted({border for step in steps for border in (step.start, step.end)})
     within = dict.fromkeys(borders, 0)
     before = [0] * (len(borders) + 1)

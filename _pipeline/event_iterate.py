@@ -84,7 +84,7 @@ def admit(device: Device, windows: Sequence[tuple[int, int]]) -> list[Admitted]:
     start."""
     admitted = [Admitted(window) for window in windows]
     starts = [start for start, _ in windows]
-    # For each window, the latest end of the window and all earlier windows.
+    # For each window, the latest end among this window and all earlier windows.
     reach = list(accumulate((end for _, end in windows), max))
     for line in device.lines:
         shift = line.base_ps - device.base
@@ -94,7 +94,8 @@ def admit(device: Device, windows: Sequence[tuple[int, int]]) -> list[Admitted]:
             spans = [(start - shift, end - shift) for start, end in windows[first:last]]
             for within, of_window in zip(events.among(spans), admitted[first:last], strict=True):
                 of_window.add(within, shift, device)
-    # Asked for last, since this reads a line that was not read before.
+    # Count aggregated events last, because counting the events of an unread line takes a pass of
+    # its own.
     n_aggregated = sum(line.n_aggregated for line in device.lines)
     for of_window in admitted:
         of_window.n_aggregated = n_aggregated

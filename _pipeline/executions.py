@@ -28,8 +28,8 @@ class Longest:
 
     @cached_property
     def places(self) -> dict[int, int]:
-        """Return, by metadata id, the position in the file of the op's first event with the longest
-        duration."""
+        """Return the position of each op's longest event in the file, by metadata id. If several
+        events are longest, return the first position."""
         places: dict[int, int] = {}
         place = 0
         for piece in self._admitted.pieces:
@@ -53,13 +53,13 @@ class Executions:
 
     @property
     def longest_at(self) -> int:
-        """Return the position in the file of the longest event; of several longest events, the
-        first."""
+        """Return the position of the longest event in the file, or the first position if several
+        events are longest."""
         return self._longest.places[self.metadata_id]
 
 
-# Number of pieces that are folded at once: enough to collect most executions of an op, and few
-# enough to need little memory.
+# Number of pieces that `fold` joins before summing up: enough to hold most executions of an op, and
+# few enough to need little memory.
 N_FOLDED = 32
 
 
@@ -71,7 +71,7 @@ def fold(ops: Mapping[int, Op], admitted: Admitted, clock: Clock) -> dict[int, E
         lasting: dict[int, list[int]] = defaultdict(list)
         for piece in admitted.pieces[i : i + N_FOLDED]:
             _, durations = clock.times(piece)
-            # Mapping `append` takes a third of the time of a loop.
+            # `map` of `append` takes a third of the time of a loop.
             lists = map(lasting.__getitem__, piece.metadata_ids)
             deque(map(list.append, lists, durations), maxlen=0)
         for metadata_id, of_op in lasting.items():
@@ -80,7 +80,7 @@ def fold(ops: Mapping[int, Op], admitted: Admitted, clock: Clock) -> dict[int, E
             executions = found[metadata_id]
             executions.n += len(of_op)
             executions.total += sum(of_op)
-            # Sorting takes a third of the time of min and max.
+            # Sorting takes a third of the time that `min` and `max` take.
             of_op.sort()
             executions.shortest = min(executions.shortest, of_op[0])
             executions.longest = max(executions.longest, of_op[-1])

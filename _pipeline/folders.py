@@ -31,7 +31,7 @@ def files_below(profile: str, context: Context, files_in: FilesIn) -> dict[str, 
 
 
 def folder_nearby(profile: str, context: Context, files_in: FilesIn) -> str | None:
-    """Return a folder with wanted files, one level above or below a folder without wanted files."""
+    """Return a folder one level above or below `profile` that has wanted files, or None."""
     folders = [os.path.join(profile, name) for name in sorted(os.listdir(profile))[:_N_HINTS]]
     for folder in (*filter(os.path.isdir, folders), os.path.join(profile, os.pardir)):
         with suppress(OSError):
@@ -41,8 +41,7 @@ def folder_nearby(profile: str, context: Context, files_in: FilesIn) -> str | No
 
 
 def viewer_file_below(profile: str, context: Context) -> str | None:
-    """Return a file for the trace viewer that exists where a trace is expected, or None without
-    such a file."""
+    """Return a file of the trace viewer that is in a folder where a trace was expected, or None."""
 
     def viewer_files_in(folder: str) -> dict[str, str]:
         names = sorted(name for name in os.listdir(folder) if name.endswith(".trace.json.gz"))
@@ -115,7 +114,7 @@ def is_empty(path: str) -> bool:
 
 
 def notes_on_forms(paths: Iterable[str]) -> Iterator[str]:
-    """Yield a note for each host with a trace in several forms."""
+    """Yield a note for each host that has several trace files, such as plain and gzipped."""
     for path in filter(is_trace, paths):
         stem = path.removesuffix(suffix_of(path))
         others = [stem + suffix for suffix in _SUFFIXES if stem + suffix != path]

@@ -85,7 +85,7 @@ def order_shown_by(stack: Stack, source: str | None) -> StackOrder | None:
 
 
 def majority(orders: Iterable[StackOrder | None]) -> StackOrder | None:
-    """Return the more frequent order, or None if no order is known or both are equally frequent."""
+    """Return the more frequent order, or None if the two orders are equally frequent or unknown."""
     lead = 0
     for order in orders:
         lead += (order == INNERMOST_FIRST) - (order == OUTERMOST_FIRST)
@@ -99,8 +99,8 @@ def is_not_library(file: str) -> bool:
 def own_code(texts: Sequence[str]) -> Callable[[str], bool]:
     """Return a predicate that recognises the user's own files.
 
-    Own files have one of the given texts in their names; without texts, all files outside of
-    libraries are own files.
+    A file is the user's own if the name contains one of the texts. Without texts, every file
+    outside of libraries is the user's own.
     """
     return (lambda file: any(text in file for text in texts)) if texts else is_not_library
 

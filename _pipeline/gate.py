@@ -1,4 +1,4 @@
-"""The result of `--fail-over`, and the exit status that it gives the process."""
+"""Build the result of `--fail-over`, and return the exit status for this result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PASSED, UNDECIDED, TOO_SLOW = 0, 1, 3
 
 
 def gate_status(fields: Mapping[str, Any]) -> int:
-    """Return the exit status of an answer or of its absence; 0 without a gate."""
+    """Return the exit status for the gate in printed fields, or 0 without a gate."""
     gate: Gate | None = fields.get("gate")
     if gate is None or gate["passed"]:
         return PASSED

@@ -1,8 +1,8 @@
 """Find what the threads of the host did in windows of time.
 
 Events of a thread enclose each other, like calls. Only the innermost event at a time counts: the
-event that began last. Of several events that began at one time, the innermost is the event that
-ends first; of equal events, the last in the file.
+event that began last. If several events began at one time, the event that ends first is the
+innermost. If several events are equal, the last event in the file is the innermost.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
     # Starts and ends of stretches of time.
     Stretches = tuple[Column, Column]
 
-# NOBODY is the index of an event, and NOTHING the number of a name, if there is no event.
+# Where no event exists, the index of the event is NOBODY, and the number of the name is NOTHING.
 NOBODY, NOTHING = -1, -1
-# A time after all other times. Negated, it is a time before all other times.
+# NEVER is after, and -NEVER before, all times of events.
 NEVER = 1 << 80
-# Number of events that are searched at once.
+# Number of events that `enclosing` searches in one step.
 BLOCK = 1024
-# Texts in the names of events of threads that launch programs, the most reliable first: JAX's call
-# of a program, then calls of the runtime. Names begin with the first or the last text, or contain
-# the middle text.
+# Texts that identify threads that launch programs, the most reliable text first: JAX's call of a
+# program, then two calls of the runtime. Names of events begin with the first or the last text, or
+# contain the middle text.
 CALLS_PROGRAM = "PjitFunction"
 EXECUTE_HELPER = "ExecuteHelper"
 EXECUTE = "Execute"
-# Ranks of threads by the most reliable of these texts in the names of their events.
+# The rank of a thread is the most reliable of these texts that a name of the thread's events has.
 CALLER, HELPER, EXECUTOR, NO_LAUNCHER = range(4)
 
 
@@ -49,8 +49,8 @@ class Changes(NamedTuple):
 
     times: Column
     innermost: array[int]
-    # Other times at which events begin or end: instant events, and ends of events that are not
-    # nested.
+    # Times at which events begin or end without a change of the innermost event: times of instant
+    # events, and ends of events that are not nested.
     unseen: Column
     are_nested: bool
 
@@ -73,15 +73,15 @@ class Track(NamedTuple):
         return self.changes.innermost[n - 1] if n else NOBODY
 
     def is_changing(self, start: int, end: int) -> bool:
-        """Return whether an event begins or ends between two times; both times are excluded."""
+        """Return whether an event begins or ends strictly between two times."""
         return any(
             bisect_right(times, start) < bisect_left(times, end)
             for times in (self.changes.times, self.changes.unseen)
         )
 
     def between(self, start: int, end: int) -> dict[int, Stretches]:
-        """Return, by number of the event's name, the stretches between two times in which the event
-        is innermost."""
+        """Return the stretches between two times in which events with a name are innermost, by
+        number of the name."""
         times = self.changes.times
         first, last = bisect_right(times, start), bisect_left(times, end)
         inside = times[first:last]
@@ -90,7 +90,7 @@ class Track(NamedTuple):
         begun: dict[int, Column] = defaultdict(lambda: inside[:0])
         ended: dict[int, Column] = defaultdict(lambda: inside[:0])
         append: Any = type(inside).append
-        # Mapping `append` takes a third of the time of a loop.
+        # `map` of `append` takes a third of the time of a loop.
         deque(map(append, map(begun.__getitem__, names), chain((start,), inside)), maxlen=0)
         deque(map(append, map(ended.__getitem__, names), chain(inside, (end,))), maxlen=0)
         return {name: (begun[name], ended[name]) for name in begun if name != NOTHING}
@@ -111,7 +111,7 @@ class Track(NamedTuple):
         return found[:n]
 
     def _around(self, place: int) -> int:
-        """Return the innermost event that runs when another event begins."""
+        """Return the innermost event that runs when the event at `place` begins."""
         innermost = self.changes.innermost
         i = bisect_left(self.changes.times, self.starts[place])
         while innermost[i] != place:
@@ -150,7 +150,7 @@ class Thread(NamedTuple):
 
 
 class Host:
-    """Threads of the host in some windows of absolute time.
+    """The host's threads in some windows. The windows have absolute times.
 
     Events outside of the windows are dropped, because they cannot be innermost in a window or
     enclose an innermost event.
@@ -177,7 +177,7 @@ class Host:
     def threads(self) -> Iterator[Thread]:
         """Yield the threads one by one, because a list of all threads would need too much memory.
 
-        Lines of one name form one thread. For a line without a name, the line's id serves as name.
+        Lines that share a name form one thread. The name of a line without a name is the line's id.
         """
         for plane in self._planes:
             number_of: dict[int, int] = {}
@@ -225,8 +225,8 @@ class Host:
                 continue
             self.first = min(self.first, min(events[1]) + self.start)
             self.last = max(self.last, max(events[2]) + self.start)
-            # An event overlaps either the first window that ends after the event's start, or no
-            # window.
+            # If an event overlaps any window, then the event overlaps the first window that ends
+            # after the event's start.
             nearest = map(bisect_right, repeat(self._ends), events[1])
             reaching = list(map(lt, map(self._starts.__getitem__, nearest), events[2]))
             numbers, begun, ended = kept(reaching, *events)
@@ -281,8 +281,8 @@ def changes_of(starts: Column, ends: Column) -> Changes | None:
     add_time, add_innermost = times.append, innermost.append
     unseen: list[int] = []
     are_nested = True
-    # Events that have begun, and the ends of these events, innermost last. No event ends after an
-    # event that encloses it.
+    # Events that have begun and not ended, and the ends of these events, innermost last. An inner
+    # event never ends after an outer event.
     open_events, open_ends = [NOBODY], [NEVER]
     end_of_innermost = last_end = NEVER
     last_start = -NEVER
@@ -300,8 +300,8 @@ def changes_of(starts: Column, ends: Column) -> Changes | None:
             unseen.append(start)
             continue
         while end_of_innermost < end:
-            # The innermost event so far ends before the new event, so the end of that event is no
-            # change.
+            # The event that was innermost ends while the new event is innermost, so that end
+            # changes nothing.
             are_nested = False
             unseen.append(end_of_innermost)
             open_events.pop()

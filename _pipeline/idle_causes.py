@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 WAITS_LINE = "XLA TraceMe"
 # Names of events during which the core waits for other cores, or for the program's inputs.
 AT_BARRIER, FOR_INPUTS = "barrier-cores", "dependency-wait"
-# If several causes apply at a time, the first in this order counts. The last cause is for time that
-# no other cause explains.
+# If several causes apply at a time, the first of these causes counts. The last cause is for time
+# that no other cause explains.
 BARRIER, DEPENDENCY, IN_CONTAINER, BETWEEN_PROGRAMS, IN_PROGRAM = CAUSES = (
     *("barrier", "dependency", "in_container", "between_programs"),
     "in_program",
@@ -47,7 +47,7 @@ class Causes:
             [(start, end) for start, end, name in waits if name == AT_BARRIER],
             [(start, end) for start, end, name in waits if name == FOR_INPUTS],
             [(start, start + duration) for start, duration, _ in enclosing],
-            # Without any event on the line, nothing is known about programs.
+            # A line without events does not show when programs ran.
             complement(union((start, end) for start, end, _ in programs), window)
             if programs
             else [],
@@ -81,7 +81,7 @@ class Causes:
             start = time
             while start < end_of_gap:
                 end = end_of_gap
-                # The last cover has no end within the step, so one of the covers has the start.
+                # The last cover covers the whole step, so at least one cover contains the start.
                 for i, cause in enumerate(CAUSES):
                     while current[i][1] <= start:
                         current[i] = next(upcoming[i])
@@ -103,7 +103,7 @@ class Causes:
 
 
 class Event(NamedTuple):
-    """An event of another line."""
+    """An event of a line other than the ops line, such as a barrier or a program."""
 
     name: str | None
     # Start and end on the trace's clock.
@@ -116,7 +116,8 @@ class Event(NamedTuple):
 def spans_on_lines(
     step: Step, lines: Iterable[tuple[str, Container[str] | None]]
 ) -> list[list[NamedSpan]]:
-    """Return events of lines on the clock of the step; None selects all names of a line."""
+    """Return the events with the given names on each line, on the clock of the step. If the names
+    of a line are None, return all events of the line."""
     return on_clock_of(step, [list(events_on(step.device, line, names)) for line, names in lines])
 
 
@@ -152,7 +153,8 @@ def on_clock_of(step: Step, events_of_lines: Sequence[Sequence[Event]]) -> list[
 
 
 def events_on(device: Device, line_name: str, names: Container[str] | None) -> Iterator[Event]:
-    """Yield the events of a line that have a valid time and one of the names."""
+    """Yield the events of a line that have a valid time and one of the names; None means all
+    names."""
     plane = device.plane
     name_of: dict[int, str | None] = {}
     for line in plane.lines(line_name):

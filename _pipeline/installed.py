@@ -11,10 +11,11 @@ import sys
 
 __all__ = ["NoAnswer", "analyse", "render"]
 
-# True if a program imports `__main__.py` for its functions.
+# True if a program has imported `__main__.py` for the functions.
 is_imported = False
 HERE = os.path.dirname(os.path.realpath(__file__))
-# Answers that another process pickled need this folder before a function is used here.
+# Unpickling an answer of another process imports modules of this folder, even before the program
+# calls a function.
 if HERE not in sys.path:
     sys.path.append(HERE)
 

@@ -51,7 +51,7 @@ def find_files(
     files_in: FilesIn | None = None,
     missing: str = "no .xplane.pb file",
 ) -> dict[str, str]:
-    """Return the files that a path refers to, by host; add a note naming the run."""
+    """Return the files that a path refers to, by host; add a note that names the run."""
     files_in = files_in or folders.files_in
     if profile == STDIN or profile in context.request.in_memory:
         return {profile: profile}
@@ -81,8 +81,8 @@ def find_files(
 
 
 def of_host(files: dict[str, str], host: str | None) -> list[Place]:
-    """Return the files that may have a host. `host` is the name of a file, or FILE:HOST for a host
-    in a file.
+    """Return the files that can have the requested host. `host` is the name of a file, or FILE:HOST
+    for a host in a file.
 
     If only one file exists, FILE can be omitted.
     """

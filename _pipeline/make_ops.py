@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from _proto.trace.joined import AnyLine
     from _proto.trace.plane import Metadata, Stats
 
-# Names of stats. On events of custom calls these stats are static counts of the kernel's code,
-# which leave out loops.
+# Names of stats. On events of custom calls, the stats in COUNTS are static counts of the kernel's
+# code, which ignore how often loops run.
 COUNTS = ("flops", "model_flops", "bytes_accessed", "memory_access_breakdown")
 # Names of all stats that `Op` reads.
 FACTS = {
@@ -31,13 +31,13 @@ FACTS = {
 
 
 def make_ops(device: Device, windows: Sequence[Admitted], context: Context) -> dict[int, Op]:
-    """Return the ops that run in some windows by metadata id. Windows must be sorted by start."""
+    """Return the ops that run in the windows, by metadata id. Windows must be sorted by start."""
     pieces = chain.from_iterable(window.pieces for window in windows)
     ids = dict.fromkeys(chain.from_iterable(piece.metadata_ids for piece in pieces))
     entries: dict[int, Metadata] = {}
     for metadata_id in ids:
         metadata = device.plane.metadata(metadata_id)
-        assert metadata is not None  # Only events with metadata are admitted.
+        assert metadata is not None  # `admit` keeps only events with metadata.
         entries[metadata_id] = metadata
     add_facts_on_events(device, entries, windows)
     orders = stack_orders(device, entries, context)
@@ -94,7 +94,8 @@ def adopt(stats: Stats, on_events: dict[str, Stats]) -> None:
     for name, of_event in on_events.items():
         if name not in COUNTS:
             stats.adopt(name, of_event)
-    # Read the category only now, because it can be a fact on events.
+    # Read the category after the events' facts were added, because the category can be one of these
+    # facts.
     if as_text(stats.get("hlo_category")) == CUSTOM_CALL:
         return
     for name in COUNTS:
@@ -107,9 +108,10 @@ def stack_orders(
 ) -> dict[int, frames.StackOrder]:
     """Return the order of frames in each op's stack, by metadata id.
 
-    If an op has a `source`, the place of that line in the op's stack shows the order of the stack.
-    All other ops get the order of the majority, or if no op shows an order, the order that most
-    lines in the program agree with. If no order is known, assume innermost first.
+    If an op has a `source`, the place of `source` in the op's stack shows the order of frames. All
+    other ops get the order of the majority. If no op shows an order, compare the stacks with the
+    lines in the program, and use the order that fits most ops. If no line in the program shows an
+    order, assume innermost first.
     """
     stacks = {
         metadata_id: stack

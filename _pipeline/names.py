@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from _pipeline.context import Context
 
 N_NEAREST = 20
-# For each option: the field of a refusal that lists the names that the option accepts.
+# The field of an error answer that lists the names an option accepts, by option.
 AVAILABLE = {
     "device": "available_devices",
     "host": "available_hosts",
@@ -43,7 +43,7 @@ def resolve_name(name: str, names: Collection[str], option: str, context: Contex
 def suggestion(name: str, names: Collection[str]) -> str:
     """Return `; did you mean …?` if a name is a likely misspelling, otherwise nothing.
 
-    A name with another number is no misspelling.
+    A name that differs only in a number is not a misspelling.
     """
     from difflib import get_close_matches
 
@@ -55,7 +55,8 @@ def suggestion(name: str, names: Collection[str]) -> str:
 
 
 def with_suggestion(refusal: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, str]:
-    """Return the detail of a refusal, with a suggestion if the name is a likely misspelling."""
+    """Return the detail of an error answer, with a suggestion if the name is a likely
+    misspelling."""
     for option, available in AVAILABLE.items():
         if asked.get(option) and refusal.get(available):
             meant = suggestion(asked[option], refusal[available])

@@ -15,7 +15,7 @@ DEVICE_PLANE = "/device:"
 BAD_ARGUMENTS = "bad_arguments"
 DEVICE_NOT_FOUND = "device_not_found"
 MISSING_DEPENDENCY = "missing_dependency"
-# Reasons that concern one file only; another file may still have an answer.
+# Reasons that concern a single file; another file of the run may have the answer.
 UNREADABLE = ("unreadable_xplane_pb", "unreadable_record", MISSING_DEPENDENCY)
 # Exit status of the process for each reason. Legitimately missing data exits with 0.
 EXIT_STATUS = {
@@ -59,7 +59,7 @@ class NoAnswer(Exception):
 
     @classmethod
     def with_answer(cls, answer: dict[str, Any]) -> NoAnswer:
-        """Return the exception for a printed object."""
+        """Return the exception for an answer that was printed as JSON."""
         failure = cls(answer["reason"])
         failure.fields = failure.answer = answer
         return failure
@@ -79,7 +79,7 @@ class NoAnswer(Exception):
 
 
 def listed_modes(fields: dict[str, Any]) -> str:
-    """Return the modes with what they answer, one per line, if a refusal lists them."""
+    """Return one line per mode with the mode's purpose, if the answer lists the available modes."""
     modes: dict[str, str] = fields.get("available_modes", {})
     lines = [f"  {name:13}{purpose}\n" for name, purpose in modes.items()]
     return "".join(["modes:\n", *lines]) if lines else ""

@@ -127,9 +127,10 @@ def step_of(
 def measure(
     picked: StepEvent | None, admitted: Admitted, ops: Mapping[int, Op]
 ) -> tuple[Clock, tuple[int, int], dict[int, Executions]]:
-    """Return the clock of a window, the window on that clock, and the executions of its ops."""
+    """Return the clock of a window, the window on that clock, and the executions of the window's
+    ops."""
     first, last = admitted.span if picked is None else (picked.start, picked.end)
-    # A step with measured times needs no shifted end.
+    # If the core measured the step's start and end, the end needs no shift.
     clock = clock_of(admitted.pieces, [] if picked and picked.device_span else [last])
     return clock, window_of(admitted, clock, picked, first, last), fold(ops, admitted, clock)
 
@@ -140,8 +141,8 @@ def window_of(
     """Convert a window from the trace's clock to the clock of the step."""
     if picked and picked.device_span and clock.name == ON_DEVICE:
         return picked.device_span
-    # No admitted op starts before the step. So the start of the step is shifted like the op that
-    # starts first on the new clock, even if the fit of the clocks is uneven at that time.
+    # No admitted op starts before the step. So shift the start of the step like the op that starts
+    # first on the new clock, even if the clocks fit badly at that time.
     first, shift = AFTER_ALL, 0
     for piece in admitted.pieces:
         starts, _ = clock.times(piece)

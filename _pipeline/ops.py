@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 # Number that means HBM in the stat memory_access_breakdown.
 HBM_SPACE = 1
 MATMUL_INPUT_RE = re.compile(r"b?f\d\w*|[su][1-8]")
-# Identifies an op by program and name, because names are unique within one program only.
+# An op's key is the program and the name, because names are unique only within a program.
 Place = tuple["int | None", str]
 
 
@@ -174,8 +174,8 @@ class Op:
 
     @property
     def has_other_source(self) -> bool:
-        """Return whether `source` differs from the innermost frame of the stack, so that either is
-        wrong."""
+        """Return whether `source` differs from the innermost frame of the stack. If they differ,
+        one of them is wrong."""
         if self.stack is None or self.source is None:
             return False
         return not frames.fits(self.source, self.stack.frames[-1])
@@ -231,7 +231,8 @@ class Op:
     @cached_property
     def phase(self) -> Phase:
         if self.tf_op is None:
-            # If the program gives the op's scope, the op's name can show a recomputation.
+            # Without a path in the trace, trust `.remat` in the op's name only if the program gives
+            # the op a scope.
             return "recompute" if ".remat" in self.name and self.scope else "unknown"
         if ".remat" in self.name or "/rematted_computation/" in self.tf_op:
             return "recompute"
@@ -286,7 +287,8 @@ class Op:
 
     @property
     def has_only_started(self) -> bool:
-        """Return whether no data has moved yet when the op ends."""
+        """Return whether the op ends before any data has moved, because the op only starts a
+        transfer."""
         return self.is_start or self.hlo.opcode.endswith("-start")
 
     @property
@@ -329,7 +331,8 @@ class Op:
 
     @cached_property
     def matmul_inputs(self) -> list[Array]:
-        """Return the operands that fit a matrix unit: arrays of floats or narrow integers."""
+        """Return the operands that a matrix unit can multiply: arrays of floats or narrow
+        integers."""
         operands = [array for array in self.hlo.operands if array.dims]
         fit = set(filter(MATMUL_INPUT_RE.fullmatch, {array.dtype for array in operands}))
         return [array for array in operands if array.dtype in fit]
@@ -375,9 +378,9 @@ class Op:
         """Return the bytes to and from HBM, or None if unknown."""
         accesses = self.metadata.accesses
         if accesses is None or (
-            # An empty list does not mean 0 bytes: real copies of gigabytes to the host have an
-            # empty list. An empty list means 0 only if all arrays in the text are in memory on the
-            # chip.
+            # An empty list of accesses does not mean 0 bytes: real copies of gigabytes to the host
+            # have an empty list. An empty list means 0 bytes only if all arrays in the HLO text are
+            # in memory on the chip.
             not accesses and self.bytes_accessed and not self.hlo.is_on_chip
         ):
             return None
@@ -398,6 +401,6 @@ class Op:
 
     @property
     def is_opaque(self) -> bool:
-        """Return whether XLA knows nothing about the op, because it is a kernel or a placeholder
+        """Return whether XLA knows no costs of the op, because the op is a kernel or a placeholder
         for a buffer."""
         return self.category == CUSTOM_CALL and not self.flops

@@ -53,7 +53,7 @@ def count(text: str) -> int:
 
 
 def limit(text: str) -> float:
-    """Parse a percentage from 0."""
+    """Parse a percentage that is at least 0."""
     number = float(text)
     if not 0 <= number < math.inf:
         raise ValueError
@@ -85,8 +85,7 @@ def cost(text: str) -> tuple[str, int, int, str | None]:
 
 
 def converter(convert: Callable[[str], Any], expected: str) -> Callable[[str], Any]:
-    """Return a converter for argparse. For an invalid value, the error message says which values
-    are valid."""
+    """Return a converter for argparse whose error message says which values are valid."""
 
     def convert_or_refuse(text: str) -> Any:
         try:
@@ -134,7 +133,8 @@ def refusal_of_argument(
 
 
 def wrong_words(words: Sequence[str], mode: str) -> list[str]:
-    """Return the words after the first PROFILE that are no PROFILE of the mode."""
+    """Return the words after the first PROFILE that the mode does not accept as further
+    PROFILEs."""
     return [
         word for word in words if mode not in OF_CAPTURES or (word.startswith("-") and word != "-")
     ]
@@ -196,11 +196,11 @@ PEAK_ARGUMENTS: dict[str, Json] = {
         "help": "override the HBM peak, in GiB/s",
     },
 }
-# Records are for programs, and the modes in WRITING write a file of another form. The values of
-# WRITING are examples of names.
+# The modes in WRITING write a page or a database instead of text; the values are examples of file
+# names. Records are read by programs, so they have no text form either.
 WRITING = {"page": "step.html", "export": "step.db"}
 WITHOUT_TEXT = ("record", *WRITING)
-# These modes take several PROFILEs.
+# Modes that accept several PROFILEs.
 OF_CAPTURES = ("compare", "spread")
 
 

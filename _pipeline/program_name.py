@@ -7,9 +7,9 @@ import sys
 
 
 def program_name() -> str:
-    """Return the command of this process, for the line of usage."""
+    """Return the command of this process, as the usage line shows it."""
     spec = sys.modules["__main__"].__spec__
-    # A zip archive also has a spec.
+    # A program in a zip archive also has a spec, with the name `__main__`.
     if spec is not None and spec.name != "__main__":
         return "python -m compute_breakdown"
     return os.path.basename(sys.argv[0])

@@ -21,28 +21,28 @@ if TYPE_CHECKING:
 PEAKS = {name: f"--peak-tflops-{name}" for name in _peaks.DTYPES} | {
     "hbm_gibps": "--peak-hbm-gibps"
 }
-# Modes that read records and several captures.
+# Modes that accept records and several captures.
 OF_CAPTURES = ("compare", "spread")
 
 
 class Call(NamedTuple):
-    """A command line, and what it cannot express."""
+    """The words of a command line, and values that words cannot express."""
 
     words: list[str]
-    # Traces and records by the word that stands for their path.
+    # Traces and records in memory, by the word that replaces the path.
     in_memory: dict[str, bytes | Mapping[str, Any]]
     processes: int
 
 
 class Sources:
-    """Collects the traces and records that are in memory, and names them."""
+    """Collects the traces and records that are in memory, and gives them names."""
 
     def __init__(self, mode: str) -> None:
         self._mode = mode
         self.in_memory: dict[str, bytes | Mapping[str, Any]] = {}
 
     def words(self, captures: Any, *, takes_records: bool) -> list[str]:
-        """Return a word for each capture."""
+        """Return a word of the command line for each capture."""
         if not isinstance(captures, (list, tuple)):
             return [self._word(captures, takes_records)]
         if self._mode not in OF_CAPTURES:
@@ -70,8 +70,8 @@ def call_of(
 ) -> Call:
     """Return the command line for a call.
 
-    `options` are the arguments for argparse of the options that the mode accepts; none if there is
-    no such mode.
+    `options` has argparse's arguments for each option that the mode accepts. `options` is almost
+    empty if no mode has this name.
     """
     if not isinstance(mode, str):
         raise TypeError(f"mode must be a text, got {type(mode).__name__}")
@@ -80,7 +80,7 @@ def call_of(
     names = {flag.removeprefix("--").replace("-", "_"): flag for flag in options}
     words = [f"--mode={mode}"]
     processes = 1
-    # Without a mode, the parser refuses the mode and nothing else.
+    # If no mode has this name, drop all options, so that the parser reports only the mode.
     for name, value in given.items() if len(options) > 2 else ():
         if value is None or value is False:
             continue

@@ -51,10 +51,10 @@ def scope_of(path: str) -> Scope:
     end = end_of_first(marks, closing, len(path))
     path = path[:end].removesuffix(":")
     parts: list[str] = []
-    # Start of the current part, and end of the text in brackets that is skipped.
+    # Start of the current part, and end of the last bracketed text to skip.
     start = skipped = 0
     if path.startswith("jit(") and 3 in closing and ends_part(path, closing[3] + 1, ()):
-        # The brackets hold the name of the program.
+        # The brackets of `jit(...)` hold the name of the program.
         start = skipped = closing[3] + 1
     wrappers: set[int] = set()
     for at, mark in marks:
@@ -89,7 +89,7 @@ def matched(marks: list[tuple[int, str]]) -> dict[int, int]:
 
 
 def end_of_first(marks: list[tuple[int, str]], closing: dict[int, int], end: int) -> int:
-    """Return the end of the first path, if a text has several paths."""
+    """Return the end of the first path in a text that can hold several paths."""
     skipped = 0
     for at, mark in marks:
         if at >= skipped:
@@ -100,5 +100,5 @@ def end_of_first(marks: list[tuple[int, str]], closing: dict[int, int], end: int
 
 
 def ends_part(path: str, at: int, wrappers: Container[int]) -> bool:
-    """Return whether a part of a path ends before a position."""
+    """Return whether a part of the path ends right before the position `at`."""
     return at >= len(path) or path[at] == "/" or at in wrappers

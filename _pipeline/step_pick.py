@@ -21,15 +21,15 @@ ALL_STEPS = "all"
 
 
 class StepChoice(NamedTuple):
-    """The requested step: an index or `all`, a name, or nothing."""
+    """The requested step: an index, `all` or a name. Without a request, all fields are None."""
 
     position: int | str | None = None
     name: str | None = None
 
 
 def pick_step(device: Device, choice: StepChoice, context: Context) -> StepEvent | None:
-    """Return the requested step, else the busiest step, or None if all ops together are the
-    step."""
+    """Return the requested step, or by default a typical one of the busiest steps. Return None if
+    the whole capture is the step."""
     count_starts(device)
     picked = pick_among(device, choice, context)
     context.warn(*notes_on_time_outside(device.steps))

@@ -86,7 +86,7 @@ def gaps_between(pieces: Iterable[Columns], window: tuple[int, int]) -> Cover | 
             return None
         last_start = starts[-1]
         starts = starts[: bisect_left(starts, end)]
-        # The latest end before each op.
+        # The latest end among the ops before each op.
         reach = list(accumulate(map(add, starts, durations), max, initial=covered))
         opens = list(map(gt, starts, reach))
         starts_of_gaps.extend(compress(reach, opens))

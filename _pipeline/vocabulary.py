@@ -61,7 +61,7 @@ CATEGORIES: dict[Kind, str] = {
                 for name in (*COLLECTIVES, *HOST_TRANSFERS)
                 for suffix in ("", "-start", "-update", "-done")
             ),
-            # Ops of these categories that are named after a local transfer are data movement; see
+            # Asynchronous ops that are named after a local transfer are data movement; see
             # `kind_of`.
             *ASYNC,
         ]

@@ -1,7 +1,7 @@
 """Sum up a window for records: the time of each op, and the time in which any op runs.
 
-A `Step` knows more, such as gaps and the longest execution of each op. Records leave these out,
-which halves the time after decoding.
+A `Step` knows more, such as gaps and the longest execution of each op. Records need no gaps and no
+longest executions, and leaving them out halves the time after decoding.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Sum(NamedTuple):
-    """The executions of an op within a window."""
+    """The number and total time of an op's executions within a window."""
 
     op: Op
     n: int
@@ -40,7 +40,7 @@ class WindowSums(NamedTuple):
     admitted: Admitted
     clock: Clock
     duration: int
-    # Time in which some leaf runs.
+    # Time during which at least one leaf runs.
     busy: int
     sums: dict[int, Sum]
 
@@ -52,7 +52,7 @@ class WindowSums(NamedTuple):
 def sums_of(
     picked: StepEvent | None, admitted: Admitted, ops: Mapping[int, Op], containers: Set[int]
 ) -> WindowSums:
-    """Return the sums of a window; `ops` may hold more ops than run in it."""
+    """Return the sums of a window; `ops` may hold more ops than run in the window."""
     first, last = admitted.span if picked is None else (picked.start, picked.end)
     clock = clock_of(admitted.pieces, [] if picked and picked.device_span else [last])
     start, end = window_of(admitted, clock, picked, first, last)
@@ -74,14 +74,15 @@ def sums_of(
 
 
 def busy_without_overlap(pieces: Iterable[Columns], start: int, end: int) -> int | None:
-    """Return the sum of the leaves within a window; None if they overlap or are not sorted."""
+    """Return the time of the leaves within a window, or None if leaves overlap or are not
+    sorted."""
     busy, covered = 0, start
     for columns in pieces:
         starts, durations, _ = columns if all(columns[1]) else kept(columns, columns[1])
         if not starts:
             continue
         ends = list(map(add, starts, durations))
-        # An op that begins after the window is rare. The last one can end after it.
+        # Ops that begin outside of the window are rare. Only the last op may end after the window.
         if not (covered <= starts[0] and starts[-1] <= end):
             return None
         if not all(map(le, ends, islice(starts, 1, None))):

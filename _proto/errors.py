@@ -11,7 +11,8 @@ class Damage(Exception):
 
 
 class CutOff(Damage):
-    """A field that ends after the enclosing message. The payload of the field begins at `start`.
+    """A field ends after the end of the enclosing message. The payload of the field begins at
+    `start`.
 
     `number` is 0 if the head of the field is incomplete.
     """

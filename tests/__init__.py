@@ -1,7 +1,7 @@
-"""Tests of the program; `python -m unittest discover -s tests -t .` runs them on all cores.
+"""Test the program; `python -m unittest discover -s tests -t .` runs all tests on all cores.
 
-Random tests run the same sample of their cases every time. Set COMPUTE_BREAKDOWN_TESTS=full to run
-all cases.
+By default, a random test runs the same sample of its cases every time. Set
+COMPUTE_BREAKDOWN_TESTS=full to run all cases.
 """
 
 from __future__ import annotations

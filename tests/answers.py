@@ -39,7 +39,7 @@ from tests.modes import test_idle, test_kernel, test_peers
 
 Json = dict[str, Any]
 
-# All test classes with this batch run in one process, which computes the answers once.
+# All test classes of the batch `answers` run in one process, which computes the answers once.
 BATCH = "answers of all modes"
 
 ALL_SIZES: dict[str, StatValue] = dict.fromkeys((*SIZES, "fragmentation"), 1)
@@ -90,7 +90,7 @@ def sourceless() -> bytes:
 
 
 def holding(buffers: bytes | None) -> bytes:
-    """Return a trace of an op, with a program that has this buffer assignment."""
+    """Return a trace of an op; the op's program has the given buffer assignment."""
     program = hlo_proto.hlo_proto({"main": [hlo_proto.op("a", "negate")]}, buffers=buffers)
     plane = tpu_plane([op("a", "loop fusion", 0, 10, program_id=7)])
     return encode(Space([plane, hlo_proto.metadata_plane({7: ("f", program)})]))
@@ -182,7 +182,8 @@ def hand_made_idleness() -> list[bytes]:
 
 
 def hand_made_kernels() -> list[bytes]:
-    """Return kernels with regions, one without a body, one with two unlike ops, and counters."""
+    """Return traces of kernels: with regions, without a body, with two unlike ops, and with
+    counters."""
     ops = [
         op("a.1", "custom-call", 0, 10, attributes=KERNEL),
         op("b.1", "custom-call", 10, 10, attributes=KERNEL),
@@ -312,7 +313,7 @@ def answers() -> list[Json]:
 
 
 def single_ops() -> list[Json]:
-    """Return answers about single ops of most kinds, also of ops with missing facts."""
+    """Return answers about single ops of most kinds, including ops with missing facts."""
     of_demo = ("flash_attention.3", "fusion.365", "while.43", "all-gather.116.cloned.1.call-done")
     found = [demo("by_op", f"--op={name}") for name in of_demo]
     for data in hand_made_traces():
@@ -413,7 +414,8 @@ def captures() -> list[Json]:
 
 @functools.cache
 def outcome_on_demo(mode: str, *options: str) -> Outcome:
-    """Run a mode on the demo, with the path as on the pages if the folder is the clone."""
+    """Run a mode on the demo. If the current folder is the clone, the path is written as on the
+    pages."""
     return run_as_printed(os.path.relpath(DEMO), mode, *options)
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 ROUNDS = 5
-# ru_maxrss is in KiB, on macOS in bytes.
+# `ru_maxrss` is in bytes on macOS, and in KiB elsewhere.
 MAXRSS_PER_MIB = 1 << (20 if sys.platform == "darwin" else 10)
 
 # This process imports neither protobuf nor the program, because the peak memory of a child process
@@ -65,7 +65,7 @@ def ask(code: str, *arguments: str) -> str:
 
 
 def measure(*arguments: str) -> tuple[float, float]:
-    """Run Python with these arguments; return the seconds and the peak memory in MiB."""
+    """Run Python with the given arguments; return the seconds and the peak memory in MiB."""
     to_null = (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)
     begin = time.perf_counter()
     pid = os.posix_spawn(
@@ -79,7 +79,7 @@ def measure(*arguments: str) -> tuple[float, float]:
 
 
 def print_table(title: str, path: str) -> None:
-    """Print the table of a file; ratios are medians over the turns."""
+    """Print a table for a file: medians over the turns of each mode's ratio to the floor."""
     floor = ("-c", FLOOR, path, *ask(LOCATE, path).split())
     print(f"\n{title}, {os.path.getsize(path) / 1e6:.0f} MB\n")
     print("mode          wall s   x floor   peak MiB")

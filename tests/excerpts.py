@@ -27,8 +27,8 @@ def parse_excerpt(text: str) -> Any:
 
 
 def is_excerpt(excerpt: Any, whole: Any) -> bool:
-    """Return True if `whole` contains the excerpt in order, and more only where the excerpt has
-    `…`.
+    """Return True if `whole` equals the excerpt, except that `whole` may have more parts where the
+    excerpt has `…`.
     """
     match excerpt, whole:
         case dict(), dict():

@@ -5,9 +5,10 @@
 The seed and the number of a case determine the case. A failing case is printed with the command
 that repeats the case.
 
-Protobuf decides what is right. If protobuf decodes a file without dropping a field, the answer must
-have as many events as the answer about the file encoded again by protobuf. If protobuf refuses a
-file, the program must refuse the file, too, unless no answer needs the damaged part.
+Protobuf decides whether an answer is right. If protobuf decodes a file without dropping a field,
+the answer must have as many events as the answer about the file encoded again by protobuf. If
+protobuf refuses a file, the program must refuse the file, too, unless no answer needs the damaged
+part.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ from tests.naive.wire import every, fields, read_varint
 
 DEVICE = "/device:TPU:0"
 N_CASES = 400
-# This limits the CPU time of a run.
+# Maximum CPU seconds of a run.
 SECONDS = 2
 VARINT, FIXED64, LENGTH, GROUP, GROUP_END, FIXED32 = range(6)
 FIXED_SIZE = {FIXED64: 8, FIXED32: 4}
@@ -99,7 +100,7 @@ def damaged_at(outcome: harness.Outcome) -> int | None:
 
 # --- damage --------------------------------------------------------------------------------------
 
-# These fields contain messages.
+# Fields that contain messages.
 MESSAGES = {
     "space": {1: "plane"},
     "plane": {3: "line", 4: "event entry", 5: "stat entry", 6: "stat"},
@@ -126,7 +127,7 @@ class Node:
         self.wire = wire
         self.payload = payload
         self.children = children
-        # This number is written instead of the true length.
+        # The length that is written instead of the true length.
         self.length: bytes | None = None
 
     def encode(self) -> bytes:
@@ -321,7 +322,8 @@ def small_pieces(rng: random.Random) -> Iterator[None]:
 
 
 def judge(data: bytes, folder: Path, device: str, run: Callable[[Path], harness.Outcome]) -> str:
-    """Run the program on the bytes and compare with protobuf; return the reason or ok.
+    """Run the program on the bytes and compare the answer with protobuf; return the reason, or
+    `ok`.
 
     Only events are compared, because protobuf's own encoding reorders and merges entries of maps.
     """
@@ -356,7 +358,7 @@ def judge(data: bytes, folder: Path, device: str, run: Callable[[Path], harness.
 
 
 def n_events_in(answer: dict[str, Any]) -> int | None:
-    """Return the number of events that an answer accounts for."""
+    """Return the number of events that an answer counts or reports as left out."""
     totals = answer.get("totals", {})
     names = ("n_events_total", "n_events_container", "n_events_unresolved")
     return sum(totals[name] for name in names) if totals.keys() >= set(names) else None
@@ -384,7 +386,7 @@ def name_of(kind: type[Message], data: bytes) -> str:
 
 
 def run_case(seed: int, number: int, folder: Path) -> str:
-    """Run a fuzz case; return the reason or ok."""
+    """Run a fuzz case; return the reason of the answer, or `ok`."""
     rng = random.Random(f"{seed}:{number}")
     data, mode, device = sample(), rng.choice(MODES), DEVICE
     options = list(rng.choice(((), (), ("--step", "0"), ("--step", "-1"), ("--step-id", "1"))))

@@ -2,8 +2,8 @@
 
     python -m tests.goldens
 
-The command writes the golden answers again into tests/data/goldens/. Look at the difference before
-you commit.
+`python -m tests.goldens` writes the golden answers again into tests/data/goldens/. Look at the
+changed golden answers before you commit them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.harness import DEMO, answer
 
 FOLDER = DEMO.parent / "goldens"
 BEFORE, AFTER = (DEMO.parent / f"{name}.json.gz" for name in ("before", "after"))
-# Each entry has the file, the profile, the command line, and the fields of the answer to keep.
+# For each golden answer: the file, the profile, the command line, and the fields to keep.
 GOLDENS: dict[str, tuple[Any, tuple[str, ...], str]] = {
     "by_scope": (DEMO, ("by_scope", "--depth", "all"), "scopes n_scopes_omitted no_scope"),
     "by_scope_merged": (DEMO, ("by_scope", "--merge-layers", "--depth", "3"), "scopes"),

@@ -30,7 +30,7 @@ DEMO = DATA / "demo"
 # Records of two runs of the demo's program, written by tests/builders/make_runs.py.
 BEFORE, AFTER = DATA / "before.json.gz", DATA / "after.json.gz"
 FLAG_FILE = DATA / "flags" / "launch.sh"
-# These captures are not part of the repository; tests that need a missing capture are skipped.
+# Real captures that are not part of the repository; tests that need a missing capture are skipped.
 PROFILES = ROOT.parent / "shared" / "profiles"
 TRAINING = PROFILES / "tpu7x-dense-train.xplane.pb"
 OFFLOADING = PROFILES / "v6e-host-offload.xplane.pb"
@@ -52,14 +52,15 @@ def context_of(profile: str) -> Context:
 
 
 def sampled(cases: Iterable[T], n: int) -> list[T]:
-    """Return all cases in a full run, else the same sample of `n` cases in each run."""
+    """Return all cases in a full run; otherwise return a sample of `n` cases, which is the same in
+    each run."""
     every = list(cases)
     if FULL or n >= len(every):
         return every
     return [every[i] for i in sorted(random.Random(1).sample(range(len(every)), n))]
 
 
-# CPU time of `_work` on the reference machine, on which the limits of time were set.
+# CPU seconds of `_work` on the reference machine. All time limits are for the reference machine.
 _WORK_SECONDS = 0.00275
 # CPU time grows when other processes share the caches. Quadratic cost, which the limits are meant
 # to find, exceeds even the scaled limits.
@@ -67,7 +68,7 @@ _ROOM = 3
 
 
 def _work() -> float:
-    """Do a fixed amount of work and return its CPU seconds."""
+    """Do a fixed amount of work and return the CPU seconds spent."""
     begin = time.process_time()
     sum(i * i for i in range(50_000))
     return time.process_time() - begin
@@ -75,7 +76,8 @@ def _work() -> float:
 
 @functools.cache
 def _slowness() -> float:
-    """Return the time of `_work` here divided by the time on the reference machine, at least 1."""
+    """Return the ratio of the time of `_work` on this machine to the time on the reference machine,
+    but at least 1."""
     return max(1.0, min(_work() for _ in range(5)) / _WORK_SECONDS)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 Json = dict[str, Any]
 
-# These keywords restrict nothing.
+# Keywords that do not restrict values.
 ANNOTATIONS = {"$schema", "$defs", "title", "description", "x-unit"}
 # The JSON Schema standard accepts 1.0 as an integer.
 IS_OF_TYPE: dict[str, Callable[[Any], bool]] = {
@@ -93,7 +93,7 @@ class Validator:
         yield from self.matching(value, wanted, where, at_most=len(wanted))
 
     def matching(self, value: Any, wanted: list[Json], where: str, at_most: int) -> Iterator[str]:
-        """Yield an error unless at least one and at most `at_most` of the schemas match."""
+        """Yield an error if no schema matches, or if more than `at_most` schemas match."""
         found = [list(Validator(self.schema).check(value, schema, where)) for schema in wanted]
         matching = [schema for schema, errors in zip(wanted, found, strict=True) if not errors]
         if not matching:

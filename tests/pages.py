@@ -55,7 +55,7 @@ def sections(page: str) -> Iterator[tuple[str, str]]:
 
 
 def table(page: str, *first_cells: str) -> list[list[str]]:
-    """Return the rows of the only table with a header that begins with these cells."""
+    """Return the rows of the only table whose header begins with the given cells."""
     found = []
     for lines in re.findall(r"(?:^\|.*\n)+", page, re.MULTILINE):
         rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines.split("\n")]
@@ -83,7 +83,7 @@ class Call(NamedTuple):
 
     block: Block
     words: tuple[str, ...]
-    # The output of the call is piped into this filter, and the rest follows the filter.
+    # The shell text that the output is piped into: a filter, and everything after the filter.
     pipe: str
 
 

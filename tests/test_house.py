@@ -1,7 +1,7 @@
 """Test the rules of CONTRIBUTING.md on packages, imports and lengths.
 
 Imports must point downwards: script, modes, analysis, pipeline, bytes. `_output` may import only
-itself. Imports inside functions count, too. Imports for type checkers must point downwards, but
+itself. Imports inside functions also count. Imports for type checkers must point downwards, but
 cannot form cycles.
 """
 
@@ -25,19 +25,19 @@ from tests.builders.xspace import op, trace
 from tests.harness import ROOT, sampled
 
 SCRIPT = "compute_breakdown"
-# The packages are listed from the bottom to the top.
+# Packages in the order of imports: a package may import only packages to its left.
 ROOMS = ("_peaks", "_output", "_proto", "_pipeline", "_analysis", "_modes", SCRIPT)
 PACKAGES = ("_analysis", "_modes", "_output", "_pipeline", "_proto", "tests")
 MODULES_OF_MODES = {f"_modes.{mode.name}": mode.name for mode in compute_breakdown.MODES}
 # The mode page calls other modes.
 SHOWS_OTHERS = "page"
-# Answers in JSON load none of these modules. Answers in other formats load them, but only one
-# screen: the mode's.
+# Modules that make text. Answers in JSON load none of these modules; answers in other formats load
+# only the screen of the mode.
 SCREENS = {f"_output.screens.{path.stem}" for path in ROOT.glob("_output/screens/[a-z]*.py")}
 SCREENS -= {"_output.screens.shared"}
 TEXT = {f"_output.{name}" for name in ("forms", "text", "markdown", "csv", "fill", "characters")}
 TEXT |= {"_output.screen", "_output.figures", "_output.screens", *SCREENS}
-# Test classes of this batch run in one process, which parses the sources once.
+# All test classes of the batch `sources` run in one process, which parses the sources once.
 BATCH = "sources"
 LONGEST_SCRIPT, LONGEST_SOURCE, LONGEST_FUNCTION = 740, 500, 60
 
@@ -160,7 +160,7 @@ class Imports(unittest.TestCase):
     batch = BATCH
 
     def test_each_kind_of_import_is_found(self) -> None:
-        """Each import is written in a different way."""
+        """Test that imports are found in every way of writing them."""
         for of, by, is_for_types in (
             ("_peaks", "_pipeline.option_values", False),
             ("_analysis.report", SCRIPT, False),  # The import is in a function.
@@ -210,7 +210,7 @@ class Imports(unittest.TestCase):
         self.assertEqual(found, [])
 
 
-# The code prints the modules that are loaded after an answer.
+# A program that prints the modules that are loaded after an answer.
 LOADED = f"""
 import json, sys
 import {SCRIPT} as program

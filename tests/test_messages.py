@@ -39,7 +39,7 @@ def all_messages() -> Iterator[str]:
 
 def messages_in(node: ast.AST) -> Iterator[str]:
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-        return  # This string is a docstring, not a message.
+        return  # A docstring is not a message.
     if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in NO_MESSAGE_IN:
         return
     if isinstance(node, (ast.Constant, ast.JoinedStr)):

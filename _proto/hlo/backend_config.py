@@ -72,8 +72,8 @@ class BackendConfig:
 
     @property
     def retry_count(self) -> int | None:
-        """Return the number of further tries that the compiler needed. The compiler does not record
-        the reasons."""
+        """Return how often the compiler tried again to compile the instruction. The compiler does
+        not record the reasons for its retries."""
         return _as_count(_at(self._json, "retry_config", "retry_count"))
 
     def _vmem(self, key: str) -> int | None:

@@ -76,8 +76,8 @@ class _Unreadable(Exception):
 def read_buffers(program: Program) -> BufferAssignment | None:
     """Read the buffer assignment of a program; return None if the assignment is missing or damaged.
 
-    A negative size and an id that two buffers share are damage. The caller must check everything
-    else.
+    A negative size and an id that two buffers share are damage. The caller must check all other
+    values of the assignment.
     """
     data = program.read_buffer_assignment()
     try:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from _proto.hlo.text import DtypeClass
 
 _DOTS = ("convolution", "dot")
-# Opcodes that keep the elements, between a fusion's parameters and the dot.
+# Opcodes that change only dtype, layout or shape. They can be between a fusion's parameter and the
+# dot.
 _CONVERTS = ("convert", "bitcast", "copy", "reshape", "transpose")
 # Order of dtype classes by width: the wider class of two operands decides the peak.
 _WIDTH = {"fp8": 0, "bf16": 1, "fp16": 1, "fp32": 2, OTHER: 3}
@@ -74,8 +75,8 @@ def dtypes_read(op: Instruction) -> list[str] | None:
 
 
 def _before_converts(value: Instruction, op: Instruction) -> Instruction:
-    """Return the value that a value in a fusion is converted from: an operand of `op`, or a value
-    inside the fusion."""
+    """Follow a value of a fusion back through conversions; return an operand of `op`, or the first
+    value inside the fusion that is not converted."""
     passed: set[Instruction] = set()
     while value.computation is not op.computation and value not in passed:
         passed.add(value)
@@ -93,8 +94,8 @@ def _before_converts(value: Instruction, op: Instruction) -> Instruction:
 
 
 def _operands(dot: Instruction) -> list[tuple[DtypeClass, Array]] | None:
-    """Return the operands of a dot that decide the dtype, each with the dtype class of the
-    multiplication."""
+    """Return the operands of a dot that decide the dtype, each with the dtype class in which the
+    matrix unit multiplies the operand."""
     precision = parse(pb.PrecisionConfig, dot.message.precision_config)
     if precision is None:
         dot.program.complain(f"the precision of {dot.name} is unreadable")

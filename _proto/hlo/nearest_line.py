@@ -110,8 +110,8 @@ def _breadth_first(
     ends: Sequence[Instruction],
     following: Callable[[Instruction], Sequence[Instruction]],
 ) -> Iterator[tuple[int, Instruction]]:
-    """Yield the instructions that are reached from the ends of an op, each with the distance in
-    hops.
+    """Yield the instructions that `following` reaches from the ends of an op, each with the
+    distance in hops.
 
     Each computation is entered once only, so that a path out of a loop's body does not lead back
     into the body.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Parameter(NamedTuple):
-    """An array that a program is called with; unknown facts are None.
+    """An array among a program's arguments; unknown facts are None.
 
     `path` is the array's name in the user's code. `is_aliased` is True if an output takes over the
     array's memory, `is_donor` if the array was donated.
@@ -70,6 +70,6 @@ def read_parameters(program: Program) -> list[Parameter] | None:
 
 
 def _places(listed: pb.InputOutputAlias | pb.BufferDonor | None) -> set[tuple[int, Path]]:
-    """Return the parameter number and the path of each entry."""
+    """Return the parameter number and the path of each entry of an alias or donor list."""
     entries = listed.entries if listed else ()
     return {(entry.parameter_number, tuple(entry.parameter_shape_index)) for entry in entries}

@@ -119,8 +119,7 @@ class Program:
 
     @cached_property
     def n_devices(self) -> int | None:
-        """Return the number of devices that run the program together, or None if the program does
-        not say."""
+        """Return the number of devices that run the program together, or None if unknown."""
         assignment = self._assignment
         if assignment is None:
             return None
@@ -128,12 +127,12 @@ class Program:
 
     @cached_property
     def device_ids(self) -> list[int] | None:
-        """Return the device at each place of the device assignment; None if the program does not
-        have it.
+        """Return the device at each place of the device assignment, or None if the program has no
+        device assignment.
 
-        Replica groups consist of places; place = replica * number of partitions + partition. Return
-        None if there are several replicas and several partitions, because some groups then consist
-        of replicas alone, or of partitions alone.
+        Replica groups consist of places; place = replica * number of partitions + partition. Also
+        return None if the program has several replicas and several partitions: the numbers in a
+        group can then mean replicas or partitions.
         """
         assignment = self._assignment
         if assignment is None or min(assignment.replica_count, assignment.computation_count) != 1:
@@ -242,7 +241,7 @@ class Computation:
 
 
 def _path_from_start(done: Instruction) -> list[Instruction]:
-    """Return the path from the nearest start of the same kind to the last instruction before
+    """Return the path from the nearest start of `done`'s kind to the last instruction before
     `done`; empty without a start."""
     kind = done.stage[0] if done.stage else ""
     came_from = {done: done}
@@ -278,7 +277,7 @@ class Instruction:
     def program(self) -> Program:
         return self.computation.program
 
-    # Links to other instructions.
+    # The following properties link to other instructions.
 
     @property
     def operands(self) -> Sequence[Instruction]:
@@ -332,12 +331,12 @@ class Instruction:
     def chain(self) -> tuple[Instruction, ...]:
         """Return the parts of the instruction's asynchronous op: start, updates, done.
 
-        Parts that cannot be found are left out. The chain of any other instruction is the
-        instruction alone.
+        Parts that cannot be found are left out. The chain of an instruction that is not
+        asynchronous has only the instruction.
         """
         return self.computation.chains.get(self, (self,)) if self.is_asynchronous else (self,)
 
-    # Facts that the instruction states.
+    # The following properties decode the fields of the instruction.
 
     @property
     def op_name(self) -> str | None:

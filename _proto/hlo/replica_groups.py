@@ -37,8 +37,8 @@ _PART_RE = re.compile(r"'([^']*)'(?::\((\d+)\)(\d+))?")
 
 
 class AxisPart(NamedTuple):
-    """A mesh axis, given by index, or the part of the axis that has `size` and follows a major part
-    of size `before`."""
+    """A mesh axis (`axis` is the index), or a part of the axis. A part has the size `size`, and all
+    more major parts of the axis have the total size `before`."""
 
     axis: int
     before: int = 1
@@ -118,10 +118,11 @@ def _grid(axes: Iterable[tuple[int, int]]) -> list[int]:
 class Participants(NamedTuple):
     """The size of the groups (None if sizes differ), and a label that describes the groups.
 
-    Equal sets of groups have equal labels. `mark` tells sets apart if labels leave something out.
-    `groups` has the groups, or None if they are unknown; for a permute, it has the sets of devices
-    that pairs connect. `is_even` is True for a permute only if each device in the pairs sends to
-    one other device and receives from one other device.
+    Equal sets of groups have equal labels. If labels leave out groups, sets of groups with equal
+    labels can differ; then their `mark` differs. `groups` has the groups, or None for unknown
+    groups. The groups of a permute are the sets of devices that pairs connect. `is_even` is True
+    for a permute only if each device in the pairs sends to one other device and receives from one
+    other device.
     """
 
     size: int | None
@@ -159,7 +160,7 @@ def in_pairs(pairs: Iterable[tuple[int, int]]) -> Participants:
 
 
 def _connected(pairs: Iterable[tuple[int, int]]) -> Groups:
-    """Return the sets of ids that pairs connect, directly or through others."""
+    """Return the sets of ids that pairs connect, directly or through other ids."""
     group_of: dict[int, list[int]] = {}
     for pair in pairs:
         small, large = sorted((group_of.setdefault(i, [i]) for i in pair), key=len)

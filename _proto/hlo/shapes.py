@@ -60,7 +60,7 @@ class Array(NamedTuple):
         return size_of(self.dtype, self.n_elements)
 
 
-# The functions below recurse. The protobuf parser limits how deep messages are nested.
+# The following functions recurse; protobuf's limit on nested messages bounds the depth.
 
 
 def read_leaves(shape: bytes) -> list[tuple[Path, Array | None]] | None:

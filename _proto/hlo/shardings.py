@@ -11,8 +11,9 @@ from _proto.trace.wire import parse
 
 _KINDS = ("replicated", "maximal", "tuple", "tiled", "manual", "unknown", "unreduced")
 _MAXIMAL, _TUPLE, _TILED = (_KINDS.index(kind) for kind in ("maximal", "tuple", "tiled"))
-# Kinds of shardings that do not cut an array. For devices that share a tile, a sharding gives a
-# kind as well. If this is another kind, only the program shows which part each device has.
+# Kinds of shardings that do not cut an array. For devices that share a tile, a sharding also gives
+# the kind of sharing. For kinds outside of this set, only the program shows which part each device
+# has.
 _WHOLE = frozenset(_KINDS.index(kind) for kind in ("replicated", "maximal", "unreduced"))
 
 
@@ -81,12 +82,12 @@ def read_shardings(data: bytes, n_leaves: int) -> list[Sharding] | None:
     return shardings if len(shardings) == len(parts) == n_leaves else None
 
 
-# Tiled shardings list numbers of tiles: first along each dimension of the array, then along the
-# dimensions in which devices share a tile.
+# The following functions read tiled shardings, which list numbers of tiles: first along each
+# dimension of the array, then along the dimensions in which devices share a tile.
 
 
 def _tiles(message: pb.Sharding) -> Sequence[int] | None:
-    # Each way of sharing a tile takes one dimension.
+    # Each kind of sharing has one dimension in the list.
     shared_in = message.last_tile_dims or [0] * message.replicate_on_last_tile_dim
     n_dims = len(message.tile_assignment_dimensions) - len(shared_in)
     if message.type != _TILED or n_dims < 0 or not _WHOLE.issuperset(shared_in):
@@ -115,7 +116,7 @@ def _listed(items: Iterable[int]) -> str:
     return ",".join(map(str, items))
 
 
-# Shardings that give the names of mesh axes.
+# The following functions read shardings that name mesh axes.
 
 
 def _is_whole(named: pb.NamedSharding) -> bool:
@@ -167,7 +168,7 @@ def _named_text(named: pb.NamedSharding) -> str | None:
     if _is_whole(named) and not used:
         parts.append("replicated")
     elif _is_whole(named) and used in ({"unreduced": names}, {"manual": names}):
-        # If all axes are used in one way, XLA writes no list of axes.
+        # If all axes are unreduced, or all are manual, XLA writes no list of axes.
         parts += used
     else:
         dims = [] if _is_whole(named) else named.dim_shardings

@@ -42,12 +42,12 @@ ASYNC_COLLECTIVE_ENDS = ("async-collective-start", "async-collective-done")
 
 # Memory spaces outside of the chip; all other memory spaces are on the chip.
 HBM, HOST_MEMORY = 0, 5
-# Names for copies to and from host memory, which are listed with the collectives.
+# Names of copies to and from host memory; answers list these copies with the collectives.
 TO_HOST, FROM_HOST = "to_host", "from_host"
-# The class of dtypes that have no peak.
+# The class of all dtypes that no chip has a peak for.
 OTHER: Final = "other"
 DTYPE_CLASSES: dict[str, DtypeClass] = {"bf16": "bf16", "f16": "fp16", "f32": "fp32"}
-# Types that are written like arrays and hold no data.
+# Types that HLO texts write like arrays, but that hold no data.
 NO_DATA = ("token", "opaque")
 
 
@@ -173,8 +173,7 @@ class HloText:
 
     @property
     def target(self) -> str | None:
-        # Search for the mark first, because the property is read for all ops, and few texts have a
-        # target.
+        # Search for TARGET_MARK first: `target` is read for all ops, and few texts have a target.
         if TARGET_MARK not in self.text or self.opcode != "custom-call" or self._opcode is None:
             return None
         target = TARGET_RE.search(self.text, self._opcode.end())
@@ -224,7 +223,7 @@ def named_after(name: str, others: tuple[str, ...]) -> str | None:
     # 100 ops.
     if not name.startswith(others):
         return None
-    # After a complete name, only a number or another part may follow.
+    # After the base of the name, only a number or a further part may follow.
     ends = (
         (start, name[len(start) : len(start) + 1]) for start in others if name.startswith(start)
     )
@@ -279,7 +278,8 @@ def size_of(hlo_dtype: str, n_elements: int) -> int | None:
 
 
 def main_dtype(arrays: list[Array]) -> str:
-    """Return the dtype of the array that has most elements; of several such arrays, the first."""
+    """Return the dtype of the array that has most elements, or of the first of several equally
+    large arrays."""
     dtypes = {array.dtype for array in arrays}
     if len(dtypes) == 1:
         return dtypes.pop()

@@ -50,8 +50,8 @@ def first_stats(
     """
     if isinstance(line, JoinedLine):
         for part, shift, ids in sorted(line.shifted(), key=_first_start):
-            # All parts share the sets of names, so a stat that is found in one part is not searched
-            # in the next.
+            # All parts share the sets in `wanted`, so a stat that was found in one part is not
+            # searched for in the next part.
             of_part = {
                 part_id: wanted[joined_id]
                 for part_id, joined_id in ids.items()
@@ -99,15 +99,15 @@ def _first_stats_of_part(
 
 
 def _has_none_of(metadata_ids: Collection[int], data: bytes) -> bool:
-    """Check in a column whether a piece of a line has no event with one of some metadata ids."""
+    """Check in a column that no event of a piece of a line has one of the metadata ids."""
     column = parse(columns.LineColumns, data)
-    # Protobuf may omit an id of 0.
+    # Protobuf may omit an id that is 0.
     return column is not None and {0, *column.events.metadata_id}.isdisjoint(metadata_ids)
 
 
 def _as_xstats(stats: Iterable[pb.LineEvents.Stat], piece: bytes, at: int) -> Iterator[pb.XStat]:
-    """Decode stats with texts. LineEvents leaves texts as bytes, because most texts are never
-    needed."""
+    """Decode the stats of an event again, with their texts. `LineEvents` leaves texts as bytes,
+    because most texts are never needed."""
     for stat in stats:
         data = stat.SerializeToString()
         yield decode(pb.XStat, data, at + max(0, piece.find(data)))
@@ -157,9 +157,9 @@ def integers_of_events(
 
 
 def _has_stat(stat_ids: Collection[int], data: bytes) -> bool:
-    """Check in a column whether a piece of a line may have an event with one of these stats."""
+    """Check in a column whether an event of a piece of a line may have one of the stats."""
     column = parse(columns.LineStatIds, data)
-    # An id of 0 need not be written.
+    # Protobuf may omit an id that is 0.
     return column is None or not {0, *column.events.stats.metadata_id}.isdisjoint(stat_ids)
 
 

@@ -22,14 +22,14 @@ def column_of(numbers: list[int]) -> array[int]:
 
 
 def has_negative(column: array[int]) -> bool:
-    """Return whether an array by `column_of` has negative numbers. Only type `q` can have negative
-    numbers."""
+    """Return whether an array that `column_of` made has negative numbers. Only type `q` can have
+    negative numbers."""
     return column.typecode == "q" and min(column, default=0) < 0
 
 
 def with_zeros(durations: Sequence[int], places: Iterable[int]) -> list[int]:
-    """Insert zeros so that they get these places in the result."""
-    # Inserting one by one takes 3 % of the time of a record.
+    """Insert zeros into durations; `places` are the indices of the zeros in the result."""
+    # Inserting zeros one by one takes 3 % of the time of the mode `record`.
     found: list[int] = []
     begin = 0
     for n_before, place in enumerate(places):
@@ -63,7 +63,8 @@ class Events:
         self.device_offsets = column_of(device_offsets)
         self.device_durations = column_of(device_durations)
         self.are_measured = are_measured
-        # Offsets are mostly in order, and sorting takes a third of the time of min and max.
+        # Offsets are mostly in order, so sorting takes only a third of the time that `min` and
+        # `max` take.
         in_order = sorted(offsets) or [0, -1]
         # The lowest and the highest offset.
         self.first, self.last = in_order[0], in_order[-1]
@@ -131,7 +132,8 @@ class DeviceStats(NamedTuple):
         return len(ids) == 2 and ids[0] in self.offset_ids and ids[1] in self.duration_ids
 
     def times(self, stats: Iterable[tuple[int, int | None]]) -> tuple[int, int] | None:
-        """Return offset and duration, or None unless both exist and are valid times.
+        """Return offset and duration, or None if the offset or the duration is missing or not a
+        valid time.
 
         If several stats have the same name, the last stat counts.
         """

@@ -25,7 +25,7 @@ _N_AT_ONCE = 1 << 13
 # Joined id of events without an entry in the metadata of the events' record.
 _NOTHING = 0
 _PROGRAM_ID = "program_id"
-# Later than every time that fits in 64 bits.
+# A time after every time that fits in 64 bits.
 _AFTER_ALL = 1 << 80
 
 

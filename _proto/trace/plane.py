@@ -24,7 +24,7 @@ from _proto.trace.wire import decode, known_fields, parse, signed, text
 
 # Maximum size of a decompressed string in bytes.
 _TEXT_LIMIT = 4 << 20
-# Maximum number of bytes of metadata entries that are decoded at once to get the keys.
+# Maximum size of the metadata entries that are decoded together to get their keys.
 _KEYS_BYTES = 1 << 18
 
 M = TypeVar("M", bound=Message)
@@ -72,7 +72,7 @@ class Stats:
         return name in self._values or name in self._adopted
 
     def adopt(self, name: str, other: Stats) -> None:
-        """Add a stat of another object of the plane, such as an event."""
+        """Add a stat of another object of the same plane, such as an event."""
         self._adopted[name] = other
 
     def items(self) -> Iterator[tuple[str, Value | None]]:
@@ -286,7 +286,8 @@ def _name_of(kind: type[Message], source: Source, start: int, end: int) -> str:
 def _neighbours(
     entries: Sequence[tuple[int, int, int]],
 ) -> Iterator[Sequence[tuple[int, int, int]]]:
-    """Split entries into groups that directly follow each other and can be decoded at once."""
+    """Split entries into groups. The entries of a group follow each other in the file without gaps,
+    and can be decoded at once."""
     first = 0
     for i, (before, entry) in enumerate(pairwise(entries), 1):
         if before[2] != entry[0] or entry[2] - entries[first][0] > _KEYS_BYTES:
@@ -297,7 +298,7 @@ def _neighbours(
 
 
 def _keys_of(source: Source, neighbours: Sequence[tuple[int, int, int]]) -> Sequence[int]:
-    """Return the keys of entries that directly follow each other.
+    """Return the keys of entries that follow each other in the file without gaps.
 
     If there are as many keys as entries, assume that each entry has one key, because protobuf
     writes each key of a map once.

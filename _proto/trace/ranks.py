@@ -2,9 +2,9 @@
 
 Serving frameworks merge the captures of several processes into one file. A rank is the set of
 planes that one process wrote: devices, threads of the host, programs. The merge gives device planes
-new numbers, and appends the rank's number to all other names: `/host:CPU 1`. Numbers of each host
-begin at 0, so names of a second host occur twice. Names of planes from a subprocess end in the
-process id: `/host:CPU [77]`.
+new numbers, and appends the rank's number to all other names: `/host:CPU 1`. On each host, device
+numbers begin at 0, so in a file with several hosts the names of devices occur several times. Names
+of planes from a subprocess end in the process id: `/host:CPU [77]`.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ def kind_of_plane(name: str) -> str:
 def split_hosts(names: Sequence[str]) -> list[list[int]]:
     """Return, for each host, the indices of the host's planes.
 
-    A file holds several hosts if names of devices occur twice. The planes of a host follow one
-    another, and each rank ends with a plane Task Environment, so each further host begins after a
-    Task Environment.
+    A file holds several hosts if the names of devices occur several times. The planes of a host
+    follow one another, and each rank ends with a plane Task Environment, so each further host
+    begins after a Task Environment.
     """
     devices = [name for name in names if _DEVICE.match(name)]
     if len(set(devices)) == len(devices):

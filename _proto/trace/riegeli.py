@@ -1,8 +1,8 @@
 """Unpack the records of a Riegeli file (`*.xplane.riegeli`). Each record is one serialized XSpace.
 
 A file is a sequence of chunks: a signature, then chunks of records, and padding. At every multiple
-of 64 KiB a block header interrupts the chunk at this position. The header has the start and the end
-of the interrupted chunk, so a reader can find the next chunk after damage.
+of 64 KiB, a block header interrupts the chunk that would cover this position. The header has the
+start and the end of the interrupted chunk, so a reader can find the next chunk after damage.
 
 JAX writes plain ("simple") chunks compressed with brotli. The format also has transposed chunks and
 other compressions, which the module refuses by name.

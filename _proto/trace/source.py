@@ -212,7 +212,8 @@ class Source:
         return data
 
     def expect(self, n_bytes: int) -> None:
-        """Add a number of bytes to the bytes that are still to be read, for showing progress."""
+        """Add to the number of bytes that are still to be read; the number is for showing
+        progress."""
         self._left = max(0, self._left + n_bytes)
 
     def _show_progress(self, on_read: OnRead, length: int) -> None:
@@ -278,7 +279,7 @@ def open_source(
             riegeli.close()
             records = unpacked.records
             # If the gzip data is cut off, the last chunk is cut off, too. Report the damage of the
-            # gzip data, which says more.
+            # gzip data, because it is the cause.
             damage = damage or unpacked.damage
         source = Source(content, size, on_read, records, riegeli_size)
         source.damage = damage

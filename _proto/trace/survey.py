@@ -121,7 +121,7 @@ class SurveyedPlane:
         lines: dict[object, list[LinePart]] = {}
         for part in self.parts:
             for n, line in enumerate(part.line_parts()):
-                # Within one record, lines with one name stay separate.
+                # Lines that have the same name within one record stay separate.
                 key = n if len(self.parts) == 1 else (line.id, line.name)
                 lines.setdefault(key, []).append(line)
         yield from map(SurveyedLine, lines.values())
@@ -176,7 +176,7 @@ class PlanePart(Plane):
                 yield start, events
 
     def event_name(self, metadata_id: int) -> str | None:
-        """Return the name of an event, or None for an event without a name."""
+        """Return the name of an event, or None if the event has no name."""
         value = self._readable_entry(metadata_id)
         return value.name or None if value else None
 
@@ -204,8 +204,8 @@ class PlanePart(Plane):
         return found
 
     def resolved(self, stats: Iterable[pb.XStat], at: int) -> dict[str, Value | None]:
-        """Return stats by name; of several stats with one name, return the last. A stat without a
-        value is None."""
+        """Return stats by name; if several stats have the same name, return the last of these
+        stats. A stat without a value is None."""
         found: dict[str, Value | None] = {}
         for stat in stats:
             kind = stat.WhichOneof("value")
@@ -268,7 +268,7 @@ class LinePart:
         except Damage as error:
             self.damage = error
             with suppress(Damage):
-                # The piece's fields before the damage are whole.
+                # The fields of the piece before the damage are complete.
                 whole = parse(pb.LineFrame, source.read(start, max(0, error.offset - start)))
                 if whole is not None:
                     self._add(start, error.offset, whole)
@@ -276,7 +276,7 @@ class LinePart:
     def _add(self, start: int, end: int, frame: pb.LineFrame) -> None:
         self.pieces.append((start, end))
         self.n_events += len(frame.events)
-        # If a field occurs twice, the last value counts, as everywhere in protobuf.
+        # If a field occurs twice, protobuf takes the last value.
         if frame.HasField("id"):
             self.id = frame.id
         if frame.HasField("name"):
@@ -289,7 +289,7 @@ class LinePart:
 def _readable_fields(
     kind: type[Message], source: Source, start: int, end: int, messages: str
 ) -> Iterator[tuple[int, str, int, int]]:
-    """Yield all known fields; for the field `messages`, also yield a message that is cut off."""
+    """Yield all known fields, including a message of the field `messages` that is cut off."""
     try:
         yield from known_fields(kind, source, start, end)
     except CutOff as error:

@@ -27,7 +27,7 @@ _MODULES_LINE, _RUN_ID = "XLA Modules", "run_id"
 # A stat of a device's plane, and the numbers of fields in the stat's message.
 _CORE_DETAILS, _DEVICE_ORDINAL, _GLOBAL_CORE_ID = "core_details", 2, 6
 
-# Parts of planes by name of the plane: one part for each record that has the plane.
+# The parts of each plane by name of the plane: one part for each record that has the plane.
 _Planes = dict[str, list[Span]]
 
 
@@ -42,7 +42,7 @@ class Host(NamedTuple):
 
     @property
     def names(self) -> tuple[str, str]:
-        """Return the values of --host that mean this host."""
+        """Return the values of --host that select this host."""
         return self.label, str(self.number)
 
     @property
@@ -223,8 +223,8 @@ def hosts_in(source: Source) -> list[Trace]:
     for number, indices in enumerate(by_host):
         planes: _Planes = {}
         for i in indices:
-            # Only planes of devices are unique for each host. Of several other planes with one
-            # name, take the first.
+            # Only planes of devices are unique for each host. If several other planes have the same
+            # name, take the first plane.
             planes.setdefault(names[i], [spans[i]])
         host = Host(number, labels[number] if has_names else None, labels)
         hosts.append(Trace(source, planes, host))
@@ -284,7 +284,7 @@ def _attachment(
 def _stat_at(source: Source, start: int, end: int) -> tuple[int, str, Span]:
     """Return a stat's id, the kind of the stat's value, and the span of the value's bytes.
 
-    For an integer, the first number of the span is the value itself, unsigned.
+    An integer has no span: instead of the span's start, return the unsigned value.
     """
     stat_id, kind, span = 0, "", (0, 0)
     for _, name, value, stop in known_fields(pb.XStat, source, start, end):

@@ -32,8 +32,8 @@ _WIRE_TYPES: dict[int, tuple[int, ...]] = {
 }
 
 M = TypeVar("M", bound=Message)
-# The stubs of protobuf have different types for the descriptor of a class and the descriptor of a
-# field's message.
+# Protobuf's type stubs declare the descriptor of a class and the descriptor of a field's message as
+# different types, so use Any.
 Descriptor = Any
 
 

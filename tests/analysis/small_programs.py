@@ -54,7 +54,7 @@ def loop(body: list[hlo_proto.Op], n_state: int, *before: str) -> Program:
     """Return a program that runs a body in a loop; the loop's state has arrays of the default
     shape.
 
-    The body's first op must be its parameter, named `state`.
+    The first op of the body must be the body's parameter, named `state`.
     """
     shapes = tuple_of(*(array("f32", 8, 128) for _ in range(n_state)))
     body[0].instruction.shape = shapes

@@ -43,7 +43,7 @@ def looked_up(main: list[Op]) -> list[Json]:
 
 
 class OneHot(unittest.TestCase):
-    def test_matmul_with_a_comparison_of_positions_is_seen(self) -> None:
+    def test_matmul_with_a_comparison_of_positions_is_a_lookup(self) -> None:
         (row,) = looked_up(lookup())
         self.assertEqual((row["cause"], row["confidence"]), ("one_hot_matmul", "seen"))
         self.assertEqual(row["source_user"], "embed.py:3")
@@ -56,7 +56,7 @@ class OneHot(unittest.TestCase):
         wide = op("hot", "convert", "eq.1", shape=array("bf16", 64, 1000))
         self.assertEqual(len(looked_up(lookup(wide, matrix="hot"))), 1)
 
-    def test_weighted_one_hot_rows_are_likely(self) -> None:
+    def test_weighted_one_hot_rows_are_a_likely_cause(self) -> None:
         weights = op("weights", "parameter", shape=array("f32", 64, 1000), number=2)
         zero = op("zero", "constant", shape=array("f32"))
         zeros = op("zeros", "broadcast", "zero", shape=array("f32", 64, 1000))
@@ -115,7 +115,7 @@ class LargeArrays(unittest.TestCase):
         ]
         return causes({"main": main}, ran, *HBM)
 
-    def test_array_that_is_only_reduced_is_seen(self) -> None:
+    def test_array_that_is_only_reduced_is_reported(self) -> None:
         (row,) = self.found()
         self.assertEqual((row["cause"], row["confidence"]), ("large_intermediate", "seen"))
         # The array of 250 kB is written once and read once.
@@ -134,7 +134,8 @@ class LargeArrays(unittest.TestCase):
 
     @staticmethod
     def attention(*extra: Op, squash: str = "exponential", peak: str = "1e9") -> list[Json]:
-        """Return the causes in a program where an op after the scores does not read them whole."""
+        """Return the causes in a program of attention; one op after the scores reads only a part of
+        the scores."""
         head, scores = array("bf16", 400, 64), array("bf16", 400, 400)
         main = [
             op("q", "parameter", shape=head),
@@ -165,7 +166,7 @@ class LargeArrays(unittest.TestCase):
         ]
         return causes({"main": main}, ran, *HBM, "--peak-tflops-bf16", peak)
 
-    def test_scores_of_attention_are_likely(self) -> None:
+    def test_scores_of_attention_are_a_likely_cause(self) -> None:
         (row,) = self.attention()
         self.assertEqual((row["cause"], row["confidence"]), ("large_intermediate", "likely"))
         # An op on the line of the exponential that reads a part of the scores counts as an op on

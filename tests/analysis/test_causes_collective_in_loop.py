@@ -38,7 +38,7 @@ def found(program: Program, n: int = 4, collective: str = "all-reduce") -> list[
 
 
 class Accumulators(unittest.TestCase):
-    def test_all_reduce_into_an_accumulator_is_seen(self) -> None:
+    def test_all_reduce_into_an_accumulator_is_reported(self) -> None:
         (row,) = found(loop(accumulating(), 3))
         # The collective takes 200 ps in 4 rounds; run once, the collective would take 50 ps.
         self.assertEqual((row["gain_ps"], row["gain_pct_of_step"]), (150, 15.0))
@@ -73,7 +73,7 @@ class Accumulators(unittest.TestCase):
         self.assertEqual(found(loop(accumulating(added="maximum"), 3)), [])
 
     def test_residual_stream_is_not_an_accumulator(self) -> None:
-        # The next round multiplies the sum.
+        # The next round of the loop multiplies the sum.
         body = accumulating()
         body[4] = op("grad", "dot", "batch", "sum")
         self.assertEqual(found(loop(body, 3)), [])
@@ -175,7 +175,8 @@ class SameEachRound(unittest.TestCase):
             *rounds("whole", "all-gather", 50, 40, 4),
         ]
         (row,) = [row for row in causes(program, ran) if row["cause"] == "collective_in_loop"]
-        # The layers differ, so only the rounds of the outer loop repeat them.
+        # The rounds of the inner loop gather different layers, so only the outer loop repeats a
+        # gather.
         self.assertEqual((row["gain_ps"], row["evidence"]["trips"]), (240, 4))
         self.assertEqual(row["confidence"], "likely")
         # A stack that the outer loop changes has to be gathered again.
@@ -183,7 +184,7 @@ class SameEachRound(unittest.TestCase):
         program |= loop(outer, 2)
         self.assertNotIn("collective_in_loop", [row["cause"] for row in causes(program, ran)])
 
-    def test_waiting_of_others_while_a_repeated_one_is_in_flight_counts(self) -> None:
+    def test_waits_for_other_collectives_count_while_a_repeated_collective_runs(self) -> None:
         body = [
             op("state", "parameter"),
             take("x", "state", 0),

@@ -53,7 +53,7 @@ class WaitsForInput(unittest.TestCase):
         )
         self.assertIn("larger blocks", row["what_helps"])
 
-    def test_body_that_is_unknown_is_not_mentioned(self) -> None:
+    def test_unknown_body_of_a_kernel_is_not_mentioned(self) -> None:
         [row] = causes(self.OPS, [("wait", 0, 60)])
         self.assertIn("(60.0 %), which", row["says"])
 
@@ -82,7 +82,7 @@ class WaitingOfFindings(unittest.TestCase):
         options = (*PEAKS, "--kernel-cost", "a=20,0,bf16")
         self.assertEqual(self.waiting("findings", *options), {"a": 10, None: None})
 
-    def test_cut_regions_are_noted(self) -> None:
+    def test_regions_that_exceed_the_kernel_are_cut_with_a_note(self) -> None:
         notes = said([kernel(0, 100)], [("wait", 90, 130)])["notes"]
         self.assertTrue(any("so 30 ps are cut off" in note for note in notes))
 

@@ -13,7 +13,7 @@ GROUPS = listed_groups((0, 1, 2, 3))
 
 
 def main(primitive: str, *, before: Shape = COLUMNS) -> list[Op]:
-    """Return an all-to-all between a copy and an op of the user's."""
+    """Return the instructions of an all-to-all between a copy and an op of the user."""
     path = f"jit(f)/layer/{primitive}"
     return [
         op("x", "parameter", shape=before),
@@ -63,7 +63,7 @@ class Resharding(unittest.TestCase):
             with self.subTest(primitive=primitive):
                 self.assertEqual({row["cause"] for row in found(primitive)}, {"layout_change"})
 
-    def test_sharding_constraint_gives_the_line(self) -> None:
+    def test_line_of_the_cause_is_the_sharding_constraint(self) -> None:
         first = found("sharding_constraint")[0]
         self.assertEqual((first["cause"], first["confidence"]), ("resharding", "seen"))
         self.assertIn("The sharding constraint at this line asks for it", first["says"])
@@ -72,7 +72,7 @@ class Resharding(unittest.TestCase):
 class InTheOptimizer(unittest.TestCase):
     @staticmethod
     def found(path: str) -> list[Json]:
-        """Return the causes for an all-to-all and a permute of the same line."""
+        """Return the causes for an all-to-all and a permute that have the same source line."""
         program = [
             op("x", "parameter", shape=ROWS),
             op("all-to-all.1", "all-to-all", "x", shape=ROWS, line="adam.py:3", extra=GROUPS),
@@ -92,7 +92,7 @@ class InTheOptimizer(unittest.TestCase):
         self.assertEqual(row["evidence"]["collective"], None)
         self.assertIn("the optimizer's state", row["what_helps"])
 
-    def test_permutes_of_the_user_are_not_resharding(self) -> None:
+    def test_permutes_in_the_users_code_are_not_resharding(self) -> None:
         for path in ("jit(f)/optimizer/ppermute:", "jit(f)/jvp(layer)/mul:"):
             with self.subTest(path=path):
                 self.assertEqual([row["gain_ps"] for row in self.found(path)], [50])
@@ -134,11 +134,11 @@ class LayoutChanges(unittest.TestCase):
         }
         return causes(program, [event("f", "loop fusion", 0, 100)])
 
-    def test_fusion_that_only_moves_counts(self) -> None:
+    def test_fusion_that_only_moves_data_counts(self) -> None:
         (row,) = self.of_fusion("bitcast", "transpose")
         self.assertEqual((row["cause"], row["gain_ps"]), ("layout_change", 100))
 
-    def test_fusion_that_computes_does_not(self) -> None:
+    def test_fusion_that_computes_does_not_count(self) -> None:
         self.assertEqual(self.of_fusion("transpose", "negate"), [])
 
     def test_reshape_that_runs_is_a_copy(self) -> None:

@@ -1,4 +1,5 @@
-"""Arrays that are put together although each device needs only a part."""
+"""Test the cause `resharding` for arrays that are gathered although each device needs only a
+part."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ FOUR, TWO = listed_groups((0, 1, 2, 3)), listed_groups((0, 1), (2, 3))
 
 
 def cut(collective: str, *more_users: str, reader: str = "dynamic-slice") -> list[Json]:
-    """Return the causes where a device takes a part of what a collective makes."""
+    """Return the causes where a device cuts a part out of the collective's output."""
     part, whole = array("f32", 256, 512), array("f32", 1024, 512)
     program = [
         op("x", "parameter", shape=part),
@@ -27,7 +28,7 @@ def cut(collective: str, *more_users: str, reader: str = "dynamic-slice") -> lis
 
 
 def spread(groups: bytes = FOUR, mover: str = "copy", reader: str = "dot") -> list[Json]:
-    """Return the causes where a gathered operand of a matmul passes a `mover`."""
+    """Return the causes where an op with the opcode `mover` is between a gather and a matmul."""
     whole = array("f32", 1024, 512)
     program = [
         op("w", "parameter", shape=array("f32", 256, 512)),
@@ -46,37 +47,37 @@ def spread(groups: bytes = FOUR, mover: str = "copy", reader: str = "dot") -> li
 
 
 class Cut(unittest.TestCase):
-    def test_gathered_array_of_which_a_part_is_cut_out_is_found(self) -> None:
+    def test_gathered_array_is_found_if_a_device_uses_only_a_part(self) -> None:
         (row,) = cut("all-gather")
-        # An all-to-all among four devices would move a quarter.
+        # An all-to-all among four devices would move a quarter of the bytes.
         self.assertEqual((row["gain_ps"], row["confidence"]), (150, "likely"))
         self.assertEqual(row["source_user"], "model.py:3")
         self.assertIn("each device then cuts its part out", row["says"])
 
-    def test_reduced_array_of_which_a_part_is_cut_out_is_found(self) -> None:
+    def test_reduced_array_is_found_if_a_device_uses_only_a_part(self) -> None:
         (row,) = cut("all-reduce")
-        # A reduce-scatter would move half.
+        # A reduce-scatter would move half of the bytes.
         self.assertEqual(row["gain_ps"], 100)
 
-    def test_array_that_is_used_whole_is_not(self) -> None:
+    def test_array_that_is_used_whole_is_not_reported(self) -> None:
         self.assertEqual(cut("all-gather", reader="add"), [])
         self.assertEqual(cut("all-gather", "negate"), [])
 
 
 class Spread(unittest.TestCase):
-    def test_operand_of_a_matmul_that_is_copied_into_order_is_found(self) -> None:
+    def test_gathered_operand_of_a_matmul_is_found_if_a_copy_reorders_the_operand(self) -> None:
         (row,) = spread()
-        # Half of the gather may stay, and the copy goes.
+        # Half of the gather's 200 ps remain, and the copy's 50 ps are saved.
         self.assertEqual((row["gain_ps"], row["confidence"]), (150, "likely"))
         self.assertEqual(row["source_user"], "model.py:3")
         self.assertEqual(sorted(row["evidence"]["ops"]), ["ordered", "whole"])
         self.assertIn("split along two dimensions (model.py:3)", row["says"])
 
-    def test_operand_without_a_copy_is_not(self) -> None:
+    def test_gathered_operand_without_a_copy_is_not_reported(self) -> None:
         self.assertEqual(spread(mover="bitcast"), [])
 
-    def test_operand_of_another_op_is_not(self) -> None:
+    def test_operand_of_an_op_other_than_a_matmul_is_not_reported(self) -> None:
         self.assertEqual(spread(reader="add"), [])
 
-    def test_two_devices_cannot_be_two_dimensions(self) -> None:
+    def test_array_on_two_devices_cannot_be_split_along_two_dimensions(self) -> None:
         self.assertEqual(spread(groups=TWO), [])

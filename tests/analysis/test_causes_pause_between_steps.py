@@ -23,7 +23,7 @@ def device(steps: list[tuple[str, int, int]] = STEPS) -> Plane:
 
 
 def thread(*calls: tuple[str, int, int], name: str = "main") -> Calls:
-    """Return a thread that launches programs, and its calls in milliseconds."""
+    """Return a thread that launches programs; the times of calls are in milliseconds."""
     launch = ("PjitFunction(f)", -2 * MS, -MS)
     return name, [launch, *((call, start * MS, end * MS) for call, start, end in calls)]
 
@@ -41,8 +41,9 @@ def lines(*threads: Calls) -> tuple[str | None, str | None]:
 
 
 class PauseBetweenSteps(unittest.TestCase):
-    def test_outermost_call_within_a_period_is_the_line(self) -> None:
-        # The first of two equal pauses is the typical one. The loop is around all periods.
+    def test_line_of_a_pause_is_the_outermost_call_within_a_period(self) -> None:
+        # The two pauses are equal, so the first pause is the typical pause. The call of `main`
+        # encloses all periods.
         main = ("$run.py:20 main", -10, 300)
         found = row(thread(main, (FEED, 5, 99), (TOKENIZE, 6, 98), ("$log.py:3 log", 98, 99)))
         assert found is not None
@@ -83,7 +84,7 @@ class PauseBetweenSteps(unittest.TestCase):
         self.assertIn("is in np.asarray(jax.Array) > feed.py:17 get_batch.", found["says"])
         self.assertEqual(found["source_user"], "feed.py:17")
 
-    def test_only_the_thread_that_launches_counts(self) -> None:
+    def test_only_the_thread_that_launches_programs_counts(self) -> None:
         writer: Calls = ("writer", [("$write.py:1 write", 0, 100 * MS)])
         self.assertEqual(lines(writer, thread((FEED, 50, 99))), ("feed.py:17", "feed.py:17"))
         found = row(writer, thread((FEED, 50, 89)))
@@ -98,7 +99,7 @@ class PauseBetweenSteps(unittest.TestCase):
             self.assertEqual((found["source_user"], found["confidence"]), (None, "likely"))
             self.assertIn("no events of the host at that time", found["says"])
 
-    def test_unreadable_host_is_unknown(self) -> None:
+    def test_unreadable_plane_of_the_host_has_no_events(self) -> None:
         damaged = host(thread((FEED, 50, 99)))
         damaged.lines[0].extra = b"\x22\x03\x10"
         data = encode(Space([device(), damaged]))

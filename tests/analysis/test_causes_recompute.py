@@ -54,7 +54,7 @@ class Recompute(unittest.TestCase):
         self.assertEqual(row["evidence"]["by_depth"], [{"depth": 1, "dur_ps": 90}])
         self.assertEqual(row["evidence"]["ops"], ["dot.100"])
 
-    def test_free_memory_is_what_the_allocator_never_gave_out(self) -> None:
+    def test_free_memory_is_the_minimum_that_the_allocator_reports(self) -> None:
         capture = trace([matmul(BACKWARD + AGAIN, 100, 90, STEP, LOSS)], [("0", 0, 1000)])
         said: Json = answer(capture, "bottleneck")
         self.assertIsNone(said["causes"][0]["evidence"]["hbm_free_bytes"])
@@ -66,7 +66,7 @@ class Recompute(unittest.TestCase):
         self.assertEqual(row["evidence"]["hbm_free_bytes"], 4000)
         self.assertIn("4.0 kB of HBM stayed free", row["says"])
 
-    def test_line_of_the_cause_is_in_all_stacks(self) -> None:
+    def test_line_of_the_cause_is_the_innermost_line_in_all_stacks(self) -> None:
         again = [matmul(BACKWARD + AGAIN, 100 * i, 90, STEP, LOSS) for i in (1, 2)]
         self.assertEqual(rows(*again), [("recompute", 180, "block.py:9", "likely")])
         other = op(

@@ -67,7 +67,7 @@ class Synchronous(unittest.TestCase):
         (row,) = causes({"main": program}, ran)
         self.assertEqual((row["gain_ps"], row["evidence"]["dur_ps"]), (150, 200))
 
-    def test_kinds_share_the_links_so_they_are_one_row(self) -> None:
+    def test_kinds_that_share_the_links_are_one_row(self) -> None:
         program = [*main("all-reduce")[:3], op("more", "all-gather", "moved", line="train.py:8")]
         ran = [
             event("free", "loop fusion", 0, 150),
@@ -120,7 +120,7 @@ class Synchronous(unittest.TestCase):
         (row,) = causes({"main": program}, ran)
         self.assertEqual(row["gain_ps"], 100)
 
-    def test_compiler_that_makes_some_collectives_asynchronous_has_decided(self) -> None:
+    def test_nothing_is_reported_if_the_compiler_made_some_collectives_asynchronous(self) -> None:
         program = [
             *main("all-reduce"),
             op("all-reduce-start.1", "all-reduce-start", "x"),

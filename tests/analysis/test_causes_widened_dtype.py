@@ -50,7 +50,7 @@ DOT = op("dot.1", "dot", "sum.1", "sum.1", shape=WIDE)
 
 
 class Promotions(unittest.TestCase):
-    def test_promotion_that_reaches_a_dot_is_seen(self) -> None:
+    def test_promotion_that_reaches_a_dot_is_reported(self) -> None:
         (row,) = found([*widened(), DOT])
         # Three ops of 40 ps move twice the bytes that bf16 would need.
         self.assertEqual((row["gain_ps"], row["confidence"]), (60, "seen"))
@@ -158,7 +158,8 @@ class Promotions(unittest.TestCase):
 
 
 class WithoutConverts(unittest.TestCase):
-    """Compilers drop a convert that follows another, so nothing shows where f32 begins."""
+    """Test programs without a convert to f32: compilers drop a convert that follows another
+    convert."""
 
     @staticmethod
     def found(weight: Shape, path: str = "jit(f)/jvp()/dot_general") -> list[Json]:
@@ -179,8 +180,8 @@ class WithoutConverts(unittest.TestCase):
         self.assertEqual((row["gain_ps"], row["evidence"]["shape"]), (60, "f32[512,128]"))
         self.assertIn("pos.py:4 computes f32[512,128] for matmuls with narrower", row["says"])
 
-    def test_program_that_multiplies_f32_by_f32_means_it(self) -> None:
+    def test_matmul_of_f32_by_f32_is_not_reported(self) -> None:
         self.assertEqual(self.found(WIDE), [])
 
-    def test_line_is_one_of_the_forward_pass(self) -> None:
+    def test_backward_matmul_is_not_reported(self) -> None:
         self.assertEqual(self.found(NARROW, "jit(f)/transpose(jvp())/dot_general"), [])

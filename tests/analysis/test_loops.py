@@ -90,8 +90,8 @@ class OfOps(unittest.TestCase):
         row = answer(encode(Space([plane])), "by_op")["ops"][0]
         self.assertEqual(row["loop"], {"depth": 1, "trips": 6})
 
-    def test_entries_of_one_op_count_together(self) -> None:
-        # Captures that store an op's stats on the executions have such entries.
+    def test_metadata_entries_of_the_same_op_count_together(self) -> None:
+        # Captures that store an op's stats on executions have several metadata entries for an op.
         ops = [op("f", "loop fusion", 10 * i, 9, flops=i) for i in range(6)]
         self.assertEqual(loops(loop("w", 0, 60), *ops)["f"], {"depth": 1, "trips": 6})
 
@@ -128,7 +128,7 @@ class OfRows(unittest.TestCase):
         # Of the line's 38 ps, 28 ps are in the loop, and 16 ps of these are 4 executions of f.
         self.assertEqual(self.loops("by_source", "groups"), [{"depth": 1, "trips": 4}])
 
-    def test_modes_have_the_loops_of_their_rows(self) -> None:
+    def test_rows_of_comm_and_bottleneck_have_loops(self) -> None:
         collective = {"depth": 1, "trips": 2}
         self.assertEqual(self.loops("comm", "rows"), [collective])
         self.assertIn(collective, self.loops("bottleneck", "findings"))

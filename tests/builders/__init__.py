@@ -1,1 +1,1 @@
-"""Builders of the traces, programs and records that the tests read."""
+"""Build the traces, programs and records that the tests read."""

@@ -1,4 +1,4 @@
-"""Events of the allocator on the host's plane."""
+"""Build events of the allocator on the host's plane."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tests.builders.xspace import (
 
 KINDS = ("MemoryAllocation", "MemoryDeallocation", "ThreadpoolListener::Record")
 SIZES = ("bytes_reserved", "bytes_allocated", "bytes_available")
-# The ids differ from ids of other metadata.
+# Ids of the allocator's metadata start here, above the ids of other metadata.
 FIRST_ID = 7
-# The stats that hold the time, the device, and other values.
+# An event's time, the device, and stats by name.
 Said = tuple[int, int, dict[str, StatValue]]
 
 

@@ -47,7 +47,8 @@ def neighbour(program: Program, key: tuple[str, str]) -> tuple[str, str] | None:
 
 
 def reindent(program: Program, file: str, rng: random.Random) -> Edit:
-    """Put some lines into a new block: two more lines above, and four more columns inside."""
+    """Put some lines into a new block: insert two lines above them, and indent them by four
+    columns."""
     lines = sorted({frame.line for frame in frames_of(program) if frame.file == file})
     first = rng.choice(lines)
     last = rng.choice([line for line in lines if line >= first])

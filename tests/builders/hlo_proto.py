@@ -109,7 +109,7 @@ class Instruction(Message):
     backend_config: Annotated[bytes | None, 43] = None
     thread: Annotated[str | None, 79] = None
     extra: bytes = b""
-    # This is the number of a parameter.
+    # Number of the parameter, for the opcode `parameter`.
     number: Annotated[int | None, 9] = None
     target: Annotated[str | None, 28] = None
 
@@ -146,7 +146,7 @@ class StackFrames(Message):
 class Module(Message):
     computations: Annotated[list[Computation], 3] = field(default_factory=list)
     frames: Annotated[StackFrames | None, 17] = None
-    # The device assignment has these numbers of replicas and computations.
+    # Numbers of replicas and computations in the device assignment.
     devices: tuple[int, int] | None = None
     extra: bytes = b""
     entry_id: Annotated[int | None, 6] = None
@@ -183,8 +183,8 @@ def iota(n_groups: int, size: int, dims: Sequence[int], permutation: Sequence[in
     return packed_pair(n_groups, size) + packed(3, dims) + packed(4, permutation)
 
 
-# The reference is the index of a mesh axis, or (index, size of the major part before, size) for a
-# part of an axis.
+# A mesh axis is given by its index, and a part of an axis by (index, size of the major part before,
+# size).
 Axis = int | tuple[int, int, int]
 
 
@@ -227,7 +227,8 @@ def direction(name: str) -> bytes:
 
 
 def aliases(*parameters: tuple[int, Sequence[int]]) -> bytes:
-    """Encode aliases: places in parameters, given by number, that share memory with outputs."""
+    """Encode aliases: arrays of parameters that share memory with outputs, as (parameter number,
+    index)."""
     entries = [
         # Field 1 is the output, and field 4 is the kind of alias.
         bytes_field(1, packed(1, (0,)) + int_field(2, number) + packed(3, index) + int_field(4, 2))
@@ -237,8 +238,8 @@ def aliases(*parameters: tuple[int, Sequence[int]]) -> bytes:
 
 
 def donors(*parameters: tuple[int, Sequence[int]]) -> bytes:
-    """Encode donors: places in parameters, given by number, that may be overwritten but are not
-    aliased.
+    """Encode donors: arrays of parameters that may be overwritten but are not aliased, as
+    (parameter number, index).
     """
     entries = [
         bytes_field(1, int_field(1, number) + packed(2, index)) for number, index in parameters
@@ -348,7 +349,8 @@ def allocation(
 
 
 def heap_trace(*events: tuple[int, int, str, int]) -> bytes:
-    """Encode heap events: (kind, buffer, instruction's name, buffer that memory is shared with)."""
+    """Encode heap events, given as (kind, buffer, instruction's name, buffer that shares the
+    memory)."""
     return bytes_field(
         4,
         b"".join(

@@ -18,7 +18,7 @@ from pathlib import Path
 from tests.builders.browser import Browser, browser
 from tests.harness import ROOT, answer
 
-# The columns are name, first and last element, width, and the colours of the page.
+# For each picture: the first and the last element, the width, and the colour scheme of the page.
 PICTURES: dict[str, tuple[str, str, int, str]] = {
     "page": ("#lead", "#budget", 1100, "light"),
     "page-dark": ("#lead", "#budget", 1100, "dark"),
@@ -29,7 +29,7 @@ PICTURES: dict[str, tuple[str, str, int, str]] = {
 
 # Colours of a picture: a few are enough for text and plain areas, and the file is a third as large.
 N_COLOURS = 64
-# The pictures show the figures, not the notes about them.
+# JavaScript that removes the links and notes of the page, because the pictures show only figures.
 WITHOUT = "document.querySelectorAll('nav, #notes').forEach((node) => node.remove())"
 
 
@@ -45,7 +45,8 @@ def shot(tab: Browser, first: str, last: str) -> bytes:
 
 
 def pixels_of(png: bytes) -> tuple[int, int, list[bytes]]:
-    """Return width, bytes of a pixel and rows of a screenshot, a PNG with RGB or RGBA."""
+    """Return the width, the bytes per pixel and the rows of a screenshot, which is a PNG with RGB
+    or RGBA."""
     width, _, _, kind = struct.unpack(">IIBB", png[16:26])
     size = {2: 3, 6: 4}[kind]
     data, at = b"", 8
@@ -76,7 +77,8 @@ def predicted(kind: int, left: int, up: int, corner: int) -> int:
 
 
 def with_few_colours(png: bytes) -> bytes:
-    """Return a picture with the most frequent colours; other colours become the nearest of them."""
+    """Return a picture with only the most frequent colours; replace each other colour by the
+    nearest frequent colour."""
     width, size, rows = pixels_of(png)
     pixels = [[row[i : i + 3] for i in range(0, len(row), size)] for row in rows]
     counted = Counter(pixel for row in pixels for pixel in row)

@@ -50,11 +50,11 @@ class Shape(NamedTuple):
     """Hold the size of a trace."""
 
     factor: float = 1.0
-    # With 0, the program runs once, without a Steps line.
+    # If the number is 0, the program runs once, and the trace has no Steps line.
     n_steps: int = 8
     n_devices: int = 8
     n_hosts: int = 1
-    # This counts copies of every plane except the first device's plane.
+    # Number of copies of every plane except the first device's plane.
     others: int = 1
 
     @property
@@ -186,7 +186,7 @@ def op_metadata(names: StatNames) -> list[EventMetadata]:
 
 
 class Execution(NamedTuple):
-    """Hold the bytes of an op's event, cut at the two places of the event's offset."""
+    """Hold the bytes of an op's event without the offset, which an event stores twice."""
 
     duration: int
     head: bytes
@@ -267,7 +267,7 @@ class Program:
 
 
 class Hole:
-    """Represent zeros that take no space on disk."""
+    """Represent bytes that are zero and take no space on disk."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -276,12 +276,12 @@ class Hole:
         return self.size
 
 
-# A message is kept as a list of byte strings.
+# A message as a list of byte strings, which are joined only when written.
 Pieces = list[bytes | Hole]
 
 
 def wrapped(number: int, pieces: Pieces) -> Pieces:
-    """Return a length-delimited field with these bytes."""
+    """Return a length-delimited field with the given content."""
     return [varint(number << 3 | 2) + varint(sum(map(len, pieces))), *pieces]
 
 

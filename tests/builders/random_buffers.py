@@ -1,9 +1,9 @@
 """Make random buffer assignments for random programs, in the way compilers write them.
 
 The module simulates a heap, instruction by instruction: buffers come and go, share memory with
-other buffers, and reuse freed memory. There are also parameters, results, constants, thread-local
-buffers and other memories. A heap may be spread over several allocations, and may have several
-traces or no trace.
+other buffers, and reuse freed memory. The assignment also has parameters, results, constants,
+thread-local buffers, and buffers in other memories. A heap may be spread over several allocations,
+and may have several traces or no trace.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.builders.hlo_proto import (
     heap_trace,
 )
 
-# There are few sizes, so that equal sizes are frequent.
+# Use only a few sizes, so that equal sizes are frequent.
 SIZES = (0, 32, 512, 512, 1024, 4096, 2**33)
 Event = tuple[int, int, str, int]
 
@@ -72,7 +72,7 @@ class BufferMaker:
         if chance(rng, 0.5):
             self.add_heap(color=rng.choice((1, 2, 5)))
         if chance(rng, 0.3):
-            # Sometimes there is a heap trace whose buffers have no allocation.
+            # Sometimes add a heap trace whose buffers have no allocation.
             self.traces.append(self.heap(1, 0).events)
         if chance(rng, 0.5):
             self.traces.insert(0, [])
@@ -112,7 +112,7 @@ class BufferMaker:
         return Piece(size, [(i, 0, self.sizes[i]) for i in buffer_ids])
 
     def add_lasting(self) -> None:
-        """Add allocations that last for the whole program, and thread-local ones."""
+        """Add allocations that last for the whole program, and thread-local allocations."""
         rng = self.rng
         for number, parameter in enumerate(i for i in self.instructions if i.opcode == "parameter"):
             if chance(rng, 0.5):
@@ -183,10 +183,10 @@ class BufferMaker:
             size = max(most, largest) + rng.choice((0, 0, 512))
             pieces.append(Piece(size, [(i, 0, self.sizes[i]) for i in there], color=color))
         if chance(rng, 0.2):
-            # Tables of tuples have no events.
+            # Add a table of a tuple: a buffer without events in a heap trace.
             rng.choice(pieces).assigned.append((self.new(color=color), 0, 0))
         if chance(rng, 0.15):
-            # One allocation with two traces
+            # Give one allocation two heap traces.
             other = self.heap(1, color)
             pieces[0].size += other.most[0]
             pieces[0].size = max([pieces[0].size, *(self.sizes[i] for i in other.part_of)])

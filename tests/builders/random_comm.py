@@ -1,8 +1,8 @@
 """Make random communication ops: starts and dones that name each other, with replica groups in
 every notation.
 
-Names come from a small pool, so some dones find their start by the operand's name, some through an
-update, some by their own name, and some only in the program.
+Names come from a small pool. So the program finds the start of a done in different ways: by the
+operand's name, through an update, by the name of the done, or only in the compiled program.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ MESH = [
     "mesh['a'=2] {'b'}",
     "mesh['a'=2,'a'=2] {'a'}",
 ]
-# These three lists of groups have the same label.
+# Three lists of groups that get the same label.
 _ALONE = ",".join(f"{{{i}}}" for i in range(9))
 LONG = [f"{{{_ALONE},{rest}}}" for rest in ("{9,10},{11}", "{9},{10,11}", "{11},{10,9}")]
 GROUPS = [*LISTED, *IOTA, *MESH, *LONG]
@@ -59,7 +59,7 @@ SYNC = (
 FUSED = ("all-reduce fusion", "all-gather fusion", "all-reduce-scatter fusion")
 DTYPES = ("bf16", "bf16", "f32", "s4", "pred", "s8")
 
-# Each entry has a category, a text and a shape.
+# The category, the HLO text and the shape of an op.
 OpText = tuple[str, str, str]
 
 
@@ -142,7 +142,8 @@ def in_half(rng: random.Random) -> tuple[OpText, OpText]:
 
 
 def on_sparse_core(rng: random.Random) -> tuple[OpText, OpText]:
-    """Return a start with an empty text, and a done with all attributes."""
+    """Return an op on the SparseCore: a start whose text has no operands, and a done with all
+    attributes."""
     kind = rng.choice(("all-gather", "reduce-scatter", "all-reduce", "all-to-all", "mystery"))
     stem = f"{kind}{number(rng)}.cloned.1.call"
     flags = "(s32[8192]{0:T(1024)}, s32[69]{0:T(1)S(11)})"

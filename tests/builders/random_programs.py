@@ -49,7 +49,7 @@ FILES = (
     *("train.py", "model/layer.py", "a dir/moe.py", "\u00fc.py"),
     "/venv/lib/python3.11/site-packages/flax/linen.py",
 )
-# Instructions have these source lines.
+# Source lines of instructions.
 PLACES = [(file, line) for line in range(1, 5) for file in FILES]
 COLLECTIVES = (
     *("all-gather", "all-gather", "all-reduce", "reduce-scatter", "all-to-all"),
@@ -115,11 +115,11 @@ def chance(rng: random.Random, probability: float) -> bool:
 class SeenOp:
     name: str
     opcode: str
-    # This is the number of a location at one end of the op's stack.
+    # Number of the location at one end of the op's stack.
     place: int | None = None
 
 
-# These are the stats of the plane that holds the programs.
+# Stats of the plane that holds the programs, by id.
 STAT_NAMES = {
     7: "Hlo Proto",
     8: "something else",
@@ -185,7 +185,8 @@ class RandomPrograms:
         return [plane, Plane("/host:metadata")] if chance(rng, 0.01) else [plane]
 
     def entry(self, program_id: int, stats: list[Stat]) -> EventMetadata:
-        """Make the entry of a program, with the id in one of the places that traces use."""
+        """Make the metadata entry of a program; traces store the program's id in different
+        places."""
         rng = self.rng
         other = rng.choice((1, 2, 3, 2**64 - 7))
         match rng.randrange(4):
@@ -229,7 +230,7 @@ class ProgramMaker:
             frames=[(1 + i, rng.choice((0, i, i, 1 + i))) for i in range(n)],
         )
         self.dot_dtypes = rng.sample(DOT_DTYPES, rng.choice((1, 2, 4)))
-        self.ended: set[int | None] = set()  # The set has ids of starts with a done.
+        self.ended: set[int | None] = set()  # Ids of starts that have a done.
 
     def make(self) -> HloProto:
         rng = self.rng
@@ -314,7 +315,7 @@ class ProgramMaker:
         return written
 
     def place_ops(self) -> None:
-        """Give some instructions a line at an end of the op's stack."""
+        """Give some instructions the line at one end of their op's stack."""
         if chance(self.rng, 0.4):
             return
         places = {op.name: op.place for op in self.ops if op.place is not None}
@@ -336,7 +337,8 @@ class ProgramMaker:
     # computations
 
     def close(self, instructions: list[Instruction], name: str) -> Computation:
-        """Make a computation from these instructions; the last instruction is usually the root."""
+        """Make a computation from a list of instructions; the last instruction is usually the
+        root."""
         root = instructions[-1] if instructions else None
         if instructions and chance(self.rng, 0.1):
             root = self.rng.choice(instructions)
@@ -440,7 +442,7 @@ class ProgramMaker:
         outer.append(self.instruction(None, "custom-call", self.some(outer, 1), [computation]))
         return self.close(outer, "async_computation")
 
-    # ops of the trace
+    # The following methods add instructions for ops of the trace.
 
     def add_op(self, made: list[Instruction], op: SeenOp) -> None:
         rng = self.rng
@@ -516,7 +518,8 @@ class ProgramMaker:
         made.append(self.instruction(op.name, op.opcode, [behind], calls))
 
     def add_fused_done(self, made: list[Instruction], op: SeenOp) -> None:
-        """Add the second fusion of a collective made of two fusions with math in between."""
+        """Add the second fusion of a collective that consists of two fusions with math between
+        them."""
         rng = self.rng
         there = [
             instruction

@@ -50,7 +50,7 @@ def words(text: str) -> list[str]:
 
 # --- categories and texts ------------------------------------------------------------------------
 
-# The pool is the program's vocabulary, so new categories are drawn at once.
+# The pool is the program's vocabulary, so later categories are drawn automatically.
 OPCODES = [category for category in vocabulary.KIND_OF if " " not in category]
 FUSIONS = [
     f"{family} fusion"
@@ -59,7 +59,7 @@ FUSIONS = [
         "scatter megacore brand-new infeed"
     )
 ]
-# These categories of ops have the listed opcodes in their texts.
+# Opcodes in the HLO texts of ops, by category.
 SPECIAL_CATEGORIES = {
     "data formatting": words("copy transpose reshape dynamic-reshape"),
     "non-fusion elementwise": words("add multiply convert convert subtract compare tanh"),
@@ -87,7 +87,8 @@ FREQUENT_CATEGORIES = [
     *MATH_CATEGORIES,
 ]
 
-# These categories move data; the program has most rules for their ops.
+# Categories of communication and data movement: the program has most rules for ops of these
+# categories.
 MOVING_CATEGORIES = [
     *words("async-start async-done async-done async-done copy-start copy-done copy-done copy"),
     *words("all-reduce reduce-scatter all-gather-start all-gather-done recv-done send slice"),
@@ -98,7 +99,7 @@ ASYNC_NAMES = [
     *words("all-gather all-reduce reduce-scatter all-to-all ragged-all-to-all send recv"),
     *words("collective-permute collective-broadcast slice dynamic-slice dynamic-update-slice"),
     *words("copy pad concatenate sparse-core-data-format gather_offload scatter_offload"),
-    # These names lack a known prefix, or have a letter after the prefix.
+    # Names that begin with no known prefix, or that have a letter after the prefix.
     *words("slicer copying padded sender all-gathering async-collective host gather barrier"),
 ]
 ASYNC_FUSIONS = [
@@ -111,7 +112,7 @@ SUFFIXES = ["", "", ".1", ".48", ".remat", ".remat2", ".clone.3", ".200.cloned.1
 ASYNC_SUFFIXES = ["", "-done", "_async_done", ".call-done", "2", ".5.cloned.1.call-start"]
 CUSTOM_CALL_TARGETS = [*["tpu_custom_call"] * 4, "ConcatBitcast", "TODO(b/522284627)"]
 
-# Each real op has a category, a name, an output shape, and the rest of its text.
+# Ops of real traces: category, name, output shape, and the rest of the HLO text.
 SEEN_OPS = [
     (
         "async-done",
@@ -152,18 +153,18 @@ NO_HLO = ["", "jit_step(9646411105960254074)"]
 
 # --- facts ---------------------------------------------------------------------------------------
 
-# Stacks have the outermost frame first and may be written in reverse.
+# Stacks, outermost frame first; traces may get the reversed stacks.
 STACKS: list[list[str]] = [
     *(["model.py:7:3"], ["<embedded module '_launcher'>:153:2", "model/layer.py:30:14"], []),
     *(['a dir/my "file".py:12'], ["outer.py:1:1", "no_line_at_all"], ["x.py:1:2"]),
     *(["outer.py:1:1", "indented.py:5:9"], ["C:\\code\\m.py:3:4"], ["odd:12:7:9"]),
     *(["\u00fc.py:8:1"], ["x.py:1:2", "model.py:7:3", "x.py:1:2"]),
-    # These stacks have both ends on one line, or in files of one name.
+    # Stacks that begin and end on the same line, or in two files with the same name.
     *(["x.py:1:2", "model.py:7:3", "x.py:1:9"], ["a/x.py:1:2", "model.py:7:3", "b/x.py:1:2"]),
 ]
-# These frames have lines that programs also use.
+# Stack frames with lines that programs also use.
 PLACED = [f"{file}:{line}:5" for file, line in PLACES]
-# These frames occur in no program.
+# Stack frames that occur in no program.
 FRAMES = [
     *("train.py:1:5", "my-site-packages/own.py:4:1", "lib/python3.11/own.py:2:2"),
     *("/usr/lib/python3.11/threading.py:5:6", "/venv/lib/python3/dist-packages/torch/x.py:3:3"),
@@ -248,7 +249,7 @@ class TextMaker:
         return ", ".join(self.operand(output) for _ in range(self.rng.choice((0, 1, 1, 2, 3))))
 
     def text(self, opcode: str) -> tuple[str, str]:
-        """Return an HLO text with this opcode, and the shape of the output."""
+        """Return an HLO text with the given opcode, and the shape of the output."""
         rng = self.rng
         self.is_on_chip = chance(rng, 0.3)
         output = self.shape()
@@ -270,7 +271,7 @@ def random_category(rng: random.Random, is_plausible: bool) -> tuple[str | None,
     elif choice == 17:
         return rng.choice(UNKNOWN_CATEGORIES), rng.choice(OPCODES)
     else:
-        # The pool is the program's vocabulary, so new categories are drawn at once.
+        # The pool is the program's vocabulary, so later categories are drawn automatically.
         pools = (
             *(OPCODES, FUSIONS, list(SPECIAL_CATEGORIES), FREQUENT_CATEGORIES),
             list(vocabulary.KIND_OF),
@@ -296,8 +297,8 @@ def random_breakdown(rng: random.Random) -> Value:
 class OpPool:
     """Make the op metadata of a plane.
 
-    Ops share few stacks and tf_ops, so groups have several ops. In a plausible pool most ops can be
-    rooflined; in other pools every fact may be missing or odd.
+    Ops share few stacks and tf_ops, so groups have several ops. In a plausible pool most ops have a
+    roof; in other pools every fact may be missing or odd.
     """
 
     def __init__(self, rng: random.Random, names: StatNames, programs: RandomPrograms) -> None:
@@ -311,9 +312,10 @@ class OpPool:
         self.share_turned = rng.choice((0, 0, 1, 1, 0.1, 0.5, 0.9))
         self.share_with_source = rng.choice((0, 0.1, 0.3, 0.9, 0.9))
         self.is_plausible = chance(rng, 0.5)
-        # Ops that move data have no stack, so the program provides their lines.
+        # True if all ops move data: such ops have no stack, so the compiled program provides their
+        # lines.
         self.is_all_moving = chance(rng, 0.35)
-        # Nearly all ops are starts and dones, with few distinct names.
+        # True if nearly all ops are starts and dones, which share few distinct names.
         self.is_communicating = chance(rng, 0.4)
         self.communicating: list[OpText] = []
         self.texts = TextMaker(rng, MATH_DTYPES if self.is_plausible else DTYPES)
@@ -435,7 +437,7 @@ class TraceClock:
         self.rng = rng
         self.origin_ns = rng.choice((0, 0, 0, 5, 1_741_722_097_000_000_000))
         self.base_ps = rng.choice((0, 0, 7000, 2**40, 2**62))
-        # The factor scales all times; large factors make everything last at least microseconds.
+        # Factors that scale all times; with a large factor, every op lasts at least microseconds.
         self.scale = rng.choice((1, 1, 1, 10**5, 10**6))
 
     def scaled(self, events: Sequence[TimedEvent]) -> list[TimedEvent]:
@@ -457,7 +459,7 @@ class TraceClock:
         )
 
     def random_lines(self, name: str, events: Sequence[TimedEvent]) -> list[Line]:
-        """Return one or two lines with this name."""
+        """Return one or two lines with the given name."""
         cut = self.rng.randrange(len(events) + 1) if chance(self.rng, 0.15) else None
         parts = [events] if cut is None else [events[:cut], events[cut:]]
         return [self.random_line(name, part) for part in parts]
@@ -547,7 +549,7 @@ class CoreClock:
 
 
 def random_metadata_ids(rng: random.Random, n: int) -> list[int | None]:
-    """Return distinct ids; None is the id 0, which is not written."""
+    """Return distinct ids; None stands for the id 0, which protobuf does not write."""
     ids: list[int | None] = list(rng.sample([*range(1, 40), 2**40 + 3, 2**62, 2**63 - 1], n))
     if ids and chance(rng, 0.2):
         ids[0] = rng.choice((0, None))
@@ -565,7 +567,8 @@ def random_event(rng: random.Random, ids: Sequence[int | None], is_long: bool) -
 
 
 FEW = (0, 1, 4, 10, 10, 20, 20, 20, 40, 40, 60)
-# Each step lacks some of many ops, at most about one percent.
+# Numbers of ops of a device for the mode record; with many ops, each step lacks at most about one
+# percent of them.
 MANY = (0, 1, 10, 20, 60, 100, 100)
 
 
@@ -621,7 +624,7 @@ def random_steps(
     return out
 
 
-BRANCHES = 2**43  # Ids of conditionals start here.
+BRANCHES = 2**43  # Metadata ids of conditionals start at this number.
 
 
 def with_branches(
@@ -646,7 +649,7 @@ DEVICE_TYPES = [
 ]
 
 
-WAITS = 2**47  # Ids of waits start here.
+WAITS = 2**47  # Metadata ids of waits start at this number.
 WAIT_NAMES = (
     *("barrier-cores", "barrier-cores", "dependency-wait", "dependency-wait", "other", None),
     *("ep_run_kernel", "ep_wait_in", "part/wait"),
@@ -656,7 +659,8 @@ WAIT_NAMES = (
 def random_waits(
     rng: random.Random, metadata: list[EventMetadata], ops: Sequence[TimedEvent], span: int
 ) -> list[TimedEvent]:
-    """Return waits and regions of kernels, at an edge of ops or across the whole span."""
+    """Return waits and regions of kernels, each at the start or end of an op or across the whole
+    span."""
     out = []
     for i, name in enumerate(rng.choices(WAIT_NAMES, k=rng.choice((1, 2, 5, 10)))):
         if name is not None:
@@ -809,7 +813,7 @@ def random_pipeline_options(rng: random.Random, data: bytes) -> dict[str, Any]:
         options["step"] = "all"
     elif chance(rng, 0.12):
         names = [*STEP_NAMES, *PROGRAMS]
-        # Ambiguous names of steps are worth more tests.
+        # Prefer names that several steps share.
         weights = [data.count(text_field(2, name)) ** 2 for name in names]
         name = rng.choices([*names, "nowhere"], [*weights, 1])[0]
         length = rng.randint(1, max(1, len(name))) if chance(rng, 0.3) else len(name)
@@ -953,7 +957,7 @@ def same_program(rng: random.Random, plane: Plane, name: str) -> Plane:
 
 
 def encoded(rng: random.Random, planes: list[Plane]) -> bytes:
-    """Return the bytes of a file with these planes."""
+    """Return the bytes of a file with the given planes."""
     if chance(rng, 0.3):
         rng.shuffle(planes)
     return encode(Space(planes, hostnames=["host-0"], extra=rng.choice((b"", UNKNOWN_FIELDS))))

@@ -175,7 +175,7 @@ def made_up(seed: int, n_calls: int = 30) -> Program:
         line = rng.randrange(10, 200)
         column = rng.choice([4, 8, 11])
         for _ in range(rng.randrange(2, 5)):
-            # Neighbouring lines at the same column are hard to tell apart.
+            # Neighbouring lines at the same column are hard to distinguish.
             line += rng.choice([1, 1, 2, 3])
             if rng.random() < 0.4:
                 column = rng.choice([4, 8, 11, 12, 20])
@@ -224,7 +224,7 @@ def renumber(program: Program, seed: int = 1) -> Program:
         return other.setdefault(found[0], f".{rng.randrange(10_000, 99_999)}{len(other)}")
 
     def tf_op(op: Op) -> str | None:
-        # Without a better name, the tf_op is the op's name.
+        # An op that no user's function names gets the op's name as tf_op.
         is_name = op.tf_op and re.fullmatch(r"[\w-]+\.\d+:", op.tf_op)
         return re.sub(r"\.\d+", number, op.tf_op or "") if is_name else op.tf_op
 
@@ -471,8 +471,8 @@ def pod(
 ) -> list[Json]:
     """Return the records of all hosts of a run with collectives that wait for the last device.
 
-    `slow` gives the factor by which a device is slower at (kind, agg_key); `idle` and `from_host`
-    give the additional idle time and waiting time for the host in every step.
+    `slow` has the factors by which devices are slower, by (kind, agg_key). `idle` and `from_host`
+    add to every step idle time and time that waits for the host.
     """
     rng = random.Random(seed)
     base = record(program)

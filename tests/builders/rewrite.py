@@ -3,10 +3,11 @@
     trace(records.of_demo(), 6, jitter=0.01, seed=1)    the file of one host
     pod(records.of_demo(), names, 5, slow={...})        the files of all hosts of a run
 
-A program is a list of ops as in records.py, which also has the edits. Each step repeats the first
-step of the demo: an op takes the time that the program specifies, with jitter; later ops move, and
-loops stretch around their ops. Devices wait for each other in collectives. The traces have the
-lines of the core, on both clocks, but not the compiled program, which does not follow the edits.
+A program is a list of ops, as in records.py, which also defines the edits. Each step repeats the
+first step of the demo. An op takes the time that the program specifies, with jitter. Later ops move
+accordingly, and loops enclose their ops. Devices wait for each other in collectives. The traces
+have the core's lines with the times of both clocks. The traces have no compiled program, because
+edits do not change the compiled program.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ from tests.naive import op as naive_op
 from tests.naive import step as naive_step
 from tests.naive import wire as naive_wire
 
-STEP, MODULE = 2_000_000, 1  # The metadata entries have these ids.
+STEP, MODULE = 2_000_000, 1  # Ids of the metadata entries for steps and programs.
 FIRST_STEP_NAME = 100
 PAUSE_PS = 10_000_000
-# The core's clock lags by this time.
+# Time by which the core's clock lags.
 BEHIND_PS = 14_000
 
 
@@ -62,7 +63,7 @@ class Template:
     plane: naive_op.Plane
     step: naive_op.Span
     executed: list[Executed]
-    # For each op, by number: the metadata id, and the time of each execution.
+    # The metadata id and the time of each execution, by the op's number.
     metadata_ids: list[int]
     durations: list[list[int]]
 
@@ -98,7 +99,7 @@ class Leaf:
     """Represent an execution of an op of the program; the op is given by its position."""
 
     place: int
-    # The time since the end of the preceding leaf, and the duration.
+    # Time since the end of the preceding leaf, and duration of the leaf.
     gap: int
     duration: float
 
@@ -117,7 +118,7 @@ class Schedule:
     program: Program
     leaves: list[Leaf]
     loops: list[Loop]
-    # This is the time from the end of the last op to the end of the step.
+    # Time from the end of the last op to the end of the step.
     rest: int
 
     @property
@@ -133,7 +134,8 @@ def is_joined(op: Op) -> bool:
 
 
 def descent(op: Op) -> int:
-    """Return the demo's op with the same executions; for a fused op, its most frequent part."""
+    """Return the demo's op that has the same executions. For a fused op, return the demo's op of
+    the most frequent part."""
     n = {origin: len(template().durations[origin]) for origin in op.origin}
     return min(op.origin, key=lambda origin: (n[origin] != op.n, origin))
 
@@ -142,7 +144,7 @@ def parts_of(program: Program) -> dict[tuple[int, int], list[tuple[int, float]]]
     """Return, for each execution of an op of the demo, the ops that run instead and their
     durations.
 
-    Ops that descend from the same op of the demo take its executions in turn.
+    Ops that descend from the same op of the demo share the executions of that op in turn.
     """
     taken: dict[int, int] = {}
     parts: dict[tuple[int, int], list[tuple[int, float]]] = {}

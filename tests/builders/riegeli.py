@@ -16,12 +16,12 @@ from _proto.trace.riegeli import BLOCK, BLOCK_HEADER, highway_hash
 from tests.builders.xspace import varint
 
 SIGNATURE_CHUNK = (b"", "s", 0, 0)
-# The fields are the data, the kind, the number of records, and the size of the decoded data.
+# The data of a chunk, the kind, the number of records, and the size of the decoded data.
 Chunk = tuple[bytes, str, int, int]
 
 
 def chunk_of(records: Sequence[bytes], compress: Callable[[bytes], bytes] | None = None) -> Chunk:
-    """Return a simple chunk with these records."""
+    """Return a simple chunk that holds the given records."""
     sizes, values = b"".join(map(varint, map(len, records))), b"".join(records)
     n_bytes = len(values)
     if compress:
@@ -32,7 +32,7 @@ def chunk_of(records: Sequence[bytes], compress: Callable[[bytes], bytes] | None
 
 
 def riegeli(chunks: Sequence[Chunk], padded: bool = True) -> bytes:
-    """Return a file of these chunks, padded to whole blocks as JAX pads files."""
+    """Return a file of the given chunks, padded to whole blocks as JAX pads files."""
     out = bytearray()
     for chunk in (SIGNATURE_CHUNK, *chunks):
         append(out, chunk)
@@ -129,7 +129,7 @@ def add_line(
     events = [event for event in line.events if place(event, line, borders) == number]
     if not events:
         return
-    # The times of each record count from a different moment.
+    # In each record, times count from a different moment.
     later_ns = min(event.offset_ps for event in events) // 1000
     copy = part.lines.add(id=line.id, name=line.name, timestamp_ns=line.timestamp_ns + later_ns)
     for event in events:

@@ -37,7 +37,7 @@ def plane_with_stacks(plane: bytes, edit: Edit) -> bytes:
 
 
 def mapped(message: bytes, number: int, change: Callable[[bytes], bytes]) -> bytes:
-    """Change each field with this number; the message must contain no doubles and no fixed-size
+    """Change each field with a given number. The message must contain no doubles and no fixed-size
     integers.
     """
     return b"".join(

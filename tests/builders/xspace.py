@@ -64,8 +64,7 @@ def text_field(number: int, value: str) -> bytes:
     return bytes_field(number, value.encode())
 
 
-# Fields of a message by name, in the order of the file, with their numbers, and the fields that are
-# maps.
+# The fields of each message type in the order of writing: name, number, and True for a map.
 _NUMBERS: dict[type[Message], list[tuple[str, int, bool]]] = {}
 
 
@@ -173,7 +172,7 @@ class Stat(Message):
             case "bytes", bytes(blob):
                 out.append(bytes_field(6, blob))
             case "compressed", str(text):
-                # A fixed time stamp makes compressed bytes of equal texts equal.
+                # With a fixed time stamp, equal texts have equal compressed bytes.
                 out.append(bytes_field(8, gzip.compress(text.encode(), mtime=0)))
             case None, _:
                 pass
@@ -313,9 +312,9 @@ def op(
 ) -> Op:
     """Make an op named `%name`.
 
-    Unless given, the HLO text follows from the other arguments, the opcode from the category, and
-    the stat shape_with_layout is `shape`. `stack` is short for `source_stack`; every other keyword
-    is the stat of that name.
+    By default, the opcode comes from the category, the stat shape_with_layout is `shape`, and the
+    HLO text is built from the other arguments. `stack` is short for `source_stack`; every other
+    keyword is the stat of that name.
     """
     if opcode is None:
         opcode = category if isinstance(category, str) else "fusion"
@@ -347,7 +346,7 @@ def tpu_plane(
     A step is (name, start, duration). Ops with equal texts and stats share one metadata entry.
     """
     names = StatNames()
-    # Each distinct op has the number of a metadata entry, and one op as example.
+    # The number of the metadata entry, and an example, of each distinct op.
     kinds: dict[tuple[str, frozenset[tuple[str, StatValue]]], tuple[int, Op]] = {}
     lines = [Line("XLA Ops", timestamp_ns=ops_timestamp_ns)]
     for executed in ops:
@@ -371,7 +370,7 @@ def tpu_plane(
 
 
 def trace(ops: Sequence[Op], steps: Sequence[tuple[str, int, int]] | None = None) -> bytes:
-    """Encode a file of one device plane."""
+    """Encode a file that has a single device plane."""
     return encode(Space([tpu_plane(ops, steps)]))
 
 

@@ -1,1 +1,1 @@
-"""Tests of the whole program: command line, streams, pages, and damaged input."""
+"""Test the whole program: command line, streams, pages, and damaged input."""

@@ -94,7 +94,7 @@ class UsageErrors(unittest.TestCase):
             outcome = command(DEMO, mode, "--nonsense")
             self.assertNotIn("available_modes", outcome.object)
 
-    def test_option_of_another_mode_is_refused_with_its_modes(self) -> None:
+    def test_option_of_another_mode_is_refused_with_the_modes_that_accept_the_option(self) -> None:
         self.assert_usage_error(
             "--no-comm-stalls belongs to --mode non_compute",
             *(DEMO, "--mode", "summary", "--no-comm-stalls"),
@@ -127,7 +127,7 @@ class UsageErrors(unittest.TestCase):
 
 class Misspellings(unittest.TestCase):
     def assert_meant(self, meant: str | None, *options: str) -> None:
-        """Check that a refusal suggests this name, or no name."""
+        """Check which name an error answer suggests; None means no suggestion."""
         with self.subTest(options):
             detail = run(DEMO, *options).object.get("detail", "")
             self.assertEqual(detail.partition("; did you mean ")[2], f"{meant}?" if meant else "")
@@ -193,7 +193,7 @@ class ShortNames(unittest.TestCase):
         for asked, name in {
             "eval": "eval",
             "e": "eval",
-            # Two steps have the name that the test asks for.
+            # Two steps have the requested name.
             "train 2": "train 2",
             "1x": "1x",
             "12": "12",
@@ -251,7 +251,7 @@ class Endings(unittest.TestCase):
         )
         self.assertEqual((done.returncode, done.stdout, done.stderr), (130, b"", b""))
 
-    def test_slash_after_a_less_than_sign_is_escaped(self) -> None:
+    def test_json_escapes_a_slash_after_a_less_than_sign(self) -> None:
         done = subprocess.run(
             [sys.executable, str(SCRIPT), "</script>", "--mode", "summary"],
             capture_output=True,
@@ -317,7 +317,7 @@ class ProgressLine(unittest.TestCase):
 
 
 class Shares(streams.Progress):
-    """Record the shares of finished work instead of showing them."""
+    """Record the shares of finished work instead of showing progress."""
 
     of: ClassVar[dict[str, list[float]]] = {}
 

@@ -28,7 +28,7 @@ def noise(n_bytes: int) -> bytes:
     return random.Random(1).randbytes(n_bytes)
 
 
-# The forms of a file have a name that fits the form.
+# Mangled files of each form, by a name that fits the form.
 FORMS = {
     "plain.xplane.pb": mangled(SMALL),
     "packed.xplane.pb.gz": mangled(gzip.compress(SMALL)),

@@ -65,7 +65,7 @@ class Html(unittest.TestCase):
                 self.assertGreater(len(figures), 2)
                 self.assertEqual([cell for cell in figures if cell not in text], [])
 
-    def test_hostile_names_stay_text(self) -> None:
+    def test_markup_in_names_is_shown_as_text(self) -> None:
         html = hostile_answer()._repr_html_()
         self.assertLessEqual(
             Elements(html).names,
@@ -73,13 +73,14 @@ class Html(unittest.TestCase):
         )
         self.assertIn("&lt;script&gt;", html)
         self.assertNotIn("\x1b", html)
-        # Notebooks typeset nothing in these classes.
+        # Notebooks typeset no formulas inside elements of the classes `tex2jax_ignore` and
+        # `mathjax_ignore`.
         self.assertTrue(html.startswith('<div class="tex2jax_ignore mathjax_ignore">'))
 
     def test_answers_without_text_have_no_html(self) -> None:
         self.assertIsNone(analyse(DEMO, "record")._repr_html_())
 
-    def test_refusal_is_shown(self) -> None:
+    def test_error_answer_is_shown(self) -> None:
         with self.assertRaises(compute_breakdown.NoAnswer) as raised:
             analyse("/no/such", "idle")
         answer: Any = raised.exception.answer

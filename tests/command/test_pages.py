@@ -49,7 +49,7 @@ from tests.pages import (
     table,
 )
 
-# Agents read a whole page at once, so long pages are costly.
+# Agents read a whole page at once, so a long page costs many tokens.
 MOST_BYTES = {"README.md": 12_288, "GUIDE.md": 40_960, "SKILL.md": 11_264}
 MOST_TERMS = 25
 Json = dict[str, Any]
@@ -123,7 +123,7 @@ class Tables(unittest.TestCase):
         described = re.findall(r"^- \*\*`(\w+)`\*\*", GUIDE, re.MULTILINE)
         self.assertEqual(sorted(described), sorted(get_args(CauseName)))
 
-    def test_tables_of_remedies_equal_those_of_the_program(self) -> None:
+    def test_tables_of_remedies_equal_the_tables_of_the_program(self) -> None:
         self.assertIn(f"\n{remedies.table_of_findings()}\n", FIELDS)
         self.assertIn(f"\n{remedies.table_of_idle_time()}\n", PAGES["GUIDE.md"])
 
@@ -147,7 +147,7 @@ class Names(unittest.TestCase):
         known = {*re.findall(field, FIELDS, re.MULTILINE)}
         known |= {*ALL_MODES, *no_answer.EXIT_STATUS, *get_args(SkipReason), *ledger.CLASSES}
         known |= {*get_args(CauseName)}
-        # The last two are names of JAX.
+        # `with_sharding_constraint` and `in_specs` are names of JAX.
         known |= {"at_roof", "with_sharding_constraint", "in_specs"}
         named = {*re.findall(r"(?<![\w$/-])[a-z]+(?:_[a-z0-9]+)+\b(?![/.])", SKILL)}
         # Filters also read fields with names that contain no underscore.

@@ -33,7 +33,7 @@ class Paths(RobustnessTest):
                     self.assert_absent(outcome, "no_such_path")
                     self.assertEqual(outcome.object["detail"], f"no such path: {path}")
 
-    def test_compare_names_the_side_with_a_missing_path(self) -> None:
+    def test_compare_reports_whether_the_baseline_or_the_profile_is_missing(self) -> None:
         there = self.write("x.xplane.pb", SMALL)
         nowhere = self.folder / "nowhere.json"
         outcome = run(there, "compare", "--baseline", str(nowhere))
@@ -56,7 +56,7 @@ class Paths(RobustnessTest):
         outcome = run(given)
         self.assert_absent(outcome, "no_xplane_pb")
         nothing = outcome.object["detail"]
-        # The answer suggests a trace in a nearby folder.
+        # The error answer suggests a trace in a nearby folder.
         self.write(f"given/logs/{RUNS}/2024_01_01/a.xplane.pb", SMALL)
         detail = run(given).object["detail"]
         self.assertTrue(detail.startswith(f"{nothing}; give "), detail)
@@ -159,7 +159,7 @@ class Paths(RobustnessTest):
         self.assert_absent(absent, "device_not_found")
         self.assertEqual(absent.object["available_devices"], ["/device:TPU:a", "/device:TPU:b"])
 
-    def test_refusal_lists_available_devices_lines_and_steps(self) -> None:
+    def test_error_answer_lists_available_devices_lines_and_steps(self) -> None:
         outcome = run(SMALL, "summary", "--device", "/device:TPU:9")
         self.assert_absent(outcome, "device_not_found")
         self.assertEqual(outcome.object["available_devices"], [fuzz.DEVICE])

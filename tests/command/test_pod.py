@@ -28,7 +28,7 @@ for HOST in {shlex.join(HOSTS)}; do
 done
 exit "${{failed:-0}}"
 """
-# The example with Ray finds this cluster of two workers.
+# A Ray cluster of two workers, which the example connects to.
 CLUSTER = """import runpy, sys
 import ray
 ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=10**8)
@@ -39,7 +39,7 @@ JOB = (ROOT / "tests/examples/records.yaml").read_text(encoding="utf-8")
 
 
 class Pod(InFolder):
-    """Test in a folder that has the commands of the examples on the PATH."""
+    """Run a test in a folder, with the commands that the examples call on the PATH."""
 
     def setUp(self) -> None:
         super().setUp()
@@ -150,7 +150,7 @@ class Ray(Pod):
         variables = {
             **dict.fromkeys(("HOME", "RAY_TMPDIR"), str(self.folder)),
             "RAY_USAGE_STATS_ENABLED": "0",
-            # The address prevents the example from connecting to a real cluster.
+            # RAY_ADDRESS prevents the example from connecting to a real cluster.
             "RAY_ADDRESS": "local",
         }
         command = [sys.executable, "cluster.py", example, f"{traces.as_uri()}/*.xplane.pb"]

@@ -50,7 +50,7 @@ class Processes(unittest.TestCase):
                 os.waitpid(pid, os.WNOHANG)
 
     def check(self, in_child: Callable[[int], Any]) -> None:
-        """Check the results of work that `work` in a child process does."""
+        """Check that the results are right if `in_child` replaces the work in child processes."""
 
         def work(number: int) -> Any:
             return number * 10 if os.getpid() == self.parent else in_child(number)

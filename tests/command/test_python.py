@@ -38,17 +38,18 @@ from tests.harness import (
 
 Json = dict[str, Any]
 
-# The tests pass wrong types, too.
+# Typed as Any, because some tests pass wrong types.
 analyse: Any = compute_breakdown.analyse
 render: Any = compute_breakdown.render
 (TRACE,) = DEMO.glob("plugins/profile/*/*.xplane.pb.gz")
 DATA = gzip.decompress(TRACE.read_bytes())
-# Modes without a required option.
+# Modes that require no option.
 MODES = tuple(mode for mode in ALL_MODES if mode not in ("compare", "page", "export"))
 
 
 def printed(profile: str | Path, mode: str, *options: str) -> Json:
-    """Return what the command prints, without the commands, which call another program."""
+    """Return the answer that the command prints, without `next_steps`: their commands name another
+    program."""
     return run(profile, mode, *options).object
 
 
@@ -89,11 +90,12 @@ class Answers(InFolder):
         }
         for form, data in forms.items():
             suffix = {"plain": "pb", "gzipped": "pb.gz", "riegeli": "riegeli"}[form]
-            # The host of a trace in memory is named like standard input, too.
+            # The host of a trace in memory has the name that the host of a trace from standard
+            # input has.
             path = self.write(f"-.xplane.{suffix}", data)
             for mode in sampled(MODES, 5):
                 if form == "riegeli" and mode in ("memory", "program"):
-                    # The continuous capture of this test holds no programs.
+                    # The continuous capture that the test builds has no programs.
                     continue
                 with self.subTest(form=form, mode=mode):
                     found, expected = analyse(data, mode), printed(path, mode)
@@ -116,7 +118,7 @@ class Answers(InFolder):
             for profile in (after, AFTER):
                 found = analyse(profile, "compare", baseline=baseline)
                 for side in ("before", "after"):
-                    # Each capture of a side has the path.
+                    # `captures` has the path of the record, which a record in memory lacks.
                     self.assertEqual(len(found[side].pop("captures")), 1)
                     expected[side].pop("captures", None)
                 for field in expected.keys() - {"profile_dir", "baseline_dir", "next_steps"}:
@@ -216,7 +218,7 @@ class Options(unittest.TestCase):
                 analyse(DEMO, mode, **options)
             self.assertEqual(str(raised.exception), printed(DEMO, mode, *words)["detail"])
 
-    def test_values_that_the_command_cannot_have_are_refused(self) -> None:
+    def test_values_that_a_command_line_cannot_express_are_refused(self) -> None:
         calls: tuple[tuple[type[Exception], Callable[[], object]], ...] = (
             (ValueError, lambda: analyse(DEMO, "summary", top=[1, 2])),
             (ValueError, lambda: analyse(DEMO, "by_op", peaks={"int4": 1})),
@@ -272,7 +274,7 @@ class Refusals(unittest.TestCase):
                     raised.exception.reason, ("unreadable_xplane_pb", "unreadable_record")
                 )
 
-    def test_object_that_is_no_record_is_refused(self) -> None:
+    def test_dict_that_is_not_a_record_is_refused(self) -> None:
         for value in ({}, {"status": "ok"}, {"status": "absent", "reason": "x"}):
             with self.assertRaises(NoAnswer) as raised:
                 analyse(value, "spread")
@@ -421,7 +423,7 @@ class SideEffects(InFolder):
         top = {name.partition(".")[0] for name in in_new_process(code).split()}
         self.assertEqual(top & {"_analysis", "_modes", "_output", "google"}, set())
 
-    def test_answers_do_not_depend_on_earlier_ones(self) -> None:
+    def test_answers_do_not_depend_on_earlier_calls(self) -> None:
         first = analyse(DEMO, "bottleneck")
         analyse(DEMO, "bottleneck", own=["norm"], chip="v4", step=0)
         self.assertEqual(analyse(DEMO, "bottleneck"), first)

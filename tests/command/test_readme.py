@@ -84,7 +84,7 @@ def outcome(words: tuple[str, ...], capture: str = "") -> Outcome:
         if "--out" in options:
             options[options.index("--out") + 1] = f"{folder}/out"
         elif profile == PLACEHOLDERS["PROFILE"]:
-            # Tests of the text and of the schemas share these answers.
+            # Tests of the text and of the schemas share the answers of this batch.
             options = [word for word in options if word not in ("--text", "--format", "text")]
             shared = outcome_on_demo(words[at + 1], *options)
             return without_next_steps(shared._replace(object=dict(shared.object)))
@@ -247,7 +247,7 @@ class Commands(unittest.TestCase):
 
 
 def of_readme(word: str) -> Call:
-    """Return the recipe of the README that contains this word."""
+    """Return the recipe of the README that contains the given word."""
     (found,) = [call for call in calls(README) if word in call.pipe]
     return found
 
@@ -318,7 +318,7 @@ UNITS = {
     "%": 1,
 }
 TIMES = r"_ps\b|phases|idle_by_cause"
-# A figure with a unit can come from fields whose names end in these suffixes.
+# Suffixes of the names of fields that a figure with a unit can come from.
 FIELDS_OF_UNIT = {"/s": "flops|gbps", "s": TIMES, "B": "bytes|by_kind", "P": "flops"}
 FIELDS_OF_UNIT["%"] = rf"pct|_util\b|mfu|hfu|{TIMES}"
 FIGURE_RE = re.compile(rf"(?<![\w.:])(\d+(?:\.\d+)?) ({'|'.join(UNITS)})(?![\w/])")
@@ -336,7 +336,7 @@ def numbers_in(value: Any, path: str = "") -> Iterator[tuple[str, float]]:
 
 @functools.cache
 def figures_of(mode: str, unit: str) -> list[float]:
-    """Return the numbers in a mode's answer about the demo that can have this unit."""
+    """Return the numbers in a mode's answer about the demo that can have the given unit."""
     wanted = next(fields for end, fields in FIELDS_OF_UNIT.items() if unit.endswith(end))
     said = of_demo(mode)
     found = [(path, value) for path, value in numbers_in(said) if re.search(wanted, path)]
@@ -351,8 +351,8 @@ def figures_of(mode: str, unit: str) -> list[float]:
 
 
 def of_demo(mode: str, *options: str) -> Json:
-    """Return a mode's answer about the demo; `compare` and `by_source` get the options that they
-    need.
+    """Return a mode's answer about the demo; `compare` and `by_source` get the options that the
+    pages' figures need.
     """
     profile = PLACEHOLDERS["PROFILE"]
     if mode == "compare":

@@ -78,7 +78,7 @@ class RandomDamage(unittest.TestCase):
 # ----------------------------------------------------------------------------------------------
 # Damage inside the file.
 
-# This unknown field marks the position at which a test inserts damage.
+# An unknown field that marks the position at which a test inserts damage.
 HERE = text_field(14, "here")
 UNREADABLE = {
     "field number 0": b"\0",
@@ -98,7 +98,7 @@ PLACES = (
 
 
 def with_extra(place: str, extra: bytes) -> bytes:
-    """Return a file with these bytes at the end of a message that every answer needs."""
+    """Return a file with the given bytes at the end of a message that every answer needs."""
 
     def at(where: str) -> bytes:
         return extra if where == place else b""
@@ -176,7 +176,7 @@ class Damage(RobustnessTest):
 
 
 class UnseenDamage(RobustnessTest):
-    """Test that damage in parts that no answer needs changes nothing."""
+    """Test that an answer is unchanged if parts are damaged that no answer needs."""
 
     def test_damage_in_planes_that_no_mode_reads_is_ignored(self) -> None:
         inside = text_field(2, "/host:other") + random.Random(0).randbytes(300)
@@ -210,7 +210,7 @@ class UnseenDamage(RobustnessTest):
 
 
 class UnusualEncodings(RobustnessTest):
-    def test_last_of_two_values_is_used(self) -> None:
+    def test_last_value_of_a_repeated_field_is_used(self) -> None:
         self.assertEqual(
             said(with_extra("event", int_field(3, 77))),
             said(with_extra("event", int_field(3, 5) + int_field(3, 77))),

@@ -1,6 +1,6 @@
 """Test stdin, stdout, stderr and terminals, and how an interruption ends the process.
 
-Whatever happens to the streams, FIELDS.md has the exit status in a table, and stdout contains
+Whatever happens to the streams, the exit status is one of the table in FIELDS.md, and stdout has
 either one whole object or nothing.
 """
 
@@ -38,7 +38,7 @@ BARE = {"LANG": "C.UTF-8"} | {
     name: os.environ[name] for name in ("PATH", "PYTHONPATH", "TMPDIR") if name in os.environ
 }
 UNBUFFERED = {**BARE, "PYTHONUNBUFFERED": "1"}
-# A limit on file sizes could make Python write incomplete bytecode files.
+# Write no bytecode, because the limit on file sizes could cut bytecode files.
 NO_BYTECODE = "export PYTHONDONTWRITEBYTECODE=1; "
 
 
@@ -134,7 +134,7 @@ class Terminal(StreamsTest):
     def on_terminal(
         self, *arguments: str | Path, stderr: int | None = None, setup: str = ""
     ) -> tuple[str, str]:
-        """Return the text that appears on a terminal, and stderr if stderr is a pipe.
+        """Return the text that appears on a terminal, and the text of stderr if stderr is a pipe.
 
         `setup` is code that runs in the same process before the program.
         """
@@ -338,7 +338,7 @@ class Started(StreamsTest):
 
     def test_old_python_is_refused_in_one_line(self) -> None:
         found = filter(None, map(shutil.which, ("python3.8", "python3.9")))
-        # A version manager can provide the command without that version of Python.
+        # A version manager can provide the command `python3.N` without that version of Python.
         pythons = [
             python for python in found
             if not subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode
@@ -354,13 +354,13 @@ class Started(StreamsTest):
 
 
 def heed_interrupts() -> None:
-    """Handle interruptions again, because background jobs of a shell ignore them."""
+    """Handle SIGINT again, because background jobs of a shell ignore SIGINT."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 class Interrupted(StreamsTest):
     def python_that_runs_first(self, code: str) -> dict[str, str]:
-        """Return environment variables that make the program's first import run this code."""
+        """Return environment variables that make the program's first import run the given code."""
         self.write("argparse.py", code.encode())
         return {**BARE, "PYTHONPATH": f"{self.folder}:{BARE.get('PYTHONPATH', '')}"}
 

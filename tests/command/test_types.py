@@ -16,7 +16,7 @@ import compute_breakdown
 from tests.harness import DEMO, ROOT, InFolder
 
 STUB = ROOT / "_output" / "python.pyi"
-# Names of options in Python that are not options of the command.
+# Options of the Python functions that the command does not have.
 PYTHON_ONLY = {"processes", "peaks"}
 # A project that uses the package. mypy must refuse each line with the comment `wrong`.
 PROJECT = """
@@ -93,7 +93,7 @@ class Types(InFolder):
         install(self.site)
 
     @unittest.skipUnless(find_spec("mypy"), "needs mypy")
-    def test_mypy_accepts_and_refuses_lines(self) -> None:
+    def test_mypy_refuses_exactly_the_lines_that_are_marked_wrong(self) -> None:
         path = self.write("project/project.py", PROJECT.encode())
         lines = PROJECT.splitlines()
         wrong = {n for n, line in enumerate(lines, 1) if line.endswith("# wrong")}

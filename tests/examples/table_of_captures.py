@@ -1,6 +1,6 @@
 """Print one line of CSV per capture below a folder: the time of a step and its largest loss.
 
-Run this file with a folder. It needs this package and the standard library.
+Pass a folder as argument. The script needs this package and the standard library.
 """
 
 import csv

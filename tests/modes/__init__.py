@@ -1,1 +1,1 @@
-"""Tests of `_modes`: the answers about steps and records."""
+"""Test `_modes`: the answers about steps and records."""

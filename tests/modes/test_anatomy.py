@@ -163,7 +163,7 @@ class Planes(unittest.TestCase):
 
 
 def captured(*planes: tuple[str, dict[str, StatValue]]) -> bytes:
-    """Return a file with planes that have only these stats."""
+    """Return a file with planes that have only the given stats."""
     made = []
     for name, stats in planes:
         names = StatNames()
@@ -177,7 +177,7 @@ def setting(name: str, value: bytes) -> bytes:
     return bytes_field(12, text_field(1, name) + bytes_field(2, value))
 
 
-# JAX 0.10.0 writes these bytes for its default options.
+# The bytes that JAX 0.10.0 writes for its default options.
 DEFAULTS = bytes.fromhex("080110021801200128013801")
 
 
@@ -516,7 +516,7 @@ class Damaged(InFolder):
         found = [(line["name"], line["n_events"]) for line in device["lines"]]
         self.assertEqual(found, [("bad", 2), ("good", 1)])
 
-    def test_damage_inside_an_event_is_found_when_the_plane_is_selected(self) -> None:
+    def test_damage_inside_an_event_is_reported_if_the_plane_is_selected(self) -> None:
         bad = Line("l", [Event(1, 5, 1)], extra=bytes_field(4, int_field(1, 1) + b"\x7f"))
         data = encode(Space([Plane(DEVICE, [bad])]))
         self.assertEqual(one_line(data)["n_events"], 2)
@@ -537,7 +537,7 @@ class Damaged(InFolder):
             self.assertIn(words, said["detail"])
             self.assertEqual(said["planes"], [])
 
-    def test_readable_host_is_chosen_with_a_note(self) -> None:
+    def test_first_readable_host_is_used_with_a_note(self) -> None:
         self.write("a.xplane.pb", self.whole()[:-3])
         self.write("b.xplane.pb", self.whole())
         said = answer(self.folder, "anatomy")

@@ -65,7 +65,7 @@ class Findings(unittest.TestCase):
 class Facts(unittest.TestCase):
     """Test the fields that describe the line of a finding."""
 
-    def test_shape_is_that_of_the_costliest_op_without_layout(self) -> None:
+    def test_shape_is_the_shape_of_the_costliest_op_without_layout(self) -> None:
         for shape, shown in (
             (BF16, "bf16[8,128]"),
             ("(f32[8]{0}, s32[]{:T(128)})", "(f32[8], s32[])"),
@@ -78,7 +78,7 @@ class Facts(unittest.TestCase):
         (row,) = bottleneck([op("a", "loop fusion", 0, 9, text="a", shape="")])["findings"]
         self.assertIsNone(row["shape"])
 
-    def test_scope_is_that_of_most_time(self) -> None:
+    def test_scope_is_the_scope_with_most_time(self) -> None:
         for times, scope in (((5, 4, 10), "mlp"), ((5, 5, 9), "attn"), ((0, 0, 9), None)):
             paths = ("jit(f)/attn/dot:", "jit(f)/attn/add:", "jit(f)/mlp/dot:")
             if scope is None:
@@ -93,7 +93,8 @@ class Facts(unittest.TestCase):
 
 
 class WhatHelps(unittest.TestCase):
-    """A step of 1000 ps, a peak of 2 flops per picosecond, and 1 GiB per second."""
+    """Test the advice of findings, in a step of 1000 ps with peaks of 2 flops per picosecond and 1
+    GiB per second."""
 
     def test_sentence_depends_on_class_and_kind_of_the_costliest_op(self) -> None:
         host = "f32[8]{0:S(5)}"
@@ -141,7 +142,7 @@ class WhatHelps(unittest.TestCase):
         (row,) = bottleneck([matmul(0, 9, 8, 0, shape="f32[8]{0}")], *options)["findings"]
         self.assertTrue(row["what_helps"].startswith("Multiply in bf16"))
 
-    def test_vector_work_is_where_bytes_explain_less_than_a_twentieth(self) -> None:
+    def test_op_is_vector_work_if_bytes_explain_less_than_a_twentieth_of_the_time(self) -> None:
         # A byte takes about 931 ps.
         for dur, begin in ((18_626, "Write fewer"), (18_627, "This is vector work")):
             (row,) = bottleneck([leaf(0, dur, bytes_accessed=1)])["findings"]
@@ -156,7 +157,7 @@ class UnknownKernels(unittest.TestCase):
         matmul(200, 100, 100, 0, stack="m.py:3:3"),
     )
 
-    def test_kernels_have_a_list_without_rank(self) -> None:
+    def test_kernels_are_listed_without_a_rank(self) -> None:
         said = bottleneck(list(self.OPS))
         self.assertEqual([row["class"] for row in said["findings"]], ["compute_bound"])
         rows = said["kernels_of_unknown_cost"]
@@ -185,9 +186,9 @@ class UnknownKernels(unittest.TestCase):
 
 
 class Verdict(unittest.TestCase):
-    """A step of 1000 ps with a peak of 2 flops per picosecond."""
+    """Test a step of 1000 ps with a peak of 2 flops per picosecond."""
 
-    def test_most_lost_time_decides(self) -> None:
+    def test_bottleneck_is_the_class_with_most_lost_time(self) -> None:
         # The matmul needs 600 of its 700 ps, and the copy loses 150 ps.
         ops = [matmul(0, 700, 1200, 0), op("copy.1", "copy", 700, 150)]
         for more, name in (
@@ -199,7 +200,7 @@ class Verdict(unittest.TestCase):
             with self.subTest(more=more):
                 self.assertEqual(bottleneck([*ops, *more])["bottleneck"], name)
 
-    def test_kernels_of_unknown_cost_and_idle_time_compete(self) -> None:
+    def test_kernels_of_unknown_cost_or_idle_time_can_be_the_bottleneck(self) -> None:
         ops = [matmul(0, 700, 1200, 0)]
         for more, name in (
             ([kernel(700, 160)], "kernel"),
@@ -216,11 +217,11 @@ class Verdict(unittest.TestCase):
             ops = [matmul(0, 1000 - copied, 2000, 0), op("copy.1", "copy", 1000 - copied, copied)]
             with self.subTest(copied=copied):
                 self.assertEqual(bottleneck(ops)["bottleneck"], name)
-        # No class reaches a tenth alone.
+        # No single class takes a tenth of the step.
         ops = [matmul(0, 860, 1720, 0), op("copy.1", "copy", 860, 50), kernel(910, 60)]
         self.assertEqual(bottleneck(ops)["bottleneck"], "kernel")
 
-    def test_bounds_of_the_time_that_the_chip_needs(self) -> None:
+    def test_time_that_the_chip_needs_has_a_lower_and_an_upper_bound(self) -> None:
         said = bottleneck([matmul(0, 500, 200, 0), kernel(500, 150)])["speed_of_light"]
         self.assertEqual((said["at_least_ps"], said["at_most_ps"]), (100, 250))
         self.assertEqual((said["pct_at_least"], said["pct_at_most"]), (10, 25))
@@ -245,7 +246,7 @@ class Utilization(unittest.TestCase):
 
 
 class Recomputed(unittest.TestCase):
-    def test_total_counts_all_kinds(self) -> None:
+    def test_total_counts_ops_of_all_kinds(self) -> None:
         again = "jit(f)/checkpoint/rematted_computation/dot:"
         ops = [
             leaf(0, 100, tf_op=again),
@@ -286,14 +287,14 @@ class Hideable(unittest.TestCase):
 
     def test_synchronous_collective_without_a_program_is_unknown(self) -> None:
         ops = [leaf(0, 30), op("all-reduce.1", "all-reduce", 200, 50)]
-        # The op makes the figures of the row unknown.
+        # The wait for an unknown collective makes the figures of the row unknown.
         ops.append(op("all-gather-done.1", "all-gather-done", 300, 10))
         said = bottleneck(ops)
         self.assertEqual([row["hideable_ps"] for row in said["findings"]], [None, None])
         rows = {row["class"]: row["hideable_ps"] for row in said["budget"]}
         self.assertEqual((rows["collective"], rows["host"]), (None, 0))
 
-    def test_independent_math_of_its_computation_hides_a_synchronous_collective(self) -> None:
+    def test_independent_math_in_the_same_computation_hides_a_synchronous_collective(self) -> None:
         program = {
             "elsewhere": [
                 hlo_proto.op("y", "parameter"),
@@ -349,7 +350,7 @@ class OverRoof(unittest.TestCase):
         self.assertEqual(said["speed_of_light"]["pct_at_most"], 10)
         (note,) = notes_of_roofs(said)
         self.assertTrue(note.startswith("1 ops (50 ps) are faster") and note.endswith(": m.py:2"))
-        # The op remains in its class.
+        # The op that is over its roof remains in the class `compute_bound`.
         (row,) = [row for row in said["budget"] if row["class"] == "compute_bound"]
         self.assertEqual((row["dur_ps"], row["at_roof_ps"], row["lost_ps"]), (150, 100, 50))
 

@@ -32,7 +32,8 @@ def file_of(line: str | None) -> str | None:
 
 
 def mean_by_file(made: Json, device: str) -> Counter[str | None]:
-    """Return the mean time per step of the groups of each file, with each group rounded."""
+    """Return the mean time per step of each file: the sum of the rounded means of the file's
+    groups."""
     number = [listed["device"] for listed in made["devices"]].index(device)
     steps = [s for s in made["steps"] if s["device"] == number and s["used"]]
     means: Counter[str | None] = Counter()
@@ -194,7 +195,8 @@ class OfRecords(Against):
         self.assertEqual(said["noise"]["n_tested"], 2)
 
     def test_significance_of_files_is_corrected_separately_from_rows(self) -> None:
-        """Many noisy lines hide a change in a single row, but the few files show the change."""
+        """The correction for many noisy lines hides a change of a line, but the correction for a
+        few files does not."""
         rng = random.Random(3)
         sides = []
         for factor in (1.0, 1.02):

@@ -27,7 +27,7 @@ Json = dict[str, Any]
 STEP = [("s", 0, 10_000_000)]
 BF16 = "bf16[8,128]{1,0:T(8,128)(2,1)}"
 KERNEL = ', custom_call_target="tpu_custom_call"'
-# Peaks of v7x: flops and bytes per picosecond.
+# Peaks of a v7x device: flops per picosecond, and bytes per picosecond.
 PEAK, HBM = Fraction("1153.5"), Fraction(3690 * 2**30, 10**12)
 
 
@@ -358,7 +358,7 @@ class OneOp(unittest.TestCase):
         found: Json = said["op"]
         return found
 
-    def test_answer_about_an_op_repeats_the_row_and_adds_details(self) -> None:
+    def test_answer_about_an_op_has_the_row_of_the_op_and_details(self) -> None:
         ops = [
             op("a", "copy", 0, 10),
             op("b", "copy", 10, 20, stack="m.py:1:1\nn.py:2:2"),
@@ -558,7 +558,7 @@ class Names(unittest.TestCase):
 
 
 class Captures(unittest.TestCase):
-    def test_copies_to_the_host_equal_xprofs_table_of_ops(self) -> None:
+    def test_copies_to_the_host_equal_the_table_of_ops_in_xprof(self) -> None:
         if not OFFLOADING.exists():
             self.skipTest("the capture is not available")
         # hlo_stats of XProf 2.24.2 counts these executions and picoseconds over four devices and

@@ -322,7 +322,7 @@ class Options(unittest.TestCase):
             self.assertEqual(outcome.object["reason"], "bad_arguments")
 
 
-# Each path has the parts of the scope and the primitive.
+# Scope and primitive of each path.
 PATHS = {
     "jit(f)/jvp(layer)/dot_general:": ("layer", "dot_general"),
     "jit(f)/transpose(jvp(decoder))/while/body/mlp/mul:": ("decoder | mlp", "mul"),
@@ -337,10 +337,10 @@ PATHS = {
     "jit(f)/main:": ("", "main"),
     "jit(f)": ("", None),
     "add": ("", "add"),
-    # The first of several paths is used.
+    # If a text has several paths, the first path is used.
     "jit(f)/adam/add;jit(f)/mlp/mul:": ("adam", "add"),
     "a[x;y]/b;c/mul:": ("a[x;y]", "b"),
-    # Brackets and quotes keep a part together.
+    # A `/` inside brackets or quotes does not end a part.
     'jit(f)/x["q/k"]/call(a/b)/mul:': ('x["q/k"] | call(a/b)', "mul"),
     "params['a/b'][0].mu:": ("", "params['a/b'][0].mu"),
     "jit(f)/layer{a/b}/mul:": ("layer{a/b}", "mul"),

@@ -39,7 +39,7 @@ class GroupNumbers(unittest.TestCase):
             self.assertEqual(row["avg_dur_ps"], average)
             self.assertIs(type(row["avg_dur_ps"]), int)
 
-    def test_facts_are_summed_over_executions_with_the_fact(self) -> None:
+    def test_sum_of_a_fact_skips_executions_without_the_fact(self) -> None:
         ops = [
             *[leaf(i, 1, "a", flops=10, bytes_accessed=0, model_flops=3) for i in range(3)],
             *[leaf(3 + i, 1, "b", flops=1, model_flops=-1) for i in range(2)],
@@ -193,9 +193,9 @@ class HbmBytes(unittest.TestCase):
             (9, vmem, f"{host} %a", None),
             (9, vmem, f"{vmem} %a, {hbm} %b", None),
             (9, f"({vmem}, {hbm})", f"{vmem} %a", None),
-            # Memory space 0 is HBM, too.
+            # In HLO texts, memory space 0 is HBM, like no memory space.
             (9, vmem, "f32[8]{0:S(0)} %a", None),
-            # The text shows no array.
+            # The HLO text shows no array.
             (9, "()", "%a", None),
             # An op that accesses 0 bytes accesses 0 bytes of HBM.
             (0, hbm, f"{hbm} %a", 0),

@@ -65,13 +65,12 @@ def records() -> Files:
 
 
 def on_files(files: Files, mode: str, *options: str) -> Outcome:
-    """Run a mode on a folder with these files."""
+    """Run a mode on a folder with the given files."""
     with tempfile.TemporaryDirectory() as folder:
         for name, data in files.items():
             Path(folder, name).write_bytes(data)
         outcome = run(folder, mode, *options)
-        # The folder is removed from the answer, so that answers about different folders can be
-        # compared.
+        # Replace the folder in the answer, so that answers about different folders can be compared.
         outcome.object["profile_dir"] = outcome.object["profile_dir"].replace(folder, "folder")
         return outcome
 
@@ -119,7 +118,7 @@ class Sources(unittest.TestCase):
             note = f"using {n_records} records instead of the traces with the same names"
             self.assertEqual(both["notes"], [note])
             self.assertEqual(without_notes(both), answer)
-        # The trace is not read.
+        # If a record has the name of a trace, the trace is not read.
         answer = spread({**dict.fromkeys(traces(), b""), **records()})
         self.assertEqual((answer["n_hosts"], answer["n_hosts_unreadable"]), (3, 0))
 
@@ -264,7 +263,7 @@ class Options(unittest.TestCase):
         for files in (plain, zipped, mixed):
             self.assertEqual(spread(files), expected)
         self.assertEqual(spread(plain, "--host", "h1")["cohorts"][0]["hosts"][0]["host"], "h1")
-        # A single record is named after its file, too.
+        # The host of a single record also has the name of the record's file.
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "one.json")
             path.write_bytes(made["h1"])
@@ -292,7 +291,7 @@ class Options(unittest.TestCase):
             self.assertEqual(outcome.object["available_hosts"], list(HOSTS))
 
 
-# These records are incomplete.
+# Contents of incomplete records, by description.
 CUT_OFF = {
     "nothing": b"",
     "a newline": b"\n",
@@ -328,7 +327,7 @@ class Unreadable(unittest.TestCase):
     def test_reason_of_a_failed_record_is_noted(self) -> None:
         files = records() | {"h1.json": made_of("h1", b"")}
         self.assert_one_lost(files, "h1.xplane.pb: byte 0: the file is empty")
-        # A future version may write no reason, or an unknown reason.
+        # Records of a future version may have no reason, or an unknown reason.
         for absent in ({"status": "absent"}, {"status": "absent", "reason": 1, "detail": None}):
             self.assert_one_lost(records() | {"h1.json": json.dumps(absent).encode()}, "no record")
 

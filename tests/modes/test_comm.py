@@ -51,7 +51,7 @@ def start(name: str, at: int, dur: int = 0, **more: Any) -> Op:
 
 
 def done(of: str, at: int, dur: int = 0, **more: Any) -> Op:
-    """Return a wait with an operand of this name."""
+    """Return a wait for the operand with the given name."""
     kind = of.partition("-start")[0].partition("-update")[0]
     name = more.pop("name", of.replace("-start", "-done").replace("-update", "-done"))
     operands = more.pop("operands", f"(f32[8]{{0}}, f32[8]{{0}}) %{of}")
@@ -70,7 +70,7 @@ def file_of(
     steps: Sequence[tuple[str, int, int]] = (STEP,),
     **more: Any,
 ) -> bytes:
-    """Return a trace with these ops, these executions of programs, and the program."""
+    """Return a trace with ops, executions of programs (`modules`), and the compiled program."""
     for ran in ops:
         ran.stats.setdefault("program_id", PROGRAM_ID)
     plane = tpu_plane(ops, steps)
@@ -141,7 +141,7 @@ class Pairing(unittest.TestCase):
         )
         wait = done("g", 10, 5, category="all-gather-done", name="all-gather-done.7")
         begun = [start("all-gather-start.5", 0), start("copy-start.1", 2)]
-        # The operand starts nothing, whether the trace contains the operand or not.
+        # An operand that is math starts no transfer, whether the trace contains the operand or not.
         ops = [*begun, math(4, 1, name="g"), wait]
         self.assertEqual(pairs(ops, program), (1, 0, 0))
         ops = [*begun, wait]
@@ -240,7 +240,8 @@ class Executions(unittest.TestCase):
     def test_pair_is_ambiguous_if_a_second_transfer_was_in_flight(self) -> None:
         one_by_one = [self.begin(0), self.end(10), self.begin(20), self.end(30)]
         self.assertEqual(pairs(one_by_one), (2, 0, 0))
-        # The second flight starts during the first flight and ends alone.
+        # The second flight starts during the first flight, so both pairs are ambiguous. The third
+        # pair is not.
         second = [self.begin(0), self.begin(5), self.end(10), self.end(30), self.begin(40),
                   self.end(50)]  # fmt: skip
         self.assertEqual(pairs(second), (3, 2, 0))
@@ -302,7 +303,7 @@ class Executions(unittest.TestCase):
         self.assertEqual((only["in_flight_ps"], only["wait_dur_ps"]), (50, 20))
         self.assertEqual(only["covered_ps"], 5)
 
-    def test_pair_with_an_end_before_its_start_is_noted(self) -> None:
+    def test_pair_that_ends_before_the_start_is_noted(self) -> None:
         said = self.timed((0, 200, 2), (10, 100, 20), (5, 130, 50))
         (only,) = said["rows"]
         self.assertEqual(only["pairs"]["paired"], 1)
@@ -329,8 +330,8 @@ class Time(unittest.TestCase):
             start(self.NAME, 0, 1),
             math(10, 20),
             op("copy.1", "copy", 25, 10),  # The overlap with the matmul counts once.
-            op("copy-done.1", "copy-done", 40, 10),  # A second wait hides nothing.
-            op("all-reduce.1", "all-reduce", 50, 10),  # Other communication hides nothing.
+            op("copy-done.1", "copy-done", 40, 10),  # Another wait does not cover the flight.
+            op("all-reduce.1", "all-reduce", 50, 10),  # Communication does not cover the flight.
             done(self.NAME, 70, 30),
         ]
         said = {entry["collective"]: entry for entry in rows(ops)}["all-gather"]
@@ -397,8 +398,8 @@ OF_FOUR = ", channel_id=1, replica_groups=[2,4]<=[8], use_global_device_ids=true
 
 class Payload(unittest.TestCase):
     def test_synchronous_collectives_have_payload_and_bus_bytes(self) -> None:
-        # 8 * 128 elements are the input and 32 * 128 elements are the output, or vice versa, in
-        # groups of 4.
+        # In groups of 4, an all-gather has an input of 8 * 128 elements and an output of 32 * 128
+        # elements; a reduce-scatter has the opposite.
         small, large = 8 * 128 * 2, 32 * 128 * 2
         shapes = "bf16[8,128]{1,0}", "bf16[32,128]{1,0}"
         for name, (into, out), payload, bus in (
@@ -469,7 +470,8 @@ class Payload(unittest.TestCase):
             ("reduce-scatter", "f32[64]{0}", "bf16[8]{0}", 8),
             ("reduce-scatter", "f32[12]{0}", "bf16[8]{0}", None),
             ("all-gather", "f32[4]{0}", "bf16[16]{0}", 4),
-            # The bytes of a few narrow elements are not proportional to the number of elements.
+            # Elements of 4 bits are packed into bytes, so the bytes of few elements are not
+            # proportional to their number.
             ("all-gather", "s4[1]{0}", "s4[4]{0}", 4),
             ("all-gather", "f32[0]{0}", "f32[4]{0}", None),
             ("reduce-scatter", "f32[0]{0}", "f32[4]{0}", None),
@@ -494,7 +496,7 @@ class Payload(unittest.TestCase):
             start("all-gather-start.2", 10),
             done("all-gather-start.1", 35, 5, attributes=OF_FOUR),
             done("all-gather-start.2", 40, 10, attributes=OF_FOUR),
-            # The third flight overlaps with no flight.
+            # The third flight overlaps with no other flight.
             start("all-gather-start.3", 70),
             done("all-gather-start.3", 75, 5, attributes=OF_FOUR),
         ]
@@ -534,7 +536,7 @@ class Payload(unittest.TestCase):
                 said = row([op("a", name, 0, 1, shape=result, operands=f"{operand} %x")])
                 self.assertEqual(said["payload_bytes"], 16, name)
 
-    def test_fusion_that_changes_the_data_has_no_payload(self) -> None:
+    def test_fusion_that_also_casts_or_reduces_has_no_payload(self) -> None:
         for name, operand, result, payload in (
             ("all-reduce", "f32[8]{0}", "f32[8]{0}", 32),
             ("all-reduce", "f32[8,16]{1,0}", "f32[16]{0}", None),
@@ -595,7 +597,7 @@ class Payload(unittest.TestCase):
         self.assertEqual((said["payload_bytes"], said["bus_bytes"]), (256, 192))
 
     def test_permute_in_place_has_no_payload(self) -> None:
-        # Slices of one input are written into a second input.
+        # The permute writes slices of one input into a second input.
         sent, into, at = "f32[64]{0}", "f32[128]{0}", "(s32[], s32[])"
         name, sizes = "collective-permute-start.1", ", slice_sizes={{4},{4}}"
         whole = f"({sent}, {into}, {at}, {at})"
@@ -622,10 +624,10 @@ class Payload(unittest.TestCase):
                 self.assertIsNone(row(ops, of)["payload_bytes"], (operands, more))
         alone = op("a", "collective-permute", 0, 1, shape=into, operands=shown)
         self.assertIsNone(row([alone])["payload_bytes"])
-        # A single input is sent as a whole, even if the output is unknown.
+        # A permute sends a single input as a whole, even if the output is unknown.
         alone = op("a", "collective-permute", 0, 1, shape="()", operands=f"{sent} %a")
         self.assertEqual(row([alone])["payload_bytes"], 256)
-        # Several arrays can be sent together.
+        # A permute can send several arrays together.
         both = f"({sent}, {into})"
         together = op("a", "collective-permute", 0, 1, shape=both, operands=f"{sent} %a, {into} %b")
         self.assertEqual(row([together])["payload_bytes"], 768)
@@ -649,7 +651,7 @@ class Payload(unittest.TestCase):
         )  # fmt: skip
         self.assertEqual({entry["bus_bytes"] for entry in found.values()}, {None})
         self.assertEqual(found["recv", "async"]["pairs"]["paired"], 1)
-        # The two halves are a single transfer.
+        # Send and recv are the two halves of a single transfer.
         by_collective = answer(file_of(ops), "comm")["totals"]["by_collective"]
         for name in ("send", "recv"):
             of_both = by_collective[name]
@@ -741,13 +743,13 @@ class Groups(unittest.TestCase):
         )
         self.assertEqual(self.of("{}", program=program, devices=(1, 1)), (1, "1 x 1", "text"))
 
-    def test_groups_of_the_done_take_precedence_over_those_of_the_start(self) -> None:
+    def test_groups_of_the_done_take_precedence_over_groups_of_the_start(self) -> None:
         name = "all-gather-start.1"
         begin = start(name, 0, attributes=", replica_groups=[4,2]<=[8]")
         self.assertEqual(row([begin, done(name, 10, 5)])["groups"], "4 x 2, stride 1")
         both = [begin, done(name, 10, 5, attributes=", replica_groups=[2,4]<=[8]")]
         self.assertEqual(row(both)["groups"], "2 x 4, stride 1")
-        # A synchronous op does not use the groups of the operand.
+        # A synchronous op does not get the groups of the op that computes its operand.
         said = rows([begin, op("a", "all-reduce", 10, 5, operands=f"f32[8]{{0}} %{name}")])
         self.assertEqual([entry["groups"] for entry in said], [None])
 
@@ -792,7 +794,7 @@ class Groups(unittest.TestCase):
         said = row(ops, self.program(b""))
         self.assertEqual((said["group_size"], said["groups_from"]), (None, None))
         self.assertEqual(row(ops, self.program(b""), devices=(2, 3))["groups"], "1 x 6, stride 1")
-        # Without the program, the collective is unknown.
+        # Without the compiled program, the collective of a fusion is unknown.
         self.assertEqual(row(ops)["collective"], "collective")
         self.assertIsNone(row(ops)["payload_bytes"])
         gathered = self.program(extra)
@@ -873,7 +875,7 @@ class Groups(unittest.TestCase):
         ops[1] = op("async-collective-done.1", "custom fusion", 10, 5,
                     shape="(f32[32]{0}, f32[4]{0})", operands="f32[32]{0} %g")  # fmt: skip
         self.assertIsNone(row(ops, program)["payload_bytes"])
-        # The fusion also casts the data.
+        # If the fusion also casts the data, the payload is unknown.
         ops[1] = op("async-collective-done.1", "custom fusion", 10, 5, shape="bf16[32]{0}",
                     operands="f32[32]{0} %g")  # fmt: skip
         self.assertIsNone(row(ops, program)["payload_bytes"])
@@ -936,7 +938,7 @@ class Rows(unittest.TestCase):
             ]
             said = row(ops, program)
             self.assertEqual((said["source_inner"], said["source_is"]), ("m.py:1", how))
-        # An op with a stack has an own line.
+        # The line of an op with a stack is the op's own line.
         said = row([op("all-gather.1", "all-gather", 0, 5, stack="n.py:7:1")], program)
         self.assertEqual((said["source_inner"], said["source_is"]), ("n.py:7", "own"))
 

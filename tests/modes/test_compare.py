@@ -51,7 +51,7 @@ def compare_captures(
 
 
 def totals_of(answer: Json) -> Json:
-    """Return the totals that all records have."""
+    """Return the totals without the period, which some records lack."""
     return {name: total for name, total in answer["totals"].items() if name != "period"}
 
 
@@ -90,7 +90,7 @@ class Judged:
         return frozenset(origin for op in ops for origin in op.origin)
 
     def unrelated(self) -> list[Any]:
-        """Return the rows in which the two sides share no op."""
+        """Return the rows whose groups before and after have no op in common."""
         return [
             (ours, theirs)
             for ours, theirs in self.pairs
@@ -98,7 +98,8 @@ class Judged:
         ]
 
     def counterparts(self) -> Iterator[tuple[Any, Any, Any]]:
-        """Yield groups of both sides with exactly the same ops, and the row of the first group."""
+        """Yield each pair of groups, before and after, that have exactly the same ops, and the row
+        with the group before."""
         by_ops = {
             (key[0], self.origin(1, frozenset([key]))): frozenset([key]) for key in self.groups[1]
         }
@@ -109,11 +110,11 @@ class Judged:
                 yield ours, theirs, next(row for row in self.pairs if ours <= row[0])
 
     def lost(self) -> list[Any]:
-        """Return the groups that are not in the row of their counterpart."""
+        """Return the groups that are in another row than their counterpart."""
         return [ours for ours, theirs, row in self.counterparts() if not theirs <= row[1]]
 
     def apart_and_pooled(self) -> tuple[int, int]:
-        """Return the time of counterparts that are alone in their row, and the time of all other
+        """Return the time of counterparts whose row has no other groups, and the time of all other
         counterparts.
         """
         times = [0, 0]
@@ -207,8 +208,8 @@ def op(
     )
 
 
-# A row shows how it was matched, and the lines before and after by their innermost frame or their
-# key.
+# Each row has the kind of match, then the lines before and the lines after, by innermost frame or
+# by key.
 Rows = list[tuple[str, list[str], list[str]]]
 
 
@@ -223,18 +224,19 @@ def matched(before: Program, after: Program) -> Rows:
 
 
 def at(*places: str) -> Program:
-    """Return an op for each place, given as the `file:line:column` of the only frame."""
+    """Return one op per place; the op's stack has a single frame, the place as
+    `file:line:column`."""
     return [op(number, place) for number, place in enumerate(places)]
 
 
 def under(caller: str, *places: str) -> Program:
-    """Return an op for each place, called from the same line."""
+    """Return one op per place; the same line calls all ops."""
     return [op(number, caller, place) for number, place in enumerate(places)]
 
 
 FORWARD, BACKWARD = "jit(f)/jvp(h)/dot:", "jit(f)/transpose(jvp(h))/dot:"
 MAIN = "m.py:1:0"
-# Each case has the expectation, the programs before and after, and the rows.
+# Programs before and after, and the expected rows, by description of the case.
 CASES: dict[str, tuple[Program, Program, Rows]] = {
     "the same ops match wherever they are": (
         [op(1, "a.py:1:1", text="%x = f32[8] a()"), op(2, "a.py:2:1", text="%y = b()")],
@@ -449,8 +451,9 @@ class Levels(unittest.TestCase):
             with self.subTest(what):
                 self.assertEqual(matched(before, after), expected)
 
-    def test_names_of_ops_that_moved_on_are_not_used(self) -> None:
-        """After an insertion at the start, each op has the name that the next op had before."""
+    def test_shifted_names_of_ops_are_not_used(self) -> None:
+        """Match ops after an insertion at the start: each op then has the name that the next op had
+        before."""
         scopes = ("q", "k", "v")
 
         def program(first: int) -> Program:
@@ -466,7 +469,7 @@ class Levels(unittest.TestCase):
         ]
         self.assertCountEqual(pairs, [([f"jit(f)/{scope}/dot:"],) * 2 for scope in scopes])
 
-    def test_number_of_an_op_is_not_a_name(self) -> None:
+    def test_path_that_is_only_a_numbered_op_is_not_a_name(self) -> None:
         before = [op(1, tf_op="copy.17:"), op(2, tf_op="copy.18:")]
         after = [op(1, tf_op="copy.18:"), op(2, tf_op="copy.19:"), op(3, tf_op="slice.17:")]
         rows = [(level, len(ours), len(theirs)) for level, ours, theirs in matched(before, after)]
@@ -481,7 +484,7 @@ class Levels(unittest.TestCase):
         ]
         self.assertEqual(sorted(len(theirs) for _, _, theirs in matched(before, after)), [1, 2])
 
-    def test_line_in_a_file_of_one_side_is_not_matched_by_its_caller(self) -> None:
+    def test_line_in_a_new_or_removed_file_is_not_matched_by_the_caller(self) -> None:
         known = op(1, "x.py:7:7", tf_op="jit(f)/a/b/add:")
         calls = [("x.py:1:1", "m.py:3:5"), ("m.py:3:5",)]
         for inner, level in (
@@ -508,13 +511,13 @@ class Levels(unittest.TestCase):
         def n_lines(before: Program, after: Program) -> list[int]:
             return [len(row[1]) for row in matched(before, after)]
 
-        # Each file is on a single side, so the lines of the file have no possible counterpart.
+        # Each file occurs only before or only after, so its lines have no counterpart.
         before = under(MAIN, "a.py:10:4", "b.py:20:4")
         after = under(MAIN, "c.py:20:4", "d.py:10:4")
         ordered = under(MAIN, "a.py:10:4", "a.py:20:4")
         for sides in ((before, after), (ordered, after), (after, ordered)):
             self.assertEqual(n_lines(*sides), [2])
-        # There is a single call, which may be recursive.
+        # Lines have an order within a single call, even if the call is recursive.
         deep = "a.py:10:4", "b.py:2:4"
         before = [op(1, *deep), op(2, *deep, *deep)]
         self.assertEqual(n_lines(before, before), [2])
@@ -537,7 +540,7 @@ class Names(unittest.TestCase):
             with self.subTest(tf_op=tf_op):
                 self.assertEqual(matching.scope_of(tf_op), scope)
 
-    def test_number_of_an_op_is_dropped(self) -> None:
+    def test_number_of_an_op_is_not_part_of_the_name(self) -> None:
         suffix = re.compile(r"(?:\.\d+)+(?=:?\Z)")
         rng = random.Random(5)
         for _ in range(2_000):
@@ -569,7 +572,7 @@ class Names(unittest.TestCase):
         # A longer common end takes precedence, and each file is paired once.
         self.assertEqual(pairs({"/a/m/x.py", "/a/n/x.py"}, {"/b/m/x.py"}),
                          {("/a/m/x.py", "/b/m/x.py")})  # fmt: skip
-        # If two files are equally good, neither file is paired.
+        # If two files fit equally well, neither file is paired.
         self.assertEqual(pairs({"/a/x.py", "/b/x.py"}, {"/c/x.py"}), set())
         self.assertEqual(pairs({"x.py"}, {"y.py"}), set())
 
@@ -580,7 +583,7 @@ class Names(unittest.TestCase):
 def brute_force(
     samples: Sequence[Sequence[int]], n_before: int, chosen: Sequence[Sequence[int]]
 ) -> list[Fraction]:
-    """Compute the p-values from their definition, over these assignments."""
+    """Compute the p-values from their definition, over the assignments in `chosen`."""
 
     def square(x: Sequence[int], steps: Sequence[int]) -> Fraction:
         n = len(x)
@@ -605,7 +608,8 @@ class Noise(unittest.TestCase):
         rng = random.Random(4)
         for _ in range(100):
             n_before, n_after = rng.choice([(1, 1), (2, 2), (3, 3), (4, 4), (3, 5), (4, 2), (1, 6)])
-            # Few different values make many ties, which floats would miss.
+            # With few different values, many sums are equal, which floating-point sums would not
+            # show.
             largest = rng.choice([1, 2, 5, 10**12, 2**62])
             rows = [
                 [rng.randint(0, largest) for _ in range(n_before + n_after)]
@@ -688,7 +692,7 @@ class Noise(unittest.TestCase):
             answer = compare(*(with_steps(run, half) for half in (steps[:4], steps[4:])))
             found["rows"] += any(row["significant"] for row in answer["rows"])
             found["totals"] += any(total["significant"] for total in totals_of(answer).values())
-        # The limit is 5 % plus three standard errors.
+        # The test allows 5 % plus three standard errors.
         most = n * 0.05 + 3 * (n * 0.05 * 0.95) ** 0.5
         for what, n_found in found.items():
             self.assertLessEqual(n_found, most, what)
@@ -725,7 +729,7 @@ FIGURES = ("busy_ps", "comm_ps", "host_ps", "wait_ps", "durs_ps", "ns")
 
 
 def times_in_steps(capture: Json, kind: str, keys: Sequence[str]) -> list[int]:
-    """Return the time of these groups in each step."""
+    """Return the total time of the groups with the given keys in each step."""
     places = [
         index
         for index, group in enumerate(capture["groups"])
@@ -840,7 +844,7 @@ class Figures(unittest.TestCase):
             for name, figures in totals_in_steps(capture).items():
                 extremes = [min(figures), max(figures)]
                 self.assertEqual(totals[name][f"{side}_range_ps"], extremes, name)
-                # Some totals are sums of rounded means.
+                # Some totals are sums of rounded means, so they can differ from the rounded sum.
                 if name in ("step_duration", "idle", "wait"):
                     self.assertEqual(totals[name][f"{side}_ps"], mean(figures), name)
 
@@ -909,7 +913,7 @@ class Figures(unittest.TestCase):
         self.assertEqual(compare(shuffled, self.after), compare(self.before, self.after))
 
     def test_steps_option_selects_steps_on_both_sides(self) -> None:
-        # The record may be limited to the same steps.
+        # A record of only the selected steps gives the same answer.
         narrow = [
             step
             if index in range(10)[SOME_STEPS]
@@ -928,7 +932,7 @@ class Figures(unittest.TestCase):
         gone = compare(silent, self.after, steps=SOME_STEPS)["by_match"]["only_after"]
         self.assertEqual(gone["n_rows"], 1)
 
-    def test_missing_device_or_step_is_refused_with_its_side(self) -> None:
+    def test_error_answer_says_whether_device_or_step_is_missing_before_or_after(self) -> None:
         for options, reason, side in (
             ({"before_device": "/device:TPU:7"}, "device_not_found", "baseline"),
             ({"after_device": "/device:TPU:7"}, "device_not_found", None),

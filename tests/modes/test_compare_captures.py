@@ -26,7 +26,8 @@ PROGRAM: Program = [
 
 
 def capture(seed: int, n_steps: int = 3, *, factor: float = 1.0, pause: int | None = 5000) -> Json:
-    """Return a record of a run; its steps vary by 1 %, and it is slower by `factor` as a whole."""
+    """Return a record of a run. All times are multiplied by `factor`, and times of steps vary by 1
+    %."""
     program = [
         records.without_stack(number, part.category, round(part.duration * factor))
         for number, part in enumerate(PROGRAM)
@@ -40,13 +41,14 @@ def capture(seed: int, n_steps: int = 3, *, factor: float = 1.0, pause: int | No
 
 
 def runs_of_one_program(n: int, seed: int) -> list[Json]:
-    """Return captures of the same code; runs differ by 3 %, which is more than their steps do."""
+    """Return captures of the same code. Runs differ by 3 %, and steps within a run by less."""
     rng = random.Random(seed)
     return [capture(1000 * seed + i, factor=rng.gauss(1, 0.03)) for i in range(n)]
 
 
 def p_value_of(before: Sequence[int], after: Sequence[int]) -> float:
-    """Return the share of all assignments with as large a difference of means."""
+    """Return the share of all assignments whose difference of means is at least the observed
+    difference."""
     samples, n = [*before, *after], len(before)
 
     def difference(chosen: Sequence[int]) -> Fraction:
@@ -89,7 +91,7 @@ class SeveralCaptures(unittest.TestCase):
         for sizes in ((4, 4), (3, 5), (2, 5), (1, 20)):
             for seed in range(4):
                 before, after = (runs_of_one_program(n, 10 * seed + n) for n in sizes)
-                # A single row is a family by itself.
+                # With a single row, no correction for several rows is necessary.
                 for captured in (*before, *after):
                     captured["groups"] = captured["groups"][:1]
                     for step in captured["steps"]:
@@ -169,7 +171,7 @@ def mean_of_group(captured: Json, agg_key: str) -> int:
 
 
 class Periods(unittest.TestCase):
-    def test_period_is_compared_apart_from_other_totals(self) -> None:
+    def test_period_is_corrected_separately_from_other_totals(self) -> None:
         before, after = capture(1, 6), capture(1, 6, pause=9000)
         said = compare(before, after)
         period = said["totals"]["period"]
@@ -179,17 +181,17 @@ class Periods(unittest.TestCase):
         self.assertEqual([period["before_ps"], period["after_ps"]], list(map(mean, sides)))
         self.assertEqual(period["p_value"], p_value_of(*sides))
         self.assertEqual((period["delta_ps"], period["significant"]), (4000, True))
-        # Steps are equally long, and only the pauses between them grew.
+        # All steps are equally long; only the pauses between steps grew.
         self.assertEqual(said["totals"]["step_duration"]["delta_ps"], 0)
 
     def test_period_of_four_steps_is_shown_but_not_tested(self) -> None:
         period = compare(capture(1, 4), capture(2, 4, pause=9000))["totals"]["period"]
         self.assertEqual((period["p_value"], period["significant"]), (None, None))
 
-    def test_record_without_periods_gives_none(self) -> None:
+    def test_record_without_periods_has_no_total_for_periods(self) -> None:
         self.assertIsNone(compare(capture(1, 6, pause=None), capture(2, 6))["totals"]["period"])
 
-    def test_record_has_the_time_until_the_next_step_of_its_name(self) -> None:
+    def test_period_in_a_record_lasts_until_the_next_step_with_the_same_name(self) -> None:
         ops = [op("fusion.1", "loop fusion", start, 10) for start in (0, 130, 300, 470)]
         for steps, periods in (
             ([("1", 0, 50), ("2", 130, 50), ("3", 300, 50), ("4", 470, 9)], [130, 170, 170, None]),
@@ -238,7 +240,7 @@ class Gate(InFolder):
     def test_too_few_steps_exit_with_1(self) -> None:
         self.assertEqual(self.gate(capture(1, 3), capture(2, 3, factor=2), "1"), (1, []))
 
-    def test_absent_answer_exits_with_1_also_if_it_otherwise_exits_with_0(self) -> None:
+    def test_gate_without_an_answer_exits_with_1_even_for_a_reason_with_status_0(self) -> None:
         path = str(self.file(capture(1, 4)))
         options = ("--baseline", path, "--device", "TPU:7")
         self.assertEqual(run(path, "compare", *options).status, 0)
@@ -246,7 +248,7 @@ class Gate(InFolder):
         self.assertEqual((outcome.status, outcome.object["reason"]), (1, "device_not_found"))
         self.assertFalse(outcome.object["gate"]["passed"])
 
-    def test_limit_must_be_a_finite_number_from_0(self) -> None:
+    def test_limit_must_be_a_finite_number_of_at_least_0(self) -> None:
         path = str(self.file(capture(1, 4)))
         for limit in ("-1", "nan", "inf", "1e999", "x", ""):
             outcome = run(path, "compare", "--baseline", path, f"--fail-over={limit}")
@@ -277,7 +279,7 @@ class Gate(InFolder):
 
 
 class CommandLine(InFolder):
-    def test_captures_are_given_before_and_after_the_options(self) -> None:
+    def test_profiles_may_precede_and_follow_the_options(self) -> None:
         paths = [
             str(self.write(f"{i}.json", json.dumps(captured).encode()))
             for i, captured in enumerate(runs_of_one_program(8, 4))

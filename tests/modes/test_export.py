@@ -45,7 +45,8 @@ Rows = list[tuple[Any, ...]]
 SMALL = trace([leaf(0, 5)], STEP)
 
 
-# Columns of `ops` and the fields of by_op that add up executions, or are facts of the first one.
+# Columns of `ops` and fields of by_op: the fields sum up executions, or are facts of the first
+# execution.
 SUMMED = {
     "n_executions": "n_executions",
     "dur_ps": "total_dur_ps",
@@ -89,7 +90,7 @@ class Exports(InFolder):
 
 
 class Tables(Exports):
-    def test_op_has_facts_of_one_execution_and_sums_over_all(self) -> None:
+    def test_op_has_facts_of_one_execution_and_sums_over_all_executions(self) -> None:
         facts: Json = {
             "shape": BF16,
             "stack": "m.py:1:1\nlib/site-packages/x.py:3:3",
@@ -151,7 +152,7 @@ class Tables(Exports):
         self.assertEqual((row["class"], row["phase"]), ("kernel", "unknown"))
         self.assertEqual(self.rows("SELECT * FROM frames"), [])
 
-    def test_executions_are_those_of_leaves_in_order_of_the_file(self) -> None:
+    def test_executions_are_the_events_of_leaves_in_order_of_the_file(self) -> None:
         ops = [
             op("while", "while", 0, 90),
             leaf(0, 5, "a"),
@@ -170,7 +171,7 @@ class Tables(Exports):
             {"ops": 3, "executions": 4, "frames": 0, "gaps": 4, "steps": 1, "answer": 20},
         )
 
-    def test_ops_with_one_stack_share_its_frames(self) -> None:
+    def test_ops_with_equal_stacks_share_the_rows_of_frames(self) -> None:
         self.export(
             trace(
                 [
@@ -213,7 +214,7 @@ class Tables(Exports):
             ],
         )
 
-    def test_steps_are_those_of_summary(self) -> None:
+    def test_steps_equal_the_steps_of_summary(self) -> None:
         data = trace([leaf(5, 5), leaf(20, 5), leaf(30, 5)], [("a", 0, 15), ("b", 15, 40)])
         self.export(data)
         steps: Rows = [(0, "a", 0, 15, 1, 0), (1, "b", 15, 40, 2, 1)]
@@ -283,7 +284,8 @@ class Sums(Exports):
         )
 
     def assert_rows_are_those_of_by_op(self, said: Json) -> None:
-        """Compare the ops with rows of by_op, which joins the ops of one program and name."""
+        """Compare the ops with rows of by_op, which joins the ops that share a program and a
+        name."""
         entries: dict[tuple[str | None, str], list[Json]] = {}
         for row in self.columns("ops"):
             entries.setdefault((row["program"], row["name"]), []).append(row)
@@ -301,12 +303,12 @@ class Sums(Exports):
             for column, field in SAME.items():
                 self.assertEqual(rows[0][column], expected[field], (column, expected))
 
-    def test_sums_on_the_demo_are_those_of_modes(self) -> None:
+    def test_sums_on_the_demo_equal_the_figures_of_modes(self) -> None:
         self.assert_sums_are_those_of_modes(DEMO, {"peak_tflops_fp32": 70})
         cost = ["flash_attention=5e9,2e9,bf16"]
         self.assert_sums_are_those_of_modes(DEMO, {"step": "all", "kernel_cost": cost})
 
-    def test_sums_on_captures_are_those_of_modes(self) -> None:
+    def test_sums_on_captures_equal_the_figures_of_modes(self) -> None:
         paths = sorted(PROFILES.glob("*.pb"))
         if not paths:
             self.skipTest("no captures")
@@ -314,7 +316,7 @@ class Sums(Exports):
             with self.subTest(path=path.name):
                 self.assert_sums_are_those_of_modes(path, {})
 
-    def test_sums_on_random_traces_are_those_of_modes(self) -> None:
+    def test_sums_on_random_traces_equal_the_figures_of_modes(self) -> None:
         n_compared = 0
         for seed in sampled(range(300), 6):
             rng = random.Random(seed)
@@ -333,8 +335,8 @@ class Sums(Exports):
                     self.assertFalse(out.exists())
         self.assertGreater(n_compared, 2)
 
-    def test_queries_of_the_guide_have_these_answers(self) -> None:
-        """Run the queries of the guide, and compare the rows with the comments after each."""
+    def test_queries_of_the_guide_have_the_answers_in_their_comments(self) -> None:
+        """Run each query of the guide, and compare the rows with the comment after the query."""
         self.export(DEMO)
         (block,) = (block for block in blocks(GUIDE) if block.language == "sql")
         queries = block.text.strip().split("\n\n")
@@ -387,7 +389,7 @@ class Names(Exports):
         (found,) = self.rows("SELECT value FROM answer WHERE key = 'xplane_file'")
         self.assertEqual(found, ("caf\\udce9.xplane.pb",))
 
-    def test_text_that_answers_cut_is_complete(self) -> None:
+    def test_long_text_is_not_cut(self) -> None:
         name = "long" * 50_000
         self.export(trace([leaf(0, 5, name)], STEP))
         self.assertEqual(self.rows("SELECT name FROM ops"), [(name,)])
@@ -483,7 +485,7 @@ class Writing(Exports):
             self.assertEqual(stat.S_IMODE(found.st_mode), expected)
             self.assertEqual(said["bytes"], found.st_size)
 
-    def test_database_is_ordinary(self) -> None:
+    def test_other_programs_can_open_the_database(self) -> None:
         self.export(DEMO)
         self.assertEqual(self.rows("PRAGMA application_id"), [(1667392622,)])
         self.assertEqual(self.rows("PRAGMA journal_mode"), [("delete",)])

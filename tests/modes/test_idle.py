@@ -29,17 +29,16 @@ from tests.harness import (
 )
 from tests.modes.small_steps import leaf
 
-# An event has a name, a start and an end; optionally also a start and a duration on the device's
-# clock.
+# Name, start and end of an event; optionally also start and duration on the device's clock.
 Drawn = tuple[str, int, int] | tuple[str, int, int, int, int]
-# A thread has a name and events.
+# Name and events of a thread.
 Calls = tuple[str, Sequence[tuple[str, int, int]]]
 US = 10**6
 CAUSES = ("barrier", "dependency", "in_container", "between_programs", "in_program")
 
 
 def drawn_line(name: str, drawn: Sequence[Drawn], plane: Plane) -> Line:
-    """Return a line of these events and add the events' names to the plane's metadata."""
+    """Return a line with the given events, and add the events' names to the plane's metadata."""
     line = Line(name)
     for text, start, end, *measured in drawn:
         number = 1 + len(plane.event_metadata)
@@ -104,7 +103,7 @@ class Causes(unittest.TestCase):
             [("f", 0, 10), ("while", 10, 60), ("f", 90, 100)],
             (0, 100),
             modules=[("m", 0, 70)],
-            # Names of ops identify the waits.
+            # The names of the events show the kinds of waits.
             waits=[
                 *(("barrier-cores", 15, 20), ("dependency-wait", 10, 30)),
                 *(("dependency-wait", 65, 75), ("something", 80, 85)),
@@ -135,8 +134,8 @@ class Causes(unittest.TestCase):
             # op.
             ((22, 30), (1022, 1030)),
             ((50, 60), (1100, 1110)),
-            # The two ends of a wait can be shifted differently. The time 40 is equally near to both
-            # ops and is shifted like the later op.
+            # The start and the end of a wait can have different shifts. The time 40 is as near to
+            # the first op as to the second op, and is shifted like the second op.
             ((25, 50), (1025, 1100)),
             ((40, 41), (1090, 1091)),
             ((39, 40), (1039, 1090)),
@@ -147,7 +146,8 @@ class Causes(unittest.TestCase):
                 self.assertEqual(gap["cause"]["barrier"], barrier[1] - barrier[0])
 
     def test_wait_at_an_edge_of_the_step_is_shifted_with_the_edge(self) -> None:
-        # The step itself was measured, with a different shift than the ops.
+        # The core also measured the step; the offset between the clocks differs from the ops'
+        # offset.
         for wait, barrier in (((0, 5), 25), ((75, 80), 15), ((0, 80), 90)):
             plane = device(
                 [("f", 10, 20, 1010, 10), ("f", 60, 70, 1060, 10)],
@@ -295,10 +295,10 @@ class HostRows(unittest.TestCase):
         found = said(device([("f", 0, 100), ("f", 100 + gap, 200 + gap)], (0, 200 + gap)), plane)
         self.assertEqual(found["host_events"], [{"event": "x", "dur_ps": 10, "n_threads": 2}])
 
-    def test_thread_without_a_change_is_still_and_ranked_last(self) -> None:
+    def test_thread_without_a_change_in_the_gap_is_ranked_last(self) -> None:
         for calls, is_still in (
             ([("w", 0, 400)], True),
-            # Changes at the edges of the gap do not count.
+            # Changes exactly at the start or end of the gap do not count.
             ([("w", 100, 200)], True),
             ([("w", 0, 400), ("x", 50, 100), ("x", 200, 220)], True),
             ([("w", 0, 400), ("instant", 150, 150)], False),
@@ -312,7 +312,7 @@ class HostRows(unittest.TestCase):
                 first, second = self.rows(("t", calls), ("busy", [("b", 150, 151)]))
                 ranked = [("b", False), ("w", True)] if is_still else [("w", False), ("b", False)]
                 self.assertEqual([(row["event"], row["still"]) for row in (first, second)], ranked)
-        # A change in a second thread with the same name counts.
+        # Changes of a second thread with the same name also count.
         rows = self.rows(("t", [("w", 0, 400)]), ("t", [("b", 150, 151)]))
         self.assertEqual([row["still"] for row in rows], [False, False])
 
@@ -352,7 +352,8 @@ class HostRows(unittest.TestCase):
 
 class HostEvents(unittest.TestCase):
     def events(self, *threads: Calls, gap: int = US) -> list[tuple[str, int, int]]:
-        """Return the host events in two gaps of this length; the second gap ends with the step."""
+        """Return the host events in two gaps of a given length; the second gap ends with the
+        step."""
         ops: list[Drawn] = [("f", 0, US), ("f", US + gap, 3 * US)]
         rows = said(device(ops, (0, 3 * US + gap)), host(*threads))["host_events"]
         return [(row["event"], row["dur_ps"], row["n_threads"]) for row in rows]
@@ -368,7 +369,7 @@ class HostEvents(unittest.TestCase):
             [("load", 86, 2), ("x", 1, 1)],
         )
 
-    def test_still_thread_does_not_count(self) -> None:
+    def test_thread_without_a_change_in_the_gap_does_not_count(self) -> None:
         calls = [("wait", 0, 3 * US + 40), ("x", 3 * US + 40, 3 * US + 50)]
         self.assertEqual(self.events(("t", calls)), [("wait", 40, 1), ("x", 10, 1)])
 
@@ -399,7 +400,8 @@ class Unknown(unittest.TestCase):
         self.assert_unknown(encode(Space([self.DEVICE])), "the file has no plane /host:CPU")
 
     def test_host_without_a_common_time_is_unknown(self) -> None:
-        # This host's clock counts from the epoch, so its events are long after the ops.
+        # The clock of this host counts from the epoch, so events of the host are long after the
+        # ops.
         later = drawn_line("t", [("x", 100, 200)], much_later := Plane("/host:CPU"))
         later.timestamp_ns = 1_700_000_000 * 10**9
         much_later.lines.append(later)

@@ -65,7 +65,7 @@ class Launching(unittest.TestCase):
     def test_names_of_events_identify_launching_threads_without_run_ids(self) -> None:
         writer = "writer", [("write", 100, 190)]
         threads: list[Calls] = [
-            # Events outside of the gap count, too.
+            # Events outside of the gap also count for the rank of a thread.
             ("jax", [("PjitFunction(f)", -20, -10), ("x", 150, 152)]),
             ("helper", [("Tpu::ExecuteHelperOnSingleDevice", 150, 153)]),
             ("executor", [("ExecuteReplicated", 150, 154)]),
@@ -114,19 +114,19 @@ class Period(unittest.TestCase):
         rows = found["gaps"][0]["host"]
         return [(row["event"], row["dur_ps"], row["in_period_ps"]) for row in rows]
 
-    def test_time_in_the_period_reaches_to_the_next_step(self) -> None:
+    def test_period_of_a_step_ends_where_the_next_step_begins(self) -> None:
         self.assertEqual(self.rows(0), [("feed", 30, 70), ("log", 10, 10)])
         self.assertEqual(self.rows(1), [("feed", 50, 120)])
 
     def test_period_of_the_last_step_begins_where_the_preceding_step_ends(self) -> None:
         self.assertEqual(self.rows(2), [("feed", 30, 120)])
 
-    def test_capture_has_the_time_in_no_step(self) -> None:
+    def test_capture_has_the_time_outside_of_steps(self) -> None:
         plane = tpu_plane([leaf(0, 50)], self.STEPS)
         whole = {"n_steps": 3, "dur_ps": 420, "in_no_step_ps": 120, "in_no_step_pct": 28.571}
         self.assertEqual(said(plane)["capture"], whole)
 
-    def test_capture_without_steps_has_no_time(self) -> None:
+    def test_capture_without_steps_has_no_time_outside_of_steps(self) -> None:
         none: dict[str, Any] = {"n_steps": 0, "dur_ps": 0, "in_no_step_ps": 0}
         self.assertEqual(said(tpu_plane([leaf(0, 50)]))["capture"], none | {"in_no_step_pct": None})
 

@@ -27,8 +27,7 @@ Json = dict[str, Any]
 NO_REGIONS = "the capture has no regions inside kernels"
 STATIC = "counters are the compiler's estimates"
 UTIL = 903
-# A counter has a name, a start and a value; optionally also a start and a duration on the device's
-# clock.
+# Name, start and value of a counter; optionally also start and duration on the device's clock.
 Counted = tuple[str, int, float] | tuple[str, int, float, int, int]
 
 
@@ -127,8 +126,8 @@ class Regions(unittest.TestCase):
         first, second = said(
             [kernel(0, 100), leaf(100, 50), kernel(150, 60, "other.1"), kernel(210, 5, "none.1")],
             [
-                # These counters begin before the first execution, at its end, and in an op that is
-                # not a kernel.
+                # Counters that begin before the kernel's first execution, at the end of the
+                # execution, and in an op that is not a kernel.
                 *(("x", 150, 160), ("y", 149, 170), ("y", 100, 160), ("z", 99, 100)),
             ],
         )["kernels"][:2]
@@ -190,7 +189,8 @@ class Regions(unittest.TestCase):
 def quadratic(
     name_of_kernel: str, ops: list[Op], regions: Sequence[Any]
 ) -> dict[tuple[str, ...], tuple[int, int]]:
-    """Return the number and the time of regions by path, by comparing each pair of events."""
+    """Return the number and the time of regions by path; find nested regions by comparing each pair
+    of events."""
     found: dict[tuple[str, ...], tuple[int, int]] = {}
     opened: list[tuple[Op, tuple[str, ...], int, int]] = []
     for name, start, end in sorted(regions, key=lambda region: (region[1], -region[2])):
@@ -245,7 +245,7 @@ class Waiting(unittest.TestCase):
             ("ep_wait_in", 0, 50),
             ("ep_wait_out", 50, 60),
             ("loop/wait_scores", 60, 63),
-            # In these names, the last part does not begin with `wait`.
+            # Names of regions whose last part does not begin with `wait`.
             ("wait/math", 70, 80),
             ("await", 80, 90),
             ("ep_copy_in", 90, 99),
@@ -323,8 +323,9 @@ class Counters(unittest.TestCase):
         [row] = said(
             [kernel(0, 100)],
             (),
-            # The first two are measured, inside and outside of the kernel. The others are shifted
-            # like the op's start, and end after the op.
+            # The core measured counter `a` inside of the kernel and counter `b` outside. Counters
+            # `c` and `d` are shifted like the start of the kernel, which moves `d` to the time
+            # after the kernel.
             [("a", 500, 1.0, 1010, 1), ("b", 5, 1.0, 2000, 1), ("c", 5, 1.0), ("d", 100, 1.0)],
             measured=[(1000, 90)],
         )["kernels"]
@@ -396,7 +397,7 @@ class Rows(unittest.TestCase):
         self.assertFalse(any(note.startswith(NO_REGIONS) for note in answered["notes"]))
 
     def test_kernels_without_a_name_are_one_row(self) -> None:
-        """The compiler names a kernel without a name after the opcode."""
+        """Test kernels without a name, which the compiler names after the opcode."""
         ops = [kernel(0, 10, "custom-call.3"), kernel(10, 20, "custom-call.12.cloned")]
         [row] = said(ops, [("a", 0, 5)])["kernels"]
         self.assertEqual((row["kernel"], row["n_ops"]), ("custom-call", 2))
@@ -407,7 +408,7 @@ class Rows(unittest.TestCase):
         self.assertEqual(said([kernel(0, 10, text=text)])["kernels"], [])
 
     def test_given_cost_makes_a_roof_and_roofs_are_added_up(self) -> None:
-        # At the peaks of the test, 2 flops take a picosecond.
+        # The peak of the test is 2 flops per picosecond.
         answered = said(self.OPS, options=[*PEAKS, "--kernel-cost", "flash=20,0,bf16"])
         flash = answered["kernels"][1]
         self.assertEqual((flash["flops"], flash["cost_source"]), (20, "user"))
@@ -464,7 +465,7 @@ class Asked(unittest.TestCase):
         rows = said(ops, options=["--kernel", "aa.1"])["kernels"]
         self.assertEqual(column(rows, "hlo_op"), ["aa.12"])
 
-    def test_top_counts_ops(self) -> None:
+    def test_top_limits_the_number_of_ops(self) -> None:
         answered = said(Rows.OPS, options=["--kernel", "flash", "--top", "1"])
         self.assertEqual(answered["tail"], {"n_kernels_omitted": 1, "dur_ps": 50})
 

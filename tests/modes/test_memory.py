@@ -43,7 +43,7 @@ def traced(
     ran: Sequence[Op] = RUN,
     **more: Any,
 ) -> bytes:
-    """Return a trace of these ops with their program and this buffer assignment."""
+    """Return a trace of the given ops with their program and the given buffer assignment."""
     for ran_op in ran:
         ran_op.stats.setdefault("program_id", 7)
     program = hlo_proto.hlo_proto({"main": list(main)}, buffers=buffers, **more)
@@ -61,7 +61,7 @@ def whole(number: int, size: int, **flags: Any) -> bytes:
 
 
 def heap(size: int, *ids: int, number: int = 90) -> bytes:
-    """Return a temporary allocation of these buffers."""
+    """Return a temporary allocation of the given buffers."""
     return allocation(number, size, *((i, 0, 0) for i in ids))
 
 
@@ -198,7 +198,7 @@ class Heap(MemoryTest):
             [8, 7],
         )
 
-    def test_sharing_is_transitive(self) -> None:
+    def test_sharing_of_memory_is_transitive(self) -> None:
         self.assert_peak(
             8,
             buffers_of({1: 8, 2: 8, 3: 8})
@@ -208,7 +208,7 @@ class Heap(MemoryTest):
         )
 
     def test_buffer_without_an_event_does_not_count(self) -> None:
-        # Tables of tuples are buffers without an event.
+        # A table of a tuple is a buffer without an event in the heap trace.
         self.assert_peak(
             8, buffers_of({1: 8, 2: 32}) + heap(40, 1, 2) + heap_trace((ALLOC, 1, "y", 0)), [8]
         )
@@ -224,7 +224,7 @@ class Heap(MemoryTest):
             [8, 1],
         )
 
-    def test_several_heaps_are_summed_with_a_note(self) -> None:
+    def test_peaks_of_several_heaps_are_summed_with_a_note(self) -> None:
         for copies in (1, 2):
             with self.subTest(copies=copies):
                 # Compilers repeat the trace of a heap for each allocation of the heap.
@@ -269,7 +269,7 @@ class Heap(MemoryTest):
         self.assertIsNone(said["peak_at"])
         said = self.assert_peak(29, buffers_of({1: 8}) + heap(20, 1) + heap(9, number=91), [20, 9])
         self.assertIn(f"{BOUND}29 bytes", " ".join(said["notes"]))
-        # An empty heap needs no note.
+        # A heap without events gives no note.
         said = self.assert_peak(1, whole(1, 1, parameter=0) + heap(0), [1])
         self.assertFalse(any(note.startswith(BOUND) for note in said["notes"]))
 
@@ -348,7 +348,7 @@ class Rows(MemoryTest):
         said = say(
             b"".join(buffer(*facts) for facts in made)
             + b"".join(allocation(i, size, (i, 0, size), live_out=True) for i, size, *_ in made)
-            # These allocations have no buffer.
+            # Allocations that have no buffer.
             + b"".join(allocation(i, 8, live_out=True) for i in (5, 6)),
             main=main,
         )
@@ -515,7 +515,7 @@ class PeakAt(MemoryTest):
         }
         self.assertEqual(said["peak_at"], expected)
 
-    def test_peak_has_the_first_start_of_its_instruction(self) -> None:
+    def test_peak_has_the_first_start_of_the_instruction(self) -> None:
         for name, ran, expected in (
             ("x", RUN, None),
             ("z", [op("z", "loop fusion", t, 5) for t in (170, 130, 150, 20)], 130),

@@ -34,7 +34,7 @@ from tests.modes.small_steps import (
 
 
 def with_program(ops: list[Op], program: bytes | None = None) -> bytes:
-    """Return a trace of these ops with a program."""
+    """Return a trace of the given ops with a program."""
     for executed in ops:
         executed.stats["program_id"] = 7
     program = program or hlo_proto.hlo_proto(
@@ -53,7 +53,8 @@ OUT = os.path.join(tempfile.gettempdir(), f"step-{os.getpid()}.html")
 
 
 class OptionsOfModes(unittest.TestCase):
-    # Each option has an example of its use and the modes that accept the option.
+    # For each option: words of a command line with the option, and the modes that accept the
+    # option.
     OPTIONS: dict[tuple[str, ...], str] = {  # noqa: RUF012
         ("--peers",): "bottleneck comm",
         ("--include-comm",): "summary by_source non_compute",
@@ -114,7 +115,7 @@ class OptionsOfModes(unittest.TestCase):
         data = with_program([kernel(0, 5)])
         self.addCleanup(Path(OUT).unlink, missing_ok=True)
         for option, modes in sampled(self.OPTIONS.items(), 6):
-            # Text is read in tests/modes/test_text.py.
+            # The text form is tested in tests/modes/test_text.py.
             for mode in () if "--text" in option else ALL_MODES:
                 needed = {
                     "compare": ["--baseline", str(DEMO)],
@@ -130,7 +131,7 @@ class OptionsOfModes(unittest.TestCase):
                     self.assertEqual(outcome.object["status"], "ok" if is_own else "absent")
                     reason = None if is_own else "bad_arguments"
                     self.assertEqual(outcome.object.get("reason"), reason)
-                    # A gate fails if there are too few steps.
+                    # A gate is undecided if the records have too few steps.
                     passed = 1 if "--fail-over" in option else 0
                     self.assertEqual(outcome.status, passed if is_own else 2)
 

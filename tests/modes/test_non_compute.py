@@ -64,7 +64,7 @@ class NonCompute(unittest.TestCase):
         said = answer(trace(ops, STEP), "non_compute", "--include-comm")
         self.assertNotIn(STALLS, said["notes"])
 
-    def test_key_of_a_stall_has_the_stored_category(self) -> None:
+    def test_key_of_a_stall_has_the_category_as_written_in_the_trace(self) -> None:
         rows = self.said()["by_source_within_category"]
         self.assertEqual(
             column(rows, "hlo_category", "agg_key")[:2],

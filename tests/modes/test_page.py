@@ -26,7 +26,7 @@ from tests.modes.small_steps import BF16, STEP, leaf
 
 Json = dict[str, Any]
 
-# These names try to break out of the page's markup.
+# Names that try to break out of the page's markup.
 HOSTILE = (
     "</script><script>document.title='owned'</script>",
     "<img src=x onerror=\"document.title='owned'\">",
@@ -65,7 +65,7 @@ def page_of_demo() -> tuple[Json, bytes]:
 
 
 def hostile_trace(dur: int = 40) -> bytes:
-    """Return a trace with these names of ops, lines, scopes, categories and steps."""
+    """Return a trace with the given names as names of ops, lines, scopes, categories and steps."""
     ops = []
     for i, name in enumerate(HOSTILE):
         stack = f"{name}.py:{i}:1\nm{i}.py:1:1"
@@ -99,7 +99,7 @@ class OfPages(InFolder):
 
 
 class Contents(OfPages):
-    # The tests run in one process, which makes the page of the demo once.
+    # All tests of this batch run in one process, which makes the page of the demo once.
     batch = "page"
 
     def assert_is_what_modes_say(self, profile: Path, *options: str) -> None:
@@ -162,7 +162,7 @@ class Contents(OfPages):
         lost = {mode for mode, status in said["parts"].items() if status != "ok"}
         self.assertEqual(lost, {"memory", "program"})
         self.assertEqual({said["parts"][mode] for mode in lost}, {"no_program"})
-        # The runtime's memory needs no program.
+        # The part about the runtime's memory needs no program.
         path = self.write("a.xplane.pb", data)
         runtime = run(path, "memory").object["runtime"]
         self.assertEqual(runtime["n_events"], 1)

@@ -20,7 +20,7 @@ from tests.modes.test_page import HOSTILE, captured_at, data_of, hostile_trace, 
 
 Json = dict[str, Any]
 
-# The rows of a table: the row's index in the JSON, then its exact figures.
+# For each row of a table: the index of the row in the JSON, then the exact figures.
 TABLE = """[...document.querySelectorAll('#%s-table tr[data-row]')].map((row) =>
     [Number(row.dataset.row), ...[...row.querySelectorAll('[data-value]')].map((element) =>
         JSON.parse(element.dataset.value))])"""
@@ -174,7 +174,8 @@ class Demo(InBrowser):
         self.assertAlmostEqual(sum(float(width.rstrip("%")) for width in widths), 100, 3)
 
     def assert_points_of_the_roofline(self) -> None:
-        """Check that all points of at least 0.5 % of the step are drawn, and no unknown ones."""
+        """Check that the chart has a point for every row of at least 0.5 % of the step, and no
+        other points."""
         groups = self.answers("roofline")["groups"]
         shown = self.tab.value(
             "[...document.querySelectorAll('.roofline .point')].map((point) =>"
@@ -236,7 +237,7 @@ class Demo(InBrowser):
             self.assertEqual(self.tab.value(current), [name])
 
     def test_labels_are_never_cut(self) -> None:
-        """Labels fit, are left out, or end in an ellipsis."""
+        """Check that labels fit, are left out, or end in an ellipsis."""
         cut = self.tab.value(
             "[...document.querySelectorAll('.part, .box, .cell, .tree-line')].filter((box) =>"
             " box.innerText && box.scrollWidth > box.clientWidth + 1 &&"
@@ -255,7 +256,7 @@ class Demo(InBrowser):
         self.assertEqual(self.sorting(4), "ascending")
         by_time = sorted(range(len(rows)), key=lambda i: rows[i]["dur_ps"])
         self.assertEqual(self.shown_rows("findings"), by_time[:12])
-        # Unknown values come last in both orders.
+        # Unknown values come last in ascending and in descending order.
         self.tab.click("#findings-table .more")
         for _ in range(2):
             self.tab.click("#findings-table th:nth-child(3) button")
@@ -370,7 +371,7 @@ class Demo(InBrowser):
         boxes = self.boxes()
         self.assertEqual((boxes[0]["value"], boxes[0]["depth"]), (total, 0))
         self.assert_widths_are_shares(boxes)
-        # The stack of each group begins with the same frames, which are one box.
+        # All stacks begin with the same frames, so the flame graph draws these frames as one box.
         self.assertIn("train.py:42 → … → train.py:42", [box["name"] for box in boxes])
 
     def assert_widths_are_shares(self, boxes: list[Json]) -> None:
@@ -390,7 +391,7 @@ class Demo(InBrowser):
         self.assertIn(whole[inner]["name"].removeprefix("…/"), says)
         self.tab.press("Escape", times=20)
         self.assertEqual(self.boxes(), whole)
-        # The keyboard zooms, too.
+        # Keys also zoom the flame graph.
         for _ in range(whole[inner]["depth"]):
             self.tab.press("ArrowDown")
         self.tab.press("ArrowRight")
@@ -415,7 +416,7 @@ class Demo(InBrowser):
             self.assertLessEqual(over, 0)
             heads = self.tab.value(TEXTS % "#findings-table th")[:2]
             self.assertEqual(heads, ["line", "time ms"] if width == 390 else ["#", "line"])
-        # Only tables scroll sideways.
+        # Tables may scroll sideways, but the page may not.
         self.show_size(390)
         self.tab.open(self.folder / "step.html")
         wide = self.tab.value(
@@ -454,7 +455,7 @@ class OtherPages(InBrowser):
         # Invisible characters are shown as escapes.
         self.assertIn("\\u202egnp.py", seen)
         self.assertFalse({"\u202e", "\u2066", "\u200f", "\ufeff", "\u0007"} & set(seen))
-        # The page's controls still work.
+        # The page's own script still works.
         self.tab.click('#ops-table tr[data-row="3"]')
         self.tab.click("input[value=scopes]")
         for name in HOSTILE:
@@ -567,11 +568,11 @@ class OtherPages(InBrowser):
         self.assertIn("unknown, v7x assumed (--chip)", facts)
         self.show_page(trace([op("a", "copy", 0, 5)]))
         self.assertIn("The trace marks no steps", self.tab.value("document.body.innerText"))
-        # This step has no duration.
+        # Capture of a step without a duration.
         self.show_page(trace([leaf(3, 0)]))
 
     def test_added_scripts_do_not_run(self) -> None:
-        """The content security policy blocks added scripts."""
+        """Test that the content security policy blocks added scripts."""
         self.show_page(trace([leaf(0, 5)], STEP))
         made = "(() => { const made = document.createElement('script'); made.textContent ="
         self.tab.value(f"{made} 'document.title = 1'; document.body.append(made); }})()")

@@ -46,7 +46,7 @@ def collective(at: int, dur: int, *, name: str = "all-reduce.1", **more: Any) ->
 
 
 def durations(*lasted: int, **more: Any) -> list[Op]:
-    """Return executions of one collective."""
+    """Return executions of a collective with the given durations, one execution every 1000 ps."""
     return [collective(1000 * i, dur, **more) for i, dur in enumerate(lasted)]
 
 
@@ -63,7 +63,7 @@ def device(
 
 
 def assigned(*device_ids: int) -> Plane:
-    """Return a program that runs on these devices, in this order."""
+    """Return a program whose device assignment lists the given devices in order."""
     assignment = int_field(1, 1) + int_field(2, len(device_ids))
     for device_id in device_ids:
         assignment += bytes_field(3, bytes_field(1, varint(device_id)))
@@ -127,7 +127,7 @@ class Waiting(unittest.TestCase):
         planes = [device(0, durations(10, 30)), device(1, durations(30, 10))]
         self.assertIsNone(row(planes)["last_device"])
 
-    def test_executions_are_matched_by_their_start_not_by_their_place_in_the_file(self) -> None:
+    def test_executions_are_matched_in_order_of_start_not_in_order_of_the_file(self) -> None:
         first, second = durations(10, 500)
         planes = [device(0, [first, second]), device(1, [second, first])]
         self.assertEqual(figures(planes), (510, 0, 2, 0))
@@ -189,7 +189,7 @@ class Groups(unittest.TestCase):
 
     def test_group_is_found_by_global_core_ids(self) -> None:
         planes = [*self.four(14, 12, 13, 11), assigned(14, 13, 12, 11)]
-        # The devices 0 and 2 are at the places 0 and 1.
+        # Devices 0 and 2 are at the places 0 and 1 of the device assignment.
         found = said(planes)
         self.assertEqual(figures(planes), (20, 20, 1, 0))
         self.assertIs(found["totals"]["peers"]["complete"], True)
@@ -222,7 +222,7 @@ class Groups(unittest.TestCase):
             self.assertEqual(found["rows"][0]["transfer_ps"], 10)
             self.assertIs(found["totals"]["peers"]["complete"], True, groups)
 
-    def test_group_of_one_is_not_matched(self) -> None:
+    def test_group_of_a_single_device_is_not_matched(self) -> None:
         planes = [*self.four(0, 1, 2, 3, groups="{{0},{1},{2},{3}}"), assigned(0, 1, 2, 3)]
         self.assertEqual(figures(planes), (None, None, 0, 1))
 
@@ -271,7 +271,7 @@ class Permutes(unittest.TestCase):
         found = self.three("{{1,2},{2,1}}", program=assigned(0, 1, 2))
         self.assertEqual(found, (None, None, 0, 1))
 
-    def test_unknown_places_are_matched_if_each_sends_to_and_receives_from_another(self) -> None:
+    def test_permute_at_unknown_places_is_matched_if_each_device_sends_and_receives(self) -> None:
         self.assertEqual(self.three("{{0,1},{1,2},{2,0}}"), (20, 20, 1, 0))
         for pairs in ("{{0,1},{1,2}}", "{{0,1},{1,0},{2,2}}", "{{0,1},{1,0},{2,0}}"):
             self.assertEqual(self.three(pairs), (None, None, 0, 1), pairs)
@@ -303,7 +303,7 @@ class Steps(unittest.TestCase):
         self.assertIn(note, found["notes"])
         self.assertEqual(found["totals"]["peers"]["n_devices"], 1)
 
-    def test_all_steps_match_all_ops(self) -> None:
+    def test_ops_of_all_steps_are_matched_with_step_all(self) -> None:
         other = [collective(5, 4), collective(700, 4), collective(8100, 5)]
         planes = [device(0, durations(10, 10, 10), steps=self.TWO), device(1, other)]
         self.assertEqual(figures(planes, "--step", "all"), (13, 17, 3, 0))
@@ -312,7 +312,7 @@ class Steps(unittest.TestCase):
         planes = [device(0, durations(10)), Plane("/device:TPU:1", [Line("Steps")])]
         self.assertIn("/device:TPU:1 left out of --peers: no_xla_ops_line", said(planes)["notes"])
 
-    def test_barrier_of_each_device_equals_that_of_idle(self) -> None:
+    def test_barrier_of_each_device_equals_the_barrier_of_idle(self) -> None:
         late = device(1, durations(10, 10))
         late.event_metadata.append(EventMetadata(99, "barrier-cores"))
         late.lines.append(Line("XLA TraceMe", [Event(99, 400, 300)]))
@@ -392,7 +392,8 @@ class Alone(unittest.TestCase):
 
 
 def with_slow_device(*, slow: int = 1, n_devices: int = 3, n_steps: int = 5) -> bytes:
-    """Return steps in which one device takes twice as long at one line, and others wait."""
+    """Return steps in which one device takes twice as long for the ops of one line, and the other
+    devices wait."""
     planes = []
     for number in range(n_devices):
         ops, steps = [], []
@@ -425,7 +426,7 @@ class SlowDevice(unittest.TestCase):
             self.assertIn("/device:TPU:1 has the largest load in 5 of 5 steps", cause["says"])
             self.assertIn("longer than /device:TPU:2 at model.py:7", cause["says"])
 
-    def test_cause_requires_the_option_and_a_difference(self) -> None:
+    def test_slow_device_is_a_cause_only_with_the_option_and_a_difference(self) -> None:
         found = answer(with_slow_device(), "bottleneck")
         self.assertFalse([c for c in found["causes"] if c["cause"] == "slow_device"])
         self.assertEqual(self.causes(with_slow_device(slow=9)), [])
@@ -463,7 +464,7 @@ class Captures(unittest.TestCase):
         self.assertEqual(peers["peer_wait_ps"], 62_888_351)
         self.assertEqual(peers["unmatched_ps"], 0)
 
-    def test_barriers_of_a_capture_equal_those_of_idle(self) -> None:
+    def test_barriers_of_a_capture_equal_the_barriers_of_idle(self) -> None:
         for number in range(4):
             options = "--step", "all", "--device", str(number)
             found = answer(OFFLOADING, "comm", "--peers", *options)
@@ -476,7 +477,8 @@ class Drawn(NamedTuple):
     """Represent a random collective, and its executions by device."""
 
     op: dict[str, Any]
-    # Groups of places, or None if all devices take part; for a permute, the pairs.
+    # Places of the devices that take part, in groups or in the pairs of a permute. If groups and
+    # pairs are None, all devices take part.
     groups: list[list[int]] | None
     pairs: list[tuple[int, int]] | None
     durations: list[list[int]]
@@ -540,7 +542,7 @@ class AgainstDefinition(unittest.TestCase):
                     for i, drawn in enumerate(collectives)
                     for k, lasted in enumerate(drawn.durations[number])
                 ]
-                # This op does not communicate; it makes each device run the program.
+                # An op without communication, so that each device runs the program.
                 ops.append(op("fusion.1", "loop fusion", 9000, 1, program_id=PROGRAM_ID))
                 rng.shuffle(ops)
                 planes.append(device(number, ops, core=cores[number]))

@@ -1,4 +1,5 @@
-"""Test figures of real programs that are known from a second tool or from the program itself.
+"""Test answers about real captures whose figures are known from another tool or from the captured
+program.
 
 tests/naive/invariants.py checks that the invariants of all answers hold for the same captures.
 """
@@ -131,7 +132,7 @@ class Offloading(unittest.TestCase):
             self.assertGreater(step["busy_ps"], 0.999 * step["duration_ps"])
 
     def test_totals_of_ops_equal_the_totals_of_xprof_on_all_devices(self) -> None:
-        """XProf sums the core's times in its table of ops."""
+        """Compare totals with XProf, whose table of ops sums the core's times."""
         by_device = [
             {
                 row["hlo_op"]: row["total_dur_ps"]
@@ -166,7 +167,7 @@ class Offloading(unittest.TestCase):
         self.assertEqual(row["bytes_accessed_sum"], 300 * 10_737_418_240)
         self.assertEqual(row["arithmetic_intensity"], 0.125)
 
-    def test_peaks_of_the_chip_equal_those_of_the_profile(self) -> None:
+    def test_peaks_of_the_chip_equal_the_peaks_in_the_profile(self) -> None:
         for options in ((), ("--chip", "profile")):
             said = say(OFFLOADING, "roofline", *options)
             self.assertEqual(said["chip"], "profile" if options else "v6e")
@@ -180,7 +181,7 @@ class PallasKernel(unittest.TestCase):
 
     program_id = "17342868964687645945"
 
-    def test_program_with_an_index_as_key_is_found(self) -> None:
+    def test_program_is_found_although_the_key_is_an_index(self) -> None:
         program = say(PALLAS, "summary")["program"]
         self.assertEqual(program["name"], f"jit_matmul_optimized({self.program_id})")
         self.assertEqual((program["program_id"], program["hlo"]), (self.program_id, True))

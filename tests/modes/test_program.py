@@ -52,7 +52,7 @@ def offload(*rings: Json, kind: str = "all_gather_offload_config") -> Json:
 def traced(
     computations: dict[str, list[hlo_proto.Op]] | bytes, ran: Sequence[Op] = RAN, **more: Any
 ) -> bytes:
-    """Return a trace of these ops with their program."""
+    """Return a trace of the given ops with their program."""
     for execution in ran:
         execution.stats.setdefault("program_id", 7)
     program = computations
@@ -178,7 +178,7 @@ class Collectives(unittest.TestCase):
         computations = parsed(main="async-collective-done.1 fusion")
         self.assert_moved(computations, ("collective", "async_fusion", 1))
 
-    def test_times_and_payload_equal_those_of_comm(self) -> None:
+    def test_times_and_payload_equal_the_figures_of_comm(self) -> None:
         groups = ", replica_groups={{0,1},{2,3}}"
         ran = [
             op("ag-start.1", "all-gather-start", 100, 1, opcode="all-gather-start"),
@@ -429,7 +429,7 @@ class Shardings(unittest.TestCase):
                 "{devices=[4,1,2]<=[8] last_tile_dims={unknown}}",
                 None,
             ),
-            # These shardings do not fit the rank of the array.
+            # Shardings that do not fit the rank of the array.
             (sharding(TILED, [8], iota=[8]), "{devices=[8]<=[8]}", None),
             (sharding(TILED, [4, 2, 1], iota=[8]), "{devices=[4,2,1]<=[8]}", None),
             (sharding(TILED, [0, 4], iota=[4]), "{devices=[0,4]<=[4]}", None),
@@ -513,7 +513,7 @@ class Shardings(unittest.TestCase):
             self.assertEqual((said["aliased_bytes"], said["donated_unused_bytes"]), (16, 64))
             self.assertEqual(damage(said), [])
 
-    def test_sharding_that_does_not_fit_is_noted(self) -> None:
+    def test_sharding_that_does_not_fit_the_array_is_noted(self) -> None:
         shape = tuple_of(array("f32", 16), array("f32", 4))
         for written in (sharding(TUPLE, parts=[sharding(REPLICATED)]), b"\xff"):
             said = say({"main": [parameter(0, shape)]}, extra=shardings(written), devices=(1, 2))
@@ -544,7 +544,7 @@ class Parameters(unittest.TestCase):
             columns(said["parameters"], "number", "path", "bytes"),
             [(1, "w['a']", 16), (3, "w['a']", 16), (2, None, 4)],
         )
-        # The omitted parameter has a dynamic size.
+        # The omitted parameter has a dynamic size, so the sum of the bytes is unknown.
         self.assertEqual(said["tail"], {"n_parameters_omitted": 1, "bytes": None})
 
     def test_aliased_and_unused_donated_bytes_count_only_hbm(self) -> None:
@@ -748,7 +748,7 @@ class Flags(InFolder):
     GATHER = "xla_tpu_enable_sparse_core_collective_offload_all_gather"
 
     def finding(self, flag: str, value: str | None, main: Sequence[str]) -> Json:
-        """Return the finding about a flag in a program with these collectives."""
+        """Return the finding about a flag in a program with the given collectives."""
         ops = {
             "sync": "sync all-gather",
             "async": "s.a all-gather-start; d.a all-gather-done s.a",

@@ -1,4 +1,5 @@
-"""Test that compare tells whether a change reached the compiled program, and what it changed."""
+"""Test that compare says whether a change reached the compiled program, and what changed in the
+program."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ PROGRAM_ID = 7
 LITERAL, CHANNEL, DIMENSIONS, ATTRIBUTES = 8, 26, 14, 68
 
 
-# The function is long because each of its arguments changes one thing in the program.
+# The function is long, because each argument changes one thing in the program.
 def capture(
     *,
     numbers: int = 0,
@@ -55,7 +56,7 @@ def capture(
     swapped: bool = False,
     has_program: bool = True,
 ) -> bytes:
-    """Return a trace with a program; each argument changes one thing in it."""
+    """Return a trace with a program; each argument changes one thing in the program."""
 
     def name(base: str) -> str:
         return f"{base}.{numbers}" if numbers else base
@@ -101,7 +102,7 @@ def capture(
         ),
         op(name("out"), "add", name("flash"), name("fusion"), line=line),
     ]
-    # Another place of an unused computation changes the ids of the others.
+    # Moving an unused computation changes the ids of the other computations.
     first: dict[str, list[Op]] = {name("fused"): inside}
     unused = {name("unused"): [op(name("u"), "parameter")]}
     computations = {**(unused | first if numbers else first | unused), name("main"): main}
@@ -152,7 +153,7 @@ class Changes(InFolder):
             with self.subTest(changed=changed):
                 self.assertEqual(self.changes(**changed), (True, []))
 
-    def test_every_other_change_is_another_program(self) -> None:
+    def test_every_other_change_makes_another_program(self) -> None:
         for changed in (
             {"opcode": "add"},
             {"shape": array("bf16", 8, 128)},
@@ -226,7 +227,7 @@ class Changes(InFolder):
             # The texts of the ops are equal.
             self.assertIs(said["same_program"], True)
 
-    def test_one_other_capture_is_another_program(self) -> None:
+    def test_program_differs_if_one_of_several_captures_differs(self) -> None:
         same, other = self.record(capture()), self.record(capture(numbers=4, line="d.py:4"))
         changed = self.record(capture(constant=b"\x02"))
         self.assertTrue(self.compare(same, other)["same_program"])

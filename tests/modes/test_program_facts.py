@@ -32,7 +32,7 @@ EVERYTHING = ("--include-comm", "--include-data-move")
 
 
 def beside(hlo: bytes | None, ops: Sequence[Op]) -> bytes:
-    """Return a trace of these ops with their program."""
+    """Return a trace of the given ops with their program."""
     for op in ops:
         op.stats["program_id"] = PROGRAM_ID
     end = max(op.start + op.dur for op in ops)
@@ -72,7 +72,7 @@ class AtMostEight(unittest.TestCase):
     def test_eight_fused_lines_are_ordered_by_instructions(self) -> None:
         for n in (1, 8, 9):
             with self.subTest(n=n):
-                # The last line has two instructions.
+                # The last of the fused lines has two instructions.
                 lines = [f"m.py:{i + 10}" for i in range(n)]
                 body = [
                     hlo_proto.op(f"add.{i}", "add", line=line)
@@ -89,7 +89,7 @@ class AtMostEight(unittest.TestCase):
 
 
 def dot(left: str, right: str, extra: bytes = b"") -> list[hlo_proto.Op]:
-    """Return a dot and its two operands, operands first."""
+    """Return the two operands of a dot, then the dot."""
     return [
         hlo_proto.op("left", "parameter", shape=array(left, 8, 8)),
         hlo_proto.op("right", "parameter", shape=array(right, 8, 8)),
@@ -98,7 +98,7 @@ def dot(left: str, right: str, extra: bytes = b"") -> list[hlo_proto.Op]:
 
 
 def judged(program: Program, name: str, output: str, category: str) -> Json:
-    """Return the roofline's row of an op with a text that does not show the operands."""
+    """Return the row in roofline of an op whose HLO text does not show the operands."""
     peaks = ("--peak-tflops-fp32", "100", "--peak-tflops-fp16", "1000")
     shape = f"{output}[8,128]{{1,0}}"
     ran = event(
@@ -297,23 +297,23 @@ def copying(destination: Shape) -> Program:
 
 
 class LikelyLines(unittest.TestCase):
-    def test_prefetch_has_the_line_of_its_consumer(self) -> None:
+    def test_prefetch_has_the_line_of_the_consumer(self) -> None:
         said = likely(copying(array("f32", 8, space=1)), "copy-done.1", "copy-done")
         self.assertEqual(said, {"source_inner": "m.py:2", "source_is": "consumer"})
 
-    def test_copy_to_the_host_has_the_line_of_its_producer(self) -> None:
+    def test_copy_to_the_host_has_the_line_of_the_producer(self) -> None:
         shape = "f32[8]{0:S(5)}"
         program = copying(array("f32", 8, space=5))
         said = likely(program, "copy-done.1", "copy-done", shape=shape)
         self.assertEqual(said, {"source_inner": "m.py:1", "source_is": "producer"})
 
-    def test_done_has_the_line_of_its_start(self) -> None:
+    def test_done_has_the_line_of_the_start(self) -> None:
         program = copying(array("f32", 8))
         program["main"][1].instruction.metadata = hlo_proto.OpMetadata(None, "m.py", 7)
         said = likely(program, "copy-done.1", "copy-done")
         self.assertEqual(said, {"source_inner": "m.py:7", "source_is": "own"})
 
-    def test_wrapped_collective_has_its_own_line(self) -> None:
+    def test_wrapped_collective_has_a_line_of_its_own(self) -> None:
         program: Program = {
             "called": [
                 hlo_proto.op("p", "parameter"),
@@ -331,8 +331,8 @@ class LikelyLines(unittest.TestCase):
         said = likely(program, "g.call-done", "async-done")
         self.assertEqual(said, {"source_inner": "m.py:3", "source_is": "inside"})
 
-    def test_reduce_scatter_has_the_line_of_its_producer(self) -> None:
-        # The second name does not show that the op is a reduce-scatter.
+    def test_reduce_scatter_has_the_line_of_the_producer(self) -> None:
+        # The name `unnamed.1` does not show that the op is a reduce-scatter.
         for name in ("reduce-scatter.1", "unnamed.1"):
             program: Program = {
                 "called": [

@@ -1,4 +1,4 @@
-"""Test the mode record on small traces: the used steps, and their figures."""
+"""Test the mode record on small traces: which steps are used, and the figures of the used steps."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ class Demo(unittest.TestCase):
             for name, run_folder in write_runs(Path(folder)).items():
                 kept = json.loads(gzip.decompress((DATA / f"{name}.json.gz").read_bytes()))
                 said = {**answer(run_folder, "record"), "profile_dir": name}
-                # Version 2.0 made the stored records, with other words in the notes, and without
-                # newer fields.
+                # Version 2.0 made the stored records, so the notes have other words, and newer
+                # fields are missing.
                 del said["schema_version"], said["programs"], said["notes"], kept["notes"]
                 for device in said["devices"]:
                     del device["hlo"]
@@ -118,7 +118,7 @@ class UsedSteps(unittest.TestCase):
                     self.assertEqual(row["duration_ps"], was["duration_ps"])
 
     def test_executions_of_less_frequent_programs_are_not_used(self) -> None:
-        # The unused program has more executions, and the largest execution.
+        # The executions of the unused program are more numerous, and one of them is the largest.
         names = ("jit_f(1)", *["jit_g(2)"] * 5, *["jit_f(1)"] * 3)
         numbers = (9, 1, 1, 1, 1, 12, 0, 9, 9)
         plane = tpu_plane(steps_of(numbers))
@@ -282,7 +282,7 @@ class Notes(unittest.TestCase):
             found.lines.append(line)
             return found
 
-        # The trace has an op without metadata, and a step without a time.
+        # The trace has an op without metadata and a step without a valid time.
         planes = [
             plane("/device:TPU:0", Line("XLA Ops", [Event(99, 5, 5)])),
             plane("/device:TPU:1", Line("Steps", [Event(1, num_occurrences=3)])),

@@ -1,6 +1,7 @@
 """Test record, compare and spread on traces of the demo's program, edited and run again.
 
-Other tests of these modes use records; here, traces and records must give the same answers.
+Other tests of these modes use records. The tests in this file check that traces and records give
+the same answers.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class Compared(WithFiles):
             self.write(f"{i}/host.xplane.pb", trace) for i, trace in enumerate(self.sides)
         ]
 
-    def test_record_compares_like_its_trace(self) -> None:
+    def test_compare_gives_the_same_answer_for_a_record_and_its_trace(self) -> None:
         before, after = self.traces
         expected = said(compare(before, after))
         ours = self.record_of(before, "before/plain.json")
@@ -93,7 +94,7 @@ class Compared(WithFiles):
         for pair in ((ours, theirs), (ours, after), (ours.parent, theirs.parent)):
             self.assertEqual(said(compare(*pair)), expected, pair)
 
-    def test_record_of_some_steps_compares_like_those_steps(self) -> None:
+    def test_compare_gives_the_same_answer_for_a_record_of_some_steps(self) -> None:
         before, after = self.traces
         some = ("--steps", "1:4")
         expected = said(compare(before, after, *some))
@@ -101,7 +102,7 @@ class Compared(WithFiles):
         narrowed = self.record_of(after, "some.json", *some)
         self.assertEqual(said(compare(before, narrowed, *some)), expected)
 
-    def test_device_of_either_side_can_be_selected(self) -> None:
+    def test_devices_before_and_after_can_be_selected(self) -> None:
         other = "/device:TPU:1"
         program = small(records.of_demo())
         data = rewrite.trace(program, 2, jitter=0.04, devices=(DEVICE, other))
@@ -148,7 +149,7 @@ class Spread(WithFiles):
         for step in cohort["steps"]:
             self.assertLess(step["step_spread_pct"], 0.001)
 
-    def test_order_division_and_format_of_files_do_not_matter(self) -> None:
+    def test_answer_does_not_depend_on_order_division_and_format_of_files(self) -> None:
         names = names_of(2, 2)
         traces = self.write_pod("traces", names, 3, jitter=0.01)
         expected = said(answer(traces, "spread"))

@@ -86,7 +86,8 @@ class Roofline(unittest.TestCase):
         self.assertEqual(self.one(matmul(0, 5, 2 * 10**12, GIB + 1))["bound"], "memory")
 
     def test_shortfall_uses_the_rounded_roof(self) -> None:
-        # 5 flops take 2.5 ps, rounded to the even 2; 7 flops take 3.5 ps, rounded to 4.
+        # 5 flops take 2.5 ps, which is rounded to the even number 2; 7 flops take 3.5 ps, which is
+        # rounded to 4.
         self.assertEqual(self.one(matmul(0, 10, 5, 1))["t_compute_theory_ps"], 2)
         peaks = ["--peak-tflops-bf16", "2", "--peak-hbm-gibps", "1e9"]
         for flops, shortfall in ((5, 9), (7, 7)):
@@ -286,7 +287,7 @@ class Opaque(unittest.TestCase):
             "hlo_categories": {"convolution fusion": 1},
             "opaque_dur_ps": 150,
             "dtype_uncertain": False,
-            # The path describes the whole group.
+            # The field `tf_op` describes the whole group, including opaque executions.
             "tf_op": "first",
         }
         self.assertEqual({key: row[key] for key in expected}, expected)
@@ -386,7 +387,7 @@ class PerOpRoof(unittest.TestCase):
         ]
         said = answer(trace(ops), "roofline", *self.PEAKS)
         (row,) = said["groups"]
-        # A single byte takes this time.
+        # A single byte takes 931 ps.
         self.assertEqual(row["t_roofline_theory_ps"], 4 * PS + 931)
         self.assertEqual(row["t_roofline_per_op_ps"], 5 * PS)
         self.assertEqual(row["shortfall_per_op_ps"], 6 * PS)
@@ -511,10 +512,10 @@ class RooflineNotes(unittest.TestCase):
     def test_groups_over_their_roof_are_noted(self) -> None:
         peaks = ["--peak-tflops-bf16", "2", "--peak-hbm-gibps", "1e9"]
         ops = [
-            matmul(0, 4, 8, 1, stack="m.py:1:1"),  # This group is exactly on the roof.
+            matmul(0, 4, 8, 1, stack="m.py:1:1"),  # Exactly on the roof.
             matmul(10, 3, 8, 1, stack="m.py:2:1"),
             matmul(20, 2, 8, 1, stack="m.py:3:1"),
-            matmul(30, 0, 8, 1, stack="m.py:4:1"),  # This group has no utilization.
+            matmul(30, 0, 8, 1, stack="m.py:4:1"),  # A group without a duration has no utilization.
         ]
         v7x = ["--chip", "v7x", *peaks]
         without_line = [*ops, matmul(40, 1, 8, 1, tf_op="x", stack=None)]
@@ -603,7 +604,7 @@ class RooflineNotes(unittest.TestCase):
                 self.notes(data, "--chip", "v7x"),
                 [f"{unknown}, but the peaks are those of v7x{end}"],
             )
-        # A single peak is not enough.
+        # One of the two peaks is not enough.
         for lacking in own:
             data = chip_trace(
                 device_type_string="TPU v99", **{k: v for k, v in own.items() if k != lacking}

@@ -44,8 +44,8 @@ class Runtime(unittest.TestCase):
             (10, 0, {**sizes(0, 30, 70), "fragmentation": 0}),
             (20, 0, {**sizes(60, 20, 20), "fragmentation": double(0.25)}),
             (15, 1, {**sizes(99, 1, 0), "fragmentation": 1}),
-            # The next event has the same sum of reserved and allocated bytes later, and the event
-            # after that has a smaller sum.
+            # The event at 30 has the same sum of reserved and allocated bytes as the event at 20.
+            # The event at 40 has a smaller sum.
             (30, 0, sizes(40, 40, 20)),
             (40, 0, sizes(70, 5, 25)),
             timestamp_ns=3,
@@ -69,7 +69,7 @@ class Runtime(unittest.TestCase):
         assert said
         self.assertEqual((said["peak_at_ps"], said["peak_reserved_bytes"]), (10, 60))
 
-    def test_missing_number_is_not_zero(self) -> None:
+    def test_missing_number_is_null(self) -> None:
         said = runtime((10, 0, {"bytes_allocated": 50}), (20, 0, {"bytes_available": 7}))
         assert said
         self.assertEqual((said["n_events"], said["min_available_bytes"]), (2, 7))

@@ -71,7 +71,7 @@ def cohort(run: Sequence[Json], **options: Any) -> Json:
 
 
 def members_of(hosts: Sequence[Sequence[float]], n_steps: int = 1) -> list[cohorts.Member]:
-    """Return devices with these loads in each step, by host."""
+    """Return devices by host; each device has the given load in every step."""
     return [
         cohorts.Member(
             cohorts.DeviceLoads(
@@ -134,7 +134,8 @@ class Stragglers(unittest.TestCase):
                 self.assertEqual((verdict["n_slowest"], verdict["n_steps"]), (5, 5))
                 if n_hosts == 1 or n_devices == 1:
                     self.assertIsNone(verdict["scope"])
-                # With two devices on a host, the second device can be above the rest by chance.
+                # If a host has two devices, the load of the second device can be above the median
+                # by chance.
                 elif n_devices > 2:
                     self.assertEqual(verdict["scope"], "device")
                 self.assertEqual(answer["devices"][0]["device"], slow[1])
@@ -187,7 +188,8 @@ class Stragglers(unittest.TestCase):
         self.assertEqual((sick["straggler"], sick["scope"]), (of(names[6]), "host"))
 
     def test_single_slow_device_does_not_make_the_host_slow(self) -> None:
-        # The slow device's neighbours are above the median half the time, but by less.
+        # The other devices of the host are above the median in half of the steps, but by less than
+        # the slow device.
         rng = random.Random(5)
         for n_devices in (2, 4, 8):
             found: dict[tuple[str, str | None], int] = defaultdict(int)
@@ -246,7 +248,7 @@ class Stragglers(unittest.TestCase):
         self.assertEqual(slow_host((10, 10), (11, 11)), h1)
         self.assertEqual(slow_host((10, 11), (12, 12)), h1)
         for hosts in (
-            # The slowest device of the other host is as slow.
+            # The slowest devices of the two hosts are equally slow.
             [(10, 12), (11, 12)],
             *([(10, 10), (10, 99)], [(10, 10), (10, 10)]),
             # The cases are hosts with a single device, hosts with unequal numbers of devices, and a
@@ -271,14 +273,14 @@ class Stragglers(unittest.TestCase):
             verdict = cohort(run)["verdict"]
             for found in n_found:
                 n_found[found] += verdict[found] is not None
-        # The limit is 5 % plus three standard errors.
+        # The test allows 5 % plus three standard errors.
         for found in n_found:
             self.assertLessEqual(n_found[found], n * 0.05 + 3 * (n * 0.05 * 0.95) ** 0.5)
 
     def test_equal_devices_have_no_straggler(self) -> None:
         run = pod(records.of_demo(), names_of(2, 4), 10, jitter=0)
         answer = cohort(run)
-        # The order of reading does not matter.
+        # The order in which files are read does not matter.
         self.assertEqual(cohort(run[::-1]), answer)
         self.assertEqual(answer["verdict"]["imbalance"], "balanced")
         self.assertIsNone(answer["verdict"]["straggler"])
@@ -295,7 +297,8 @@ class Stragglers(unittest.TestCase):
 
 
 def exact(devices: dict[Name, Sequence[Json]], base: Json | None = None) -> list[Json]:
-    """Return the records of a run with these figures in each step, and zeros elsewhere."""
+    """Return the records of a run; the steps have the given figures, and all other figures are
+    0."""
     base = base or records.record(records.made_up(1, 12))
     nothing = dict.fromkeys(("duration_ps", "comm_ps", "host_ps", "wait_ps"), 0)
     plain = {**base["steps"][0], **nothing, "durs_ps": [], "ns": []}
@@ -320,7 +323,7 @@ def exact(devices: dict[Name, Sequence[Json]], base: Json | None = None) -> list
 
 
 def loaded(loads: Sequence[int], **more: int) -> list[Json]:
-    """Return steps of 1000 ps with these loads."""
+    """Return steps of 1000 ps with the given loads."""
     return [{"duration_ps": 1000, "comm_ps": 1000 - load, **more} for load in loads]
 
 
@@ -403,7 +406,8 @@ class Exact(unittest.TestCase):
             (0, 80, "idle"),
             (0, 79, None),
             (40, 40, None),
-            # A part covers more than the whole excess if other parts became smaller.
+            # A part of the load can exceed the whole excess if other parts are smaller than on
+            # other devices.
             (120, 0, "host"),
         ):
             slow = loaded([600] * 4, host_ps=100 + host, busy_ps=950 - idle)
@@ -426,7 +430,7 @@ class Exact(unittest.TestCase):
             self.assertEqual((*figures, row["delta_pct"]), (7, 0, 7, None))
         self.assertEqual((lines["excess_ps"], lines["rest_ps"]), (1000, 1000 - 20 * 7))
         self.assertEqual((lines["factor"], of["verdict"]["uniform_pct"]), (None, None))
-        # Only the median device has these lines.
+        # Lines that only the median device has.
         slow = {"duration_ps": 1500}
         of = cohort(exact({("h0", "0"): [slow], ("h0", "1"): [ran]}, base))
         lines = of["slowest_vs_median"]
@@ -456,7 +460,7 @@ class Lines(unittest.TestCase):
         found: list[Json] = answer(profile, "spread")["cohorts"][0]["slowest_vs_median"]["rows"]
         return found
 
-    def test_own_line_and_scope_equal_those_of_by_source(self) -> None:
+    def test_line_and_scope_equal_the_line_and_scope_of_by_source(self) -> None:
         groups = {
             (group["kind"], group["agg_key"]): group
             for group in answer(DEMO, "by_source", "--include-data-move")["groups"]
@@ -488,7 +492,7 @@ class Joining(unittest.TestCase):
         names = names_of(3, 2)
         cls.records = pod(records.of_demo(), names, slow={names[3]: lambda *_: 1.06})
 
-    def test_order_and_number_of_files_do_not_matter(self) -> None:
+    def test_answer_does_not_depend_on_order_and_number_of_files(self) -> None:
         answer = spread(self.records)
         self.assertEqual(spread(self.records[::-1]), answer)
         parts = split(self.records)
@@ -538,7 +542,7 @@ class Joining(unittest.TestCase):
         refusals: list[tuple[list[Loader], str, str]] = [
             ([refuse, refuse], "unreadable_xplane_pb", "h9.xplane.pb"),
             ([bad_record], "unreadable_record", "not a record"),
-            # With several reasons, no single reason describes the whole.
+            # If records are unreadable for different reasons, the reason is `unreadable_xplane_pb`.
             ([bad_record, partial(refuse, "z")], "unreadable_xplane_pb", "not a record"),
         ]
         for loaders, reason, detail in refusals:
@@ -588,7 +592,7 @@ class Joining(unittest.TestCase):
 
     def test_duplicates_that_differ_are_refused(self) -> None:
         another = pod(records.of_demo(), names_of(3, 2), seed=5)[1]
-        # A difference in any figure counts.
+        # Records of a device that differ in any figure are different.
         step: Json = {"duration_ps": 1000, "busy_ps": 900, "comm_ps": 100, "host_ps": 10}
         others: list[Json] = [
             *({name: figure - 1} for name, figure in step.items()),
@@ -626,7 +630,7 @@ class Joining(unittest.TestCase):
         self.assertEqual(spread(split(self.records)), spread(self.records))
 
     def with_other_lines(self, of: Json) -> Json:
-        """Exchange two lines, so that all sums remain equal."""
+        """Exchange the times of two lines of a record, so that all sums remain equal."""
         other: Json = json.loads(json.dumps(of))
         at = [n for n, group in enumerate(other["groups"]) if group["kind"] == "compute"][:2]
         for step in other["steps"]:
@@ -639,7 +643,7 @@ class Joining(unittest.TestCase):
         for record in run:
             for step in record["steps"]:
                 step["name"] = "train" if step["index"] < 4 else "eval"
-        # This host's capture began one step later, with an evaluation before the step.
+        # The capture of one host began later: the first step in the capture is an evaluation.
         for step in run[2]["steps"]:
             step["name"] = ("eval", "train", "train", "train", "train")[step["index"]]
         answer = cohort(run)
@@ -682,7 +686,7 @@ class Joining(unittest.TestCase):
         answer = spread(run)
         self.assertEqual(answer["cohorts"][0]["n_steps"], 5)
         self.assertIn("aligned by index", answer["notes"][0])
-        # A single device needs no alignment.
+        # The steps of a single device need no alignment.
         self.assertEqual(spread(run[:1], device="/device:TPU:0")["notes"], [])
 
     def test_notes_are_sorted(self) -> None:
@@ -739,7 +743,7 @@ class Cost(unittest.TestCase):
             {**device, "device": str(number), "program": str(number // 2)} for number in range(400)
         ]
         many["steps"] = [{**step, "device": number} for number in range(400)]
-        # The mode keeps the last records in memory, and so does this loader.
+        # The test's loader keeps the last record in memory, like the loader of the mode.
         held: list[record_format.Record | NoAnswer] = [record_format.record_of(many)]
         with within(1):
             self.assertEqual(len(spread_of({"a.json": lambda: held})["cohorts"]), 200)

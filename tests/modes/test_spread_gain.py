@@ -1,5 +1,5 @@
-"""Test the mode spread: the time that a step saves if the slow device, or the slow host, becomes as
-fast as the others."""
+"""Test the gain in spread: the time that a step saves if the slow device, or the slow host, becomes
+as fast as the other devices or hosts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ N_STEPS = 8
 
 
 def device(number: int, loads: Sequence[int]) -> Plane:
-    """Return a device with these loads; communication fills the rest of each step."""
+    """Return a device with the given loads; communication fills the rest of each step."""
     ops = [
         part
         for i, load in enumerate(loads)
@@ -30,7 +30,8 @@ def device(number: int, loads: Sequence[int]) -> Plane:
 
 class Gain(InFolder):
     def cohort(self, *hosts: Sequence[int | Sequence[int]]) -> Any:
-        """Return the cohort of hosts with the loads of their devices, in each step or in all."""
+        """Return the cohort of hosts; a device has one load for all steps, or a load for each
+        step."""
         for name, devices in zip("abc", hosts, strict=False):
             planes = [
                 device(i, [load] * N_STEPS if isinstance(load, int) else load)

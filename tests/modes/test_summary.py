@@ -39,7 +39,7 @@ class Summary(unittest.TestCase):
                 ("tfop:b", "compute", 10),
             ],
         )
-        # Percentages are relative to compute alone.
+        # Percentages are relative to the time of compute.
         self.assertEqual(said["top_compute_groups"][0]["pct_of_compute"], 42.857)
 
     def test_tail_sums_the_omitted_groups(self) -> None:
@@ -118,7 +118,7 @@ class Phases(unittest.TestCase):
         (row,) = by_source(ops)
         self.assertEqual(list(row["phases"].items()), [("backward", 7), ("forward", 3)])
 
-    def test_phase_rollup_covers_compute(self) -> None:
+    def test_phase_rollup_covers_only_compute(self) -> None:
         ops = [
             leaf(0, 5, tf_op="jvp()"),
             leaf(5, 1, "f.remat", tf_op="jvp()"),
@@ -255,12 +255,12 @@ class CommRollup(unittest.TestCase):
             with self.subTest(category=category):
                 self.assertEqual(self.rollup(op("x", category, 0, 5)), [(whom, 1, 5, 0)])
 
-    def test_starts_and_updates_expose_nothing(self) -> None:
+    def test_starts_and_updates_are_not_exposed_communication(self) -> None:
         for category in ("all-gather-start", "async-start", "async-update", "send-start"):
             with self.subTest(category=category):
                 self.assertEqual(self.rollup(op("all-gather.1", category, 0, 5)), [])
 
-    def test_math_and_copies_on_the_core_expose_nothing(self) -> None:
+    def test_math_and_copies_on_the_core_are_not_exposed_communication(self) -> None:
         ops = [op("x", c, i, 5) for i, c in enumerate(("copy", "copy-start", "sort", "tuple"))]
         self.assertEqual(self.rollup(*ops), [])
 

@@ -1,7 +1,7 @@
 """Test `--format text`: figures, units, names, wrapping.
 
-`Reading` parses a text. The figures below each heading must equal the figures of the JSON, in the
-unit that the heading names.
+`Reading` parses a text. The figures below each heading of a text must equal the figures of the
+JSON, in the heading's unit.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ UTF8, ASCII = Characters("utf-8"), Characters("ascii")
 WITH_TEXT = tuple(
     mode.name for mode in compute_breakdown.MODES if mode.name not in ("record", "page", "export")
 )
-# Everything is listed, so that each row of the JSON has a line.
+# Options that list all rows, so that each row of the JSON has a line in the text.
 WHOLE = View(shows_all=True, merges=False, top=10**6)
 UNITS = {
     "%": 1,
@@ -69,7 +69,7 @@ UNITS = {
     **dict(figures.BYTES),
     **dict(figures.FLOPS),
 }
-# Columns that the screens compute from several fields.
+# Headings of columns that the screens compute from several fields.
 DERIVED = {"ops_x_runs", "pct_of_roof", "(reads {op.reads})"}
 # A figure in a sentence has its unit.
 FIELD = r"([+-]?\d[\d.]*(?:e[+-]\d+)?(?: [\w%]+)?|\?)"
@@ -120,7 +120,7 @@ class Reading:
         # An indented line continues the sentence of the preceding line.
         self.sentences = [" ".join(part.split()) for part in re.split(r"\n(?!  )", text)]
         self.fields = fields
-        # Number of compared figures in tables, and the declared parts that were found.
+        # Number of figures in tables that were compared, and declared parts that were found.
         self.n_in_tables = 0
         self.met: set[tuple[str, ...]] = set()
 
@@ -149,7 +149,7 @@ class Reading:
                     self.check_sentence(part.text, fields)
 
     def check_sentence(self, template: str, fields: Json) -> None:
-        """Find the sentence with the figures of the object."""
+        """Fail unless the text has the sentence with the figures of the object."""
         fields = {**fields, "trace": ""}
         pieces = re.split(r"\{([^{}]+)\}", " ".join(template.split()))
         told = [(field + ":").split(":")[:2] for field in pieces[1::2]]
@@ -187,7 +187,8 @@ class Reading:
         lines = itertools.takewhile(bool, map(by_columns, self.lines[at + 1 :]))
         shown = [line for line in lines if line.startswith("  ")]
         heading = by_columns(self.lines[at])
-        # Remove the lines, so that the next table with this heading finds different lines.
+        # Remove the lines of the table, so that the next table with the same heading finds other
+        # lines.
         self.lines[at] = ""
         place = 2
         figures_at: list[tuple[Column, int, int]] = []
@@ -390,7 +391,7 @@ class Figures(unittest.TestCase):
         reading.check()
         return reading
 
-    def test_figures_of_real_captures_equal_those_of_the_json(self) -> None:
+    def test_figures_of_real_captures_equal_the_figures_of_the_json(self) -> None:
         modes = [mode for mode in WITH_TEXT if mode != "compare"]
         cases = itertools.product(sorted(PROFILES.glob("*.xplane.pb")), modes)
         for path, mode in sampled(cases, 5):
@@ -417,7 +418,7 @@ class Figures(unittest.TestCase):
             told = {said for said in everything_in(parts_of(mode)) if DERIVED.isdisjoint(said)}
             self.assertEqual(told - met[mode], set(), mode)
 
-    def test_figures_of_random_traces_equal_those_of_the_json(self) -> None:
+    def test_figures_of_random_traces_equal_the_figures_of_the_json(self) -> None:
         n = 0
         for seed in sampled(range(150), 25):
             data, mode, options = random_case(random.Random(f"text {seed}"))
@@ -588,7 +589,7 @@ class HiddenRows(unittest.TestCase):
         )
         self.assertEqual(table_of(self.TABLE, fields, View(shows_all=True))[-1], "    0.001  c")
 
-    def test_last_row_also_counts_rows_that_the_json_omits(self) -> None:
+    def test_last_row_also_counts_rows_that_the_json_leaves_out(self) -> None:
         rows = [{"t": 10**9, "n": "a"}]
         fields = {"step": 10**9, "rows": rows, "tail": {"n": 4, "t": 10**8}}
         self.assertEqual(table_of(self.TABLE, fields)[-1], "    0.100  4 more rows")
@@ -599,7 +600,7 @@ class HiddenRows(unittest.TestCase):
         fields = {"step": 10**9, "rows": [{"t": None, "n": "a"}], "tail": {"n": 0, "t": 0}}
         self.assertEqual(table_of(self.TABLE, fields), ["  time  name", "     ?  a"])
 
-    def test_findings_of_one_line_come_after_their_sum(self) -> None:
+    def test_findings_of_a_line_come_after_the_sum_of_the_line(self) -> None:
         def finding(line: str | None, lost: int | None, name: str) -> Json:
             return {"source_user": line, "source_inner": "x", "agg_key": name, "class": name,
                     "dur_ps": 10, "pct_of_step": 1.5, "lost_ps": lost}  # fmt: skip
@@ -786,7 +787,7 @@ class Command(InFolder):
         )
         return done.stdout.decode(encoding), done.returncode, done.stderr.decode(encoding)
 
-    def test_status_and_stderr_equal_those_with_json(self) -> None:
+    def test_status_and_stderr_are_the_same_as_with_json(self) -> None:
         for options in (
             [str(DEMO), "--mode", "idle"],
             [str(DEMO), "--mode", "summary", "--step", "99"],
@@ -835,7 +836,7 @@ class Command(InFolder):
             self.assertEqual(outcome.status, 2)
             self.assertIn(detail, outcome.fields["detail"])
 
-    def test_text_is_short_for_format_text(self) -> None:
+    def test_option_text_means_format_text(self) -> None:
         self.assertEqual(
             *(
                 without_commands(self.printed(str(DEMO), "--mode=spread", option)[0])
@@ -843,7 +844,7 @@ class Command(InFolder):
             )
         )
 
-    def test_columns_sets_the_width(self) -> None:
+    def test_variable_columns_sets_the_width(self) -> None:
         for columns, width in (("70", 70), ("120", 120), ("", 100), ("10", 60), ("x", 100)):
             mode = "comm" if width > 100 else "idle"
             text, _, _ = self.printed(str(DEMO), "--mode", mode, "--text", COLUMNS=columns)
@@ -905,7 +906,7 @@ class Command(InFolder):
         process.wait()
         return said.decode()
 
-    def test_refusals_show_the_reason_and_the_available_names(self) -> None:
+    def test_error_answers_show_the_reason_and_the_available_names(self) -> None:
         n = 0
         for outcome in refusals():
             fields = outcome.object
@@ -923,7 +924,7 @@ class Command(InFolder):
                         self.assertIn(f"available {name[10:]}: {first}"[:60], words)
         self.assertGreater(n, 15)
 
-    def test_refusals_show_runtime_and_planes(self) -> None:
+    def test_error_answers_show_runtime_and_planes(self) -> None:
         texts = [text_of(outcome.object, "utf-8") for outcome in refusals()
                  if outcome.object["mode"] in ("memory", "anatomy")]  # fmt: skip
         self.assertTrue(any("runtime: " in text for text in texts))

@@ -6,7 +6,7 @@ computed by a separate comprehension over those objects. Accumulators and fast p
 and quadratic time is acceptable, so the mistakes differ from mistakes in fast code.
 
 `analyse(data, mode, **options)` returns the answer that the program should print, without the
-fields that name files and without `UNREAD`. Notes of unspecified wording begin with "~".
+fields that name files and without `UNREAD`. Notes whose wording is not specified begin with "~".
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ UNREAD = frozenset(
     "loop model_flops_sum n_matched n_unmatched operand_dtypes peer_wait_ps peers plan runtime "
     "scopes shapes shapes_truncated signatures tf_ops top_signature transfer_ps truncated".split()
 )
-# For each mode of one step: the function that makes the mode's own fields.
+# The function that makes the mode's own fields, by mode of one step.
 MODES: dict[str, Callable[[Picked], Json]] = {
     "by_source": lambda step: step.by_source(),
     "comm": lambda step: Comm(step).answer(),

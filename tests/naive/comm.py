@@ -31,11 +31,11 @@ from tests.naive.wire import every, fields, last, numbers_in, signed
 
 T = TypeVar("T")
 Sets = frozenset[frozenset[int]]
-# A size is a pair of bytes and elements.
+# Bytes and number of elements.
 Size = tuple[int, int]
 MOST_DEVICES = 2**17
 MOST_BYTES = 2**63
-# These collectives have outputs as large as their inputs.
+# Collectives with outputs that are as large as the inputs.
 EVEN = ("all-reduce", "all-to-all", "collective-permute", "collective-broadcast")
 
 
@@ -80,7 +80,7 @@ def mesh_sets(
     parts: Sequence[tuple[int, int, int | None]],
     device_ids: Sequence[int],
 ) -> Sets | None:
-    """Group devices that differ only in these axes, or in parts of axes.
+    """Group devices that differ only in the given axes, or in the given parts of axes.
 
     A part is (axis, size before the part, size of the part or None for the whole axis).
     """
@@ -113,14 +113,14 @@ def mesh_sets(
 class Who:
     size: int | None = None
     label: str | None = None
-    # The groups are None for permutes, and if there are too many devices to list.
+    # The groups are None for permutes, and also None for too many devices to list.
     sets: Sets | None = None
 
     @staticmethod
     def of_sets(sets: Sets | None, n_devices: int | None) -> Who | None:
         if sets is None:
             return None
-        if not sets:  # The groups contain all devices.
+        if not sets:  # Empty groups contain all devices.
             if n_devices is None:
                 return Who()
             stride = ", stride 1" if n_devices > 1 else ""
@@ -255,7 +255,7 @@ def first(values: Iterable[T | None]) -> T | None:
 
 @dataclass(eq=False)
 class Transfer:
-    """Represent an op that communicates, and for a wait also the op that starts the transfer."""
+    """Represent an op that communicates; a wait also has the op that starts the transfer."""
 
     op: Op
     start: Op | None
@@ -292,8 +292,8 @@ class Transfer:
 
     @property
     def matching_inside(self) -> Instruction | None:
-        """Return the collective inside if it has the op's kind; an all-reduce can be part of a
-        reduce-scatter.
+        """Return the collective inside of the op's instruction if the collective has the op's kind.
+        An all-reduce also fits a reduce-scatter.
         """
         inside = self.inside.collective if self.inside is not None else None
         made_of_it = (self.collective, inside) == ("reduce-scatter", "all-reduce")
@@ -508,8 +508,8 @@ class Comm:
     # pairs
 
     def ops_called(self, program_id: int | None, name: str) -> list[Op]:
-        """Return ops with this name that start a transfer: the step's first op, then any op of the
-        device.
+        """Return ops with the given name that start a transfer: first the ops of the step, then all
+        ops of the device.
         """
         in_step = [e.op for e in self.step.leaves]
         return [
@@ -653,7 +653,8 @@ class Comm:
     def sum_of(
         self, events: list[Event], fact: Callable[[Transfer], int | Fraction | None]
     ) -> int | None:
-        """Return the sum, rounded at the end, or None if the fact is unknown for any event."""
+        """Return the sum of a fact over events, rounded at the end, or None if the fact of any
+        event is unknown."""
         facts = [fact(self.transfers[id(e.op)]) for e in events]
         known = [Fraction(value) for value in facts if value is not None]
         return round(sum(known, Fraction(0))) if len(known) == len(facts) else None
@@ -747,7 +748,7 @@ def pairs_in(order: list[Event], ended: list[Event]) -> list[Pair]:
 
 
 def under_way(pairs: list[Pair], events: Sequence[Event] = ()) -> list[tuple[int, int]]:
-    """Return the intervals in which pairs are in flight, or events other than waits run."""
+    """Return the intervals in which a pair is in flight or an event that is not a wait runs."""
     flights = [(pair.begin.start, max(pair.begin.start, pair.end.end)) for pair in pairs]
     return union([*flights, *((e.start, e.end) for e in events if not e.op.is_wait)])
 

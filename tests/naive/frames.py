@@ -62,7 +62,8 @@ def majority(orders: Iterable[str | None]) -> str | None:
 
 
 def is_own(line: str, own: Sequence[str]) -> bool:
-    """Return True if a `file:line` is the user's code; `own` has texts that occur in own files."""
+    """Return True if a `file:line` is the user's code; `own` has texts that names of the user's
+    files contain."""
     file = file_of(line)
     if own:
         return any(text in file for text in own)
@@ -77,8 +78,8 @@ def innermost_own(lines: Sequence[str], own: Sequence[str]) -> str | None:
 
 @dataclass(frozen=True)
 class Place:
-    """Hold a line, and the lines of its stack from the outermost in; without a stack, only the line
-    itself.
+    """Hold a line and the lines of the line's stack, outermost first. Without a stack, the stack's
+    lines are the line itself.
     """
 
     line: str

@@ -81,7 +81,7 @@ def totals_faults(said: Json) -> Faults:
 
 
 def row_faults(what: str, row: Json) -> Faults:
-    """Check a row with the five fields of `DURATIONS`."""
+    """Check a row that has the five fields of `DURATIONS`."""
     n, whole, shortest, longest, average = (row[name] for name in DURATIONS)
     # The average is a quotient of floats, which are exact up to 2**53.
     is_between = shortest <= average <= longest or whole > 2**53
@@ -370,8 +370,8 @@ def comm_faults(said: Json) -> Faults:
 
 
 def peers_faults(said: Json) -> Faults:
-    """Check that transfers, waiting for late devices and unmatched time add up to the exposed
-    time."""
+    """Check that the time of transfers, the time of waiting for late devices, and the unmatched
+    time add up to the exposed time."""
     peers, rows = said["totals"]["peers"], said["rows"]
     for row in rows:
         split = sum(row[name] or 0 for name in ("transfer_ps", "peer_wait_ps"))
@@ -600,8 +600,8 @@ def faults_of_record(record: Json, ask: Ask) -> Faults:
         if not step["used"]:
             continue
         if has_kinds_on_events(device["device"], ask):
-            # Facts on events are read from the op's first execution: for a record, the first of all
-            # steps; for the summary, the first of the picked step.
+            # Facts on events come from an op's first execution. A record takes the first execution
+            # in all steps, and the summary takes the first execution in the picked step.
             continue
         asked = {} if device["step_source"] is None else {"step": step["index"]}
         said = ask("summary", device=device["device"], **asked)
@@ -619,7 +619,7 @@ def faults_of_record(record: Json, ask: Ask) -> Faults:
 
 
 def has_kinds_on_events(device: str, ask: Ask) -> bool:
-    """Return True if executions have facts that determine the kind of an op."""
+    """Return True if events have stats that determine the kind of an op."""
     (plane,) = ask("anatomy", plane=device)["planes"]
     names = {name for line in plane["lines"] for name in line["event_stats"]}
     return not names.isdisjoint({"hlo_category", "program_id"})
@@ -629,7 +629,7 @@ NO_COLLECTIVES = ("host", "dma", "sparse_core")
 
 
 def exposed_for(rows: list[Json], *names: str) -> int:
-    """Return the exposed time of the awaited collective, or all exposed time without a name."""
+    """Return the exposed time of a collective, or of all collectives if no name is given."""
     its = [row for row in rows if not names or row["waits_for"] in names]
     return total(its, "sync_dur_ps") + total(its, "wait_dur_ps")
 
@@ -768,7 +768,7 @@ def collectives_between(program: Json, comm: Json) -> Faults:
 
 
 def number(value: int | str | None) -> int | None:
-    """Return a printed number; numbers beyond 2**53 are printed as texts."""
+    """Return a printed number as int; numbers beyond 2**53 are printed as texts."""
     return None if value is None else int(value)
 
 

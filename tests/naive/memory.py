@@ -133,7 +133,8 @@ class Assignment:
         return sum(self.buffer(buffer_id).size for buffer_id in buffer_ids)
 
     def histories(self, allocation: Allocation) -> list[list[HeapEvent]]:
-        """Return the events of the allocation's buffers, trace by trace; equal traces once."""
+        """Return the events of the allocation's buffers for each trace; leave out repeated
+        traces."""
         found: list[list[HeapEvent]] = []
         for trace in self.traces:
             events = [event for event in trace if event.buffer_id in allocation.buffer_ids]
@@ -143,7 +144,7 @@ class Assignment:
 
 
 def owner(buffer_id: int, events: list[HeapEvent]) -> int:
-    """Return the buffer that a buffer shares memory with after these events, or the buffer
+    """Return the buffer that a buffer shares memory with after the given events, or the buffer
     itself.
     """
     places = [i for i, e in enumerate(events) if e.buffer_id == buffer_id and e.kind != FREE]
@@ -152,7 +153,7 @@ def owner(buffer_id: int, events: list[HeapEvent]) -> int:
 
 
 def holders(events: list[HeapEvent]) -> list[int]:
-    """Return the buffers that are live after these events."""
+    """Return the buffers that are live after the given events."""
     kinds = {event.buffer_id: event.kind for event in events}
     return [buffer_id for buffer_id, kind in kinds.items() if kind != FREE]
 
@@ -177,8 +178,8 @@ class Memory:
     # live buffers
 
     def maxima(self, allocation: Allocation) -> list[tuple[int, str, set[int]]]:
-        """Return for each trace the maximum of live bytes, the first instruction there, and the
-        live buffers.
+        """Return for each trace the maximum of live bytes, the first instruction with this maximum,
+        and the live buffers.
         """
         found = []
         for events in self.assignment.histories(allocation):
@@ -215,7 +216,7 @@ class Memory:
         number = allocation.parameter_number if allocation.kind == "parameter" else None
         return Row(allocation.kind, allocation.size, largest, number)
 
-    # facts about live buffers
+    # The following methods return facts about live buffers.
 
     def instruction(self, buffer: Buffer | None) -> Instruction | None:
         return None if buffer is None else with_id(buffer.instruction_id, self.hlo.instructions)
@@ -266,7 +267,7 @@ class Memory:
         return self.likely(self.instruction(row.buffer)).line
 
     def array(self, row: Row) -> tuple[str, list[int], bool] | None:
-        """Return dtype, dims, and True if the dims are only upper limits."""
+        """Return the dtype, the dims, and True if some dims are only upper limits."""
         instruction = self.instruction(row.buffer)
         if instruction is None or row.buffer is None:
             return None

@@ -53,7 +53,7 @@ def text_of(stats: dict[str, StatValue], name: str) -> str | None:
 
 @dataclass
 class Span:
-    """Represent the time in which something ran, on one of the two clocks."""
+    """Represent the time in which an event ran, on one of the two clocks."""
 
     start: int
     end: int
@@ -445,11 +445,11 @@ class Op:
 
     text: str
     stats: dict[str, StatValue]
-    # The compiled programs by program_id.
+    # Compiled programs by program_id.
     entries: dict[int, Entry] = field(default_factory=dict)
-    # This is the frame order of stacks whose own facts do not show the order.
+    # Frame order of stacks that do not show their own order.
     silent_order: str = INNERMOST_FIRST
-    # These texts occur in the names of the user's own files.
+    # Texts that names of the user's own files contain.
     own: Sequence[str] = ()
 
     @property
@@ -676,7 +676,7 @@ class Op:
         place = self.likely_source.place
         return None if place is None else innermost_own(place.lines, self.own)
 
-    # the line of a row: from the stack, otherwise the likely one
+    # Rows have the line from the stack, or without a stack the likely line.
 
     @property
     def row_line(self) -> str | None:
@@ -702,7 +702,7 @@ class LikelySource:
 
     @staticmethod
     def of(**places: Place | None) -> LikelySource:
-        """Return the first known line, with its kind."""
+        """Return the first known line with the line's kind."""
         known = [LikelySource(place, how) for how, place in places.items() if place is not None]
         return known[0] if known else LikelySource()
 
@@ -772,7 +772,7 @@ def distinct(values: Iterable[str | None]) -> list[str]:
 
 
 def union(intervals: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return disjoint intervals, in order, that cover the same time."""
+    """Return sorted disjoint intervals that cover the same time as the given intervals."""
     merged: list[tuple[int, int]] = []
     for start, end in sorted((s, e) for s, e in intervals if s < e):
         if merged and start <= merged[-1][1]:

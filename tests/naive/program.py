@@ -39,7 +39,7 @@ COLLECTIVES = (
 )
 TRANSFERS = ("send", "recv")
 MAX_HOPS = 8
-# Each array is a pair (dtype, dims).
+# An array is a pair (dtype, dims).
 Arrays = list[tuple[str, list[int]]]
 
 T = TypeVar("T")
@@ -47,7 +47,7 @@ Identified = TypeVar("Identified", "Instruction", "Computation")
 
 
 def has_prefix(name: str | None, prefix: str) -> bool:
-    """Return True if a name is `prefix`, alone or followed by a separator or a digit."""
+    """Return True if a name is `prefix`, or begins with `prefix` and a separator or digit."""
     return (
         name is not None
         and name.startswith(prefix)
@@ -316,7 +316,8 @@ class Program:
 
     @cached_property
     def all_operands(self) -> dict[Instruction, list[Instruction]]:
-        """Return the operands of each instruction, which belong to the same computation."""
+        """Return the operands of each instruction; operands belong to the instruction's
+        computation."""
         return {
             user: unique(known(with_id(i, home.instructions) for i in user.operand_ids))
             for user, home in self.homes.items()
@@ -346,7 +347,7 @@ class Program:
         return [i for i in self.instructions if computation in self.called(i)]
 
     def inside(self, called: list[Computation], seen: list[Computation]) -> list[Instruction]:
-        """Return all instructions in these computations and in computations they call, depth
+        """Return all instructions in the given computations and in called computations, depth
         first.
         """
         out: list[Instruction] = []
@@ -384,7 +385,7 @@ class Program:
     def chain(self, instruction: Instruction) -> list[Instruction]:
         """Return start, updates and done with the instructions between them, as far as found.
 
-        Any other instruction is a chain by itself.
+        The chain of a synchronous instruction is only the instruction.
         """
         if not instruction.is_asynchronous:
             return [instruction]

@@ -62,7 +62,7 @@ class Step:
     n_events: int = 0
 
     def admits(self, start: int | None) -> bool:
-        """Return True if an op with this start, on the trace's clock, belongs to the step."""
+        """Return True if an op that starts at `start` on the trace's clock belongs to the step."""
         return self.index is None or self.on_trace.holds(start)
 
 
@@ -89,8 +89,8 @@ def as_busy_as_any(steps: list[Step]) -> list[Step]:
 
 
 def busiest(steps: list[Step]) -> Step:
-    """Return the step with most ops: of several such steps the median one; without ops the middle
-    one.
+    """Return the step with most ops. If several steps have most ops, return the median of these
+    steps; if no step has ops, return the middle step.
     """
     if all(step.n_events == 0 for step in steps):
         return steps[len(steps) // 2]
@@ -112,7 +112,8 @@ def why_picked(step: Step, steps: list[Step], n_on_line: int) -> str:
 
 
 def meant(asked: str, names: Iterable[str]) -> str | None:
-    """Return the name itself, or the only name with this prefix; a number is never a prefix."""
+    """Return the name itself, or the only name with the given prefix; a number is never a
+    prefix."""
     distinct_names = set(names)
     if asked in distinct_names:
         return asked
@@ -228,7 +229,7 @@ class Picked:
         return [e for e in self.leaves if e.op.kind in kinds]
 
     def covered(self, events: list[Event]) -> list[tuple[int, int]]:
-        """Return the parts of the window in which at least one of the events runs."""
+        """Return the parts of the window in which at least one event runs."""
         return union((max(e.start, self.window.start), min(e.end, self.window.end)) for e in events)
 
     def stack_order(self) -> str | None:
@@ -315,7 +316,7 @@ class Picked:
 
     def by_source_row(self, events: list[Event]) -> Json:
         first, total = events[0].op, duration(events)
-        # The example is the first of the longest executions.
+        # The example of a group is the first of the longest executions.
         example = max(events, key=lambda e: e.duration)
         return {
             "agg_key": first.agg_key,
@@ -384,7 +385,7 @@ def ops_of(events: list[Event]) -> list[Op]:
 
 
 def settle_stacks(plane: Plane, ops: list[Op], own: Sequence[str], notes: list[str]) -> None:
-    """Determine the frame order of a device's stacks from these ops, before stacks are read."""
+    """Determine the frame order of a device's stacks from the given ops, before stacks are read."""
     order = majority(op.order_by_source for op in ops)
     order = order or majority(op.order_by_program for op in ops)
     if order is None and any(op.is_order_guessed for op in ops):
@@ -395,7 +396,7 @@ def settle_stacks(plane: Plane, ops: list[Op], own: Sequence[str], notes: list[s
 
 
 def executions_in(plane: Plane, steps: list[Step]) -> list[LineEvent]:
-    """Return the valid executions of ops that start in any of these steps."""
+    """Return the valid executions of ops that start in any of the given steps."""
     return [
         e
         for e in plane.events_of("XLA Ops")

@@ -63,7 +63,7 @@ def comparable(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def differences(ours: Any, theirs: Any, where: str = "") -> Iterator[str]:
-    """Yield a sentence for each place where two answers differ."""
+    """Yield a sentence for each field in which two answers differ."""
     if isinstance(ours, dict) and isinstance(theirs, dict):
         for key in {**ours, **theirs}:
             if key not in theirs:
@@ -85,8 +85,8 @@ class AgainstNaive(unittest.TestCase):
             self.fail("\n".join(["", case, *found[:10], advice]))
 
     def check(self, case: str, data: bytes, mode: str, options: dict[str, Any]) -> None:
-        """Check an answer by the invariants and, if both implement the mode, against the naive
-        answer.
+        """Check an answer by the invariants. If the naive implementation has the mode, compare the
+        answer with the naive answer.
         """
         ours = run(data, mode, *command_line(options)).object
         found = list(invariants.faults(ours))

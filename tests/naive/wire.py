@@ -66,7 +66,8 @@ def decode_map(plane: Message, number: int) -> dict[int, Message]:
 
 
 def decode_stats(messages: list[bytes], names: dict[int, str]) -> dict[str, StatValue]:
-    """Return the stats that have a name and a value; of equal names, the last stat counts."""
+    """Return the stats that have a name and a value; if several stats have the same name, the last
+    stat counts."""
     stats: dict[str, StatValue] = {}
     for message in messages:
         stat = fields(message)

@@ -63,7 +63,7 @@ class Tables(unittest.TestCase):
         if expected:
             self.assertEqual([name for name in header if name in expected[0]], [*expected[0]])
 
-    def test_rows_equal_those_of_the_json(self) -> None:
+    def test_rows_equal_the_rows_of_the_json(self) -> None:
         for mode in WITH_TEXT:
             options = ["--baseline", str(BEFORE)] if mode == "compare" else []
             fields = answer(AFTER, mode, *options) if options else demo(mode)
@@ -82,7 +82,7 @@ class Tables(unittest.TestCase):
             if fields["mode"] in MAIN_TABLES:
                 self.assert_same(fields, fields[MAIN_TABLES[fields["mode"]]])
 
-    def test_header_without_rows_is_that_of_rows(self) -> None:
+    def test_table_without_rows_has_the_same_header(self) -> None:
         for mode in WITH_TEXT:
             options = ["--baseline", str(BEFORE)] if mode == "compare" else []
             fields = answer(AFTER, mode, *options) if options else demo(mode)
@@ -93,7 +93,7 @@ class Tables(unittest.TestCase):
                 header, rows = read_back(csv_of({**fields, outer: []}))
                 self.assertEqual((sorted(header), rows), (sorted(columns), []))
 
-    def test_refusal_has_reason_and_detail(self) -> None:
+    def test_error_answer_has_reason_and_detail(self) -> None:
         n = 0
         for outcome in refusals():
             fields = outcome.object

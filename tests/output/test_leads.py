@@ -76,7 +76,8 @@ class Headlines(unittest.TestCase):
         for said in self.led():
             known = list(figures_in({**said, "headline": ""}))
             if said.get("period_ps"):
-                # The share of the pause is that of the period, as both are printed.
+                # The headline has the pause as a share of the period; the answer has pause and
+                # period.
                 known.append(100 * said["between_steps_ps"] / said["period_ps"])
             for share in re.findall(r"(\d+\.\d) %", said["headline"]):
                 with self.subTest(said["mode"], share=share):
@@ -102,7 +103,7 @@ class Headlines(unittest.TestCase):
     def test_sentence_that_does_not_fit_is_left_out(self) -> None:
         self.assertEqual(phrases.joined(["One.", "x" * 240, "Two."]), "One. Two.")
 
-    def test_small_parts_have_their_own_unit(self) -> None:
+    def test_small_times_in_a_sentence_have_their_own_unit(self) -> None:
         self.assertEqual(phrases.part_of(346_200, 784_100_000_000), "346.2 ns of 784.1 ms")
         self.assertEqual(phrases.part_of(6_170_000_000, 18_308_000_000), "6.17 of 18.3 ms")
         self.assertEqual(phrases.part_of(0, 10**9), "0 of 1.00 ms")
@@ -136,7 +137,7 @@ class NextSteps(unittest.TestCase):
         self.assertEqual(words[3:5], ["--mode", "kernel"])
         self.assertEqual(words[5:], ["--device", "TPU:1", "--step=1", "--chip", "v6e"])
 
-    def test_new_words_replace_given_options(self) -> None:
+    def test_options_of_a_next_step_replace_given_options(self) -> None:
         given = ["--mode", "idle", "--step", "3", "--own", "a b"]
         words = ["--mode", "idle", "--step", "all"]
         line = following(["tool"], "my logs", given, words, ["--step", "--step-id", "--own"])

@@ -93,7 +93,7 @@ class Names(unittest.TestCase):
 class Answers(unittest.TestCase):
     batch = BATCH
 
-    def test_cells_equal_those_of_the_text(self) -> None:
+    def test_cells_equal_the_cells_of_the_text(self) -> None:
         for mode in WITH_TEXT:
             options = ["--baseline", str(BEFORE)] if mode == "compare" else []
             fields = answer(AFTER, mode, *options) if options else demo(mode)
@@ -141,7 +141,7 @@ class Answers(unittest.TestCase):
         first, *_ = markdown_of(fields, "utf-8").split("\n\n")
         self.assertEqual(first, PAGE.prose(fields["headline"]))
 
-    def test_refusal_is_a_paragraph(self) -> None:
+    def test_error_answer_is_a_paragraph(self) -> None:
         n = 0
         for outcome in refusals():
             if outcome.object["mode"] in (*WITH_TEXT, None):

@@ -59,12 +59,12 @@ def can_be_null(field: Json) -> bool:
 
 
 class Answers(unittest.TestCase):
-    """Validate answers of every mode with every option, and every refusal."""
+    """Validate answers of every mode with every option, and every error answer."""
 
     batch = BATCH
     takes_seconds = 8
     errors: list[str]
-    # The sets hold type and name of the printed fields, and of the fields that were null.
+    # Type and name of each field that was printed, and of each field that was null.
     printed: set[tuple[str, str]]
     null: set[tuple[str, str]]
 
@@ -87,7 +87,7 @@ class Answers(unittest.TestCase):
 
         return [f"{mode}{error}" for error in Validator(schema(mode), on_field).errors(said)]
 
-    def test_every_answer_and_refusal_is_valid(self) -> None:
+    def test_every_answer_and_error_answer_is_valid(self) -> None:
         self.assertEqual(self.errors, [])
 
     def test_every_declared_field_is_printed(self) -> None:
@@ -195,7 +195,7 @@ class Mutations(unittest.TestCase):
         self.assertTrue(errors("bottleneck", said))
 
     def test_field_of_another_type_is_invalid(self) -> None:
-        # No field of this mode can be a list of lists.
+        # No field of the mode can be a list of lists.
         for name in self.said():
             self.assertTrue(errors("bottleneck", self.said() | {name: [[]]}), name)
         changes: list[tuple[str, Any]] = [
@@ -239,7 +239,7 @@ class Declarations(unittest.TestCase):
             }  # fmt: skip
             self.assertEqual(own & shared, set())
 
-    def test_reasons_and_version_equal_those_of_the_program(self) -> None:
+    def test_reasons_and_version_equal_the_reasons_and_version_of_the_program(self) -> None:
         self.assertEqual({*get_args(common.Reason)}, {*no_answer.EXIT_STATUS})
         for mode in ALL_MODES:
             versions = [field["enum"] for _, name, field in fields_in(mode)

@@ -1,1 +1,1 @@
-"""Tests of `_pipeline`: the stages from a file to a normalized step."""
+"""Test `_pipeline`: the stages from a file to a normalized step."""

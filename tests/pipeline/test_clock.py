@@ -1,7 +1,7 @@
 """Test the two clocks: printed durations come from the core's clock, not from the trace's clock.
 
-An op of these small traces is a span on the trace's clock and, if the core measured the op, a
-second span on the core's clock.
+In the small traces of the tests, an op has a span on the trace's clock. If the core measured the
+op, the op also has a span on the core's clock.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Drawn:
     trace: Span
     core: Span | None = None
     category: str = "loop fusion"
-    # These stats replace the stats that follow from `core`.
+    # Stats that replace the stats made from `core`.
     stats: list[Stat] | None = None
     more_stats: list[Stat] = field(default_factory=list)
 
@@ -118,10 +118,9 @@ def neighbours(step: dict[str, Any]) -> list[tuple[int, str | None, str | None]]
     )
 
 
-# Most tests use these two ops in a step that the core measured, too.
-#   trace   100 A 110 . . . 200 B 220
-#   core   1000 A 1030 . . 1300 B 1310
-# So the core's clock is ahead by 900 at 100, 920 from 110, 1100 from 200 and 1090 from 220 on.
+# Most tests use ops A and B, in a step that the core also measured. trace 100 A 110 . . . 200 B 220
+# core 1000 A 1030 . . 1300 B 1310 So the core's clock is ahead by 900 at 100, 920 from 110, 1100
+# from 200 and 1090 from 220 on.
 A = Drawn("A", (100, 110), (1000, 1030))
 B = Drawn("B", (200, 220), (1300, 1310))
 STEP = Drawn("s", (0, 1000), (900, 1500))
@@ -146,7 +145,7 @@ class Durations(unittest.TestCase):
     def test_op_with_a_duration_on_the_trace_clock_can_be_instant(self) -> None:
         step = said([A, Drawn("I", (110, 190), (1100, 1100)), B], [STEP])
         self.assertEqual(durations(step), {"A": 30, "I": 0, "B": 10})
-        # An op that takes no time ends no gap.
+        # An op that takes no time does not end a gap.
         self.assertEqual(gaps(step), [(900, 100), (1030, 270), (1310, 190)])
 
     def test_shortest_and_longest_are_measured_durations(self) -> None:
@@ -166,7 +165,7 @@ class Durations(unittest.TestCase):
         ops = [Drawn(o.name, o.trace) for o in (A, B)]
         step = said(ops, [STEP])
         self.assertEqual(step["clock"], "trace")
-        # The step's device times are not used without device times of ops.
+        # Without device times of ops, the device times of the step are ignored.
         self.assertEqual(step["step_window_ps"], [0, 1000])
         self.assertEqual(durations(step), {"A": 10, "B": 20})
         self.assertEqual(gaps(step), [(0, 100), (110, 90), (220, 780)])
@@ -218,7 +217,7 @@ class OpsWithoutTimes(unittest.TestCase):
         with self.subTest(trace=trace):
             unmeasured = Drawn("U", trace)
             for i in range(len(ops or (A, B)) + 1):
-                # The position in the file does not matter.
+                # The position of an op in the file does not matter.
                 in_file = list(ops or (A, B))
                 in_file.insert(i, unmeasured)
                 step = said(in_file, [STEP])
@@ -310,9 +309,9 @@ class Windows(unittest.TestCase):
         window: list[int] = said(ops, steps, *options)["step_window_ps"]
         return window
 
-    def test_measured_step_has_its_measured_window(self) -> None:
+    def test_window_of_a_measured_step_is_the_measured_window(self) -> None:
         self.assertEqual(self.window([A, B], [STEP]), [900, 1500])
-        # The window counts even without an op in the window.
+        # A window without ops also counts.
         step = said([A, B], [Drawn("s", (0, 1000), (7000, 7100))])
         self.assertEqual(step["step_window_ps"], [7000, 7100])
         self.assertEqual(step["totals"]["busy_duration_ps"], 0)
@@ -421,7 +420,7 @@ class Order(unittest.TestCase):
     def test_simultaneous_ops_are_in_the_order_of_the_file(self) -> None:
         # The two ops follow each other on the trace's clock, and coincide on the core's clock.
         a, b = Drawn("A", (10, 20), (1000, 1010)), Drawn("B", (20, 30), (1000, 1010))
-        # This op makes the file unsorted.
+        # Op Z makes the file unsorted.
         last = Drawn("Z", (5, 6), (1100, 1110))
         for ops in ([a, b], [b, a], [last, a, b], [last, b, a]):
             with self.subTest(ops=[one.name for one in ops]):

@@ -137,7 +137,7 @@ class FactsOnEvents(unittest.TestCase):
         case = Case(flops=5, tf_op="of the metadata")
         case.event(0, flops=6, tf_op="of the event", bytes_accessed=7)
         self.assertEqual(case.facts(), (5, 7, "of the metadata"))
-        # An unknown value in the metadata is a value, too.
+        # In the metadata, -1 (unknown) is also a value.
         case = Case(flops=int64(-1), tf_op="")
         case.event(0, flops=6, tf_op="of the event")
         self.assertEqual(case.facts(), (None, None, None))

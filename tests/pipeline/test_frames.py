@@ -27,7 +27,7 @@ Json = dict[str, Any]
 OUTER, MIDDLE, INNER = "outer.py:1:2", "lib/middle.py:3:4", "a dir/inner.py:5:6"
 STACK = f"{OUTER}\n{MIDDLE}\n{INNER}"
 TURNED = f"{INNER}\n{MIDDLE}\n{OUTER}"
-# A second stack in both orders.
+# Another stack, outermost frame first and innermost frame first.
 OTHER, OTHER_TURNED = "outer.py:1:2\nother.py:7:8", "other.py:7:8\nouter.py:1:2"
 GUESSED = "order of stack frames unknown; assuming innermost first"
 INNERMOST_FIRST, OUTERMOST_FIRST = "innermost_first", "outermost_first"
@@ -52,7 +52,7 @@ def answer_of(data: bytes, mode: str, **options: Any) -> Json:
 
 
 class Ops:
-    """Collect ops of 10 ps, one after another, in steps of 1000 ps."""
+    """Collect ops that take 10 ps each and follow one another, in steps of 1000 ps."""
 
     def __init__(self) -> None:
         self.ops: list[Op] = []
@@ -121,7 +121,7 @@ class OrderOfFrames(unittest.TestCase):
         ops = Ops().add(STACK, "inner.py:5").add(TURNED, "inner.py:5")
         [group] = ops.groups()
         self.assertEqual((group["source_stack"], group["n_executions"]), (STACK, 2))
-        self.assertEqual(ops.order(), INNERMOST_FIRST)  # The votes are even.
+        self.assertEqual(ops.order(), INNERMOST_FIRST)  # Both orders are equally frequent.
         self.assertEqual(ops.notes(), [])
         self.assertEqual(ops.add(STACK, "inner.py:5", n=2).order(), OUTERMOST_FIRST)
 
@@ -188,11 +188,11 @@ class OrderOfFrames(unittest.TestCase):
             with self.subTest(stack=stack):
                 ops = Ops().add(stack).add()
                 self.assertEqual((ops.order(), ops.notes()), (INNERMOST_FIRST, []))
-                # Nothing is assumed if each stack that depends on the order has a source.
+                # No order is assumed if each stack that depends on the order has a source.
                 ops.add(STACK, "inner.py:5").add(TURNED, "inner.py:5")
                 self.assertEqual(ops.notes(), [])
 
-    def test_even_votes_decide_nothing(self) -> None:
+    def test_equally_frequent_orders_give_no_majority(self) -> None:
         ops = Ops().add(STACK, "inner.py:5").add(OTHER_TURNED, "other.py:7").add("b.py:1\na.py:1")
         self.assertEqual(ops.stacks(), [STACK, OTHER, "a.py:1\nb.py:1"])
         self.assertEqual((ops.order(), ops.notes()), (INNERMOST_FIRST, [GUESSED]))
@@ -218,8 +218,8 @@ class OrderOfFrames(unittest.TestCase):
 FRAMES = StackFrames(
     files=["user.py", "/x/site-packages/lib.py", "entry.py"],
     locations=[(1, 1, 5), (1, 2, 5), (2, 3, 5), (3, 4, 5)],
-    # The frames are user.py:1, user.py:2, lib.py:3 called by either, entry.py:4, and lib.py:3
-    # alone.
+    # Frames of user.py:1, user.py:2 and entry.py:4. There are three frames of lib.py:3: user.py:1
+    # calls the first, user.py:2 calls the second, and the third has no caller.
     frames=[(1, 4), (2, 0), (3, 1), (4, 0), (3, 2), (3, 0)],
 )
 USER_1, USER_2, LIB_OF_1, ENTRY, LIB_OF_2, LIB = range(1, 7)
@@ -254,8 +254,9 @@ class OrderByTheProgram(unittest.TestCase):
         ops.add(STACK, name="b", program_id=PROGRAM_ID).add(OTHER, "other.py:7")
         self.assertEqual(ops.stacks(program), [STACK, OTHER])
 
-    def test_program_decides_if_the_votes_of_sources_are_even(self) -> None:
-        """A stack with its own source keeps its order."""
+    def test_program_decides_the_order_if_sources_show_both_orders_equally_often(self) -> None:
+        """Test two sources that show different orders; each stack keeps the order that its source
+        shows."""
         program = a_program(hlo_proto.op("a", "fusion", line="inner.py:5"))
         ops = Ops().add(STACK, name="a", program_id=PROGRAM_ID)
         ops.add(OTHER, "other.py:7").add(OTHER_TURNED, "other.py:7")
@@ -328,7 +329,7 @@ class SourceUser(unittest.TestCase):
                 expected = f"{file}:9" if is_own else "outer.py:1"
                 self.assertEqual(self.user_of(f"{OUTER}\n{file}:9:5"), expected)
                 self.assertEqual(self.user_of(f"{file}:9:5"), expected if is_own else None)
-                # Without a stack, the source is used.
+                # The line of an op without a stack is `source`.
                 self.assertEqual(self.user_of(None, f"{file}:9"), expected if is_own else None)
 
     def test_source_does_not_affect_the_user_line_of_a_stack(self) -> None:
@@ -349,7 +350,7 @@ class SourceUser(unittest.TestCase):
             ([".py"], "a dir/inner.py:5"),
             (["a dir"], "a dir/inner.py:5"),
             (["A dir"], None),
-            ([".py:1"], None),  # The text is not part of a file's name.
+            ([".py:1"], None),  # No name of a file contains the text.
         ):
             with self.subTest(own=own):
                 self.assertEqual(self.user_of(stack, own=own), expected)
@@ -361,7 +362,7 @@ class LikelyUser(unittest.TestCase):
     """Test the user's line of an op that has only a likely line."""
 
     def data(self, *first: tuple[str, int], source: str | None = None) -> bytes:
-        """Return copies of the results of instructions with these names and frames."""
+        """Return ops that copy the results of instructions, given by name and stack frame."""
         ops = Ops()
         instructions = []
         for name, frame in first:
@@ -425,7 +426,7 @@ class Scopes(unittest.TestCase):
             ("jit(f)/cond/remat/remat2/rematted_computation/shard_map/pjit/mlp/mul:", "mlp"),
             ("jit(f)/custom_jvp_call/custom_vjp_call/core_call/xla_call/xla_pmap/x/mul:", "x"),
             ("jit(f)/while_loop/body_2/mul:", "while_loop/body_2"),
-            # The content of a wrapper is used.
+            # The scope has the content of a wrapper such as `jvp(...)`.
             ("jit(f)/jvp(mlp)/mul:", "mlp"),
             ("jit(f)/transpose(jvp(mlp))/mul:", "mlp"),
             ("jit(f)/jvp()/mlp/mul:", "mlp"),
@@ -437,7 +438,7 @@ class Scopes(unittest.TestCase):
             ("jvp(mlp)/mul:", "mlp"),
             ("jit(f)/custom_jvp(mlp)/mul:", "custom_jvp(mlp)"),
             ("jit(f)/checkpoint(mlp)/mul:", "checkpoint(mlp)"),
-            # The last part can be in a wrapper.
+            # The last part of a path can be inside a wrapper.
             ("jit(f)/mlp/jit(silu):", "mlp/silu"),
             ("jit(f)/mlp/jvp(jit(silu)):", "mlp/silu"),
             ("jit(f)/mlp/jvp():", "mlp"),

@@ -32,7 +32,7 @@ class GroupKeys(unittest.TestCase):
                 ("tfop:jit(f)/add:", "tf_op", "m.py:1", None),
             )
 
-    def test_category_is_the_key_without_stack_and_tf_op(self) -> None:
+    def test_category_is_the_key_of_an_op_without_stack_and_tf_op(self) -> None:
         expected = ("<no source>:loop fusion", "no_source", None, None)
         self.assertEqual((self.key(), self.key(tf_op="")), (expected, expected))
         (row,) = groups([op("c", "non-fusion elementwise", 0, 5, opcode="convert")])

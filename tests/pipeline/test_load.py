@@ -148,7 +148,7 @@ class Encodings(unittest.TestCase):
             self.assertEqual((first["source_inner"], first["tf_op"]), ("m.py:3", "t"))
             self.assertEqual((second["source_inner"], second["shapes"]), ("s.py:9", ["s8[1]"]))
 
-    def test_counts_can_be_stored_in_any_variant_and_impossible_ones_are_null(self) -> None:
+    def test_counts_can_be_stored_in_any_variant_and_impossible_counts_are_null(self) -> None:
         for value, expected in (
             *((double(12.0), 12), (uint64(12), 12), (int64(12), 12)),
             *((int64(-1), None), (double(-1.0), None), (double(float("nan")), None)),

@@ -16,7 +16,7 @@ from tests.builders.xspace import op, trace
 from tests.harness import DEMO, MODES, OFFLOADING, InFolder, answer, run, sampled
 from tests.proto.test_riegeli import SAMPLES
 
-# These fields name the capture or the device.
+# Fields that name the capture or the device.
 NOT_COMPARED = {"profile_dir", "xplane_file", "notes", "device", "capture", "run", "host"}
 ONE_OP = trace([op("fusion.1", "loop fusion", 0, 100)])
 TWO_OPS = trace([op("fusion.1", "loop fusion", 0, 100), op("fusion.2", "loop fusion", 200, 70)])
@@ -74,7 +74,7 @@ class Answers(InFolder):
         for seed in sampled(range(200), 15):
             rng = random.Random(seed)
             data, mode, options = random_case(rng)
-            # Merging keeps only the last of several entries with one key.
+            # If several entries have the same key, merging keeps only the last entry.
             data = pb.XSpace.FromString(data).SerializeToString()
             other, _, _ = random_case(rng)
             numbers = tpu_numbers(data)
@@ -169,7 +169,7 @@ class Answers(InFolder):
         plane.stats.add(metadata_id=99, bytes_value=b"\x10\x04")
         self.assertIsNotNone(runtime_of(space, "0"))
 
-    def test_anatomy_lists_all_planes_or_those_of_one_host(self) -> None:
+    def test_anatomy_lists_all_planes_or_the_planes_of_one_host(self) -> None:
         of_both = merged([[with_environment(ONE_OP)], [with_environment(TWO_OPS)]])
         names = ["/device:TPU:0", "Task Environment 0"]
         listed = answer(of_both, "anatomy")["planes"]
@@ -200,7 +200,7 @@ class Answers(InFolder):
     def test_threads_of_all_planes_of_the_host_are_read(self) -> None:
         gap = trace([op("fusion.1", "add", 0, 100), op("fusion.2", "add", 3_000_000, 100)])
         space = pb.XSpace.FromString(gap)
-        # With a single process, the process id in the names does not matter.
+        # If a file has a single process, the process id in names of planes has no effect.
         planes = ("/host:CPU [7]", "/host:TPU-runtime", "/host:python-tracer [7]")
         for name in (*planes, "/host:tfstreamz"):
             plane = space.planes.add(name=name)

@@ -12,7 +12,7 @@ from tests.pipeline.small_steps import NO_STEPS, Steps, leaf, plane
 
 NO_OP = "no op starts in this step: it shows idle time only"
 WHOLE_LINE = "no Steps line; using the whole XLA Ops window"
-# These notes are about all steps, whichever step is picked.
+# Notes about all steps, which do not depend on the picked step.
 ON_ALL_STEPS = re.compile(r" steps have no op \(\d+ ps\)$| are in no step$")
 
 
@@ -105,7 +105,7 @@ class StepPick(unittest.TestCase):
                     self.assertEqual(outcome.object["reason"], "step_not_found")
                     self.assertEqual(outcome.object["available_steps"], names)
 
-    def test_refusal_recognises_a_name_given_as_an_index(self) -> None:
+    def test_error_answer_recognises_a_name_given_as_an_index(self) -> None:
         data = trace([leaf(0, 5)], [("101", 0, 10), ("102", 10, 10)])
         for step in ("101", "10", "2"):
             detail = run(data, "summary", "--step", step).object["detail"]
@@ -185,7 +185,9 @@ class StepsRollup(unittest.TestCase):
         )
         self.assertEqual(rows, [dict(zip(fields, row, strict=True)) for row in expected])
 
-    def test_lower_median_is_used_and_numbered_steps_follow_equals(self) -> None:
+    def test_lower_median_is_used_and_numbered_steps_come_after_equal_times(
+        self,
+    ) -> None:
         rollup, _ = self.rollup([("0", 0, 4), ("1", 4, 6), ("a", 10, 3), ("a", 13, 7)])
         self.assertEqual(
             [(row["name"], row["median_dur_ps"]) for row in rollup["by_name"]],
@@ -209,7 +211,7 @@ class StepsRollup(unittest.TestCase):
         between = "1 ps between steps (1.0 % of the capture) are in no step"
         self.assertEqual(notes, ["2 of 5 steps have no op (68 ps)", between])
 
-    def test_overlapping_steps_have_no_time_between_them(self) -> None:
+    def test_time_between_overlapping_steps_is_zero(self) -> None:
         rollup, notes = self.rollup([("0", 0, 20), ("1", 10, 20)])
         self.assertEqual((rollup["between_steps_ps"], notes), (0, []))
 

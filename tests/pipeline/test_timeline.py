@@ -40,8 +40,8 @@ class Containers(unittest.TestCase):
         self.assertEqual(step["container_self_duration_ps"], 50)
 
 
-# Each case has containers and leaves as (start, duration) in the window from 0 to 100, then the
-# busy time and the time covered by containers alone.
+# Containers and leaves as (start, duration) in the window from 0 to 100, then the busy time, and
+# the time that only containers cover.
 TIMELINES: dict[str, tuple[list[tuple[int, int]], list[tuple[int, int]], int, int]] = {
     "nothing": ([], [], 0, 0),
     "disjoint": ([], [(10, 10), (30, 20)], 30, 0),

@@ -88,7 +88,7 @@ class AsyncByName(unittest.TestCase):
                     with self.subTest(name=name, category=category):
                         self.assertEqual(kind_of(name, category), kind)
 
-    def test_category_can_have_ops_of_both_kinds(self) -> None:
+    def test_ops_of_one_category_can_have_different_kinds(self) -> None:
         ops = [op("slice-done.1", "async-done", 0, 5), op("all-gather.1", "async-done", 5, 5)]
         self.assertEqual(kinds(ops), [("async-done", "comm"), ("async-done", "data_move")])
 

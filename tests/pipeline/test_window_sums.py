@@ -13,7 +13,7 @@ Span = tuple[int, int]
 
 
 def covered(spans: list[Span], start: int, end: int) -> int:
-    """Count the picoseconds of a window in which something runs, one by one."""
+    """Count one by one the picoseconds of a window in which at least one op runs."""
     return sum(any(first <= at < last for first, last in spans) for at in range(start, end))
 
 
@@ -32,7 +32,7 @@ class Busy(unittest.TestCase):
             expected = covered(spans, 0, end)
             self.assertEqual(busy_without_overlap(pieces, 0, end), expected, (spans, end))
 
-    def test_other_ops_are_left_to_the_timeline(self) -> None:
+    def test_sum_is_unknown_for_ops_that_overlap_or_are_not_sorted(self) -> None:
         for starts, durations, end in (
             ([0, 5], [6, 5], 20),
             ([5, 0], [1, 1], 20),

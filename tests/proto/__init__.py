@@ -1,1 +1,1 @@
-"""Tests of `_proto`: reading bytes."""
+"""Test `_proto`, which reads bytes."""

@@ -29,22 +29,21 @@ from tests.builders.xspace import (
 )
 from tests.harness import FULL, InFolder, answer, sampled
 
-# A message is a list of fields, which are numbers and values in the order of the file.
+# A message as a list of (field number, value) in the order of the file.
 Fields = list[tuple[int, Any]]
-# An event has a metadata id, an offset, a duration, and the offset and duration that the core
-# measured.
+# Metadata id, offset and duration of an event, and the offset and duration that the core measured.
 Row = tuple[int, int, int, tuple[int, int] | None]
 
 MAX = 2**63 - 1
 EDGES = (0, 1, 127, 128, 10**12, MAX, 2**63, 2**64 - 1)
 DEVICE = DeviceStats(frozenset({8}), frozenset({9}))
-# These are the stat ids of the measured offset and duration.
+# Stat ids of the measured offset and the measured duration.
 DEVICES = (
     DEVICE,
     DeviceStats(frozenset({9}), frozenset({8})),
     DeviceStats(frozenset({0}), frozenset({9})),
     DeviceStats(frozenset({8, 300}), frozenset({9, 0})),
-    # These ids contain bytes that the decoder uses as signs for shapes of events.
+    # Ids with bytes that the decoder uses as signs for shapes of events.
     DeviceStats(frozenset({0x62 << 7 | 0x60}), frozenset({0x7F << 7 | 0x7F})),
     DeviceStats(frozenset({8}), frozenset()),
 )
@@ -74,8 +73,8 @@ def signed(value: int) -> int:
 
 
 def row_of(event: Fields, device: DeviceStats) -> Row | None:
-    """Return the row of an event, or None if the event has no time. The last of repeated fields
-    counts.
+    """Return the row of an event, or None if the event has no time. If a field is repeated, the
+    last field counts.
     """
     last: dict[int, int] = {}
     times: dict[str, int | None] = {}
@@ -173,7 +172,7 @@ class Columns(InFolder):
             return True
         return False
 
-    def test_random_events_equal_those_of_the_model(self) -> None:
+    def test_random_events_equal_the_events_of_the_model(self) -> None:
         n_in_columns = n_usual = 0
         for seed in sampled(range(6000), 800):
             rng = random.Random(seed)
@@ -226,7 +225,7 @@ class Columns(InFolder):
                     self.check(events, DEVICE)
 
     def test_id_that_contains_a_sign_byte_is_not_taken_for_an_event(self) -> None:
-        # The first byte of this id is the sign of the first shape.
+        # An id whose first byte is the sign of the first shape.
         device = DEVICES[4]
         ((offset_id,), (duration_id,)) = device.offset_ids, device.duration_ids
         bare: Fields = [(1, 1), (2, 5)]
@@ -234,7 +233,7 @@ class Columns(InFolder):
         lasting: Fields = [*bare, (3, 6)]
         for first in ([], [bare, bare], [lasting]):
             events = [*first, [*bare, *stats], [*lasting, *stats], [*bare, *stats]]
-            # Once the sign is in use, events with the id are decoded one by one.
+            # If an event before has another shape, events with the id are decoded one by one.
             self.assertEqual(self.check(events, device), not first)
 
     def test_events_that_count_occurrences_have_no_time(self) -> None:
@@ -243,7 +242,7 @@ class Columns(InFolder):
         for events in (
             [timed, counted],
             [counted, timed, timed],
-            # The offsets are as many as the events, but the last event has a count instead of an
+            # The piece has as many offsets as events, but the last event has a count instead of an
             # offset.
             [[(2, 500), (5, 3)]],
         ):

@@ -35,7 +35,8 @@ NAME = "%fusion.1 = f32[2]{0} fusion()"
 def trace_with(
     event: bytes = b"", events: bytes = b"", op: bytes = b"", stat: bytes = b""
 ) -> bytes:
-    """Return a trace of one op of 10 ps, with additional fields in its parts."""
+    """Return a trace of one op of 10 ps; the arguments are additional fields of parts of the
+    trace."""
     category = int_field(1, 1) + text_field(5, "loop fusion") + stat
     metadata = EventMetadata(1, NAME, extra=bytes_field(5, category) + op)
     line = Line("XLA Ops", [Event(1, 0, 10, extra=event)], extra=events)
@@ -44,8 +45,8 @@ def trace_with(
 
 
 class WrongWireTypes(unittest.TestCase):
-    """Test fields of a wrong type, which protobuf ignores; events must not be lost or lose their
-    time.
+    """Test that fields of a wrong type, which protobuf ignores, never make events or times of
+    events disappear.
     """
 
     def assert_refused(self, data: bytes) -> None:

@@ -11,9 +11,9 @@ from tests.harness import answer
 
 BF16, S8, U32, F32 = "bf16[4]{0}", "s8[4]{0}", "u32[]{:S(2)}", "f32[4]{0}"
 
-# Each text has a name, an opcode, output arrays and operand arrays.
+# Name, opcode, output arrays and operand arrays of each text.
 PARSED: dict[str, tuple[str, str, list[str], list[str]]] = {
-    # These texts were written by the TPU compiler.
+    # Texts that the TPU compiler wrote.
     "%copy-start.10 = (bf16[16000,256]{1,0:T(16,128)(2,1)}, bf16[16000,256]{1,0:T(16,128)(2,1)"
     "S(1)}, u32[]{:S(2)}) copy-start(bf16[16000,256]{1,0:T(16,128)(2,1)S(1)} "
     "%convert_element_type.811)": (
@@ -63,7 +63,7 @@ PARSED: dict[str, tuple[str, str, list[str], list[str]]] = {
         ["bf16[4,4,2048,128]{3,2,1,0:T(16,128)(2,1)}"],
     ),
     "%constant_dynamic-slice_fusion.3 = …": ("constant_dynamic-slice_fusion.3", "", [], []),
-    # These texts have unusual forms.
+    # Texts in unusual forms.
     "ROOT %x.1 = pred[2]{0} compare(f32[2]{0} %a, f32[2]{0} %b), direction=LT": (
         "x.1",
         "compare",
@@ -86,11 +86,11 @@ PARSED: dict[str, tuple[str, str, list[str], list[str]]] = {
     # Attributes are not operands.
     "%q = s32[1]{0} custom-call(), custom_call_target="
     '"x", operand_layout_constraints={f32[2]{0}}': ("q", "custom-call", ["s32[1]{0}"], []),
-    # These operands are names alone.
+    # Operands that are written as names without shapes.
     "%only.a-name_1": ("only.a-name_1", "", [], []),
     "only.a-name": ("only.a-name", "", [], []),
     "%x = ": ("x", "", [], []),
-    # These texts are cut off.
+    # Texts that are cut off.
     "%x = f32[8": ("x", "", [], []),
     "%x = f32[8]{0:T(8,1": ("x", "", ["f32[8]"], []),
     "%x = f32[8]{0} fusion(": ("x", "fusion", ["f32[8]{0}"], []),
@@ -214,7 +214,7 @@ class OfOps(unittest.TestCase):
         ):
             with self.subTest(shape=shape):
                 self.assertEqual(group("loop fusion", shape=shape)["dtypes"], {dtype: 1})
-        # Without a text, the shape in the stat is used.
+        # The shape of an op without an HLO text comes from the stat.
         row = group("loop fusion", text="", shape="(s32[2]{0}, bf16[4]{0})")
         self.assertEqual(row["dtypes"], {"bf16": 1})
 
@@ -234,9 +234,9 @@ class OfOps(unittest.TestCase):
             (BF16, f"{BF16} %a, f32[] %b, s32[4]{{0}} %c, pred[4]{{0}} %d, u16[4]{{0}} %e", False),
             (BF16, f"{BF16} %a, s4[4]{{0}} %b", True),
             ("f8e4m3fn[4]{0}", "f8e5m2[4]{0} %a", False),
-            # The text shows no input.
+            # The HLO text shows no input.
             (BF16, "%a, %b", True),
-            # Outputs of this dtype have no peak.
+            # No chip has a peak for outputs of dtype s32.
             ("s32[4]{0}", f"{BF16} %a", False),
         ):
             with self.subTest(shape=shape, operands=operands):
@@ -295,8 +295,9 @@ class Changes(unittest.TestCase):
             with self.subTest(text=text):
                 self.assertEqual(dtype_and_layout_change(HloText(text)), (None, None))
 
-    def test_copy_done_is_compared_with_its_source(self) -> None:
-        # The operand is (destination, source, context); destination and source can be tuples.
+    def test_copy_done_is_compared_with_the_source_of_the_copy(self) -> None:
+        # The operand of a copy-done is (destination, source, context); destination and source can
+        # be tuples.
         out = "f32[8,4]{1,0}"
         for after, source, expected in (
             (out, "f32[8,4]{0,1:S(1)}", (False, True)),

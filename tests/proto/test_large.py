@@ -1,8 +1,8 @@
 """Test that large traces are answered correctly, in memory that does not grow with the size of the
 trace.
 
-Sizes and memory are measured on real processes. Tests of small traces read them in pieces so small
-that every event crosses a boundary.
+Sizes and memory are measured on real processes. Other tests read small traces in such small pieces
+that every event crosses a boundary of pieces.
 """
 
 from __future__ import annotations

@@ -90,12 +90,12 @@ def programs_in(data: bytes | Path) -> Iterator[Programs]:
 
 
 class Opened:
-    """Open a program that is alone in a trace; hold the buffer assignment, and the notes."""
+    """Open the only program of a trace; hold the program, the buffer assignment and the notes."""
 
     def __init__(self, hlo: bytes) -> None:
         with programs_in(encode(Space([metadata_plane({1: ("jit_f(1)", hlo)})]))) as programs:
             self.program = programs.program(1)
-            # Only the buffer assignment is read from the file later.
+            # Only the buffer assignment must be read while the file is open.
             self.buffers = read_buffers(self.program) if self.program else None
         self.notes = programs.notes
 
@@ -171,7 +171,7 @@ class Entries(unittest.TestCase):
             self.assertEqual(programs.notes, [])
 
     def assert_ids(self, entries: list[EventMetadata], *ids: int) -> None:
-        """Check that the programs of these entries have these ids and are readable."""
+        """Check that the programs of the given entries have the expected ids and are readable."""
         names = [StatMetadata(i, name) for i, name in STAT_NAMES.items()]
         plane = Plane("/host:metadata", [], entries, names)
         with programs_in(encode(Space([plane]))) as programs:
@@ -653,7 +653,7 @@ class NearestLines(unittest.TestCase):
             for read, line in (
                 (program(inner, "m.py:6", gather), "m.py:5"),
                 (program(inner, "m.py:6"), "m.py:7"),
-                # The first collective has no line, so the root's line is used.
+                # The first collective has no line, so the line of the computation's root is used.
                 (program(inner, "m.py:6", other), "m.py:6"),
                 (program(inner[1:], "m.py:6"), "m.py:6"),
                 (program(inner[1:], None), "m.py:8"),
@@ -729,7 +729,7 @@ class NearestLines(unittest.TestCase):
         # The paths are copy.1 -> p -> while.1 -> x, and copy.1 -> t -> while.1 -> y.
         self.assertEqual(nearest(read, "copy.1", producer_first=True), ("m.py:1", "producer", 3))
         self.assertEqual(nearest(read, "copy.1"), ("m.py:2", "consumer", 3))
-        # The caller has its own line, which is nearer.
+        # The calling instruction has a line of its own, which is nearer.
         read = self.body(op("while.1", "while", "x", calls=["body"], line="m.py:3"))
         self.assertEqual(nearest(read, "copy.1", producer_first=True), ("m.py:3", "producer", 2))
 
@@ -894,7 +894,8 @@ class Collectives(unittest.TestCase):
                 "lone-start", "all-gather", arrays, None, Participants(None, None, groups=())
             ),
         )
-        # The operands of a done are not the data; the start would have the groups.
+        # The operands of a done are not the data of the collective, and a start, which would have
+        # the groups, is missing.
         self.assertEqual(
             collective_of(read["lone-done"]),
             Collective("lone-done", "all-reduce", None, arrays, None),

@@ -34,7 +34,7 @@ from tests.harness import (
 SAMPLES = ROOT.parent / "shared" / "samples"
 HAS_BROTLI = any(importlib.util.find_spec(name) for name in ("brotli", "brotlicffi"))
 SMALL = trace([op("fusion.1", "loop fusion", 0, 100, flops=800), op("copy.2", "copy", 100, 50)])
-# These fields differ between two forms of the same capture.
+# Fields that differ between two forms of the same capture.
 NOT_COMPARED = ("profile_dir", "xplane_file", "notes", "run", "host")
 
 
@@ -101,7 +101,8 @@ class Container(unittest.TestCase):
         for end in range(65, len(data)):
             _, damage = unpacked(data[:end])
             if end == second:
-                # The cut file looks complete; `test_length_that_is_…` tests the note.
+                # The cut file looks complete. The note about its length is tested in
+                # `test_length_that_is_not_a_multiple_of_a_block_is_noted`.
                 self.assertIsNone(damage)
                 continue
             assert damage is not None, end
@@ -272,7 +273,7 @@ class Answers(InFolder):
             self.write("run/b.xplane.pb", b"no trace")
             outcome = run(self.folder / "run", "summary")
             self.assertEqual(outcome.object["reason"], "missing_dependency")
-            # An uncompressed file does not need the package.
+            # Reading an uncompressed file does not need brotli.
             self.write("run/c.xplane.riegeli", riegeli([chunk_of([SMALL])]))
             self.assertEqual(answer(self.folder / "run", "summary")["xplane_file"][0], "c")
 
@@ -337,8 +338,8 @@ def lines_by_name(fields: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def without_base(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields without the starts of steps, which count from the base of the joined
-    line.
+    """Return the fields of an answer without the starts of steps, which count from the base of the
+    joined line.
     """
     return {**fields, "steps": [{**step, "start_ps": 0} for step in fields.get("steps", [])]}
 
