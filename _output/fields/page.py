@@ -12,8 +12,8 @@ class Fields(TypedDict):
     bytes: Bytes
     """Size of the written file, at most 10 MB."""
     parts: dict[str, str]
-    """For each mode on the page: `ok`, or the reason why the mode has no answer. Only `memory` and
-    `program` may be missing."""
+    """For each mode on the page, `ok` or the reason why the mode has no answer. Only the answers of
+    `memory` and `program` may be missing."""
 
 
 class Answer(Lead, StepAnswer, Fields):
@@ -75,7 +75,7 @@ class PageData(TypedDict):
     version: str
     """Version of the program that wrote the page."""
     captured_at_ns: int | None
-    """Start of the capture in ns since 1970; null if the trace does not say it."""
+    """Start of the capture in ns since 1970; null if the trace does not have the start."""
     parts: dict[str, str]
     """`parts` of the printed answer."""
     answers: dict[str, dict[str, Any]]
@@ -87,7 +87,7 @@ class PageData(TypedDict):
     notes: list[str]
     """`notes` of the printed answer."""
     n_warnings: int
-    """Number of warnings, which are the first of the notes; the others say where figures come
+    """Number of warnings, which come first in `notes`; the other notes say where figures come
     from."""
     left_out: dict[str, int]
     """Number of rows in each list that were left out to keep the page small."""
