@@ -52,7 +52,7 @@ class Origin:
 
     @cached_property
     def arrays(self) -> dict[tuple[int, ...], Array | None]:
-        """Map places in nested tuples of the output to arrays."""
+        """Map positions in the nested tuples of the output to arrays."""
         return dict(self.instruction.leaves or ()) if self.instruction else {}
 
     @property

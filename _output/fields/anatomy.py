@@ -156,8 +156,8 @@ class Returned(FileAnswer):
     warnings: list[str]
     """Warnings that the profiler reported."""
     versions: dict[str, str]
-    """Versions of the software that took the capture: `jax_version`, `jaxlib_version` and
-    `tpu_version`, as far as the plane `/host:metadata` has these stats. `tpu_version` is the build
+    """Versions of the software that took the capture, which are the stats `jax_version`,
+    `jaxlib_version` and `tpu_version` of the plane `/host:metadata`. `tpu_version` is the build
     date and changelist of libtpu; the package version of libtpu is not in the file."""
     profile_options: dict[str, OptionValue | dict[str, OptionValue]] | None
     """Profiler options that were set, by the names in tsl's `profiler_options.proto`. Options that

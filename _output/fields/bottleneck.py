@@ -40,8 +40,8 @@ class SpeedOfLight(TypedDict):
     for which only the flops or only the bytes are known. This time above the roof is also part of
     `lost_ps`."""
     at_least_ps: Picoseconds
-    """Lower bound of the least time that the chip needs: `at_roof_ps` without kernels of declared
-    cost, and without ops that are faster than their roof."""
+    """Lower bound of the least time that the chip needs, which is `at_roof_ps` without kernels of
+    declared cost and without ops that are faster than their roof."""
     at_most_ps: Picoseconds
     """Upper bound of the least time that the chip needs, which is `at_roof_ps` plus `unknown_ps`:
     ops of unknown cost are assumed to be at their roof, and declared costs to be true."""

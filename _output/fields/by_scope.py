@@ -11,8 +11,8 @@ class Primitive(TypedDict):
     """A primitive that runs directly in a scope."""
 
     primitive: str | None
-    """Last part of the paths, without trailing numbers: `add.5` becomes `add`. Null for paths
-    without a primitive."""
+    """Last part of the paths without trailing numbers, so that `add.5` becomes `add`. Null for
+    paths without a primitive."""
     dur_ps: Picoseconds
     """Total duration of the primitive's ops."""
 

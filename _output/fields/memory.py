@@ -116,8 +116,8 @@ class ArgumentSum(BufferSum):
     """The buffers of one argument of the program."""
 
     argument: str | None
-    """First part of a parameter's path: `params` for `params['w']`. Null for buffers that are no
-    parameters. Example: `w`"""
+    """First part of a parameter's path, such as `params` for `params['w']`. Null for buffers that
+    are not parameters. Example: `w`"""
 
 
 class BuffersTail(TypedDict):

@@ -1,4 +1,5 @@
-"""Lead of bottleneck: the first cause that is sure and large, then the class that loses most."""
+"""Write the headline and next steps of bottleneck: the first cause that is certain and large, then
+the class that loses most."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 # The headline names no cause that gains less than this share of the step.
 WORTH_NAMING_PCT: Final = 5
-# Communication, kernels and other parts below this share need no further command.
+# Parts of the step below this share, such as communication and kernels, need no further command.
 WORTH_A_LOOK_PCT: Final = 3
 CLASSES: Final = {
     "collective": "communication that nothing hides",
@@ -69,7 +70,7 @@ def sentences(answer: Answer) -> Iterator[str]:
 def cause_says(cause: Cause, answer: Answer) -> str:
     likely, share = cause["confidence"] == "likely", percent(cause["gain_pct_of_step"])
     if cause["cause"] == PAUSE:
-        # The pause is no part of the step.
+        # The pause is not part of the step, so the share is a share of the period.
         waits = part_of(cause["gain_ps"], answer["period_ps"] or 0)
         host = f"{', probably' if likely else ''} for the host{at(cause['source_user'])}"
         return f"From step to step the device waits {waits}{share}{host}."
@@ -82,9 +83,10 @@ def cause_says(cause: Cause, answer: Answer) -> str:
 
 
 def main_cause(answer: Answer) -> Cause | None:
-    """Return the first large cause that is seen, else the first large one.
+    """Return the first large cause with confidence `seen`, or else the first large cause.
 
-    Recomputation is none: without it the step may take as long, to write and read activations.
+    Recomputation does not count, because without recomputation the step may take as long, to write
+    and read activations.
     """
     large = [
         row
@@ -113,7 +115,7 @@ def verdict(answer: Answer) -> str:
 
 
 def bounds(answer: Answer) -> Iterator[str]:
-    """Yield how fast the chip could run the step, if anything is known of that."""
+    """Yield a sentence on how fast the chip could run the step, if a bound is known."""
     light = answer["speed_of_light"]
     if light["at_least_ps"] and answer["bottleneck"] != "at_roof":
         chip = f"A {answer['chip']} chip" if answer["chip_is_assumed"] else "The chip"

@@ -48,7 +48,8 @@ def gate_sentence(gate: Gate) -> str:
 
 
 def program_sentences(found: ProgramChanges) -> Iterator[str]:
-    """Yield what is known if the compiled program is the same, or may be."""
+    """Yield a sentence if the compiled program is the same, or differs only in the code of
+    kernels."""
     if found["same_program"]:
         yield "The compiled program is the same: no change reached the device."
     elif found["same_program"] is None and found["rows"]:
@@ -61,7 +62,7 @@ def program_sentences(found: ProgramChanges) -> Iterator[str]:
 
 
 def change(total: Total) -> str:
-    """Return the change of a time that differs: `0.14 ms (0.7 %) slower`."""
+    """Return the change of a time in words, such as `0.14 ms (0.7 %) slower`."""
     share = total["delta_pct"]
     known = f" ({abs(share):.1f} %)" if share is not None else ""
     how = "slower" if total["delta_ps"] > 0 else "faster"
