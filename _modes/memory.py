@@ -236,7 +236,7 @@ def buffer_row(rank: int, piece: Live, peak: int) -> Buffer:
 
 
 class Share(NamedTuple):
-    """The part of the peak that one line, path, opcode or argument holds."""
+    """The part of the peak that belongs to one line, path, opcode or argument."""
 
     key: str | None
     n_bytes: int
