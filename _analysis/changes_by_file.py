@@ -34,8 +34,7 @@ class FileLines(NamedTuple):
 
 
 class Files:
-    """The files with lines of two captures. If files are paired, both files have the same name
-    here."""
+    """The files of two captures; a file before and the matching file after share a name."""
 
     def __init__(self, before: Lines, after: Lines) -> None:
         self._sides = before, after

@@ -239,7 +239,8 @@ def _sizes(
                 raise Contradiction(f"buffer {buffer_id} is allocated twice")
             if event.kind != ALLOC and event.shares_with not in canonical:
                 raise Contradiction(
-                    f"buffer {buffer_id} shares memory with {event.shares_with}, which has none"
+                    f"buffer {buffer_id} shares memory with {event.shares_with}, which was never"
+                    " allocated"
                 )
             owner = buffer_id if event.kind == ALLOC else canonical[event.shares_with]
             present.add(buffer_id)

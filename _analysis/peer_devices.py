@@ -133,7 +133,7 @@ def _read_device(
     is no key."""
     events = dict(zip(_keys_of(device.steps), device.steps, strict=True))
     if key is not None and key not in events:
-        return f"it has no step {key[0]!r}" + (f" number {key[1] + 1}" if key[1] else "")
+        return f"the device has no step {key[0]!r}" + (f" number {key[1] + 1}" if key[1] else "")
     event = events[key] if key else None
     if not with_loads or event is None:
         admitted = read_events(device, event)

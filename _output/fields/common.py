@@ -32,7 +32,8 @@ class NextStep(TypedDict):
     """A command that is worth running next."""
 
     why: str
-    """The question that the command answers. Example: `why nothing runs in the whole capture`"""
+    """The question that the command answers.
+    Example: `why the device is idle in the whole capture`"""
     command: str
     """A complete command line, quoted for a shell, with the PROFILE, device, step and peaks of the
     command that was run."""

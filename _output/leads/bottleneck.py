@@ -48,7 +48,7 @@ CAUSES: Final = {
     "recomputed_repeatedly": "Recomputing the same work more than once",
     "resharding": "Changing how arrays are sharded",
     "slow_device": "A slow device",
-    "synchronous_collective": "Communication that could run beside math",
+    "synchronous_collective": "Communication that could run during math",
     "widened_dtype": "Values widened to f32",
 }
 
@@ -73,7 +73,7 @@ def cause_says(cause: Cause, answer: Answer) -> str:
         # The pause is not part of the step, so the share is a share of the period.
         waits = part_of(cause["gain_ps"], answer["period_ps"] or 0)
         host = f"{', probably' if likely else ''} for the host{at(cause['source_user'])}"
-        return f"From step to step the device waits {waits}{share}{host}."
+        return f"The device waits {waits}{share} between steps{host}."
     what, device = CAUSES[cause["cause"]], cause["evidence"]["device"]
     if device:
         what += f", {device.removeprefix('/device:')},"
@@ -100,7 +100,7 @@ def verdict(answer: Answer) -> str:
     step = answer["step_duration_ps"]
     name = answer["bottleneck"]
     if name == "at_roof":
-        return "The step is close to what the chip can do."
+        return "The step is close to the fastest that the chip can do."
     lost = time_of(name, answer)
     if name in ("kernel", "unjudged"):
         kernel = next(iter(answer["kernels_of_unknown_cost"]), None) if name == "kernel" else None
@@ -145,17 +145,19 @@ def next_steps(answer: Answer) -> Iterator[Next]:
             yield Next("which device the others wait for", ("--mode", "spread"))
         else:
             yield Next(
-                "if communication waits for a slow device, or for the network",
+                "whether communication waits for a slow device or for the network",
                 ("--mode", "comm", "--peers"),
             )
     if (budget["idle"]["pct_of_step"] or 0) >= WORTH_A_LOOK_PCT:
-        yield Next("why nothing runs, and what the host does then", ("--mode", "idle"))
+        yield Next(
+            "why the device is idle, and what the host does at that time", ("--mode", "idle")
+        )
     if (exposed and not has_peers) or (budget["host"]["pct_of_step"] or 0) >= WORTH_A_LOOK_PCT:
-        yield Next("what is communicated, and what hides it", ("--mode", "comm"))
+        yield Next("which collectives cost time, and how much math hides", ("--mode", "comm"))
     if pause_sentence(answer["period_ps"], answer["between_steps_ps"]):
         yield Next("what the host does between steps", ("--mode", "idle", "--step", "all"))
     if (budget["kernel"]["pct_of_step"] or 0) >= WORTH_A_LOOK_PCT:
-        yield Next("what goes on inside kernels", ("--mode", "kernel"))
+        yield Next("what happens inside kernels", ("--mode", "kernel"))
 
 
 def costliest_op(answer: Answer) -> Iterator[Next]:

@@ -48,12 +48,12 @@ def verdict(cohort: Cohort) -> str:
     if verdict["host_gain_ps"] is not None:
         host = verdict["slow_host"]["host"] if verdict["slow_host"] else slow["host"]
         return (
-            f"Host {host} is slow: it costs {time(verdict['host_gain_ps'])} of a {time(step)} step."
+            f"Host {host} is slow and costs {time(verdict['host_gain_ps'])} of a {time(step)} step."
         )
     cost = f"{time(verdict['gain_ps'] or 0)} of a {time(step)} step"
     if verdict["straggler"]:
         return (
-            f"{name} is slow: it costs {cost}, and has the largest load in"
+            f"{name} is slow, costs {cost}, and has the largest load in"
             f" {verdict['n_slowest']} of {counted(verdict['n_steps'], 'step')}."
         )
     imbalance = IMBALANCES[verdict["imbalance"] or "balanced"]
