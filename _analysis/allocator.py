@@ -1,7 +1,7 @@
 """Read the reports of a device's memory allocator during the capture.
 
 For each allocation and deallocation of an array, the profiler writes an event on the host's plane.
-The event has the bytes reserved by programs, the bytes allocated for arrays, and the available
+Each event has the bytes reserved by programs, the bytes allocated for arrays, and the available
 bytes.
 """
 
@@ -89,7 +89,8 @@ def index_on_host(trace: Trace, rank: Rank, device: str) -> int | None:
 
 
 def summed(reports: Iterable[EventNumbers]) -> Runtime | None:
-    """Return minima and maxima of the reports. A missing number does not count as zero."""
+    """Return minima and maxima of the reports. A number that an event lacks is skipped, not counted
+    as zero."""
     n_events = 0
     capacity: list[int] = []
     available: list[int] = []

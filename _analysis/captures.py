@@ -65,12 +65,12 @@ def host_of_record(path: str) -> str:
 
 
 def is_record(path: str) -> bool:
-    """Return whether a file begins like a record, or the first bytes cannot be read."""
+    """Return True if a file begins like a record, or if the file's first bytes cannot be read."""
     try:
         with open(path, "rb") as file:
             return begins_record(file.read(N_HEAD), is_gzipped=path.endswith(".gz"))
     except OSError:
-        # Reading the whole file will report the reason.
+        # Count the file as a record, so that reading the whole file reports the reason.
         return True
 
 

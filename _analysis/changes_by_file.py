@@ -1,7 +1,8 @@
 """Compare the files of two captures, even if lines have no counterparts.
 
 The comparison of files is right even where a loop was unrolled or code was rewritten. Files are
-paired as in the module `matching`, and each group counts in the file of the group's innermost line.
+paired by the rules of the module `matching`. Each group of ops counts in the file of the group's
+innermost line.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class FileLines(NamedTuple):
 
 
 class Files:
-    """The files with lines of two captures. Each file has the same name on both sides."""
+    """The files of two captures; a file before and the matching file after share a name."""
 
     def __init__(self, before: Lines, after: Lines) -> None:
         self._sides = before, after

@@ -67,7 +67,8 @@ def planned_collectives(program: Program, step: Step, program_id: int) -> list[P
 
 
 def collectives_in(program: Program) -> Iterator[tuple[Instruction, str, How]]:
-    """Yield the instructions that run a collective or wait for it: its opcode, and how it runs."""
+    """Yield the instructions that run a collective or wait for a collective, each with the
+    collective's opcode and way of running."""
     instructions = list(program.instructions())
     holding = reachable(
         {
@@ -115,7 +116,8 @@ def callers_in(
 def reachable(
     begin: Iterable[Computation], following: Callable[[Computation], Iterable[Computation]]
 ) -> set[Computation]:
-    """Return some computations, and all computations that are reachable through `following`."""
+    """Return the computations in `begin`, and all computations that can be reached from `begin`
+    through `following`."""
     found = set(begin)
     todo = list(found)
     while todo:

@@ -102,7 +102,7 @@ class Comparison(NamedTuple):
     n_tested: int
     program: ProgramChanges
     totals: dict[str, Change]
-    # From the start of a step to the next; None if a side does not have it.
+    # Time from the start of a step to the start of the next step; None if a side has no period.
     period: Change | None
     lines: list[LineChange]
     files: list[FileChange]
@@ -118,7 +118,7 @@ def compare_records(
     after_device: str = DEVICE,
     steps: slice = slice(None),
 ) -> Comparison:
-    """Compare a device of each record; `steps` selects steps by time in each of them."""
+    """Compare one device of each record; `steps` selects steps by time in each record."""
     sides = sides_of(
         [run_of(record, before_device, steps, side="baseline") for record in before],
         [run_of(record, after_device, steps) for record in after],

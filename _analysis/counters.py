@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 # Lines with this text in the name hold counters.
 COUNTER = "counter"
-# Matches numbers in texts. Longer texts are not numbers.
+# Matches texts that are numbers; a text with more digits does not count as a number.
 DECIMAL_RE = re.compile(r"[+-]?\d{1,40}(\.\d{1,40})?([eE][+-]?\d{1,3})?", re.ASCII)
 
 
 class Figures:
-    """Figures of the numbers that events of one name have for one stat. The constructor takes the
-    first number."""
+    """A summary of the numbers that events with the same name have for one stat. The constructor
+    takes the first number."""
 
     def __init__(self, number: Number, start: int | None) -> None:
         self.n = 0
@@ -58,7 +58,7 @@ class Figures:
 
 
 class Counters:
-    """The figures of a line by event name and stat, in order of appearance."""
+    """The counters of a line by event name and stat, in order of appearance."""
 
     def __init__(self) -> None:
         self._names: dict[tuple[PlanePart, int], str | None] = {}

@@ -56,7 +56,7 @@ _Arrays = Sequence[Array | ProgramArray] | None
 
 
 class _Size(NamedTuple):
-    """The total size of some arrays."""
+    """The total size of several arrays."""
 
     n_bytes: int
     n_elements: int
@@ -79,8 +79,8 @@ class Exchanges:
     """Finds the exchanges of a device's collectives."""
 
     def __init__(self) -> None:
-        # Caches, because many ops can share a long text or list. Sizes are stored by the id of the
-        # list. The list is stored, too, so that no other object gets the same id.
+        # Cache results, because many ops can share a long text or list. Sizes are stored by the id
+        # of the list. The list is stored, too, so that no other object gets the same id.
         self._who: dict[tuple[HloText, bool], Participants | None] = {}
         self._sizes: dict[int, tuple[_Arrays, _Size | None]] = {}
 
@@ -143,7 +143,7 @@ class Exchanges:
 def _ratio(collective: str, into: _Size | None, out: _Size | None) -> int | None:
     """Compute the number of devices from the number of elements in input and output.
 
-    Bytes cannot be used, because a fusion can cast the data.
+    Compare elements instead of bytes, because a fusion can cast the data.
     """
     part, whole = (into, out) if collective == "all-gather" else (out, into)
     if collective not in _RATIOS or not part or not whole:
@@ -188,8 +188,8 @@ def _sizes(
         # The output is the whole array; only the second operand is transferred.
         out = into[1:2]
     if op.opcode == "fusion":
-        # A fusion can also do other work. If it has several inputs, it is unknown which of them
-        # belong to the collective, and so for outputs.
+        # A fusion can also do other work. If a fusion has several inputs or several outputs, it is
+        # unknown which of them belong to the collective.
         into, out = (side if len(side) == 1 else [] for side in (into, out))
     sources: list[tuple[_Arrays, _Arrays]] = [(into, out)]
     # Inside an asynchronous fusion the program has only pieces of the arrays.

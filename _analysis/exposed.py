@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 class Exposed(NamedTuple):
-    """All exposed time of one collective or other operation that the core waits for; `waits` is
-    part of `group`."""
+    """All exposed time of one collective, or of another operation that the core waits for. `group`
+    has all executions, and `waits` the executions in `group` that wait."""
 
     waits_for: str
     group: Group

@@ -1,9 +1,9 @@
 """Pair the starts and ends of asynchronous ops, which a trace does not link.
 
-Names and programs show which done op belongs to which start op. Executions of both are paired as a
-queue: the oldest execution in flight ends first. Times are on the trace's clock, because only this
-clock has both programs and ops. On the trace's clock some ops have a duration of 0, so the start of
-one op and the end of another can have equal times; then starts come first.
+Names and programs show which done op belongs to which start op. Executions of a start op and a done
+op are paired as a queue: the oldest execution in flight ends first. Times are on the trace's clock,
+because only this clock has both programs and ops. On the trace's clock, some ops have a duration of
+0, so a start and a done can have equal times. Then starts come first.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ K = TypeVar("K")
 
 
 class Flight:
-    """A paired execution: the time of the start, and begin and end of the wait."""
+    """A paired execution, with the time of the start and the begin and end of the wait."""
 
     # Use slots, because a step can have hundreds of thousands of flights.
     __slots__ = ("end", "is_ambiguous", "start", "wait")

@@ -30,7 +30,7 @@ class Gate(NamedTuple):
 
 def gate_of(found: Comparison, limit: float) -> Gate:
     duration = found.totals["step_duration"]
-    # The decimal digits count, since a float differs from them.
+    # Use the decimal digits of the limit, because a float can differ slightly from the digits.
     part = Fraction(str(limit)) / 100
     return Gate(limit, dict(too_slow(found, part)), duration.is_significant is not None)
 

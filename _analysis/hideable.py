@@ -1,4 +1,5 @@
-"""Compute hideable time: the part of a transfer that could run at the same time as math."""
+"""Compute hideable time, which is the part of a transfer that could run at the same time as
+math."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ class Hideable:
     def _times_of_synchronous(
         self, ledger: Sequence[Entry], math: Iterable[Entry]
     ) -> dict[Instruction, int]:
-        """Map synchronous collectives to the time of the math that could run beside each."""
+        """Map synchronous collectives to the duration of the math that could run at the same
+        time."""
         found: dict[Computation, list[Instruction]] = {}
         for entry in filter(is_synchronous, ledger):
             if moved := entry.executions.op.instruction:
@@ -82,8 +84,8 @@ def independent(
     """Map instructions to independent math: math of the same computation that neither needs the
     instruction's result nor makes its input.
 
-    A set of bits for each instruction has the instructions that it depends on, so one pass in
-    schedule order is enough.
+    For each instruction, a set of bits has the instructions that this instruction depends on, so
+    one pass in schedule order is enough.
     """
     bit_of = {instruction: 1 << i for i, instruction in enumerate(dict.fromkeys((*math, *moved)))}
     before: dict[Instruction, int] = {}

@@ -47,7 +47,8 @@ class Doing:
 
 
 class DoingsOfWindow:
-    """The longest doings in a window, in a separate list for each launch level of the threads."""
+    """The activities of threads that take most time in a window, in a separate list for each launch
+    level."""
 
     def __init__(self, carriers: set[str]) -> None:
         # Names of the threads that launched the programs before and after the window.
@@ -58,7 +59,7 @@ class DoingsOfWindow:
         return self._by_level.setdefault(level, [])
 
     def ranked(self) -> list[Doing]:
-        """Return the longest doings; doings of threads that launch programs come first.
+        """Return the longest activities; activities of threads that launch programs come first.
 
         Threads that launch programs get half of the rows, and also the rows that other threads
         leave unused.
@@ -147,7 +148,7 @@ class HostActivity:
         return start - self._host.start, end - self._host.start
 
     def during(self, window: tuple[int, int]) -> list[Doing]:
-        """Return the longest doings in a shown window.
+        """Return the longest activities in a shown window.
 
         Threads that launch programs come first, threads that are still last.
         """

@@ -35,8 +35,8 @@ class Part:
     def __init__(self, whole: Group, members: list[Costed], opaque_time: int) -> None:
         self.whole = whole
         self.members = members
-        # Time of the source group's opaque ops. The row of the ops known to XLA prints this time of
-        # opaque ops.
+        # Time of the source group's opaque ops. The row of the ops with a cost known to XLA prints
+        # the time of opaque ops.
         self.opaque_time = opaque_time
         self.group = Group([member.executions for member in members])
         self.source, self.kernel = members[0].cost.source, members[0].cost.kernel
@@ -92,7 +92,7 @@ def parts_of(compute: Group, by_user: Mapping[str, KernelCost]) -> list[Part]:
             members_by_cost.setdefault(cost.key, []).append(Costed(executions, cost))
         opaque = members_by_cost.get((OPAQUE, ""), ())
         opaque_time = sum(member.executions.total for member in opaque)
-        # Ops known to XLA come first.
+        # Ops with a cost known to XLA come first.
         for key, members in sorted(members_by_cost.items(), key=lambda item: item[0] != (XLA, "")):
             parts.append(Part(whole, members, opaque_time if key == (XLA, "") else 0))
     return parts
@@ -130,8 +130,8 @@ class Verdict(NamedTuple):
 
     @property
     def is_over_roof(self) -> bool:
-        """Return whether the group is faster than its roof. That is impossible, so the dtype, the
-        peak or the flop count is wrong."""
+        """Return whether the group is faster than its roof. No group can be faster than a correct
+        roof, so the dtype, the peak or the flop count is wrong."""
         return (self.utilization(self.t_roofline) or 0) > 1
 
     def utilization(self, t: Fraction) -> float | None:
@@ -170,7 +170,8 @@ def per_op_roof(part: Part, roofs: Roofs, hbm_only: bool) -> Fraction | None:
     for executions, cost in part.members:
         dtype = cost.precision.dtype
         times = [roofs.t_memory((cost.hbm_bytes if hbm_only else cost.bytes_accessed) or 0)]
-        # A matrix unit cannot multiply other dtypes, so only bytes make the roof of such ops.
+        # OTHER stands for dtypes that a matrix unit cannot multiply, so only bytes set the roof of
+        # ops with dtype OTHER.
         if cost.flops and dtype != OTHER:
             times.append(roofs.t_compute(cost.flops, dtype))
         known = [time for time in times if time is not None]

@@ -1,7 +1,7 @@
 """Read counters of kernels: events on the line `_counters_` that begin while a kernel runs.
 
-The values are not measurements, but the compiler's estimates for the code between two markers. So
-the tool draws no conclusions from the values, and computes no mean.
+The values are not measurements, but the compiler's estimates for the code between two markers. The
+tool therefore draws no conclusions from counters, and computes no mean.
 """
 
 from __future__ import annotations
@@ -89,7 +89,8 @@ def kernel_counters(step: Step) -> KernelCounters:
 
 
 def start_by_core(stats: Stats) -> int | None:
-    """Return the start of an event on the device's clock; None unless it has both device times."""
+    """Return the start of an event on the device's clock; None unless the event has both device
+    times."""
     times = [stats.get(name) for name in DEVICE_TIMES]
     if not all(isinstance(time, int) and 0 <= time < INT64_END for time in times):
         return None

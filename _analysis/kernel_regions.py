@@ -33,7 +33,7 @@ WAITS = ("ep_wait_in", "ep_wait_out")
 
 
 class Region:
-    """All regions that have the same name and are inside the same regions, with the sum of their
+    """Regions that have the same name and the same enclosing regions, with the sum of the regions'
     times."""
 
     __slots__ = ("inner", "n", "name", "total")
@@ -134,7 +134,8 @@ class Inside(NamedTuple):
     """The regions of a step's kernels by metadata id; kernels without regions are left out."""
 
     of_kernel: dict[int, Regions]
-    # Regions that end after the region or execution in which they begin, and the time cut off.
+    # Number of regions that end after the region or execution in which they begin, and the time
+    # that is cut off.
     n_cut: int
     cut_off: int
 
@@ -242,7 +243,8 @@ def _spans(
 
     def can_begin(event: Event) -> bool:
         if is_on_device:
-            # The times of events that the core did not measure are shifted later.
+            # Keep events that the core did not measure, because the times of these events are
+            # shifted later.
             return event.measured is None or first <= event.measured[0] < last
         return first <= event.start < last
 

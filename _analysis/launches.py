@@ -52,7 +52,8 @@ class Launches:
         """Return the threads that launched both the program before a gap and the program after the
         gap.
 
-        If the gap is inside the execution of a program, this execution counts as both.
+        If the gap is inside the execution of a program, this execution counts as the program before
+        and after the gap.
         """
         before = bisect_right(self._starts, start) - 1
         after = bisect_left(self._ends, end)
@@ -65,7 +66,7 @@ def launch_level(thread: Thread, carriers: set[str]) -> int:
     """Return how likely it is that a thread launches programs; 0 is the most likely.
 
     JAX can call a program on one thread and launch the program on another thread; then both threads
-    have level 1. A thread that does both has level 0.
+    have level 1. A thread that calls and launches the program has level 0.
     """
     is_carrier, is_caller = thread.name in carriers, thread.launch_rank == CALLER
     if is_carrier and is_caller:

@@ -36,7 +36,7 @@ class Entry(NamedTuple):
 
     executions: Executions
     name: OpClass
-    # None for ops other than compute.
+    # Cost of the op; None if the op is not compute.
     cost: Cost | None
     # Time at the roof and lost time, or None if unknown.
     at_roof: int | None
@@ -76,8 +76,7 @@ def entry_of(executions: Executions, roofs: Roofs, by_user: Mapping[str, KernelC
 
 
 def vanishing(executions: Executions) -> Entry:
-    """Return the entry of an op that needs no time at best, because it could be hidden or
-    avoided."""
+    """Return the entry of an op whose roof is 0, because the op could be hidden or avoided."""
     op = executions.op
     name: OpClass
     if (op.kind == COMM or op.is_wait) and op.waits_for == HOST:
@@ -116,7 +115,7 @@ def is_declared(entry: Entry) -> bool:
 
 
 def counts_for_lower_bound(entry: Entry) -> bool:
-    """Return False if the roof rests on a kernel's declared cost, or is known to be wrong."""
+    """Return False if the roof comes from a kernel's declared cost, or is known to be wrong."""
     return not is_declared(entry) and not entry.is_over_roof
 
 

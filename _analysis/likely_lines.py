@@ -45,8 +45,8 @@ def likely_line(op: Op) -> LikelyLine:
     """Return the line of the data that an op without a stack moves or waits for."""
     if op.instruction is None:
         return LikelyLine(op.source_inner, op.source_user, OWN) if op.source_inner else NO_LINE
-    # Reductions and transfers to the host belong to the producer of the data, because there the
-    # user can make a change. Other transfers fetch data for a consumer.
+    # Reductions and transfers to the host belong to the producer of the data, because the user can
+    # change the code of the producer. Other transfers fetch data for a consumer.
     return likely_line_of(
         op.instruction,
         op.is_own,

@@ -63,8 +63,8 @@ class Loops:
     """The loops around some ops of a step. If the step has no loops, no events are read.
 
     All executions of an op are in the same loop, unless the op's computation is called from several
-    places. So the class looks up three executions of an op, and looks up all executions only if the
-    three are in different loops.
+    places. The class therefore looks up three executions of an op, and looks up all executions only
+    if these three are in different loops.
     """
 
     def __init__(self, step: Step, members: Collection[Executions]) -> None:
@@ -150,9 +150,9 @@ class Loops:
         *,
         from_middle: bool = False,
     ) -> dict[int, Loop | None]:
-        """Return the loop around one execution of each op: of the executions in the first piece
-        with the op, the first if `order` is 1, and the last if `order` is -1. `from_middle` leaves
-        out the first half of the first piece."""
+        """Return the loop around one execution of each op. The execution is in the first piece that
+        has the op; it is the first execution of this piece if `order` is 1, and the last if `order`
+        is -1. `from_middle` leaves out the first half of the first piece."""
         missing = set(wanted)
         found: dict[int, Loop | None] = {}
         for piece in pieces:

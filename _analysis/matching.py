@@ -1,6 +1,6 @@
 """Match the lines of two captures: decide which groups on both sides are one line.
 
-Line numbers, paths, launchers and names of single ops change without meaning. So a group is
+Line numbers, paths, launchers and names of single ops change without meaning. A group is therefore
 recognised by the files and columns of the stack's frames, and by the scopes of the ops. Traits that
 only one side has (a launcher's file, a renamed scope) are ignored. If groups still look alike, and
 both sides have equally many, groups are paired in the order of their lines; otherwise they share
@@ -150,8 +150,8 @@ def is_ordered(alike: list[Traits]) -> bool:
 
 
 def by_places(level: MatchedBy, ours: list[Traits], theirs: list[Traits]) -> Iterator[Match]:
-    """Match equal places first. Don't match by place if columns have moved, because then places are
-    equal by chance."""
+    """First match lines with equal files and columns. Skip this step if a block was indented,
+    because then equal columns are a coincidence."""
     if not is_moved(ours, theirs):
         at = [by_place(side) for side in (ours, theirs)]
         shared = at[0].keys() & at[1].keys()
@@ -195,7 +195,8 @@ def ordered(alike: list[Traits]) -> list[Traits]:
     return sorted(alike, key=lambda traits: traits.order)
 
 
-# Ways of matching, tried in order. Lines with equal keys are matched by the rule of the level.
+# Ways of matching, tried in order. Each way has a function that returns the key of a line, and a
+# rule that matches lines with equal keys.
 LEVELS: dict[MatchedBy, tuple[Callable[[Traits], Hashable], Rule]] = {
     "same_ops": (lambda traits: (traits.line.group.ops, traits.scopes), unique),
     "same_key": (key_without_stack, pooled),
@@ -256,8 +257,8 @@ def split_frame(frame: str) -> tuple[str, int, int]:
 
 
 def scope_of(tf_op: str) -> tuple[str, tuple[str, ...], str]:
-    """Return phase, path and op: `jit(f)/transpose(jvp(head))/while/body/dot:` is backward, head,
-    dot."""
+    """Return phase, path and op, such as backward, head and dot for
+    `jit(f)/transpose(jvp(head))/while/body/dot:`."""
     # The phase is computed as `Op.phase`, but without `.remat` in the op's name, because records
     # have no names of ops.
     if "/rematted_computation/" in tf_op:
@@ -278,9 +279,9 @@ def without_number(name: str) -> str:
 def paired_files(before: set[str], after: set[str]) -> tuple[dict[str, str], dict[str, str]]:
     """Return, for each side, a map from the side's files to names that both sides share.
 
-    Equal paths are one file. Other files are paired if each file is the only best match of its
-    partner by common components at the end of the path, because the program may be in another
-    folder.
+    Equal paths are one file. Other files are paired by the end of the path, because the program may
+    be in another folder. Two files are paired if each file is the only best match of the other
+    file.
     """
     both = {file: file for file in before & after}
     names = dict(both), dict(both)

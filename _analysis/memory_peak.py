@@ -28,7 +28,7 @@ KINDS: tuple[BufferKind, ...] = (PARAMETER, OUTPUT, CONSTANT, TEMPORARY)
 
 
 class Contradiction(Exception):
-    """The buffer assignment contradicts itself. No compiler writes such an assignment."""
+    """Raised if the buffer assignment contradicts itself, which no compiler should write."""
 
 
 class Held(NamedTuple):
@@ -136,8 +136,8 @@ def kind_of(allocation: Allocation) -> BufferKind:
 
 
 def _whole(allocation: Allocation, buffers: Mapping[int, Buffer]) -> Held:
-    """Name an allocation after the parameter in it, else after the largest buffer (of equal
-    buffers, the first)."""
+    """Name an allocation after a parameter in the allocation, else after the largest buffer. Among
+    buffers of equal size, choose the first."""
 
     def rank(buffer: Buffer) -> tuple[bool, int, int]:
         is_parameter = buffer.instruction is not None and buffer.instruction.opcode == PARAMETER
@@ -239,7 +239,8 @@ def _sizes(
                 raise Contradiction(f"buffer {buffer_id} is allocated twice")
             if event.kind != ALLOC and event.shares_with not in canonical:
                 raise Contradiction(
-                    f"buffer {buffer_id} shares memory with {event.shares_with}, which has none"
+                    f"buffer {buffer_id} shares memory with {event.shares_with}, which was never"
+                    " allocated"
                 )
             owner = buffer_id if event.kind == ALLOC else canonical[event.shares_with]
             present.add(buffer_id)

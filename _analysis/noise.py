@@ -19,7 +19,7 @@ MOST_ASSIGNMENTS = 5000
 
 
 class Noise(NamedTuple):
-    """The assignments of samples to the two sides that are examined."""
+    """The examined assignments of samples to the two sides."""
 
     n_before: int
     n_after: int
@@ -47,8 +47,8 @@ def assignments(noise: Noise) -> Iterator[Sequence[int]]:
     samples = range(noise.n_before + noise.n_after)
     if noise.exact:
         every = combinations(samples, noise.n_before)
-        # Of two mirror images, one is enough: assignments with sample 0 are the first half of all
-        # combinations.
+        # One of two mirror images is enough, so examine the assignments with sample 0, which are
+        # the first half of all combinations.
         has_mirrors = noise.n_before == noise.n_after
         yield from islice(every, noise.n_assignments // 2 if has_mirrors else None)
     else:
@@ -77,7 +77,8 @@ def deviations_of(sample: Sequence[int], n_chosen: int) -> Deviations:
 def p_values_of(
     families: Sequence[Sequence[Sequence[int]]], noise: Noise
 ) -> Iterator[list[Fraction]]:
-    """Yield, for each family, the p-values of the rows: the chance that any row is as extreme.
+    """Yield, for each family, the p-values of the rows: the chance that any row of the family is at
+    least as extreme.
 
     The statistic of a row x under an assignment c of n_b samples is |z(c)|, where z(c) is the sum
     over c of z_j = (N x_j - S) / sqrt(N sum(x^2) - S^2): the difference of the means in units of

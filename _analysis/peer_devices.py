@@ -87,7 +87,8 @@ def read_peers(
 ) -> list[PeerDevice]:
     """Return all devices that have the step, including the picked device, sorted by number.
 
-    `wanted` has the places of the collectives. Devices without the step are left out, with a note.
+    `wanted` has the program and name of each collective. Devices without the step are left out,
+    with a note.
     """
     picked, trace = step.device, step.device.trace
     own = picked.plane.name
@@ -132,7 +133,7 @@ def _read_device(
     is no key."""
     events = dict(zip(_keys_of(device.steps), device.steps, strict=True))
     if key is not None and key not in events:
-        return f"it has no step {key[0]!r}" + (f" number {key[1] + 1}" if key[1] else "")
+        return f"the device has no step {key[0]!r}" + (f" number {key[1] + 1}" if key[1] else "")
     event = events[key] if key else None
     if not with_loads or event is None:
         admitted = read_events(device, event)
@@ -166,10 +167,11 @@ def _peer_of(step: Step, wanted: Set[Place]) -> PeerDevice:
 
 
 def executions_by_place(step: Step, places: Mapping[int, Place]) -> dict[Place, list[Execution]]:
-    """Return the executions at each place, sorted by start; equal starts in the file's order.
+    """Return the executions by program and name of the op, sorted by start; executions with equal
+    starts stay in the file's order.
 
-    `places` maps metadata ids to places, because several metadata entries of a program can have one
-    name.
+    `places` maps metadata ids to program and name, because several metadata entries of a program
+    can have the same name.
     """
     found: dict[Place, list[Execution]] = {}
     for piece in step.admitted.pieces:

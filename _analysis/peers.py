@@ -2,7 +2,7 @@
 
 All devices that take part run the k-th execution of a collective together. The device that arrives
 last does not wait, so the shortest execution is the time of the transfer. On every other device,
-the rest of the execution is waiting for the last device:
+the rest of the execution is time spent waiting for the last device, as in this example:
 
     device 0   |---math---|============all-reduce============|   transfer + waiting
     device 1   |----------math----------|=====all-reduce=====|   transfer
@@ -178,7 +178,7 @@ class _Members:
         return (ran, has_all) if who.is_even else (set(), False)
 
     def _places(self, op: Op) -> dict[int, str]:
-        """Return those devices in the file that the program's device assignment names, by place.
+        """Return the devices in the file by their position in the program's device assignment.
 
         Find devices by global id. If a device has no unique global id, find devices by number, but
         only if the assignment has exactly the numbers of the devices in the file.

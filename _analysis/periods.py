@@ -51,7 +51,8 @@ class Periods(NamedTuple):
     def of_picked(self) -> tuple[int, int]:
         """Return the start and end of the period of the picked step.
 
-        The last step has no following step. Its period begins where the preceding step ends.
+        The last step has no following step. The period of the last step begins where the preceding
+        step ends.
         """
         for period in self.periods:
             if period.step is self.picked:
@@ -61,7 +62,8 @@ class Periods(NamedTuple):
 
 
 def lower_median(periods: Sequence[Period], figure: Callable[[Period], int]) -> Period:
-    """Return the period with the median figure; of two middle figures, the lower."""
+    """Return the period with the median value of a figure; if there are two middle values, the
+    lower."""
     return sorted(periods, key=figure)[(len(periods) - 1) // 2]
 
 
@@ -100,7 +102,7 @@ def unused(running: Cover, start: int, end: int) -> int:
 
 
 def common_name(device: Device, step: StepEvent) -> str | None:
-    """Return the name by which equal steps are found; None if the name is a number.
+    """Return the name that steps of one kind share; None if the name is a number.
 
     The profiler gives each step of a loop its own number, so steps with numbers count as steps of
     one name.

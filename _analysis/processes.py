@@ -75,7 +75,8 @@ def run_as_child(work: Callable[[K], object], share: Sequence[K], writer: int) -
     os._exit(1)
 
 
-# True in a process that this module started. Such a process starts no further processes.
+# True in a process that this module started. A process that this module started must not start more
+# processes.
 is_child = False
 
 

@@ -48,37 +48,40 @@ FINDINGS: tuple[tuple[tuple[OpClass, ...], str, str], ...] = (
     (
         (COLLECTIVE,),
         _ALL_TO_ALL,
-        "Shard the array alike before and after this line, as no flag hides an all-to-all.",
+        "Shard the array in the same way before and after this line; no flag hides an all-to-all.",
     ),
     (
         (COLLECTIVE,),
         _STOPS,
-        "Make it asynchronous (flags in `program`), or shard so that this line needs none.",
+        "Make the collective asynchronous (see the flags in `program`), or shard so that this"
+        " line needs no collective.",
     ),
     (
         (COLLECTIVE,),
         _WAIT,
-        "Start it earlier, before math that needs none of it; or send less: bf16, fewer axes.",
+        "Start the communication before math that does not need the result, or send less"
+        " (bf16, fewer axes).",
     ),
     (
         (HOST,),
         _TO_HOST,
-        "Offload less (recompute, or keep it in HBM), and start the copy once the array is made.",
+        "Offload fewer arrays (recompute them, or keep them in HBM), and start the copy as"
+        " soon as the array is computed.",
     ),
     (
         (HOST,),
         _FROM_HOST,
-        "Start the copy a layer before its array is used, or keep the array in HBM.",
+        "Start the copy one layer before the array is used, or keep the array in HBM.",
     ),
     (
         (HOST,),
         _CALLBACK,
-        "Take callbacks and prints out of the step, and feed the next batch during this one.",
+        "Take callbacks and prints out of the step, and feed the next batch during this step.",
     ),
     (
         (DATA_MOVEMENT,),
         _WAIT,
-        "The prefetch is late: read less (narrower dtypes), or put more math before its use.",
+        "The prefetch is late: read less (narrower dtypes), or do more math before using the data.",
     ),
     (
         (DATA_MOVEMENT,),
@@ -88,22 +91,25 @@ FINDINGS: tuple[tuple[tuple[OpClass, ...], str, str], ...] = (
     (
         (DATA_MOVEMENT,),
         _SPLIT,
-        "Don't split and join arrays in the step: store them apart, and donate what is updated.",
+        "Don't split and join arrays in the step: store the parts separately, and donate"
+        " updated arrays.",
     ),
     (
         (DATA_MOVEMENT,),
         _BROADCAST,
-        "Pass the small array and let its reader broadcast it.",
+        "Pass the small array, and broadcast where the array is used.",
     ),
     (
         (DATA_MOVEMENT, COMPUTE_BOUND, MEMORY_BOUND),
         _GATHER,
-        "Gather and scatter whole rows of at least 128 elements, sorted, and each row once.",
+        "Gather and scatter whole rows of at least 128 elements, in sorted order, each row"
+        " only once.",
     ),
     (
         (DATA_MOVEMENT, MEMORY_BOUND),
         _LAYOUT,
-        "Use the axes as they are (einsum instead of a transpose), minor axis at least 128.",
+        "Keep the order of the axes (einsum instead of a transpose), with a minor axis of at"
+        " least 128.",
     ),
     (
         (COMPUTE_BOUND, MEMORY_BOUND),
@@ -118,7 +124,8 @@ FINDINGS: tuple[tuple[tuple[OpClass, ...], str, str], ...] = (
     (
         (COMPUTE_BOUND,),
         _MATMUL,
-        "Make matmuls larger per device: merge them, or shard another axis; multiples of 256.",
+        "Make matmuls larger on each device: merge matmuls, or shard another axis; use"
+        " multiples of 256.",
     ),
     (
         (MEMORY_BOUND,),
@@ -128,12 +135,14 @@ FINDINGS: tuple[tuple[tuple[OpClass, ...], str, str], ...] = (
     (
         (COMPUTE_BOUND, MEMORY_BOUND, UNJUDGED),
         _VECTOR,
-        "This is vector work on values that never reach memory: compute less, once, or in bf16.",
+        "This is vector work on values that never reach memory: compute fewer values, in"
+        " bf16, and only once.",
     ),
     (
         (MEMORY_BOUND,),
         _OTHER,
-        "Write fewer and narrower intermediates: bf16, and reductions beside what they reduce.",
+        "Write fewer and narrower intermediates: use bf16, and reduce arrays where they are"
+        " computed.",
     ),
 )
 # Causes of idle time, what they mean, and what helps.

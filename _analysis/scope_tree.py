@@ -1,8 +1,9 @@
 """Build the tree of scopes: the time of each part of the program, with and without the scopes
 inside.
 
-Paths can be deep, and thousands of ops can share a path. So only the printed part of the tree is
-built, no function is recursive, and the sums of a scope are computed from the scope's children.
+Paths can be deep, and thousands of ops can share a path. Therefore only the printed part of the
+tree is built, no function is recursive, and the sums of a scope are computed from the scope's
+children.
 """
 
 from __future__ import annotations

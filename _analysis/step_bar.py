@@ -81,8 +81,8 @@ class Longest:
         self._bins = bins
         self._stretch = [0] * bins.n
         self._who: list[int | None] = [None] * bins.n
-        # For each bin, the op that fills the most bins from there on, as a pair: end of the filled
-        # bins, id of the op.
+        # For each bin, the op that fills the most bins from this bin on, as a pair of the end of
+        # the filled bins and the op's id.
         self._until: list[tuple[int, int]] = [(0, 0)] * (bins.n + 1)
 
     def add(self, start: int, end: int, first: int, last: int, who: int) -> None:
@@ -110,7 +110,7 @@ class Longest:
 
 
 def strip_of(step: Step, class_of: Mapping[int, str]) -> Strip:
-    """Return the strip of a step; `class_of` maps metadata ids to the classes of ops."""
+    """Return the step in bins; `class_of` maps metadata ids to the classes of ops."""
     start, end = step.timeline.start, step.timeline.end
     if start == end:
         return Strip(0, {}, [], [], [])

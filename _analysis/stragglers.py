@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     Scope = Literal["host", "device"]
     Cause = Literal["own", "idle", "host"]
 
-# Limits of the verdict, in percent of the step: a smaller imbalance is `balanced`, or `slight`.
+# Limits of the verdict, as percentages of the step: an imbalance below the first limit is
+# `balanced`, below the second limit `slight`.
 BALANCED, SLIGHT = 1, 5
 # A straggler costs at least this share of the step.
 SMALLEST_COST = Fraction(1, 200)
@@ -56,9 +57,9 @@ def spread_of_records(
     """Compare the devices of a run.
 
     `loaders` maps the name of a file to a function that reads the file, and returns a record or a
-    NoAnswer for each host; the function raises NoAnswer if the file cannot be read. For the lines
-    of a few devices, the function is called again. `steps` selects steps by time; `on_each` decides
-    in which processes files are read.
+    NoAnswer for each host; the function raises NoAnswer if the file cannot be read. The function is
+    called again to read the lines of a few devices. `steps` selects steps by time; `on_each`
+    decides in which processes files are read.
     """
     readers = list(loaders.values())
     found = on_each(lambda load_records: found_in(load_records, device, steps), readers)
@@ -186,7 +187,7 @@ def verdict_of(cohort: Cohort) -> Verdict:
 
 
 def lead_of(cohort: Cohort, device: Member) -> int:
-    """Return the sum of a device's loads over all steps, minus the largest such sum of another
+    """Return the sum of a device's loads over all steps, minus the largest sum of loads of another
     device."""
     others = (cohort.load(member) for member in cohort.members if member is not device)
     return cohort.load(device) - max(others)
@@ -299,14 +300,14 @@ class LineDelta(NamedTuple):
 
 
 class SlowVsMedian(NamedTuple):
-    """A slow device against the median device."""
+    """A comparison of a slow device with the median device."""
 
     slow: Member
     median: Member
     excess: int
     # Sum over the lines of the slow device, divided by the sum over the lines of the median device.
     factor: float | None
-    # Percent of the excess that one factor on all lines explains.
+    # Percentage of the excess that a uniform slowdown of all lines explains.
     uniform: Fraction | None
     # Lines, largest difference first.
     lines: list[LineDelta]

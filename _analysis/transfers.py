@@ -33,10 +33,9 @@ UPDATE_RE = re.compile(r"-update(?=\.|\Z)")
 
 
 class Starts:
-    """The ops of a device that start an operation that other ops wait for.
-
-    If several ops share a place, use the first op in the step, or else the first op outside the
-    step.
+    """The start ops of a device: ops that start an operation that other ops wait for. If several
+    start ops of a program have the same name, use the first in the step, or else the first outside
+    the step.
     """
 
     def __init__(self, step: Step) -> None:
@@ -65,12 +64,12 @@ class Starts:
         return self._found.get(place)
 
     def of(self, done: Op) -> tuple[Place, Op | None]:
-        """Return the place of the start op that a wait belongs to, and the start op, or None if it
-        cannot be found.
+        """Return the program and name of the start op that a wait belongs to, and the start op, or
+        None if the start op cannot be found.
 
-        The start is the wait's operand, or the start of the update that is the operand; else the
-        first part of the op in the program; else the op with the wait's name, with `start` instead
-        of `done`.
+        The start op is the wait's operand, or the start op of the update that is the wait's
+        operand. Otherwise the start op is the first part of the asynchronous op in the program.
+        Otherwise the start op has the wait's name with `start` instead of `done`.
         """
         for name in done.hlo.operand_names:
             start = self.at((done.program_id, UPDATE_RE.sub("-start", name)))
@@ -101,7 +100,8 @@ class Transfer:
     def __init__(self, executions: Executions, starts: Starts, exchanges: Exchanges) -> None:
         op = self.op = executions.op
         self.executions = executions
-        # For a wait, the place of the start op. `transfers_of` adds the paired executions.
+        # Program and name of the op; for a wait, of the start op. `transfers_of` adds the paired
+        # executions.
         self.place, start = starts.of(op) if op.is_wait else (op.place, None)
         self.flights: list[Flight] = []
         self.collective = collective_of(op)

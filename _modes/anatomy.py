@@ -123,7 +123,7 @@ def answer_of(place: Place, survey: Survey, asked: Asked, context: Context) -> R
 def plane_rows(
     survey: Survey, indices: Sequence[int], asked: Asked, context: Context
 ) -> tuple[list[AnatomyPlane], Damage | None]:
-    """Return the rows of planes, as far as the planes can be read, and the first damage."""
+    """Return the rows of the readable planes, and the first damage."""
 
     def row_of(index: int) -> tuple[AnatomyPlane, tuple[int, str] | None]:
         plane = survey.plane(index)
@@ -135,7 +135,7 @@ def plane_rows(
     rows = [row for row, _ in found]
     met = [survey.source.in_file(Damage(*damage)) for _, damage in found if damage is not None]
     damage = next(iter(met), survey.damage and survey.source.in_file(survey.damage))
-    # If unpacking lost a part of the file, report that instead of a plane that is cut off.
+    # If unpacking lost a part of the file, report this loss instead of a plane that is cut off.
     return rows, survey.source.damage or damage
 
 

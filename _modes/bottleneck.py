@@ -118,7 +118,7 @@ def bottleneck(
     rows = Rows(step, Hideable(ledger), Loops(step, [op for ops in shown for op in ops]), inside)
     return {
         **period_fields(periods),
-        "causes": [cause_row(rank, each, step) for rank, each in enumerate(causes, 1)],
+        "causes": [cause_row(rank, cause, step) for rank, cause in enumerate(causes, 1)],
         "bottleneck": verdict(by_class, idle, step.duration),
         "speed_of_light": speed_of_light(ledger, step.duration),
         "mfu_at_least": utilization_of(ledger, step, lambda op: op.phase != "recompute"),
@@ -141,7 +141,7 @@ def bottleneck(
 
 
 def read_peers(step: Step, context: Context) -> tuple[Peers, PeersOfStep | None]:
-    # These modules are needed with --peers only.
+    # Import late, because only --peers needs these modules.
     from _analysis.peers import peers_of
     from _analysis.transfers import transfers_in
 
@@ -168,7 +168,7 @@ def capture_row(step: Step) -> Capture:
 
 def cause_row(rank: int, cause: Cause, step: Step) -> CauseRow:
     evidence = cause.evidence
-    of_ops = Group(sorted(evidence.executions, key=lambda each: (-each.total, each.op.name)))
+    of_ops = Group(sorted(evidence.executions, key=lambda ran: (-ran.total, ran.op.name)))
     by_depth: list[TimeOfDepth] | None = None
     if evidence.by_depth is not None:
         by_depth = [{"depth": n, "dur_ps": time} for n, time in evidence.by_depth.items()]
@@ -204,7 +204,7 @@ def cause_row(rank: int, cause: Cause, step: Step) -> CauseRow:
 def verdict(by_class: Mapping[OpClass, Sequence[Entry]], idle: int, duration: int) -> Bottleneck:
     """Return the class that loses most time, or `at_roof` if little is lost and unknown.
 
-    The first class in the order of the budget wins a tie.
+    If several classes lose equally much, return the first of them in the order of the budget.
     """
     weights: dict[Bottleneck, int] = {
         name: sum(entry.weight for entry in entries) for name, entries in by_class.items()
@@ -217,7 +217,7 @@ def verdict(by_class: Mapping[OpClass, Sequence[Entry]], idle: int, duration: in
 
 
 def speed_of_light(ledger: Sequence[Entry], duration: int) -> SpeedOfLight:
-    """Return the time that the chip needs for the step, between two bounds."""
+    """Return bounds of the time that the chip needs for the step."""
     at_roof = at_roof_of(ledger)
     unknown = sum(entry.weight for entry in ledger if not entry.is_certain)
     at_least, at_most = at_roof_of(filter(counts_for_lower_bound, ledger)), at_roof + unknown
@@ -252,7 +252,8 @@ def utilization_of(
 def mfu_of(useful: int | Fraction | None, step: Step, roofs: Roofs) -> float | None:
     if useful is None or "bf16" not in roofs.flops or not step.duration:
         return None
-    # With megacore a device of the program is two planes; the peaks are those of one plane.
+    # With megacore, one device of the program is two planes of the trace, and each peak is for one
+    # plane.
     n_planes = 2 if step.device.stats.get("has_megacore") == 1 else 1
     return rounded(useful / (n_planes * roofs.flops["bf16"]) / step.duration, 6)
 

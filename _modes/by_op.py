@@ -109,8 +109,8 @@ def ranked_ops(executions: Iterable[Executions]) -> list[Group]:
 
 
 def find_op(asked: str, ops: Sequence[Group], context: Context) -> Group:
-    """Return the op with a name; if several programs have such an op, return the op that takes most
-    time."""
+    """Return the op with the given name; if several programs have an op of this name, return the op
+    that takes most time."""
     by_name: dict[str, list[Group]] = {}
     for group in ops:
         by_name.setdefault(op_name(group.op), []).append(group)
@@ -178,15 +178,15 @@ class Judge:
         `entries` is empty."""
         op = group.op
         cost = cost_of(op, self.by_user)
-        # Flops of an opaque op in the trace do not include the inside of the op.
+        # For an opaque op, the flops in the trace do not include the work inside the op.
         flops = None if cost.source == OPAQUE else cost.flops
         n_bytes = cost.moved_bytes
         times = duration_fields(group)
         # Figures of a container in the trace do not include how often the container's body runs.
         average = None if op.is_container else times["avg_dur_ps"]
         return {
-            # The callers replace these values; the keys are here so that the fields are printed in
-            # order.
+            # These values are placeholders that the callers replace; their keys fix the order of
+            # the printed fields.
             "rank": None,
             "hlo_op": op_name(op),
             "program_id": None if op.program_id is None else str(op.program_id),

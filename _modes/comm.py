@@ -118,8 +118,8 @@ def hidden_in(stretches: Iterable[tuple[int, int]], cover: Cover) -> int:
 
 
 def clock_notes(transfers: Iterable[Transfer]) -> list[str]:
-    """Add a note about pairs that end before they begin, which is possible because starts and ends
-    are paired by the trace's clock, and timed by the device's clock."""
+    """Add a note about pairs that end before they begin. Such pairs are possible, because starts
+    and ends are paired by the trace's clock, but timed by the device's clock."""
     flights = chain.from_iterable(transfer.flights for transfer in transfers)
     n = sum(flight.end < flight.start for flight in flights)
     if not n:
@@ -150,7 +150,7 @@ class InFlight(NamedTuple):
     total: int
     # Wall-clock time during which at least one transfer is in flight.
     union: int
-    # Two parts of the time before the wait: hidden by other ops, and not hidden.
+    # The time before the wait, split into time that other ops hide and time that no op hides.
     covered: int
     other: int
 
@@ -179,8 +179,8 @@ def pairs_row(transfers: Sequence[Transfer]) -> Pairs:
 
 
 def gbps_of(transfers: Sequence[Transfer], in_flight: InFlight | None) -> float | None:
-    """Return the bandwidth. For asynchronous transfers, only paired executions count, for the time
-    in flight."""
+    """Return the bandwidth. For asynchronous transfers, divide the bytes of the paired executions
+    by the time in flight."""
     if transfers[0].op.is_wait:
         moved = sum_if_known(
             (len(transfer.flights), transfer.exchange.bus)
@@ -192,7 +192,7 @@ def gbps_of(transfers: Sequence[Transfer], in_flight: InFlight | None) -> float 
         moved, duration = bus_bytes_of(transfers), total_of(transfers)
     if moved is None or duration <= 0:
         return None
-    # Bytes per picosecond are thousands of gigabytes per second.
+    # One byte per picosecond is 1000 GB/s.
     return rounded(1000 * Fraction(moved) / duration, 3)
 
 

@@ -140,12 +140,14 @@ def host_activity(
 
 
 def has_overlap(host: Host, device: Device) -> bool:
-    """Return True if the host's events and all ops of the device have any time in common."""
+    """Return True if the host's events and the device's ops overlap in time, counting ops of all
+    steps."""
     spans = [(line.base_ps, span) for line in device.lines if (span := line.span_of_starts)]
     first = min((base + start for base, (start, _) in spans), default=AFTER_ALL)
     last = max((base + start for base, (_, start) in spans), default=BEFORE_ALL)
-    # Clocks without overlap usually differ by years, more than any duration. Only if they differ
-    # by less, read all ops for their ends.
+    # If the clocks of host and device differ, they usually differ by years. So first compare the
+    # starts of the ops, allowing for the longest possible duration, and read all ends only if this
+    # check passes.
     return host.overlaps(first, last + INT64_END) and host.overlaps(*span_of_ops(device))
 
 

@@ -52,7 +52,7 @@ class Origin:
 
     @cached_property
     def arrays(self) -> dict[tuple[int, ...], Array | None]:
-        """Map places in nested tuples of the output to arrays."""
+        """Map positions in the nested tuples of the output to arrays."""
         return dict(self.instruction.leaves or ()) if self.instruction else {}
 
     @property
@@ -236,7 +236,7 @@ def buffer_row(rank: int, piece: Live, peak: int) -> Buffer:
 
 
 class Share(NamedTuple):
-    """The part of the peak that one line, path, opcode or argument holds."""
+    """The part of the peak that belongs to one line, path, opcode or argument."""
 
     key: str | None
     n_bytes: int

@@ -78,7 +78,8 @@ def program(step: Step, context: Context, *, top: int = 20, flags: str | None = 
 
 
 def collective_rows(planned: Sequence[Planned]) -> list[ProgramCollective]:
-    """Return one row for each collective, way to run it and plan; most exposed time first."""
+    """Return one row for each combination of collective, way to run and plan, sorted by exposed
+    time, longest first."""
     alike: dict[tuple[str, str, tuple[str, ...]], list[Planned]] = {}
     for collective in planned:
         key = collective.collective, collective.how, tuple(collective.plan)

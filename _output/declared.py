@@ -68,7 +68,8 @@ def own_docs(declared: Any) -> list[tuple[str, str]]:
     """Return the names and documentation of a class's own fields, in order."""
     node, doc = statements(declared.__module__)[declared.__name__]
     if not isinstance(node, ast.ClassDef):
-        # `Name = TypedDict("Name", {"class": …})`: a field with a name that is a Python keyword.
+        # `Name = TypedDict("Name", {"class": …})` declares a field with a name that is a Python
+        # keyword.
         return [(name, doc) for name in declared.__annotations__]
     return [
         (field.target.id, doc)
@@ -81,7 +82,7 @@ def own_docs(declared: Any) -> list[tuple[str, str]]:
 def statements(module: str) -> dict[str, tuple[ast.stmt, str]]:
     """Return the classes and assignments of a module by name, each with the following docstring."""
     spec = sys.modules[module].__spec__
-    # The loader also finds the source in a zip archive.
+    # Ask the loader, because it can also read the source from a zip archive.
     source = spec.loader.get_source(module)  # type: ignore[union-attr]
     found: dict[str, tuple[ast.stmt, str]] = {}
     for node, doc in documented(ast.parse(source).body):

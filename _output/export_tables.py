@@ -1,11 +1,12 @@
 """Define the tables of the database that the mode `export` writes.
 
-SQLite keeps the comments inside of the statements, so `.schema` shows them, too.
+SQLite keeps comments that are inside statements, so `.schema` shows these comments, too.
 """
 
 from __future__ import annotations
 
-# Identifies an export. The number is in bytes 68 to 71 of the file, in big-endian order.
+# This number identifies an export. SQLite stores the number in bytes 68 to 71 of the file, in
+# big-endian order.
 APPLICATION_ID = 1667392622
 
 TABLES = f"""\

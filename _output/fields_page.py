@@ -77,7 +77,8 @@ class Page:
             yield "\n".join([f'<a id="shared-{name}"></a>', f"### {name}", "", said, "", *rows])
 
     def mention(self, declared: Any, place: str) -> str:
-        """Note where answers have objects of a shared class, and return a link to its table."""
+        """Remember where answers have objects of a shared class, and return a link to the class's
+        table."""
         places = self.shared.setdefault(declared, [])
         if place not in places:
             places.append(place)

@@ -26,7 +26,8 @@ BYTES: Units = (("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30))
 FLOPS: Units = (("MFLOP", 10**6), ("GFLOP", 10**9), ("TFLOP", 10**12))
 UNITS = {"time": TIME, "delta": TIME, "bytes": BYTES, "flops": FLOPS}
 PERCENTS = ("percent", "change", "share")
-# Kinds of figures, which are aligned to the right. All other kinds are names.
+# Kinds of values that are figures, which tables align to the right. Values of all other kinds are
+# names.
 FIGURES = (*UNITS, *PERCENTS, "number", "decimal", "trips", "chance", "count")
 # Names of closed vocabularies, which Markdown shows as words, not as code.
 WORDS = ("word", "initials")
@@ -149,7 +150,8 @@ def name_of(value: Any, kind: str, null: str = UNKNOWN) -> str:
     if kind == "shape":
         return LAYOUT_RE.sub("", str(value))
     if kind == "clause":
-        # Matches the start of a sentence, up to the figures that the row shows in other columns.
+        # Keep only the start of a sentence, because the row shows the figures that follow in other
+        # columns.
         return CLAUSE_RE.split(str(value), maxsplit=1)[0]
     return what_of(value) if kind == "what" else str(value)
 
@@ -166,6 +168,6 @@ def _name_of_map(fields: Json, kind: str) -> str:
 
 
 def what_of(signature: str) -> str:
-    """Return a short name for ops: `fusion [loop fusion]` becomes `loop fusion`."""
+    """Shorten the name of ops, so that `fusion [loop fusion]` becomes `loop fusion`."""
     name, _, category = signature.removeprefix("custom-call:").removesuffix("]").partition(" [")
     return category if name in category.split() else name

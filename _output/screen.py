@@ -35,8 +35,8 @@ class View(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A column. `path` leads to the value in a row; of several paths, the first with a value
-    counts."""
+    """A column. `path` leads to the value in a row; if there are several paths, the first path with
+    a value counts."""
 
     heading: str
     path: str | tuple[str, ...]
@@ -44,16 +44,17 @@ class Column(NamedTuple):
     null: str = UNKNOWN
     # If this field of a row is null, the cell is blank instead of `?`.
     of: str = ""
-    # For names: the field with the level of indentation, the minimum width if the line has room,
-    # and texts with a field `{path:kind}`. A row gets such a text if the field has a value.
+    # Only for names. `depth` is the field with the level of indentation, and `least` the minimum
+    # width if the line has room. A text in `also` contains a field `{path:kind}`; the cell shows
+    # the text if the field has a value.
     depth: str = ""
     least: int = 8
     also: tuple[str, ...] = ()
 
 
 class End(NamedTuple):
-    """A last row, shown if `when` holds. For each heading, it has the path of a figure, or a
-    sentence."""
+    """A row at the end of a table, shown if the condition `when` holds. `cells` maps headings to
+    the path of a figure or to a sentence."""
 
     when: str
     cells: Mapping[str, str]
@@ -70,8 +71,8 @@ class Table(NamedTuple):
     by: str = ""
     # Leave out rows where this field is zero or null.
     unless_0: str = ""
-    # Hide rows in which this field is less than `part` times the field `whole` (without `whole`,
-    # times 100).
+    # Hide rows in which the field `size` is smaller than a fraction 1 / `part` of the field `whole`
+    # (without `whole`, of 100).
     size: str = ""
     whole: str = "step_duration_ps"
     part: int = SMALLEST_PART
@@ -79,8 +80,8 @@ class Table(NamedTuple):
     most: int = 0
     takes_top: bool = False
     # The last row gives the number of hidden rows plus the number of rows that the JSON omits,
-    # which is the field `omitted`. For columns in `tail`, the last row has the sum; the path leads
-    # to the sum of the rows that the JSON omits.
+    # which is the field `omitted`. `tail` names the columns that the last row sums, each with the
+    # path of the sum over the rows that the JSON omits.
     what: str = "row"
     omitted: str = ""
     tail: Mapping[str, str] = {}
@@ -88,7 +89,7 @@ class Table(NamedTuple):
     # Functions that replace the rows, before and after small rows are hidden.
     derive: Callable[[list[Json], View], list[Json]] | None = None
     group: Callable[[list[Json]], list[Json]] | None = None
-    # A sentence to show below each row, and a sentence that replaces it with `--all`.
+    # The sentence to show below each row, and the sentence to show instead with `--all`.
     below: str = ""
     below_all: str = ""
     # Show the table without a blank line after the preceding table.
@@ -102,7 +103,7 @@ class Table(NamedTuple):
 class Says(NamedTuple):
     """Sentences with fields `{path:kind}`, shown if the fields of `when` are neither 0 nor null.
 
-    `!field` reverses the condition. Text that starts with a line feed starts a paragraph.
+    `!field` in `when` reverses the condition. Text that starts with a line feed starts a paragraph.
     """
 
     text: str
@@ -112,7 +113,7 @@ class Says(NamedTuple):
 
 
 class Section(NamedTuple):
-    """Parts in which all times have one unit."""
+    """Parts in which all times have the same unit."""
 
     parts: tuple[Says | Table, ...]
 

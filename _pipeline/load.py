@@ -219,7 +219,7 @@ def merge_notes(trace: Trace, device: str | None) -> list[str]:
         of_device = ""
         if device in trace.plane_names:
             rank = trace.rank_of(device)
-            of_device = f"; {device} is of rank {rank.number if rank else '?'}"
+            of_device = f"; {device} belongs to rank {rank.number if rank else '?'}"
         merged.append(f"{len(trace.ranks)} ranks ({'; '.join(numbers)}){of_device}")
     return [f"this file merges {' and '.join(merged)}"] if merged else []
 

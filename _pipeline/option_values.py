@@ -164,12 +164,12 @@ FORM_OPTIONS: dict[str, Json] = {
     },
     "--all": {
         "action": "store_true",
-        "help": "in text and Markdown, also list what takes less than 0.1 %% of the step",
+        "help": "in text and Markdown, also list rows below 0.1 %% of the step",
     },
     "--no-merge": {
         "action": "store_true",
-        "help": "in by_op as text or Markdown, list ops separately whose names differ only in"
-        " numbers",
+        "help": "in by_op as text or Markdown, list each op separately, even if names differ"
+        " only in numbers",
     },
 }
 PEAK_ARGUMENTS: dict[str, Json] = {

@@ -58,14 +58,14 @@ def pick_among(device: Device, choice: StepChoice, context: Context) -> StepEven
         named = [step for step in steps if step.name == name]
         picked, n_busy = busiest(named)
         if len(named) > 1:
-            busy = f"typical of {n_busy} as busy" if n_busy else "the middle step"
+            which = "the typical busy step" if n_busy else "the middle step"
             context.note(
-                f"{len(named)} steps are named {name!r}; using index {picked.index}, {busy}"
+                f"{len(named)} steps are named {name!r}; using {which} (index {picked.index})"
             )
     elif steps:
         picked, n_busy = busiest(steps)
         if n_busy:
-            typical = f"; typical of {n_busy} as busy" if n_busy > 1 else ""
+            typical = f"; the typical one of {n_busy} equally busy steps" if n_busy > 1 else ""
             context.note(
                 f"auto-picked the busiest step (index {picked.index}, {picked.n_events} of"
                 f" {device.n_events} ops in {len(steps)} steps{typical})"

@@ -1,4 +1,4 @@
-"""The fields of all answers, declared once, with one file per mode and files for shared fields.
+"""Declare the fields of all answers: one file per mode, and files for fields that modes share.
 
 `Answer` in a mode's file is the answer of that mode; `Absent` (in some files) is the object that
 the mode prints if there is no answer. The string after a field is the documentation of the field.

@@ -7,12 +7,12 @@ from .units import BigNanoseconds, BigPicoseconds, Bytes, Count
 
 
 class RawBytes(TypedDict):
-    """Bytes in a stat."""
+    """A stat whose value is bytes."""
 
     bytes: Bytes
     """Number of bytes in the stat."""
     hex: str
-    """The first 32 bytes, in hexadecimal."""
+    """The first 32 bytes of the stat, in hexadecimal."""
 
 
 # Integers beyond 2**53 are decimal strings. Null if the stat has no value, or a value that is not
@@ -23,12 +23,12 @@ OptionValue = bool | int | float | str | None
 
 
 class AnatomyProgram(TypedDict):
-    """A program with HLO in the file."""
+    """A program whose HLO is in the file."""
 
     program_id: str
-    """Id of the program, an unsigned decimal, as in `program` of other modes: the stat `program_id`
-    of the program's entry, otherwise the number in parentheses at the end of the entry's name,
-    otherwise the entry's key in the plane's map."""
+    """Id of the program, an unsigned decimal, as other modes print it in `program`. The id is the
+    stat `program_id` of the program's entry. Without this stat, the id is the number in parentheses
+    at the end of the entry's name, or else the entry's key in the plane's map."""
     name: str
     """Name of the program."""
     hlo_bytes: Bytes
@@ -36,7 +36,7 @@ class AnatomyProgram(TypedDict):
 
 
 class EventName(TypedDict):
-    """Events of one name."""
+    """Events that share a name."""
 
     name: str | None
     """Name of the events; null for events without a name."""
@@ -47,7 +47,7 @@ class EventName(TypedDict):
 
 
 class Counter(TypedDict):
-    """Readings of a counter."""
+    """A summary of a counter's readings."""
 
     name: str | None
     """Name of the counter's events."""
@@ -93,14 +93,15 @@ class LineIfPlane(TypedDict, total=False):
     event_stats: dict[str, Count]
     """Number of events that have a stat, by the stat's name."""
     names: list[EventName]
-    """The 20 names with the largest total time, ties by name."""
+    """The 20 names of events with the largest total time; names with equal times are in
+    alphabetical order."""
     n_names: Count
-    """Number of different names; events without a name count as one name."""
+    """Number of different names of events; all events without a name count as one name."""
     counters: list[Counter] | None
     """Counter readings by name and stat, in order of appearance; null unless the line's name
     contains `counter`."""
     sample: list[SampleEvent]
-    """The first events in the file; only with `--sample`."""
+    """The first events of the line in the order of the file; printed only with `--sample`."""
 
 
 class AnatomyLine(LineIfPlane):
@@ -143,7 +144,8 @@ class AnatomyPlane(TypedDict):
 
 class Returned(FileAnswer):
     file_bytes: Bytes
-    """Size of the file: unpacked for gzip data, as stored for a `.xplane.riegeli`."""
+    """Size of the file; for gzip data the unpacked size, for a `.xplane.riegeli` the size as
+    stored."""
     n_records: Count
     """Number of records in a `.xplane.riegeli`; 1 for other files. The figures of a plane,
     including `bytes` and `n_event_metadata`, are sums over all records."""
@@ -154,8 +156,8 @@ class Returned(FileAnswer):
     warnings: list[str]
     """Warnings that the profiler reported."""
     versions: dict[str, str]
-    """Versions of the software that took the capture: `jax_version`, `jaxlib_version` and
-    `tpu_version`, as far as the plane `/host:metadata` has these stats. `tpu_version` is the build
+    """Versions of the software that took the capture, which are the stats `jax_version`,
+    `jaxlib_version` and `tpu_version` of the plane `/host:metadata`. `tpu_version` is the build
     date and changelist of libtpu; the package version of libtpu is not in the file."""
     profile_options: dict[str, OptionValue | dict[str, OptionValue]] | None
     """Profiler options that were set, by the names in tsl's `profiler_options.proto`. Options that
@@ -165,7 +167,7 @@ class Returned(FileAnswer):
     planes: list[AnatomyPlane]
     """All planes in the order of the file, or the plane that `--plane` names."""
     programs: list[AnatomyProgram]
-    """Programs with HLO in the file."""
+    """Programs whose HLO is in the file."""
 
 
 class Answer(Lead, Returned):
@@ -176,5 +178,5 @@ class Absent(AbsentAnswer, total=False):
     """The object that is printed if there is no answer."""
 
     planes: list[AnatomyPlane]
-    """With `unreadable_xplane_pb`: the planes, as far as the file could be read; `detail` has the
-    place of the first damage."""
+    """With `unreadable_xplane_pb`: the planes that could be read; `detail` gives the position of
+    the first damage."""

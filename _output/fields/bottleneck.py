@@ -33,27 +33,32 @@ class SpeedOfLight(TypedDict):
     """Least time that the chip needs for the step."""
 
     at_roof_ps: Picoseconds
-    """Least time that the chip needs for the step, with declared costs of kernels."""
+    """Least time that the chip needs for the step, assuming that declared costs of kernels are
+    true."""
     unknown_ps: Picoseconds
-    """Total duration of the classes `kernel` and `unjudged`, plus the time above roofs with only
-    flops or only bytes known. The time above roofs is also part of `lost_ps`."""
+    """Total duration of the classes `kernel` and `unjudged`, plus the time above the roof of ops
+    for which only the flops or only the bytes are known. This time above the roof is also part of
+    `lost_ps`."""
     at_least_ps: Picoseconds
-    """Time at the roof, without declared costs and without ops that are faster than their roof."""
+    """Lower bound of the least time that the chip needs, which is `at_roof_ps` without kernels of
+    declared cost and without ops that are faster than their roof."""
     at_most_ps: Picoseconds
-    """Time at the roof, assuming that ops of unknown cost are at the roof and declared costs are
-    true: `at_roof_ps` plus `unknown_ps`."""
+    """Upper bound of the least time that the chip needs, which is `at_roof_ps` plus `unknown_ps`:
+    ops of unknown cost are assumed to be at their roof, and declared costs to be true."""
     pct_at_least: Percent | None
-    """`at_least_ps` in percent of the step."""
+    """`at_least_ps` as a percentage of the step's duration."""
     pct_at_most: Percent | None
-    """`at_most_ps` in percent of the step."""
+    """`at_most_ps` as a percentage of the step's duration."""
 
 
 class OverRoof(TypedDict):
-    """Ops that are faster than the roof by more than 1 %. That is impossible, so a count of flops
-    or bytes (often of slices that are updated in place), a dtype or a peak is wrong."""
+    """Ops that are faster than the roof by more than 1 %. No op can be faster than a correct roof,
+    so a count of flops or bytes (often of slices that are updated in place), a dtype or a peak is
+    wrong."""
 
     n_ops: Count
-    """Number of different ops. The budget counts an op that is too fast as running at the roof."""
+    """Number of different ops that are too fast. The budget counts an op that is too fast as
+    running at the roof."""
     dur_ps: Picoseconds
     """Total duration of the ops that are too fast."""
 
@@ -75,22 +80,22 @@ minus all durations, which is 0, or negative if ops overlap or end after the ste
 
 
 class BudgetRow(BudgetClassed):
-    """The time of one class. All rows add up to the step."""
+    """The time of one class. The times of all classes add up to the step's duration."""
 
     dur_ps: Picoseconds
     """Total duration of the class."""
     pct_of_step: Percent | None
-    """`dur_ps` in percent of the step."""
+    """`dur_ps` as a percentage of the step's duration."""
     at_roof_ps: Picoseconds | None
     """Least time that the chip needs for the class; null if unknown."""
     lost_ps: Picoseconds | None
-    """`dur_ps` beyond `at_roof_ps`; null if unknown."""
+    """Lost time, by which `dur_ps` exceeds `at_roof_ps`; null if unknown."""
     hideable_ps: Picoseconds | None
-    """For `collective`, `host` and `data_movement`: the most time that overlapping with math can
-    save. For a collective that stops the core: the time of the collective or the time of
-    independent math in the same computation, whichever is smaller; null for the row if such a
-    collective has no program. For all other ops: `dur_ps` or the duration of the step's math,
-    whichever is smaller. To save more of `lost_ps`, move fewer bytes. Null for other classes."""
+    """The most time that overlapping with math can save; null for all classes but `collective`,
+    `host` and `data_movement`. A collective that stops the core can save its own time or the time
+    of independent math in the same computation, whichever is smaller; the row is null if such a
+    collective has no program. All other ops of a class can save `dur_ps` or the duration of the
+    step's math, whichever is smaller. To save more of `lost_ps`, move fewer bytes."""
     n_executions: Count | None
     """Number of executions; null for `idle` and `overlap`."""
 
@@ -109,31 +114,31 @@ class FindingFields(Line, InLoop):
     """Output of the costliest op, without layout; at most three parts of a tuple.
     Example: `bf16[4,2048,1024]`"""
     agg_key: str
-    """Key of the group, or of the first op."""
+    """Key of the line's group of ops, or of the first op."""
     tf_op: str | None
     """The last 200 characters of the first op's path."""
     dur_ps: Picoseconds
     """Total duration of the line's ops in this class."""
     pct_of_step: Percent | None
-    """`dur_ps` in percent of the step."""
+    """`dur_ps` as a percentage of the step's duration."""
     n_executions: Count
     """Number of executions."""
     phases: dict[str, Picoseconds]
     """Total duration by phase. Example: `{"forward": 2263430715, "recompute": 2272238509}`"""
     waiting_ps: Picoseconds | None
     """For a kernel, the time in its regions that only wait for copies, as in [kernel](#kernel).
-    Null for other ops, and if the capture has no region of the kernel."""
+    Null for ops other than kernels, and if the capture has no region of the kernel."""
 
 
 class Finding(FindingClassed, FindingFields):
     """The time that one line loses in one class."""
 
     rank: Count
-    """Place in the list, from 1."""
+    """Rank in the list, from 1."""
     at_roof_ps: Picoseconds | None
     """Least time that the chip needs for the line's ops; null if unknown."""
     lost_ps: Picoseconds | None
-    """`dur_ps` beyond `at_roof_ps`; null if unknown."""
+    """Lost time, by which `dur_ps` exceeds `at_roof_ps`; null if unknown."""
     hideable_ps: Picoseconds | None
     """The most time that overlapping this line with math can save, as in `budget`. Lines share the
     math that could hide them, so do not add up `hideable_ps` of several lines."""
@@ -147,12 +152,12 @@ class Finding(FindingClassed, FindingFields):
     """Signature of the ops that take most of the line's time. Example: `all-to-all [all-to-all]`"""
     what_helps: str | None
     """Advice on what to change, by the class and kind of the costliest op; null if nothing is known
-    to help. The table above lists all such sentences."""
+    to help. All advice is in the table of classes and ops above."""
 
 
 class UnknownKernel(FindingFields, VmemFields):
-    """A Pallas kernel with unknown flops, at one line. The lost time is unknown, so the kernel has
-    no rank among the findings."""
+    """A Pallas kernel with unknown flops, called at one source line. The lost time is unknown, so
+    the kernel has no rank among the findings."""
 
     kernel: str
     """Name of the kernel."""
@@ -182,7 +187,7 @@ Confidence = Literal["seen", "likely"]
 
 
 class TimeOfDepth(TypedDict):
-    """Recomputed work by the number of enclosing checkpoints."""
+    """Recomputed work inside a certain number of checkpoints."""
 
     depth: Count
     """Number of checkpoints that enclose the ops."""
@@ -219,17 +224,16 @@ class CauseEvidence(TypedDict):
     device: str | None
     """The slow device of `slow_device`; null for other causes."""
     hbm_free_bytes: Bytes | None
-    """For `recompute`: HBM that the allocator never gave out during the capture. Null for other
-    causes and if the capture has no reports of the allocator."""
+    """For `recompute`: the HBM that the allocator never gave out during the capture. Null for
+    causes other than `recompute`, and if the capture has no reports of the allocator."""
 
 
 class Cause(TypedDict):
-    """A pattern in the program that costs time. The pattern itself is in the program; no cause is
-    inferred from a share of the time. Causes can overlap, so do not add up the gains of several
-    causes."""
+    """A pattern that costs time or memory and was found in the program, not inferred from times.
+    Causes can overlap, so do not add up the gains of several causes."""
 
     rank: Count
-    """Place in the list, from 1: causes with the most gain come first, then recomputation, then
+    """Rank in the list, from 1. Causes with the most gain come first, then recomputation, then
     causes that cost only memory."""
     cause: CauseName
     """Name of the pattern; see the table of causes."""
@@ -237,7 +241,8 @@ class Cause(TypedDict):
     """The most time that removing the cause can save, computed from the executions in `evidence`
     alone; for `pause_between_steps`, `between_steps_ps`."""
     gain_pct_of_step: Percent
-    """`gain_ps` in percent of the step; for `pause_between_steps` in percent of `period_ps`."""
+    """`gain_ps` as a percentage of the step's duration; for `pause_between_steps` as a percentage
+    of `period_ps`."""
     unknown_ps: Picoseconds | None
     """Total duration of kernels that the cause slows by an unknown amount; null without such
     kernels."""
@@ -246,8 +251,9 @@ class Cause(TypedDict):
     source_inner: str | None
     """Innermost source line, which can be in a library; null if unknown."""
     source_user: str | None
-    """The line of your code to change; null if unknown. For `pause_between_steps` the outermost
-    Python function of the host in the pause, without the folder of its file."""
+    """The line of your code to change; null if unknown. For `pause_between_steps`, the outermost
+    Python function that the host runs during the pause, without the folder of the function's
+    file."""
     scope: str | None
     """Scope of the line, as in [by_scope](#by_scope); null if unknown."""
     says: str
@@ -261,14 +267,14 @@ class Cause(TypedDict):
 
 
 class FindingsTail(TypedDict):
-    """The findings and kernels beyond `--top`."""
+    """The findings and kernels that `--top` leaves out."""
 
     n_findings_omitted: Count
     """Number of omitted findings."""
     dur_ps: Picoseconds
     """Total duration of the omitted findings."""
     lost_ps: Picoseconds
-    """Lost time of the omitted findings, as far as it is known."""
+    """Known part of the lost time of the omitted findings."""
     n_kernels_omitted: Count
     """Number of omitted rows of `kernels_of_unknown_cost`."""
     kernels_dur_ps: Picoseconds
@@ -277,9 +283,10 @@ class FindingsTail(TypedDict):
 
 class RecomputedMath(TypedDict):
     recompute_dur_ps: Picoseconds
-    """Compute time of phase `recompute`. It is part of the budget's classes, not a class itself."""
+    """Compute time of phase `recompute`. The budget counts this time in other classes, not as a
+    class."""
     recompute_pct_of_step: Percent | None
-    """`recompute_dur_ps` in percent of the step."""
+    """`recompute_dur_ps` as a percentage of the step's duration."""
 
 
 class Fields(ChipFields, RecomputedMath, RecomputeTotal, PeriodFields):
@@ -295,9 +302,11 @@ class Fields(ChipFields, RecomputedMath, RecomputeTotal, PeriodFields):
     mfu_at_least: Fraction | None
     """Lower bound of the MFU: time that the matrix units need for the known flops at the peak rate,
     divided by the step's duration. Recomputation, declared costs and ops that are faster than their
-    roof are left out. Null if no other op has known flops, or if the step's duration is zero."""
+    roof are left out. Null if none of the counted ops has known flops, or if the step's duration is
+    zero."""
     hfu_at_least: Fraction | None
-    """Lower bound of the hardware flops utilization: `mfu_at_least` with recomputation included."""
+    """Lower bound of the hardware flops utilization, which is `mfu_at_least` with recomputation
+    included."""
     mfu: Fraction | None
     """Useful flops divided by the product of bf16 peak and step duration. The flops come from
     `--model-flops`, or from `--tokens` with `--flops-per-token` or `--params`; null without these
@@ -310,7 +319,7 @@ class Fields(ChipFields, RecomputedMath, RecomputeTotal, PeriodFields):
     capture: Capture
     """Hosts, devices and steps in the capture."""
     budget: list[BudgetRow]
-    """Time by class: the eight classes, `idle` and `overlap`. The rows add up to the step."""
+    """Time of the eight classes, `idle` and `overlap`. The rows add up to the step's duration."""
     idle_by_cause: IdleByCause
     """Idle time by cause; see [idle](#idle)."""
     findings: list[Finding]
@@ -327,7 +336,7 @@ class Fields(ChipFields, RecomputedMath, RecomputeTotal, PeriodFields):
 
 class OwnTotals(TypedDict):
     peers: PeersOfStep | None
-    """Waiting for late devices, with `--peers`; null without it."""
+    """Time spent waiting for late devices; null without `--peers`."""
 
 
 class BottleneckTotals(Totals, OwnTotals):
@@ -335,7 +344,7 @@ class BottleneckTotals(Totals, OwnTotals):
 
 
 class Returned(Fields):
-    """The fields of the mode, and what it adds to the totals of all modes."""
+    """The fields of the mode, and the mode's additions to the totals."""
 
     totals: OwnTotals
 

@@ -36,23 +36,24 @@ class OpFields(Durations, Line, InLoop):
     n_executions: Count
     """Number of executions."""
     pct_of_step: Percent | None
-    """Total duration in percent of the step."""
+    """Total duration as a percentage of the step's duration."""
     phase: Phase
-    """Phase, according to the op's name and path in the trace."""
+    """Phase of the op, according to the op's name and path in the trace."""
     scope: str | None
     """Scope, as in [by_scope](#by_scope); null if unknown."""
     tf_op: str | None
-    """Path, as in the trace."""
+    """Path of the op, as in the trace."""
     shape: str | None
     """Shape of the output, with layout."""
     dtype: Dtype
-    """Dtype that decides the peak."""
+    """Dtype that decides which peak applies to the op."""
     dtype_source: DtypeSource
     """Origin of `dtype`, as in [roofline](#roofline)."""
     operand_dtypes: list[str] | None
     """Distinct HLO dtypes that the operands of the op's dots have in memory, before a fusion
-    converts the operands. For an operand that the fusion computes, the dtype in which it is
-    multiplied. Null without a dot or a program. Example: `["bf16"]`"""
+    converts the operands. An operand that the fusion computes counts with the dtype in which the
+    dot multiplies the operand. Null if the op has no dot, or if the program is unknown. Example:
+    `["bf16"]`"""
     cost_source: CostSource | None
     """Origin of flops and bytes, as in [roofline](#roofline); null for a custom call with unknown
     flops."""
@@ -88,11 +89,11 @@ class Op(OpFields, OpClassed):
     """A leaf op."""
 
     rank: Count
-    """Place among all leaf ops by total duration, from 1."""
+    """Rank among all leaf ops by total duration, from 1."""
 
 
 class OpsTail(TypedDict):
-    """The ops beyond `--top`."""
+    """The ops that `--top` leaves out."""
 
     n_ops_omitted: Count
     """Number of omitted ops."""
@@ -156,8 +157,8 @@ class OpInProgram(TypedDict):
     users: list[Instruction]
     """The first 50 instructions that use the op's result, in the order of the computation."""
     chain: list[str]
-    """For an asynchronous op: the names of the start, the updates and the done, as far as they were
-    found; otherwise empty."""
+    """For an asynchronous op, the known names of the start, the updates and the done; otherwise
+    empty."""
     called: list[Called]
     """The first 20 computations that the op calls directly."""
 
@@ -170,7 +171,7 @@ class OpDetail(OpFields, DetailClassed):
     """One op, or container, with everything known about it."""
 
     rank: Count | None
-    """Place among all leaf ops by total duration; null for a container."""
+    """Rank among all leaf ops by total duration; null for a container."""
     text: str
     """HLO text of the op."""
     source_stack: str | None
@@ -179,7 +180,7 @@ class OpDetail(OpFields, DetailClassed):
     """Start and duration of the first 1000 executions, ordered by start, on the scale of
     `step_window_ps`."""
     n_executions_omitted: Count
-    """Executions that `executions` leaves out."""
+    """Number of executions that the list `executions` leaves out."""
     program: OpInProgram | None
     """The op's place in the program; null if the program, or an instruction with the op's name, is
     missing."""
@@ -194,8 +195,8 @@ class Fields(OpIfAsked, ChipFields):
     ops: list[Op]
     """The leaf ops that take most time, at most `--top`; ops of equal time are ordered by name."""
     tail: OpsTail
-    """Sums of the omitted ops. `ops` and `tail` together are all leaf ops
-    (`non_while_duration_ps_sum`)."""
+    """Sums of the omitted ops. `ops` and `tail` together cover all leaf ops, so their times add up
+    to `non_while_duration_ps_sum`."""
     containers: list[Container]
     """All ops that enclose other ops, most time first."""
     peaks_used: PeaksUsed

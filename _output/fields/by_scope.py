@@ -11,8 +11,8 @@ class Primitive(TypedDict):
     """A primitive that runs directly in a scope."""
 
     primitive: str | None
-    """Last part of the paths, without trailing numbers: `add.5` becomes `add`. Null for paths
-    without a primitive."""
+    """Last part of the paths without trailing numbers, so that `add.5` becomes `add`. Null for
+    paths without a primitive."""
     dur_ps: Picoseconds
     """Total duration of the primitive's ops."""
 
@@ -38,12 +38,12 @@ class Scope(TypedDict):
     n_executions: Count
     """Number of executions of all ops in the scope and in scopes inside."""
     total_dur_ps: Picoseconds
-    """Total duration of all ops in the scope: `self_dur_ps` plus `total_dur_ps` of the child
-    scopes."""
+    """Total duration of all ops in the scope, which is `self_dur_ps` plus `total_dur_ps` of the
+    child scopes."""
     self_dur_ps: Picoseconds
     """Total duration of the ops directly in this scope."""
     pct_of_step: Percent | None
-    """`total_dur_ps` in percent of the step."""
+    """`total_dur_ps` as a percentage of the step's duration."""
     kinds: dict[str, Picoseconds]
     """`total_dur_ps` by kind."""
     phases: dict[str, Picoseconds]
@@ -67,7 +67,7 @@ class NoScope(TypedDict):
     """Total duration by kind."""
     likely_sources: list[LikelySource] | None
     """Source lines of the ops that have a stack; for ops without a stack, the lines of the data
-    that the ops move or wait for. The rows add up to `dur_ps`. Null without a program."""
+    that the ops move or wait for. The rows add up to `dur_ps`. Null if the program is unknown."""
 
 
 class Fields(TypedDict):
@@ -77,8 +77,8 @@ class Fields(TypedDict):
     n_scopes_omitted: Count
     """Number of scopes that are too deep to be listed."""
     no_scope: NoScope
-    """Ops without a path. The root scope and the ops without a path together are all leaf ops
-    (`non_while_duration_ps_sum`)."""
+    """Ops without a path. The times of the root scope and of the ops without a path add up to
+    `non_while_duration_ps_sum`."""
 
 
 class Answer(Lead, StepAnswer, Fields):

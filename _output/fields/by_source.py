@@ -13,10 +13,11 @@ class ScopeShare(TypedDict):
     """A scope that some ops of a group belong to."""
 
     scope: str | None
-    """Place of the ops in the model: the path in `tf_op` (otherwise the instruction's path) without
-    the program's name, without the primitive at the end, and without parts that only say how code
-    runs (`jit()`, `jvp()`, `while`, `body`, …). Null if unknown. If file and scope do not belong
-    together, the stack is false and the scope is right. Example: `decoder_layer/attention`"""
+    """Position of the ops in the model, which is the path in `tf_op`, or without `tf_op` the
+    instruction's path. The program's name, the primitive at the end, and parts that only say how
+    code runs (`jit()`, `jvp()`, `while`, `body`, …) are removed from the path. Null if unknown. If
+    file and scope do not belong together, the stack is false and the scope is right. Example:
+    `decoder_layer/attention`"""
     dur_ps: Picoseconds
     """Total duration of the group's ops in this scope."""
 
@@ -28,7 +29,8 @@ class AlsoFused(TypedDict):
     """Source line of the instructions."""
     n_instructions: Count
     """Number of instructions from this line; an op that runs several times counts once. The number
-    does not measure time, because the time of a fusion cannot be split among instructions."""
+    of instructions does not measure time, because the time of a fusion cannot be split among
+    instructions."""
 
 
 class Group(GroupFields, DtypeFields, InLoop):

@@ -30,15 +30,16 @@ class OwnTotals(TypedDict):
     """Time during which the core runs or waits for communication, without transfers to and from the
     host."""
     exposed_pct_of_step: Percent | None
-    """`exposed_ps` in percent of the step."""
+    """`exposed_ps` as a percentage of the step's duration."""
     host_ps: Picoseconds
     """Time during which the core runs or waits for transfers to and from the host; not part of
     `exposed_ps`."""
     host_pct_of_step: Percent | None
-    """`host_ps` in percent of the step."""
+    """`host_ps` as a percentage of the step's duration."""
     in_flight_union_ps: Picoseconds
-    """Wall-clock time during which at least one collective is under way: a paired asynchronous one
-    in flight, or a synchronous one on the core. Transfers to and from the host are left out."""
+    """Wall-clock time during which at least one collective is under way: a synchronous collective
+    runs on the core, or an asynchronous collective with a known start is in flight. Transfers to
+    and from the host are left out."""
     hidden_union_ps: Picoseconds
     """The part of `in_flight_union_ps` during which ops run that neither wait nor communicate."""
     host_in_flight_union_ps: Picoseconds
@@ -49,15 +50,15 @@ class OwnTotals(TypedDict):
     by_collective: dict[str, Collective]
     """Sums by collective, in order of first appearance."""
     peers: PeersOfStep | None
-    """Waiting for late devices, with `--peers`; null without it."""
+    """Time spent waiting for late devices; null without `--peers`."""
 
 
 class CommTotals(Totals, OwnTotals):
-    """Sums over the step, and over its communication."""
+    """Sums over the step, and over the step's communication."""
 
 
 class Pairs(TypedDict):
-    """Counts of waits that were paired with the op that starts the communication."""
+    """Results of pairing waits with the ops that start the communication."""
 
     paired: Count
     """Number of waits for which the start was found."""
@@ -65,12 +66,13 @@ class Pairs(TypedDict):
     """Number of paired executions that overlap another execution of the same name. The oldest
     execution is assumed to end first."""
     unpaired: Count
-    """Number of executions that could not be paired, because they began before the step or the
-    start is unknown."""
+    """Number of executions that could not be paired, because the communication began before the
+    step or the start op is unknown."""
 
 
 class CommRow(Line, InLoop, PeersOfRow):
-    """Communication of one collective, mode, engine, group of ops, line and replica groups."""
+    """Communication that has the same collective, mode, engine, group of ops, source line and
+    replica groups."""
 
     collective: str
     """Name of the collective, as `waits_for` in `comm_rollup` of summary; if the op's name shows
@@ -93,22 +95,24 @@ class CommRow(Line, InLoop, PeersOfRow):
     wait_dur_ps: Picoseconds
     """Time during which the core waits for the communication."""
     pct_of_step: Percent | None
-    """`sync_dur_ps` plus `wait_dur_ps`, in percent of the step."""
+    """`sync_dur_ps` plus `wait_dur_ps`, as a percentage of the step's duration."""
     pairs: Pairs | None
     """Number of waits that were paired with a start; null for `sync`."""
     in_flight_ps: Picoseconds | None
-    """Sum over the paired executions of the time from the beginning of the start op to the end of
-    the wait, not cut to the step. An execution that ends before it begins, because the two clocks
-    disagree, counts as 0; a note gives the number of such executions. Rows overlap, so never add up
-    `in_flight_ps` of several rows. Null for `sync`, and if no execution is paired."""
+    """Total time of the paired executions from the beginning of the start op to the end of the
+    wait, including any time outside of the step. An execution that ends before it begins, because
+    the two clocks disagree, counts as 0; a note gives the number of such executions. Rows overlap,
+    so never add up `in_flight_ps` of several rows. Null for `sync`, and if no execution is
+    paired."""
     in_flight_union_ps: Picoseconds | None
     """Wall-clock time during which at least one of the row's executions is in flight."""
     covered_ps: Picoseconds | None
-    """Hidden time: the part of the time before the wait during which ops run that neither wait nor
-    communicate."""
+    """Hidden time, which is the part of the time before the wait during which ops run that neither
+    wait nor communicate."""
     other_ps: Picoseconds | None
-    """The part of the time before the wait during which other waits, other communication or gaps
-    run: neither hidden nor waited for."""
+    """The part of the time before the wait during which the core waits for other ops, runs other
+    communication or is idle. This time is neither hidden nor spent on waiting for this
+    communication."""
     payload_bytes: Bytes | None
     """Logical bytes of all executions: the result of an all-gather, the operand of a reduce-scatter
     or permute, the smaller of operand and result of an all-reduce or all-to-all, the array of a
@@ -119,27 +123,28 @@ class CommRow(Line, InLoop, PeersOfRow):
     for an all-reduce, the whole payload for a broadcast or copy. Null if n is unknown, and for
     permutes, `send` and `recv`, where devices differ."""
     group_size: Count | None
-    """n: number of devices in a replica group; null if groups differ in size, and for permutes."""
+    """Number of devices (n) in a replica group; null if groups differ in size, and for permutes."""
     groups: str | None
     """The replica groups as text; equal groups have equal texts. `4 x 2, stride 4` is 4 groups of
-    2, here {0,4} to {3,7}. Irregular groups are spelled out, at most 8 sets of 64 members. A
-    permute reads `8 pairs, 4 to self`. Ids are places in the program's device assignment, not
-    numbers of chips. Example: `4 x 2, stride 2`"""
+    2, here {0,4} to {3,7}. Irregular groups are spelled out, at most 8 sets of 64 members. For a
+    permute, the text is for example `8 pairs, 4 to self`. Device ids are positions in the program's
+    device assignment, not numbers of chips. Example: `4 x 2, stride 2`"""
     groups_from: GroupsFrom | None
-    """Origin of `groups`: the `text` of the op or of the matching start, the `program`, or the
-    `shapes`, since the ratio of input and output size is n."""
+    """Origin of `groups`: the HLO `text` of the op or of the matching start, the `program`, or the
+    `shapes`, if n is computed from the ratio of input and output size."""
     bus_gbps: Gbps | None
     """`bus_bytes` divided by time; for `async` only paired executions count. The real bandwidth of
     the links can be higher, because peers arrive late, and the end of hidden transfers is not
     visible."""
     bus_gbps_over: Literal["duration", "in_flight_union"]
-    """The time that `bus_gbps` divides by; `in_flight_union` for `async`."""
+    """The time by which `bus_bytes` is divided to compute `bus_gbps`; `in_flight_union` for
+    `async`."""
     plan: list[str] | None
     """Compiler's plan for all ops of the row, as in [program](#program)."""
 
 
 class CommTail(TypedDict):
-    """The rows beyond `--top`."""
+    """The rows that `--top` leaves out."""
 
     n_rows_omitted: Count
     """Number of omitted rows."""
@@ -164,7 +169,7 @@ class Returned(Fields):
 
 class WithTotals(TypedDict):
     totals: CommTotals
-    """Sums over the step, and over its communication."""
+    """Sums over the step, and over the step's communication."""
 
 
 class Answer(Lead, StepFields, WithTotals, Fields):

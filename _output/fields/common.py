@@ -14,7 +14,7 @@ from .units import (
 
 class OkAnswer(TypedDict):
     status: Literal["ok"]
-    """`ok`: there is an answer."""
+    """The value `ok` means that the object is an answer."""
     mode: str
     """Name of the mode."""
     schema_version: Literal["3.1"]
@@ -32,7 +32,8 @@ class NextStep(TypedDict):
     """A command that is worth running next."""
 
     why: str
-    """The question that the command answers. Example: `why nothing runs in the whole capture`"""
+    """The question that the command answers.
+    Example: `why the device is idle in the whole capture`"""
     command: str
     """A complete command line, quoted for a shell, with the PROFILE, device, step and peaks of the
     command that was run."""
@@ -82,7 +83,7 @@ class AbsentFields(TypedDict):
     """The object that is printed if there is no answer."""
 
     status: Literal["absent"]
-    """`absent`: there is no answer."""
+    """The value `absent` means that there is no answer."""
     reason: Reason
     """Why there is no answer; see the table of reasons."""
     mode: str | None
@@ -102,7 +103,7 @@ class AbsentAnswer(AbsentFields, total=False):
     """The object that is printed if there is no answer."""
 
     detail: str
-    """Details, if `reason` does not say everything. For a damaged file: the file's name and the
+    """Details that `reason` does not give. For a damaged file: the file's name and the
     byte offset of the damage, in the decompressed stream for gzip data, in the file for a
     `.riegeli`."""
     available_devices: list[str]
@@ -140,8 +141,8 @@ class ProgramOfStep(TypedDict):
     n_programs: Count
     """Number of programs that the step's ops belong to."""
     hlo: bool
-    """True if the trace file contains the program's HLO. Otherwise figures that need the HLO are
-    null."""
+    """True if the trace file contains the program's HLO. Without the HLO, figures that need the HLO
+    are null."""
 
 
 class Totals(TypedDict):
@@ -152,20 +153,20 @@ class Totals(TypedDict):
     call are ignored, because they do not include the loops of the call."""
 
     n_events_total: Count
-    """Executions of leaf ops, of all four kinds."""
+    """Number of executions of leaf ops of all four kinds."""
     n_events_compute: Count
-    """Executions of kind compute."""
+    """Number of executions of kind compute."""
     n_events_data_move: Count
-    """Executions of kind data_move."""
+    """Number of executions of kind data_move."""
     n_events_comm: Count
-    """Executions of kind comm."""
+    """Number of executions of kind comm."""
     n_events_other: Count
-    """Executions of kind other: bookkeeping, and unknown categories."""
+    """Number of executions of kind other, which is bookkeeping and unknown categories."""
     n_events_container: Count
-    """Executions of ops that enclose other ops, such as loops."""
+    """Number of executions of ops that enclose other ops, such as loops."""
     n_events_unresolved: Count
-    """Events that were dropped because they have no metadata, no start time (aggregated events) or
-    a negative duration. A note gives the number of dropped events for each reason."""
+    """Number of events that were dropped because they have no metadata, no start time (aggregated
+    events) or a negative duration. A note gives the number of dropped events for each reason."""
     compute_duration_ps: Picoseconds
     """Total duration of kind compute."""
     data_move_duration_ps: Picoseconds
@@ -180,7 +181,8 @@ class Totals(TypedDict):
     while_container_duration_ps: Picoseconds
     """Total duration of `while` ops, loop bodies included."""
     while_pct_of_step: Percent | None
-    """`while_container_duration_ps` in percent of the step; nested loops can exceed 100."""
+    """`while_container_duration_ps` as a percentage of the step's duration; nested loops can exceed
+    100."""
     container_durations_ps: dict[str, Picoseconds]
     """Total duration of containers by category. Example: `{"while": 15567309124}`"""
     container_self_duration_ps: Picoseconds
@@ -190,18 +192,18 @@ class Totals(TypedDict):
     idle_duration_ps: Picoseconds
     """Time in the step during which no leaf op runs."""
     idle_pct_of_step: Percent | None
-    """`idle_duration_ps` in percent of the step."""
+    """`idle_duration_ps` as a percentage of the step's duration."""
     wait_duration_ps: Picoseconds
     """Time in ops with a category that ends in `-done`: the core waits for an asynchronous
     operation."""
     wait_pct_of_step: Percent | None
-    """`wait_duration_ps` in percent of the step."""
+    """`wait_duration_ps` as a percentage of the step's duration."""
     agg_key_coverage: dict[str, Count]
-    """Executions by the kind of the group's key: `stack`, `tf_op`, `no_source`.
+    """Number of executions by kind of the group's key, which is `stack`, `tf_op` or `no_source`.
     Example: `{"stack": 733, "tf_op": 13, "no_source": 745}`"""
     unknown_categories: dict[str, Count]
-    """Executions of categories that the tool does not know, by category; `<none>` for ops without a
-    category."""
+    """Number of executions of categories that the tool does not know, by category; `<none>` for ops
+    without a category."""
 
 
 class StepFields(FileAnswer):
@@ -212,14 +214,15 @@ class StepFields(FileAnswer):
     device_type: str | None
     """Type of the device as the trace has it, such as `TPU v7x`."""
     clock: Clock
-    """`device` if at least one op of the step has times measured by the core, otherwise `trace`."""
+    """Clock of the step's times, which is `device` if the core measured the times of at least one
+    op of the step, otherwise `trace`."""
     stack_order: StackOrder | None
     """Order of the frames in most stacks of the step, as the trace lists the frames; null without
     stacks. Printed stacks always have the outermost frame first."""
     step_source: StepSource | None
-    """Origin of the steps: `steps` are steps of the profiler, `modules` executions of programs, if
-    the profiler wrote no steps. Null with `--step all`, and if the trace has neither steps nor
-    modules."""
+    """Origin of the steps, which is `steps` for steps of the profiler, or `modules` for executions
+    of programs if the profiler wrote no steps. Null with `--step all`, and if the trace has neither
+    steps nor modules."""
     program: ProgramOfStep
     """The compiled program that takes most of the step's time."""
     step_id: Count | None

@@ -63,9 +63,9 @@ class Capture(TypedDict):
     xplane_file: str
     """Name of the trace file."""
     n_steps: Count
-    """Steps that are compared."""
+    """Number of steps that are compared."""
     step_duration_ps: Picoseconds
-    """Mean length of these steps."""
+    """Mean length of the steps that are compared."""
 
 
 class Side(TypedDict):
@@ -88,59 +88,62 @@ class Side(TypedDict):
     steps: list[SideStep]
     """Steps of the side that are compared."""
     n_captures: Count
-    """Captures of this side."""
+    """Number of captures of this side."""
     captures: list[Capture]
     """All captures of this side, as given."""
 
 
 class RunToRun(TypedDict):
-    """The range of the captures' mean step durations, in percent of their lower median."""
+    """The range of the captures' mean step durations, as a percentage of the lower median of these
+    durations."""
 
     before: Percent | None
-    """Range before; null with one capture."""
+    """Range of the captures before; null with one capture."""
     after: Percent | None
-    """Range after; null with one capture."""
+    """Range of the captures after; null with one capture."""
 
 
 class ProgramChange(TypedDict):
     """A fact about the compiled program that differs, as in `programs` of [record](#record)."""
 
     what: ProgramWhat
-    """The kind of fact; `other`: only the fingerprints show the difference."""
+    """Kind of the fact; `other` if only the fingerprints show the difference."""
     name: str | None
-    """Collective, kernel, parameter or opcode; null for other kinds."""
+    """Name of the collective, kernel, parameter or opcode; null for facts of other kinds."""
     before: CollectiveFact | KernelFact | ParameterFact | str | int | None
-    """The fact before; null if the program lacked it."""
+    """The fact before; null if the program before lacks the fact."""
     after: CollectiveFact | KernelFact | ParameterFact | str | int | None
-    """The fact after; null if the program lacks it."""
+    """The fact after; null if the program after lacks the fact."""
 
 
 class ProgramChanges(TypedDict):
     """The changes of the compiled program."""
 
     same_program: bool | None
-    """True if the fingerprints of all captures are equal: the change did not reach the device. Null
-    if a record lacks its program, or if only the code of kernels differs, which includes source
-    lines."""
+    """True if the fingerprints of all captures are equal, so the change did not reach the device.
+    Null if a record lacks its program, or if only the code of kernels differs, which includes
+    source lines."""
     rows: list[ProgramChange]
-    """The facts that differ between the first captures, by kind in the order of `what`, the largest
-    change first. Empty if nothing is known."""
+    """Facts that differ between the first capture before and the first capture after. They are
+    sorted by kind, in the order of the values of `what`, then by size of the change, largest first.
+    Empty if nothing is known about the programs."""
 
 
 class Noise(TypedDict):
     """Method and sample size of the p-values."""
 
     method: Literal["permutation_max"]
-    """Method that computes p-values. `permutation_max`: the share of all assignments of samples to
-    the two sides in which some row differs at least as much."""
+    """Method that computes p-values. With `permutation_max`, the p-value of a row is the share of
+    all assignments of samples to the two sides in which some row differs at least as much."""
     noise_unit: NoiseUnit
-    """The samples: `step` if each side has one capture, else `capture`, which counts with the mean
-    of its steps."""
+    """Unit of the samples. `step` is used if each side has one capture; otherwise each `capture` is
+    one sample, with the mean of its steps."""
     covers: Literal["step_to_step", "run_to_run"]
     """Variation that p-values cover: from step to step within a capture, or from run to run."""
     alpha: Fraction
-    """Chance of at least one false `significant` among all rows if only samples vary. The chance of
-    a false `significant` is equal for all files together, and for all totals together."""
+    """Chance that at least one row is falsely `significant`, if the sides differ only by chance.
+    The chance of a false `significant` is equal for all files together, and for all totals
+    together."""
     n_before: Count
     """Number of samples before."""
     n_after: Count
@@ -156,8 +159,8 @@ class Noise(TypedDict):
     run_to_run_pct: RunToRun
     """Difference between captures of the same side."""
     why_not: WhyNoTest | None
-    """Reason why no row is tested. `too_few_steps`, `too_few_captures`: no difference can be
-    significant and no p-value is given; 4 + 4 are enough."""
+    """Reason why no row is tested. With `too_few_steps` or `too_few_captures`, no difference can be
+    significant and no p-value is given; 4 samples on each side are enough."""
 
 
 class Delta(TypedDict):
@@ -171,10 +174,10 @@ class Delta(TypedDict):
 
 class Tested(TypedDict):
     delta_pct: Percent | None
-    """`delta_ps` in percent of `before_ps`."""
+    """`delta_ps` as a percentage of `before_ps`."""
     p_value: Fraction | None
-    """Chance of an equal or larger difference if only samples vary; null for a row that was not
-    tested."""
+    """Chance of an equal or larger difference, if the sides differ only by chance; null for a row
+    that was not tested."""
     significant: bool | None
     """True if `p_value` is at most `alpha`."""
 
@@ -196,13 +199,13 @@ class CompareTotals(TypedDict):
     step_duration: Total
     """Length of the step."""
     period: Total | None
-    """Time from the start of a step to the start of the next, of the steps that have a next one.
-    Its p-value is separate from the other totals. Null if a side does not have it: captures of one
-    step, and records of version 2.0."""
+    """Time from the start of a step to the start of the next step, for all steps that have a next
+    step. The p-value of the period is computed separately from the other totals. Null if a side has
+    no period, as in captures of one step and records of version 2.0."""
     busy: Total
-    """Time in which some op runs."""
+    """Time during which at least one op runs."""
     idle: Total
-    """The rest of the step."""
+    """Time during which no op runs."""
     compute: Total
     """Ops of this kind."""
     data_move: Total
@@ -212,28 +215,29 @@ class CompareTotals(TypedDict):
     other: Total
     """Ops of this kind."""
     overlap: Total
-    """`busy` less the four kinds, with rounding errors."""
+    """`busy` minus the sum of the four kinds, including rounding errors."""
     wait: Total
-    """As `wait_ps` of [record](#record)."""
+    """Time during which the core waits, as `wait_ps` in [record](#record)."""
 
 
 class Gate(TypedDict):
     """The result of `--fail-over`."""
 
     fail_over_pct: Percent
-    """The limit as given."""
+    """The limit of `--fail-over`, as given."""
     passed: bool
-    """True if exit status is 0: no figure is significantly slower by more than the limit."""
+    """True if neither the step nor the period is significantly slower by more than the limit; then
+    the exit status is 0."""
     failed_by: list[Literal["step_duration", "period"]]
-    """The totals that are slower: exit status 3. Empty and not passed: nothing can be significant,
-    exit status 1."""
+    """The totals that are slower; then the exit status is 3. If the gate fails with an empty list,
+    nothing can be significant, and the exit status is 1."""
     says: str
-    """The result in words: `passed`, or `failed: …` with the reason."""
+    """The result in words, which is `passed`, or `failed: …` with the reason."""
 
 
 class FileDelta(Delta, Tested):
-    """A source file on both sides. All rows add up to the four kinds. Code that moved to another
-    file lowers one row and raises another, and a note says how much moved."""
+    """A source file on both sides. All rows add up to the total time of the four kinds. Code that
+    moved to another file lowers one row and raises another, and a note says how much moved."""
 
     file: str | None
     """Name of the file after; null if no line after is in the file."""
@@ -248,51 +252,51 @@ class Unmatched(TypedDict):
     """Source lines that only one side has."""
 
     before_ps: Picoseconds
-    """Time of the lines with `only_before`."""
+    """Time of the lines that only the side before has (`only_before`)."""
     after_ps: Picoseconds
-    """Time of the lines with `only_after`."""
+    """Time of the lines that only the side after has (`only_after`)."""
     before_pct: Percent | None
-    """`before_ps` in percent of the four kinds before. If either percentage exceeds 5, a note
-    points to `by_file`."""
+    """`before_ps` as a percentage of the total time of the four kinds before. If `before_pct` or
+    `after_pct` exceeds 5, a note points to `by_file`."""
     after_pct: Percent | None
-    """`after_ps` in percent of the four kinds after."""
+    """`after_ps` as a percentage of the total time of the four kinds after."""
 
 
 class MatchSum(TypedDict):
-    """The rows that were matched in one way."""
+    """Sums over the rows that one rule matched."""
 
     n_rows: Count
     """Number of rows."""
     n_groups_before: Count
-    """Number of groups before in the rows that were matched in this way."""
+    """Number of groups before in the rows that this rule matched."""
     n_groups_after: Count
-    """Number of groups after in the rows that were matched in this way."""
+    """Number of groups after in the rows that this rule matched."""
     before_ps: Picoseconds
-    """Time before of the rows that were matched in this way."""
+    """Time before of the rows that this rule matched."""
     after_ps: Picoseconds
-    """Time after of the rows that were matched in this way."""
+    """Time after of the rows that this rule matched."""
 
 
 class CompareRow(Delta, Tested, Ranges):
     """A source line on both sides."""
 
     rank: Count
-    """Place in the list, from 1."""
+    """Rank in the list, from 1."""
     kind: Kind
     """Kind of the line's ops."""
     matched_by: MatchedBy
-    """Rule that matched the line: `same_ops`, by identical ops; `same_key`, by key, for lines
-    without a stack; `same_places_and_scopes`, `same_files_and_scopes`, `same_places`,
-    `same_scopes`, `same_line`, by files and columns of the stack or of its last frame, and by parts
-    of tf_op; `only_before` or `only_after`, no counterpart."""
+    """Rule that matched the line. `same_ops` matches identical ops, and `same_key` matches keys of
+    lines without a stack. `same_places_and_scopes`, `same_files_and_scopes`, `same_places`,
+    `same_scopes` and `same_line` compare files and columns of the stack or of the stack's last
+    frame, and parts of tf_op. A line with `only_before` or `only_after` has no counterpart."""
     source_inner: str | None
     """Source line after."""
     before_source_inner: str | None
     """Source line before."""
     tf_op: str | None
-    """Path of the ops; of several paths the first by name."""
+    """Path of the ops; if there are several paths, the first by name."""
     n_groups_before: Count
-    """Number of groups before; more than one if groups look alike and cannot be told apart."""
+    """Number of groups before; more than one if the groups cannot be distinguished."""
     n_groups_after: Count
     """Number of groups after."""
     agg_keys_before: list[str]
@@ -300,7 +304,7 @@ class CompareRow(Delta, Tested, Ranges):
     agg_keys_after: list[str]
     """Keys of the row's groups after."""
     delta_pct_of_step: Percent | None
-    """`delta_ps` in percent of the mean step duration before."""
+    """`delta_ps` as a percentage of the mean step duration before."""
     n_executions_before: Executions
     """Mean number of executions per step before the change."""
     n_executions_after: Executions
@@ -316,7 +320,7 @@ class KindDelta(Delta):
 
 
 class CompareTail(TypedDict):
-    """The rows beyond `--top`."""
+    """The rows that `--top` leaves out."""
 
     n_rows_omitted: Count
     """Number of omitted rows."""
@@ -332,8 +336,8 @@ class Fields(TypedDict):
     same_device_type: bool
     """True if both sides have the same type of device."""
     same_program: bool | None
-    """As in `program_changes` if both sides have programs. Otherwise true if both sides ran ops of
-    equal HLO texts. HLO texts do not include the inside of fusions."""
+    """Equal to `same_program` in `program_changes` if both sides have programs. Otherwise true if
+    both sides ran ops of equal HLO texts, which do not include the inside of fusions."""
     program_changes: ProgramChanges
     """The changes of the compiled program."""
     noise: Noise
@@ -372,7 +376,7 @@ class Absent(AbsentAnswer, total=False):
     """The object that is printed if there is no answer."""
 
     gate: Gate
-    """The result of `--fail-over`, which fails without an answer."""
+    """The result of `--fail-over`; the gate fails if there is no answer."""
 
     side: Literal["baseline"]
-    """`baseline` if the baseline could not be read."""
+    """The value is `baseline` if the baseline could not be read; otherwise the field is missing."""

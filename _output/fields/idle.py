@@ -11,18 +11,18 @@ class HostActivity(TypedDict):
     """An event of a host thread during a gap."""
 
     thread: str
-    """Name of the thread; threads of one name are counted together. For a thread without a name,
-    the id of the thread's line serves as name."""
+    """Name of the thread; threads that share a name are counted together. For a thread without a
+    name, the id of the thread's line serves as name."""
     event: str
-    """The innermost event on the thread. With the Python tracer, it is a frame, `$file.py:line
-    function`."""
+    """The innermost event on the thread. If the Python tracer was on, the event is a frame such as
+    `$file.py:line function`."""
     is_launching: bool
-    """True if the thread launches programs of the device. Rows of such threads come first, and are
-    at least half of the rows if there are enough. Some threads have events with the `run_id` of the
-    program before the gap and of the program after it, and some threads have `PjitFunction` events.
-    A thread with both kinds of events launches programs; if there is none, every thread with one of
-    the two kinds does. Without such threads, a thread with events named `…ExecuteHelper…` launches
-    programs, or else one with events named `Execute…`."""
+    """True if the thread launches programs of the device. Rows of threads that launch programs come
+    first, and fill at least half of the list if there are enough of them. A thread launches
+    programs if the thread has `PjitFunction` events, and also events with the `run_id` of the
+    programs before and after the gap. If no thread has both kinds of events, every thread with one
+    of the two kinds launches programs. If no thread has either kind, threads with events named
+    `…ExecuteHelper…` launch programs, or else threads with events named `Execute…`."""
     dur_ps: Picoseconds
     """Time within the gap during which the event was the innermost event of the thread."""
     in_period_ps: Picoseconds | None
@@ -30,8 +30,8 @@ class HostActivity(TypedDict):
     step to the start of the next step of the same name (for the last step: from the end of the
     previous step to the end of the last step). Null if `period_ps` is null."""
     still: bool
-    """True if nothing begins or ends on the thread during the gap: it only waits. Such threads come
-    last, unless they launch programs."""
+    """True if the thread only waits, because nothing begins or ends on the thread during the gap.
+    Threads that only wait come last in the list, unless they launch programs."""
     within: list[str]
     """Up to eight enclosing events during the event's longest stretch, innermost first. One of the
     events is at the line that made the device wait, unless all threads are `still`."""
@@ -71,7 +71,7 @@ class Capture(TypedDict):
     in_no_step_ps: Picoseconds
     """The part of `dur_ps` that is in no step, because the device was idle between steps."""
     in_no_step_pct: Percent | None
-    """`in_no_step_ps` in percent of `dur_ps`; null without steps."""
+    """`in_no_step_ps` as a percentage of `dur_ps`; null without steps."""
 
 
 class Fields(PeriodFields):

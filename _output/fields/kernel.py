@@ -27,7 +27,7 @@ class CostOfRun(TypedDict):
 
 
 class Region(TypedDict):
-    """All regions that have the same name and are inside the same regions."""
+    """Regions that have the same name and the same enclosing regions."""
 
     region: str
     """Name of the regions; `<none>` for regions without a name."""
@@ -40,11 +40,11 @@ class Region(TypedDict):
     n: Count
     """Number of regions."""
     total_dur_ps: Picoseconds
-    """Total duration of the regions, including regions inside."""
+    """Total duration of the regions, including the regions inside them."""
     self_dur_ps: Picoseconds
-    """Total duration of the regions, without regions inside."""
+    """Total duration of the regions, without the regions inside them."""
     pct_of_kernel: Percent
-    """`total_dur_ps` in percent of the kernel's time."""
+    """`total_dur_ps` as a percentage of the kernel's time."""
 
 
 class Inside(TypedDict):
@@ -55,10 +55,10 @@ class Inside(TypedDict):
     same depth are sorted by time, then by name. All `self_dur_ps` and `outside_regions_ps` add up
     to the kernel's `total_dur_ps`. Null if the capture has no region of this kernel."""
     waiting_ps: Picoseconds | None
-    """Time in regions that only wait for a copy: `ep_wait_in`, `ep_wait_out`, and regions with a
-    name in which the part after the last `/` begins with `wait`."""
+    """Time in regions that only wait for a copy, which are `ep_wait_in`, `ep_wait_out`, and regions
+    with a name in which the part after the last `/` begins with `wait`."""
     waiting_pct: Percent | None
-    """`waiting_ps` in percent of the kernel."""
+    """`waiting_ps` as a percentage of the kernel."""
     computing_ps: Picoseconds | None
     """Time in the regions `ep_run_kernel`, which run the kernel's body, without the waiting inside
     these regions; null without such a region."""
@@ -68,8 +68,8 @@ class Inside(TypedDict):
 
 class Counter(TypedDict):
     """The values of a counter that begin during the kernel. The values are not measurements, but
-    the compiler's estimates for the code between two markers. So draw no conclusions from the
-    values."""
+    the compiler's estimates for the code between two markers. Draw no conclusions from the values
+    of counters."""
 
     name: str | None
     """Name of the counter's events; null for events without a name."""
@@ -92,7 +92,7 @@ class Kernel(KernelClassed, Line, Durations, CostOfRun, VmemFields, Inside):
     in this fact."""
 
     rank: Count
-    """Place among the rows by total duration, from 1."""
+    """Rank among the rows by total duration, from 1."""
     kernel: str
     """Name of the kernel, as `--kernel` and `--kernel-cost` accept it. Example:
     `flash_attention`"""
@@ -105,7 +105,7 @@ class Kernel(KernelClassed, Line, Durations, CostOfRun, VmemFields, Inside):
     n_executions: Count
     """Number of executions."""
     pct_of_step: Percent | None
-    """`total_dur_ps` in percent of the step."""
+    """`total_dur_ps` as a percentage of the step's duration."""
     at_roof_ps: Picoseconds | None
     """Least time that the chip needs for all executions; null if unknown for an op."""
     lost_ps: Picoseconds | None

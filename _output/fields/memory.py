@@ -50,31 +50,30 @@ class Buffer(TypedDict):
     """A buffer that is live at the peak."""
 
     rank: Count
-    """Place among the buffers by size, from 1."""
+    """Rank among the buffers by size, from 1."""
     bytes: Bytes
     """Size of the buffer, with the padding of tiles."""
     padding_bytes: Bytes | None
     """Size of the buffer beyond the product of dimensions and element size; null if the buffer is
     not an array or is smaller than the product."""
     pct_of_peak: Percent | None
-    """Size of the buffer in percent of the peak."""
+    """Size of the buffer as a percentage of the peak."""
     kind: BufferKind
     """Kind as in `by_kind`; a buffer of several kinds has the kind that `by_kind` lists first."""
     shape: str | None
     """Dtype and dimensions of the array; null for a tuple, which is a table of pointers.
     Example: `f32[4,2047,16000]`"""
     hlo_op: str | None
-    """Name of the instruction that outputs the buffer. If several instructions share the memory:
-    the parameter, otherwise the instruction with the largest output. Null if the program has no
-    such instruction.
-    Example: `fusion.115`"""
+    """Name of the instruction that outputs the buffer. If several instructions share the memory,
+    the parameter among them, otherwise the instruction with the largest output. Null if the program
+    has no such instruction. Example: `fusion.115`"""
     opcode: str | None
     """Opcode of the instruction."""
     shape_index: list[Count] | None
-    """Place of the buffer in the instruction's output, as indexes into nested tuples.
-    Example: `[0]`"""
+    """Position of the buffer in the instruction's output, as indexes into nested tuples. Example:
+    `[0]`"""
     parameter_number: Count | None
-    """Number of the parameter, from 0; null for buffers that are no parameters."""
+    """Number of the parameter, from 0; null for buffers that are not parameters."""
     tf_op: str | None
     """Path of the instruction; for a parameter the path of the argument, such as `params['w']:`"""
     source_inner: str | None
@@ -117,12 +116,12 @@ class ArgumentSum(BufferSum):
     """The buffers of one argument of the program."""
 
     argument: str | None
-    """First part of a parameter's path: `params` for `params['w']`. Null for buffers that are no
-    parameters. Example: `w`"""
+    """First part of a parameter's path, such as `params` for `params['w']`. Null for buffers that
+    are not parameters. Example: `w`"""
 
 
 class BuffersTail(TypedDict):
-    """The buffers beyond `--top`."""
+    """The buffers that `--top` leaves out."""
 
     n_buffers_omitted: Count
     """Number of omitted buffers."""
@@ -164,8 +163,8 @@ class Fields(TypedDict):
     by_kind: ByKind
     """Bytes at the peak by kind of buffer."""
     other_spaces: dict[str, Bytes]
-    """Bytes of the program's allocations in memory spaces other than HBM: `1` is VMEM, `5` is host
-    memory. Example: `{"1": 67043328, …}`"""
+    """Bytes of the program's allocations in memory spaces other than HBM, where `1` is VMEM and `5`
+    is host memory. Example: `{"1": 67043328, …}`"""
     peak_at: PeakAt | None
     """The instruction at which the peak is first reached; null if the program has no record of
     temporary buffers."""
@@ -196,5 +195,5 @@ class Absent(AbsentAnswer, total=False):
     """The object that is printed if there is no answer."""
 
     runtime: Runtime | None
-    """`runtime` as in an answer, if the device was found. The allocator's report needs no
-    program."""
+    """`runtime` is printed as in an answer, if the device was found. The allocator's report needs
+    no program."""

@@ -42,8 +42,8 @@ class Movement(StackKey, Durations):
     shapes_out: list[str]
     """Distinct shapes of the result, at most four."""
     dtype_change: bool | None
-    """True if at least one execution changes the dtype; null if input and output dtype are not
-    known together for any execution, as for every `-start`."""
+    """True if at least one execution changes the dtype; null if no execution has both a known input
+    dtype and a known output dtype, as for every `-start`."""
     dtype_change_dur_ps: Picoseconds | None
     """Total duration of the executions that change the dtype."""
     layout_change: bool | None
@@ -59,13 +59,13 @@ class OwnTotals(TypedDict):
     non_compute_duration_ps: Picoseconds
     """Total duration of all data movement and waits; each list adds up to this time."""
     non_compute_pct_of_step: Percent | None
-    """`non_compute_duration_ps` in percent of the step."""
+    """`non_compute_duration_ps` as a percentage of the step's duration."""
     non_compute_pct_of_compute: Percent | None
-    """`non_compute_duration_ps` in percent of the compute time; the value can exceed 100."""
+    """`non_compute_duration_ps` as a percentage of the compute time; the value can exceed 100."""
     left_out_ps: LeftOut
-    """Time of data movement and communication that the lists leave out. `comm` is the time of
-    collectives that stop the core, unless `--include-comm` is given, plus waits with
-    `--no-comm-stalls`."""
+    """Time of data movement and communication that the lists leave out. `comm` includes collectives
+    that stop the core, except with `--include-comm`; with `--no-comm-stalls`, `comm` also includes
+    waits."""
 
 
 class NonComputeTotals(Totals, OwnTotals):

@@ -13,8 +13,8 @@ class Fields(TypedDict):
     bytes: Bytes
     """Size of the written file, at most 10 MB."""
     parts: dict[str, str]
-    """For each mode on the page: `ok`, or the reason why the mode has no answer. Only `memory` and
-    `program` may be missing. With `--baseline` also `compare`."""
+    """For each mode on the page, `ok` or the reason why the mode has no answer. Only the answers of
+    `memory` and `program` may be missing. With `--baseline` also `compare`."""
 
 
 class Answer(Lead, StepAnswer, Fields):
@@ -117,7 +117,7 @@ class PageData(PageSide):
     version: str
     """Version of the program that wrote the page."""
     captured_at_ns: int | None
-    """Start of the capture in ns since 1970; null if the trace does not say it."""
+    """Start of the capture in ns since 1970; null if the trace does not have the start."""
     before: PageSide | None
     """The step of the baseline; null without `--baseline` and for a record."""
     changed_causes: list[CauseChange]
@@ -125,5 +125,5 @@ class PageData(PageSide):
     notes: list[str]
     """`notes` of the printed answer."""
     n_warnings: int
-    """Number of warnings, which are the first of the notes; the others say where figures come
+    """Number of warnings, which come first in `notes`; the other notes say where figures come
     from."""

@@ -16,12 +16,12 @@ class ProgramCollective(TypedDict):
     collective: str
     """Type of the collective; `collective` for an asynchronous fusion of unknown type."""
     how: How
-    """Way in which the collective runs. `sync`: on the core, possibly within a fusion. `async`: as
-    a start and a done. `async_fusion`: in fusions that combine parts of the collective with math,
-    as on v5e. `sparse_core`: offloaded to SparseCores."""
+    """Way in which the collective runs. `sync` means on the core, possibly within a fusion. `async`
+    means asynchronously, from a start op to a done op. `async_fusion` means in fusions that combine
+    parts of the collective with math, as on v5e. `sparse_core` means offloaded to SparseCores."""
     plan: list[str] | None
-    """Compiler's record of the algorithm: `sparse_core`, emitter and strategy, directions and mesh
-    axes of rings; null if the compiler recorded nothing."""
+    """Algorithm that the compiler recorded, which can include `sparse_core`, emitter and strategy,
+    directions and mesh axes of rings; null if the compiler recorded nothing."""
     n_instructions: Count
     """Number of instructions in the program."""
     n_executions: Count
@@ -58,7 +58,7 @@ class Retry(VmemFields):
     hlo_op: str
     """Name of the instruction."""
     retry_count: Count
-    """Number of further tries."""
+    """Number of tries after the first."""
     n_executions: Count
     """Number of executions in the step."""
     total_dur_ps: Picoseconds
@@ -71,10 +71,10 @@ class Parameter(TypedDict):
     number: Count
     """Number of the program's parameter; JAX drops arguments that are not used."""
     shape_index: list[Count]
-    """Place of the array in a parameter that is a tuple, as with more than 2 000 arguments;
-    otherwise empty."""
+    """Position of the array in a parameter that is a tuple, as in programs with more than 2 000
+    arguments; otherwise empty."""
     path: str | None
-    """Name of the array in the user's code, such as `params['w']`; null in a tuple."""
+    """Name of the array in the user's code, such as `params['w']`; null for an array in a tuple."""
     shape: str | None
     """Dtype and dimensions of the part that this device holds; null if unreadable."""
     global_shape: str | None
@@ -87,13 +87,13 @@ class Parameter(TypedDict):
     """Size of the part that this device holds, without padding; null if the size is known only at
     run time."""
     memory_space: Count | None
-    """Memory space of the array: 0 is HBM, 5 is host memory."""
+    """Memory space of the array, where 0 is HBM and 5 is host memory."""
     aliased_to_output: bool
     """True if an output takes over the array's memory."""
 
 
 class ParametersTail(TypedDict):
-    """The arrays beyond `--top`."""
+    """The arrays that `--top` leaves out."""
 
     n_parameters_omitted: Count
     """Number of omitted arrays."""
@@ -115,12 +115,13 @@ class FlagFinding(TypedDict):
     exposed_ps: Picoseconds
     """Time during which the core runs or waits for collectives that do not show the effect."""
     says: FlagVerdict | None
-    """Verdict on the flag's value and effect; null if FILE does not set the flag. `unknown`: the
-    value is none of true, 1, yes, on, false, 0, no, off, or the flag affects none of the program's
-    collectives. `contradicts`: the flag is off, but the effect is there, so the program was
-    compiled with other flags. `no_effect`: the flag is on without an effect, because another flag
-    overrides it, a requirement is not met, or the flag is not for this chip. `consistent`: all
-    other cases, which prove nothing."""
+    """Verdict on the flag's value and effect; null if FILE does not set the flag. `unknown` means
+    that the value is none of true, 1, yes, on, false, 0, no, off, or that the flag affects none of
+    the program's collectives. `contradicts` means that the flag is off but the program shows the
+    effect, so the program was compiled with other flags. `no_effect` means that the flag is on
+    without an effect, because another flag overrides this flag, a requirement is not met, or the
+    flag is not for this chip. `consistent` means that the flag's value and the program agree, which
+    does not prove that the flag caused the effect."""
 
 
 class SetFlags(TypedDict):
@@ -131,7 +132,7 @@ class SetFlags(TypedDict):
     set: dict[str, str]
     """Names, without the leading `--`, and values of the first 200 flags."""
     findings: list[FlagFinding]
-    """Ten flags of collectives, always all ten, with the visible effect of each flag."""
+    """Always the same ten flags of collectives, with the visible effect of each flag."""
 
 
 class Fields(TypedDict):

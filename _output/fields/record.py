@@ -21,7 +21,7 @@ class RecordGroup(TypedDict):
     """Stack of the group as indexes into the list `frames`, outermost first. Example: `[0, 1, 2,
     3]`"""
     source: str | None
-    """`source_inner` of by_source; of several lines the first by name."""
+    """Source line as `source_inner` of by_source; if there are several lines, the first by name."""
     tf_ops: list[str]
     """Distinct paths of the group's ops, sorted, at most 32."""
     signatures: list[str]
@@ -57,69 +57,69 @@ class RecordDevice(TypedDict):
     """Hash of the HLO texts of all used steps, without branches of conditionals. Devices with equal
     hashes ran equal programs. Example: `d1695dee8bdd240e`"""
     hlo: Count | None
-    """Place in the list `programs` of the program that takes most time in the used steps; null if
-    the trace does not have it."""
+    """Index in the list `programs` of the program that takes most time in the used steps; null if
+    the trace does not have the program."""
 
 
 class CollectiveFact(TypedDict):
-    """Collectives of a program that run in the same way."""
+    """Collectives of a program that have the same opcode and run in the same way."""
 
     n: Count
     """Instructions."""
     bytes: Bytes | None
-    """Bytes of their outputs; null if unknown."""
+    """Bytes of the collectives' outputs; null if unknown."""
 
 
 class KernelFact(TypedDict):
-    """Kernels of one name."""
+    """Kernels that share a name."""
 
     n: Count
     """Instructions."""
     vmem_used_bytes: Bytes | None
-    """Scoped VMEM that they use, as a sum; null if unknown."""
+    """Total scoped VMEM that the kernels use; null if unknown."""
     shapes: list[str]
-    """Shapes of their outputs, at most four."""
+    """Shapes of the kernels' outputs, at most four."""
 
 
 class ParameterFact(TypedDict):
     """An array that a program is called with."""
 
     shape: str | None
-    """Shape on one device; null if unreadable."""
+    """Shape of the array on one device; null if unreadable."""
     sharding: str | None
-    """Sharding as in HLO texts; null without one."""
+    """Sharding as in HLO texts; null for an array without a sharding."""
     donated: bool
-    """True if an output may take its memory."""
+    """True if an output may take over the array's memory."""
 
 
 class RecordProgram(TypedDict):
-    """A compiled program, as far as `compare` tells changes by it."""
+    """Facts about a compiled program, by which `compare` recognises changes."""
 
     fingerprint: str
-    """Hash of the optimized HLO in schedule order: opcodes, shapes and layouts, operands by place,
-    called computations, constants with their values, replica groups, threads, backend
+    """Hash of the optimized HLO in schedule order: opcodes, shapes and layouts, operands by
+    position, called computations, constants with their values, replica groups, threads, backend
     configuration, shardings of parameters, aliasing. Names, ids, channels, metadata with source
     lines and the code of kernels are left out."""
     collective: dict[str, CollectiveFact]
-    """By opcode and how they run, such as `all-gather async`."""
+    """Collectives by opcode and way of running, such as `all-gather async`."""
     kernel: dict[str, KernelFact]
-    """By name of the kernel."""
+    """Kernels by name."""
     kernel_code: dict[str, str]
-    """Hash of the code of each kernel, which includes source lines."""
+    """Hash of the code of each kernel; the code includes source lines."""
     parameter: dict[str, ParameterFact]
-    """By path, else by number."""
+    """Parameters by path, or by number if the path is unknown."""
     donation: Bytes | None
-    """Bytes of parameters in HBM of which outputs take the memory; null if unknown."""
+    """Bytes of the parameters in HBM with memory that outputs take over; null if unknown."""
     memory: Bytes | None
     """The peak of the HBM, as in [memory](#memory); null without a buffer assignment."""
     opcode: dict[str, Count]
-    """Instructions by opcode, without those inside fusions."""
+    """Number of instructions by opcode; instructions inside fusions are not counted."""
     fusion: Count
     """Fusions."""
 
 
 class RecordStep(TypedDict):
-    """A step of a device. Columns follow the order of `groups`."""
+    """A step of a device; the lists of figures have one entry for each entry of `groups`."""
 
     device: Count
     """Index into the list `devices`."""
@@ -130,22 +130,23 @@ class RecordStep(TypedDict):
     used: bool
     """True if there are figures for the step."""
     why_not: WhyNot | None
-    """Reason why the step is not used. `no_ops`: the step has no ops. `other_op_count`: the number
-    of ops differs by more than 2 % from the lower median. `other_program`: the step is an execution
-    of a program with fewer ops. `not_asked`: `--steps` leaves the step out."""
+    """Reason why the step is not used. `no_ops` means that the step has no ops. `other_op_count`
+    means that the number of ops differs by more than 2 % from the lower median. `other_program`
+    means that the step is an execution of a program with fewer ops. `not_asked` means that
+    `--steps` leaves the step out."""
     n_xla_ops_events: Count
     """Number of ops that start in the step."""
     duration_ps: Picoseconds
-    """Length of the step: on the device's clock for steps that are used or `not_asked`, on the
-    trace's clock for all others."""
+    """Length of the step, measured on the device's clock for steps that are used or `not_asked`,
+    and on the trace's clock for all others."""
     period_ps: Picoseconds | None
-    """Time on the trace's clock until the next step of its name starts, where numbered steps are
-    one name; null if there is none."""
+    """Time on the trace's clock from the start of the step to the start of the next step of the
+    same name; null without a next step. All numbered steps count as having the same name."""
     busy_ps: Picoseconds | None
     """`busy_duration_ps`, as in every mode of one step. `busy_ps` and the next five fields are null
     if the step is not used."""
     comm_ps: Picoseconds | None
-    """Sum of the rows of `comm_rollup` for collectives, `send` and `recv`."""
+    """Total time of the rows of `comm_rollup` for collectives, `send` and `recv`."""
     host_ps: Picoseconds | None
     """Time in the row of `comm_rollup` with `waits_for` `host`."""
     wait_ps: Picoseconds | None
@@ -166,9 +167,9 @@ class Answer(FileAnswer):
     `2026_11_21_00_00_00`"""
     host: str
     """Name of the host: the file's name without `.xplane.pb` or `.xplane.riegeli`. In a merged file
-    with several hosts: the host's name, or `FILE:NUMBER` for a host without a name. Records of
-    standard input have `-`, and `spread` replaces that by the name of the record's file. Example:
-    `t1v-n-0`"""
+    with several hosts: the host's name, or `FILE:NUMBER` for a host without a name. If the trace
+    was read from standard input, the host is `-`, which `spread` replaces by the name of the
+    record's file. Example: `t1v-n-0`"""
     frames: list[str]
     """All distinct frames, as `file:line:column`. Example: `["/home/dev/model/train.py:67:0",
     …]`"""

@@ -25,20 +25,21 @@ class RooflinePeaks(PeaksUsed):
     """Peak rates, and the bytes that are compared with the HBM peak."""
 
     bytes: Literal["accessed", "hbm"]
-    """Bytes that are compared with the HBM peak: `accessed` are bytes in all memories, `hbm` bytes
-    in HBM alone."""
+    """Bytes that are compared with the HBM peak, where `accessed` counts the bytes of all memories,
+    and `hbm` counts only the bytes of HBM."""
 
 
 class OverRoof(TypedDict):
-    """Groups with a `roofline_util` above 1. That is impossible, so a dtype, a peak or a flop count
-    is wrong."""
+    """Groups with a `roofline_util` above 1. A utilization above 1 is impossible, so a dtype, a
+    peak or a flop count is wrong."""
 
     n_groups: Count
     """Number of groups with a `roofline_util` above 1."""
     total_dur_ps: Picoseconds
     """Total duration of the groups above their roof."""
     weighted_avg_mfu_without: Fraction | None
-    """Time-weighted average MFU of all other groups; null without other groups."""
+    """Time-weighted average MFU of all groups that are not above their roof; null without such
+    groups."""
 
 
 class Shortfall(TypedDict):
@@ -53,7 +54,7 @@ class Shortfall(TypedDict):
     total_dur_ps: Picoseconds
     """Time of the group."""
     shortfall_ps: Picoseconds
-    """Total duration beyond the roof."""
+    """Time by which the group exceeds its roof."""
     bound: Bound
     """The resource that limits the group: compute or memory, whichever needs more time at the peak
     rate."""
@@ -71,7 +72,7 @@ class StepSummary(TypedDict):
     over_roof: OverRoof
     """Groups above their roof."""
     step_shortfall_ps: Picoseconds
-    """Total duration of all groups beyond the roof."""
+    """Time by which all groups together exceed their roofs."""
     t_roofline_per_op_ps: Picoseconds | None
     """Sum of the groups' `t_roofline_per_op_ps`."""
     shortfall_per_op_ps: Picoseconds | None
@@ -81,9 +82,9 @@ class StepSummary(TypedDict):
     step_compute_dur_ps_total: Picoseconds
     """Compute time of the step."""
     rooflined_pct_of_compute: Percent | None
-    """Coverage: `rooflined_dur_ps` in percent of `step_compute_dur_ps_total`."""
+    """Coverage: `rooflined_dur_ps` as a percentage of `step_compute_dur_ps_total`."""
     skipped_pct_of_compute: Percent | None
-    """Compute time of groups without a verdict, in percent of the step's compute time."""
+    """Compute time of groups without a verdict, as a percentage of the step's compute time."""
     top_shortfall_groups: list[Shortfall]
     """The ten groups with the largest shortfalls."""
 
@@ -94,8 +95,9 @@ class RooflineGroup(SourceKey, DtypeFields):
     kernel: str | None
     """Name of the kernel, if the group is a kernel with a given or declared cost."""
     cost_source: CostSource
-    """Origin of flops and bytes: `user` is `--kernel-cost`, `xla` the compiler, `declared` the
-    kernel's author. Declared costs of causal kernels are about twice as high as the true costs."""
+    """Origin of flops and bytes, which is `user` for `--kernel-cost`, `xla` for the compiler, and
+    `declared` for the kernel's author. Declared costs of causal kernels are about twice as high as
+    the true costs."""
     hlo_categories: dict[str, Count]
     """Number of executions by category."""
     n_executions: Count
@@ -105,7 +107,8 @@ class RooflineGroup(SourceKey, DtypeFields):
     flops_sum: Flops
     """F: flops of all executions."""
     flops_known_pct: Percent | None
-    """Time of the executions with known flops, in percent of `total_dur_ps`; null if that is 0."""
+    """Time of the executions with known flops, as a percentage of `total_dur_ps`; null if
+    `total_dur_ps` is 0."""
     model_flops_sum: Flops | None
     """Flops that the model's code asks for; the compiler can add or remove flops."""
     bytes_accessed_sum: Bytes | None
@@ -115,10 +118,11 @@ class RooflineGroup(SourceKey, DtypeFields):
     dtype: Dtype
     """Dtype that decides the peak: the dtype of the ops that take most of the group's time."""
     dtype_source: DtypeSource
-    """Origin of `dtype`. `program`: the wider operand of the dots in the program; fp32 at default
-    precision counts as bf16, and a `pred` operand (a one-hot matrix) as the other operand.
-    `output`: the output's dtype, for kernels and without a program or a dot; this dtype is wrong
-    for kernels that work in fp8 with wider outputs. `user`: given by `--kernel-cost`."""
+    """Origin of `dtype`. `program` is the dtype of the wider operand of the dots in the program;
+    fp32 at default precision counts as bf16, and a `pred` operand (a one-hot matrix) counts with
+    the dtype of the other operand. `output` is the dtype of the output, used for kernels and if
+    there is no program or no dot; for kernels that work in fp8 with wider outputs, this dtype is
+    wrong. `user` is the dtype in `--kernel-cost`."""
     arithmetic_intensity: FlopsPerByte | None
     """F / B; null if B is zero."""
     ridge_point: FlopsPerByte
@@ -143,9 +147,9 @@ class RooflineGroup(SourceKey, DtypeFields):
     roofline_util: Fraction | None
     """t_roofline / T."""
     shortfall_ps: Picoseconds
-    """T - t_roofline; a negative value means that a figure is wrong."""
+    """T - t_roofline; a negative value means that flops, bytes or a peak are wrong."""
     shortfall_pct: Percent | None
-    """`shortfall_ps` in percent of T."""
+    """`shortfall_ps` as a percentage of T."""
     shortfall_per_op_ps: Picoseconds | None
     """T - `t_roofline_per_op_ps`."""
     opaque_dur_ps: Picoseconds
@@ -153,14 +157,14 @@ class RooflineGroup(SourceKey, DtypeFields):
 
 
 class RooflineTail(TypedDict):
-    """The groups beyond `--top`."""
+    """The groups that `--top` leaves out."""
 
     n_groups_omitted: Count
     """Number of omitted groups."""
     dur_ps: Picoseconds
     """Total duration of the omitted groups."""
     shortfall_ps: Picoseconds
-    """Total duration of the omitted groups beyond the roof."""
+    """Time by which the omitted groups exceed their roofs."""
 
 
 class SkippedGroup(TypedDict):
@@ -199,8 +203,8 @@ class SkippedGroups(TypedDict):
     n_peak_unknown_for_dtype: Count
     """Number of groups with a dtype without a known peak."""
     total_dur_ps_skipped: Picoseconds
-    """Total duration of the groups without a verdict; adds up with `rooflined_dur_ps` to the
-    compute time."""
+    """Total duration of the groups without a verdict. This time and `rooflined_dur_ps` add up to
+    the compute time of the step."""
     top_skipped: list[SkippedGroup]
     """The ten groups without a verdict that take most time."""
 

@@ -45,22 +45,23 @@ class InLoop(TypedDict):
 
 class Line(TypedDict):
     source_inner: str | None
-    """Source line `file:line`: the line of the stack, or without a stack the likely line. Null if
-    there is no line."""
+    """Source line `file:line`, taken from the stack, or without a stack the likely line. Null if no
+    line is known."""
     source_user: str | None
     """Innermost line of the user's own code in the stack that `source_inner` comes from; null if
     the stack has no such line."""
     source_is: SourceIs | None
-    """Origin of the line: `own` is the op's own line in its stack or program (for a done op, the
-    line of the matching start op); `inside` is the line of the collective inside the op; `producer`
-    is the line of the nearest op that produces the data; `consumer` is the line of the nearest op
-    that uses the data. All lines but those with `own` are inferred. Null without a line."""
+    """Origin of the line. `own` is the op's own line in its stack or program (for a done op, the
+    line of the matching start op). `inside` is the line of the collective inside the op. `producer`
+    is the line of the nearest op that produces the data, and `consumer` the line of the nearest op
+    that uses the data. Lines with `inside`, `producer` or `consumer` are inferred. Null if no line
+    is known."""
 
 
 class SourceKey(TypedDict):
     agg_key: str
-    """Key of the group: `stack:` and a hash of the stack, `tfop:` and the path, or `<no source>:`
-    and the category. Example: `stack:df2a14f10859df78`"""
+    """Key of the group, which is `stack:` and a hash of the stack, `tfop:` and the path, or `<no
+    source>:` and the category. Example: `stack:df2a14f10859df78`"""
     agg_key_kind: AggKeyKind
     """Kind of the key."""
     source_inner: str | None
@@ -69,8 +70,8 @@ class SourceKey(TypedDict):
     Example: `…/site-packages/jax/experimental/pallas/ops/tpu/flash_attention.py:199`"""
     source_user: str | None
     """Innermost frame of the stack in the user's own code, as `file:line`. Own code is every file
-    outside of installed packages and of Python itself, or what `--own` selects. Without a stack:
-    the op's source, if that is own code. Null if no frame is own code. Example:
+    outside of installed packages and of Python itself, or what `--own` selects. For an op without a
+    stack, the op's source if the source is own code. Null if no frame is own code. Example:
     `/home/dev/model/layers/attention.py:15`"""
     tf_op: str | None
     """Path of the group's first op, with the trailing `:`.
@@ -79,7 +80,7 @@ class SourceKey(TypedDict):
 
 class StackKey(SourceKey):
     source_stack: str | None
-    r"""Stack of the group's first op: frames `file:line:column`, outermost first, one per line.
+    r"""Stack of the group's first op, as frames `file:line:column`, outermost first, one per line.
     Example: `"/home/dev/model/train.py:67:0\n/home/dev/model/train.py:58:11\n/home/dev/model/train.py:49:9"`"""  # noqa: E501
 
 
@@ -105,7 +106,7 @@ class HloOpBreakdown(TypedDict):
     n_executions: Count
     """Number of executions."""
     pct_of_group: Percent | None
-    """Total duration in percent of the group's total duration."""
+    """Total duration as a percentage of the group's total duration."""
     example_hlo_op: str
     """HLO text of the longest execution."""
     example_hlo_op_dur_ps: Picoseconds
@@ -125,23 +126,23 @@ class HloOpBreakdownOverflow(TypedDict):
 
 class GroupFields(StackKey, Durations):
     """Ops of one kind and one key. `source_inner` can occur in several groups: a line that is
-    called from two places is two groups."""
+    called from two places has two groups."""
 
     n_executions: Count
     """Number of executions."""
     pct_of_compute: Percent | None
-    """Total duration in percent of the step's compute time, also for groups of other kinds."""
+    """Total duration as a percentage of the step's compute time, also for groups of other kinds."""
     pct_of_step: Percent | None
-    """Total duration in percent of the step."""
+    """Total duration as a percentage of the step's duration."""
     hlo_categories: dict[str, Count]
     """Number of executions by category. Example: `{"custom-call": 8, "loop fusion": 8}`"""
     flops_sum: Flops | None
-    """Flops of all executions; null if no op of the group has a figure."""
+    """Flops of all executions; null if no op of the group has known flops."""
     flops_known_pct: Percent | None
-    """Total duration of the ops with known flops, in percent of the group. `flops_sum` leaves out
-    ops with unknown flops, such as kernels. Null if the group takes no time."""
+    """Total duration of the ops with known flops, as a percentage of the group. `flops_sum` leaves
+    out ops with unknown flops, such as kernels. Null if the group takes no time."""
     bytes_accessed_sum: Bytes | None
-    """Bytes read and written in all memories; null if no op of the group has a figure."""
+    """Bytes read and written in all memories; null if no op of the group has known bytes."""
     phases: dict[str, Picoseconds]
     """Total duration by phase. Example: `{"forward": 2263430715, "recompute": 2385789864}`"""
     likely_sources: list[LikelySource] | None
@@ -182,11 +183,11 @@ class DtypeFields(TypedDict):
     dtype_uncertain: bool
     """True if a matmul may have worked in another precision than the dtype of the output shows."""
     operand_dtypes: dict[str, Picoseconds]
-    """Total duration by the precision of the matrix unit's input. For each op that is the dtype of
-    the wider operand of the dot in the program (`pred` only if both operands are `pred`), otherwise
-    of the largest operand that is a float or a narrow integer. Ops without such operands are left
-    out.
-    Example: `{"bf16": 146272060, "fp32": 47149264}`"""
+    """Total duration by the precision of the matrix unit's input. The precision of an op is the
+    dtype of the wider operand of the dot in the program (`pred` only if both operands are `pred`),
+    or without a known dot the dtype of the largest operand that is a float or a narrow integer. Ops
+    without operands of these dtypes are left out. Example: `{"bf16": 146272060, "fp32":
+    47149264}`"""
 
 
 class Declared(TypedDict):
@@ -242,7 +243,7 @@ class RecomputeTotal(TypedDict):
     recompute_total_dur_ps: Picoseconds
     """Time of all ops of phase `recompute`: math, communication, copies and others."""
     recompute_total_pct_of_step: Percent | None
-    """`recompute_total_dur_ps` in percent of the step."""
+    """`recompute_total_dur_ps` as a percentage of the step's duration."""
 
 
 class IdleByCause(TypedDict):
@@ -265,13 +266,13 @@ class IdleByCause(TypedDict):
 
 
 class PeriodFields(TypedDict):
-    """Times between the starts of steps of one name, on the trace's clock."""
+    """Times between the starts of steps that share a name, on the trace's clock."""
 
     period_ps: Picoseconds | None
     """Time from the start of a step to the start of the next step of the same name: the median over
     all steps of the picked step's name (the lower of the two middle values if their number is
-    even). Steps with numbers count as steps of one name. Null for a single step of its name and
-    with `--step all`."""
+    even). Steps with numbers count as steps of one name. Null if no other step has the picked
+    step's name, and with `--step all`."""
     between_steps_ps: Picoseconds | None
     """The part of the period during which no step runs: the median over the steps that `period_ps`
     counts. Null if `period_ps` is null."""
@@ -283,7 +284,7 @@ class Gap(TypedDict):
     dur_ps: Picoseconds
     """Length of the gap."""
     pct_of_step: Percent
-    """Length of the gap in percent of the step."""
+    """Length of the gap as a percentage of the step's duration."""
     after_hlo_op: str | None
     """HLO text of the preceding op; null for a gap at the start of the step."""
     before_hlo_op: str | None
@@ -312,15 +313,16 @@ class PeersOfRow(TypedDict):
     execution is matched, and without `--peers`."""
     peer_wait_ps: Picoseconds | None
     """With `--peers`: time beyond `transfer_ps`, during which this device waits for the last
-    device. For `async` communication it is an upper bound, because a device with more math before
-    the wait also waits less."""
+    device. For `async` communication this time is an upper bound, because a device with more math
+    before the wait also waits less."""
     n_matched: Count | None
     """With `--peers`: number of executions for which the executions of the other devices were
     found."""
     n_unmatched: Count | None
-    """With `--peers`: number of all other executions. Only this device takes part, the devices did
-    not run the op equally often, the devices that take part are unknown, or the op is a `send`, a
-    `recv` or a transfer of the host."""
+    """With `--peers`: number of executions for which the executions of the other devices were not
+    found. The reason is that only this device takes part, that the devices did not run the op
+    equally often, that the devices that take part are unknown, or that the op is a `send`, a `recv`
+    or a transfer of the host."""
     last_device: str | None
     """With `--peers`: the device that causes more than half of the waiting of all devices that take
     part, because it arrived last; null if there is no such device."""
@@ -353,9 +355,9 @@ class PeersOfStep(TypedDict):
     n_devices: Count
     """Number of devices in the file that have the step."""
     complete: bool | None
-    """True if all devices that take part in the matched executions are known to be in the file.
-    Otherwise the true transfers can be shorter and the waits longer. `complete` and the next three
-    fields are null if only one device has the step."""
+    """True if all devices that take part in the matched executions are known to be in the file. If
+    false, the true transfers can be shorter and the true waits longer. `complete` and the next
+    three fields are null if only one device has the step."""
     transfer_ps: Picoseconds | None
     """Sum of the field `transfer_ps` of all rows of [comm](#comm)."""
     peer_wait_ps: Picoseconds | None

@@ -25,21 +25,23 @@ class Verdict(TypedDict):
     """Verdict about the slowest device, and the reason why it is slow."""
 
     imbalance: Literal["balanced", "slight", "large"] | None
-    """Size of the time that perfect balance could save at most: `balanced` below 1 % of the step,
-    `slight` below 5 %, otherwise `large`."""
+    """Size of the most time that perfect balance could save, which is `balanced` below 1 % of the
+    step, `slight` below 5 %, otherwise `large`."""
     gain_ps: Picoseconds | None
     """Time that a step saves if the slowest device becomes as fast as the second slowest: the
     difference of their mean loads. Null without a verdict."""
     gain_pct_of_step: Percent | None
-    """`gain_ps` in percent of the mean step; null without a verdict, or if steps have no length."""
+    """`gain_ps` as a percentage of the mean step; null without a verdict, or if steps have no
+    length."""
     host_gain_ps: Picoseconds | None
-    """Time that a step saves if the slow host (`slow_host`, or the host of a straggler with scope
-    `host`) becomes as fast as the other hosts: the largest mean load of the host's devices minus
-    the largest mean load of all other devices. Null without a slow host."""
+    """Time that a step saves if the slow host becomes as fast as the other hosts, which is the
+    largest mean load of the host's devices minus the largest mean load of all other devices. The
+    slow host is `slow_host`, or the host of a straggler with scope `host`. Null without a slow
+    host."""
     straggler: DeviceName | None
-    """The device that is the slowest in more steps than chance explains, if `gain_ps` (with scope
-    `host`, `host_gain_ps`) is at least 0.5 % of the step. If several devices are equally slow, none
-    of them is a straggler: see `slow_host`."""
+    """The device that is the slowest in more steps than chance explains; null if `gain_ps` (with
+    scope `host`, `host_gain_ps`) is less than 0.5 % of the step. If several devices are equally
+    slow, none of them is a straggler; see `slow_host`."""
     n_slowest: Count | None
     """Number of steps in which the straggler was the slowest device. Without a straggler, the
     number for the device that is most often the slowest."""
@@ -53,11 +55,12 @@ class Verdict(TypedDict):
     hosts, otherwise `device`; null with one host, or if the straggler is the only device of its
     host."""
     cause: Literal["own", "idle", "host"] | None
-    """Part of the load that makes at least 80 % of the excess: `own`, `idle` or `host`; null
-    without such a part."""
+    """Part of the load that explains at least 80 % of the excess, which is `own`, `idle` or `host`;
+    null if no part explains so much."""
     uniform_pct: Percent | None
-    """Percentage of the excess that a uniform slowdown of all lines explains: close to 100 for a
-    slow clock or a faulty chip, low if some lines are slow, such as unbalanced experts."""
+    """Percentage of the excess that a uniform slowdown of all lines explains. The value is close to
+    100 for a slow clock or a faulty chip, and low if only some lines are slow, such as unbalanced
+    experts."""
     slow_host: SlowHost | None
     """A host that is slow although it has no straggler: in more steps than chance explains, the
     host's fastest device is slower than the fastest device of each other host, and `host_gain_ps`
@@ -82,11 +85,12 @@ class SpreadStep(TypedDict):
     """Time that the step saves if the slowest device becomes as fast as the second slowest: the
     difference of their loads. Null if the cohort has only one device."""
     imbalance_ps: Picoseconds
-    """Upper bound of the time that perfect balance would save."""
+    """The most time that perfect balance would save."""
     imbalance_pct_of_step: Percent | None
-    """`imbalance_ps` in percent of the mean step."""
+    """`imbalance_ps` as a percentage of the mean step."""
     step_spread_pct: Percent | None
-    """Longest minus shortest duration of the step, in percent of the median."""
+    """Longest minus shortest duration of the step among the devices, as a percentage of the median
+    duration."""
 
 
 class Means(TypedDict):
@@ -94,7 +98,7 @@ class Means(TypedDict):
     """Mean duration of a step. `step_duration_ps` and the next five fields are null without a
     step."""
     own_ps: Picoseconds | None
-    """Mean load without host transfers and without idle time."""
+    """Mean load without transfers to and from the host and without idle time."""
     comm_ps: Picoseconds | None
     """Mean time of communication."""
     host_ps: Picoseconds | None
@@ -128,7 +132,7 @@ class Device(DeviceName, Means):
 
 
 class DevicesTail(TypedDict):
-    """The devices beyond `--top`."""
+    """The devices that `--top` leaves out."""
 
     n_devices_omitted: Count
     """Number of omitted devices."""
@@ -137,7 +141,7 @@ class DevicesTail(TypedDict):
 
 
 class LineDelta(TypedDict):
-    """A source line, compared between two devices."""
+    """A source line, compared between the slow device and the median device."""
 
     kind: Kind
     """Kind of the line's ops."""
@@ -160,7 +164,7 @@ class LineDelta(TypedDict):
     delta_ps: Picoseconds
     """Difference: `slow_ps` minus `median_ps`."""
     delta_pct: Percent | None
-    """`delta_ps` in percent of `median_ps`."""
+    """`delta_ps` as a percentage of `median_ps`."""
 
 
 class SlowestVsMedian(TypedDict):
@@ -178,11 +182,11 @@ class SlowestVsMedian(TypedDict):
     rows: list[LineDelta]
     """Lines of all kinds but comm, the largest difference first, at most 20."""
     rest_ps: Picoseconds
-    """The part of `excess_ps` that is not in `rows`."""
+    """The part of `excess_ps` that the lines in `rows` do not explain."""
 
 
 class Cohort(TypedDict):
-    """Devices that ran one program."""
+    """Devices that ran the same program."""
 
     program: str
     """Hash of the program, as in [record](#record)."""
@@ -216,7 +220,7 @@ class Fields(TypedDict):
     n_devices: Count
     """Number of devices that were read."""
     cohorts: list[Cohort]
-    """Cohorts of devices that ran one program, largest cohort first."""
+    """Cohorts of devices that ran the same program, largest cohort first."""
 
 
 class Returned(OkAnswer, Fields):

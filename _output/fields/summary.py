@@ -15,14 +15,14 @@ from .units import (
 
 class KindIfAsked(TypedDict, total=False):
     kind: Kind
-    """Kind of the group's ops; only with `--include-comm`."""
+    """Kind of the group's ops; printed only with `--include-comm`."""
 
 
 class ComputeGroup(GroupFields, KindIfAsked):
     """Ops of one kind and key."""
 
     rank: Count
-    """Place among the groups by total duration, from 1."""
+    """Rank among the groups by total duration, from 1."""
 
 
 class KindRow(TypedDict):
@@ -33,7 +33,7 @@ class KindRow(TypedDict):
     dur_ps: Picoseconds
     """Total duration of the ops of this kind."""
     pct_of_step: Percent | None
-    """`dur_ps` in percent of the step."""
+    """`dur_ps` as a percentage of the step's duration."""
 
 
 class PhaseRow(TypedDict):
@@ -44,7 +44,7 @@ class PhaseRow(TypedDict):
     dur_ps: Picoseconds
     """Total duration of the compute ops of this phase."""
     pct_of_compute: Percent | None
-    """`dur_ps` in percent of the step's compute time."""
+    """`dur_ps` as a percentage of the step's compute time."""
 
 
 class CategoryRow(TypedDict):
@@ -60,24 +60,26 @@ class CategoryRow(TypedDict):
     total_dur_ps: Picoseconds
     """Total duration of the ops of this category."""
     pct_of_step: Percent | None
-    """`total_dur_ps` in percent of the step."""
+    """`total_dur_ps` as a percentage of the step's duration."""
 
 
 class CommRow(TypedDict):
     """Communication and waits, by the operation that the core waits for."""
 
     waits_for: str
-    """The operation that the core waits for: a collective, `send` or `recv`; `host` for transfers
-    to and from the host, infeed, outfeed, and copies with host memory on either side; `sparse_core`
-    for offloaded work; `dma` for local transfers such as HBM to VMEM."""
+    """The operation that the core waits for, which can be a collective, `send` or `recv`. `host`
+    stands for transfers to and from the host, infeed, outfeed, and copies with host memory on
+    either side. `sparse_core` stands for offloaded work, and `dma` for local transfers such as HBM
+    to VMEM."""
     n: Count
     """Number of executions."""
     sync_dur_ps: Picoseconds
     """Time of communication that runs synchronously on the core."""
     wait_dur_ps: Picoseconds
-    """Time spent waiting for asynchronous operations. All rows add up to `wait_duration_ps`."""
+    """Time spent waiting for asynchronous operations. The values of all rows add up to
+    `wait_duration_ps`."""
     pct_of_step: Percent | None
-    """`sync_dur_ps` plus `wait_dur_ps`, in percent of the step."""
+    """`sync_dur_ps` plus `wait_dur_ps`, as a percentage of the step's duration."""
     longest_hlo_op: str
     """HLO text of the longest execution.
     Example: `%all-to-all.4 = bf16[2,4,2048,1024]{3,2,1,0:T(8,128)(2,1)} all-to-all(…`"""
@@ -91,7 +93,7 @@ class Kernel(Durations):
     n_executions: Count
     """Number of executions."""
     pct_of_step: Percent | None
-    """Total duration in percent of the step."""
+    """Total duration as a percentage of the step's duration."""
     source_inner: str | None
     """Source line of the kernel's first execution."""
     source_user: str | None
@@ -109,7 +111,7 @@ class Kernel(Durations):
 
 
 class StepNameRow(TypedDict):
-    """Steps of one name. All steps that the profiler numbered are in one row."""
+    """Steps that share a name. All steps that the profiler numbered are in one row."""
 
     name: str | None
     """Name of the steps; null for numbered steps."""
@@ -132,14 +134,14 @@ class StepsRollup(TypedDict):
     n: Count
     """Number of steps."""
     n_without_ops: Count
-    """Number of steps in which no op starts. A note in every mode of one step reports these
-    steps."""
+    """Number of steps in which no op starts. A note in every mode of one step reports steps without
+    ops."""
     between_steps_ps: Picoseconds
-    """Time between the first start and the last end that belongs to no step. The figures of a step
-    never include time between steps; a note reports more than 1 %."""
+    """Time that belongs to no step, between the start of the first step and the end of the last
+    step. The figures of a step never include time between steps; a note reports more than 1 %."""
     between_steps_pct: Percent | None
-    """`between_steps_ps` in percent of the time from the first start to the last end; null without
-    steps."""
+    """`between_steps_ps` as a percentage of the time from the start of the first step to the end of
+    the last step; null without steps."""
     by_name: list[StepNameRow]
     """Steps by name, most time first."""
 

@@ -16,11 +16,10 @@ def headline(answer: Answer) -> str:
     planes = [plane["name"] for plane in answer["planes"]]
     devices = sum(name.startswith("/device:TPU:") for name in planes)
     jax = answer["versions"].get("jax_version")
-    version = f" of JAX {jax}" if jax else ""
+    version = f" (JAX {jax})" if jax else ""
     return (
-        f"A file{version} with {size(answer['file_bytes'])}: {counted(len(planes), 'plane')},"
-        f" of them {counted(devices, 'TPU plane')}, and"
-        f" {counted(len(answer['programs']), 'program')}."
+        f"The file{version} has {size(answer['file_bytes'])}, {counted(len(planes), 'plane')}"
+        f" ({devices} of TPUs) and {counted(len(answer['programs']), 'program')}."
     )
 
 

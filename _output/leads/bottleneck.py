@@ -1,4 +1,5 @@
-"""Lead of bottleneck: the first cause that is sure and large, then the class that loses most."""
+"""Write the headline and next steps of bottleneck: the first cause that is certain and large, then
+the class that loses most."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 # The headline names no cause that gains less than this share of the step.
 WORTH_NAMING_PCT: Final = 5
-# Communication, kernels and other parts below this share need no further command.
+# Parts of the step below this share, such as communication and kernels, need no further command.
 WORTH_A_LOOK_PCT: Final = 3
 CLASSES: Final = {
     "collective": "communication that nothing hides",
@@ -47,7 +48,7 @@ CAUSES: Final = {
     "recomputed_repeatedly": "Recomputing the same work more than once",
     "resharding": "Changing how arrays are sharded",
     "slow_device": "A slow device",
-    "synchronous_collective": "Communication that could run beside math",
+    "synchronous_collective": "Communication that could run during math",
     "widened_dtype": "Widening values to f32",
 }
 
@@ -69,10 +70,10 @@ def sentences(answer: Answer) -> Iterator[str]:
 def cause_says(cause: Cause, answer: Answer) -> str:
     likely, share = cause["confidence"] == "likely", percent(cause["gain_pct_of_step"])
     if cause["cause"] == PAUSE:
-        # The pause is no part of the step.
+        # The pause is not part of the step, so the share is a share of the period.
         waits = part_of(cause["gain_ps"], answer["period_ps"] or 0)
         host = f"{', probably' if likely else ''} for the host{at(cause['source_user'])}"
-        return f"From step to step the device waits {waits}{share}{host}."
+        return f"The device waits {waits}{share} between steps{host}."
     what, device = CAUSES[cause["cause"]], cause["evidence"]["device"]
     if device:
         what += f", {device.removeprefix('/device:')},"
@@ -82,9 +83,10 @@ def cause_says(cause: Cause, answer: Answer) -> str:
 
 
 def main_cause(answer: Answer) -> Cause | None:
-    """Return the first large cause that is seen, else the first large one.
+    """Return the first large cause with confidence `seen`, or else the first large cause.
 
-    Recomputation is none: without it the step may take as long, to write and read activations.
+    Recomputation does not count, because without recomputation the step may take as long, to write
+    and read activations.
     """
     large = [
         row
@@ -98,7 +100,7 @@ def verdict(answer: Answer) -> str:
     step = answer["step_duration_ps"]
     name = answer["bottleneck"]
     if name == "at_roof":
-        return "The step is close to what the chip can do."
+        return "The step is close to the fastest that the chip can do."
     lost = time_of(name, answer)
     if name in ("kernel", "unjudged"):
         kernel = next(iter(answer["kernels_of_unknown_cost"]), None) if name == "kernel" else None
@@ -113,7 +115,7 @@ def verdict(answer: Answer) -> str:
 
 
 def bounds(answer: Answer) -> Iterator[str]:
-    """Yield how fast the chip could run the step, if anything is known of that."""
+    """Yield a sentence on how fast the chip could run the step, if a bound is known."""
     light = answer["speed_of_light"]
     if light["at_least_ps"] and answer["bottleneck"] != "at_roof":
         chip = f"A {answer['chip']} chip" if answer["chip_is_assumed"] else "The chip"
@@ -143,17 +145,19 @@ def next_steps(answer: Answer) -> Iterator[Next]:
             yield Next("which device the others wait for", ("--mode", "spread"))
         else:
             yield Next(
-                "if communication waits for a slow device, or for the network",
+                "whether communication waits for a slow device or for the network",
                 ("--mode", "comm", "--peers"),
             )
     if (budget["idle"]["pct_of_step"] or 0) >= WORTH_A_LOOK_PCT:
-        yield Next("why nothing runs, and what the host does then", ("--mode", "idle"))
+        yield Next(
+            "why the device is idle, and what the host does at that time", ("--mode", "idle")
+        )
     if (exposed and not has_peers) or (budget["host"]["pct_of_step"] or 0) >= WORTH_A_LOOK_PCT:
-        yield Next("what is communicated, and what hides it", ("--mode", "comm"))
+        yield Next("which collectives cost time, and how much math hides", ("--mode", "comm"))
     if pause_sentence(answer["period_ps"], answer["between_steps_ps"]):
         yield Next("what the host does between steps", ("--mode", "idle", "--step", "all"))
     if (budget["kernel"]["pct_of_step"] or 0) >= WORTH_A_LOOK_PCT:
-        yield Next("what goes on inside kernels", ("--mode", "kernel"))
+        yield Next("what happens inside kernels", ("--mode", "kernel"))
 
 
 def costliest_op(answer: Answer) -> Iterator[Next]:

@@ -25,12 +25,12 @@ def sentences(answer: Answer) -> Iterator[str]:
         op = answer["ops"][0]
         yield described(op, answer["step_duration_ps"], "The costliest op is")
     else:
-        yield "No op is listed."
+        yield "The answer lists no op."
         return
     if op["lost_ps"]:
-        yield f"This is {time(op['lost_ps'])} more than the chip needs."
+        yield f"The chip needs {time(op['lost_ps'])} less for this op."
     elif op["at_roof_ps"] is None:
-        yield "Its roof is unknown."
+        yield "The roof of this op is unknown."
 
 
 def described(op: OpFields, step: int, before: str) -> str:
@@ -43,4 +43,4 @@ def described(op: OpFields, step: int, before: str) -> str:
 def next_steps(answer: Answer) -> Iterator[Next]:
     if "op" not in answer and answer["ops"]:
         name = answer["ops"][0]["hlo_op"]
-        yield Next("what this op is made of", ("--mode", "by_op", "--op", name, "--top", "0"))
+        yield Next("what is inside this op", ("--mode", "by_op", "--op", name, "--top", "0"))

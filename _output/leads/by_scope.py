@@ -33,7 +33,7 @@ def sentences(answer: Answer) -> Iterator[str]:
         )
     without = answer["no_scope"]["dur_ps"]
     if without:
-        yield f"{time(without)} belong to no scope."
+        yield f"Ops without a scope take {time(without)}."
 
 
 def next_steps(answer: Answer) -> Iterator[Next]:

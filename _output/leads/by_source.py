@@ -24,7 +24,7 @@ def sentences(answer: Answer) -> Iterator[str]:
     top = max(groups, key=lambda group: group["total_dur_ps"])
     line = at(top["source_user"] or top["source_inner"]) or " without a source line"
     yield (
-        f"{counted(len(groups), 'group')} of ops by source line; most time is{line}:"
+        f"{counted(len(groups), 'group')} of ops by source line; the costliest group is{line}:"
         f" {part_of(top['total_dur_ps'], step)}."
     )
     left_out = [

@@ -56,8 +56,8 @@ def waiting(answer: Answer, peers: PeersOfStep) -> Iterator[str]:
         if 100 * unmatched > exposed:
             rest = f"{time(transfer)} is transfer, {time(unmatched)} is unknown"
         yield (
-            f"Of {time(exposed)} of exposed communication, {time(wait)} is waiting for a late"
-            f" device; {rest}."
+            f"Exposed communication takes {time(exposed)}: {time(wait)} is waiting for a late"
+            f" device, {rest}."
         )
     if last["caused_ps"] * 100 > exposed and last["caused_ps"] > 2 * last["peer_wait_ps"]:
         whom = "this device" if last is own else last["device"].removeprefix("/device:")
@@ -70,7 +70,9 @@ def next_steps(answer: Answer) -> Iterator[Next]:
     peers = answer["totals"]["peers"]
     if (answer["totals"]["exposed_pct_of_step"] or 0) >= WORTH_A_LOOK_PCT:
         if peers is None:
-            yield Next("if it waits for a late device", ("--mode", "comm", "--peers"))
+            yield Next(
+                "whether communication waits for a late device", ("--mode", "comm", "--peers")
+            )
         elif (
             20 * sum(row["caused_ps"] for row in peers["by_device"])
             > answer["totals"]["exposed_ps"]

@@ -26,7 +26,7 @@ def from_python() -> list[str]:
     """Return the start of a command for a Python program that imported this package."""
     python = sys.executable or "python3"
     script = os.path.realpath(os.path.join(os.path.dirname(__file__), "../../compute_breakdown.py"))
-    # The installed package has no script of this name.
+    # The installed package has no file `compute_breakdown.py`.
     return [python, script] if os.path.isfile(script) else [python, "-m", "compute_breakdown"]
 
 
@@ -46,7 +46,7 @@ def following(
 
 
 def options_in(given: Sequence[str], kept: Collection[str]) -> Iterator[str]:
-    """Yield the words of some options that take a value."""
+    """Yield the given words that belong to the kept options, which all take a value."""
     words = iter(given)
     for word in words:
         if word == "--":

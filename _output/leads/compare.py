@@ -26,7 +26,7 @@ def sentences(answer: Answer) -> Iterator[str]:
     if total["delta_ps"]:
         yield f"The step is {change(total)}, {noise(total['significant'], unit)}."
     else:
-        yield f"The step takes {time(total['after_ps'])}, as before."
+        yield f"The step takes {time(total['after_ps'])} before and after."
     period = answer["totals"]["period"]
     if period and period["significant"] and not total["significant"]:
         yield f"A step starts every {time(period['after_ps'])}: the period is {change(period)}."
@@ -48,20 +48,21 @@ def gate_sentence(gate: Gate) -> str:
 
 
 def program_sentences(found: ProgramChanges) -> Iterator[str]:
-    """Yield what is known if the compiled program is the same, or may be."""
+    """Yield a sentence if the compiled program is the same, or differs only in the code of
+    kernels."""
     if found["same_program"]:
-        yield "The compiled program is the same: no change reached the device."
+        yield "The compiled program is the same, so no change reached the device."
     elif found["same_program"] is None and found["rows"]:
         kernels = [short(row["name"] or "") for row in found["rows"]]
         more = f" and {len(kernels) - 1} more" if len(kernels) > 1 else ""
         yield (
-            "The compiled program is the same but for the code, or only the source lines, of"
-            f" kernel {kernels[0]}{more}."
+            f"Only the code (perhaps only source lines) of kernel {kernels[0]}{more} differs in the"
+            " compiled program."
         )
 
 
 def change(total: Total) -> str:
-    """Return the change of a time that differs: `0.14 ms (0.7 %) slower`."""
+    """Return the change of a time in words, such as `0.14 ms (0.7 %) slower`."""
     share = total["delta_pct"]
     known = f" ({abs(share):.1f} %)" if share is not None else ""
     how = "slower" if total["delta_ps"] > 0 else "faster"
@@ -70,7 +71,7 @@ def change(total: Total) -> str:
 
 def noise(significant: bool | None, unit: str) -> str:
     if significant is None:
-        return f"and there are too few {unit}s to say if that is noise"
+        return f"and there are too few {unit}s to tell the change from noise"
     return f"{'more than' if significant else 'within the'} noise between {unit}s"
 
 

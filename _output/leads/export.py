@@ -1,4 +1,4 @@
-"""Lead of export: the file that was written."""
+"""Write the headline and next steps of export: the file that was written."""
 
 from __future__ import annotations
 

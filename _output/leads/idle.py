@@ -26,7 +26,7 @@ def sentences(answer: Answer) -> Iterator[str]:
     if answer["step_id"] is not None and (capture["in_no_step_pct"] or 0) > HARDLY_PCT:
         still = part_of(capture["in_no_step_ps"], capture["dur_ps"])
         share = percent(capture["in_no_step_pct"])
-        yield f"Between steps the chip stood still for {still} of the capture{share}."
+        yield f"The chip is idle between steps for {still} of the capture{share}."
 
 
 def within_step(answer: Answer) -> Iterator[str]:
@@ -34,22 +34,24 @@ def within_step(answer: Answer) -> Iterator[str]:
     idle = totals["idle_duration_ps"]
     taken = part_of(idle, answer["step_duration_ps"])
     if (totals["idle_pct_of_step"] or 0) < HARDLY_PCT:
-        yield f"This step hardly idles: {taken}."
+        yield f"The device is idle for only {taken} of this step."
         return
     yield f"Nothing runs for {taken}{percent(totals['idle_pct_of_step'])} of this step."
     by_cause = answer["idle_by_cause"]
     durations = [
-        (by_cause["barrier"], "waits for other devices at barriers"),
-        (by_cause["dependency"], "waits for dependencies"),
+        (by_cause["barrier"], "is spent waiting for other devices at barriers"),
+        (by_cause["dependency"], "is spent waiting for inputs"),
         (by_cause["in_container"], "is between ops of a loop or branch"),
         (by_cause["between_programs"], "is between programs"),
         (by_cause["in_program"], "is between ops"),
     ]
     longest, cause = max(durations)
     if longest:
-        yield f"Most of it, {time(longest)}, {cause}."
+        yield f"Most of the idle time ({time(longest)}) {cause}."
 
 
 def next_steps(answer: Answer) -> Iterator[Next]:
     if answer["step_source"]:
-        yield Next("why nothing runs in the whole capture", ("--mode", "idle", "--step", "all"))
+        yield Next(
+            "why the device is idle in the whole capture", ("--mode", "idle", "--step", "all")
+        )

@@ -26,19 +26,19 @@ def sentences(answer: Answer) -> Iterator[str]:
     yield f"The costliest kernel is {short(top['kernel'])}{line}: {taken}."
     yield from inside(top)
     if top["lost_ps"] is None:
-        yield "Its flops and bytes are unknown."
+        yield "The kernel's flops and bytes are unknown."
     else:
         cost = " by its declared cost" if top["cost_source"] == "declared" else ""
         chip = f"a {answer['chip']} chip" if answer["chip_is_assumed"] else "the chip"
-        yield f"It takes {time(top['lost_ps'])} more than {chip} needs{cost}."
+        yield f"The kernel takes {time(top['lost_ps'])} more than {chip} needs{cost}."
 
 
 def inside(kernel: Kernel) -> Iterator[str]:
     if kernel["waiting_ps"] is None:
-        yield "The capture does not show what goes on inside."
+        yield "The capture does not show the inside of the kernel."
         return
     waiting = part_of(kernel["waiting_ps"], kernel["total_dur_ps"])
-    yield f"It waits for copies for {waiting}{percent(kernel['waiting_pct'])}."
+    yield f"The kernel waits for copies for {waiting}{percent(kernel['waiting_pct'])}."
 
 
 def next_steps(answer: Answer) -> Iterator[Next]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 MOST_STEPS: Final = 3
 # The headline and the next steps come after the fields in this list.
 FIRST: Final = ("status", "mode", "schema_version")
-# Records get no lead, because records are compared, not read.
+# Answers of `record` get no headline, because `compare` and `spread` read records, not people.
 WITHOUT_LEAD: Final = ("record",)
 
 

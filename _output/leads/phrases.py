@@ -23,7 +23,8 @@ class Next(NamedTuple):
 
 
 def time(duration_ps: int) -> str:
-    """Return a duration in the largest unit in which the number is at least 1: `18.3 ms`."""
+    """Return a duration such as `18.3 ms`, in the largest unit in which the number is at least
+    1."""
     return amount(duration_ps, unit_of(duration_ps, TIME_UNITS))
 
 
@@ -32,8 +33,8 @@ def size(n_bytes: int) -> str:
 
 
 def part_of(part_ps: int, whole_ps: int) -> str:
-    """Return two durations. If the first is not much smaller than the second, both have one unit:
-    `6.17 of 18.3 ms`."""
+    """Return a part of a duration, such as `6.17 of 18.3 ms`. If the part is less than 1 %, each of
+    the two durations has its own unit."""
     if part_ps and part_ps * 100 < whole_ps:
         return f"{time(part_ps)} of {time(whole_ps)}"
     unit = unit_of(whole_ps, TIME_UNITS)
@@ -62,7 +63,8 @@ def percent(share: float | None) -> str:
 
 
 def pause_sentence(period_ps: int | None, pause_ps: int | None) -> str:
-    """Return a sentence on the pause between steps; empty if it is below 1 % of the period."""
+    """Return a sentence on the pause between steps; empty if the pause is below 1 % of the
+    period."""
     if not period_ps or not pause_ps or 100 * pause_ps <= period_ps:
         return ""
     share = percent(100 * pause_ps / period_ps)
@@ -70,7 +72,7 @@ def pause_sentence(period_ps: int | None, pause_ps: int | None) -> str:
 
 
 def short_path(place: str) -> str:
-    """Return the last two parts of a path: `…/layers/attention.py:15`."""
+    """Return the last two parts of a path, such as `…/layers/attention.py:15`."""
     parts = place.rsplit("/", 2)
     return short(f"…/{parts[1]}/{parts[2]}" if len(parts) == 3 and parts[0] else place)
 

@@ -20,11 +20,11 @@ def sentences(answer: Answer) -> Iterator[str]:
     judged = summary["rooflined_dur_ps"]
     lost = summary["shortfall_per_op_ps"]
     if judged and lost is not None:
-        yield f"Of {time(judged)} of math that can be judged, {time(lost)} are above the roofline."
+        yield f"Math with a known roof takes {time(judged)}, {time(lost)} of it above the roof."
         top = next(iter(summary["top_shortfall_groups"]), None)
         if top:
             line = at(top["source_inner"]) or " without a source line"
-            yield f"The largest part is{line}: {time(top['shortfall_ps'])}."
+            yield f"The largest loss is{line}: {time(top['shortfall_ps'])}."
     skipped = answer["skipped_groups"]["total_dur_ps_skipped"]
     math = summary["step_compute_dur_ps_total"]
     if skipped:

@@ -52,7 +52,7 @@ def verdict(cohort: Cohort) -> str:
     cost = f"{time(verdict['gain_ps'] or 0)} of the {time(step)} step"
     if verdict["straggler"]:
         return (
-            f"{name} is slow: it costs {cost}, and has the largest load in"
+            f"{name} is slow, costs {cost}, and has the largest load in"
             f" {verdict['n_slowest']} of {counted(verdict['n_steps'], 'step')}."
         )
     imbalance = IMBALANCES[verdict["imbalance"] or "balanced"]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Json = dict[str, Any]
 
 # The first sentences about each mode of one step. A sentence is left out if the object lacks one of
-# its fields.
+# the sentence's fields.
 HEAD = (
     Section(
         (

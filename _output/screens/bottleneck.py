@@ -18,7 +18,8 @@ LINE_FIELDS: Final = ("source_user", "source_inner", "agg_key")
 
 
 def with_sums(findings: list[Json]) -> list[Json]:
-    """Put the findings of a line after their sum; the line that loses most comes first."""
+    """Put a row with the sums of a source line before the line's findings; the line that loses most
+    comes first."""
     lines: dict[Any, list[Json]] = {}
     for row in findings:
         place = next((row[name] for name in LINE_FIELDS if row.get(name)), None)

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 MAIN: Final = "ops"
 NUMBER_RE: Final = re.compile(r"\d+")
-# Fields that are summed over ops shown as one row, and facts that are shown if all these ops agree.
+# Fields that are summed if several ops share a row, and facts that are shown only if all ops of the
+# row agree.
 SUMS: Final = ("n_executions", "total_dur_ps", "pct_of_step")
 SAME: Final = ("class", "kind", "hlo_category", "phase", "dtype")
 
@@ -50,8 +51,8 @@ def listed(ops: list[Json], view: View) -> list[Json]:
 
 
 def without_numbers(name: str) -> str:
-    """Replace the numbers in a name by `*`, and add `*` if there is none, because the first of
-    several copies of an op can have no number."""
+    """Replace the numbers in a name by `*`. Append `*` to a name without numbers, because the first
+    of several copies of an op can lack a number."""
     starred: str = NUMBER_RE.sub("*", name)
     return starred if starred != name or not name else f"{name}.*"
 

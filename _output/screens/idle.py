@@ -1,4 +1,4 @@
-"""Show idle: why nothing runs, and what the host does meanwhile."""
+"""Show idle: why the device is idle, and what the host does at that time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAIN: Final = "gaps"
 
 PARTS: tuple[Part, ...] = (
     Says(
-        "this step is 1 of {capture.n_steps:count}; between steps the chip stood still for"
+        "this step is 1 of {capture.n_steps:count}; between steps the chip was idle for"
         " {capture.in_no_step_ps:time} of {capture.dur_ps:time}"
         " ({capture.in_no_step_pct:percent})",
         when="step_source capture.n_steps",
@@ -23,7 +23,7 @@ PARTS: tuple[Part, ...] = (
     Section(
         (
             Table(
-                "why nothing runs",
+                "why the device is idle",
                 "idle_by_cause",
                 (Column("cause", "key", "word"), Column("time", "value", "time")),
                 unless_0="value",

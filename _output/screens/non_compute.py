@@ -44,8 +44,8 @@ PARTS: tuple[Part, ...] = (
             Column("layout", "layout_change_dur_ps", "time"),
             CATEGORY,
             LINE,
-            # This line is inferred, and belongs only to the longest part of a group, so the column
-            # "line" does not show it.
+            # The likely line is inferred and belongs only to the longest part of a group, so the
+            # column "line" does not show a likely line.
             Column(
                 "likely first",
                 ("likely_sources.0.source_user", "likely_sources.0.source_inner"),

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 # A cell shows the line of the user's own code, else the innermost line, else the group's key.
 LINE = Column("line", ("source_user", "source_inner", "agg_key"), "file", least=24)
-# Rows of ops and kernels have no key, so the cell shows one of the two lines.
+# Rows of ops and kernels have no key, so a cell shows the line of the user's own code, else the
+# innermost line.
 OP_LINE = Column("line", ("source_user", "source_inner"), "file", least=24)
 LIKELY = Column("line", ("source_user", "source_inner"), "file", "(none known)", least=20)
 LOOP = Column("loop of", "loop.trips", "trips", null="")

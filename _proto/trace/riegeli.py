@@ -111,8 +111,8 @@ def _chunk_at(read: Read, size: int, begin: int) -> _Chunk | Damage:
     if 0 < end % BLOCK <= BLOCK_HEADER:
         end += BLOCK_HEADER + 1 - end % BLOCK
     if end > size:
-        what = f"the file ends inside this chunk, which takes {end - begin} bytes"
-        return Damage(begin, f"{what}; {size - begin} are left")
+        what = f"this chunk has {end - begin} bytes, but the file ends after {size - begin}"
+        return Damage(begin, what)
     kind = kind_and_number & 0xFF
     return _Chunk(begin, end, data, data_size, kind, n_records, decoded_size)
 
@@ -134,8 +134,8 @@ def _decoded(read: Read, chunk: _Chunk) -> tuple[bytes, list[int]]:
     if chunk.kind in _KINDS_WITHOUT_RECORDS:
         return b"", []
     if chunk.kind != _RECORDS:
-        kind = "transposed" if chunk.kind == _TRANSPOSED else f"of the unknown type {chunk.kind}"
-        raise Damage(chunk.begin, f"the chunk is {kind}; only simple chunks can be read")
+        kind = "transposed" if chunk.kind == _TRANSPOSED else str(chunk.kind)
+        raise Damage(chunk.begin, f"the chunk has type {kind}; only simple chunks can be read")
     data = _without_block_headers(read, chunk.data, _end_of(chunk.data, chunk.data_size))
     try:
         sizes_size, at = varint_at(data, 1)

@@ -61,8 +61,7 @@ class PauseBetweenSteps(unittest.TestCase):
     def test_headlines_show_a_pause_above_one_percent(self) -> None:
         data = encode(Space([device(), host(thread((FEED, 5, 99)))]))
         self.assertIn(
-            "From step to step the device waits 20.0 of 100.0 ms (20.0 %) for the host at"
-            " feed.py:17.",
+            "The device waits 20.0 of 100.0 ms (20.0 %) between steps for the host at feed.py:17.",
             answer(data, "bottleneck")["headline"],
         )
         sentence = "A step starts every 100.0 ms, with a pause of 20.0 ms (20.0 %)."

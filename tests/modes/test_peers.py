@@ -236,7 +236,9 @@ class Groups(unittest.TestCase):
         found = said(planes)
         self.assertEqual(found["rows"][0]["transfer_ps"], 10)
         self.assertIs(found["totals"]["peers"]["complete"], False)
-        self.assertIn("/device:TPU:1 left out of --peers: it has no step 's'", found["notes"])
+        self.assertIn(
+            "/device:TPU:1 left out of --peers: the device has no step 's'", found["notes"]
+        )
 
     def test_program_of_several_replicas_and_partitions_has_no_places(self) -> None:
         assignment = int_field(1, 2) + int_field(2, 2)
@@ -299,7 +301,7 @@ class Steps(unittest.TestCase):
             device(1, durations(10, 10, 10), steps=self.TWO[:2]),
         ]
         found = said(planes, "--step", "2")
-        note = "/device:TPU:1 left out of --peers: it has no step 's' number 2"
+        note = "/device:TPU:1 left out of --peers: the device has no step 's' number 2"
         self.assertIn(note, found["notes"])
         self.assertEqual(found["totals"]["peers"]["n_devices"], 1)
 
@@ -326,7 +328,7 @@ class Headline(unittest.TestCase):
         headlines = [said(planes, "--device", str(i))["headline"] for i in range(2)]
         self.assertTrue(
             headlines[0].startswith(
-                "Of 8.50 ns of exposed communication, 3.00 ns is waiting for a late device; the"
+                "Exposed communication takes 8.50 ns: 3.00 ns is waiting for a late device, the"
                 " rest is transfer. All devices together wait 3.00 ns for TPU:1."
             ),
             headlines[0],

@@ -215,9 +215,9 @@ class Answers(InFolder):
     def test_rank_without_a_task_environment_is_found_by_run_ids(self) -> None:
         launched, other = (space_with_run_id(run_id) for run_id in (5, 6))
         fields = answer(merged([[other, launched]]), "idle", "--device", "1")
-        self.assertIn("/device:TPU:1 is of rank 1", " ".join(fields["notes"]))
+        self.assertIn("/device:TPU:1 belongs to rank 1", " ".join(fields["notes"]))
         fields = answer(merged([[launched, launched]]), "idle", "--device", "1")
-        self.assertIn("/device:TPU:1 is of rank ?", " ".join(fields["notes"]))
+        self.assertIn("/device:TPU:1 belongs to rank ?", " ".join(fields["notes"]))
         self.assertIsNone(fields["host_events"])
         self.assertIn("the host's activity is unknown", " ".join(fields["notes"]))
 

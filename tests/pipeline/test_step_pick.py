@@ -60,7 +60,7 @@ class StepPick(unittest.TestCase):
                 self.assertEqual(step["step_id"], typical)
                 note = (
                     f"auto-picked the busiest step (index {typical}, 1 of {n + 1} ops"
-                    f" in {n + 1} steps; typical of {n} as busy)"
+                    f" in {n + 1} steps; the typical one of {n} equally busy steps)"
                 )
                 self.assertEqual(pick_notes(step), [note])
 
@@ -89,10 +89,10 @@ class StepPick(unittest.TestCase):
     def test_busiest_of_several_steps_with_the_same_name_is_picked(self) -> None:
         steps = [("x", 20, 10), ("y", 0, 5), ("x", 10, 5), ("y", 40, 9)]
         step = self.pick("--step-id", "x", steps=steps)
-        note = "2 steps are named 'x'; using index 2, typical of 1 as busy"
+        note = "2 steps are named 'x'; using the typical busy step (index 2)"
         self.assertEqual((step["step_window_ps"], pick_notes(step)), ([20, 30], [note]))
         step = self.pick("--step-id", "y", steps=steps)
-        note = "2 steps are named 'y'; using index 3, the middle step"
+        note = "2 steps are named 'y'; using the middle step (index 3)"
         self.assertEqual((step["step_window_ps"], pick_notes(step)), ([40, 49], [NO_OP, note]))
 
     def test_unknown_step_is_refused_with_the_available_steps(self) -> None:

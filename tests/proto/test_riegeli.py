@@ -111,7 +111,7 @@ class Container(unittest.TestCase):
     def test_unreadable_chunks_are_refused_with_the_cause(self) -> None:
         cases: list[tuple[Chunk, str]] = [
             ((b"", "t", 1, 1), "transposed"),
-            ((b"", "q", 1, 1), "unknown type 113"),
+            ((b"", "q", 1, 1), "type 113"),
             ((b"z\1\0\0", "r", 1, 1), "zstd"),
             ((b"s\1\0\0", "r", 1, 1), "snappy"),
             ((b"\0\5\0", "r", 1, 1), "cut off"),
