@@ -53,8 +53,7 @@ class Piece(NamedTuple):
     @property
     def last(self) -> int:
         """Return the last end on the trace's clock."""
-        _, ends = self.on_trace()
-        return max(ends)
+        return max(map(add, self.starts, self.durations)) + self.base
 
     def on_trace(self) -> tuple[list[int], list[int]]:
         """Return the starts and the ends on the trace's clock."""
