@@ -53,7 +53,8 @@ class Piece(NamedTuple):
     @property
     def last(self) -> int:
         """Return the last end on the trace's clock."""
-        return max(map(add, self.starts, self.durations)) + self.base
+        last: int = max(map(add, self.starts, self.durations))
+        return last + self.base
 
     def on_trace(self) -> tuple[list[int], list[int]]:
         """Return the starts and the ends on the trace's clock."""
