@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from itertools import chain
+from operator import add
 
 from _analysis.exchanges import Exchanges
 from _analysis.exposed import collective_of, is_communication
@@ -11,9 +11,9 @@ from _analysis.flights import flights_of
 from _analysis.likely_lines import line_of
 from _pipeline.device import MODULES, MODULES_LINE, read_steps
 from _pipeline.groups import Group
-from _pipeline.intervals import Cover, union
+from _pipeline.intervals import Cover
 from _pipeline.make_ops import op_of_entry
-from _pipeline.timeline import events_of
+from _pipeline.timeline import gaps_of
 from _pipeline.vocabulary import SPARSE_CORE
 from _proto.cached import cached_property
 from _proto.hlo.collectives import plan_of
@@ -85,13 +85,14 @@ class Starts:
 
 def cover_of(step: Step, metadata_ids: Set[int]) -> Cover:
     """Return the stretches of time during which at least one of the ops runs."""
-    # Process one piece at a time, because lists of all events would be long.
-    of_pieces = (
-        union((start, start + duration) for start, duration, _ in events)
-        for piece in step.admitted.pieces
-        for events in [events_of([piece], step.clock, metadata_ids)]
-    )
-    return Cover.of(union(chain.from_iterable(of_pieces)))
+    clock = step.clock
+    pieces = [p for p in step.admitted.pieces if not metadata_ids.isdisjoint(p.metadata_ids)]
+    columns = [clock.times(piece) for piece in pieces]
+    start = min((min(starts) for starts, _ in columns), default=0)
+    end = max((max(map(add, *of_piece)) for of_piece in columns), default=0)
+    # One of the ops runs from each gap between the ops to the next gap.
+    gaps = gaps_of(pieces, clock, step.executions.keys() - metadata_ids, (start, end))
+    return Cover([start, *gaps.ends], [*gaps.starts, end])
 
 
 class Transfer:

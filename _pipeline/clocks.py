@@ -54,8 +54,8 @@ class Piece(NamedTuple):
     @property
     def last(self) -> int:
         """Return the last end on the trace's clock."""
-        _, ends = self.on_trace()
-        return max(ends)
+        last: int = max(map(add, self.starts, self.durations))
+        return last + self.base
 
     def on_trace(self) -> tuple[list[int], list[int]]:
         """Return the starts and the ends on the trace's clock."""
