@@ -120,7 +120,7 @@ class Track(NamedTuple):
 
 
 def launch_rank(name: str) -> int:
-    """Return the launch rank of a thread that has an event with this name."""
+    """Return the launch rank of a thread that has an event with the given name."""
     if name.startswith(CALLS_PROGRAM):
         return CALLER
     if EXECUTE_HELPER in name:
