@@ -48,8 +48,6 @@ def words(text: str) -> list[str]:
     return text.split()
 
 
-# --- categories and texts ------------------------------------------------------------------------
-
 # The pool is the program's vocabulary, so later categories are drawn automatically.
 OPCODES = [category for category in vocabulary.KIND_OF if " " not in category]
 FUSIONS = [
@@ -151,7 +149,6 @@ SEEN_OPS = [
 ]
 NO_HLO = ["", "jit_step(9646411105960254074)"]
 
-# --- facts ---------------------------------------------------------------------------------------
 
 # Stacks, outermost frame first; traces may get the reversed stacks.
 STACKS: list[list[str]] = [
@@ -422,9 +419,6 @@ class OpPool:
                 event.stats += [*self.random_counts(), *self.random_sources(self.stacks[0])]
             if chance(rng, 0.1):
                 rng.shuffle(event.stats)
-
-
-# --- lines and planes ----------------------------------------------------------------------------
 
 
 TimedEvent = tuple[Event, int]
@@ -750,9 +744,6 @@ def random_plane(
     return Plane(name, lines, metadata, names.metadata(), stats, id=rng.choice((None, 0, 3)))
 
 
-# --- the host ------------------------------------------------------------------------------------
-
-
 THREADS = ("main/1", "main/1", "py_execute/2", "VLLM::Engine", "1", "", "", "")
 HOST_EVENTS = (
     *("$core.py:958 loop", "$array.py:635 _value", "PjitFunction(f)", "Acquire semaphore"),
@@ -792,9 +783,6 @@ def random_host(rng: random.Random, clock: TraceClock) -> Plane:
         lines.append(clock.random_line(thread, clock.scaled(events)))
         lines[-1].id = rng.choice((None, 0, 1, 2, -(2**62)))
     return Plane("/host:CPU", lines, metadata, names.metadata())
-
-
-# --- options and the whole -----------------------------------------------------------------------
 
 
 OWN = ["layer", "/", ".py", "site-packages", "<", "\u00fc", "nowhere", "train.py:1", "A DIR"]

@@ -989,9 +989,6 @@ class Rows(unittest.TestCase):
         )  # fmt: skip
 
 
-# --- real captures -------------------------------------------------------------------------------
-
-
 def waits_of(step: Step) -> dict[int, RealOp]:
     return {
         executions.metadata_id: executions.op for executions in step.leaves if executions.op.is_wait

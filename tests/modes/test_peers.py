@@ -153,7 +153,7 @@ class Waiting(unittest.TestCase):
         planes = [device(0, durations(30)), device(1, durations(10)), device(2, other)]
         self.assertEqual(figures(planes), (10, 20, 1, 0))
 
-    def test_unequal_counts_are_not_matched(self) -> None:
+    def test_executions_are_not_matched_if_their_numbers_differ(self) -> None:
         planes = [device(0, durations(30, 30)), device(1, durations(10))]
         found = said(planes)
         self.assertEqual(figures(planes), (None, None, 0, 2))
@@ -202,7 +202,7 @@ class Groups(unittest.TestCase):
             planes = [*self.four(*cores), assigned(0, 3, 1, 2)]
             self.assertEqual(figures(planes), (10, 30, 1, 0), cores)
 
-    def test_all_devices_are_members_if_places_are_unknown(self) -> None:
+    def test_all_devices_are_members_if_the_device_assignment_is_unknown(self) -> None:
         for ids in ((4, 5, 6, 7), (0, 1, 2, 3, 4), (0, 1, 2, 2)):
             planes = [*self.four(*(None,) * 4), assigned(*ids)]
             self.assertEqual(figures(planes), (10, 30, 1, 0), ids)
@@ -240,7 +240,7 @@ class Groups(unittest.TestCase):
             "/device:TPU:1 left out of --peers: the device has no step 's'", found["notes"]
         )
 
-    def test_program_of_several_replicas_and_partitions_has_no_places(self) -> None:
+    def test_device_assignment_of_several_replicas_and_partitions_is_unknown(self) -> None:
         assignment = int_field(1, 2) + int_field(2, 2)
         for ids in ((0, 1), (2, 3)):
             assignment += bytes_field(3, bytes_field(1, b"".join(map(varint, ids))))
@@ -273,7 +273,9 @@ class Permutes(unittest.TestCase):
         found = self.three("{{1,2},{2,1}}", program=assigned(0, 1, 2))
         self.assertEqual(found, (None, None, 0, 1))
 
-    def test_permute_at_unknown_places_is_matched_if_each_device_sends_and_receives(self) -> None:
+    def test_permute_without_device_assignment_is_matched_if_each_device_sends_and_receives(
+        self,
+    ) -> None:
         self.assertEqual(self.three("{{0,1},{1,2},{2,0}}"), (20, 20, 1, 0))
         for pairs in ("{{0,1},{1,2}}", "{{0,1},{1,0},{2,2}}", "{{0,1},{1,0},{2,0}}"):
             self.assertEqual(self.three(pairs), (None, None, 0, 1), pairs)

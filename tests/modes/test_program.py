@@ -619,9 +619,6 @@ class Damage(unittest.TestCase):
             self.assertEqual((outcome.object["reason"], outcome.status), ("no_program", 0))
 
 
-# --- flags ---------------------------------------------------------------------------------------
-
-
 class Flags(InFolder):
     def said(self, text: str | bytes, computations: Any = None) -> Json:
         data = text if isinstance(text, bytes) else text.encode()
@@ -821,9 +818,6 @@ class Flags(InFolder):
         self.assertEqual(exposed["xla_enable_async_all_gather"], 30)
         self.assertEqual(exposed[self.GATHER], 37)
         self.assertEqual(exposed["xla_enable_async_all_reduce"], 0)
-
-
-# --- real programs -------------------------------------------------------------------------------
 
 
 class Demo(unittest.TestCase):

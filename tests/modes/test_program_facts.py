@@ -85,9 +85,6 @@ class AtMostEight(unittest.TestCase):
                 self.assertEqual(rows, [(lines[-1], 2), *((line, 1) for line in lines[:-1])][:8])
 
 
-# --- precision -----------------------------------------------------------------------------------
-
-
 def dot(left: str, right: str, extra: bytes = b"") -> list[hlo_proto.Op]:
     """Return the two operands of a dot, then the dot."""
     return [
@@ -198,9 +195,6 @@ class Precision(unittest.TestCase):
             self.assertEqual(said, ("fp32", "output", True))
 
 
-# --- kernels -------------------------------------------------------------------------------------
-
-
 def kernel(start: int, **stats: Any) -> Op:
     return event(
         "flash.1",
@@ -270,9 +264,6 @@ class Kernels(unittest.TestCase):
         self.assertGreater(said["speed_of_light"]["at_roof_ps"], 0)
         self.assertEqual(said["speed_of_light"]["pct_at_least"], 0)
         self.assertIsNone(said["hfu_at_least"])
-
-
-# --- likely lines --------------------------------------------------------------------------------
 
 
 def likely(program: Program, name: str, category: str, **more: Any) -> Json:
@@ -383,9 +374,6 @@ class LikelyLines(unittest.TestCase):
         self.assertEqual((group["likely_sources"], group["also_fused"]), (None, None))
 
 
-# --- damage --------------------------------------------------------------------------------------
-
-
 def small_program() -> bytes:
     return hlo_proto.hlo_proto(
         {
@@ -449,9 +437,6 @@ class Damage(unittest.TestCase):
         for said in self.assert_answered(hlo_proto.hlo_proto({"main": []}), "empty"):
             self.assertTrue(said["program"]["hlo"])
             self.assertEqual(notes_of_damage(said), [])
-
-
-# --- real programs -------------------------------------------------------------------------------
 
 
 @functools.cache

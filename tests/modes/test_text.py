@@ -76,10 +76,6 @@ FIELD = r"([+-]?\d[\d.]*(?:e[+-]\d+)?(?: [\w%]+)?|\?)"
 FIGURE_RE = re.compile(r"[+-]?\d[\d.]*(?:e[+-]\d+)?")
 
 
-# ----------------------------------------------------------------------------------------------
-# The second reading.
-
-
 def by_columns(line: str) -> str:
     """Return one character for each column of the terminal."""
     wide = (
@@ -315,10 +311,6 @@ def is_shown(shown: str, value: Any, kind: str) -> bool:
     return is_figure(figure, value, kind, UNITS[unit] if kind in figures.UNITS and unit else 1)
 
 
-# ----------------------------------------------------------------------------------------------
-# All modes.
-
-
 def to_host() -> bytes:
     """Return a copy to the host's memory that runs during a fusion."""
     out = "(f32[1024]{0:T(256)S(5)}, f32[1024]{0}, u32[]{:S(2)})"
@@ -462,10 +454,6 @@ def everything_in(
                 yield from ((part.title, column.heading, path) for path in paths(column))
         else:
             yield (part.text,)
-
-
-# ----------------------------------------------------------------------------------------------
-# Units.
 
 
 def shown(template: str, fields: Json, style: Style | None = None) -> list[str]:
@@ -645,9 +633,6 @@ class HiddenRows(unittest.TestCase):
         self.assertEqual(len(listed(ops, View(merges=False))), 5)
 
 
-# ----------------------------------------------------------------------------------------------
-# Names.
-
 HOSTILE = {
     "\x1b[31mred\x07": r"\x1b[31mred\x07",
     "two\nlines\tand\r": r"two\nlines\tand\r",
@@ -767,10 +752,6 @@ class Lines(unittest.TestCase):
         self.assertEqual(lines[0], "It idles.")
         end = ["", "next: x --mode idle  # short", f"next: {'x' * 120}", "- b; a"]
         self.assertEqual(lines[-4:], end)
-
-
-# ----------------------------------------------------------------------------------------------
-# The command.
 
 
 class Command(InFolder):

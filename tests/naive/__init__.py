@@ -35,7 +35,7 @@ from tests.naive.step import (
 from tests.naive.wire import Message, every, fields
 
 # Fields that the naive implementation leaves out of every row. Hand-written cases, the invariants
-# and the golden answers test these fields.
+# and the golden answers test the left-out fields.
 UNREAD = frozenset(
     "also_fused bytes_accessed_sum capture causes dtype_uncertain dtypes flops_known_pct flops_sum "
     "hbm_bytes_sum hlo_op_breakdown hlo_op_breakdown_overflow last_device last_pct likely_sources "

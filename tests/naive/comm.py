@@ -39,9 +39,6 @@ MOST_BYTES = 2**63
 EVEN = ("all-reduce", "all-to-all", "collective-permute", "collective-broadcast")
 
 
-# --- who takes part ------------------------------------------------------------------------------
-
-
 def as_sets(groups: Sequence[Sequence[int]]) -> Sets | None:
     """Return the groups as sets, or None if a group is empty or two groups share a device."""
     members = [device for group in groups for device in group]
@@ -237,9 +234,6 @@ def size_of_shapes(shapes: Sequence[Shape]) -> Size | None:
     if any("<=" in shape.text for shape in shapes):
         return None
     return size_of((shape.dtype, shape.dims) for shape in shapes)
-
-
-# --- one op --------------------------------------------------------------------------------------
 
 
 def begins(op: Op) -> bool:
@@ -480,9 +474,6 @@ class Transfer:
     @property
     def who_from(self) -> str | None:
         return None if self.who == Who() else self.whoever[1]
-
-
-# --- executions ----------------------------------------------------------------------------------
 
 
 @dataclass(eq=False)
