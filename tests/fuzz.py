@@ -163,7 +163,7 @@ def places(nodes: list[Node]) -> list[Place]:
     return found
 
 
-def lying_length(rng: random.Random, siblings: list[Node], i: int) -> None:
+def wrong_length(rng: random.Random, siblings: list[Node], i: int) -> None:
     node = siblings[i]
     size = len(node.payload)
     near = (size + 1, size - 1, size + 2, 2 * size, size + 200)
@@ -206,7 +206,7 @@ def bad_text(rng: random.Random, siblings: list[Node], i: int) -> None:
 
 
 TREE_MUTATORS: tuple[Callable[[random.Random, list[Node], int], None], ...] = (
-    lying_length, wrong_wire, wrong_wire, repeat, drop, edge_number, bad_text,
+    wrong_length, wrong_wire, wrong_wire, repeat, drop, edge_number, bad_text,
 )  # fmt: skip
 
 

@@ -526,7 +526,7 @@ class CoreClock:
         ]
         return self.rng.sample(pool, self.rng.choice((1, 1, 2, 3)))
 
-    def bend(self, ops: list[TimedEvent]) -> list[TimedEvent]:
+    def distort(self, ops: list[TimedEvent]) -> list[TimedEvent]:
         """Make some ops instant on the trace's clock, some of them at the offset of the preceding
         op.
         """
@@ -715,7 +715,7 @@ def random_plane(
     waits = random_waits(rng, metadata, ops, span) if chance(rng, 0.6) else []
     ops = clock.scaled(ops)
     core.measure(ops)
-    ops = core.bend(ops)
+    ops = core.distort(ops)
     if chance(rng, 0.3):
         pool.move_facts(metadata, [event for event, _ in ops])
     lines = []

@@ -110,7 +110,7 @@ class Judged:
         """Return the groups that are in another row than their counterpart."""
         return [ours for ours, theirs, row in self.counterparts() if not theirs <= row[1]]
 
-    def apart_and_pooled(self) -> tuple[int, int]:
+    def separate_and_pooled_times(self) -> tuple[int, int]:
         """Return the time of counterparts whose row has no other groups, and the time of all other
         counterparts.
         """
@@ -146,8 +146,8 @@ class Matching(unittest.TestCase):
                 for edit in sampled(edits, 1):
                     with self.subTest(program=name, edit=kind):
                         times = self.check(before, records.renumber(edit(before)))
-                        apart += times.apart_and_pooled()[0]
-                        pooled += times.apart_and_pooled()[1]
+                        apart += times.separate_and_pooled_times()[0]
+                        pooled += times.separate_and_pooled_times()[1]
         self.assertGreater(apart, 0)
         self.assertLess(pooled / (apart + pooled), 0.0025)
 
@@ -171,7 +171,7 @@ class Matching(unittest.TestCase):
                 for edit in sampled(edits, 1):
                     with self.subTest(program=name, edit=kind):
                         judged = self.check(before, edit(before))
-                        self.assertEqual(judged.apart_and_pooled()[1], 0)
+                        self.assertEqual(judged.separate_and_pooled_times()[1], 0)
 
     def test_thousand_groups_are_matched_quickly(self) -> None:
         program = records.made_up(3, 1000)

@@ -86,7 +86,7 @@ def by_columns(line: str) -> str:
     return "".join(wide)
 
 
-class NotThere(Exception):
+class NotFound(Exception):
     pass
 
 
@@ -97,7 +97,7 @@ def get(value: Any, path: str) -> Any:
         if isinstance(value, list):
             value = (value[int(part) :] or [None])[0]
         elif part not in value:
-            raise NotThere
+            raise NotFound
         else:
             value = value[part]
     return value
@@ -137,7 +137,7 @@ class Reading:
             if is_there(fields, part.rows.partition("[].")[0]):
                 self.check_table(part, fields)
         else:
-            with suppress(NotThere):
+            with suppress(NotFound):
                 if all(
                     bool(get(fields, name.lstrip("!"))) is not name.startswith("!")
                     for name in part.when.split()
@@ -193,7 +193,7 @@ class Reading:
             match = heading_of(column).search(heading, place)
             if not match:
                 # A column may be left out if no row has a value worth showing.
-                assert not any(says_something(row, column) for row in rows), column.heading
+                assert not any(has_values(row, column) for row in rows), column.heading
                 continue
             place = match.end()
             self.met |= {
@@ -242,7 +242,7 @@ class Reading:
         return True
 
 
-def says_something(row: Json, column: Column) -> bool:
+def has_values(row: Json, column: Column) -> bool:
     value = first_of(row, column)
     if value is None:
         return column.null != "" and (not column.of or get(row, column.of) is not None)
@@ -263,7 +263,7 @@ def paths(column: Column) -> list[str]:
 def is_there(fields: Json, path: str) -> bool:
     try:
         get(fields, path)
-    except NotThere:
+    except NotFound:
         return False
     return True
 

@@ -383,17 +383,17 @@ class Program:
         """
         if not instruction.is_asynchronous:
             return [instruction]
-        way = self.way_to_start(instruction)
+        way = self.path_to_start(instruction)
         if instruction.is_done:
             return way
         after = self.nearest(
             instruction,
             self.users,
-            lambda i: i.is_done and self.way_to_start(i)[0] is way[0],
+            lambda i: i.is_done and self.path_to_start(i)[0] is way[0],
         )
         return way + after
 
-    def way_to_start(self, instruction: Instruction) -> list[Instruction]:
+    def path_to_start(self, instruction: Instruction) -> list[Instruction]:
         """Return the path from the nearest start of the instruction's family to the instruction."""
         if instruction.is_start:
             return [instruction]

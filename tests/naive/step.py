@@ -375,7 +375,7 @@ def ops_of(events: list[Event]) -> list[Op]:
     return [its_events[0].op for its_events in grouped(events, lambda e: id(e.op)).values()]
 
 
-def settle_stacks(plane: Plane, ops: list[Op], own: Sequence[str], notes: list[str]) -> None:
+def decide_frame_orders(plane: Plane, ops: list[Op], own: Sequence[str], notes: list[str]) -> None:
     """Determine the frame order of a device's stacks from the given ops, before stacks are read."""
     order = majority(op.order_by_source for op in ops)
     order = order or majority(op.order_by_program for op in ops)
