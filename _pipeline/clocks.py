@@ -99,7 +99,7 @@ class Clock(NamedTuple):
     shifts: dict[int, int]
 
     def times(self, piece: Piece) -> tuple[Sequence[int], Sequence[int]]:
-        """Return the starts and the durations of a piece's events on this clock."""
+        """Return the starts and the durations of a piece's events, converted to this clock."""
         if self.name == ON_TRACE:
             return piece.on_trace()[0], piece.durations
         if not piece.unmeasured:

@@ -70,10 +70,6 @@ HAS_TOOLS = all(map(shutil.which, ("bash", "jq")))
 Json = dict[str, Any]
 
 
-# ----------------------------------------------------------------------------------------------
-# Commands and their output.
-
-
 @functools.cache
 def outcome(words: tuple[str, ...], capture: str = "") -> Outcome:
     """Run a call in the root of the clone; write pages to a temporary folder."""
@@ -311,9 +307,6 @@ class Recipes(unittest.TestCase):
         said = answer(trace([odd]), "by_source")
         self.assertIn("<module 'a,b'>:1", piped(call, said).stdout)
 
-
-# ----------------------------------------------------------------------------------------------
-# Figures in prose.
 
 UNITS = {
     "ps": 1,
