@@ -111,9 +111,10 @@ class Kernel(KernelClassed, Line, Durations, CostOfRun, VmemFields, Inside):
     lost_ps: Picoseconds | None
     """`total_dur_ps` beyond `at_roof_ps`; null if unknown."""
     shapes_in: list[str] | None
-    """Shapes of the operands; null if the ops differ."""
+    """Shapes of the operands; null if the ops of the row have different operands."""
     shapes_out: list[str] | None
-    """Shape of the result; a tuple is one entry. Null if the ops differ."""
+    """Shape of the result; a tuple is one entry. Null if the ops of the row have different
+    results."""
     counters: list[Counter]
     """Counters on the line `_counters_` during the executions, by name and stat."""
 

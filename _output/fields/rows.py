@@ -139,8 +139,9 @@ class GroupFields(StackKey, Durations):
     flops_sum: Flops | None
     """Flops of all executions; null if no op of the group has known flops."""
     flops_known_pct: Percent | None
-    """Total duration of the ops with known flops, as a percentage of the group. `flops_sum` leaves
-    out ops with unknown flops, such as kernels. Null if the group takes no time."""
+    """Total duration of the ops with known flops, as a percentage of the group's duration.
+    `flops_sum` leaves out ops with unknown flops, such as kernels. Null if the group takes no
+    time."""
     bytes_accessed_sum: Bytes | None
     """Bytes read and written in all memories; null if no op of the group has known bytes."""
     phases: dict[str, Picoseconds]
@@ -172,11 +173,11 @@ class LeftOut(TypedDict):
     """Time other than math that the lists of this mode leave out."""
 
     data_move: Picoseconds
-    """Copies, casts and layout changes."""
+    """Time of copies, casts and layout changes."""
     comm: Picoseconds
     """Communication."""
     other: Picoseconds
-    """Bookkeeping, and ops of unknown categories."""
+    """Time of bookkeeping, and of ops of unknown categories."""
 
 
 class DtypeFields(TypedDict):
@@ -262,7 +263,7 @@ class IdleByCause(TypedDict):
     """No program runs on the core: time outside of all events on the line `XLA Modules`, if the
     device has this line."""
     in_program: Picoseconds
-    """All other idle time."""
+    """Idle time that has none of the other causes."""
 
 
 class PeriodFields(TypedDict):
