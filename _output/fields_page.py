@@ -21,8 +21,8 @@ TEMPLATE = Path(__file__).with_name("fields_template.md")
 WORD = r"\w+"
 MARKER = re.compile(r"^\{\{(\w+)\}\}$", re.MULTILINE)
 WORDS = {int: "integer", float: "number", str: "text", bool: "boolean", NoneType: "null"}
-# Shared classes with fewer fields than this have no separate table: each class that inherits such
-# fields repeats them.
+# Minimum number of fields of a shared class that has a separate table. The fields of a smaller
+# shared class are repeated in each class that inherits them.
 FEW_FIELDS = 4
 # Classes with a separate section, and the anchor of the section.
 SECTIONS = {common.StepAnswer: "step", common.Lead: "lead", common.AbsentAnswer: "absent"}
@@ -40,7 +40,7 @@ HEADER = ["| field | type | meaning |", "|---|---|---|"]
 
 
 class Page:
-    """All tables of the page. The tables of the modes decide which shared tables exist."""
+    """The tables of FIELDS.md. The tables of the modes decide which shared tables exist."""
 
     def __init__(self) -> None:
         # Paths in answers that lead to objects of a shared class.

@@ -124,7 +124,7 @@ class ProgramChanges(TypedDict):
     Null if a record lacks its program, or if only the code of kernels differs, which includes
     source lines."""
     rows: list[ProgramChange]
-    """Facts that differ between the first capture before and the first capture after. They are
+    """Facts that differ between the first capture before and the first capture after. The facts are
     sorted by kind, in the order of the values of `what`, then by size of the change, largest first.
     Empty if nothing is known about the programs."""
 
@@ -153,7 +153,8 @@ class Noise(TypedDict):
     n_assignments: Count
     """Number of examined assignments of samples to the two sides."""
     exact: bool
-    """True if all assignments were examined; otherwise 5000 were drawn, always the same 5000."""
+    """True if all assignments were examined; otherwise a fixed sample of 5000 assignments was
+    examined."""
     min_p_value: Fraction
     """Smallest p-value that this number of samples can give."""
     run_to_run_pct: RunToRun
@@ -208,13 +209,13 @@ class CompareTotals(TypedDict):
     idle: Total
     """Time during which no op runs."""
     compute: Total
-    """Ops of this kind."""
+    """Time of the ops of kind compute."""
     data_move: Total
-    """Ops of this kind."""
+    """Time of the ops of kind data_move."""
     comm: Total
-    """Ops of this kind."""
+    """Time of the ops of kind comm."""
     other: Total
-    """Ops of this kind."""
+    """Time of the ops of kind other."""
     overlap: Total
     """`busy` minus the sum of the four kinds, including rounding errors."""
     wait: Total
@@ -306,7 +307,7 @@ class CompareRow(Delta, Tested, Ranges):
     agg_keys_after: list[str]
     """Keys of the row's groups after the change."""
     delta_pct_of_step: Percent | None
-    """`delta_ps` as a percentage of the mean step duration before."""
+    """`delta_ps` as a percentage of the mean step duration before the change."""
     n_executions_before: Executions
     """Mean number of executions per step before the change."""
     n_executions_after: Executions

@@ -124,7 +124,7 @@ class RooflineGroup(SourceKey, DtypeFields):
     there is no program or no dot; for kernels that work in fp8 with wider outputs, this dtype is
     wrong. `user` is the dtype in `--kernel-cost`."""
     arithmetic_intensity: FlopsPerByte | None
-    """F / B; null if B is zero."""
+    """Flops per byte of the group (F / B); null if B is zero."""
     ridge_point: FlopsPerByte
     """Flops per byte above which the group is compute-bound."""
     bound: Bound
@@ -149,7 +149,7 @@ class RooflineGroup(SourceKey, DtypeFields):
     shortfall_ps: Picoseconds
     """T - t_roofline; a negative value means that flops, bytes or a peak are wrong."""
     shortfall_pct: Percent | None
-    """`shortfall_ps` as a percentage of T."""
+    """`shortfall_ps` as a percentage of `total_dur_ps`."""
     shortfall_per_op_ps: Picoseconds | None
     """T - `t_roofline_per_op_ps`."""
     opaque_dur_ps: Picoseconds
