@@ -16,8 +16,8 @@ gathered again for each microbatch, also if a loop over layers is in between. Ga
 before the loop, takes memory. A loop can do both, with the weights and their gradients: there is
 one row for each loop, which is seen if most of its time is in an accumulation.
 
-The gain is the exposed time of all rounds but one. While asynchronous collectives are in flight,
-others that wait share the links with them, so this waiting counts, too.
+The gain is what all rounds but one save without these collectives, which may be more than their
+exposed time: others wait for the links, too.
 """
 
 from __future__ import annotations
@@ -202,8 +202,7 @@ def _cause(of: StepProgram, loop: Instruction, row: _Repeated) -> Cause | None:
         return None
     members = [*row.summed, *row.same]
     exposed = total_of(members)
-    beside = of.waiting_beside(members)
-    gain = (exposed + beside) * (trips - 1) // trips
+    gain = of.links.saved_without(members) * (trips - 1) // trips
     place = place_of_longest(members)
     is_summed, is_same = bool(row.summed), bool(row.same)
     parts = [_counts(row.summed) + " and only adds up the results"] if is_summed else []
@@ -214,7 +213,6 @@ def _cause(of: StepProgram, loop: Instruction, row: _Repeated) -> Cause | None:
         (False, True): "Running them once, before it,",
         (True, True): "Reducing the sums once, after it, and running the others once, before it,",
     }[is_summed, is_same]
-    shared = f"; others wait {duration(beside)} while these are in flight" if beside else ""
     helps = {
         (True, False): CAUSES["collective_in_loop, summed"],
         (False, True): CAUSES["collective_in_loop, same data"],
@@ -224,7 +222,7 @@ def _cause(of: StepProgram, loop: Instruction, row: _Repeated) -> Cause | None:
         NAME,
         gain,
         f"A loop of {trips} rounds runs {', and '.join(parts)}: {duration(exposed)} exposed, most "
-        f"of it at {line_says(place)}{shared}. {once} would save {duration(gain)} "
+        f"of it at {line_says(place)}. {once} would save {duration(gain)} "
         f"({percent_of(gain, of.step)} of the step).",
         helps,
         # What is the same in each round may be gathered again to save memory.

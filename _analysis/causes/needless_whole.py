@@ -120,7 +120,7 @@ def _saved(executions: Executions) -> int:
 def _cause_of_spread(of: StepProgram, members: list[Executions], copies: list[Executions]) -> Cause:
     exposed, copying = total_of(members), total_of(copies)
     # The gather along the other dimension stays, among two devices or more.
-    gain = exposed // 2 + copying
+    gain = of.links.saved_without(members) // 2 + copying
     place = place_of_longest([*members, *copies])
     return Cause(
         NAME,

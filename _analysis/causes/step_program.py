@@ -9,7 +9,6 @@ from _analysis.exposed import is_exposed
 from _analysis.likely_lines import line_of
 from _pipeline import frames
 from _pipeline.groups import Group
-from _pipeline.intervals import Cover, union
 from _pipeline.vocabulary import COLLECTIVES, COMM
 from _proto.cached import cached_property
 
@@ -17,6 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from _analysis.causes.links import Links
     from _analysis.ledger import Entry
     from _analysis.roofs import Roofs
     from _pipeline.executions import Executions
@@ -123,6 +123,11 @@ class StepProgram:
             if executions.op.program is self.program and executions.op.instruction
         }
 
+    def n_of(self, instruction: Instruction) -> int:
+        """Return the executions of an instruction or a loop."""
+        executed = self.ran.get(instruction)
+        return executed.n if executed else self.n_of_loop.get(instruction, 0)
+
     def trips(self, loop: Instruction) -> int | None:
         """Return the rounds of one execution of a loop, by what ran directly in its body."""
         body = body_of(loop)
@@ -130,9 +135,7 @@ class StepProgram:
         if body is None or not n_loop:
             return None
         for instruction in body.instructions:
-            executed = self.ran.get(instruction)
-            n = executed.n if executed else self.n_of_loop.get(instruction)
-            if n:
+            if n := self.n_of(instruction):
                 return n // n_loop
         return None
 
@@ -161,25 +164,12 @@ class StepProgram:
             if is_exposed(executions.op) and collective_name_of(executions.op) is not None
         ]
 
-    def waiting_beside(self, members: Sequence[Executions]) -> int:
-        """Return how long other collectives wait while asynchronous members are in flight.
+    @cached_property
+    def links(self) -> Links:
+        # Few steps have causes that need a replay.
+        from _analysis.causes.links import Links
 
-        They share the links.
-        """
-        if not any(executions.op.is_wait for executions in members):
-            return 0
-        # Pairing starts with ends takes time, and most steps have no need of it.
-        from _analysis.transfers import transfers_of
-
-        ids = {executions.metadata_id for executions in members}
-        mine, others = [], []
-        for transfer in transfers_of(self.step):
-            if transfer.executions.metadata_id in ids:
-                mine += [(flight.start, flight.end) for flight in transfer.flights]
-            elif transfer.collective in COLLECTIVES:
-                others += transfer.flights
-        in_flight = Cover.of(union(mine))
-        return sum(in_flight.within(flight.wait, flight.end) for flight in others)
+        return Links(self)
 
     @property
     def is_own(self) -> Callable[[str], bool]:

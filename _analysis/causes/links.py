@@ -1,0 +1,235 @@
+"""Replay a program, to tell what a step saves without some of its collectives.
+
+The exposed time of a collective says little about this, because collectives share the links:
+
+    core    |--math--|==wait for B==|--math--|      without A, B would end earlier
+    links   |-----A-----|-----B-----|
+
+So the replay runs the ops of a computation again. The core keeps the order of the trace. A
+collective begins when its operands are there and the links are free. Collectives of little data
+slip in between, and keep their time.
+
+A synchronous collective takes as long as the fastest one of its kind, by bytes, since others may
+have waited for the links. How long asynchronous ones take cannot be seen, so the pace of the links
+is chosen such that the replay takes as long as the trace.
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter, itemgetter
+from typing import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Sequence
+    from typing import Literal
+
+    from _analysis.causes.step_program import StepProgram
+    from _pipeline.executions import Executions
+    from _proto.hlo.collectives import Collective
+    from _proto.hlo.program import Computation, Instruction
+
+# A collective that moves less does not keep others from the links.
+_SMALL_BYTES = 1 << 20
+# How often a range is halved to find the pace of the links.
+_HALVINGS = 40
+# If collectives become asynchronous, so many results wait to be read, because they take memory.
+_UNREAD = 2
+# A short op takes at most this part of the mean time of collectives that become asynchronous.
+_SHORT = 20
+# What happens at a place in the order of the trace, in this order.
+_BEGIN, _END, _RUN = range(3)
+
+
+class _Event(NamedTuple):
+    """An op that runs at a place, or a collective that begins or is waited for there."""
+
+    place: int
+    kind: int
+    # The place where the collective is waited for.
+    end: int
+    here: Instruction
+
+
+class Links:
+    """The collectives of a program, with the bytes or the time that they need on the links."""
+
+    def __init__(self, of: StepProgram) -> None:
+        self._of = of
+        self._bytes: dict[Instruction, float] = {}
+        self._alone: dict[Instruction, float] = {}
+        self._paces: dict[Computation, float] = {}
+        fastest: dict[tuple[str, int | None], float] = {}
+        synchronous = {}
+        for executions in of.collectives:
+            op, here = executions.op, executions.op.instruction
+            n_bytes = _bytes_of(op.inside) if op.inside else 0
+            if here is None or op.inside is None or n_bytes < _SMALL_BYTES:
+                continue
+            if op.is_wait:
+                self._bytes[here] = n_bytes
+                continue
+            kind = op.inside.opcode, op.inside.who.size if op.inside.who else None
+            synchronous[here] = kind, n_bytes
+            fastest[kind] = max(fastest.get(kind, 0.0), n_bytes / max(executions.shortest, 1))
+        for here, (kind, n_bytes) in synchronous.items():
+            self._alone[here] = n_bytes / fastest[kind]
+
+    def saved_without(self, removed: Iterable[Executions]) -> int:
+        """Return the time that the step saves if some ops are removed."""
+        by_computation, saved = _by_computation(removed)
+        for computation, gone in by_computation.items():
+            events = self._events(computation)
+            rest = [event for event in events if event.here not in gone]
+            saved += self._saved(computation, events, rest)
+        return saved
+
+    def saved_if_asynchronous(self, members: Iterable[Executions]) -> int:
+        """Return the time that the step saves if synchronous collectives run beside the math.
+
+        Each begins when its operands are there. Short ops between, such as the cast of a weight
+        before it is gathered, do not count.
+        """
+        by_computation, _ = _by_computation(members)
+        saved = 0
+        for computation, moved in by_computation.items():
+            events = self._events(computation)
+            beside = [event for event in events if event.here not in moved]
+            beside += self._beside(moved)
+            beside.sort(key=itemgetter(0, 1, 2))
+            saved += self._saved(computation, events, beside)
+        return saved
+
+    def _beside(self, moved: set[Instruction]) -> Iterable[_Event]:
+        order = self._of.order
+        short = sum(map(self._time_of, moved)) / len(moved) / _SHORT
+        last = max(order.values()) + 1
+        by_reader = []
+        for here in moved:
+            readers = self._places_along("users", [here], short, moved)
+            by_reader.append((min(readers, default=last), order[here], here))
+        by_reader.sort(key=itemgetter(0, 1))
+        for i, (reader, place, here) in enumerate(by_reader):
+            makers = self._places_along("operands", [here], short, moved)
+            begin = max(makers, default=-1)
+            if i >= _UNREAD:
+                begin = max(begin, by_reader[i - _UNREAD][0] - 1)
+            yield _Event(min(begin + 1, place), _BEGIN, reader, here)
+            yield _Event(reader, _END, 0, here)
+
+    def _events(self, computation: Computation) -> list[_Event]:
+        """Return what happens in one execution of a computation, in order."""
+        order = self._of.order
+        events = []
+        for here in computation.instructions:
+            place = order.get(here)
+            if place is None:
+                continue
+            if here not in self._alone and here not in self._bytes:
+                events.append(_Event(place, _RUN, 0, here))
+                continue
+            begin = place
+            if here in self._bytes:
+                makers = self._places_along("operands", here.chain)
+                begin = max([order.get(here.chain[0], place), *(maker + 1 for maker in makers)])
+            events.append(_Event(min(begin, place), _BEGIN, place, here))
+            events.append(_Event(place, _END, 0, here))
+        events.sort(key=itemgetter(0, 1, 2))
+        return events
+
+    def _places_along(
+        self,
+        direction: Literal["operands", "users"],
+        starts: Iterable[Instruction],
+        short: float = 0,
+        beyond: Container[Instruction] = (),
+    ) -> list[int]:
+        """Return the places of the next ops in a direction that take longer than `short`.
+
+        Ops in `beyond` count as short.
+        """
+        places = []
+        seen = set(starts)
+        to_do = list(seen)
+        follow = attrgetter(direction)
+        while to_do:
+            for here in follow(to_do.pop()):
+                if here in seen:
+                    continue
+                seen.add(here)
+                is_long = here in self._of.order and self._time_of(here) > short
+                if is_long and here not in beyond:
+                    places.append(self._of.order[here])
+                else:
+                    to_do.append(here)
+        return places
+
+    def _time_of(self, here: Instruction) -> float:
+        """Return the mean time of one execution."""
+        return self._of.time_of(here) / (self._of.n_of(here) or 1)
+
+    def _saved(
+        self, computation: Computation, now: Sequence[_Event], then: Sequence[_Event]
+    ) -> int:
+        """Return the time that all executions of a computation save if `then` happens."""
+        n = max(self._of.n_of(event.here) for event in now)
+        pace = self._paces.get(computation)
+        if pace is None:
+            measured = (
+                sum(self._of.time_of(event.here) for event in now if event.kind != _BEGIN) / n
+            )
+            pace = self._paces[computation] = self._pace_of(now, measured)
+        return max(0, round((self._replayed(now, pace) - self._replayed(then, pace)) * n))
+
+    def _pace_of(self, events: Sequence[_Event], measured: float) -> float:
+        """Return the time that links take for a byte if the replay takes as long as measured."""
+        sizes = [self._bytes[event.here] for event in events if event.here in self._bytes]
+        fast, slow = 0.0, measured / min(sizes, default=1)
+        for _ in range(_HALVINGS):
+            pace = (fast + slow) / 2
+            if self._replayed(events, pace) > measured:
+                slow = pace
+            else:
+                fast = pace
+        return fast
+
+    def _replayed(self, events: Iterable[_Event], pace: float) -> float:
+        now = free = 0.0
+        ends: dict[Instruction, float] = {}
+        for _, kind, _, here in events:
+            if kind == _RUN:
+                now += self._time_of(here)
+            elif kind == _END:
+                now = max(now, ends[here])
+            else:
+                n_bytes = self._bytes.get(here)
+                time = self._alone.get(here) if n_bytes is None else n_bytes * pace
+                free = ends[here] = max(free, now) + (self._time_of(here) if time is None else time)
+        return now
+
+
+def _bytes_of(collective: Collective) -> int:
+    """Return the bytes of the input or of the output, whichever is larger; twice for all-reduces.
+
+    Devices send their own part only once, so this is a little more than they send.
+    """
+    sides = [
+        sum(array.n_bytes or 0 for array in arrays or ())
+        for arrays in (collective.inputs, collective.outputs)
+    ]
+    return max(sides) * (2 if collective.opcode == "all-reduce" else 1)
+
+
+def _by_computation(
+    members: Iterable[Executions],
+) -> tuple[dict[Computation, set[Instruction]], int]:
+    """Group instructions by computation; also return the time of executions without one."""
+    found: dict[Computation, set[Instruction]] = {}
+    unknown = 0
+    for executions in members:
+        here = executions.op.instruction
+        if here is None:
+            unknown += executions.total
+        else:
+            found.setdefault(here.computation, set()).add(here)
+    return found, unknown

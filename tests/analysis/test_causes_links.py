@@ -1,0 +1,51 @@
+"""Test what a step saves without collectives that share the links with others."""
+
+from __future__ import annotations
+
+import unittest
+
+from tests.analysis.small_programs import causes
+from tests.builders.hlo_proto import Op, array, listed_groups, op
+from tests.builders.xspace import Op as Event
+from tests.builders.xspace import op as event
+
+GROUPS = listed_groups((0, 1, 2, 3))
+LARGE = array("f32", 1024, 1024)
+
+
+def all_to_all(name: str, operand: str) -> Op:
+    path = "jit(f)/dot_general"
+    return op(name, "all-to-all", operand, shape=LARGE, line="model.py:4", tf_op=path, extra=GROUPS)
+
+
+PROGRAM = [
+    op("x", "parameter", shape=array("f32", 256, 1024)),
+    op("all-gather-start", "all-gather-start", "x", shape=LARGE, extra=GROUPS),
+    all_to_all("first", "x"),
+    op("math", "negate", "first", shape=LARGE),
+    op("all-gather-done", "all-gather-done", "all-gather-start", shape=LARGE),
+    op("more", "add", "math", "all-gather-done", shape=LARGE),
+    all_to_all("second", "more"),
+]
+
+
+def ran(math: int) -> list[Event]:
+    """Return executions: the first all-to-all waits until an all-gather has left the links."""
+    path = "jit(f)/dot_general:"
+    return [
+        event("all-gather-start", "all-gather-start", 0, 1),
+        event("first", "all-to-all", 1, 100, tf_op=path),
+        event("math", "loop fusion", 101, math),
+        event("all-gather-done", "all-gather-done", 300, 0),
+        event("more", "loop fusion", 300, 50),
+        event("second", "all-to-all", 400, 10, tf_op=path),
+    ]
+
+
+class Links(unittest.TestCase):
+    def test_time_that_the_next_wait_would_take_is_not_saved(self) -> None:
+        for math, gain in ((40, 60), (150, 110)):
+            with self.subTest(math=math):
+                (row,) = causes({"main": PROGRAM}, ran(math))
+                self.assertEqual((row["cause"], row["gain_ps"]), ("resharding", gain))
+                self.assertIn("110 ps exposed", row["says"])
