@@ -20,8 +20,8 @@ line f32, the second is a symptom.
 
 Compilers drop a convert that follows another, so a program may have none that widens. Then a matmul
 of an f32 by a bf16 operand tells that values are wide, since programs that narrow all operands have
-no such matmul. The line is the one with the f32 elementwise ops before most matmuls of the forward
-pass: that is likely.
+no such matmul. The line is the one with the f32 elementwise ops that make most such operands in the
+forward pass: that is likely. A weight in f32 is none: it is read once, and the compiler narrows it.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def find(of: StepProgram) -> list[Cause]:
 
 
 def _before_mixed_matmuls(of: StepProgram, wide: _Wide) -> _Widening | None:
-    """Return the f32 values before most matmuls, if a matmul has one wide and one narrow operand.
+    """Return the f32 values of the line that makes most wide operands of mixed matmuls.
 
     The compiler narrows operands of the other matmuls by converts without a name.
     """
@@ -156,18 +156,20 @@ def _before_mixed_matmuls(of: StepProgram, wide: _Wide) -> _Widening | None:
     if not any(_is_mixed(dot) for dot in dots):
         return None
     sources: dict[str, set[Instruction]] = {}
-    n_dots: dict[str, int] = {}
+    n_mixed: dict[str, int] = {}
     for dot in dots:
-        if dot.op_name and "transpose(" not in dot.op_name:
-            for operand in dot.operands[:2]:
-                found = [here for here in _computed_from(operand) if wide.has(here)]
-                lines = {own_line_of(here, of.is_own) for here in found} - {None}
-                for line in filter(None, lines):
-                    n_dots[line] = n_dots.get(line, 0) + 1
-                    sources.setdefault(line, set()).update(found)
-    if not n_dots:
+        if not dot.op_name or "transpose(" in dot.op_name:
+            continue
+        is_mixed = _is_mixed(dot)
+        for operand in dot.operands[:2]:
+            found = [here for here in _computed_from(operand) if wide.has(here)]
+            lines = {own_line_of(here, of.is_own) for here in found} - {None}
+            for line in filter(None, lines):
+                n_mixed[line] = n_mixed.get(line, 0) + (is_mixed and wide.has(operand))
+                sources.setdefault(line, set()).update(found)
+    line = max(n_mixed, key=n_mixed.__getitem__, default=None)
+    if line is None or not n_mixed[line]:
         return None
-    line = max(n_dots, key=n_dots.__getitem__)
     return _Widening(line, sorted(sources[line], key=lambda here: here.name), wide)
 
 

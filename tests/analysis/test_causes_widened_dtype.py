@@ -185,3 +185,13 @@ class WithoutConverts(unittest.TestCase):
 
     def test_backward_matmul_is_not_reported(self) -> None:
         self.assertEqual(self.found(NARROW, "jit(f)/transpose(jvp())/dot_general"), [])
+
+    def test_weight_that_stays_f32_is_not_a_cause(self) -> None:
+        main = [
+            op("x", "parameter", shape=WIDE),
+            op("weight", "parameter", shape=WIDE, number=1),
+            op("sum.1", "add", "x", "x", shape=WIDE, frame=1, tf_op="jit(f)/jvp()/add"),
+            op("narrow", "convert", "sum.1", shape=NARROW),
+            op("dot.1", "dot", "narrow", "weight", shape=WIDE, tf_op="jit(f)/jvp()/dot_general"),
+        ]
+        self.assertEqual(found(main), [])
