@@ -206,11 +206,11 @@ def _scores_cause(of: StepProgram, dots: list[Instruction]) -> Cause | None:
     return Cause(
         NAME,
         gain,
-        f"{line_says(place)} makes attention scores {result.text} that go through memory before "
-        f"they are multiplied again, and ops on them take {duration(total)}. A fused kernel needs "
+        f"{line_says(place)} computes all attention scores, {result.text}, before a softmax and "
+        f"the next matmul read them: ops on them take {duration(total)}. A fused kernel needs "
         f"{duration(total - gain)} for the matmuls{', half of them masked,' if is_masked else ''} "
-        f"at the peak, so up to {duration(gain)} ({percent_of(gain, of.step)} of the step) would "
-        "be saved.",
+        f"at the peak, so it would save up to {duration(gain)} ({percent_of(gain, of.step)} of the "
+        "step).",
         CAUSES["large_intermediate, scores"],
         LIKELY,
         Evidence(members, shape=result.text),
