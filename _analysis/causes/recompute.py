@@ -157,8 +157,7 @@ def _repeated(
     gain, place = total_of(excess), _place(excess)
     inner = _place([work.executions for work in recomputed if work.depth > 1])
     which = (
-        f"The checkpoint at {line_says(place)} contains a loop of other checkpoints "
-        f"({line_says(inner)})"
+        f"The checkpoint at {line_says(place)} contains other checkpoints ({line_says(inner)})"
         if is_outer
         else f"The checkpoint at {line_says(place)} is inside another checkpoint"
     )
