@@ -38,6 +38,7 @@ from _analysis.causes.graph import (
     Value,
     body_of,
     consumers,
+    is_backward,
     is_layout,
     operand,
     origins,
@@ -180,7 +181,7 @@ def _in_loops(of: StepProgram, wide: _Wide) -> list[_Widening]:
             begin, end = (_computed(Value(here, path)) for here in (before, body.root))
             if begin and end:
                 carried.setdefault(array.text, []).append(begin)
-                if "transpose(" not in (begin.op_name or ""):
+                if not is_backward(begin):
                     lines[array.text] = own_line_of(begin, of.is_own)
     return [_Widening(line, carried[text], wide, is_carried=True) for text, line in lines.items()]
 
@@ -212,7 +213,7 @@ def _before_mixed_matmuls(of: StepProgram, wide: _Wide) -> _Widening | None:
     sources: dict[str, set[Instruction]] = {}
     n_mixed: dict[str, int] = {}
     for dot in dots:
-        if not dot.op_name or "transpose(" in dot.op_name:
+        if not dot.op_name or is_backward(dot):
             continue
         is_mixed = _is_mixed(dot)
         for source in dot.operands[:2]:
@@ -249,9 +250,12 @@ def _computed_from(operand: Instruction) -> list[Instruction]:
 
 
 def _is_widening(convert: Instruction) -> bool:
-    """Tell if the user's program, not the compiler, converts a large array to f32."""
-    name = convert.op_name
-    if not name or not name.endswith(_USERS_CONVERT) or not convert.operands:
+    """Tell if the user's program, not the compiler, converts a large array to f32.
+
+    In the backward pass that is the other side of a convert to a narrower dtype.
+    """
+    is_users = (convert.op_name or "").endswith(_USERS_CONVERT) and not is_backward(convert)
+    if not is_users or not convert.operands:
         return False
     to, source = Value(convert).array, Value(convert.operands[0]).array
     return (

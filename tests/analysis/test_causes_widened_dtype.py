@@ -108,6 +108,10 @@ class Promotions(unittest.TestCase):
     def test_converts_of_the_compiler_are_not_a_cause(self) -> None:
         self.assertEqual(found([*widened(name=None), DOT]), [])
 
+    def test_converts_of_the_backward_pass_are_not_a_cause(self) -> None:
+        name = "jit(f)/transpose(jvp())/convert_element_type"
+        self.assertEqual(found([*widened(name=name), DOT]), [])
+
     def test_small_arrays_are_not_a_cause(self) -> None:
         small = [*widened(), DOT]
         for named in small:
