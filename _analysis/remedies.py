@@ -206,6 +206,10 @@ CAUSES: dict[str, str] = {
         "Write the ops around this line so that both use the same order of dimensions: avoid "
         "transposes, and reshapes that split or interleave the last dimension."
     ),
+    "layout_change, pairs": (
+        "Split the last dimension into two halves (jnp.split and jnp.concatenate) instead of pairs "
+        "(x[..., ::2] and jnp.stack), with the columns of the weights in the matching order."
+    ),
     "layout_change, flat": (
         "Keep the arrays as they are: apply the collective or the update to each with "
         "jax.tree.map. The compiler combines small collectives itself."
@@ -270,6 +274,10 @@ CAUSES: dict[str, str] = {
     "widened_dtype, promotion": (
         "Cast the f32 operand of this line to the dtype of the other one, for example with "
         "`.astype(x.dtype)`, or cast the result back."
+    ),
+    "widened_dtype, carried": (
+        "Cast the f32 operand of this line, such as a table of positions, or its result to the "
+        "dtype of the matmuls, so that the residual stream is narrow."
     ),
     "widened_dtype, cast": (
         "Cast back to the narrower dtype before the matmuls, unless they need f32."

@@ -72,6 +72,12 @@ def is_layout(instruction: Instruction) -> bool:
     return instruction.opcode in LAYOUT
 
 
+def is_backward(instruction: Instruction) -> bool:
+    """Tell if an instruction is of the backward pass, and no recomputation."""
+    name = instruction.op_name or ""
+    return "transpose(" in name and "rematted_computation" not in name
+
+
 def _wraps_slice(instruction: Instruction) -> bool:
     """Tell if an asynchronous op only copies a part of an array."""
     inside = [inner.opcode for part in instruction.chain for inner in part.inside()]

@@ -22,10 +22,10 @@ from __future__ import annotations
 from fractions import Fraction
 
 from _analysis.causes.cause import LIKELY, SEEN, Cause, Evidence
-from _analysis.causes.graph import DOTS, ELEMENTWISE, Reached, Value, consumers, is_layout, reach
+from _analysis.causes.graph import DOTS, ELEMENTWISE, Value, consumers, is_layout, origins, reach
 from _analysis.causes.sentences import duration, line_says, percent_of, size
 from _analysis.causes.step_program import own_line_of, place_of, total_of
-from _analysis.ledger import COMPUTE_BOUND, DATA_MOVEMENT, MEMORY_BOUND, UNJUDGED
+from _analysis.ledger import COMPUTE_BOUND, DATA_MOVEMENT, KERNEL, MEMORY_BOUND, UNJUDGED
 from _analysis.remedies import CAUSES
 from _pipeline.vocabulary import COMPUTE
 
@@ -41,10 +41,12 @@ if TYPE_CHECKING:
     from _proto.hlo.shapes import Array
 
 NAME: Final = "large_intermediate"
-_ON_THE_CORE = (COMPUTE_BOUND, MEMORY_BOUND, DATA_MOVEMENT, UNJUDGED)
+_ON_THE_CORE = (COMPUTE_BOUND, MEMORY_BOUND, DATA_MOVEMENT, KERNEL, UNJUDGED)
 _SHRINKING = 8
 _GROWING = 4
 _HBM = 0
+# The name of a kernel that XLA itself makes of a softmax and the matmul after it.
+_SOFTMAX_KERNEL = "online-softmax"
 # In the names of gathers that a SparseCore carries out.
 _OFFLOADED_GATHER = "gather_offload"
 
@@ -150,28 +152,40 @@ def _n_elements(dot: Instruction) -> int:
     return next((array.n_elements for array in dot.arrays or ()), 0)
 
 
-def _walk_of_scores(dot: Instruction) -> Reached:
-    """Follow a dot's result to what multiplies it again."""
-    others = ("reduce", "broadcast")
-
-    def passes(value: Value) -> bool:
-        here = value.instruction
-        return here.opcode in ELEMENTWISE or here.opcode in others or is_layout(here)
-
-    return reach([Value(dot)], consumers, passes)
+def _is_computed(value: Value) -> bool:
+    here = value.instruction
+    return here.opcode in ELEMENTWISE or here.opcode in ("reduce", "broadcast") or is_layout(here)
 
 
 def _is_softmaxed(dot: Instruction) -> bool:
     """Tell if a dot's result goes through a softmax into another dot."""
-    walk = _walk_of_scores(dot)
-    opcodes = {value.instruction.opcode for value in walk.passed}
-    return {"exponential", "reduce"} <= opcodes and any(
-        value.instruction.opcode in DOTS
-        and value.instruction.op_name
-        and dot.op_name
-        and ("transpose(" in value.instruction.op_name) == ("transpose(" in dot.op_name)
-        for value in walk.stopped
+    reached = reach([Value(dot)], consumers, _is_computed)
+    opcodes = {value.instruction.opcode for value in reached.passed}
+    readers = {value.instruction for value in reached.stopped if value.instruction.op_name}
+    return any(reader.op_name == _SOFTMAX_KERNEL for reader in readers) or (
+        {"exponential", "reduce"} <= opcodes
+        and any(
+            reader.opcode in DOTS and _is_backward(reader) == _is_backward(dot)
+            for reader in readers
+        )
     )
+
+
+def _is_backward(dot: Instruction) -> bool:
+    return "transpose(" in (dot.op_name or "")
+
+
+def _is_masked(dot: Instruction) -> bool:
+    """Tell if scores are selected, or something that is selected is added to them."""
+    reached = reach([Value(dot)], consumers, _is_computed)
+    added = {
+        value
+        for here, _ in reached.passed
+        if here.opcode == "add"
+        for operand in here.operands
+        for value in origins(Value(operand), _is_computed)
+    }
+    return any(value.instruction.opcode == "select" for value in reached.passed | added)
 
 
 def _scores_cause(of: StepProgram, dots: list[Instruction]) -> Cause | None:
@@ -182,7 +196,7 @@ def _scores_cause(of: StepProgram, dots: list[Instruction]) -> Cause | None:
     dot = next((candidate for candidate in dots if of.executed(candidate)), dots[0])
     total = total_of(members)
     needed = sum((entry.t_compute for entry in entries), Fraction(0))
-    is_masked = any(v.instruction.opcode == "select" for v in _walk_of_scores(dot).passed)
+    is_masked = _is_masked(dot)
     if is_masked:
         # A kernel skips blocks without a score that counts: half of them if the mask is causal.
         needed = needed / 2
@@ -192,11 +206,11 @@ def _scores_cause(of: StepProgram, dots: list[Instruction]) -> Cause | None:
     return Cause(
         NAME,
         gain,
-        f"{line_says(place)} makes attention scores {result.text} that go through memory before "
-        f"they are multiplied again, and ops on them take {duration(total)}. A fused kernel needs "
+        f"{line_says(place)} computes all attention scores, {result.text}, before a softmax and "
+        f"the next matmul read them: ops on them take {duration(total)}. A fused kernel needs "
         f"{duration(total - gain)} for the matmuls{', half of them masked,' if is_masked else ''} "
-        f"at the peak, so up to {duration(gain)} ({percent_of(gain, of.step)} of the step) would "
-        "be saved.",
+        f"at the peak, so it would save up to {duration(gain)} ({percent_of(gain, of.step)} of the "
+        "step).",
         CAUSES["large_intermediate, scores"],
         LIKELY,
         Evidence(members, shape=result.text),
@@ -205,9 +219,9 @@ def _scores_cause(of: StepProgram, dots: list[Instruction]) -> Cause | None:
 
 
 def _on_scores(of: StepProgram, dots: list[Instruction]) -> list[Entry]:
-    """Return what ran of the ops with arrays of the scores in HBM, and on their lines.
+    """Return what ran of the ops with arrays of the scores, and on their lines.
 
-    The compiler may work on blocks of the scores, which never are in HBM as a whole.
+    The compiler may work on blocks of the scores.
     """
     # Compilers transpose them, and add dimensions of 1.
     wanted = {_sorted_dims(map(str, array.dims)) for dot in dots for array in dot.arrays or ()}
@@ -216,7 +230,7 @@ def _on_scores(of: StepProgram, dots: list[Instruction]) -> list[Entry]:
         entry.executions.op: place_of(entry.executions.op).source_user
         for entry in ops
         if any(
-            array.memory_space == _HBM and _sorted_dims(array.dims.split(",")) in wanted
+            _sorted_dims(array.dims.split(",")) in wanted
             for array in (*entry.executions.op.hlo.outputs, *entry.executions.op.hlo.operands)
         )
     }

@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from _analysis.causes.cause import LIKELY, Cause, Evidence
-from _analysis.causes.graph import DOTS, Value, consumers, is_layout, producers, reach
+from _analysis.causes.graph import DOTS, Value, consumers, is_backward, is_layout, producers, reach
 from _analysis.causes.resharding import NAME
 from _analysis.causes.sentences import duration, line_says, percent_of, size
 from _analysis.causes.step_program import collective_name_of, place_of_longest
@@ -87,19 +87,15 @@ def _reduced(executions: Executions) -> _Moved | None:
     if here is None:
         return None
     dots = {value.instruction for value in reach([Value(here)], producers, _is_same).stopped}
-    if not dots or any(dot.opcode not in DOTS or _is_backward(dot) for dot in dots):
+    if not dots or any(
+        dot.opcode not in DOTS or not dot.op_name or is_backward(dot) for dot in dots
+    ):
         return None
     return _moved(executions, dots, {operand for dot in dots for operand in dot.operands})
 
 
 def _is_same(value: Value) -> bool:
     return value.instruction.opcode == "convert" or is_layout(value.instruction)
-
-
-def _is_backward(dot: Instruction) -> bool:
-    return dot.op_name is None or (
-        "transpose(" in dot.op_name and "rematted_computation" not in dot.op_name
-    )
 
 
 def _moved(

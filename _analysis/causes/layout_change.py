@@ -8,6 +8,11 @@ compiler puts a copy between them, which moves all bytes twice and computes noth
 where a synchronous copy or transpose has another layout than its operand, also where a fusion does
 nothing else, and where a reshape runs at all: the others are free. Copies that belong to a change
 of shardings are left to that cause. There is one row for each line.
+
+Or the compiler fuses the change with other work. Then it is seen by a large array whose last
+dimension is 2, since the last dimension is spread over 128 lanes: ops that make or read the array
+move single elements. The gain is their time less that of its bytes at the HBM peak, once in and
+once out.
 """
 
 from __future__ import annotations
@@ -15,8 +20,9 @@ from __future__ import annotations
 from _analysis.causes.cause import SEEN, Cause, Evidence
 from _analysis.causes.graph import operand
 from _analysis.causes.sentences import duration, line_says, percent_of, plural
-from _analysis.causes.step_program import Place, place_of, total_of
+from _analysis.causes.step_program import Place, place_of, place_of_longest, total_of
 from _analysis.remedies import CAUSES
+from _pipeline.vocabulary import COMPUTE, DATA_MOVE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,28 +32,68 @@ if TYPE_CHECKING:
     from _analysis.causes.step_program import StepProgram
     from _pipeline.executions import Executions
     from _proto.hlo.program import Instruction
+    from _proto.hlo.shapes import Array
 
 NAME: Final = "layout_change"
 _REORDERING = frozenset(("copy", "transpose", "reshape"))
+# Smaller arrays cost next to nothing.
+_MIN_BYTES = 1 << 20
 _ONLY_LAYOUT = _REORDERING | {"bitcast", "parameter"}
 
 
 def find(of: StepProgram, left_out: Container[int]) -> list[Cause]:
     """Find layout changes among executions; `left_out` has the ids of those of other causes."""
+    ran = [executions for executions in of.leaves if id(executions) not in left_out]
+    pairs = {executions: array for executions in ran if (array := _pairs_of(executions))}
     changes = [
         executions
-        for executions in of.leaves
-        if id(executions) not in left_out
+        for executions in ran
+        if executions not in pairs
         and executions.op.instruction
         and _changes_layout(executions.op.instruction)
     ]
+    found = [_cause_of_pairs(of, pairs)] if pairs and of.roofs.hbm else []
     if total_of(changes) < of.floor:
-        return []
+        return found
     rows: dict[str | None, list[tuple[Place, Executions]]] = {}
     for executions in changes:
         place = place_of(executions.op)
         rows.setdefault(place.source_user or place.source_inner, []).append((place, executions))
-    return [_cause(of, row) for row in rows.values()]
+    return [*found, *(_cause(of, row) for row in rows.values())]
+
+
+def _pairs_of(executions: Executions) -> Array | None:
+    """Return a large array of pairs that an op makes or reads."""
+    here = executions.op.instruction
+    if here is None or executions.op.kind not in (COMPUTE, DATA_MOVE):
+        return None
+    for arrays in (here.arrays, *here.operand_arrays):
+        for array in arrays or ():
+            is_large = (array.n_bytes or 0) >= _MIN_BYTES
+            if is_large and len(array.dims) > 2 and array.dims[-1] == 2:
+                return array
+    return None
+
+
+def _cause_of_pairs(of: StepProgram, pairs: dict[Executions, Array]) -> Cause:
+    members = list(pairs)
+    place, total = place_of_longest(members), total_of(members)
+    needed = sum(
+        min(executions.total, round(2 * executions.n * (array.n_bytes or 0) / (of.roofs.hbm or 1)))
+        for executions, array in pairs.items()
+    )
+    gain, shape = total - needed, pairs[members[0]].text
+    return Cause(
+        NAME,
+        gain,
+        f"{plural(len(members), 'op')} (most time at {line_says(place)}) make or read arrays whose "
+        f"last dimension is 2, such as {shape}, element by element: {duration(total)}, which is "
+        f"{duration(gain)} ({percent_of(gain, of.step)} of the step) more than the bytes need.",
+        CAUSES["layout_change, pairs"],
+        SEEN,
+        Evidence(members, shape=shape),
+        *place,
+    )
 
 
 def _changes_layout(copy: Instruction) -> bool:

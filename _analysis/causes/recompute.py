@@ -74,7 +74,12 @@ def find(step: Step, context: Context) -> list[Cause]:
         is_outer = _is_outer_in_excess(step, twice)
         place = -2 if is_outer else -1
         prefixes = {(*_prefix(work, place), _REPEATED_PART) for work in twice}
-        excess = [work.executions for work in recomputed if _starts(work.parts, prefixes)]
+        # What only the inner checkpoint repeats has to run once without it, too.
+        excess = [
+            work.executions
+            for work in recomputed
+            if _starts(work.parts, prefixes) and (is_outer or work.path in once)
+        ]
         causes.append(_repeated(step, excess, is_outer, recomputed))
     counted = set(map(id, excess))
     # The compiler itself recomputes without a checkpoint, if memory is short.
@@ -152,8 +157,7 @@ def _repeated(
     gain, place = total_of(excess), _place(excess)
     inner = _place([work.executions for work in recomputed if work.depth > 1])
     which = (
-        f"The checkpoint at {line_says(place)} contains a loop of other checkpoints "
-        f"({line_says(inner)})"
+        f"The checkpoint at {line_says(place)} contains other checkpoints ({line_says(inner)})"
         if is_outer
         else f"The checkpoint at {line_says(place)} is inside another checkpoint"
     )

@@ -18,10 +18,14 @@ line f32, the second is a symptom.
 
     return norm(x.astype(f32)) * scale + bias       # f32, and the weights are cast to bf16
 
-Compilers drop a convert that follows another, so a program may have none that widens. Then a matmul
-of an f32 by a bf16 operand tells that values are wide, since programs that narrow all operands have
-no such matmul. The line is the one with the f32 elementwise ops before most matmuls of the forward
-pass: that is likely.
+Compilers drop a convert that follows another, so a program may have none that widens. Then two
+other signs are likely:
+
+- A matmul of an f32 by a bf16 operand tells that values are wide, since programs that narrow all
+  operands have no such matmul. The line is the one with the f32 elementwise ops that make most such
+  operands in the forward pass. A weight in f32 is none, as the compiler narrows it.
+- A loop with narrow matmuls carries f32 from layer to layer: the residual stream. The line is that
+  of the elementwise op that makes the first value. A sum of gradients begins with zeros instead.
 """
 
 from __future__ import annotations
@@ -32,9 +36,13 @@ from _analysis.causes.graph import (
     ELEMENTWISE,
     STRUCTURE,
     Value,
+    body_of,
     consumers,
+    is_backward,
     is_layout,
+    operand,
     origins,
+    producers,
     reach,
     walk,
 )
@@ -91,8 +99,15 @@ class _Wide(dict["Instruction", int]):
 class _Widening:
     """The converts of a line that widen values, and where these values go."""
 
-    def __init__(self, line: str | None, converts: list[Instruction], wide: _Wide) -> None:
-        self.line, self.converts = line, converts
+    def __init__(
+        self,
+        line: str | None,
+        converts: list[Instruction],
+        wide: _Wide,
+        *,
+        is_carried: bool = False,
+    ) -> None:
+        self.line, self.converts, self.is_carried = line, converts, is_carried
         reached = reach(map(Value, converts), consumers, wide.stays)
         self.passed, self.values = reached.passed, reached.passed | reached.stopped
 
@@ -140,15 +155,55 @@ def find(of: StepProgram) -> list[Cause]:
         if not any(other.makes(widening) for other in widenings if other is not widening)
     ]
     found = [cause for cause in causes if cause]
-    if found:
+    if any(cause.gain_ps >= of.floor for cause in found):
         return found
     mixed = _before_mixed_matmuls(of, wide)
-    cause = _cause(of, mixed, wide) if mixed else None
-    return [cause] if cause else []
+    others = [mixed] if mixed else _in_loops(of, wide)
+    return [cause for other in others if (cause := _cause(of, other, wide))]
+
+
+def _in_loops(of: StepProgram, wide: _Wide) -> list[_Widening]:
+    """Return the f32 values that a loop with narrow matmuls carries from round to round.
+
+    The loop of the backward pass carries their gradients.
+    """
+    carried: dict[str, list[Instruction]] = {}
+    lines: dict[str, str | None] = {}
+    for loop in of.n_of_loop:
+        body, before = body_of(loop), operand(loop, 0)
+        if body is None or before is None or body.root is None:
+            continue
+        if not any(_is_narrow(here) for here in loop.inside() if here.opcode in DOTS):
+            continue
+        for path, array in loop.leaves or ():
+            if array is None or array.dtype != _WIDE or array.n_elements < _MIN_ELEMENTS:
+                continue
+            begin, end = (_computed(Value(here, path)) for here in (before, body.root))
+            if begin and end:
+                carried.setdefault(array.text, []).append(begin)
+                if not is_backward(begin):
+                    lines[array.text] = own_line_of(begin, of.is_own)
+    return [_Widening(line, carried[text], wide, is_carried=True) for text, line in lines.items()]
+
+
+def _is_narrow(dot: Instruction) -> bool:
+    arrays = [array for operand in dot.operand_arrays[:2] for array in operand or ()]
+    return bool(arrays) and all(array.dtype in _NARROW for array in arrays)
+
+
+def _computed(value: Value) -> Instruction | None:
+    """Return the elementwise op of the user that makes a value; None if anything else does."""
+    made = {here for (here, _), is_passed in walk([value], producers, _is_moved) if not is_passed}
+    here = made.pop() if len(made) == 1 else None
+    return here if here and here.op_name and here.opcode in ELEMENTWISE else None
+
+
+def _is_moved(value: Value) -> bool:
+    return is_layout(value.instruction)
 
 
 def _before_mixed_matmuls(of: StepProgram, wide: _Wide) -> _Widening | None:
-    """Return the f32 values before most matmuls, if a matmul has one wide and one narrow operand.
+    """Return the f32 values of the line that makes most wide operands of mixed matmuls.
 
     The compiler narrows operands of the other matmuls by converts without a name.
     """
@@ -156,18 +211,20 @@ def _before_mixed_matmuls(of: StepProgram, wide: _Wide) -> _Widening | None:
     if not any(_is_mixed(dot) for dot in dots):
         return None
     sources: dict[str, set[Instruction]] = {}
-    n_dots: dict[str, int] = {}
+    n_mixed: dict[str, int] = {}
     for dot in dots:
-        if dot.op_name and "transpose(" not in dot.op_name:
-            for operand in dot.operands[:2]:
-                found = [here for here in _computed_from(operand) if wide.has(here)]
-                lines = {own_line_of(here, of.is_own) for here in found} - {None}
-                for line in filter(None, lines):
-                    n_dots[line] = n_dots.get(line, 0) + 1
-                    sources.setdefault(line, set()).update(found)
-    if not n_dots:
+        if not dot.op_name or is_backward(dot):
+            continue
+        is_mixed = _is_mixed(dot)
+        for source in dot.operands[:2]:
+            found = [here for here in _computed_from(source) if wide.has(here)]
+            lines = {own_line_of(here, of.is_own) for here in found} - {None}
+            for line in filter(None, lines):
+                n_mixed[line] = n_mixed.get(line, 0) + (is_mixed and wide.has(source))
+                sources.setdefault(line, set()).update(found)
+    if not any(n_mixed.values()):
         return None
-    line = max(n_dots, key=n_dots.__getitem__)
+    line = max(n_mixed, key=n_mixed.__getitem__)
     return _Widening(line, sorted(sources[line], key=lambda here: here.name), wide)
 
 
@@ -193,9 +250,12 @@ def _computed_from(operand: Instruction) -> list[Instruction]:
 
 
 def _is_widening(convert: Instruction) -> bool:
-    """Tell if the user's program, not the compiler, converts a large array to f32."""
-    name = convert.op_name
-    if not name or not name.endswith(_USERS_CONVERT) or not convert.operands:
+    """Tell if the user's program, not the compiler, converts a large array to f32.
+
+    In the backward pass that is the other side of a convert to a narrower dtype.
+    """
+    is_users = (convert.op_name or "").endswith(_USERS_CONVERT) and not is_backward(convert)
+    if not is_users or not convert.operands:
         return False
     to, source = Value(convert).array, Value(convert.operands[0]).array
     return (
@@ -280,20 +340,23 @@ def _cause(of: StepProgram, widening: _Widening, wide: _Wide) -> Cause | None:
     where = short(line) if line else "an unknown line"
     after = plural(len(dots), "matmul") if dots else "kernels"
     confidence: Confidence = SEEN if is_convert and is_implicit else LIKELY
-    if not is_convert:
+    helps = CAUSES["widened_dtype, cast"]
+    follows = f"so its result and what follows are f32, through {after}"
+    if widening.is_carried:
+        what = f"{where} makes {source}"
+        follows = "and a loop carries it on in f32, although its matmuls are narrower"
+        helps = CAUSES["widened_dtype, carried"]
+    elif not is_convert:
         what = f"{where} computes {source} for matmuls with narrower weights"
-        helps = CAUSES["widened_dtype, cast"]
     elif is_implicit:
         what = f"{where} combines {source} with an f32 operand ({join.opcode})"
         helps = CAUSES["widened_dtype, promotion"]
     else:
         what = f"{where} casts {source} to f32"
-        helps = CAUSES["widened_dtype, cast"]
     says = (
-        f"{what}, so its result and what follows are f32, through {after}. The memory-bound ops, "
-        f"copies and communication of these arrays move twice the bytes and take "
-        f"{duration(total)}; in the narrower dtype they would take about {duration(gain)} "
-        f"({percent_of(gain, of.step)} of the step) less"
+        f"{what}, {follows}. The memory-bound ops, copies and communication of these arrays move "
+        f"twice the bytes and take {duration(total)}; in the narrower dtype they would take about "
+        f"{duration(gain)} ({percent_of(gain, of.step)} of the step) less"
     )
     if kernels:
         says += f", and kernels that read f32 ({duration(kernels)}) would be faster, too"

@@ -180,9 +180,26 @@ class LargeArrays(unittest.TestCase):
         # Each op takes 40 ps of flops.
         (row,) = self.attention(peak="1")
         self.assertEqual(row["gain_ps"], 450 - 120)
-        masked = op("masked", "select", "scores", "scores", shape=array("bf16", 400, 400))
-        (row,) = self.attention(masked, peak="1")
-        self.assertEqual(row["gain_ps"], 450 - 60)
+        scores = array("bf16", 400, 400)
+        masked = op("masked", "select", "scores", "scores", shape=scores)
+        mask = op("mask", "select", "q", "k", shape=scores)
+        for extra in ([masked], [mask, op("sum", "add", "scores", "mask", shape=scores)]):
+            (row,) = self.attention(*extra, peak="1")
+            self.assertEqual(row["gain_ps"], 450 - 60)
+
+    def test_kernel_that_the_compiler_makes_of_a_softmax_counts(self) -> None:
+        head, scores = array("bf16", 400, 64), array("bf16", 400, 400)
+        target, name = "tpu_custom_call", "online-softmax"
+        main = [
+            op("q", "parameter", shape=head),
+            op("scores", "dot", "q", "q", shape=scores, line="attn.py:3"),
+            op(name, "custom-call", "scores", "q", shape=head, target=target, tf_op=name),
+        ]
+        given = "bf16[400,400]{1,0} %scores"
+        called = f', custom_call_target="{target}"'
+        ran = [event(name, "custom-call", 0, 150, operands=given, attributes=called)]
+        (row,) = causes({"main": main}, ran, *HBM)
+        self.assertEqual((row["gain_ps"], row["source_user"]), (150, "attn.py:3"))
 
 
 class NotDonated(unittest.TestCase):

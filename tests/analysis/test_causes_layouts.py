@@ -181,3 +181,20 @@ class FlatArrays(unittest.TestCase):
 
     def test_small_array_is_not_reported(self) -> None:
         self.assertEqual(self.found(n=1 << 10), [])
+
+
+class Pairs(unittest.TestCase):
+    def test_ops_on_arrays_of_pairs_are_seen(self) -> None:
+        for last, n in ((2, 1), (4, 0)):
+            with self.subTest(last=last):
+                pairs = array("bf16", 64, 8192 // last, last)
+                main = [
+                    op("x", "parameter", shape=array("bf16", 64, 8192)),
+                    op("pairs.1", "pad", "x", shape=pairs, line="rope.py:3"),
+                ]
+                ran = [event("pairs.1", "loop fusion", 0, 400)]
+                peak = ("--peak-hbm-gibps", str(10**12 / 2**30 * 2**20 / 50))
+                rows = causes({"main": main}, ran, *peak)
+                # At the peak 1 MiB is moved in 50 ps.
+                lines = [(row["source_user"], row["gain_ps"], row["cause"]) for row in rows]
+                self.assertEqual(lines, [("rope.py:3", 300, "layout_change")] * n)

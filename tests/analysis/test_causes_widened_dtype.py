@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import unittest
 
-from tests.analysis.small_programs import Json, causes
-from tests.builders.hlo_proto import Op, Shape, StackFrames, array, op
+from tests.analysis.small_programs import Json, causes, rounds, take
+from tests.builders.hlo_proto import Op, Shape, StackFrames, array, op, tuple_of
 from tests.builders.xspace import op as event
 
 LARGE = (512, 128)
@@ -108,6 +108,10 @@ class Promotions(unittest.TestCase):
     def test_converts_of_the_compiler_are_not_a_cause(self) -> None:
         self.assertEqual(found([*widened(name=None), DOT]), [])
 
+    def test_converts_of_the_backward_pass_are_not_a_cause(self) -> None:
+        name = "jit(f)/transpose(jvp())/convert_element_type"
+        self.assertEqual(found([*widened(name=name), DOT]), [])
+
     def test_small_arrays_are_not_a_cause(self) -> None:
         small = [*widened(), DOT]
         for named in small:
@@ -185,3 +189,44 @@ class WithoutConverts(unittest.TestCase):
 
     def test_backward_matmul_is_not_reported(self) -> None:
         self.assertEqual(self.found(NARROW, "jit(f)/transpose(jvp())/dot_general"), [])
+
+    def test_weight_that_stays_f32_is_not_a_cause(self) -> None:
+        main = [
+            op("x", "parameter", shape=WIDE),
+            op("weight", "parameter", shape=WIDE, number=1),
+            op("sum.1", "add", "x", "x", shape=WIDE, frame=1, tf_op="jit(f)/jvp()/add"),
+            op("narrow", "convert", "sum.1", shape=NARROW),
+            op("dot.1", "dot", "narrow", "weight", shape=WIDE, tf_op="jit(f)/jvp()/dot_general"),
+        ]
+        self.assertEqual(found(main), [])
+
+    def test_loop_that_carries_f32_past_narrow_matmuls_is_likely(self) -> None:
+        for weight, n in ((NARROW, 1), (WIDE, 0)):
+            with self.subTest(weight=weight):
+                state = tuple_of(WIDE, weight)
+                body = [
+                    op("state", "parameter", shape=state),
+                    take("x", "state", 0, WIDE),
+                    take("weight", "state", 1, weight),
+                    op("narrow", "convert", "x", shape=weight, tf_op=CONVERT),
+                    op("dot.1", "dot", "narrow", "weight", shape=weight),
+                    op("sum.2", "add", "x", "dot.1", shape=WIDE, tf_op="jit(f)/jvp()/while/add"),
+                    op("root", "tuple", "sum.2", "weight", shape=state),
+                ]
+                main = [
+                    op("first", "parameter", shape=WIDE),
+                    op("w", "parameter", shape=weight, number=1),
+                    op("sum.1", "add", "first", "first", shape=WIDE, frame=1, tf_op="jvp()/add"),
+                    op("init", "tuple", "sum.1", "w", shape=state),
+                    op("while.1", "while", "init", shape=state, calls=["body", "condition"]),
+                ]
+                facts = {"tf_op": "jvp()/while/add:", "bytes_accessed": 2**21}
+                ran = [
+                    event("while.1", "while", 100, 200),
+                    *rounds("sum.2", "loop fusion", 100, 60, 2, **facts),
+                ]
+                condition = [op("rounds", "parameter", shape=state)]
+                program = {"body": body, "condition": condition, "main": main}
+                rows = causes(program, ran, frames=FRAMES)
+                lines = [(row["source_user"], row["gain_ps"]) for row in rows]
+                self.assertEqual(lines, [("pos.py:4", 60)] * n)
