@@ -114,7 +114,7 @@ class Accumulators(unittest.TestCase):
         # The outer loop has 4 rounds, and the collective runs twice in each round.
         self.assertEqual((row["gain_ps"], row["evidence"]["trips"]), (240, 4))
         self.assertEqual((row["source_user"], row["confidence"]), ("hook.py:3", "seen"))
-        # Without an addition in the outer loop, the loop could be a loop over layers.
+        # Without an addition in the outer loop, the inner loop could be a loop over layers.
         outer[-2] = op("new", "tanh", "grads")
         program = {"inner": inner, "more": program["more"], **loop(outer, 2)}
         rows = [row["confidence"] for row in causes(program, ran) if "loop" in row["cause"]]
@@ -205,6 +205,7 @@ class SameEachRound(unittest.TestCase):
         ]
         rows = [row for row in causes(loop(body, 2), ran) if "loop" in row["cause"]]
         (row,) = rows
-        # In 4 rounds the gather is exposed for 40 ps, and the reduction waits for 80 ps meanwhile.
+        # In 4 rounds, the gather is exposed for 40 ps, and waits for the reduction take 80 ps while
+        # the gather is in flight.
         self.assertEqual(row["gain_ps"], (40 + 80) * 3 // 4)
         self.assertIn("others wait 80 ps while these are in flight", row["says"])

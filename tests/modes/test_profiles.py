@@ -189,7 +189,7 @@ class PallasKernel(unittest.TestCase):
         self.assertEqual((row["program_id"], row["hlo_bytes"]), (self.program_id, 18065))
 
     def test_counts_on_events_of_the_kernel_are_ignored(self) -> None:
-        """The counts exclude the kernel's loops: 1.08e9 flops instead of 8.59e9."""
+        """The counts exclude the kernel's loops, so there are 1.08e9 instead of 8.59e9 flops."""
         for window in ((), ("--step", "all")):
             (row,) = say(PALLAS, "by_op", *window)["ops"]
             figures = ("flops", "bytes_accessed", "hbm_bytes", "cost_source")

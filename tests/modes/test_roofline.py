@@ -93,7 +93,7 @@ class Roofline(unittest.TestCase):
         for flops, shortfall in ((5, 9), (7, 7)):
             row = self.one(matmul(0, 11, flops, 1), options=peaks)
             self.assertEqual(row["shortfall_ps"], shortfall)
-        # The percentage uses the exact roof: 100 - 100 * 2.5 / 10.
+        # The percentage uses the exact roof, so it is 100 - 100 * 2.5 / 10.
         self.assertEqual(self.one(matmul(0, 10, 5, 1), options=peaks)["shortfall_pct"], 75.0)
 
     def test_group_without_duration_has_no_utilization_and_no_weight(self) -> None:
@@ -107,10 +107,10 @@ class Roofline(unittest.TestCase):
 
     def test_averages_are_weighted_by_time(self) -> None:
         ops = [
-            matmul(0, 10, 10, 1, stack="m.py:1:1"),  # 5 ps of compute: 0.5
-            matmul(10, 30, 12, 1, stack="m.py:2:1"),  # 6 ps: 0.2
-            leaf(50, 60),  # no flops
-            matmul(200, 0, 10**6, 1, stack="m.py:3:1"),  # no time, no weight
+            matmul(0, 10, 10, 1, stack="m.py:1:1"),  # The utilization is 5 / 10.
+            matmul(10, 30, 12, 1, stack="m.py:2:1"),  # The utilization is 6 / 30.
+            leaf(50, 60),  # The op has no flops.
+            matmul(200, 0, 10**6, 1, stack="m.py:3:1"),  # The op takes no time.
         ]
         said = roofline(ops, "--peak-tflops-bf16", "2", "--peak-hbm-gibps", "1e9")["step_summary"]
         # The average is (10 · 0.5 + 30 · 0.2) / 40.

@@ -254,7 +254,7 @@ class Stragglers(unittest.TestCase):
         ):
             with self.subTest(hosts=hosts):
                 self.assertIsNone(slow_host(*hosts))
-        # A chance of exactly 5 % counts: 20 hosts in two steps.
+        # A chance of exactly 5 % is enough, as with 20 hosts in two steps.
         many = [(10, 10)] * 19 + [(11, 11)]
         self.assertEqual(slow_host(*many, n_steps=2), ("h19", 2, 0.05))
         self.assertIsNone(slow_host(*many, n_steps=1))
