@@ -175,7 +175,7 @@ class UnknownKernels(unittest.TestCase):
         self.assertNotIn("rank", rows[0])
         self.assertEqual(rows[0]["pct_of_step"], 7)
 
-    def test_top_limits_the_list(self) -> None:
+    def test_option_top_limits_the_list_of_findings(self) -> None:
         said = bottleneck(list(self.OPS), "--top", "1")
         self.assertEqual([row["kernel"] for row in said["kernels_of_unknown_cost"]], ["flash"])
         tail = said["tail"]

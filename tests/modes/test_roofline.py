@@ -172,7 +172,7 @@ class Skipped(unittest.TestCase):
         reason: str = row["reason"]
         return reason
 
-    def test_first_matching_reason_is_given(self) -> None:
+    def test_skipped_group_has_the_first_matching_reason(self) -> None:
         for flops, n_bytes, shape, reason in (
             (None, None, "s32[8]", "no_flops"),
             (0, 1, BF16, "no_flops"),
@@ -199,7 +199,7 @@ class Skipped(unittest.TestCase):
         (row,) = roofline(ops, *PEAKS, "--bytes", "hbm")["groups"]
         self.assertEqual((row["hbm_bytes_sum"], row["n_executions"]), (2, 2))
 
-    def test_given_peak_makes_a_dtype_known(self) -> None:
+    def test_dtype_has_a_roof_if_its_peak_is_given(self) -> None:
         for dtype, shape in (("fp32", "f32[8]"), ("fp16", "f16[8]")):
             options = [f"--peak-tflops-{dtype}", "70"]
             self.assertIsNone(self.reason(*options, flops=1, bytes_accessed=1, shape=shape))
@@ -438,7 +438,7 @@ class Peaks(unittest.TestCase):
             },
         )
 
-    def test_each_peak_can_be_given(self) -> None:
+    def test_every_peak_can_be_overridden(self) -> None:
         for flag, key in (
             *(("tflops-bf16", "peak_tflops_bf16"), ("tflops-fp8", "peak_tflops_fp8")),
             *(("tflops-fp32", "peak_tflops_fp32"), ("tflops-fp16", "peak_tflops_fp16")),

@@ -212,7 +212,7 @@ class Stragglers(unittest.TestCase):
         members = members_of(hosts)
         return stragglers.scope_of_straggler(cohorts.Cohort(members), members[0])
 
-    def test_slow_host_is_found(self) -> None:
+    def test_slow_host_is_named(self) -> None:
         # The host's devices alternate as the slowest device; a single slow device makes no slow
         # host.
         program = records.of_demo()
