@@ -132,7 +132,7 @@ class Candidates:
         try:
             yield
         except NoAnswer as failure:
-            # A failure with a side is about the baseline, not about this file.
+            # A failure with the field `side` is about the baseline, not about the file at `place`.
             if failure.reason not in (*UNREADABLE, DEVICE_NOT_FOUND) or "side" in failure.fields:
                 raise
             del context.warnings[lengths[0] :], context.provenance[lengths[1] :]

@@ -246,7 +246,7 @@ def contradictions_in(mode: str, given: Json, more: Sequence[str]) -> Iterator[s
 
 
 def contradictions_with_baseline(given: Json) -> Iterator[str]:
-    """Yield a message for each rule that the options of a page with or without baseline break."""
+    """Yield a message for each rule about `--baseline` that the options of a page break."""
     baseline = given.get("baseline", [])
     if given.keys() & {"baseline_device", "baseline_host"} and not baseline:
         yield "--baseline-device and --baseline-host require --baseline"

@@ -75,7 +75,7 @@ def pick_among(device: Device, choice: StepChoice, context: Context) -> StepEven
     else:
         return None
     if not picked.n_events:
-        context.warn("no op starts in this step: it shows idle time only")
+        context.warn("no op starts in this step, so the answer has only idle time")
     return picked
 
 

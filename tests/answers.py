@@ -1,5 +1,5 @@
-"""Collect answers and refusals that together print every declared field, and null in every nullable
-field.
+"""Collect answers and error answers that together print every declared field, and null in every
+nullable field.
 
 Tests of the pages, of the schemas and of the text share the answers: see `BATCH` and
 tests/parallel.py.
@@ -52,7 +52,7 @@ def mixed_trace() -> bytes:
     stack = "model.py:7:3"
     ops = [
         UNTRACED,
-        # A group with ten signatures has more shapes than an answer lists.
+        # Ten signatures of a group have more shapes than an answer lists.
         *(
             op(f"f{'x' * i}", "loop fusion", 10 * i, 10, stack=stack, shape=f"f32[{i + 1}]{{0}}")
             for i in range(10)

@@ -89,7 +89,7 @@ def check_outcome(outcome: harness.Outcome) -> None:
 
 
 def damaged_at(outcome: harness.Outcome) -> int | None:
-    """Return the offset of the reported damage, or None without damage."""
+    """Return the offset of the reported damage, or None if no damage is reported."""
     if outcome.object.get("reason") != "unreadable_xplane_pb":
         return None
     detail = DETAIL_RE.fullmatch(outcome.object["detail"])

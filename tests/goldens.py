@@ -56,7 +56,7 @@ def text_made(mode: str) -> str:
 
 
 def made(name: str) -> dict[str, Any]:
-    """Return the program's present answer."""
+    """Return the answer that the program gives now."""
     profile, words, kept = GOLDENS[name]
     said = answer(profile, *words)
     return {field: said[field] for field in kept.split()}

@@ -61,7 +61,7 @@ def template_of(node: ast.AST) -> str:
 
 
 class MessagesTest(unittest.TestCase):
-    def test_list_has_all_messages(self) -> None:
+    def test_list_of_messages_is_complete(self) -> None:
         listed = LIST.read_text(encoding="utf-8").splitlines()
         found = list(all_messages())
         new = [message for message in found if message not in listed]

@@ -1,10 +1,12 @@
-"""Fingerprint a compiled program: equal for two compilations that gave the same code.
+"""Compute the fingerprint of a compiled program. Two compilations that give the same code have
+equal fingerprints.
 
-The fingerprint covers the instructions in schedule order with all their fields, also those that
-this package does not read: opcodes, shapes and layouts, constants, replica groups, threads,
-backend configuration. Operands count by their place and called computations by their contents.
-Left out is what differs between compilations of the same code: names, ids, channels, metadata with
-source lines. Kernels hold source lines in their code, so the code has a hash of its own.
+The fingerprint covers the instructions in schedule order with all their fields: opcodes, shapes and
+layouts, constants, replica groups, threads, backend configuration, and fields that this package
+does not read. An operand is represented by the operand's index in the computation, and a called
+computation by its contents. Fields that differ between compilations of the same code are left out:
+names, ids, channels, and metadata with source lines. The code of a kernel contains source lines, so
+the code has a separate hash.
 """
 
 from __future__ import annotations
@@ -37,14 +39,16 @@ _LEFT_OUT = (
 
 
 class Fingerprint(NamedTuple):
-    """The hash of a program without its kernels' code, and the hash of that code by kernel."""
+    """The hash of a program without the code of kernels, and the hash of each kernel's code by
+    kernel."""
 
     text: str
     kernel_code: dict[str, str]
 
 
 def fingerprint_of(program: Program) -> Fingerprint | None:
-    """Return the fingerprint of a program; None if it has no entry or calls itself."""
+    """Return the fingerprint of a program, or None if the program has no entry computation or calls
+    itself."""
     entry = program.computation(program.message.entry_computation_id)
     if entry is None:
         return None
@@ -63,7 +67,7 @@ def fingerprint_of(program: Program) -> Fingerprint | None:
 
 
 class _Hashing:
-    """Hashes computations, each one once, and the code of kernels by name."""
+    """Hashes each computation once, and the code of kernels by name."""
 
     def __init__(self) -> None:
         try:
@@ -81,7 +85,7 @@ class _Hashing:
         message = computation.message
         place_of = {found.id: i for i, found in enumerate(message.instructions)}
         places = [place_of.get(message.root_id)]
-        # One copy of all instructions is faster than many.
+        # Copying all instructions at once is faster than copying each instruction.
         copy = pb.HloComputation(instructions=message.instructions)
         whole = self.new(message.execution_thread.encode())
         for instruction in copy.instructions:
@@ -99,7 +103,7 @@ class _Hashing:
         return digest
 
     def _clear(self, message: pb.HloInstruction) -> None:
-        """Clear the fields that do not count, and hash the code of a kernel."""
+        """Clear the fields that the fingerprint leaves out, and hash the code of a kernel."""
         if message.custom_call_target == KERNEL_TARGET:
             message.backend_config, code = _without_code(message.backend_config)
             name = base_name(message.name.removeprefix("%"))
@@ -111,7 +115,7 @@ class _Hashing:
 
 
 def _without_code(config: bytes) -> tuple[bytes, str]:
-    """Return a kernel's backend_config without its code, and the code."""
+    """Return a kernel's backend_config without the kernel's code, and the code."""
     try:
         decoded = json.loads(config)
         code = decoded["custom_call_config"].pop("body")
@@ -121,7 +125,8 @@ def _without_code(config: bytes) -> tuple[bytes, str]:
 
 
 def _add(found: Any, part: bytes | str) -> None:
-    """Add a part with its length, so that parts cannot run into each other."""
+    """Add a part and the part's length, so that different lists of parts never give the same
+    bytes."""
     data = part.encode() if isinstance(part, str) else part
     found.update(b"%d:" % len(data))
     found.update(data)

@@ -223,8 +223,8 @@ class Source:
         self._left -= expected
         self._done += expected
         share = self._done / (self._done + self._left or 1)
-        # If more bytes become expected, the share falls. Show no progress until the share exceeds
-        # the last shown value.
+        # If `expect` adds bytes, the share falls. Show no progress until the share exceeds the last
+        # shown value.
         if share > self._shown:
             self._shown = share
             on_read("reading", self._done, self._done + self._left or self.size)

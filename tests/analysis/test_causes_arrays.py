@@ -177,7 +177,7 @@ class LargeArrays(unittest.TestCase):
         self.assertEqual(self.attention(squash="tanh"), [])
 
     def test_matmuls_of_masked_scores_need_half_the_flops(self) -> None:
-        # Each op takes 40 ps of flops.
+        # The flops of each op take 40 ps.
         (row,) = self.attention(peak="1")
         self.assertEqual(row["gain_ps"], 450 - 120)
         scores = array("bf16", 400, 400)

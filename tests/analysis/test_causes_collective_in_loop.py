@@ -114,7 +114,7 @@ class Accumulators(unittest.TestCase):
         # The outer loop has 4 rounds, and the collective runs twice in each round.
         self.assertEqual((row["gain_ps"], row["evidence"]["trips"]), (240, 4))
         self.assertEqual((row["source_user"], row["confidence"]), ("hook.py:3", "seen"))
-        # Without an addition in the outer loop, the loop could be a loop over layers.
+        # Without an addition in the outer loop, the inner loop could be a loop over layers.
         outer[-2] = op("new", "tanh", "grads")
         program = {"inner": inner, "more": program["more"], **loop(outer, 2)}
         rows = [row["confidence"] for row in causes(program, ran) if "loop" in row["cause"]]

@@ -51,7 +51,8 @@ def gathered(width: int, reader: str = "dot") -> list[Json]:
 class LargerArray(unittest.TestCase):
     def test_partial_sums_larger_than_both_operands_are_found(self) -> None:
         (row,) = reduced(1024)
-        # On four devices, the operands have 4 * 2 * 8 columns in all, and the sums have 1024.
+        # On four devices, the operands have 4 * 2 * 8 columns in all, and the sums have 1024
+        # columns.
         self.assertEqual(row["gain_ps"], 200 * (1024 - 64) // 1024)
         self.assertEqual((row["source_user"], row["confidence"]), ("model.py:7", "likely"))
         self.assertIn("reduces partial sums of a matmul", row["says"])

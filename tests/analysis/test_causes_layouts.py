@@ -134,11 +134,11 @@ class LayoutChanges(unittest.TestCase):
         }
         return causes(program, [event("f", "loop fusion", 0, 100)])
 
-    def test_fusion_that_only_moves_data_counts(self) -> None:
+    def test_fusion_that_only_moves_data_counts_as_a_copy(self) -> None:
         (row,) = self.of_fusion("bitcast", "transpose")
         self.assertEqual((row["cause"], row["gain_ps"]), ("layout_change", 100))
 
-    def test_fusion_that_computes_does_not_count(self) -> None:
+    def test_fusion_that_computes_does_not_count_as_a_copy(self) -> None:
         self.assertEqual(self.of_fusion("transpose", "negate"), [])
 
     def test_reshape_that_runs_is_a_copy(self) -> None:

@@ -110,7 +110,7 @@ class Repeatedly(unittest.TestCase):
     def test_inner_checkpoint_within_a_block_repeats_work(self) -> None:
         inner = matmul(f"{BACKWARD}checkpoint/attention/{AGAIN}", 200, 80, STEP, LOSS)
         outer = matmul(f"{BACKWARD}{AGAIN}attention/", 100, 90, STEP, LOSS)
-        # The backward matmul of another part of the block is in the outer checkpoint alone.
+        # Only the outer checkpoint contains the backward matmul of another part of the block.
         backward = matmul(f"{BACKWARD}checkpoint/other/", 300, 100, STEP, LOSS)
         (first, second) = said(outer, inner, backward)["causes"]
         self.assertEqual((first["cause"], first["gain_ps"]), ("recomputed_repeatedly", 80))

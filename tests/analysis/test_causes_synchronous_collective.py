@@ -95,7 +95,7 @@ class Synchronous(unittest.TestCase):
         (row,) = causes({"main": program}, ran)
         self.assertEqual(row["gain_ps"], 60)
 
-    def test_math_that_runs_after_the_reader_hides_nothing(self) -> None:
+    def test_math_that_runs_after_the_reader_of_the_result_hides_nothing(self) -> None:
         ran = [
             event("moved", "all-reduce", 0, 100),
             event("after", "loop fusion", 100, 500),

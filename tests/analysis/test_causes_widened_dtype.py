@@ -70,7 +70,7 @@ class Promotions(unittest.TestCase):
             op("dot.1", "dot", "narrow", "narrow", shape=WIDE),
         ]
         (row,) = found(main)
-        # The compiler's convert reads f32, and so do all other ops.
+        # The compiler's convert and all other ops read f32.
         self.assertEqual(row["gain_ps"], 80)
 
     def test_backward_matmuls_of_a_widened_line_count_as_widened(self) -> None:

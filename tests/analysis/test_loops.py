@@ -57,14 +57,14 @@ class OfOps(unittest.TestCase):
         found = loops(*parts, *(math("f", start, start + 5) for start in (0, 10, 100, 210)))
         self.assertEqual(found["f"], {"depth": 1, "trips": 1.333})
 
-    def test_loop_around_most_of_the_time_counts(self) -> None:
+    def test_loop_of_an_op_is_the_loop_around_most_of_its_time(self) -> None:
         inside = [loop("w", 100, 200), *(math("f", 100 + 10 * i, 110 + 10 * i) for i in range(8))]
         around = [math("f", 0, 30), math("f", 300, 330)]
         self.assertEqual(loops(around[0], *inside, around[1])["f"], {"depth": 1, "trips": 10})
         longer = [math("f", 0, 50), math("f", 300, 331)]
         self.assertIsNone(loops(longer[0], *inside, longer[1])["f"])
 
-    def test_only_whiles_are_loops(self) -> None:
+    def test_only_while_ops_are_loops(self) -> None:
         found = loops(op("c", "conditional", 0, 100), math("f", 10, 20), op("x", "call", 0, 100))
         self.assertEqual(found, {"f": None})
 

@@ -74,7 +74,7 @@ class Browser:
         self._session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.ask(f"{domain}.enable")
-        # A headless tab might not have the focus otherwise.
+        # Give the tab the focus, because a headless tab might not have the focus.
         self.ask("Emulation.setFocusEmulationEnabled", enabled=True)
 
     def close(self) -> None:

@@ -213,7 +213,7 @@ def element(index: int) -> bytes:
 
 
 def direction(name: str) -> bytes:
-    """Encode the direction of a comparison: EQ, NE, LT …"""
+    """Encode the direction of a comparison, such as EQ, NE or LT."""
     return text_field(63, name)
 
 

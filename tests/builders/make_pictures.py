@@ -27,7 +27,8 @@ PICTURES: dict[str, tuple[str, str, int, str]] = {
 }
 
 
-# Colours of a picture: a few are enough for text and plain areas, and the file is a third as large.
+# Number of colours of a picture: 64 colours are enough for text and plain areas, and make the file
+# a third as large.
 N_COLOURS = 64
 # JavaScript that removes the links and notes of the page, because the pictures show only figures.
 WITHOUT = "document.querySelectorAll('nav, #notes').forEach((node) => node.remove())"

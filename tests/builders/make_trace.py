@@ -5,7 +5,7 @@
 Each device runs the same program in every step: some ops, then a `while` with a repeated body, then
 more ops. At factor 1, each of 8 devices has 316 000 `XLA Ops` events, and the file has 3.5 million
 events and about 120 MB. The factor scales the number of events, but not the number of ops (1000).
-One event in twelve is instant. Equal shapes give equal bytes.
+One event in twelve is instant. Traces with equal arguments have equal bytes.
 
 Writing is fast because a line is encoded once for all devices, and each common part of events is
 encoded once.
@@ -214,7 +214,7 @@ class Execution(NamedTuple):
 
 
 def executions_of(op: int, stat_ids: Sequence[int], rng: random.Random) -> list[Execution]:
-    """Return equally likely executions of an op; the first execution is instant."""
+    """Return executions of an op to choose from; the first execution is instant."""
     typical = rng.lognormvariate(15.5, 0.8)
     durations = [int(typical * rng.uniform(0.9, 1.1)) for _ in range(1, N_INSTANT)]
     return [Execution.of(op, duration, stat_ids) for duration in (0, *durations)]

@@ -431,7 +431,7 @@ class TraceClock:
         self.rng = rng
         self.origin_ns = rng.choice((0, 0, 0, 5, 1_741_722_097_000_000_000))
         self.base_ps = rng.choice((0, 0, 7000, 2**40, 2**62))
-        # Factors that scale all times; with a large factor, every op lasts at least microseconds.
+        # Factors that scale all times; with a large factor, ops last microseconds or longer.
         self.scale = rng.choice((1, 1, 1, 10**5, 10**6))
 
     def scaled(self, events: Sequence[TimedEvent]) -> list[TimedEvent]:
@@ -561,8 +561,8 @@ def random_event(rng: random.Random, ids: Sequence[int | None], is_long: bool) -
 
 
 FEW = (0, 1, 4, 10, 10, 20, 20, 20, 40, 40, 60)
-# Numbers of ops of a device for the mode record; with many ops, each step lacks at most about one
-# percent of them.
+# Numbers of ops of a device for the mode record; in large numbers of ops, each step lacks at most
+# about one percent of the ops.
 MANY = (0, 1, 10, 20, 60, 100, 100)
 
 
@@ -801,7 +801,7 @@ def random_pipeline_options(rng: random.Random, data: bytes) -> dict[str, Any]:
         options["step"] = "all"
     elif chance(rng, 0.12):
         names = [*STEP_NAMES, *PROGRAMS]
-        # Prefer names that several steps share.
+        # Draw names that several steps share more often.
         weights = [data.count(text_field(2, name)) ** 2 for name in names]
         name = rng.choices([*names, "nowhere"], [*weights, 1])[0]
         length = rng.randint(1, max(1, len(name))) if chance(rng, 0.3) else len(name)

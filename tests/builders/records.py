@@ -462,8 +462,8 @@ def pod(
 ) -> list[Json]:
     """Return the records of all hosts of a run with collectives that wait for the last device.
 
-    `slow` has the factors by which devices are slower, by (kind, agg_key). `idle` and `from_host`
-    add to every step idle time and time that waits for the host.
+    `slow` has the factors by which devices are slower, by (kind, agg_key). `idle` adds idle time to
+    every step, and `from_host` adds time of waiting for the host.
     """
     rng = random.Random(seed)
     base = record(program)

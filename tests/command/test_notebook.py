@@ -148,7 +148,8 @@ class Examples(unittest.TestCase):
         )  # fmt: skip
 
 
-# What the example uses of JAX: the profiler writes the trace of the demo.
+# Replaces the parts of JAX that the example uses; the profiler of the replacement writes the trace
+# of the demo.
 STAND_IN = {
     "jax": "from jax import profiler\njit = block_until_ready = lambda value: value\n"
     "default_backend = lambda: 'tpu'\nShapeDtypeStruct = lambda shape, dtype: (shape, dtype)",

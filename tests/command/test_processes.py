@@ -85,7 +85,7 @@ class Processes(unittest.TestCase):
                 self.assertEqual(pids, ([self.parent, *self.pids] * n_items)[:n_items])
                 self.assert_none_is_left(n - 1)
 
-    def test_child_starts_no_processes(self) -> None:
+    def test_child_process_starts_no_processes(self) -> None:
         def work(_: int) -> bool:
             return len(set(processes.in_processes(lambda _: os.getpid(), NUMBERS))) == 1
 

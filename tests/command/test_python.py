@@ -118,7 +118,7 @@ class Answers(InFolder):
             for profile in (after, AFTER):
                 found = analyse(profile, "compare", baseline=baseline)
                 for side in ("before", "after"):
-                    # `captures` has the path of the record, which a record in memory lacks.
+                    # `captures` has the path of a record, and a record in memory has no path.
                     self.assertEqual(len(found[side].pop("captures")), 1)
                     expected[side].pop("captures", None)
                 for field in expected.keys() - {"profile_dir", "baseline_dir", "next_steps"}:

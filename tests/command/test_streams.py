@@ -1,6 +1,6 @@
 """Test stdin, stdout, stderr and terminals, and how an interruption ends the process.
 
-Whatever happens to the streams, the exit status is one of the table in FIELDS.md, and stdout has
+Whatever happens to the streams, the exit status is as in the table of FIELDS.md, and stdout has
 either one whole object or nothing.
 """
 
@@ -221,7 +221,7 @@ class Terminal(StreamsTest):
 
     def test_terminal_that_hangs_up_does_not_stop_the_program(self) -> None:
         master, slave = pty.openpty()
-        # Time passes faster in the test, so that the progress line appears.
+        # The clock of the test runs faster, so that the progress line appears.
         late = "import time; t = time.monotonic; time.monotonic = lambda: 1e3 * t();"
         code = f"{late} import compute_breakdown as c; raise SystemExit(c.main())"
         with (self.folder / "out").open("wb") as out:

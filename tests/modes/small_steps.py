@@ -13,8 +13,8 @@ HERE = "m.py:1:1"
 PS = 10**12  # One second, in picoseconds.
 GIB = 2**30
 
-# With peaks of 2 TFLOPS and 1 GiB/s, a picosecond is enough for 2 flops, and a second for 2**30
-# bytes. The ridge point is 2e12 / 2**30.
+# With peaks of 2 TFLOPS and 1 GiB/s, 2 flops take a picosecond, and 2**30 bytes take a second. The
+# ridge point is 2e12 / 2**30.
 PEAKS = ["--peak-tflops-bf16", "2", "--peak-hbm-gibps", "1"]
 
 

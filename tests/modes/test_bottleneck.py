@@ -37,7 +37,7 @@ class Findings(unittest.TestCase):
             self.assertEqual(row["tf_op"], shown)
 
     def test_hbm_bytes_take_precedence_if_known(self) -> None:
-        # At 1 byte per picosecond, 8 bytes take 8 ps, as long as 16 flops.
+        # At 1 byte per picosecond, 8 bytes take 8 ps, which is as long as 16 flops take.
         peaks = ("--peak-tflops-bf16", "2", "--peak-hbm-gibps", str(10**12 / 2**30))
         for breakdown, flops, name, at_roof in (
             ((1, 1, 8), 16, "compute_bound", 8),
@@ -175,7 +175,7 @@ class UnknownKernels(unittest.TestCase):
         self.assertNotIn("rank", rows[0])
         self.assertEqual(rows[0]["pct_of_step"], 7)
 
-    def test_top_limits_the_list(self) -> None:
+    def test_option_top_limits_the_list_of_findings(self) -> None:
         said = bottleneck(list(self.OPS), "--top", "1")
         self.assertEqual([row["kernel"] for row in said["kernels_of_unknown_cost"]], ["flash"])
         tail = said["tail"]

@@ -149,7 +149,7 @@ class Pairing(unittest.TestCase):
         self.assertEqual(row(ops, program)["in_flight_ps"], 15)
         self.assertEqual(pairs(ops), (0, 0, 1))
 
-    def test_operand_precedes_program_and_program_precedes_name(self) -> None:
+    def test_operand_takes_precedence_over_program_and_program_over_name(self) -> None:
         program = self.upstream(last="all-gather-start.5")
         by_name = start("all-gather-start.7", 4)
         by_program = start("all-gather-start.5", 2)
@@ -186,7 +186,7 @@ class Pairing(unittest.TestCase):
         ]
         self.assertEqual(pairs(ops), (1, 0, 0))
 
-    def test_send_starts_a_transfer(self) -> None:
+    def test_send_op_starts_a_transfer(self) -> None:
         ops = [op("send.3", "send", 0, 1), done("send.3", 10, 5, category="send-done", name="d")]
         self.assertEqual(pairs(ops), (1, 0, 0))
 
@@ -230,7 +230,7 @@ class Executions(unittest.TestCase):
     def end(self, at: int, dur: int = 5) -> Op:
         return done(self.NAME, at, dur)
 
-    def test_oldest_start_ends_first(self) -> None:
+    def test_wait_is_paired_with_the_oldest_open_start(self) -> None:
         ops = [self.begin(0), self.begin(10), math(12, 5), self.end(30), self.end(50)]
         said = row(ops)
         self.assertEqual(said["pairs"], {"paired": 2, "ambiguous": 2, "unpaired": 0})

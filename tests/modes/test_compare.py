@@ -812,7 +812,7 @@ class Figures(unittest.TestCase):
                 n_groups = sum(match[f"n_groups_{side}"] for match in matches)
                 self.assertEqual(n_groups, len(capture["groups"]), side)
 
-    def test_figures_follow_their_definitions(self) -> None:
+    def test_figures_of_rows_follow_their_definitions(self) -> None:
         answer = compare(self.before, self.after)
         step = mean([s["duration_ps"] for s in self.before["steps"]])
         for row in answer["rows"]:

@@ -132,7 +132,7 @@ class SeveralCaptures(unittest.TestCase):
             n_found += said["totals"]["step_duration"]["significant"]
         self.assertLessEqual(n_found, 0.05 * n_splits)
 
-    def test_slower_code_is_found(self) -> None:
+    def test_slower_code_is_significant(self) -> None:
         n_found = 0
         for seed in range(20):
             before = runs_of_one_program(5, seed)
@@ -225,11 +225,11 @@ class Gate(InFolder):
         self.assertEqual(self.gate(before, faster, "0"), (0, []))
         self.assertEqual(self.gate(before, before, "0"), (0, []))
 
-    def test_longer_pauses_alone_fail(self) -> None:
+    def test_gate_fails_if_only_the_pauses_are_longer(self) -> None:
         before, after = capture(1, 6), capture(1, 6, pause=20000)
         self.assertEqual(self.gate(before, after, "5"), (3, ["period"]))
 
-    def test_limit_is_taken_as_the_decimal_number_that_was_given(self) -> None:
+    def test_limit_is_exact_as_a_decimal_number(self) -> None:
         before, after = capture(1, 4, pause=None), capture(1, 4, pause=None)
         for captured, duration in ((before, 100_000), (after, 100_300)):
             for step in captured["steps"]:
@@ -271,7 +271,7 @@ class Gate(InFolder):
 
         return text_of(run(profile, "compare", *options).object, "utf-8")
 
-    def test_command_exits_with_3(self) -> None:
+    def test_command_exits_with_3_if_the_gate_fails(self) -> None:
         before, slower = self.file(capture(1, 4)), self.file(capture(1, 4, factor=1.2))
         outcome = command(slower, "--mode", "compare", "--baseline", before, "--fail-over", "2")
         self.assertEqual(outcome.status, 3)
@@ -299,7 +299,7 @@ class CommandLine(InFolder):
         self.assertEqual(said["noise"]["noise_unit"], "step")
         self.assertIn(f"{link} was given twice and counts once", said["notes"])
 
-    def test_other_modes_take_one_profile(self) -> None:
+    def test_modes_other_than_compare_and_spread_accept_one_profile(self) -> None:
         path = str(self.write("a.json", json.dumps(capture(1, 4)).encode()))
         outcome = run(path, "summary", path)
         self.assertEqual(outcome.object["reason"], "bad_arguments")

@@ -88,7 +88,7 @@ class Launching(unittest.TestCase):
             self.assertEqual([launches for _, launches in rows].count(True), n_launching)
             self.assertEqual(len(rows), 8)
 
-    def test_thread_that_launches_and_thread_that_calls_both_count(self) -> None:
+    def test_threads_that_launch_and_threads_that_call_programs_count(self) -> None:
         caller = "caller", [("PjitFunction(f)", 100, 190)]
         worker = "worker", [("enqueue", -20, -10), ("enqueue", 150, 160)]
         eval_thread = "eval", [("PjitFunction(g)", 100, 199)]

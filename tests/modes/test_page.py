@@ -1,4 +1,5 @@
-"""Test the page without a browser: JSON, size and safety, and how the file is written."""
+"""Test the JSON, the size and the safety of the page, and how the page is written, without a
+browser."""
 
 from __future__ import annotations
 

@@ -494,7 +494,7 @@ class OtherPages(InBrowser):
             text = self.tab.value("document.querySelector('main').innerText")
             self.assertEqual("The baseline is a record" in text, baseline == BEFORE)
 
-    def test_both_sides_have_the_same_drawings(self) -> None:
+    def test_captures_before_and_after_have_the_same_drawings(self) -> None:
         data = self.show_comparison(
             trace([leaf(0, 30, tf_op="jit(f)/a/add:")], [("s", 0, 40)]),
             trace([leaf(0, 20, tf_op="jit(f)/a/add:")], [("s", 0, 20)]),
@@ -510,7 +510,7 @@ class OtherPages(InBrowser):
             count = f"document.querySelectorAll('main {drawing}').length"
             self.assertEqual(self.tab.value(count), 2)
         self.assertEqual({box["value"] for box in self.boxes()}, {20, 30})
-        # Drawings of the baseline lead to no row.
+        # A click on a drawing of the baseline does not lead to a row.
         self.tab.click("#changes .bar .part")
         self.tab.click("#budget > div:last-child .strip-holder")
         self.tab.click("#flame > div:last-child .box")

@@ -358,7 +358,7 @@ class Headline(unittest.TestCase):
         headline = said([waiting, device(1, durations(10, 10))])["headline"]
         self.assertIn("This device waits 300.0 ps at barriers before collectives.", headline)
 
-    def test_bottleneck_leads_to_peers(self) -> None:
+    def test_next_steps_of_bottleneck_include_peers(self) -> None:
         data = with_slow_device()
         for lead in (bottleneck, comm):
             mode = lead.__name__.rpartition(".")[2]

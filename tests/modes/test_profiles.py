@@ -52,7 +52,7 @@ class Demo(unittest.TestCase):
             self.assertEqual((said["step_id"], by_length[1]["index"]), (1, 1))
             self.assertIn(
                 "auto-picked the busiest step (index 1, 1493 of 4479 ops in 3 steps;"
-                " typical of 3 as busy)",
+                " typical of 3 equally busy)",
                 said["notes"],
             )
 
@@ -118,7 +118,7 @@ class Offloading(unittest.TestCase):
                 "13.75 s between steps (14.9 % of the capture) are in no step",
                 "no Steps line; executions of programs (XLA Modules) are taken as steps",
                 "auto-picked the busiest step (index 101, 15 of 1504 ops in 105 steps;"
-                " typical of 100 as busy)",
+                " typical of 100 equally busy)",
             ],
         )
 
@@ -189,7 +189,7 @@ class PallasKernel(unittest.TestCase):
         self.assertEqual((row["program_id"], row["hlo_bytes"]), (self.program_id, 18065))
 
     def test_counts_on_events_of_the_kernel_are_ignored(self) -> None:
-        """The counts exclude the kernel's loops: 1.08e9 flops instead of 8.59e9."""
+        """The counts exclude the kernel's loops, so there are 1.08e9 instead of 8.59e9 flops."""
         for window in ((), ("--step", "all")):
             (row,) = say(PALLAS, "by_op", *window)["ops"]
             figures = ("flops", "bytes_accessed", "hbm_bytes", "cost_source")

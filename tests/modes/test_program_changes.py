@@ -142,7 +142,7 @@ class Changes(InFolder):
         rows = [(row["what"], row["name"], row["before"], row["after"]) for row in found["rows"]]
         return found["same_program"], rows
 
-    def test_other_names_ids_lines_and_channels_are_the_same_program(self) -> None:
+    def test_program_is_the_same_if_only_names_ids_lines_and_channels_differ(self) -> None:
         for changed in (
             {},
             {"numbers": 17},
@@ -153,7 +153,7 @@ class Changes(InFolder):
             with self.subTest(changed=changed):
                 self.assertEqual(self.changes(**changed), (True, []))
 
-    def test_every_other_change_makes_another_program(self) -> None:
+    def test_every_change_of_the_code_makes_another_program(self) -> None:
         for changed in (
             {"opcode": "add"},
             {"shape": array("bf16", 8, 128)},
@@ -179,7 +179,7 @@ class Changes(InFolder):
                 self.assertTrue(rows)
                 self.assertEqual(self.changes(**changed, numbers=3), (same, rows))
 
-    def test_row_says_what_changed_first(self) -> None:
+    def test_first_row_says_what_changed(self) -> None:
         x = {"shape": "f32[8,128]", "sharding": "{replicated}", "donated": False}
         w = {"shape": "f32[8,128]", "sharding": "{devices=[2,1]0,1}", "donated": True}
         kernel = {"n": 1, "vmem_used_bytes": 64, "shapes": ["f32[8,128]"]}

@@ -487,7 +487,7 @@ class Offloading(unittest.TestCase):
         self.assertTrue(row["source_inner"].endswith("host_offload_stress_test.py:29"))
         self.assertEqual(row["dur_ps"], waits["total_dur_ps"])
 
-    def test_host_is_the_bottleneck(self) -> None:
+    def test_host_is_the_bottleneck_of_the_offloading_capture(self) -> None:
         said = say(OFFLOADING.name, "bottleneck", "--step", "all")
         self.assertEqual(said["bottleneck"], "host")
         first = said["findings"][0]

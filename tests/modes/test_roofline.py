@@ -93,7 +93,7 @@ class Roofline(unittest.TestCase):
         for flops, shortfall in ((5, 9), (7, 7)):
             row = self.one(matmul(0, 11, flops, 1), options=peaks)
             self.assertEqual(row["shortfall_ps"], shortfall)
-        # The percentage uses the exact roof: 100 - 100 * 2.5 / 10.
+        # The percentage uses the exact roof, so it is 100 - 100 * 2.5 / 10.
         self.assertEqual(self.one(matmul(0, 10, 5, 1), options=peaks)["shortfall_pct"], 75.0)
 
     def test_group_without_duration_has_no_utilization_and_no_weight(self) -> None:
@@ -107,10 +107,10 @@ class Roofline(unittest.TestCase):
 
     def test_averages_are_weighted_by_time(self) -> None:
         ops = [
-            matmul(0, 10, 10, 1, stack="m.py:1:1"),  # 5 ps of compute: 0.5
-            matmul(10, 30, 12, 1, stack="m.py:2:1"),  # 6 ps: 0.2
-            leaf(50, 60),  # no flops
-            matmul(200, 0, 10**6, 1, stack="m.py:3:1"),  # no time, no weight
+            matmul(0, 10, 10, 1, stack="m.py:1:1"),  # The utilization is 5 / 10.
+            matmul(10, 30, 12, 1, stack="m.py:2:1"),  # The utilization is 6 / 30.
+            leaf(50, 60),  # The op has no flops.
+            matmul(200, 0, 10**6, 1, stack="m.py:3:1"),  # The op takes no time.
         ]
         said = roofline(ops, "--peak-tflops-bf16", "2", "--peak-hbm-gibps", "1e9")["step_summary"]
         # The average is (10 · 0.5 + 30 · 0.2) / 40.
@@ -172,7 +172,7 @@ class Skipped(unittest.TestCase):
         reason: str = row["reason"]
         return reason
 
-    def test_first_matching_reason_is_given(self) -> None:
+    def test_skipped_group_has_the_first_matching_reason(self) -> None:
         for flops, n_bytes, shape, reason in (
             (None, None, "s32[8]", "no_flops"),
             (0, 1, BF16, "no_flops"),
@@ -199,7 +199,7 @@ class Skipped(unittest.TestCase):
         (row,) = roofline(ops, *PEAKS, "--bytes", "hbm")["groups"]
         self.assertEqual((row["hbm_bytes_sum"], row["n_executions"]), (2, 2))
 
-    def test_given_peak_makes_a_dtype_known(self) -> None:
+    def test_dtype_has_a_roof_if_its_peak_is_given(self) -> None:
         for dtype, shape in (("fp32", "f32[8]"), ("fp16", "f16[8]")):
             options = [f"--peak-tflops-{dtype}", "70"]
             self.assertIsNone(self.reason(*options, flops=1, bytes_accessed=1, shape=shape))
@@ -438,7 +438,7 @@ class Peaks(unittest.TestCase):
             },
         )
 
-    def test_each_peak_can_be_given(self) -> None:
+    def test_every_peak_can_be_overridden(self) -> None:
         for flag, key in (
             *(("tflops-bf16", "peak_tflops_bf16"), ("tflops-fp8", "peak_tflops_fp8")),
             *(("tflops-fp32", "peak_tflops_fp32"), ("tflops-fp16", "peak_tflops_fp16")),

@@ -212,7 +212,7 @@ class Stragglers(unittest.TestCase):
         members = members_of(hosts)
         return stragglers.scope_of_straggler(cohorts.Cohort(members), members[0])
 
-    def test_slow_host_is_found(self) -> None:
+    def test_slow_host_is_named(self) -> None:
         # The host's devices alternate as the slowest device; a single slow device makes no slow
         # host.
         program = records.of_demo()
@@ -254,7 +254,7 @@ class Stragglers(unittest.TestCase):
         ):
             with self.subTest(hosts=hosts):
                 self.assertIsNone(slow_host(*hosts))
-        # A chance of exactly 5 % counts: 20 hosts in two steps.
+        # A chance of exactly 5 % is enough, as with 20 hosts in two steps.
         many = [(10, 10)] * 19 + [(11, 11)]
         self.assertEqual(slow_host(*many, n_steps=2), ("h19", 2, 0.05))
         self.assertIsNone(slow_host(*many, n_steps=1))

@@ -516,7 +516,7 @@ class Units(unittest.TestCase):
             },
         )
 
-    def test_each_other_kind_of_figure_has_its_format(self) -> None:
+    def test_figures_other_than_times_and_bytes_have_a_format_by_kind(self) -> None:
         kinds: dict[str, dict[Any, str]] = {
             "percent": {0.0: "0.0 %", 24.774: "24.8 %", 99.96: "100.0 %", -0.04: "0.0 %"},
             "share": {0.096853: "9.7 %", 1.5: "150.0 %", None: "?"},

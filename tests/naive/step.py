@@ -101,7 +101,7 @@ def why_picked(step: Step, steps: list[Step], n_on_line: int) -> str:
     if step.n_events == 0:
         return "~no op starts in any step; took the middle one"
     n_as_busy = len(as_busy_as_any(steps))
-    clause = f"; typical of {n_as_busy} as busy" if n_as_busy > 1 else ""
+    clause = f"; typical of {n_as_busy} equally busy" if n_as_busy > 1 else ""
     return (
         f"auto-picked the busiest step (index {step.index}, {step.n_events} of {n_on_line} ops in "
         f"{len(steps)} steps{clause})"
@@ -138,7 +138,7 @@ def pick_step(steps: list[Step], options: Options, n_on_line: int, notes: list[s
     elif len(matches) > 1:
         notes.append("~several steps of that name; picked among them as among all")
     if step.n_events == 0:
-        notes.append("no op starts in this step: it shows idle time only")
+        notes.append("no op starts in this step, so the answer has only idle time")
     return step
 
 

@@ -133,7 +133,7 @@ class FactsOnEvents(unittest.TestCase):
                     data = traced(moved(small_plane(), is_on))
                     self.assertEqual(run(data, mode).object, expected)
 
-    def test_metadata_takes_precedence(self) -> None:
+    def test_facts_in_metadata_take_precedence_over_facts_on_events(self) -> None:
         case = Case(flops=5, tf_op="of the metadata")
         case.event(0, flops=6, tf_op="of the event", bytes_accessed=7)
         self.assertEqual(case.facts(), (5, 7, "of the metadata"))

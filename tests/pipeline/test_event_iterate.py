@@ -39,7 +39,7 @@ class Admission(unittest.TestCase):
             self.assertEqual(row[field], 0, field)
         self.assertIsNone(row["pct_of_compute"])
 
-    def test_missing_offset_is_0(self) -> None:
+    def test_event_without_an_offset_starts_at_0(self) -> None:
         data = encode(Space([plane(Line("XLA Ops", [Event(7, None, 5), Event(7, 10, 5)]))]))
         self.assertEqual(answer(data, "summary")["step_window_ps"], [0, 15])
 

@@ -165,13 +165,13 @@ class OrderOfFrames(unittest.TestCase):
                 self.assertEqual(ops.order(), INNERMOST_FIRST)
                 self.assertNotIn(GUESSED, ops.notes())
 
-    def test_ops_vote_once_however_often_they_run(self) -> None:
+    def test_each_op_counts_once_for_the_majority_however_often_it_runs(self) -> None:
         ops = Ops().add(STACK).add(OTHER_TURNED, "other.py:7", n=5)
         ops.add(OTHER, "other.py:7").add(OTHER, "other.py:7")
         self.assertEqual(ops.stacks()[0], STACK)
         self.assertEqual(ops.order(), OUTERMOST_FIRST)
 
-    def test_ops_of_other_steps_do_not_vote(self) -> None:
+    def test_ops_of_other_steps_do_not_affect_the_order(self) -> None:
         ops = Ops().add(STACK).add(OTHER, "other.py:7", step=1)
         self.assertEqual(ops.stacks(), [TURNED])
         self.assertEqual(ops.notes(), [GUESSED])

@@ -69,7 +69,7 @@ class Ranks(unittest.TestCase):
 
 
 class Answers(InFolder):
-    def test_each_rank_gives_the_same_answers_as_alone(self) -> None:
+    def test_each_rank_gives_the_same_answers_as_its_own_capture(self) -> None:
         n_compared = 0
         for seed in sampled(range(200), 15):
             rng = random.Random(seed)
@@ -128,7 +128,7 @@ class Answers(InFolder):
         )
         self.assertEqual(answer(folder, "record", "--host", "b:1")["host"], "b:1")
 
-    def test_spread_reads_each_host(self) -> None:
+    def test_spread_reads_each_host_of_a_merged_file(self) -> None:
         of_both = merged([[with_environment(ONE_OP)], [with_environment(ONE_OP)]])
         fields = answer(self.write("m.xplane.pb", of_both), "spread")
         (cohort,) = fields["cohorts"]

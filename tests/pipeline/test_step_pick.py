@@ -10,7 +10,7 @@ from tests.builders.xspace import Event, EventMetadata, Line, Space, encode, op,
 from tests.harness import MODES_OF_TRACE, answer, run, sampled
 from tests.pipeline.small_steps import NO_STEPS, Steps, leaf, plane
 
-NO_OP = "no op starts in this step: it shows idle time only"
+NO_OP = "no op starts in this step, so the answer has only idle time"
 WHOLE_LINE = "no Steps line; using the whole XLA Ops window"
 # Notes about all steps, which do not depend on the picked step.
 ON_ALL_STEPS = re.compile(r" steps have no op \(\d+ ps\)$| are in no step$")

@@ -71,7 +71,7 @@ class RealSize(unittest.TestCase):
         cls.trace = Path(folder.name) / "large.xplane.pb"
         write_trace(cls.trace)
 
-    def test_every_event_counts(self) -> None:
+    def test_every_event_is_counted(self) -> None:
         summary = facts(self.trace, "summary")
         n_events = [step["n_xla_ops_events"] for step in summary["steps"]]
         self.assertEqual(n_events, [39250, 39500, 39500, 39500, 39500, 39750, 39500, 39500])

@@ -500,7 +500,7 @@ class Dots(unittest.TestCase):
         made.computations[0].instructions[1].operand_ids[1] = 9
         self.assertIsNone(dot_of(Opened(bytes_field(1, encode(made)))["d"]))
 
-    def test_damaged_precision_is_unknown(self) -> None:
+    def test_dtype_is_unknown_if_the_precision_is_damaged(self) -> None:
         read = dot_program(["f32", "f32"], extra=bytes_field(51, b"\x0a\x09"))
         self.assertIsNone(dot_of(read["top"]))
 
@@ -703,7 +703,7 @@ class NearestLines(unittest.TestCase):
             ops.append(op("end", "abs", f"copy.{hops - 1}", line="m.py:1"))
             self.assertEqual(nearest(opened({"main": ops}), "copy.0"), expected)
 
-    def test_line_of_a_parameter_is_never_taken(self) -> None:
+    def test_line_of_a_parameter_is_never_a_likely_line(self) -> None:
         read = main_of(op("x", "parameter", line="m.py:1"), op("copy.1", "copy", "x"))
         self.assertIsNone(nearest(read, "copy.1"))
         self.assertIsNone(nearest(read, "copy.1", sources={"x": "m.py:1"}))
