@@ -86,7 +86,7 @@ def peak_of(assignment: BufferAssignment) -> Peak:
         if allocation.color == HBM and not allocation.is_thread_local
     ]
     if not assignment.allocations:
-        raise Contradiction("no memory is allocated")
+        raise Contradiction("no allocation has memory")
     histories = _histories(assignment, _homes(allocations, assignment.buffers))
     held: list[Held] = []
     maxima: list[_Maximum] = []

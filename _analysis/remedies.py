@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from _output.fields.units import OpClass
 
 _ALL_TO_ALL: Final = "`all-to-all`"
-_STOPS: Final = "stops the core"
+_STOPS: Final = "other synchronous collective"
 _WAIT: Final = "wait"
-_TO_HOST: Final = "to the host"
-_FROM_HOST: Final = "from the host"
+_TO_HOST: Final = "copy to the host"
+_FROM_HOST: Final = "copy from the host"
 _CALLBACK: Final = "infeed, outfeed, callback"
 _CAST: Final = "cast"
 _SPLIT: Final = "slice, concatenate, pad"
@@ -40,7 +40,7 @@ _LAYOUT: Final = "copy, transpose, reshape"
 _FP32: Final = "matmul in fp32"
 _MATMUL: Final = "matmul"
 _PALLAS: Final = "kernel"
-_VECTOR: Final = "bytes explain less than 5 %"
+_VECTOR: Final = "other, if bytes explain less than 5 % of the time"
 _OTHER: Final = "other"
 
 # What helps against the time that a finding loses, by classes and kind of op.

@@ -41,11 +41,11 @@ class Admitted:
     @property
     def notes(self) -> list[str]:
         return [
-            f"{n} XLA Ops events left out: they {what}"
+            f"{n} XLA Ops events left out ({what})"
             for n, what in (
-                (self.n_unresolved, "have no metadata"),
-                (self.n_negative, "have a negative duration"),
-                (self.n_aggregated, "have a number of occurrences instead of a time"),
+                (self.n_unresolved, "no metadata"),
+                (self.n_negative, "negative duration"),
+                (self.n_aggregated, "a number of occurrences instead of a time"),
             )
             if n
         ]

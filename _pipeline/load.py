@@ -74,7 +74,7 @@ def find_files(
         raise unreadable(profile, error) from None
     detail = f"{missing} in {profile}, in a run below it or in its plugins/profile"
     if near:
-        detail += f"; give {near}, which has one"
+        detail += f"; give {near}, which has such a file"
     if for_viewer:
         detail += f"; {for_viewer} lacks most of the trace, so give the .xplane.pb file"
     raise NoAnswer("no_xplane_pb", detail=detail)

@@ -100,8 +100,9 @@ def no_device(planes: Iterable[str]) -> NoAnswer:
     kinds = dict.fromkeys(name.removeprefix(DEVICE_PLANE).partition(":")[0] for name in devices)
     fields: dict[str, Any] = {"available_devices": devices}
     if "TPU" not in kinds:
-        subject = f"{' and '.join(kinds)}, not of a TPU" if kinds else "a host (CPU) alone"
-        fields["detail"] = f"the capture is of {subject}; --mode anatomy lists the contents"
+        subject = " and ".join(kinds) or "CPU"
+        advice = "--mode anatomy lists the contents"
+        fields["detail"] = f"the capture is of {subject}, not of a TPU; {advice}"
     return NoAnswer(DEVICE_NOT_FOUND, **fields)
 
 

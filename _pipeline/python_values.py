@@ -58,8 +58,8 @@ class Sources:
             capture = bytes(capture)
         is_record = isinstance(capture, Mapping) and takes_records
         if not isinstance(capture, bytes) and not is_record:
-            also = " or a record" if takes_records else ""
-            raise TypeError(f"a profile must be a path, bytes{also}, got {type(capture).__name__}")
+            accepted = "path, bytes or record" if takes_records else "path or bytes"
+            raise TypeError(f"a profile must be a {accepted}, got {type(capture).__name__}")
         name = f"<capture {len(self.in_memory) + 1}>" if self.in_memory else STDIN
         self.in_memory[name] = capture
         return name

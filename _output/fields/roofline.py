@@ -182,8 +182,8 @@ class SkippedGroup(TypedDict):
     total_dur_ps: Picoseconds
     """Time of the group."""
     hbm_util: Fraction | None
-    """Share of the HBM peak, if the bytes are known. A group that only lacks a flop peak may run
-    close to the HBM peak."""
+    """Used share of the HBM peak; null if the bytes are unknown. A group that only lacks a flop
+    peak may run close to the HBM peak."""
     reason: SkipReason
     """Reason why the group has no verdict."""
     top_signature: str

@@ -72,8 +72,9 @@ def cause_says(cause: Cause, answer: Answer) -> str:
     if cause["cause"] == PAUSE:
         # The pause is not part of the step, so the share is a share of the period.
         waits = part_of(cause["gain_ps"], answer["period_ps"] or 0)
-        host = f"{', probably' if likely else ''} for the host{at(cause['source_user'])}"
-        return f"The device waits {waits}{share} between steps{host}."
+        probably = ", probably" if likely else ""
+        line = at(cause["source_user"])
+        return f"The device waits {waits}{share} between steps{probably} for the host{line}."
     what, device = CAUSES[cause["cause"]], cause["evidence"]["device"]
     if device:
         what += f", {device.removeprefix('/device:')},"
@@ -104,13 +105,13 @@ def verdict(answer: Answer) -> str:
     lost = time_of(name, answer)
     if name in ("kernel", "unjudged"):
         kernel = next(iter(answer["kernels_of_unknown_cost"]), None) if name == "kernel" else None
-        where = f", of which {time(kernel['dur_ps'])}{place(kernel)}" if kernel else ""
+        where = f" ({time(kernel['dur_ps'])}{place(kernel)})" if kernel else ""
         return f"The largest part is {CLASSES[name]}: {part_of(lost, step)}{where}."
     worst = next((row for row in answer["findings"] if row["class"] == name), None)
     where = ""
     if worst and worst["lost_ps"]:
-        where = f", of which {time(worst['lost_ps'])}{place(worst)}"
-    peaks = f" at {answer['chip']} peaks" if answer["chip_is_assumed"] else ""
+        where = f" ({time(worst['lost_ps'])}{place(worst)})"
+    peaks = f" on {answer['chip']}" if answer["chip_is_assumed"] else ""
     return f"The largest loss{peaks} is {CLASSES[name]}: {part_of(lost, step)}{where}."
 
 
@@ -118,7 +119,7 @@ def bounds(answer: Answer) -> Iterator[str]:
     """Yield a sentence on how fast the chip could run the step, if a bound is known."""
     light = answer["speed_of_light"]
     if light["at_least_ps"] and answer["bottleneck"] != "at_roof":
-        chip = f"A {answer['chip']} chip" if answer["chip_is_assumed"] else "The chip"
+        chip = answer["chip"] if answer["chip_is_assumed"] else "The chip"
         most = min(light["at_most_ps"], answer["step_duration_ps"])
         yield f"{chip} could run this step in {time(light['at_least_ps'])} to {time(most)}."
 

@@ -28,7 +28,7 @@ def sentences(answer: Answer) -> Iterator[str]:
         f" {part_of(top['total_dur_ps'], step)}."
     )
     left_out = [
-        f"{time(duration)} of {name}"
+        " of ".join((time(duration), name))
         for name, duration in (
             ("communication", totals["left_out_ps"]["comm"]),
             ("data movement", totals["left_out_ps"]["data_move"]),

@@ -52,12 +52,10 @@ def waiting(answer: Answer, peers: PeersOfStep) -> Iterator[str]:
             " devices."
         )
     else:
-        rest = "the rest is transfer"
-        if 100 * unmatched > exposed:
-            rest = f"{time(transfer)} is transfer, {time(unmatched)} is unknown"
+        rest = f"; {time(unmatched)} is unknown" if 100 * unmatched > exposed else ""
         yield (
             f"Exposed communication takes {time(exposed)}: {time(wait)} is waiting for a late"
-            f" device, {rest}."
+            f" device, {time(transfer)} is transfer{rest}."
         )
     if last["caused_ps"] * 100 > exposed and last["caused_ps"] > 2 * last["peer_wait_ps"]:
         whom = "this device" if last is own else last["device"].removeprefix("/device:")

@@ -24,7 +24,7 @@ def sentences(answer: Answer) -> Iterator[str]:
     yield from program_sentences(answer["program_changes"])
     total, unit = answer["totals"]["step_duration"], answer["noise"]["noise_unit"]
     if total["delta_ps"]:
-        yield f"The step is {change(total)}, {noise(total['significant'], unit)}."
+        yield step_sentence(change(total), total["significant"], unit)
     else:
         yield f"The step takes {time(total['after_ps'])} before and after."
     period = answer["totals"]["period"]
@@ -69,10 +69,12 @@ def change(total: Total) -> str:
     return f"{time(abs(total['delta_ps']))}{known} {how}"
 
 
-def noise(significant: bool | None, unit: str) -> str:
+def step_sentence(changed: str, significant: bool | None, unit: str) -> str:
     if significant is None:
-        return f"and there are too few {unit}s to tell the change from noise"
-    return f"{'more than' if significant else 'within the'} noise between {unit}s"
+        return f"The step is {changed}, but too few {unit}s were captured to exclude noise."
+    if significant:
+        return f"The step is {changed}, which is more than noise between {unit}s."
+    return f"The step is {changed}, which is within the noise between {unit}s."
 
 
 def next_steps(answer: Answer) -> list[Next]:

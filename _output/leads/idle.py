@@ -39,15 +39,15 @@ def within_step(answer: Answer) -> Iterator[str]:
     yield f"Nothing runs for {taken}{percent(totals['idle_pct_of_step'])} of this step."
     by_cause = answer["idle_by_cause"]
     durations = [
-        (by_cause["barrier"], "is spent waiting for other devices at barriers"),
-        (by_cause["dependency"], "is spent waiting for inputs"),
-        (by_cause["in_container"], "is between ops of a loop or branch"),
-        (by_cause["between_programs"], "is between programs"),
-        (by_cause["in_program"], "is between ops"),
+        (by_cause["barrier"], "waiting at barriers"),
+        (by_cause["dependency"], "waiting for inputs"),
+        (by_cause["in_container"], "inside loops or branches"),
+        (by_cause["between_programs"], "between programs"),
+        (by_cause["in_program"], "between ops"),
     ]
     longest, cause = max(durations)
     if longest:
-        yield f"Most of the idle time ({time(longest)}) {cause}."
+        yield f"Most of the idle time is {cause}: {time(longest)}."
 
 
 def next_steps(answer: Answer) -> Iterator[Next]:

@@ -28,8 +28,8 @@ def sentences(answer: Answer) -> Iterator[str]:
     if top["lost_ps"] is None:
         yield "The kernel's flops and bytes are unknown."
     else:
-        cost = " by its declared cost" if top["cost_source"] == "declared" else ""
-        chip = f"a {answer['chip']} chip" if answer["chip_is_assumed"] else "the chip"
+        cost = " (declared cost)" if top["cost_source"] == "declared" else ""
+        chip = answer["chip"] if answer["chip_is_assumed"] else "the chip"
         yield f"The kernel takes {time(top['lost_ps'])} more than {chip} needs{cost}."
 
 

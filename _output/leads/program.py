@@ -18,14 +18,14 @@ def headline(answer: Answer) -> str:
 
 def sentences(answer: Answer) -> Iterator[str]:
     devices = answer["n_devices"]
-    on = f" for {counted(devices, 'device')}" if devices else ""
+    on = f" ({counted(devices, 'device')})" if devices else ""
     collectives = sum(row["n_instructions"] for row in answer["collectives"])
     parts = [counted(answer["n_instructions"], "instruction")]
     if collectives:
-        parts.append(f"{counted(collectives, 'collective')} that ran")
+        parts.append(counted(collectives, "collective"))
     if answer["kernels"]:
         parts.append(counted(len(answer["kernels"]), "kernel"))
-    yield f"{short(answer['name'])}{on} has {', '.join(parts)}."
+    yield f"The program {short(answer['name'])}{on} has {', '.join(parts)}."
     if answer["retries"]:
         yield f"The compiler retried {counted(len(answer['retries']), 'kernel')}."
     if answer["donated_unused_bytes"]:

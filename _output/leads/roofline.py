@@ -24,7 +24,7 @@ def sentences(answer: Answer) -> Iterator[str]:
         top = next(iter(summary["top_shortfall_groups"]), None)
         if top:
             line = at(top["source_inner"]) or " without a source line"
-            yield f"The largest loss is{line}: {time(top['shortfall_ps'])}."
+            yield f"The line with the largest loss is{line}: {time(top['shortfall_ps'])}."
     skipped = answer["skipped_groups"]["total_dur_ps_skipped"]
     math = summary["step_compute_dur_ps_total"]
     if skipped:

@@ -43,7 +43,7 @@ def verdict(cohort: Cohort) -> str:
     # An answer with a verdict also names the slowest device.
     assert cohort["slowest_vs_median"] is not None
     slow = cohort["slowest_vs_median"]["slow"]
-    name = f"{slow['device'].removeprefix('/device:')} of {slow['host']}"
+    name = " of ".join((slow["device"].removeprefix("/device:"), slow["host"]))
     step = cohort["hosts"][0]["step_duration_ps"] or 0
     if verdict["host_gain_ps"] is not None:
         host = verdict["slow_host"]["host"] if verdict["slow_host"] else slow["host"]

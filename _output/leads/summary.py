@@ -23,7 +23,7 @@ def sentences(answer: Answer) -> Iterator[str]:
     step = answer["step_duration_ps"]
     rollup = answer["by_kind_rollup"]
     shares = [
-        f"{time(rollup[kind]['dur_ps'])} of {name}"
+        " of ".join((time(rollup[kind]["dur_ps"]), name))
         for kind, name in KINDS.items()
         if rollup[kind]["dur_ps"]
     ]

@@ -158,7 +158,7 @@ class Sources(unittest.TestCase):
                 )
             detail = run(runs / "r3", "spread").object["detail"]
             self.assertTrue(detail.startswith("neither a .xplane.pb file nor a record in"))
-            self.assertTrue(detail.endswith(f"; give {runs}, which has one"))
+            self.assertTrue(detail.endswith(f"; give {runs}, which has such a file"))
 
     def test_json_files_that_are_not_records_are_ignored(self) -> None:
         others = {
@@ -334,7 +334,7 @@ class Unreadable(unittest.TestCase):
     def test_trace_without_ops_is_named_in_a_note(self) -> None:
         no_tpu = encode(Space([Plane("/host:CPU")]))
         no_ops = encode(Space([Plane(DEVICES[0], [Line("Steps")])]))
-        host_alone = "the capture is of a host (CPU) alone; --mode anatomy lists the contents"
+        host_alone = "the capture is of CPU, not of a TPU; --mode anatomy lists the contents"
         for data, reason, detail, field, there in (
             (no_tpu, "device_not_found", host_alone, "available_devices", []),
             (no_ops, "no_xla_ops_line", "no_xla_ops_line", "available_lines", ["Steps"]),

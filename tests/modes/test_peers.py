@@ -339,8 +339,8 @@ class Headline(unittest.TestCase):
         headlines = [said(planes, "--device", str(i))["headline"] for i in range(2)]
         self.assertTrue(
             headlines[0].startswith(
-                "Exposed communication takes 8.50 ns: 3.00 ns is waiting for a late device, the"
-                " rest is transfer. All devices together wait 3.00 ns for TPU:1."
+                "Exposed communication takes 8.50 ns: 3.00 ns is waiting for a late device,"
+                " 5.50 ns is transfer. All devices together wait 3.00 ns for TPU:1."
             ),
             headlines[0],
         )
@@ -349,7 +349,7 @@ class Headline(unittest.TestCase):
     def test_headline_has_the_unmatched_time(self) -> None:
         ops = [*durations(4000), collective(5000, 1000, name="send.1")]
         headline = said([device(0, ops), device(1, durations(4000))])["headline"]
-        self.assertIn("4.00 ns is transfer, 1.00 ns is unknown", headline)
+        self.assertIn("4.00 ns is transfer; 1.00 ns is unknown", headline)
 
     def test_headline_names_barriers(self) -> None:
         waiting = device(0, durations(10, 10))

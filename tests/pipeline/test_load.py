@@ -53,7 +53,7 @@ class Planes(unittest.TestCase):
         gpus = ["/device:GPU:1", "/device:GPU:0", "/device:CUSTOM:Megascale Trace"]
         modes = [mode for mode in ALL_MODES if mode not in ("anatomy", "compare")]
         for planes, devices, words in (
-            (["/host:CPU", "Task Environment"], [], "the capture is of a host (CPU) alone;"),
+            (["/host:CPU", "Task Environment"], [], "the capture is of CPU, not of a TPU;"),
             (
                 ["/host:CPU", "/device:GPU:0"],
                 ["/device:GPU:0"],
