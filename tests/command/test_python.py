@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 import unittest
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,22 @@ class Answers(InFolder):
                     self.assertEqual(found.get("xplane_file", "-"), "-")
                     said = json.dumps(expected).replace(str(path), "-").replace(path.name, "-")
                     self.assertEqual(without_commands(found), json.loads(said))
+
+    def test_files_and_comparisons_are_made_of_traces_in_memory(self) -> None:
+        path = self.write("-.xplane.pb", DATA)
+        for mode in ("page", "export"):
+            out = self.folder / mode
+            expected = printed(path, mode, "--out", str(out))
+            found = analyse(DATA, mode, out=out)
+            # The page contains the name of the trace.
+            n_bytes = 2 * (len(str(path)) - 1) if mode == "page" else 0
+            self.assertLessEqual(abs(expected.pop("bytes") - found.pop("bytes")), n_bytes)
+            said = json.dumps(expected).replace(str(path), "-").replace(path.name, "-")
+            self.assertEqual(without_commands(found), json.loads(said))
+        expected = printed(path, "compare", "--baseline", str(path))
+        found = analyse(DATA, "compare", baseline=DATA)
+        for field in ("headline", "totals", "rows", "program_changes", "notes"):
+            self.assertEqual(found[field], expected[field], field)
 
     def test_bytes_like_objects_are_bytes(self) -> None:
         for data in (bytearray(DATA), memoryview(DATA)):
@@ -342,16 +359,35 @@ class SideEffects(InFolder):
         )
         self.assertEqual((done.stdout, done.stderr), ("", ""))
 
-    def test_signals_and_garbage_collection_are_left_alone(self) -> None:
-        handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
+    def test_state_of_the_process_is_left_alone(self) -> None:
+        def state() -> Json:
+            umask = os.umask(0o22)
+            os.umask(umask)
+            return {
+                "signal handlers": {n: signal.getsignal(n) for n in signal.valid_signals()},
+                "garbage collection": (gc.isenabled(), gc.get_threshold(), gc.get_freeze_count()),
+                "folder, umask, environment": (os.getcwd(), umask, dict(os.environ)),
+                "search path and hooks": (*sys.path, *sys.meta_path, sys.excepthook),
+                "streams": (sys.stdin, sys.stdout, sys.stderr),
+                "warnings and limits": (*warnings.filters, sys.getrecursionlimit()),
+                "threads": threading.enumerate(),
+                "open files": os.listdir("/proc/self/fd") if os.path.exists("/proc/self/fd") else 0,
+            }
+
         was_enabled = gc.isenabled()
         gc.enable()
         self.addCleanup(gc.enable if was_enabled else gc.disable)
+        before = state()
         with mock.patch.object(gc, "disable", side_effect=AssertionError("gc.disable")):
-            analyse(DEMO, "summary")
-        self.assertTrue(gc.isenabled())
-        after = {number: signal.getsignal(number) for number in signal.valid_signals()}
-        self.assertEqual(after, handlers)
+            for mode in sampled(ALL_MODES, 6):
+                options: Json = {"baseline": BEFORE} if mode == "compare" else {}
+                if mode in ("page", "export"):
+                    options["out"] = self.folder / mode
+                with self.subTest(mode=mode):
+                    analyse(DEMO, mode, **options)
+                    self.assertEqual(state(), before)
+        with self.assertRaises(ChildProcessError):
+            os.waitpid(-1, os.WNOHANG)
 
     def test_bytes_need_no_file_and_no_standard_input(self) -> None:
         closed = mock.patch.object(sys, "stdin", None)
