@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from itertools import chain
+from array import array
+from operator import add
 
 from _analysis.exchanges import Exchanges
 from _analysis.exposed import collective_of, is_communication
-from _analysis.flights import flights_of
+from _analysis.flights import Flights, flights_of
 from _analysis.likely_lines import line_of
 from _pipeline.device import MODULES, MODULES_LINE, read_steps
 from _pipeline.groups import Group
-from _pipeline.intervals import Cover, union
+from _pipeline.intervals import Cover
 from _pipeline.make_ops import op_of_entry
-from _pipeline.timeline import events_of
+from _pipeline.timeline import columns_of, kept
 from _pipeline.vocabulary import SPARSE_CORE
 from _proto.cached import cached_property
 from _proto.hlo.collectives import plan_of
@@ -23,7 +24,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Set
 
-    from _analysis.flights import Flight
     from _output.fields.comm import Engine, TransferMode
     from _pipeline.executions import Executions
     from _pipeline.normalize import Step
@@ -85,13 +85,14 @@ class Starts:
 
 def cover_of(step: Step, metadata_ids: Set[int]) -> Cover:
     """Return the stretches of time during which at least one of the ops runs."""
-    # Process one piece at a time, because lists of all events would be long.
-    of_pieces = (
-        union((start, start + duration) for start, duration, _ in events)
-        for piece in step.admitted.pieces
-        for events in [events_of([piece], step.clock, metadata_ids)]
-    )
-    return Cover.of(union(chain.from_iterable(of_pieces)))
+    starts, ends = array("q"), array("q")
+    for piece in step.admitted.pieces:
+        if not metadata_ids.isdisjoint(piece.metadata_ids):
+            is_wanted = list(map(metadata_ids.__contains__, piece.metadata_ids))
+            begins, durations, _ = kept(columns_of(piece, step.clock), is_wanted)
+            starts.extend(begins)
+            ends.extend(map(add, begins, durations))
+    return Cover.spanning(starts, ends)
 
 
 class Transfer:
@@ -103,7 +104,7 @@ class Transfer:
         # Program and name of the op; for a wait, of the start op. `transfers_of` adds the paired
         # executions.
         self.place, start = starts.of(op) if op.is_wait else (op.place, None)
-        self.flights: list[Flight] = []
+        self.flights = Flights()
         self.collective = collective_of(op)
         self.mode: TransferMode = "async" if op.is_wait else "sync"
         texts = op.hlo, start.hlo if start else None

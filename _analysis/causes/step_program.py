@@ -172,14 +172,15 @@ class StepProgram:
         from _analysis.transfers import transfers_of
 
         ids = {executions.metadata_id for executions in members}
-        mine, others = [], []
+        mine: list[tuple[int, int]] = []
+        others = []
         for transfer in transfers_of(self.step):
             if transfer.executions.metadata_id in ids:
-                mine += [(flight.start, flight.end) for flight in transfer.flights]
+                mine += zip(transfer.flights.starts, transfer.flights.ends, strict=True)
             elif transfer.collective in COLLECTIVES:
-                others += transfer.flights
+                others.append(transfer.flights)
         in_flight = Cover.of(union(mine))
-        return sum(in_flight.within(flight.wait, flight.end) for flight in others)
+        return sum(in_flight.within_all(flights.waits, flights.ends) for flights in others)
 
     @property
     def is_own(self) -> Callable[[str], bool]:
