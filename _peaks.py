@@ -47,25 +47,28 @@ class Chip(NamedTuple):
 # A plane of v5e and v6e is a chip, which has one TensorCore. A plane of v7x is one of the two
 # chiplets of a chip. The vendor's figures per chip are on docs.cloud.google.com/tpu/docs/PAGE.
 CHIPS = {
-    # From XProf's roofline tables of v4 captures. PAGE v4 says 275 TFLOPS and 1200 GB/s per chip.
+    # From XProf's roofline tables of v4 captures. The vendor's PAGE v4 says 275 TFLOPS and 1200
+    # GB/s per chip.
     "v4": Chip(("TPU v4",), 139.8, hbm_gibps=572.2),
-    # PAGE v5e says 197 TFLOPS and 819 GB/s per chip.
+    # The vendor's PAGE v5e says 197 TFLOPS and 819 GB/s per chip.
     "v5e": Chip(("TPU v5 Lite", "TPU v5e"), 197.0, hbm_gbps=819.0),
-    # From XProf's roofline tables of v5p captures. PAGE v5p says 459 TFLOPS and 2765 GB/s per chip.
+    # From XProf's roofline tables of v5p captures. The vendor's PAGE v5p says 459 TFLOPS and 2765
+    # GB/s per chip.
     "v5p": Chip(("TPU v5", "TPU v5p"), 233.4, hbm_gibps=1287.45),
-    # PAGE v6e says 918 TFLOPS and 1638 GB/s per chip. Newer v6e captures declare 946.7 TFLOPS.
+    # The vendor's PAGE v6e says 918 TFLOPS and 1638 GB/s per chip. Newer v6e captures declare 946.7
+    # TFLOPS.
     "v6e": Chip(("TPU v6 Lite", "TPU v6e"), 918.0, hbm_gbps=1638.0),
-    # PAGE tpu7x says 2307 TFLOPS in bf16, 4614 in fp8 and 7380 GB/s per chip. The predecessor of
-    # this tool took the 7380 GB/s for GiB/s; this row keeps that value, so that figures stay
-    # comparable.
+    # The vendor's PAGE tpu7x says 2307 TFLOPS in bf16, 4614 TFLOPS in fp8 and 7380 GB/s per chip.
+    # The predecessor of this tool took the 7380 GB/s for GiB/s; this row keeps that value, so that
+    # figures stay comparable.
     "v7x": Chip(("TPU v7x", "TPU7x", "TPU v7"), 1153.5, hbm_gibps=3690.0, fp8=2307.0),
 }
 V7X_HBM = (
     "HBM peak 3690 GiB/s per device; the vendor's 7380 GB/s per chip is 3436.6 GiB/s"
     " (--peak-hbm-gibps)"
 )
-# Relative difference between traced and used peaks that needs no note: captures of v6e declare 918
-# or 946.7 TFLOPS.
+# The peaks in a trace may differ from the used peaks by this fraction without a note. Captures of
+# v6e, for example, declare 918 or 946.7 TFLOPS.
 TOLERANCE = 0.05
 
 
@@ -95,7 +98,7 @@ def override(peaks: Peaks, overrides: Mapping[str, float]) -> Peaks:
 
 
 def chip_of(device_type: str) -> str | None:
-    """Return the name of the chip with this `device_type_string`."""
+    """Return the name of the chip with the given `device_type_string`."""
     for name, chip in CHIPS.items():
         if device_type.lower() in (known.lower() for known in chip.device_types):
             return name
@@ -142,7 +145,7 @@ def _chip_notes(requested: str | None, device_type: str | None, chip: str, own: 
         advice = f"; pass --chip {fits}"
     elif own.bf16 and own.hbm_gibps:
         advice = f"; for the peaks in the trace, pass --chip {PROFILE_CHIP}"
-    return [f"the trace is of {device}, but the peaks are those of {chip}{advice}"]
+    return [f"the trace is of {device}, but the peaks of {chip} are used{advice}"]
 
 
 def _own_notes(own: Peaks, used: Peaks) -> list[str]:

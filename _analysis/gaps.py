@@ -73,13 +73,14 @@ class Surroundings:
     def _find_neighbours(self) -> None:
         step = self._step
         leaves = {leaf.metadata_id: leaf.op for leaf in step.leaves}
+        starts_of_gaps, ends_of_gaps = self._preceding.keys(), self._following.keys()
         for piece in step.admitted.pieces:
             starts, durations, metadata_ids = columns_of(piece, step.clock)
             ends = list(map(add, starts, durations))
+            if ends_of_gaps.isdisjoint(starts) and starts_of_gaps.isdisjoint(ends):
+                continue
             is_next = list(map(self._following.__contains__, starts))
             was_last = list(map(self._preceding.__contains__, ends))
-            if not (any(is_next) or any(was_last)):
-                continue
             for i in compress(range(len(starts)), map(or_, is_next, was_last)):
                 op = leaves.get(metadata_ids[i])
                 if op is None or not durations[i]:

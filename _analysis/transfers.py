@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from array import array
 from operator import add
 
 from _analysis.exchanges import Exchanges
@@ -14,7 +13,7 @@ from _pipeline.device import MODULES, MODULES_LINE, read_steps
 from _pipeline.groups import Group
 from _pipeline.intervals import Cover
 from _pipeline.make_ops import op_of_entry
-from _pipeline.timeline import columns_of, kept
+from _pipeline.timeline import gaps_of
 from _pipeline.vocabulary import SPARSE_CORE
 from _proto.cached import cached_property
 from _proto.hlo.collectives import plan_of
@@ -85,14 +84,14 @@ class Starts:
 
 def cover_of(step: Step, metadata_ids: Set[int]) -> Cover:
     """Return the stretches of time during which at least one of the ops runs."""
-    starts, ends = array("q"), array("q")
-    for piece in step.admitted.pieces:
-        if not metadata_ids.isdisjoint(piece.metadata_ids):
-            is_wanted = list(map(metadata_ids.__contains__, piece.metadata_ids))
-            begins, durations, _ = kept(columns_of(piece, step.clock), is_wanted)
-            starts.extend(begins)
-            ends.extend(map(add, begins, durations))
-    return Cover.spanning(starts, ends)
+    clock = step.clock
+    pieces = [p for p in step.admitted.pieces if not metadata_ids.isdisjoint(p.metadata_ids)]
+    columns = [clock.times(piece) for piece in pieces]
+    start = min((min(starts) for starts, _ in columns), default=0)
+    end = max((max(map(add, *of_piece)) for of_piece in columns), default=0)
+    # One of the ops runs from each gap between the ops to the next gap.
+    gaps = gaps_of(pieces, clock, step.executions.keys() - metadata_ids, (start, end))
+    return Cover([start, *gaps.ends], [*gaps.starts, end])
 
 
 class Transfer:

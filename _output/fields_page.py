@@ -21,8 +21,8 @@ TEMPLATE = Path(__file__).with_name("fields_template.md")
 WORD = r"\w+"
 MARKER = re.compile(r"^\{\{(\w+)\}\}$", re.MULTILINE)
 WORDS = {int: "integer", float: "number", str: "text", bool: "boolean", NoneType: "null"}
-# Shared classes with fewer fields than this have no separate table: each class that inherits such
-# fields repeats them.
+# Minimum number of fields of a shared class that has a separate table. The fields of a smaller
+# shared class are repeated in each class that inherits them.
 FEW_FIELDS = 4
 # Classes with a separate section, and the anchor of the section.
 SECTIONS = {common.StepAnswer: "step", common.Lead: "lead", common.AbsentAnswer: "absent"}
@@ -33,14 +33,14 @@ LINKS = {
     common.Totals: "all fields of [`totals` in every mode of one step](#step-totals)",
     common.AbsentAnswer: "all fields of [every refusal](#absent)",
     common.OkAnswer: "the first five fields of [every mode of one step](#step)",
-    common.Lead: "[what matters in the answer](#lead): `headline` and `next_steps`",
+    common.Lead: "`headline` and `next_steps` ([what matters first](#what-matters-first))",
     common.FileAnswer: "the first six fields of [every mode of one step](#step)",
 }
 HEADER = ["| field | type | meaning |", "|---|---|---|"]
 
 
 class Page:
-    """All tables of the page. The tables of the modes decide which shared tables exist."""
+    """The tables of FIELDS.md. The tables of the modes decide which shared tables exist."""
 
     def __init__(self) -> None:
         # Paths in answers that lead to objects of a shared class.
@@ -73,7 +73,7 @@ class Page:
             name = declared.__name__
             rows = Table(self, f"shared-{name}", name).lines(declared)
             printed = ", ".join(self.shared[declared])
-            said = f"{doc_of(declared)} Printed as {printed}.".strip()
+            said = f"{doc_of(declared)} These fields are in {printed}.".strip()
             yield "\n".join([f'<a id="shared-{name}"></a>', f"### {name}", "", said, "", *rows])
 
     def mention(self, declared: Any, place: str) -> str:
@@ -97,7 +97,7 @@ class Table:
     def lines(self, declared: Any) -> list[str]:
         rows = list(self.rows(declared, ""))
         linked = self.links(declared, "")
-        head = [f"It has {linked}, and:", ""] if linked else []
+        head = [f"Besides the fields in this table, the object has {linked}.", ""] if linked else []
         return [*head, *HEADER, *rows]
 
     def rows(self, declared: Any, path: str) -> Iterator[str]:
@@ -141,7 +141,7 @@ class Table:
             LINKS.get(base) or f"all fields of {self.page.mention(base, place)}"
             for base in linked_bases(declared)
         ]
-        return " and ".join(found)
+        return ", and ".join(found)
 
     def words(self, of: Any, place: str) -> str:
         """Describe a type in words."""
@@ -179,7 +179,7 @@ def about(declared: Any, said: str, links: str) -> Iterator[str]:
     if doc.rstrip(".") not in said:
         yield doc
     if links:
-        yield f"It has {links}, and:"
+        yield f"The object also has {links}."
 
 
 def is_shared(declared: Any) -> bool:

@@ -54,8 +54,8 @@ class Piece(NamedTuple):
     @property
     def last(self) -> int:
         """Return the last end on the trace's clock."""
-        _, ends = self.on_trace()
-        return max(ends)
+        last: int = max(map(add, self.starts, self.durations))
+        return last + self.base
 
     def on_trace(self) -> tuple[list[int], list[int]]:
         """Return the starts and the ends on the trace's clock."""
@@ -99,7 +99,7 @@ class Clock(NamedTuple):
     shifts: dict[int, int]
 
     def times(self, piece: Piece) -> tuple[Sequence[int], Sequence[int]]:
-        """Return the starts and the durations of a piece's events on this clock."""
+        """Return the starts and the durations of a piece's events, converted to this clock."""
         if self.name == ON_TRACE:
             return piece.on_trace()[0], piece.durations
         if not piece.unmeasured:

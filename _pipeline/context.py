@@ -38,8 +38,8 @@ class Request(NamedTuple):
     mode_options: dict[str, Any]
     # The words of the command line.
     words: Sequence[str] = ()
-    # Options of text and Markdown: `--all` also lists small rows; `--no-merge` keeps apart ops that
-    # differ only in numbers.
+    # Options of the formats text and Markdown: `--all` also lists small rows; `--no-merge` lists
+    # ops separately whose names differ only in numbers.
     shows_all: bool = False
     merges: bool = True
     # Value of `--top`, or None if the option is not given.
@@ -51,7 +51,7 @@ class Request(NamedTuple):
     in_memory: Mapping[str, bytes | Mapping[str, Any]] = {}
     # Number of processes to use at most, or None to decide by the number of cores.
     processes: int | None = None
-    # Further captures, in modes that take several.
+    # Further captures, in modes that take several captures.
     more_profiles: Sequence[str] = ()
 
     @property

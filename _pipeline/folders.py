@@ -61,7 +61,8 @@ def is_folder(path: str) -> bool:
 
 
 def files_of_newest_run(folder: str, context: Context, files_in: FilesIn) -> dict[str, str]:
-    """Return the files of the newest run that has wanted files. Names of runs sort by time."""
+    """Return the files of the newest run that has wanted files. The names of runs are times, so the
+    last name is the newest run."""
     refused = None
     n_runs = 0
     found: dict[str, str] = {}

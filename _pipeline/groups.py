@@ -80,7 +80,7 @@ def sum_if_known(facts: Iterable[tuple[int, N | None]]) -> N | int | None:
 
 
 def how_most(found: Iterable[tuple[How | None, int]]) -> How | None:
-    """Return the `how` with the most time, given pairs (`how`, time)."""
+    """Return the value of `how` that has the most time, given pairs (`how`, time)."""
     times: dict[How | None, int] = {}
     for how, time in found:
         times[how] = times.get(how, 0) + time

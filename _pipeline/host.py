@@ -120,7 +120,7 @@ class Track(NamedTuple):
 
 
 def launch_rank(name: str) -> int:
-    """Return the launch rank of a thread that has an event with this name."""
+    """Return the launch rank of a thread that has an event with the given name."""
     if name.startswith(CALLS_PROGRAM):
         return CALLER
     if EXECUTE_HELPER in name:
@@ -159,10 +159,10 @@ class Host:
     def __init__(self, planes: Sequence[AnyPlane], windows: Sequence[tuple[int, int]]) -> None:
         self._planes = planes
         self.start = min((start for start, _ in windows), default=0)
-        apart = union(windows)
+        merged = union(windows)
         # The last start is a sentinel for events after all windows.
-        self._starts = [*(start - self.start for start, _ in apart), NEVER]
-        self._ends = [end - self.start for _, end in apart]
+        self._starts = [*(start - self.start for start, _ in merged), NEVER]
+        self._ends = [end - self.start for _, end in merged]
         # The first start and the last end of all events that were read so far.
         self.first, self.last = NEVER, -NEVER
         # Names of events by number.

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 WAITS_LINE = "XLA TraceMe"
 # Names of events during which the core waits for other cores, or for the program's inputs.
 AT_BARRIER, FOR_INPUTS = "barrier-cores", "dependency-wait"
-# If several causes apply at a time, the first of these causes counts. The last cause is for time
-# that no other cause explains.
+# If several causes apply at a time, the cause that CAUSES lists first counts. The last cause is for
+# time that no other cause explains.
 BARRIER, DEPENDENCY, IN_CONTAINER, BETWEEN_PROGRAMS, IN_PROGRAM = CAUSES = (
     *("barrier", "dependency", "in_container", "between_programs"),
     "in_program",

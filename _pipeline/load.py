@@ -208,8 +208,8 @@ def merge_notes(trace: Trace, device: str | None) -> list[str]:
     if trace.host.is_one_of_several:
         labels = trace.host.labels
         merged.append(
-            f"{len(labels)} hosts ({', '.join(labels)}), of which {trace.host.label} is used"
-            " (--host selects another)"
+            f"{len(labels)} hosts ({', '.join(labels)}; using {trace.host.label}, --host selects"
+            " another)"
         )
     if len(trace.ranks) > 1:
         numbers = [

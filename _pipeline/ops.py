@@ -77,8 +77,8 @@ def as_text(value: Value | None) -> str:
 
 
 def as_count(value: Value | None) -> int | None:
-    """Return a number of flops or bytes, or None for a value that is no count (the compiler writes
-    -1 if unknown)."""
+    """Return a number of flops or bytes, or None for an invalid number; the compiler writes -1 if
+    the number is unknown."""
     if isinstance(value, (int, float)) and 0 <= value < 1 << 63:
         return int(value)
     return None
@@ -140,7 +140,7 @@ class Op:
     def begins(self) -> bool:
         """Return whether the op begins work that another op waits for, and has a name.
 
-        Starts, sends and receives begin such work.
+        Starts, sends and receives begin work that another op waits for.
         """
         is_half = self.category in ("send", "recv", *HOST_TRANSFERS)
         return bool(self.name) and not self.is_container and (self.is_start or is_half)
@@ -174,8 +174,8 @@ class Op:
 
     @property
     def has_other_source(self) -> bool:
-        """Return whether `source` differs from the innermost frame of the stack. If they differ,
-        one of them is wrong."""
+        """Return whether `source` differs from the innermost frame of the stack. If the stack and
+        `source` differ, one of the two is wrong."""
         if self.stack is None or self.source is None:
             return False
         return not frames.fits(self.source, self.stack.frames[-1])
@@ -294,7 +294,7 @@ class Op:
     @property
     def is_to_host(self) -> bool:
         """Return whether the op moves data to the memory of the host."""
-        # The result of a start is (destination, source, context).
+        # The result of a copy-start is (destination, source, context).
         outputs = self.hlo.outputs[:1] if self.has_only_started else self.hlo.outputs
         return any(array.memory_space == HOST_MEMORY for array in outputs)
 

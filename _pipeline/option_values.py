@@ -97,17 +97,17 @@ def converter(convert: Callable[[str], Any], expected: str) -> Callable[[str], A
     return convert_or_refuse
 
 
-TO_NATURAL = converter(natural, "a whole number from 0")
-TO_DEPTH = converter(natural_or_all, "a whole number from 0, or all")
+TO_NATURAL = converter(natural, "a whole number of at least 0")
+TO_DEPTH = converter(natural_or_all, "a whole number of at least 0, or all")
 TO_REGEX = converter(re.compile, "a regular expression of Python")
 TO_STEP = converter(index_or_all, "a whole number, or all")
 TO_SLICE = converter(slice_of, "A:B as a slice of Python, such as 2: or :-1")
 TO_COST = converter(
     cost, f"NAME=FLOPS,BYTES[,DTYPE], where DTYPE is one of {', '.join(_peaks.DTYPES)}"
 )
-TO_COUNT = converter(count, "a whole number from 0 that fits into 63 bits, such as 6e12")
+TO_COUNT = converter(count, "a whole number of at least 0 that fits into 63 bits, such as 6e12")
 TO_POSITIVE = converter(positive, "a finite number above 0")
-TO_LIMIT = converter(limit, "a finite number from 0, in percent")
+TO_LIMIT = converter(limit, "a finite number of at least 0, in percent")
 TO_WHOLE = converter(whole, "a whole number above 0, such as 1e6")
 
 
@@ -145,7 +145,7 @@ def unknown_argument(word: str, options: Collection[str]) -> str:
     if word.startswith("-"):
         flag = word.partition("=")[0]
         return f"unknown option {flag}{suggestion(flag, options)}"
-    return f"only one PROFILE is accepted, got also {word!r}; give a second capture by --baseline"
+    return f"only one PROFILE is accepted, also got {word!r}; pass a second capture with --baseline"
 
 
 FORMS = ("json", "text", "markdown", "csv")
@@ -175,7 +175,7 @@ FORM_OPTIONS: dict[str, Json] = {
 PEAK_ARGUMENTS: dict[str, Json] = {
     "--chip": {
         "choices": [*_peaks.CHIPS, _peaks.PROFILE_CHIP],
-        "help": "chip of the peak rates; profile takes the peaks that the trace gives"
+        "help": "chip whose peak rates are used; profile means the peaks in the trace"
         f" (default: the chip of the trace, else {_peaks.DEFAULT_CHIP})",
     },
     **{
@@ -219,7 +219,7 @@ def contradictions_in(mode: str, given: Json, more: Sequence[str]) -> Iterator[s
     if mode == "page":
         yield from contradictions_with_baseline(given)
     if [given["profile"], *more, *given.get("baseline", ())].count("-") > 1:
-        yield "- is given twice, but there is only one stdin; give a file for one"
+        yield "- is given twice, but stdin can be read only once; replace one - by a file"
     if len({"model_flops", "flops_per_token", "params"} & given.keys()) > 1:
         yield "--model-flops, --flops-per-token and --params exclude each other: give only one"
     per_token = {"flops_per_token", "params"} & given.keys()

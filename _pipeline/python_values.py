@@ -70,8 +70,8 @@ def call_of(
 ) -> Call:
     """Return the command line for a call.
 
-    `options` has argparse's arguments for each option that the mode accepts. `options` is almost
-    empty if no mode has this name.
+    `options` has argparse's arguments for each option that the mode accepts. If no mode is named
+    `mode`, `options` has only two options of the pipeline.
     """
     if not isinstance(mode, str):
         raise TypeError(f"mode must be a text, got {type(mode).__name__}")
@@ -80,7 +80,7 @@ def call_of(
     names = {flag.removeprefix("--").replace("-", "_"): flag for flag in options}
     words = [f"--mode={mode}"]
     processes = 1
-    # If no mode has this name, drop all options, so that the parser reports only the mode.
+    # If no mode is named `mode`, drop all options, so that the parser reports only the mode.
     for name, value in given.items() if len(options) > 2 else ():
         if value is None or value is False:
             continue

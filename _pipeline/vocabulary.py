@@ -73,7 +73,7 @@ CATEGORIES: dict[Kind, str] = {
 }
 KIND_OF = {name: kind for kind, names in CATEGORIES.items() for name in names.split(", ")}
 # Families of categories, matched by pattern if CATEGORIES does not list the category. The first
-# match counts.
+# family that matches counts.
 FAMILIES: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     (COMM, re.compile(r"infeed|outfeed")),
     (COMPUTE, re.compile(r" fusion\Z|\A(?:convolution |rng-|batch-norm-)")),

@@ -295,12 +295,12 @@ def answers() -> list[Json]:
                 if is_for_all or run(data, "record").object["status"] == "ok":
                     found.append(answer(data, mode, *needed, *options))
     folder.cleanup()
-    # Only the HBM bytes of this op are known.
+    # An op of which only the HBM bytes are known.
     accesses = xspace.memory_access_breakdown((1, 1, 64))
     shape = "bf16[8]{0}"
     only_hbm = op("f", "add", 0, 5, shape=shape, flops=8, memory_access_breakdown=accesses)
     found.append(answer(trace([only_hbm]), "roofline", "--bytes=hbm"))
-    # The path of this op has a layer and no primitive.
+    # An op whose path has a layer and no primitive.
     found.append(answer(trace([op("f", "loop fusion", 0, 5, tf_op="jit(f)/jit(g):")]), "by_scope"))
     found.append(answer(not_donated(), "bottleneck"))
     found += [answer(data, "bottleneck") for data in hand_made_kernels()]

@@ -61,7 +61,6 @@ SECONDS = 2
 VARINT, FIXED64, LENGTH, GROUP, GROUP_END, FIXED32 = range(6)
 FIXED_SIZE = {FIXED64: 8, FIXED32: 4}
 
-# --- outcomes ------------------------------------------------------------------------------------
 
 DETAIL_RE = re.compile(r"(?P<file>.*): byte (?P<at>\d+): (?P<what>.+)", re.DOTALL)
 
@@ -97,8 +96,6 @@ def damaged_at(outcome: harness.Outcome) -> int | None:
     check(detail, f"no byte offset: {outcome.object['detail']!r}")
     return int(detail["at"]) if detail else None
 
-
-# --- damage --------------------------------------------------------------------------------------
 
 # Fields that contain messages.
 MESSAGES = {
@@ -166,7 +163,7 @@ def places(nodes: list[Node]) -> list[Place]:
     return found
 
 
-def lying_length(rng: random.Random, siblings: list[Node], i: int) -> None:
+def wrong_length(rng: random.Random, siblings: list[Node], i: int) -> None:
     node = siblings[i]
     size = len(node.payload)
     near = (size + 1, size - 1, size + 2, 2 * size, size + 200)
@@ -209,7 +206,7 @@ def bad_text(rng: random.Random, siblings: list[Node], i: int) -> None:
 
 
 TREE_MUTATORS: tuple[Callable[[random.Random, list[Node], int], None], ...] = (
-    lying_length, wrong_wire, wrong_wire, repeat, drop, edge_number, bad_text,
+    wrong_length, wrong_wire, wrong_wire, repeat, drop, edge_number, bad_text,
 )  # fmt: skip
 
 
@@ -273,9 +270,6 @@ def sample() -> bytes:
     tpu.lines.append(Line("Overlay", [Event(1, 5, 5)]))
     host = Plane("/host:CPU", [Line("main", [Event(1, 5, 5)], 10**18)], [EventMetadata(1, "x")])
     return encode(Space([tpu, host, Plane("/device:TPU:1")], ["host"]))
-
-
-# --- one case ------------------------------------------------------------------------------------
 
 
 class StuckError(BaseException):

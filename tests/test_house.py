@@ -26,7 +26,7 @@ from tests.harness import ROOT, sampled
 
 SCRIPT = "compute_breakdown"
 # Packages in the order of imports: a package may import only packages to its left.
-ROOMS = ("_peaks", "_output", "_proto", "_pipeline", "_analysis", "_modes", SCRIPT)
+LAYERS = ("_peaks", "_output", "_proto", "_pipeline", "_analysis", "_modes", SCRIPT)
 PACKAGES = ("_analysis", "_modes", "_output", "_pipeline", "_proto", "tests")
 MODULES_OF_MODES = {f"_modes.{mode.name}": mode.name for mode in compute_breakdown.MODES}
 # The mode page calls other modes.
@@ -108,8 +108,8 @@ def statements(of: ast.AST) -> Iterator[ast.AST]:
 def sources() -> list[Source]:
     """Return all hand-written files outside of tests."""
     paths = [*ROOT.glob("*.py")]
-    for room in ROOMS:
-        paths += ROOT.glob(f"{room}/**/*.py")
+    for layer in LAYERS:
+        paths += ROOT.glob(f"{layer}/**/*.py")
     return [Source(path) for path in sorted(paths) if not path.name.endswith("_pb2.py")]
 
 
@@ -123,8 +123,8 @@ def imports() -> list[Import]:
     return [link for source in sources() for link in source.imports() if link.of in modules()]
 
 
-def room_of(module: str) -> int:
-    return ROOMS.index(module.partition(".")[0])
+def layer_of(module: str) -> int:
+    return LAYERS.index(module.partition(".")[0])
 
 
 class Packages(unittest.TestCase):
@@ -174,7 +174,7 @@ class Imports(unittest.TestCase):
             self.assertIn(Import(of, by, is_for_types), imports())
 
     def test_imports_point_downwards(self) -> None:
-        up = [link for link in imports() if room_of(link.of) > room_of(link.by)]
+        up = [link for link in imports() if layer_of(link.of) > layer_of(link.by)]
         self.assertEqual(up, [])
 
     def test_output_imports_no_other_package(self) -> None:
@@ -191,7 +191,7 @@ class Imports(unittest.TestCase):
     def test_pipeline_and_analysis_import_no_presentation(self) -> None:
         found = [link for link in imports() if link.of.startswith("_output.")]
         users = {link.by for link in found if not link.of.startswith("_output.fields.")}
-        self.assertEqual({user for user in users if room_of(user) in (2, 3, 4)}, set())
+        self.assertEqual({user for user in users if layer_of(user) in (2, 3, 4)}, set())
 
     def test_imports_form_no_cycle(self) -> None:
         graph: dict[str, set[str]] = {module: set() for module in modules()}

@@ -162,8 +162,8 @@ class UnknownKernel(FindingFields, VmemFields):
     kernel: str
     """Name of the kernel."""
     declared: Declared | None
-    """Cost of one execution that the kernel's author declares, without flops; null if nothing is
-    declared."""
+    """Cost of one execution as the kernel's author declares it, although the flops are not
+    declared; null if nothing is declared."""
 
 
 CauseName = Literal[
@@ -229,8 +229,8 @@ class CauseEvidence(TypedDict):
 
 
 class Cause(TypedDict):
-    """A pattern that costs time or memory and was found in the program, not inferred from times.
-    Causes can overlap, so do not add up the gains of several causes."""
+    """A pattern in the program or the trace that costs time or memory. No cause is inferred from a
+    share of the time alone. Causes can overlap, so do not add up the gains of several causes."""
 
     rank: Count
     """Rank in the list, from 1. Causes with the most gain come first, then recomputation, then
@@ -296,7 +296,8 @@ class Fields(ChipFields, RecomputedMath, RecomputeTotal, PeriodFields):
     program."""
     bottleneck: Bottleneck
     """The class that loses most time, counting all time of `kernel` and `unjudged` as lost, and
-    idle time as class `idle`. `at_roof` if all lost time together is less than 10 % of the step."""
+    idle time as class `idle`. The value is `at_roof` if all lost time together is less than 10 % of
+    the step."""
     speed_of_light: SpeedOfLight
     """Least time that the chip needs for the step."""
     mfu_at_least: Fraction | None

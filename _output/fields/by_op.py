@@ -73,7 +73,7 @@ class OpFields(Durations, Line, InLoop):
     """Least time that the chip needs for all executions, as in [bottleneck](#bottleneck); null if
     unknown for any execution."""
     lost_ps: Picoseconds | None
-    """Total duration beyond `at_roof_ps`."""
+    """Lost time, by which the total duration exceeds `at_roof_ps`."""
     kernel: str | None
     """Name of a Pallas kernel, or of a custom call with a declared cost."""
     waits_for: str | None
@@ -146,7 +146,7 @@ class Called(TypedDict):
 
 
 class OpInProgram(TypedDict):
-    """An op's place in the program."""
+    """The neighbours of an op in the program."""
 
     opcode: str
     """Opcode of the op."""
@@ -182,8 +182,8 @@ class OpDetail(OpFields, DetailClassed):
     n_executions_omitted: Count
     """Number of executions that the list `executions` leaves out."""
     program: OpInProgram | None
-    """The op's place in the program; null if the program, or an instruction with the op's name, is
-    missing."""
+    """The op's neighbours in the program; null if the program, or an instruction with the op's
+    name, is missing."""
 
 
 class OpIfAsked(TypedDict, total=False):

@@ -34,7 +34,7 @@ class AlsoFused(TypedDict):
 
 
 class Group(GroupFields, DtypeFields, InLoop):
-    """Ops of one kind and key."""
+    """Ops that share a kind and a key."""
 
     kind: ListedKind
     """Kind of the group's ops."""

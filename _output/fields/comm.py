@@ -116,8 +116,8 @@ class CommRow(Line, InLoop, PeersOfRow):
     payload_bytes: Bytes | None
     """Logical bytes of all executions: the result of an all-gather, the operand of a reduce-scatter
     or permute, the smaller of operand and result of an all-reduce or all-to-all, the array of a
-    copy. Null if unknown for any execution, for example a ragged all-to-all, a permute that writes
-    slices in place, or a casting fusion without a program in the file."""
+    copy. Null if the bytes of any execution are unknown, for example of a ragged all-to-all, a
+    permute that writes slices in place, or a casting fusion without a program in the file."""
     bus_bytes: Bytes | None
     """Least number of bytes that each device must send: (n - 1) / n of the payload, 2 (n - 1) / n
     for an all-reduce, the whole payload for a broadcast or copy. Null if n is unknown, and for

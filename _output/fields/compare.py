@@ -90,7 +90,7 @@ class Side(TypedDict):
     n_captures: Count
     """Number of captures of this side."""
     captures: list[Capture]
-    """All captures of this side, as given."""
+    """All captures of this side, as given on the command line."""
 
 
 class RunToRun(TypedDict):
@@ -98,9 +98,9 @@ class RunToRun(TypedDict):
     durations."""
 
     before: Percent | None
-    """Range of the captures before; null with one capture."""
+    """Range of the captures before the change; null if there is only one."""
     after: Percent | None
-    """Range of the captures after; null with one capture."""
+    """Range of the captures after the change; null if there is only one."""
 
 
 class ProgramChange(TypedDict):
@@ -124,7 +124,7 @@ class ProgramChanges(TypedDict):
     Null if a record lacks its program, or if only the code of kernels differs, which includes
     source lines."""
     rows: list[ProgramChange]
-    """Facts that differ between the first capture before and the first capture after. They are
+    """Facts that differ between the first capture before and the first capture after. The facts are
     sorted by kind, in the order of the values of `what`, then by size of the change, largest first.
     Empty if nothing is known about the programs."""
 
@@ -145,15 +145,16 @@ class Noise(TypedDict):
     The chance of a false `significant` is equal for all files together, and for all totals
     together."""
     n_before: Count
-    """Number of samples before."""
+    """Number of samples before the change."""
     n_after: Count
-    """Number of samples after."""
+    """Number of samples after the change."""
     n_tested: Count
     """Number of rows with at least 0.1 % of the time; smaller rows are not tested."""
     n_assignments: Count
     """Number of examined assignments of samples to the two sides."""
     exact: bool
-    """True if all assignments were examined; otherwise 5000 were drawn, always the same 5000."""
+    """True if all assignments were examined; otherwise a fixed sample of 5000 assignments was
+    examined."""
     min_p_value: Fraction
     """Smallest p-value that this number of samples can give."""
     run_to_run_pct: RunToRun
@@ -165,9 +166,9 @@ class Noise(TypedDict):
 
 class Delta(TypedDict):
     before_ps: Picoseconds
-    """Mean time of a step before."""
+    """Mean time before the change."""
     after_ps: Picoseconds
-    """Mean time of a step after."""
+    """Mean time after the change."""
     delta_ps: Picoseconds
     """After minus before."""
 
@@ -184,17 +185,18 @@ class Tested(TypedDict):
 
 class Ranges(TypedDict):
     before_range_ps: list[Picoseconds]
-    """Shortest and longest time of a sample before. Example: `[1092672370, 1107167451]`"""
+    """Shortest and longest time of a sample before the change. Example: `[1092672370,
+    1107167451]`"""
     after_range_ps: list[Picoseconds]
-    """Shortest and longest time of a sample after."""
+    """Shortest and longest time of a sample after the change."""
 
 
 class Total(Delta, Tested, Ranges):
-    """A part of the step on both sides."""
+    """The time of a part of the step, before and after the change."""
 
 
 class CompareTotals(TypedDict):
-    """The step and its parts on both sides."""
+    """The times of the step and of its parts, before and after the change."""
 
     step_duration: Total
     """Length of the step."""
@@ -207,13 +209,13 @@ class CompareTotals(TypedDict):
     idle: Total
     """Time during which no op runs."""
     compute: Total
-    """Ops of this kind."""
+    """Time of the ops of kind compute."""
     data_move: Total
-    """Ops of this kind."""
+    """Time of the ops of kind data_move."""
     comm: Total
-    """Ops of this kind."""
+    """Time of the ops of kind comm."""
     other: Total
-    """Ops of this kind."""
+    """Time of the ops of kind other."""
     overlap: Total
     """`busy` minus the sum of the four kinds, including rounding errors."""
     wait: Total
@@ -236,14 +238,15 @@ class Gate(TypedDict):
 
 
 class FileDelta(Delta, Tested):
-    """A source file on both sides. All rows add up to the total time of the four kinds. Code that
-    moved to another file lowers one row and raises another, and a note says how much moved."""
+    """The time of a source file, before and after the change. All rows add up to the total time of
+    the four kinds. Code that moved to another file lowers one row and raises another, and a note
+    says how much moved."""
 
     file: str | None
-    """Name of the file after; null if no line after is in the file."""
+    """Name of the file after the change; null if the file then has no line."""
     before_file: str | None
-    """Name of the file before, matched by the longest common end of the path; null if no line
-    before is in the file. In the last row, for lines without a source, both names are null."""
+    """Name of the file before the change, matched by the longest common end of the path; null if
+    the file then has no line. In the last row, for lines without a source, both names are null."""
     n_rows: Count
     """Number of entries of `rows` with a line of the file."""
 
@@ -278,7 +281,7 @@ class MatchSum(TypedDict):
 
 
 class CompareRow(Delta, Tested, Ranges):
-    """A source line on both sides."""
+    """The time of a source line, before and after the change."""
 
     rank: Count
     """Rank in the list, from 1."""
@@ -290,21 +293,21 @@ class CompareRow(Delta, Tested, Ranges):
     `same_scopes` and `same_line` compare files and columns of the stack or of the stack's last
     frame, and parts of tf_op. A line with `only_before` or `only_after` has no counterpart."""
     source_inner: str | None
-    """Source line after."""
+    """Source line after the change."""
     before_source_inner: str | None
-    """Source line before."""
+    """Source line before the change."""
     tf_op: str | None
     """Path of the ops; if there are several paths, the first by name."""
     n_groups_before: Count
-    """Number of groups before; more than one if the groups cannot be distinguished."""
+    """Number of groups before the change; more than one if the groups cannot be distinguished."""
     n_groups_after: Count
-    """Number of groups after."""
+    """Number of groups after the change."""
     agg_keys_before: list[str]
-    """Keys of the row's groups before. Example: `["stack:73b37fcaa8454d09"]`"""
+    """Keys of the row's groups before the change. Example: `["stack:73b37fcaa8454d09"]`"""
     agg_keys_after: list[str]
-    """Keys of the row's groups after."""
+    """Keys of the row's groups after the change."""
     delta_pct_of_step: Percent | None
-    """`delta_ps` as a percentage of the mean step duration before."""
+    """`delta_ps` as a percentage of the mean step duration before the change."""
     n_executions_before: Executions
     """Mean number of executions per step before the change."""
     n_executions_after: Executions

@@ -58,7 +58,7 @@ class Inside(TypedDict):
     """Time in regions that only wait for a copy, which are `ep_wait_in`, `ep_wait_out`, and regions
     with a name in which the part after the last `/` begins with `wait`."""
     waiting_pct: Percent | None
-    """`waiting_ps` as a percentage of the kernel."""
+    """`waiting_ps` as a percentage of the kernel's time."""
     computing_ps: Picoseconds | None
     """Time in the regions `ep_run_kernel`, which run the kernel's body, without the waiting inside
     these regions; null without such a region."""
@@ -109,11 +109,12 @@ class Kernel(KernelClassed, Line, Durations, CostOfRun, VmemFields, Inside):
     at_roof_ps: Picoseconds | None
     """Least time that the chip needs for all executions; null if unknown for an op."""
     lost_ps: Picoseconds | None
-    """`total_dur_ps` beyond `at_roof_ps`; null if unknown."""
+    """Lost time, by which `total_dur_ps` exceeds `at_roof_ps`; null if unknown."""
     shapes_in: list[str] | None
-    """Shapes of the operands; null if the ops differ."""
+    """Shapes of the operands; null if the ops of the row have different operands."""
     shapes_out: list[str] | None
-    """Shape of the result; a tuple is one entry. Null if the ops differ."""
+    """Shape of the result; a tuple is one entry. Null if the ops of the row have different
+    results."""
     counters: list[Counter]
     """Counters on the line `_counters_` during the executions, by name and stat."""
 

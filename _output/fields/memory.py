@@ -65,8 +65,8 @@ class Buffer(TypedDict):
     Example: `f32[4,2047,16000]`"""
     hlo_op: str | None
     """Name of the instruction that outputs the buffer. If several instructions share the memory,
-    the parameter among them, otherwise the instruction with the largest output. Null if the program
-    has no such instruction. Example: `fusion.115`"""
+    the name is that of the parameter, or else of the instruction with the largest output. Null if
+    the program has no such instruction. Example: `fusion.115`"""
     opcode: str | None
     """Opcode of the instruction."""
     shape_index: list[Count] | None

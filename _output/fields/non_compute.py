@@ -33,7 +33,7 @@ class Movement(StackKey, Durations):
     """Kind of the group's ops."""
     likely_sources: list[LikelySource] | None
     """For a group without a stack: the lines of the data that the group's ops move or wait for.
-    Null for groups with a stack, and without a program."""
+    Null for groups with a stack, and if the program is unknown."""
     n_executions: Count
     """Number of executions."""
     shapes_in: list[str]

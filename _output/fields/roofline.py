@@ -103,11 +103,11 @@ class RooflineGroup(SourceKey, DtypeFields):
     n_executions: Count
     """Number of executions."""
     total_dur_ps: Picoseconds
-    """T: total duration of the group, without executions of unknown cost."""
+    """Total duration of the group (T), without executions of unknown cost."""
     flops_sum: Flops
-    """F: flops of all executions."""
+    """Flops of all executions (F)."""
     flops_known_pct: Percent | None
-    """Time of the executions with known flops, as a percentage of `total_dur_ps`; null if
+    """Total duration of the executions with known flops, as a percentage of `total_dur_ps`; null if
     `total_dur_ps` is 0."""
     model_flops_sum: Flops | None
     """Flops that the model's code asks for; the compiler can add or remove flops."""
@@ -124,16 +124,16 @@ class RooflineGroup(SourceKey, DtypeFields):
     there is no program or no dot; for kernels that work in fp8 with wider outputs, this dtype is
     wrong. `user` is the dtype in `--kernel-cost`."""
     arithmetic_intensity: FlopsPerByte | None
-    """F / B; null if B is zero."""
+    """Flops per byte of the group (F / B); null if B is zero."""
     ridge_point: FlopsPerByte
     """Flops per byte above which the group is compute-bound."""
     bound: Bound
     """The resource that limits the group: compute or memory, whichever needs more time at the peak
     rate."""
     t_compute_theory_ps: Picoseconds
-    """t_compute: F divided by the peak of the dtype."""
+    """t_compute: Flops of the group (F) divided by the peak of the dtype."""
     t_hbm_theory_ps: Picoseconds
-    """t_hbm: B divided by the HBM peak."""
+    """t_hbm: Bytes of the group (B) divided by the HBM peak."""
     t_roofline_theory_ps: Picoseconds
     """t_roofline: the larger of t_compute and t_hbm."""
     t_roofline_per_op_ps: Picoseconds | None
@@ -149,11 +149,12 @@ class RooflineGroup(SourceKey, DtypeFields):
     shortfall_ps: Picoseconds
     """T - t_roofline; a negative value means that flops, bytes or a peak are wrong."""
     shortfall_pct: Percent | None
-    """`shortfall_ps` as a percentage of T."""
+    """`shortfall_ps` as a percentage of `total_dur_ps`."""
     shortfall_per_op_ps: Picoseconds | None
     """T - `t_roofline_per_op_ps`."""
     opaque_dur_ps: Picoseconds
-    """Total duration of the group's executions of unknown cost. T does not include this time."""
+    """Total duration of the group's executions of unknown cost. The duration T does not include
+    this time."""
 
 
 class RooflineTail(TypedDict):
@@ -195,9 +196,9 @@ class SkippedGroups(TypedDict):
     """Groups without a verdict."""
 
     n_no_flops: Count
-    """Number of groups without flops; groups of unknown cost are included."""
+    """Number of groups with no known flops, including groups of unknown cost."""
     n_no_bytes: Count
-    """Number of groups without bytes."""
+    """Number of groups with no known bytes."""
     n_dtype_other: Count
     """Number of groups with a dtype that is not a float in the table of peaks."""
     n_peak_unknown_for_dtype: Count

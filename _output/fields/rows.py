@@ -125,7 +125,7 @@ class HloOpBreakdownOverflow(TypedDict):
 
 
 class GroupFields(StackKey, Durations):
-    """Ops of one kind and one key. `source_inner` can occur in several groups: a line that is
+    """Ops that share a kind and a key. `source_inner` can occur in several groups: a line that is
     called from two places has two groups."""
 
     n_executions: Count
@@ -139,8 +139,9 @@ class GroupFields(StackKey, Durations):
     flops_sum: Flops | None
     """Flops of all executions; null if no op of the group has known flops."""
     flops_known_pct: Percent | None
-    """Total duration of the ops with known flops, as a percentage of the group. `flops_sum` leaves
-    out ops with unknown flops, such as kernels. Null if the group takes no time."""
+    """Total duration of the ops with known flops, as a percentage of the group's duration.
+    `flops_sum` leaves out ops with unknown flops, such as kernels. Null if the group takes no
+    time."""
     bytes_accessed_sum: Bytes | None
     """Bytes read and written in all memories; null if no op of the group has known bytes."""
     phases: dict[str, Picoseconds]
@@ -148,7 +149,7 @@ class GroupFields(StackKey, Durations):
     likely_sources: list[LikelySource] | None
     """For a group without a stack: the lines of the data that the group's ops move or wait for. The
     rows add up to the group; the last row has no line and sums the rest. Null for groups with a
-    stack, and without a program."""
+    stack, and if the program is unknown."""
     example_hlo_op: str
     """HLO text of the longest execution."""
     example_hlo_op_dur_ps: Picoseconds
@@ -172,11 +173,11 @@ class LeftOut(TypedDict):
     """Time other than math that the lists of this mode leave out."""
 
     data_move: Picoseconds
-    """Copies, casts and layout changes."""
+    """Time of copies, casts and layout changes."""
     comm: Picoseconds
     """Communication."""
     other: Picoseconds
-    """Bookkeeping, and ops of unknown categories."""
+    """Time of bookkeeping, and of ops of unknown categories."""
 
 
 class DtypeFields(TypedDict):
@@ -262,7 +263,7 @@ class IdleByCause(TypedDict):
     """No program runs on the core: time outside of all events on the line `XLA Modules`, if the
     device has this line."""
     in_program: Picoseconds
-    """All other idle time."""
+    """Idle time that has none of the other causes."""
 
 
 class PeriodFields(TypedDict):
@@ -308,9 +309,9 @@ class PeersOfRow(TypedDict):
     """Times that show if communication waits for a late device or for the network."""
 
     transfer_ps: Picoseconds | None
-    """With `--peers`: time of transfer. For each matched execution, this is the shortest duration
-    among the devices that take part, because the device that arrives last does not wait. Null if no
-    execution is matched, and without `--peers`."""
+    """With `--peers`: time of transfer. The transfer of a matched execution takes as long as the
+    shortest duration among the devices that take part, because the device that arrives last does
+    not wait. Null if no execution is matched, and without `--peers`."""
     peer_wait_ps: Picoseconds | None
     """With `--peers`: time beyond `transfer_ps`, during which this device waits for the last
     device. For `async` communication this time is an upper bound, because a device with more math

@@ -44,7 +44,7 @@ class Verdict(TypedDict):
     slow, none of them is a straggler; see `slow_host`."""
     n_slowest: Count | None
     """Number of steps in which the straggler was the slowest device. Without a straggler, the
-    number for the device that is most often the slowest."""
+    number counts the steps of the device that is most often the slowest."""
     n_steps: Count
     """Number of steps."""
     p_value: Fraction | None
@@ -151,7 +151,7 @@ class LineDelta(TypedDict):
     """Source line."""
     source_user: str | None
     """Innermost line of the user's own code in the stack; without a stack, the source line if it is
-    in the user's own code. Null without such a line."""
+    in the user's own code. Null if no line is in the user's own code."""
     kernel: str | None
     """Name of the custom kernel among the line's ops; null without a kernel, and if the record is
     older than version 3.1."""

@@ -19,7 +19,7 @@ class KindIfAsked(TypedDict, total=False):
 
 
 class ComputeGroup(GroupFields, KindIfAsked):
-    """Ops of one kind and key."""
+    """Ops that share a kind and a key."""
 
     rank: Count
     """Rank among the groups by total duration, from 1."""

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from _proto.hlo.text import DtypeClass
 
 _DOTS = ("convolution", "dot")
-# Opcodes that change only dtype, layout or shape. They can be between a fusion's parameter and the
-# dot.
+# Opcodes that change only dtype, layout or shape. Instructions with these opcodes can be between a
+# fusion's parameter and the dot.
 _CONVERTS = ("convert", "bitcast", "copy", "reshape", "transpose")
 # Order of dtype classes by width: the wider class of two operands decides the peak.
 _WIDTH = {"fp8": 0, "bf16": 1, "fp16": 1, "fp32": 2, OTHER: 3}

@@ -30,13 +30,14 @@ _Links = dict["Instruction", list["Instruction"]]
 # Names of the parts of an asynchronous op.
 START, UPDATE, DONE = "start", "update", "done"
 
-# Damage is located only in programs up to this size, because locating takes seconds in larger
-# programs.
+# Maximum size of programs in which damage is located, because locating damage takes seconds in
+# larger programs.
 _MAX_EXPLAINED_BYTES = 4 << 20
 _SPARSE_CORE = "sparsecore"
 _COST_KEY, _RETRY_KEY = b'"cost_estimate"', b'"retry_count"'
 KERNEL_TARGET = b"tpu_custom_call"
-# Instructions with these opcodes compute nothing, so their lines do not count as part of a fusion.
+# Opcodes of instructions that compute nothing; the lines of such instructions do not count as lines
+# of a fusion.
 _NOT_FUSED_WORK = frozenset(
     "parameter constant bitcast tuple get-tuple-element broadcast iota".split()
 )

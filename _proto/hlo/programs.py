@@ -115,7 +115,9 @@ class Programs:
         for at, number, wire, value, stop in fields(self._trace, start, end):
             if number in (_MODULE, _BUFFERS):
                 if wire != LENGTH or number in parts:
-                    raise Damage(at, f"field {number} of the HloProto is repeated or is no message")
+                    raise Damage(
+                        at, f"field {number} of the HloProto is repeated or is not a message"
+                    )
                 parts[number] = value, stop
         if _MODULE not in parts:
             raise Damage(start, "the HloProto has no module")
@@ -141,7 +143,9 @@ class Programs:
             self._note(f"{entry.name}: {what}" if entry.name else what)
 
     def _note(self, what: str) -> None:
-        self.notes.append(f"the program's HLO can't be read: {what}; answered without it")
+        self.notes.append(
+            f"the program's HLO can't be read: {what}; the answer lacks the unreadable facts"
+        )
 
 
 def _id_of(entry: Attachment) -> int:
@@ -149,7 +153,7 @@ def _id_of(entry: Attachment) -> int:
     the entry's key.
 
     Keys are ids in old captures only; in later captures keys are indices, and libtpu 0.0.37 writes
-    wrong ids as keys. The stat equals the program id of ops.
+    wrong ids as keys. The value of the stat is the program id that ops have.
     """
     if entry.number is not None:
         return entry.number % _UNSIGNED

@@ -40,7 +40,7 @@ class Array(NamedTuple):
         return self.text_of(self.dims)
 
     def text_of(self, dims: Sequence[int]) -> str:
-        """Return the text of an array with this dtype and these dimensions."""
+        """Return the text of an array with the given dtype and dimensions."""
         return f"{self.dtype}[{','.join(map(str, dims))}]"
 
     @property

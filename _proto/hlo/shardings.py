@@ -12,7 +12,7 @@ from _proto.trace.wire import parse
 _KINDS = ("replicated", "maximal", "tuple", "tiled", "manual", "unknown", "unreduced")
 _MAXIMAL, _TUPLE, _TILED = (_KINDS.index(kind) for kind in ("maximal", "tuple", "tiled"))
 # Kinds of shardings that do not cut an array. For devices that share a tile, a sharding also gives
-# the kind of sharing. For kinds outside of this set, only the program shows which part each device
+# the kind of sharing. For other kinds of sharing, only the program shows which part each device
 # has.
 _WHOLE = frozenset(_KINDS.index(kind) for kind in ("replicated", "maximal", "unreduced"))
 
@@ -63,7 +63,7 @@ class Sharding:
 def read_shardings(data: bytes, n_leaves: int) -> list[Sharding] | None:
     """Read an OpSharding, and return one sharding for each leaf of a shape.
 
-    Return None if the message is unreadable or has another number of leaves.
+    Return None if the message is unreadable or has more or fewer leaves than the shape.
     """
     message = parse(pb.Sharding, data)
     if message is None:

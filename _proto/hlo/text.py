@@ -35,8 +35,8 @@ ON_SPARSE_CORE = 'async_execution_thread="sparsecore"'
 OPERAND_NAME_RE = re.compile(r"%([\w.\-]+)")
 BITS_RE = re.compile(r"[a-z]+(\d{1,3})(?!\d)")
 SSA_PART_RE = re.compile(r"\d+|(?:clone|cloned|remat)\d*")
-# On v5e and similar chips, programs have an asynchronous collective as two fusions with these
-# names.
+# Names of the two fusions that form an asynchronous collective in programs for v5e and similar
+# chips.
 ASYNC_COLLECTIVE = "async-collective"
 ASYNC_COLLECTIVE_ENDS = ("async-collective-start", "async-collective-done")
 

@@ -118,8 +118,8 @@ def numbers_of_events(
 ) -> Iterator[EventNumbers]:
     """Yield the numeric stats with wanted names of all events, line by line.
 
-    If an event has several stats of one name, the last stat counts. Aggregated events, which have
-    no time, are left out.
+    If an event has several stats with the same name, the last stat counts. Aggregated events, which
+    have no time, are left out.
     """
     for part in plane.parts:
         ids = {metadata_id for metadata_id, name in part.metadata_names() if name in events}

@@ -53,8 +53,9 @@ _OTHERS = (
     (rb".{257}ustar", "a tar archive; unpack the file first"),
     (rb"version https://git-lfs", "a pointer of Git LFS; run git lfs pull first"),
     (rb"(?i)\s*<(?:!doctype|html|\?xml)", "HTML or XML"),
-    # Text has no control character among the first bytes. A trace has one among the first five
-    # bytes, except a trace with only the name of a host, which begins with a quotation mark.
+    # Text has no control character among the first bytes. A trace has a control character among the
+    # first five bytes, except a trace with only the name of a host, which begins with a quotation
+    # mark.
     (rb"[\t\n\r !#-~][\t\n\r -~]{15}", "text"),
 )
 
@@ -71,7 +72,8 @@ T = TypeVar("T")
 
 
 def not_a_trace(head: bytes) -> str | None:
-    """Return the kind of file that has these first bytes, or None if the file may be a trace."""
+    """Return the kind of a file that begins with the given bytes, or None if the file may be a
+    trace."""
     for pattern, what in _OTHERS:
         if re.match(pattern, head, re.DOTALL):
             return NOT_A_TRACE + what
@@ -374,7 +376,8 @@ def _copy(chunks: Iterable[bytes], file: IO[bytes], limit: int) -> Damage | None
         for chunk in chunks:
             if chunk and not head:
                 head = chunk
-                # Without this check, an endless stream of other data would fill the disk.
+                # Check the first bytes before copying, because an endless stream of other data
+                # would fill the disk.
                 if head[0] not in _FIRST_BYTES:
                     raise Damage(0, f"a trace cannot begin with the byte 0x{head[0]:02x}")
             written += len(chunk)

@@ -1,8 +1,8 @@
 """List the contents of a file for any device, as far as they are readable.
 
-`Trace` opens one plane, and raises Damage if the plane is damaged. A survey reads all planes, and
-keeps everything before the damage in a plane, a line or a piece of a line, and everything after the
-next readable length.
+`Trace` opens one plane, and raises Damage if the plane is damaged. A survey reads all planes. If a
+plane, a line or a piece of a line is damaged, a survey keeps everything before the damage, and goes
+on after the damaged part if the length of the part is readable.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class OneHot(unittest.TestCase):
         main[6] = equal("eq.1", "spread", "place", shape=array("pred", 64, 10))
         self.assertEqual(looked_up(main), [])
 
-    def test_time_of_gathering_the_matrix_counts_too(self) -> None:
+    def test_gain_includes_the_time_of_gathering_the_matrix(self) -> None:
         whole = op("whole", "all-gather", "eq.1", shape=MATRIX, extra=listed_groups((0, 1)))
         ran = [
             event("eq.1", "non-fusion elementwise", 0, 100),

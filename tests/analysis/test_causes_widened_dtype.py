@@ -81,7 +81,7 @@ class Promotions(unittest.TestCase):
                     *widened(),
                     op("dot.1", "dot", "sum.1", "sum.1", shape=WIDE, line="mlp.py:7"),
                     grad,
-                    # The compiler has narrowed the operands of this matmul.
+                    # A matmul whose operands the compiler has narrowed.
                     op("dot.2", "dot", "grad", "grad", shape=WIDE, line=line),
                     op("more", "negate", "dot.2", shape=WIDE),
                     op("end", "tanh", "more", shape=WIDE),

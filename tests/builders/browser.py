@@ -48,7 +48,7 @@ class Browser:
         command = [
             *(sys.executable, "-c", AS_3_AND_4, *map(str, theirs), PROGRAM),
             *("--headless=new", "--remote-debugging-pipe", "--disable-gpu", "--no-first-run"),
-            # These options prevent network requests and allow root to run the browser.
+            # The options prevent network requests and allow root to run the browser.
             *("--disable-background-networking", "--disable-component-update", "--no-sandbox"),
             *("--disable-extensions", "--disable-sync", "--disable-dev-shm-usage"),
             *("--hide-scrollbars", f"--user-data-dir={folder}", *options, "about:blank"),

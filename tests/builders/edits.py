@@ -57,7 +57,7 @@ def reindent(program: Program, file: str, rng: random.Random) -> Edit:
     )
 
 
-# This function is a table and has a line for each kind of edit.
+# The function is long, because it is a table with a line for each kind of edit.
 def edits_of(program: Program, seed: int) -> dict[str, list[Edit]]:
     """Return each kind of edit at a few places."""
     rng = random.Random(seed)

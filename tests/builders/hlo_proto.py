@@ -64,9 +64,6 @@ def given(**numbered: tuple[int, int | bytes | None]) -> bytes:
     return b"".join(field_of(number, v) for number, v in numbered.values() if v is not None)
 
 
-# --- messages ------------------------------------------------------------------------------------
-
-
 @dataclass
 class Shape(Message):
     dtype: str
@@ -167,9 +164,6 @@ class HloProto(Message):
     buffers: Annotated[bytes | None, 3] = None
 
 
-# --- fields of an instruction, for `extra` --------------------------------------------------------
-
-
 def precision(*operands: int, algorithm: int | None = None) -> bytes:
     return bytes_field(51, packed(1, operands) + given(algorithm=(2, algorithm)))
 
@@ -221,9 +215,6 @@ def element(index: int) -> bytes:
 def direction(name: str) -> bytes:
     """Encode the direction of a comparison: EQ, NE, LT …"""
     return text_field(63, name)
-
-
-# --- fields of a module, for `extra`: aliases, donors and shardings of parameters -----------------
 
 
 def aliases(*parameters: tuple[int, Sequence[int]]) -> bytes:
@@ -309,8 +300,6 @@ def named_sharding(
     )
 
 
-# --- fields of a buffer assignment ----------------------------------------------------------------
-
 ALLOC, FREE, SHARE = 0, 1, 2
 
 
@@ -358,9 +347,6 @@ def heap_trace(*events: tuple[int, int, str, int]) -> bytes:
             for kind, id_, name, other in events
         ),
     )
-
-
-# --- a program in a few lines ---------------------------------------------------------------------
 
 
 def array(dtype: str, *dims: int, space: int | None = None) -> Shape:

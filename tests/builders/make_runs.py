@@ -4,7 +4,7 @@
 
 FOLDER/before and FOLDER/after become log directories, each with a run of six steps on two devices.
 The change moves all lines of train.py down by three lines, and makes line 49, now line 52, 12 %
-slower. This source alone determines the bytes.
+slower. The bytes of the traces depend only on the source of the module.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ def write_run(folder: Path, run: str, program: Program, seed: int) -> Path:
 
 
 def write_runs(folder: Path) -> dict[str, Path]:
-    """Write both runs; return their paths by the file names of their records in `tests/data`."""
+    """Write the two runs; return the paths of the traces by the file names of their records in
+    `tests/data`."""
     program = records.of_demo()
     return {
         "before": write_run(folder / "before", "2026_11_21_10_00_00", program, seed=1),

@@ -82,8 +82,6 @@ class Shape(NamedTuple):
         return [block] * max(1, round(n_blocks * self.factor))
 
 
-# --- the ops -------------------------------------------------------------------------------------
-
 BF16 = "bf16[4,2048,4096]{2,1,0:T(8,128)(2,1)}"
 F32 = "f32[4,256,512]{2,1,0:T(8,128)}"
 SLICE = "s8[4194304]{0:T(1024)(128)(4,1)S(1)}"
@@ -182,9 +180,6 @@ def op_metadata(names: StatNames) -> list[EventMetadata]:
     return metadata
 
 
-# --- the events ----------------------------------------------------------------------------------
-
-
 class Execution(NamedTuple):
     """Hold the bytes of an op's event without the offset, which an event stores twice."""
 
@@ -261,9 +256,6 @@ class Program:
             now += execution.duration
         self.slices.append(b"".join(events))
         return now
-
-
-# --- the planes ----------------------------------------------------------------------------------
 
 
 class Hole:

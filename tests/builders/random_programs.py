@@ -103,7 +103,7 @@ COST_ESTIMATES: tuple[dict[str, str | int], ...] = (
 )
 
 
-# The program recognises collectives in fusions by these names of computations.
+# Names of computations, by which the program recognises collectives in fusions.
 BODIES = (*["fused_computation"] * 5, "all-reduce-scatter", "async_collective_fusion")
 
 

@@ -48,8 +48,6 @@ def words(text: str) -> list[str]:
     return text.split()
 
 
-# --- categories and texts ------------------------------------------------------------------------
-
 # The pool is the program's vocabulary, so later categories are drawn automatically.
 OPCODES = [category for category in vocabulary.KIND_OF if " " not in category]
 FUSIONS = [
@@ -151,7 +149,6 @@ SEEN_OPS = [
 ]
 NO_HLO = ["", "jit_step(9646411105960254074)"]
 
-# --- facts ---------------------------------------------------------------------------------------
 
 # Stacks, outermost frame first; traces may get the reversed stacks.
 STACKS: list[list[str]] = [
@@ -424,9 +421,6 @@ class OpPool:
                 rng.shuffle(event.stats)
 
 
-# --- lines and planes ----------------------------------------------------------------------------
-
-
 TimedEvent = tuple[Event, int]
 
 
@@ -532,7 +526,7 @@ class CoreClock:
         ]
         return self.rng.sample(pool, self.rng.choice((1, 1, 2, 3)))
 
-    def bend(self, ops: list[TimedEvent]) -> list[TimedEvent]:
+    def distort(self, ops: list[TimedEvent]) -> list[TimedEvent]:
         """Make some ops instant on the trace's clock, some of them at the offset of the preceding
         op.
         """
@@ -721,7 +715,7 @@ def random_plane(
     waits = random_waits(rng, metadata, ops, span) if chance(rng, 0.6) else []
     ops = clock.scaled(ops)
     core.measure(ops)
-    ops = core.bend(ops)
+    ops = core.distort(ops)
     if chance(rng, 0.3):
         pool.move_facts(metadata, [event for event, _ in ops])
     lines = []
@@ -748,9 +742,6 @@ def random_plane(
         rng.shuffle(lines)
     stats = random_plane_stats(rng, names)
     return Plane(name, lines, metadata, names.metadata(), stats, id=rng.choice((None, 0, 3)))
-
-
-# --- the host ------------------------------------------------------------------------------------
 
 
 THREADS = ("main/1", "main/1", "py_execute/2", "VLLM::Engine", "1", "", "", "")
@@ -792,9 +783,6 @@ def random_host(rng: random.Random, clock: TraceClock) -> Plane:
         lines.append(clock.random_line(thread, clock.scaled(events)))
         lines[-1].id = rng.choice((None, 0, 1, 2, -(2**62)))
     return Plane("/host:CPU", lines, metadata, names.metadata())
-
-
-# --- options and the whole -----------------------------------------------------------------------
 
 
 OWN = ["layer", "/", ".py", "site-packages", "<", "\u00fc", "nowhere", "train.py:1", "A DIR"]

@@ -78,9 +78,6 @@ def groups_of(program: Program) -> dict[tuple[str, str], list[Op]]:
     return groups
 
 
-# --- programs ------------------------------------------------------------------------------------
-
-
 @cache
 def demo() -> tuple[Op, ...]:
     [path] = DEMO.glob("plugins/profile/*/*.xplane.pb.gz")
@@ -202,9 +199,6 @@ def without_stack(number: int, what: str, duration: int) -> Op:
     tf_op = f"w['{what}']:" if what == "copy" else None
     signature, origin = f"{what} [{what}]", frozenset([number])
     return Op(origin, "data_move", what, (), tf_op, text, signature, "f32[8]", duration)
-
-
-# --- edits ---------------------------------------------------------------------------------------
 
 
 def with_frames(program: Program, edit: Callable[[Frame], Frame]) -> Program:
@@ -347,9 +341,6 @@ def chain(*edits: Edit) -> Edit:
         return program
 
     return edit
-
-
-# --- records -------------------------------------------------------------------------------------
 
 
 def digest(texts: Iterable[str]) -> str:

@@ -44,9 +44,6 @@ PAUSE_PS = 10_000_000
 BEHIND_PS = 14_000
 
 
-# --- the demo's first step -----------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Executed:
     """Represent an execution of an op: the metadata id, and the number in `demo()` (None for a
@@ -89,9 +86,6 @@ def template() -> Template:
             is_loop = plane.ops[event.metadata_id].is_container
             executed.append(Executed(event.metadata_id, None if is_loop else origin, span))
     return Template(plane, first, executed, list(origins), durations)
-
-
-# --- what a program does in a step ---------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -189,8 +183,6 @@ def schedule_of(program: Program) -> Schedule:
     return Schedule(program, leaves, loops, template().step.end - last)
 
 
-# --- runs ----------------------------------------------------------------------------------------
-
 Factor = Callable[[Op], float]
 
 
@@ -240,9 +232,6 @@ def run(
             join(schedule, durations, end)
             runs[name].append(durations)
     return runs
-
-
-# --- files ---------------------------------------------------------------------------------------
 
 
 def trace(

@@ -28,9 +28,6 @@ from typing import Annotated, get_origin, get_type_hints
 Arrange = Callable[[list[bytes]], list[bytes]]
 
 
-# --- wire format ---------------------------------------------------------------------------------
-
-
 # Most field numbers, lengths and values fit in one byte.
 _OF_ONE_BYTE = [bytes([value]) for value in range(128)]
 
@@ -110,9 +107,6 @@ def field_of(number: int, value: int | str | bytes | Message, arrange: Arrange =
 def encode(message: Message, arrange: Arrange = list) -> bytes:
     """Encode a message; `arrange` may reorder the fields of the message and of nested messages."""
     return b"".join(arrange(message.fields(arrange)))
-
-
-# --- the messages --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -241,8 +235,6 @@ class Space(Message):
     extra: bytes = b""
 
 
-# --- stats by name -------------------------------------------------------------------------------
-
 StatValue = int | float | str | bytes | Value
 
 
@@ -281,9 +273,6 @@ class StatNames:
 
     def metadata(self) -> list[StatMetadata]:
         return [StatMetadata(self.id_of(name), name) for name in self.names]
-
-
-# --- a device plane in a few lines ---------------------------------------------------------------
 
 
 @dataclass

@@ -120,7 +120,7 @@ class UsageErrors(unittest.TestCase):
 
     def test_second_profile_is_refused_with_the_remedy(self) -> None:
         self.assert_usage_error(
-            "only one PROFILE is accepted, got also 'b.pb'; give a second capture by --baseline",
+            "only one PROFILE is accepted, also got 'b.pb'; pass a second capture with --baseline",
             *(DEMO, "b.pb", "--mode", "summary"),
         )
 

@@ -55,10 +55,6 @@ MOST_TERMS = 25
 Json = dict[str, Any]
 
 
-# ----------------------------------------------------------------------------------------------
-# Tables, names and links.
-
-
 class Tables(unittest.TestCase):
     batch = BATCH
 

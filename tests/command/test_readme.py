@@ -70,10 +70,6 @@ HAS_TOOLS = all(map(shutil.which, ("bash", "jq")))
 Json = dict[str, Any]
 
 
-# ----------------------------------------------------------------------------------------------
-# Commands and their output.
-
-
 @functools.cache
 def outcome(words: tuple[str, ...], capture: str = "") -> Outcome:
     """Run a call in the root of the clone; write pages to a temporary folder."""
@@ -206,7 +202,7 @@ class Commands(unittest.TestCase):
         texts = [
             block.text
             for block in (*blocks(README), *blocks(GUIDE))
-            if block.language == "python" and "analyse" in block.text
+            if block.text.startswith("import compute_breakdown")
         ]
         self.assertEqual(len(texts), 2)
         for text in texts:
@@ -214,6 +210,19 @@ class Commands(unittest.TestCase):
             with contextlib.redirect_stdout(printed_text), in_folder(ROOT):
                 exec(text.replace("logs", PLACEHOLDERS["PROFILE"]), {})
             self.assertIn("ms", printed_text.getvalue())
+
+    def test_excerpts_of_examples_are_up_to_date(self) -> None:
+        examples = [
+            path.read_text(encoding="utf-8") for path in (ROOT / "tests/examples").glob("*.py")
+        ]
+        excerpts = [
+            block.text
+            for block in blocks(GUIDE)
+            if block.language == "python" and not block.text.startswith("import")
+        ]
+        self.assertEqual(len(excerpts), 2)
+        for excerpt in excerpts:
+            self.assertTrue(any(excerpt in example for example in examples), excerpt)
 
     def assert_excerpt(self, text: str, said: Json) -> None:
         excerpt = parse_excerpt(text)
@@ -298,9 +307,6 @@ class Recipes(unittest.TestCase):
         said = answer(trace([odd]), "by_source")
         self.assertIn("<module 'a,b'>:1", piped(call, said).stdout)
 
-
-# ----------------------------------------------------------------------------------------------
-# Figures in prose.
 
 UNITS = {
     "ps": 1,

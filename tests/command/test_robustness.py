@@ -75,9 +75,6 @@ class RandomDamage(unittest.TestCase):
         self.assertFalse(failures, f"{len(failures)} failures, the first:\n{failures[:1]}")
 
 
-# ----------------------------------------------------------------------------------------------
-# Damage inside the file.
-
 # An unknown field that marks the position at which a test inserts damage.
 HERE = text_field(14, "here")
 UNREADABLE = {
@@ -217,10 +214,6 @@ class UnusualEncodings(RobustnessTest):
         )
 
 
-# ----------------------------------------------------------------------------------------------
-# Numbers at the edge.
-
-
 class EdgeNumbers(RobustnessTest):
     def test_sum_of_the_longest_durations_is_exact(self) -> None:
         totals = said(trace([op("fusion.1", "loop fusion", i, MAX) for i in range(5)]))["totals"]
@@ -252,9 +245,6 @@ class EdgeNumbers(RobustnessTest):
                         self.assertIsNone(group["flops_sum"])
                         self.assertIsNone(group["bytes_accessed_sum"])
 
-
-# ----------------------------------------------------------------------------------------------
-# Hostile and large texts.
 
 HOSTILE = (
     "\x1b]0;title\x07\x1b[2J\x1b[31m", "line\r\nline", "</script><script>alert(1)</script>",
@@ -293,10 +283,6 @@ class Texts(RobustnessTest):
                 json.loads(done.stdout)
                 for line in done.stderr.decode().split("\n"):
                     self.assertTrue(line.isprintable(), line)
-
-
-# ----------------------------------------------------------------------------------------------
-# Gzipped and odd files.
 
 
 class Gzip(RobustnessTest):

@@ -353,7 +353,7 @@ class Started(StreamsTest):
             self.assertEqual(done.stderr.count("\n"), 1)
 
 
-def heed_interrupts() -> None:
+def handle_interrupts() -> None:
     """Handle SIGINT again, because background jobs of a shell ignore SIGINT."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
@@ -371,7 +371,7 @@ class Interrupted(StreamsTest):
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=BARE,
-            preexec_fn=heed_interrupts,  # noqa: PLW1509
+            preexec_fn=handle_interrupts,  # noqa: PLW1509
         )
         assert process.stdin is not None
         process.stdin.write(SMALL)
@@ -392,7 +392,7 @@ class Interrupted(StreamsTest):
             check=False,
             env=self.python_that_runs_first(code),
             timeout=harness.bound(30),
-            preexec_fn=heed_interrupts,
+            preexec_fn=handle_interrupts,
         )
         self.assertEqual((done.returncode, done.stderr), (-signal.SIGINT, b""))
 

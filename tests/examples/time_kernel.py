@@ -1,12 +1,9 @@
 """Time a Pallas kernel on a TPU.
 
-JAX has no public function that returns a trace, so the profiler writes the trace into a temporary
-folder.
+JAX has no public function that returns a trace, so the trace goes through a temporary folder.
 """
 
-import sys
 import tempfile
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -22,28 +19,17 @@ def double_kernel(x_ref, out_ref):
 @jax.jit
 def double(x):
     shape = jax.ShapeDtypeStruct(x.shape, x.dtype)
-    # A CPU can only interpret the kernel.
+    # On a CPU the kernel can only be interpreted, and the trace has no kernel.
     is_cpu = jax.default_backend() == "cpu"
     return pl.pallas_call(double_kernel, out_shape=shape, name="double", interpret=is_cpu)(x)
 
 
-def traced(function, *arguments, n=10):
-    """Return the trace of some calls as bytes."""
-    # The first call compiles.
-    jax.block_until_ready(function(*arguments))
-    with tempfile.TemporaryDirectory() as folder:
-        with jax.profiler.trace(folder):
-            for _ in range(n):
-                jax.block_until_ready(function(*arguments))
-        (trace,) = Path(folder).rglob("*.xplane.*")
-        return trace.read_bytes()
-
-
-data = traced(double, jnp.ones((1024, 1024), jnp.float32))
-try:
-    answer = compute_breakdown.analyse(data, "kernel", step="all")
-except compute_breakdown.NoAnswer as failure:
-    # For example, the trace of a CPU has no plane of a TPU.
-    sys.exit(f"no answer: {failure}")
+x = jnp.ones((1024, 1024), jnp.float32)
+jax.block_until_ready(double(x))  # the first call compiles
+with tempfile.TemporaryDirectory() as folder:
+    with jax.profiler.trace(folder):
+        for _ in range(10):
+            jax.block_until_ready(double(x))
+    answer = compute_breakdown.analyse(folder, "kernel", step="all")
 for row in answer["kernels"]:
     print(row["kernel"], row["n_executions"], f"{row['avg_dur_ps'] / 1e6:.3f} us")

@@ -402,7 +402,7 @@ def counters(readings: Sequence[Event], name: str = "_counters_") -> list[Json] 
     return found
 
 
-def the_row(readings: Sequence[Event]) -> Json:
+def only_row(readings: Sequence[Event]) -> Json:
     (row,) = counters(readings) or []
     return row
 
@@ -431,13 +431,13 @@ class Counters(unittest.TestCase):
     def test_readings_at_equal_times_are_ordered_as_in_the_file(self) -> None:
         readings = [Event(3, 50, stats=[Stat(1, int64(i))]) for i in (4, 9, 2)]
         readings.append(Event(3, num_occurrences=2, stats=[Stat(1, int64(11))]))
-        row = the_row(readings)
+        row = only_row(readings)
         self.assertEqual((row["name"], row["first"], row["last"]), (None, 4, 2))
         self.assertEqual((row["n"], row["max"], row["mean"]), (4, 11, 6.5))
 
     def test_mean_is_rounded_only_at_the_end(self) -> None:
         values = [double(1e300), double(1.0), double(-1e300), uint64(2**64 - 1), double(1.0)]
-        row = the_row([Event(1, i, stats=[Stat(1, value)]) for i, value in enumerate(values)])
+        row = only_row([Event(1, i, stats=[Stat(1, value)]) for i, value in enumerate(values)])
         self.assertEqual(row["mean"], (2**64 + 1) / 5)
 
     def test_values_that_are_not_numbers_are_skipped(self) -> None:

@@ -217,7 +217,7 @@ class OfRecords(Against):
         self.assertEqual(rows_of(said, "file", "significant"), [("a.py", True), ("b.py", False)])
         self.assert_holds(sides[0], sides[1], said)
 
-    def test_swapping_the_sides_negates_the_changes(self) -> None:
+    def test_swapping_before_and_after_negates_the_changes(self) -> None:
         program = records.made_up(4, 80)
         after = records.renumber(edits_of(program, seed=1)["all at once"][0](program))
         there, back = (

@@ -561,8 +561,8 @@ class Captures(unittest.TestCase):
     def test_copies_to_the_host_equal_the_table_of_ops_in_xprof(self) -> None:
         if not OFFLOADING.exists():
             self.skipTest("the capture is not available")
-        # hlo_stats of XProf 2.24.2 counts these executions and picoseconds over four devices and
-        # all steps.
+        # Executions and picoseconds that hlo_stats of XProf 2.24.2 counts over four devices and all
+        # steps.
         expected = {
             "copy-done.4": (400, 77_773_215_731_250),
             "copy-done.2": (400, 77_642_772_818_750),

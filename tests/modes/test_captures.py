@@ -271,7 +271,7 @@ class Options(unittest.TestCase):
         said = piped(a_trace("h1"), "spread")
         self.assertEqual(said["cohorts"][0]["hosts"][0]["host"], "-")
 
-    def test_compare_selects_a_host_on_each_side(self) -> None:
+    def test_compare_selects_a_host_before_and_after(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             for name, data in records().items():
                 Path(folder, name).write_bytes(data)

@@ -241,7 +241,7 @@ class Executions(unittest.TestCase):
         one_by_one = [self.begin(0), self.end(10), self.begin(20), self.end(30)]
         self.assertEqual(pairs(one_by_one), (2, 0, 0))
         # The second flight starts during the first flight, so both pairs are ambiguous. The third
-        # pair is not.
+        # pair is not ambiguous.
         second = [self.begin(0), self.begin(5), self.end(10), self.end(30), self.begin(40),
                   self.end(50)]  # fmt: skip
         self.assertEqual(pairs(second), (3, 2, 0))
@@ -987,9 +987,6 @@ class Rows(unittest.TestCase):
             {"exposed_ps": 0, "host_ps": 0, "by_collective": {}, "in_flight_union_ps": 0,
              "hidden_union_ps": 0},
         )  # fmt: skip
-
-
-# --- real captures -------------------------------------------------------------------------------
 
 
 def waits_of(step: Step) -> dict[int, RealOp]:

@@ -65,9 +65,6 @@ def mean(figures: Sequence[int]) -> int:
     return int(Fraction(sum(figures), len(figures)) + Fraction(1, 2))
 
 
-# --- matching ------------------------------------------------------------------------------------
-
-
 class Judged:
     """Match a program with an edited version, and judge the rows."""
 
@@ -113,7 +110,7 @@ class Judged:
         """Return the groups that are in another row than their counterpart."""
         return [ours for ours, theirs, row in self.counterparts() if not theirs <= row[1]]
 
-    def apart_and_pooled(self) -> tuple[int, int]:
+    def separate_and_pooled_times(self) -> tuple[int, int]:
         """Return the time of counterparts whose row has no other groups, and the time of all other
         counterparts.
         """
@@ -149,8 +146,8 @@ class Matching(unittest.TestCase):
                 for edit in sampled(edits, 1):
                     with self.subTest(program=name, edit=kind):
                         times = self.check(before, records.renumber(edit(before)))
-                        apart += times.apart_and_pooled()[0]
-                        pooled += times.apart_and_pooled()[1]
+                        apart += times.separate_and_pooled_times()[0]
+                        pooled += times.separate_and_pooled_times()[1]
         self.assertGreater(apart, 0)
         self.assertLess(pooled / (apart + pooled), 0.0025)
 
@@ -174,7 +171,7 @@ class Matching(unittest.TestCase):
                 for edit in sampled(edits, 1):
                     with self.subTest(program=name, edit=kind):
                         judged = self.check(before, edit(before))
-                        self.assertEqual(judged.apart_and_pooled()[1], 0)
+                        self.assertEqual(judged.separate_and_pooled_times()[1], 0)
 
     def test_thousand_groups_are_matched_quickly(self) -> None:
         program = records.made_up(3, 1000)
@@ -496,7 +493,7 @@ class Levels(unittest.TestCase):
             rows = matched([known, before], [known, after])
             self.assertEqual({row[0] for row in rows} - {"same_places_and_scopes"}, level)
 
-    def test_files_are_in_the_same_order_on_both_sides(self) -> None:
+    def test_order_of_files_is_the_same_before_and_after(self) -> None:
         def program(a: str, b: str, column: int) -> Program:
             there, back = [f"{a}:1:{column}", f"{b}:1:4"], [f"{b}:1:4", f"{a}:2:{column}"]
             return [op(1, *there), op(2, *back)]
@@ -575,9 +572,6 @@ class Names(unittest.TestCase):
         # If two files fit equally well, neither file is paired.
         self.assertEqual(pairs({"/a/x.py", "/b/x.py"}, {"/c/x.py"}), set())
         self.assertEqual(pairs({"x.py"}, {"y.py"}), set())
-
-
-# --- noise ---------------------------------------------------------------------------------------
 
 
 def brute_force(
@@ -723,8 +717,6 @@ def with_steps(run: Json, steps: Sequence[Json]) -> Json:
     return {**run, "steps": numbered}
 
 
-# --- figures -------------------------------------------------------------------------------------
-
 FIGURES = ("busy_ps", "comm_ps", "host_ps", "wait_ps", "durs_ps", "ns")
 
 
@@ -777,7 +769,7 @@ class Figures(unittest.TestCase):
             self.assertEqual(answer["by_match"]["same_ops"]["n_rows"], len(answer["rows"]))
             self.assertEqual(answer["notes"], [])
 
-    def test_exchanging_the_sides_changes_the_sign(self) -> None:
+    def test_exchanging_before_and_after_changes_the_sign(self) -> None:
         there, back = compare(self.before, self.after), compare(self.after, self.before)
 
         def rows(answer: Json, before: str, after: str, sign: int) -> set[Any]:
@@ -912,7 +904,7 @@ class Figures(unittest.TestCase):
         }
         self.assertEqual(compare(shuffled, self.after), compare(self.before, self.after))
 
-    def test_steps_option_selects_steps_on_both_sides(self) -> None:
+    def test_option_steps_selects_steps_before_and_after(self) -> None:
         # A record of only the selected steps gives the same answer.
         narrow = [
             step
@@ -995,7 +987,7 @@ class Figures(unittest.TestCase):
         self.assertEqual(row["signatures_gone"], ["0 [x]", "2 [x]", "3 [x]", "4 [x]"])
         self.assertEqual(row["signatures_new"], ["15 [x]", "16 [x]", "17 [x]", "18 [x]"])
 
-    def test_row_of_a_single_side_has_zeros_and_nulls_for_the_missing_side(self) -> None:
+    def test_new_or_removed_row_has_zeros_and_nulls_for_the_missing_capture(self) -> None:
         before = [op(1, "a.py:1:1", duration=7), op(2, tf_op="w['a']:", duration=1000)]
         sides = record(before[1:], 5), record(before, 4)
         new = next(r for r in compare(*sides)["rows"] if r["matched_by"] == "only_after")
@@ -1051,7 +1043,7 @@ class Figures(unittest.TestCase):
                     "before_ps": 3, "after_ps": 12}  # fmt: skip
             self.assertEqual(found, {"same_places": sums})
 
-    def test_answer_describes_both_sides(self) -> None:
+    def test_answer_describes_the_captures_before_and_after(self) -> None:
         answer = compare(self.before, self.after, steps=slice(2, 4))
         for side, capture in (("before", self.before), ("after", self.after)):
             [device] = capture["devices"]
@@ -1068,9 +1060,6 @@ class Figures(unittest.TestCase):
             [only] = said.pop("captures")
             self.assertEqual((said.pop("n_captures"), only["n_steps"]), (1, 2))
             self.assertEqual(said, expected)
-
-
-# --- reading -------------------------------------------------------------------------------------
 
 
 class Reading(unittest.TestCase):

@@ -155,7 +155,7 @@ class SeveralCaptures(unittest.TestCase):
         self.assertEqual(row["after_ps"], mean([*times, 0]))
         self.assertEqual((row["n_executions_before"], row["n_executions_after"]), (1.0, 0.75))
 
-    def test_captures_that_differ_within_a_side_are_noted(self) -> None:
+    def test_captures_that_differ_among_themselves_are_noted(self) -> None:
         before = runs_of_one_program(4, 5)
         after = runs_of_one_program(4, 6)
         after[2]["devices"][0]["device_type"] = "TPU v6 lite"

@@ -251,7 +251,7 @@ class Tables(Exports):
 
 
 class Sums(Exports):
-    def assert_sums_are_those_of_modes(self, profile: Path | bytes, given: Json) -> None:
+    def assert_sums_equal_figures_of_modes(self, profile: Path | bytes, given: Json) -> None:
         options = command_line(given)
         said = self.export(profile, *options)
         totals = said["totals"]
@@ -261,7 +261,7 @@ class Sums(Exports):
         for kind in ("compute", "data_move", "comm", "other"):
             expected = totals[f"n_events_{kind}"], totals[f"{kind}_duration_ps"]
             self.assertEqual(self.rows(f"{query} WHERE kind = '{kind}'"), [expected])
-        self.assert_rows_are_those_of_by_op(answer(profile, "by_op", "--top=9999", *options))
+        self.assert_rows_equal_rows_of_by_op(answer(profile, "by_op", "--top=9999", *options))
         of_step = {name: value for name, value in given.items() if name in PIPELINE_OPTIONS}
         pipeline = command_line(of_step)
         idle = answer(profile, "idle", *pipeline)["idle_by_cause"]
@@ -283,7 +283,7 @@ class Sums(Exports):
             {(row["agg_key"], row["kind"], row["total_dur_ps"]) for row in groups["groups"]},
         )
 
-    def assert_rows_are_those_of_by_op(self, said: Json) -> None:
+    def assert_rows_equal_rows_of_by_op(self, said: Json) -> None:
         """Compare the ops with rows of by_op, which joins the ops that share a program and a
         name."""
         entries: dict[tuple[str | None, str], list[Json]] = {}
@@ -304,9 +304,9 @@ class Sums(Exports):
                 self.assertEqual(rows[0][column], expected[field], (column, expected))
 
     def test_sums_on_the_demo_equal_the_figures_of_modes(self) -> None:
-        self.assert_sums_are_those_of_modes(DEMO, {"peak_tflops_fp32": 70})
+        self.assert_sums_equal_figures_of_modes(DEMO, {"peak_tflops_fp32": 70})
         cost = ["flash_attention=5e9,2e9,bf16"]
-        self.assert_sums_are_those_of_modes(DEMO, {"step": "all", "kernel_cost": cost})
+        self.assert_sums_equal_figures_of_modes(DEMO, {"step": "all", "kernel_cost": cost})
 
     def test_sums_on_captures_equal_the_figures_of_modes(self) -> None:
         paths = sorted(PROFILES.glob("*.pb"))
@@ -314,7 +314,7 @@ class Sums(Exports):
             self.skipTest("no captures")
         for path in sampled(paths, 1):
             with self.subTest(path=path.name):
-                self.assert_sums_are_those_of_modes(path, {})
+                self.assert_sums_equal_figures_of_modes(path, {})
 
     def test_sums_on_random_traces_equal_the_figures_of_modes(self) -> None:
         n_compared = 0
@@ -327,7 +327,7 @@ class Sums(Exports):
                 refused = run(data, "by_op", *words).object.get("reason")
                 if refused is None:
                     n_compared += 1
-                    self.assert_sums_are_those_of_modes(data, options)
+                    self.assert_sums_equal_figures_of_modes(data, options)
                 else:
                     out = self.folder / "none.db"
                     outcome = run(data, "export", f"--out={out}", *words)

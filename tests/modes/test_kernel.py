@@ -448,7 +448,7 @@ class Asked(unittest.TestCase):
         rows = said(Rows.OPS, self.REGIONS, options=["--kernel", "flash"])["kernels"]
         self.assertEqual([tree(row) for row in rows], [[("a", 0, 1, 10)], [("a", 0, 1, 3)]])
 
-    def test_name_of_an_op_selects_this_op(self) -> None:
+    def test_name_of_an_op_selects_the_op(self) -> None:
         self.assertEqual(self.ops("flash.4"), [("flash.4", 50)])
         self.assertEqual(self.ops("%flash.3"), [("flash.3", 130)])
 

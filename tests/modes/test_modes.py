@@ -103,7 +103,7 @@ class OptionsOfModes(unittest.TestCase):
         patched.start()
         self.addCleanup(patched.stop)
 
-    def test_every_option_is_listed_in_this_table(self) -> None:
+    def test_table_of_the_test_lists_every_option(self) -> None:
         self.assertEqual(
             {use[0] for use in self.OPTIONS},
             {flag for mode in compute_breakdown.MODES for flag in mode.options},

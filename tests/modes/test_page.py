@@ -102,7 +102,7 @@ class Contents(OfPages):
     # All tests of this batch run in one process, which makes the page of the demo once.
     batch = "page"
 
-    def assert_is_what_modes_say(self, profile: Path, *options: str) -> None:
+    def assert_equals_answers_of_modes(self, profile: Path, *options: str) -> None:
         is_default = profile == DEMO and not options
         data = data_of(page_of_demo()[1]) if is_default else self.data(profile, *options)
         self.assertEqual(data["left_out"], {})
@@ -126,10 +126,10 @@ class Contents(OfPages):
                 self.assertEqual({**common, **own}, outcome)
 
     def test_page_of_the_demo_has_the_answers_of_the_modes(self) -> None:
-        self.assert_is_what_modes_say(DEMO)
+        self.assert_equals_answers_of_modes(DEMO)
         if FULL:
-            self.assert_is_what_modes_say(DEMO, "--step", "all", "--own", "attention")
-            self.assert_is_what_modes_say(DEMO, "--device", "1")
+            self.assert_equals_answers_of_modes(DEMO, "--step", "all", "--own", "attention")
+            self.assert_equals_answers_of_modes(DEMO, "--device", "1")
 
     def test_page_of_all_steps_has_the_answers_of_the_modes(self) -> None:
         ops = [
@@ -138,13 +138,13 @@ class Contents(OfPages):
         steps = [("0", 0, 40), ("1", 40, 40)]
         planes = [tpu_plane(ops[:n], steps, name=f"/device:TPU:{i}") for i, n in enumerate((8, 6))]
         profile = self.write("a.xplane.pb", encode(Space(planes)))
-        self.assert_is_what_modes_say(profile, "--step", "all", "--own", "a.py")
-        self.assert_is_what_modes_say(profile, "--device", "1")
+        self.assert_equals_answers_of_modes(profile, "--step", "all", "--own", "a.py")
+        self.assert_equals_answers_of_modes(profile, "--device", "1")
 
     def test_page_of_a_capture_has_the_answers_of_the_modes(self) -> None:
         if not OFFLOADING.exists():
             self.skipTest("no captures")
-        self.assert_is_what_modes_say(OFFLOADING)
+        self.assert_equals_answers_of_modes(OFFLOADING)
 
     def test_printed_fields_describe_the_file_and_the_step(self) -> None:
         said, html = page_of_demo()

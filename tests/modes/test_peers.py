@@ -153,7 +153,7 @@ class Waiting(unittest.TestCase):
         planes = [device(0, durations(30)), device(1, durations(10)), device(2, other)]
         self.assertEqual(figures(planes), (10, 20, 1, 0))
 
-    def test_unequal_counts_are_not_matched(self) -> None:
+    def test_executions_are_not_matched_if_their_numbers_differ(self) -> None:
         planes = [device(0, durations(30, 30)), device(1, durations(10))]
         found = said(planes)
         self.assertEqual(figures(planes), (None, None, 0, 2))
@@ -180,7 +180,7 @@ class Groups(unittest.TestCase):
 
     PAIRS_OF_FOUR = "{{0,1},{2,3}}"
 
-    def four(self, *cores: int | None, **more: Any) -> list[Plane]:
+    def of_four_devices(self, *cores: int | None, **more: Any) -> list[Plane]:
         """Return four devices that take 40, 30, 20 and 10 ps."""
         more = more or {"groups": self.PAIRS_OF_FOUR}
         return [
@@ -188,7 +188,7 @@ class Groups(unittest.TestCase):
         ]
 
     def test_group_is_found_by_global_core_ids(self) -> None:
-        planes = [*self.four(14, 12, 13, 11), assigned(14, 13, 12, 11)]
+        planes = [*self.of_four_devices(14, 12, 13, 11), assigned(14, 13, 12, 11)]
         # Devices 0 and 2 are at the places 0 and 1 of the device assignment.
         found = said(planes)
         self.assertEqual(figures(planes), (20, 20, 1, 0))
@@ -199,18 +199,18 @@ class Groups(unittest.TestCase):
 
     def test_group_is_found_by_numbers_of_planes(self) -> None:
         for cores in ((None,) * 4, (5, 5, 5, 5)):
-            planes = [*self.four(*cores), assigned(0, 3, 1, 2)]
+            planes = [*self.of_four_devices(*cores), assigned(0, 3, 1, 2)]
             self.assertEqual(figures(planes), (10, 30, 1, 0), cores)
 
-    def test_all_devices_are_members_if_places_are_unknown(self) -> None:
+    def test_all_devices_are_members_if_the_device_assignment_is_unknown(self) -> None:
         for ids in ((4, 5, 6, 7), (0, 1, 2, 3, 4), (0, 1, 2, 2)):
-            planes = [*self.four(*(None,) * 4), assigned(*ids)]
+            planes = [*self.of_four_devices(*(None,) * 4), assigned(*ids)]
             self.assertEqual(figures(planes), (10, 30, 1, 0), ids)
-        self.assertEqual(figures(self.four(*(None,) * 4)), (10, 30, 1, 0))
+        self.assertEqual(figures(self.of_four_devices(*(None,) * 4)), (10, 30, 1, 0))
 
     def test_all_devices_are_members_if_the_file_lacks_part_of_the_group(self) -> None:
         groups = "{{0,4},{1,5},{2,6},{3,7}}"
-        planes = [*self.four(0, 1, 2, 3, groups=groups), assigned(*range(8))]
+        planes = [*self.of_four_devices(0, 1, 2, 3, groups=groups), assigned(*range(8))]
         found = said(planes)
         self.assertEqual(figures(planes), (10, 30, 1, 0))
         self.assertIs(found["totals"]["peers"]["complete"], False)
@@ -218,12 +218,15 @@ class Groups(unittest.TestCase):
 
     def test_single_group_has_all_devices_of_the_file(self) -> None:
         for groups in ("{}", "{{0,1,2,3}}", "[1,4]<=[4]"):
-            found = said([*self.four(*(None,) * 4, groups=groups), assigned(9, 8, 7, 6)])
+            found = said([*self.of_four_devices(*(None,) * 4, groups=groups), assigned(9, 8, 7, 6)])
             self.assertEqual(found["rows"][0]["transfer_ps"], 10)
             self.assertIs(found["totals"]["peers"]["complete"], True, groups)
 
     def test_group_of_a_single_device_is_not_matched(self) -> None:
-        planes = [*self.four(0, 1, 2, 3, groups="{{0},{1},{2},{3}}"), assigned(0, 1, 2, 3)]
+        planes = [
+            *self.of_four_devices(0, 1, 2, 3, groups="{{0},{1},{2},{3}}"),
+            assigned(0, 1, 2, 3),
+        ]
         self.assertEqual(figures(planes), (None, None, 0, 1))
 
     def test_device_without_the_step_counts_as_missing_from_the_file(self) -> None:
@@ -240,19 +243,21 @@ class Groups(unittest.TestCase):
             "/device:TPU:1 left out of --peers: the device has no step 's'", found["notes"]
         )
 
-    def test_program_of_several_replicas_and_partitions_has_no_places(self) -> None:
+    def test_device_assignment_of_several_replicas_and_partitions_is_unknown(self) -> None:
         assignment = int_field(1, 2) + int_field(2, 2)
         for ids in ((0, 1), (2, 3)):
             assignment += bytes_field(3, bytes_field(1, b"".join(map(varint, ids))))
         program = hlo_proto.hlo_proto(
             {"main": [hlo_proto.op("x", "parameter")]}, extra=bytes_field(15, assignment)
         )
-        planes = [*self.four(*range(4)), metadata_plane({PROGRAM_ID: ("f", program)})]
+        planes = [*self.of_four_devices(*range(4)), metadata_plane({PROGRAM_ID: ("f", program)})]
         self.assertEqual(figures(planes), (10, 30, 1, 0))
 
 
 class Permutes(unittest.TestCase):
-    def three(self, pairs: str, *, program: Plane | None = None) -> tuple[int | None, ...]:
+    def of_three_devices(
+        self, pairs: str, *, program: Plane | None = None
+    ) -> tuple[int | None, ...]:
         lasted = (40, 30, 20)
         planes = [
             device(i, durations(dur, name="collective-permute.1", pairs=pairs))
@@ -262,24 +267,30 @@ class Permutes(unittest.TestCase):
 
     def test_members_are_the_devices_that_pairs_connect(self) -> None:
         pairs = "{{0,1},{1,0},{2,2}}"
-        self.assertEqual(self.three(pairs, program=assigned(0, 1, 2)), (30, 10, 1, 0))
-        self.assertEqual(self.three("{{0,1},{1,2}}", program=assigned(0, 1, 2)), (20, 20, 1, 0))
+        self.assertEqual(self.of_three_devices(pairs, program=assigned(0, 1, 2)), (30, 10, 1, 0))
+        self.assertEqual(
+            self.of_three_devices("{{0,1},{1,2}}", program=assigned(0, 1, 2)), (20, 20, 1, 0)
+        )
 
     def test_device_that_sends_to_itself_is_not_matched(self) -> None:
         pairs = "{{0,0},{1,2},{2,1}}"
-        self.assertEqual(self.three(pairs, program=assigned(0, 1, 2)), (None, None, 0, 1))
+        self.assertEqual(
+            self.of_three_devices(pairs, program=assigned(0, 1, 2)), (None, None, 0, 1)
+        )
 
     def test_device_in_no_pair_is_not_matched(self) -> None:
-        found = self.three("{{1,2},{2,1}}", program=assigned(0, 1, 2))
+        found = self.of_three_devices("{{1,2},{2,1}}", program=assigned(0, 1, 2))
         self.assertEqual(found, (None, None, 0, 1))
 
-    def test_permute_at_unknown_places_is_matched_if_each_device_sends_and_receives(self) -> None:
-        self.assertEqual(self.three("{{0,1},{1,2},{2,0}}"), (20, 20, 1, 0))
+    def test_permute_without_device_assignment_is_matched_if_each_device_sends_and_receives(
+        self,
+    ) -> None:
+        self.assertEqual(self.of_three_devices("{{0,1},{1,2},{2,0}}"), (20, 20, 1, 0))
         for pairs in ("{{0,1},{1,2}}", "{{0,1},{1,0},{2,2}}", "{{0,1},{1,0},{2,0}}"):
-            self.assertEqual(self.three(pairs), (None, None, 0, 1), pairs)
+            self.assertEqual(self.of_three_devices(pairs), (None, None, 0, 1), pairs)
 
     def test_permute_without_pairs_is_not_matched(self) -> None:
-        self.assertEqual(self.three(""), (None, None, 0, 1))
+        self.assertEqual(self.of_three_devices(""), (None, None, 0, 1))
 
 
 class Steps(unittest.TestCase):

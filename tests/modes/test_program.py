@@ -34,6 +34,7 @@ from tests.harness import DEMO, OFFLOADING, InFolder, answer, run
 
 Json = dict[str, Any]
 DAMAGED = "the program's HLO can't be read: jit_f(7): "
+NOTE_END = "; the answer lacks the unreadable facts"
 PLAN = {"collective_algorithm_config": {"emitter": "RingEmitter", "strategy": "StrategyRing"}}
 RAN = (op("y", "loop fusion", 100, 10),)
 BF16 = "bf16[8,128]{1,0}"
@@ -246,7 +247,7 @@ class Plans(unittest.TestCase):
         for text in (b"{", b"\xff"):
             said = say({"main": [instruction("ar", "all-reduce", config=text)]})
             self.assertEqual(columns(said["collectives"], "plan"), [(None,)])
-            note = f"{DAMAGED}the backend_config of ar is unreadable; answered without it"
+            note = f"{DAMAGED}the backend_config of ar is unreadable{NOTE_END}"
             self.assertEqual(damage(said), [note])
 
     def test_plan_combines_all_parts_and_the_wrapped_collective(self) -> None:
@@ -521,7 +522,8 @@ class Shardings(unittest.TestCase):
                 columns(said["parameters"], "sharding", "global_shape"), [(None, None)] * 2
             )
             self.assertEqual(
-                damage(said), [f"{DAMAGED}the sharding of p0 is unreadable; answered without it"]
+                damage(said),
+                [f"{DAMAGED}the sharding of p0 is unreadable{NOTE_END}"],
             )
 
 
@@ -578,12 +580,13 @@ class Parameters(unittest.TestCase):
         )
         self.assertIsNone(said["aliased_bytes"])
         self.assertEqual(
-            damage(said), [f"{DAMAGED}the shape of p0 is unreadable; answered without it"]
+            damage(said),
+            [f"{DAMAGED}the shape of p0 is unreadable{NOTE_END}"],
         )
 
     def test_contradictory_parameters_are_noted(self) -> None:
         what = "two parameters have the same number, or an alias has no parameter"
-        note = f"{DAMAGED}{what}; answered without it"
+        note = f"{DAMAGED}{what}{NOTE_END}"
         for extra in (aliases((7, ())), aliases((0, (1,))), donors((7, ())), donors((0, (0,)))):
             said = say({"main": [parameter()]}, extra=extra)
             self.assertEqual((len(said["parameters"]), damage(said)), (1, [note]))
@@ -603,7 +606,7 @@ class Parameters(unittest.TestCase):
             names = ("parameters", "tail", "aliased_bytes", "donated_unused_bytes")
             self.assertEqual([said[name] for name in names], [None] * 4)
             what = f"no single computation has the id {entry_id or 0}"
-            note = f"{DAMAGED}{what}; answered without it"
+            note = f"{DAMAGED}{what}{NOTE_END}"
             self.assertEqual(damage(said), [note])
             self.assertEqual(said["n_instructions"], 1)
 
@@ -614,9 +617,6 @@ class Damage(unittest.TestCase):
         for data in (traced(whole[:-2]), encode(Space([tpu_plane(list(RAN), [("s", 90, 200)])]))):
             outcome = run(data, "program")
             self.assertEqual((outcome.object["reason"], outcome.status), ("no_program", 0))
-
-
-# --- flags ---------------------------------------------------------------------------------------
 
 
 class Flags(InFolder):
@@ -818,9 +818,6 @@ class Flags(InFolder):
         self.assertEqual(exposed["xla_enable_async_all_gather"], 30)
         self.assertEqual(exposed[self.GATHER], 37)
         self.assertEqual(exposed["xla_enable_async_all_reduce"], 0)
-
-
-# --- real programs -------------------------------------------------------------------------------
 
 
 class Demo(unittest.TestCase):

@@ -31,7 +31,7 @@ DAMAGED = "the program's HLO can't be read: "
 EVERYTHING = ("--include-comm", "--include-data-move")
 
 
-def beside(hlo: bytes | None, ops: Sequence[Op]) -> bytes:
+def with_program(hlo: bytes | None, ops: Sequence[Op]) -> bytes:
     """Return a trace of the given ops with their program."""
     for op in ops:
         op.stats["program_id"] = PROGRAM_ID
@@ -43,7 +43,7 @@ def beside(hlo: bytes | None, ops: Sequence[Op]) -> bytes:
 
 
 def trace_of(program: Program, *ops: Op, **more: Any) -> bytes:
-    return beside(hlo_proto.hlo_proto(program, **more), ops)
+    return with_program(hlo_proto.hlo_proto(program, **more), ops)
 
 
 def notes_of_damage(said: Json) -> list[str]:
@@ -83,9 +83,6 @@ class AtMostEight(unittest.TestCase):
                 (group,) = answer(data, "by_source")["groups"]
                 rows = [tuple(row.values()) for row in group["also_fused"]]
                 self.assertEqual(rows, [(lines[-1], 2), *((line, 1) for line in lines[:-1])][:8])
-
-
-# --- precision -----------------------------------------------------------------------------------
 
 
 def dot(left: str, right: str, extra: bytes = b"") -> list[hlo_proto.Op]:
@@ -159,7 +156,7 @@ class Precision(unittest.TestCase):
         ran = event("dot.1", "convolution", 0, 9, shape=shape, operands="%left, %right")
         for data, is_uncertain in (
             (trace_of({"main": dot("bf16", "bf16")}, ran), False),
-            (beside(None, [ran]), True),
+            (with_program(None, [ran]), True),
         ):
             (group,) = answer(data, "by_source")["groups"]
             self.assertEqual(group["dtype_uncertain"], is_uncertain)
@@ -196,9 +193,6 @@ class Precision(unittest.TestCase):
             row = judged(plain, name, "f32", "convolution fusion")
             said = (row["dtype"], row["dtype_source"], row["dtype_uncertain"])
             self.assertEqual(said, ("fp32", "output", True))
-
-
-# --- kernels -------------------------------------------------------------------------------------
 
 
 def kernel(start: int, **stats: Any) -> Op:
@@ -270,9 +264,6 @@ class Kernels(unittest.TestCase):
         self.assertGreater(said["speed_of_light"]["at_roof_ps"], 0)
         self.assertEqual(said["speed_of_light"]["pct_at_least"], 0)
         self.assertIsNone(said["hfu_at_least"])
-
-
-# --- likely lines --------------------------------------------------------------------------------
 
 
 def likely(program: Program, name: str, category: str, **more: Any) -> Json:
@@ -367,13 +358,13 @@ class LikelyLines(unittest.TestCase):
         wait = event("async-collective-done.1", "custom fusion", 0, 10)
         for data, waits_for in (
             (trace_of(program, wait), "all-gather"),
-            (beside(None, [wait]), "collective"),
+            (with_program(None, [wait]), "collective"),
         ):
             rollup = answer(data, "summary")["comm_rollup"]
             self.assertEqual([row["waits_for"] for row in rollup], [waits_for])
 
     def test_likely_sources_are_null_without_a_program(self) -> None:
-        data = beside(None, [event("copy-done.1", "copy-done", 0, 10)])
+        data = with_program(None, [event("copy-done.1", "copy-done", 0, 10)])
         said = answer(data, "by_source", *EVERYTHING)
         self.assertEqual(
             said["program"],
@@ -381,9 +372,6 @@ class LikelyLines(unittest.TestCase):
         )
         (group,) = said["groups"]
         self.assertEqual((group["likely_sources"], group["also_fused"]), (None, None))
-
-
-# --- damage --------------------------------------------------------------------------------------
 
 
 def small_program() -> bytes:
@@ -416,7 +404,7 @@ class Damage(unittest.TestCase):
         ]
 
     def assert_answered(self, hlo: bytes, what: object) -> list[Json]:
-        data = beside(hlo, self.ops())
+        data = with_program(hlo, self.ops())
         said = []
         for mode in MODES:
             outcome = run(data, mode)
@@ -449,9 +437,6 @@ class Damage(unittest.TestCase):
         for said in self.assert_answered(hlo_proto.hlo_proto({"main": []}), "empty"):
             self.assertTrue(said["program"]["hlo"])
             self.assertEqual(notes_of_damage(said), [])
-
-
-# --- real programs -------------------------------------------------------------------------------
 
 
 @functools.cache

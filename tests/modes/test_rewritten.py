@@ -1,7 +1,7 @@
 """Test record, compare and spread on traces of the demo's program, edited and run again.
 
-Other tests of these modes use records. The tests in this file check that traces and records give
-the same answers.
+Other tests of record, compare and spread use records. The tests in this file check that traces and
+records give the same answers.
 """
 
 from __future__ import annotations

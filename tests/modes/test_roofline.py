@@ -568,7 +568,7 @@ class RooflineNotes(unittest.TestCase):
                 note = self.notes(data, "--chip", "v7x")[0]
                 self.assertEqual(
                     note,
-                    f"the trace is of a {device_type!r}, but the peaks are those of v7x;"
+                    f"the trace is of a {device_type!r}, but the peaks of v7x are used;"
                     f" pass --chip {chip}",
                 )
         self.assertEqual(self.notes(data, "--chip", "profile"), [])
@@ -602,7 +602,7 @@ class RooflineNotes(unittest.TestCase):
             )
             self.assertEqual(
                 self.notes(data, "--chip", "v7x"),
-                [f"{unknown}, but the peaks are those of v7x{end}"],
+                [f"{unknown}, but the peaks of v7x are used{end}"],
             )
         # One of the two peaks is not enough.
         for lacking in own:
@@ -610,7 +610,7 @@ class RooflineNotes(unittest.TestCase):
                 device_type_string="TPU v99", **{k: v for k, v in own.items() if k != lacking}
             )
             (note,) = self.notes(data, "--chip", "v7x")
-            self.assertEqual(note, f"{unknown}, but the peaks are those of v7x")
+            self.assertEqual(note, f"{unknown}, but the peaks of v7x are used")
 
     def test_note_reports_a_trace_without_a_device_type(self) -> None:
         said = answer(chip_trace(), "roofline", "--step", "0")

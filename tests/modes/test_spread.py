@@ -115,9 +115,6 @@ def split(run: Sequence[Json]) -> list[Json]:
     return parts
 
 
-# --- slow devices ---------------------------------------------------------------------------------
-
-
 class Stragglers(unittest.TestCase):
     def test_slow_device_is_found(self) -> None:
         program = records.of_demo()
@@ -448,9 +445,6 @@ class Exact(unittest.TestCase):
         median = {"duration_ps": 1000, "durs_ps": durs[second + 1 :]}
         of = cohort(exact({("h0", "0"): [slow], ("h0", "1"): [median]}, base))
         self.assertEqual(of["verdict"]["uniform_pct"], 50)
-
-
-# --- joining records ------------------------------------------------------------------------------
 
 
 class Lines(unittest.TestCase):

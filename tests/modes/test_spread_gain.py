@@ -45,7 +45,7 @@ class Gain(InFolder):
 
     def test_headline_has_the_gain(self) -> None:
         for hosts, says in (
-            ([[505, 500]], "TPU:0 of a is slow: it costs 5.00 ps of the 1.00 ns step"),
+            ([[505, 500]], "TPU:0 of a is slow, costs 5.00 ps of the 1.00 ns step"),
             (
                 [[504, 500]],
                 "Balanced: the slowest device, TPU:0 of a, costs 4.00 ps of the 1",

@@ -76,10 +76,6 @@ FIELD = r"([+-]?\d[\d.]*(?:e[+-]\d+)?(?: [\w%]+)?|\?)"
 FIGURE_RE = re.compile(r"[+-]?\d[\d.]*(?:e[+-]\d+)?")
 
 
-# ----------------------------------------------------------------------------------------------
-# The second reading.
-
-
 def by_columns(line: str) -> str:
     """Return one character for each column of the terminal."""
     wide = (
@@ -90,7 +86,7 @@ def by_columns(line: str) -> str:
     return "".join(wide)
 
 
-class NotThere(Exception):
+class NotFound(Exception):
     pass
 
 
@@ -101,7 +97,7 @@ def get(value: Any, path: str) -> Any:
         if isinstance(value, list):
             value = (value[int(part) :] or [None])[0]
         elif part not in value:
-            raise NotThere
+            raise NotFound
         else:
             value = value[part]
     return value
@@ -141,7 +137,7 @@ class Reading:
             if is_there(fields, part.rows.partition("[].")[0]):
                 self.check_table(part, fields)
         else:
-            with suppress(NotThere):
+            with suppress(NotFound):
                 if all(
                     bool(get(fields, name.lstrip("!"))) is not name.startswith("!")
                     for name in part.when.split()
@@ -197,7 +193,7 @@ class Reading:
             match = heading_of(column).search(heading, place)
             if not match:
                 # A column may be left out if no row has a value worth showing.
-                assert not any(says_something(row, column) for row in rows), column.heading
+                assert not any(has_values(row, column) for row in rows), column.heading
                 continue
             place = match.end()
             self.met |= {
@@ -246,7 +242,7 @@ class Reading:
         return True
 
 
-def says_something(row: Json, column: Column) -> bool:
+def has_values(row: Json, column: Column) -> bool:
     value = first_of(row, column)
     if value is None:
         return column.null != "" and (not column.of or get(row, column.of) is not None)
@@ -267,7 +263,7 @@ def paths(column: Column) -> list[str]:
 def is_there(fields: Json, path: str) -> bool:
     try:
         get(fields, path)
-    except NotThere:
+    except NotFound:
         return False
     return True
 
@@ -313,10 +309,6 @@ def is_shown(shown: str, value: Any, kind: str) -> bool:
     if kind in figures.UNITS and value and unit not in UNITS:
         return False
     return is_figure(figure, value, kind, UNITS[unit] if kind in figures.UNITS and unit else 1)
-
-
-# ----------------------------------------------------------------------------------------------
-# All modes.
 
 
 def to_host() -> bytes:
@@ -462,10 +454,6 @@ def everything_in(
                 yield from ((part.title, column.heading, path) for path in paths(column))
         else:
             yield (part.text,)
-
-
-# ----------------------------------------------------------------------------------------------
-# Units.
 
 
 def shown(template: str, fields: Json, style: Style | None = None) -> list[str]:
@@ -645,9 +633,6 @@ class HiddenRows(unittest.TestCase):
         self.assertEqual(len(listed(ops, View(merges=False))), 5)
 
 
-# ----------------------------------------------------------------------------------------------
-# Names.
-
 HOSTILE = {
     "\x1b[31mred\x07": r"\x1b[31mred\x07",
     "two\nlines\tand\r": r"two\nlines\tand\r",
@@ -767,10 +752,6 @@ class Lines(unittest.TestCase):
         self.assertEqual(lines[0], "It idles.")
         end = ["", "next: x --mode idle  # short", f"next: {'x' * 120}", "- b; a"]
         self.assertEqual(lines[-4:], end)
-
-
-# ----------------------------------------------------------------------------------------------
-# The command.
 
 
 class Command(InFolder):

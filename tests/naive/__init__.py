@@ -24,18 +24,18 @@ from tests.naive.step import (
     Options,
     Picked,
     Step,
+    decide_frame_orders,
     executions_in,
     notes_of_all,
     ops_of,
     pick_step,
     read_picked,
     read_steps,
-    settle_stacks,
 )
 from tests.naive.wire import Message, every, fields
 
 # Fields that the naive implementation leaves out of every row. Hand-written cases, the invariants
-# and the golden answers test these fields.
+# and the golden answers test the left-out fields.
 UNREAD = frozenset(
     "also_fused bytes_accessed_sum capture causes dtype_uncertain dtypes flops_known_pct flops_sum "
     "hbm_bytes_sum hlo_op_breakdown hlo_op_breakdown_overflow last_device last_pct likely_sources "
@@ -107,7 +107,7 @@ def analyse_step(device: Plane, mode: str, options: Options, notes: list[str]) -
     picked = read_picked(device, options, notes, steps, step)
     if picked.clocks_differ:
         notes.append("~the trace's clock differs from the device's; other steps are by the trace's")
-    settle_stacks(device, ops_of(picked.events), options.own, notes)
+    decide_frame_orders(device, ops_of(picked.events), options.own, notes)
     picked.note_doubtful_stacks()
     of_mode = MODES[mode](picked)
     return {

@@ -39,9 +39,6 @@ MOST_BYTES = 2**63
 EVEN = ("all-reduce", "all-to-all", "collective-permute", "collective-broadcast")
 
 
-# --- who takes part ------------------------------------------------------------------------------
-
-
 def as_sets(groups: Sequence[Sequence[int]]) -> Sets | None:
     """Return the groups as sets, or None if a group is empty or two groups share a device."""
     members = [device for group in groups for device in group]
@@ -239,9 +236,6 @@ def size_of_shapes(shapes: Sequence[Shape]) -> Size | None:
     return size_of((shape.dtype, shape.dims) for shape in shapes)
 
 
-# --- one op --------------------------------------------------------------------------------------
-
-
 def begins(op: Op) -> bool:
     if op.hlo.name is None:  # Pairs are found by name.
         return False
@@ -387,7 +381,7 @@ class Transfer:
         return into > 1 and into > out
 
     @property
-    def does_more(self) -> bool:
+    def also_computes(self) -> bool:
         """Return True if a fusion, known only by its text, does more than move its input."""
         into, out = self.size_in, self.size_out
         is_in_program = self.matching_inside is not None and not self.op.is_wait
@@ -401,7 +395,7 @@ class Transfer:
     def payload(self) -> int | None:
         if self.collective == "collective-permute" and self.is_in_place:
             return None
-        if self.does_more:
+        if self.also_computes:
             return None
         match self.collective:
             case "all-gather" | "recv" | "to_host" | "from_host":
@@ -458,7 +452,7 @@ class Transfer:
         return Who.of_sets(sets_in_program(start), self.n_devices)
 
     @cached_property
-    def whoever(self) -> tuple[Who, str]:
+    def participants_and_origin(self) -> tuple[Who, str]:
         in_text = self.who_in_text(self.op) or self.who_in_text(self.start)
         if in_text is not None:
             return in_text, "text"
@@ -475,14 +469,11 @@ class Transfer:
 
     @property
     def who(self) -> Who:
-        return self.whoever[0]
+        return self.participants_and_origin[0]
 
     @property
     def who_from(self) -> str | None:
-        return None if self.who == Who() else self.whoever[1]
-
-
-# --- executions ----------------------------------------------------------------------------------
+        return None if self.who == Who() else self.participants_and_origin[1]
 
 
 @dataclass(eq=False)
@@ -530,7 +521,7 @@ class Comm:
             if self.ops_called(done.program_id, read):
                 return read
         if done.program is not None and done.instruction is not None and done.instruction.is_done:
-            begin = done.program.way_to_start(done.instruction)[0]
+            begin = done.program.path_to_start(done.instruction)[0]
             if begin is not done.instruction:
                 return begin.name
         before, found, after = (done.hlo.name or "").rpartition("done")

@@ -39,9 +39,6 @@ def sums_to(what: str, rows: Iterable[Json], name: str, expected: int, rest: int
     yield from differs(f"sum of {what} {name}", total(rows, name) + rest, expected)
 
 
-# --- a single answer -----------------------------------------------------------------------------
-
-
 def faults(said: Json) -> Faults:
     """Check a single answer."""
     if said["status"] != "ok":
@@ -478,9 +475,6 @@ def anatomy_faults(said: Json) -> Faults:
                 yield f"names of {line['name']} are out of order"
 
 
-# --- answers of several modes --------------------------------------------------------------------
-
-
 def faults_between(data: bytes, options: Json, ask: Ask) -> Faults:
     """Compare the answers of several modes about the same step.
 
@@ -764,16 +758,13 @@ def collectives_between(program: Json, comm: Json) -> Faults:
             yield f"collectives: {figure} {ours} of {whole}"
 
 
-# --- anatomy against protobuf --------------------------------------------------------------------
-
-
 def number(value: int | str | None) -> int | None:
     """Return a printed number as int; numbers beyond 2**53 are printed as texts."""
     return None if value is None else int(value)
 
 
 def anatomy_of_file(ask: Ask, data: bytes) -> Faults:
-    """Compare both forms of `anatomy` with protobuf's own parse."""
+    """Compare `anatomy` of the file and of each plane with protobuf's own parse."""
     if data[:2] == b"\x1f\x8b":
         data = gzip.decompress(data)
     space = xplane_pb2.XSpace.FromString(data)

@@ -41,9 +41,6 @@ T = TypeVar("T")
 Label = TypeVar("Label", bound=Hashable)
 
 
-# --- the file ------------------------------------------------------------------------------------
-
-
 def text_of(stats: dict[str, StatValue], name: str) -> str | None:
     value = stats.get(name)
     if isinstance(value, bytes):
@@ -160,8 +157,6 @@ def complete_ops(plane: Plane, executions: list[LineEvent]) -> None:
             if said:
                 op.stats[name] = said[0]
 
-
-# --- HLO text: a recursive-descent parser --------------------------------------------------------
 
 DIGITS = "0123456789"
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -365,8 +360,6 @@ class HloParser:
                 raise NotHloError
             self.at += 2 if self.next_is("\\") else 1
 
-
-# --- one op: its facts and how it is classed -----------------------------------------------------
 
 KINDS = ("compute", "data_move", "comm", "other")
 CONTAINERS = ("while", "conditional", "call", "megacore fusion")
@@ -729,9 +722,6 @@ class Event:
     @property
     def duration(self) -> int:
         return self.on_device.duration
-
-
-# --- small helpers -------------------------------------------------------------------------------
 
 
 def grouped(items: Iterable[T], key: Callable[[T], Label]) -> dict[Label, list[T]]:

@@ -55,9 +55,6 @@ def has_prefix(name: str | None, prefix: str) -> bool:
     )
 
 
-# --- the messages --------------------------------------------------------------------------------
-
-
 @dataclass(eq=False)
 class Instruction:
     name: str
@@ -290,9 +287,6 @@ def id_of_program(stat: StatValue | None, name: str, key: int) -> int:
     return key % 2**64
 
 
-# --- what can be asked of a program --------------------------------------------------------------
-
-
 @dataclass(eq=False)
 class Program:
     computations: list[Computation]
@@ -389,18 +383,18 @@ class Program:
         """
         if not instruction.is_asynchronous:
             return [instruction]
-        way = self.way_to_start(instruction)
+        way = self.path_to_start(instruction)
         if instruction.is_done:
             return way
         after = self.nearest(
             instruction,
             self.users,
-            lambda i: i.is_done and self.way_to_start(i)[0] is way[0],
+            lambda i: i.is_done and self.path_to_start(i)[0] is way[0],
         )
         return way + after
 
-    def way_to_start(self, instruction: Instruction) -> list[Instruction]:
-        """Return the path from the nearest start of the same family to the instruction."""
+    def path_to_start(self, instruction: Instruction) -> list[Instruction]:
+        """Return the path from the nearest start of the instruction's family to the instruction."""
         if instruction.is_start:
             return [instruction]
         back = self.nearest(

@@ -48,9 +48,6 @@ class AbsentError(Exception):
         self.answer: Json = {"reason": reason, **more}
 
 
-# --- picking the step ----------------------------------------------------------------------------
-
-
 @dataclass
 class Step:
     """Represent a step, or all ops of the device (without an index)."""
@@ -145,9 +142,6 @@ def pick_step(steps: list[Step], options: Options, n_on_line: int, notes: list[s
     return step
 
 
-# --- the two clocks ------------------------------------------------------------------------------
-
-
 @dataclass
 class Clocks:
     """Relate the trace's clock to the device's clock by ops that have both times."""
@@ -179,9 +173,6 @@ def window_of(step: Step, events: list[Event], clocks: Clocks) -> Span:
     delta = first.on_device.start - first.on_trace.start if first else 0
     start = step.on_trace.start + delta
     return Span(start, max(start, step.on_trace.end + clocks.delta(step.on_trace.end)))
-
-
-# --- the picked step -----------------------------------------------------------------------------
 
 
 @dataclass
@@ -384,7 +375,7 @@ def ops_of(events: list[Event]) -> list[Op]:
     return [its_events[0].op for its_events in grouped(events, lambda e: id(e.op)).values()]
 
 
-def settle_stacks(plane: Plane, ops: list[Op], own: Sequence[str], notes: list[str]) -> None:
+def decide_frame_orders(plane: Plane, ops: list[Op], own: Sequence[str], notes: list[str]) -> None:
     """Determine the frame order of a device's stacks from the given ops, before stacks are read."""
     order = majority(op.order_by_source for op in ops)
     order = order or majority(op.order_by_program for op in ops)

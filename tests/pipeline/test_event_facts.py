@@ -124,7 +124,7 @@ class Case:
 
 
 class FactsOnEvents(unittest.TestCase):
-    def test_answers_do_not_depend_on_the_place_of_the_facts(self) -> None:
+    def test_answers_do_not_depend_on_where_facts_are_stored(self) -> None:
         for mode in sampled((*MODES, "record"), 6):
             expected = run(traced(small_plane()), mode).object
             for is_on in (lambda n: True, lambda n: n == 1):

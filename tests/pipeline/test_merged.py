@@ -97,7 +97,7 @@ class Answers(InFolder):
         of_both = merged([[with_environment(ONE_OP)], [with_environment(TWO_OPS)]])
         self.assertEqual([busy(of_both, "--host", host) for host in "01"], [100, 170])
         self.assertEqual(busy(of_both), 100)
-        note = "this file merges 2 hosts (0, 1), of which 0 is used (--host selects another)"
+        note = "this file merges 2 hosts (0, 1; using 0, --host selects another)"
         self.assertIn(note, answer(of_both, "summary")["notes"])
         outcome = run(of_both, "summary", "--host", "2")
         self.assertEqual((outcome.object["reason"], outcome.status), ("host_not_found", 1))

@@ -74,7 +74,7 @@ from tests.harness import sampled
 
 BIG = 12190760917235803885
 NOTE = "the program's HLO can't be read: "
-NOTE_END = "; answered without it"
+NOTE_END = "; the answer lacks the unreadable facts"
 
 
 @contextmanager
