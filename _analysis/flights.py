@@ -8,6 +8,7 @@ because only this clock has both programs and ops. On the trace's clock, some op
 
 from __future__ import annotations
 
+from array import array
 from collections import defaultdict, deque
 from collections.abc import Container, Iterable, Iterator, Mapping, Set
 from operator import itemgetter
@@ -19,17 +20,31 @@ from _pipeline.timeline import separate_runs
 K = TypeVar("K")
 
 
-class Flight:
-    """A paired execution, with the time of the start and the begin and end of the wait."""
+class Flights:
+    """Paired executions, with the times of the starts, and begins and ends of the waits.
 
-    # Use slots, because a step can have hundreds of thousands of flights.
-    __slots__ = ("end", "is_ambiguous", "start", "wait")
+    The times are in columns, because a step can have hundreds of thousands of flights.
+    """
 
-    def __init__(self, start: int, is_ambiguous: bool) -> None:
-        self.start = self.wait = self.end = start
-        # True if other executions with the same key were in flight, so that the order of ends is an
-        # assumption.
-        self.is_ambiguous = is_ambiguous
+    def __init__(self) -> None:
+        self.starts, self.waits, self.ends = array("q"), array("q"), array("q")
+        # Flights during which others with the same key were in flight, so that the order of ends is
+        # an assumption.
+        self.n_ambiguous = 0
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @property
+    def landings(self) -> array[int]:
+        """Return the ends; on two clocks, an end can be before the start, and is then the start."""
+        return array("q", map(max, self.starts, self.ends))
+
+    def add(self, other: Flights) -> None:
+        self.starts += other.starts
+        self.waits += other.waits
+        self.ends += other.ends
+        self.n_ambiguous += other.n_ambiguous
 
 
 def flights_of(
@@ -38,7 +53,7 @@ def flights_of(
     starts: Mapping[int, K],
     dones: Mapping[int, K],
     borders: Iterable[int],
-) -> dict[int, list[Flight]]:
+) -> dict[int, Flights]:
     """Return the paired executions of dones, by metadata id.
 
     `starts` and `dones` map metadata ids to keys; equal keys are paired. `borders` are the times at
@@ -47,8 +62,9 @@ def flights_of(
     awaited = set(dones.values())
     key_of = {i: key for i, key in starts.items() if key in awaited} | dict(dones)
     ends = deque(sorted(borders))
-    flights: dict[int, list[Flight]] = {metadata_id: [] for metadata_id in dones}
-    in_flight: dict[K, deque[Flight]] = defaultdict(deque)
+    flights = {metadata_id: Flights() for metadata_id in dones}
+    # Starts that wait for their ends, and whether they are ambiguous.
+    in_flight: dict[K, deque[list[int]]] = defaultdict(deque)
     for (at, is_done), metadata_id, start, end in executions_of(
         pieces, clock, key_of.keys(), dones
     ):
@@ -58,12 +74,15 @@ def flights_of(
         queue = in_flight[key_of[metadata_id]]
         if not is_done:
             if queue:
-                queue[-1].is_ambiguous = True
-            queue.append(Flight(start, bool(queue)))
+                queue[-1][1] = True
+            queue.append([start, bool(queue)])
         elif queue:
-            flight = queue.popleft()
-            flight.wait, flight.end = start, end
-            flights[metadata_id].append(flight)
+            found = flights[metadata_id]
+            begin, is_ambiguous = queue.popleft()
+            found.starts.append(begin)
+            found.waits.append(start)
+            found.ends.append(end)
+            found.n_ambiguous += is_ambiguous
     return flights
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from array import array
 from heapq import nlargest
 from itertools import compress
-from operator import add
+from operator import add, or_
 from typing import NamedTuple
 
 from _pipeline.host import NOBODY, track_of
@@ -81,12 +81,12 @@ class Surroundings:
                 continue
             is_next = list(map(self._following.__contains__, starts))
             was_last = list(map(self._preceding.__contains__, ends))
-            drawn = list(zip(*piece.on_trace(), strict=True))
-            for i in compress(range(len(starts)), map(max, is_next, was_last)):
+            for i in compress(range(len(starts)), map(or_, is_next, was_last)):
                 op = leaves.get(metadata_ids[i])
                 if op is None or not durations[i]:
                     continue
-                found = Neighbour(op, starts[i], drawn[i])
+                begin = piece.base + piece.starts[i]
+                found = Neighbour(op, starts[i], (begin, begin + piece.durations[i]))
                 if is_next[i] and not self._following[starts[i]]:
                     self._following[starts[i]] = found
                 if was_last[i]:

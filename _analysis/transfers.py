@@ -7,7 +7,7 @@ from operator import add
 
 from _analysis.exchanges import Exchanges
 from _analysis.exposed import collective_of, is_communication
-from _analysis.flights import flights_of
+from _analysis.flights import Flights, flights_of
 from _analysis.likely_lines import line_of
 from _pipeline.device import MODULES, MODULES_LINE, read_steps
 from _pipeline.groups import Group
@@ -23,7 +23,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Set
 
-    from _analysis.flights import Flight
     from _output.fields.comm import Engine, TransferMode
     from _pipeline.executions import Executions
     from _pipeline.normalize import Step
@@ -104,7 +103,7 @@ class Transfer:
         # Program and name of the op; for a wait, of the start op. `transfers_of` adds the paired
         # executions.
         self.place, start = starts.of(op) if op.is_wait else (op.place, None)
-        self.flights: list[Flight] = []
+        self.flights = Flights()
         self.collective = collective_of(op)
         self.mode: TransferMode = "async" if op.is_wait else "sync"
         texts = op.hlo, start.hlo if start else None

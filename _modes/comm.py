@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from array import array
 from fractions import Fraction
 from itertools import chain
+from operator import lt, sub
 from typing import NamedTuple
 
+from _analysis.flights import Flights
 from _analysis.likely_lines import LikelyLine
 from _analysis.loops import Loops
 from _analysis.peer_rows import peer_fields, peer_totals
@@ -13,7 +16,7 @@ from _analysis.roofs import rounded
 from _analysis.rows import likely_fields, shortened
 from _analysis.transfers import cover_of, transfers_of
 from _pipeline.groups import Group, how_most, percent, sum_if_known
-from _pipeline.intervals import length_of, union
+from _pipeline.intervals import Cover
 from _pipeline.vocabulary import COMM, HOST
 
 TYPE_CHECKING = False
@@ -25,7 +28,6 @@ if TYPE_CHECKING:
     from _analysis.transfers import Transfer
     from _output.fields.comm import Collective, CommRow, Pairs, Returned
     from _pipeline.context import Context
-    from _pipeline.intervals import Cover
     from _pipeline.normalize import Step
 
 
@@ -64,9 +66,9 @@ def comm(step: Step, context: Context, *, top: int = 20, peers: bool = False) ->
             "exposed_pct_of_step": percent(total_of(among_devices), step.duration),
             "host_ps": total_of(with_host),
             "host_pct_of_step": percent(total_of(with_host), step.duration),
-            "in_flight_union_ps": length_of(in_flight),
+            "in_flight_union_ps": in_flight.total,
             "hidden_union_ps": hidden_in(in_flight, cover),
-            "host_in_flight_union_ps": length_of(host_in_flight),
+            "host_in_flight_union_ps": host_in_flight.total,
             "host_hidden_union_ps": hidden_in(host_in_flight, cover),
             "by_collective": {name: collective_row(alike) for name, alike in by_collective.items()},
             "peers": peer_totals(found, among_devices),
@@ -100,28 +102,31 @@ def bus_bytes_of(transfers: Iterable[Transfer]) -> Fraction | int | None:
     return sum_if_known((transfer.executions.n, transfer.exchange.bus) for transfer in transfers)
 
 
-def union_of(transfers: Iterable[Transfer]) -> list[tuple[int, int]]:
-    """Return the stretches in which at least one of the transfers is in flight."""
-    flights = chain.from_iterable(transfer.flights for transfer in transfers)
-    return union((flight.start, flight.end) for flight in flights if flight.start < flight.end)
+def flights_of_all(transfers: Iterable[Transfer]) -> Flights:
+    """Return the paired executions of all transfers."""
+    found = Flights()
+    for transfer in transfers:
+        found.add(transfer.flights)
+    return found
 
 
-def under_way(transfers: Iterable[Transfer], step: Step) -> list[tuple[int, int]]:
+def under_way(transfers: Iterable[Transfer], step: Step) -> Cover:
     """Return the stretches in which transfers are in flight or run on the core."""
     found = list(transfers)
     on_core = {transfer.executions.metadata_id for transfer in found if not transfer.op.is_wait}
-    return union([*union_of(found), *cover_of(step, on_core)])
+    cover, flights = cover_of(step, on_core), flights_of_all(found)
+    return Cover.spanning(cover.starts + flights.starts, cover.ends + flights.landings)
 
 
-def hidden_in(stretches: Iterable[tuple[int, int]], cover: Cover) -> int:
-    return sum(cover.within(start, end) for start, end in stretches)
+def hidden_in(stretches: Cover, cover: Cover) -> int:
+    return cover.within_all(stretches.starts, stretches.ends)
 
 
 def clock_notes(transfers: Iterable[Transfer]) -> list[str]:
     """Add a note about pairs that end before they begin. Such pairs are possible, because starts
     and ends are paired by the trace's clock, but timed by the device's clock."""
-    flights = chain.from_iterable(transfer.flights for transfer in transfers)
-    n = sum(flight.end < flight.start for flight in flights)
+    flights = flights_of_all(transfers)
+    n = sum(map(lt, flights.ends, flights.starts))
     if not n:
         return []
     return [f"{n} paired executions end before they begin, because the two clocks disagree"]
@@ -157,23 +162,24 @@ class InFlight(NamedTuple):
 
 def in_flight_of(transfers: Sequence[Transfer], cover: Cover) -> InFlight | None:
     """Return the times in flight; None if no execution is paired."""
-    flights = [flight for transfer in transfers for flight in transfer.flights]
+    flights = flights_of_all(transfers)
     if not flights:
         return None
-    covered = sum(cover.within(flight.start, flight.wait) for flight in flights)
+    waits = array("q", map(max, flights.starts, flights.waits))
+    covered = cover.within_all(flights.starts, waits)
     return InFlight(
-        sum(max(0, flight.end - flight.start) for flight in flights),
-        length_of(union_of(transfers)),
+        sum(map(sub, flights.landings, flights.starts)),
+        Cover.spanning(flights.starts, flights.landings).total,
         covered,
-        sum(max(0, flight.wait - flight.start) for flight in flights) - covered,
+        sum(map(sub, waits, flights.starts)) - covered,
     )
 
 
 def pairs_row(transfers: Sequence[Transfer]) -> Pairs:
-    flights = [flight for transfer in transfers for flight in transfer.flights]
+    flights = flights_of_all(transfers)
     return {
         "paired": len(flights),
-        "ambiguous": sum(flight.is_ambiguous for flight in flights),
+        "ambiguous": flights.n_ambiguous,
         "unpaired": n_executions_of(transfers) - len(flights),
     }
 

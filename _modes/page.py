@@ -24,7 +24,7 @@ from _modes.by_source import by_source
 from _modes.comm import comm
 from _modes.compare import compare
 from _modes.idle import idle
-from _modes.kernel import kernel
+from _modes.kernel import NO_KERNELS, NO_REGIONS, kernel
 from _modes.memory import memory, runtime_anyway
 from _modes.non_compute import non_compute
 from _modes.program import program
@@ -205,7 +205,9 @@ def ask_all(
         answers[name] = {**fields, "totals": totals, "notes": of_mode.notes}
         for texts, modes_of in ((of_mode.warnings, warned), (of_mode.provenance, noted)):
             for text in texts:
-                modes_of.setdefault(text, []).append(name)
+                if text != NO_KERNELS:  # The section about kernels says so.
+                    chosen = noted if text == NO_REGIONS else modes_of
+                    chosen.setdefault(text, []).append(name)
     context.warn(*(f"{', '.join(modes)}: {text}" for text, modes in warned.items()))
     context.note(*(f"{', '.join(modes)}: {text}" for text, modes in noted.items()))
     return parts, answers

@@ -69,9 +69,7 @@ class Causes:
     def of_step(self) -> dict[str, int]:
         """Add up the idle time of the whole step by cause."""
         gaps = self._gaps
-        return self._by_cause(
-            [sum(gaps.within(*stretch) for stretch in cover) for cover in self._covers]
-        )
+        return self._by_cause([gaps.within_all(cover.starts, cover.ends) for cover in self._covers])
 
     def stretches(self) -> Iterator[tuple[int, int, str]]:
         """Yield start, end and cause of each stretch of idle time, in order of time."""

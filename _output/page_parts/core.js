@@ -123,6 +123,9 @@ function figure(kind, value, why = "unknown", shown = null) {
   return element("span", { class: "figure", title: exact, "data-value": value }, shown ?? form(value));
 }
 
+// Returns the element of a percentage; answers round small percentages to 0.
+const shareFigure = (pct, ps) => figure("percent", pct, "unknown", pct === 0 && ps ? "<0.1 %" : null);
+
 // Returns the kind of a field according to the field's name.
 function kindOf(name) {
   if (/^delta_ps$/.test(name)) return "delta";

@@ -35,7 +35,7 @@ function captureDate() {
 function lead() {
   byId("title").append(readable((ANSWERS.compare ?? ANSWERS.bottleneck).headline));
   if (ANSWERS.compare) section("lead", element("h2", {}, "After the change"), element("p", { class: "after" }, readable(ANSWERS.bottleneck.headline)));
-  const causes = ANSWERS.bottleneck.causes.slice(0, MOST_OF_LEAD).map(causeItem);
+  const causes = causesOfLead(ANSWERS.bottleneck.causes).slice(0, MOST_OF_LEAD).map(causeItem);
   const losses = lossesOf(ANSWERS.bottleneck).slice(0, MOST_OF_LEAD);
   const hasUnknown = losses.some(({ cls }) => cls === "kernel");
   section(
@@ -69,7 +69,13 @@ function item({ name, row, ps, pct, of = "", cls, helps, go, title }) {
   );
 }
 
-function causeItem(row, i) {
+// Puts the cause first that the headline names: of the causes of at least 5 % the first that is seen.
+function causesOfLead(causes) {
+  const named = causes.find((row) => row.confidence === "seen" && row.gain_pct_of_step >= 5);
+  return named ? [named, ...causes.filter((row) => row !== named)] : causes;
+}
+
+function causeItem(row) {
   return item({
     name: row.confidence === "likely" ? `probably ${causeName(row)}` : causeName(row),
     row,
@@ -79,7 +85,7 @@ function causeItem(row, i) {
     cls: "cause",
     helps: row.what_helps,
     title: readable(row.says),
-    go: () => tables.causes.goTo(i),
+    go: () => tables.causes.goTo(ANSWERS.bottleneck.causes.indexOf(row)),
   });
 }
 
@@ -123,7 +129,7 @@ function stepFigures() {
   // A lower bound of 0 says nothing.
   const from = light.at_least_ps ? element("span", {}, figure("time", light.at_least_ps), " to ") : "at most ";
   const range = element("span", {}, from, figure("time", light.at_most_ps));
-  const shareAndTime = (pct, ps) => (ps ? element("span", {}, figure("percent", pct), ` (${asTime(ps)})`) : figure("time", 0));
+  const shareAndTime = (pct, ps) => (ps ? element("span", {}, shareFigure(pct, ps), ` (${asTime(ps)})`) : figure("time", 0));
   return figures([
     ["step", figure("time", PAGE.step_duration_ps)],
     ["every", figure("time", found.period_ps, "the capture has no two steps in a row"), "from the start of a step to the start of the next one"],

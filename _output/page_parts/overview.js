@@ -54,7 +54,7 @@ function budgetTable(rows) {
       {},
       element("td", { class: "k-text" }, element("button", { type: "button", onclick: () => goToClass(row.class) }, classElement(row.class))),
       element("td", {}, figure("time", row.dur_ps)),
-      element("td", {}, figure("percent", row.pct_of_step)),
+      element("td", {}, shareFigure(row.pct_of_step, row.dur_ps)),
       element("td", {}, lostOfClass(row)),
     ),
   );

@@ -49,7 +49,7 @@ function comm() {
     "comm",
     figures([
       ["exposed", figure("time", totals.exposed_ps)],
-      ...splitFigures(totals.peers),
+      ...(totals.exposed_ps ? splitFigures(totals.peers) : []),
       ["in flight", figure("time", totals.in_flight_union_ps), "time with at least one collective under way"],
       ["hidden", figure("time", totals.hidden_union_ps), "in flight while ops run that neither wait nor communicate"],
       ["with the host", figure("time", totals.host_ps)],

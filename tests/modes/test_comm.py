@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from _analysis.flights import Flight, flights_of
+from _analysis.flights import Flights, flights_of
 from _analysis.transfers import Starts
 from _pipeline.clocks import ON_TRACE, Clock
 from _pipeline.device import open_device, read_steps
@@ -995,7 +995,7 @@ def waits_of(step: Step) -> dict[int, RealOp]:
     }
 
 
-def flights_in(step: Step, clock: Clock) -> dict[str, list[Flight]]:
+def flights_in(step: Step, clock: Clock) -> dict[str, Flights]:
     """Return the flights of all waits by name."""
     starts = Starts(step)
     dones = {i: starts.of(wait)[0] for i, wait in waits_of(step).items()}
@@ -1042,7 +1042,7 @@ class Offloading(unittest.TestCase):
     def test_flights_equal_the_spans_of_the_async_line(self) -> None:
         by_trace = Clock(ON_TRACE, {})
         found = {
-            name: sorted((flight.start, flight.end) for flight in flights)
+            name: sorted(zip(flights.starts, flights.ends, strict=True))
             for step in steps_of(OFFLOADING, "/device:TPU:0")
             for name, flights in flights_in(step, by_trace).items()
         }

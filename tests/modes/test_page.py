@@ -23,7 +23,7 @@ from _modes.page import ASKED, ASKED_BEFORE, TOP_OF_COMPARE, changed_causes
 from tests.builders.allocator import allocator, with_host
 from tests.builders.xspace import Plane, Space, StatNames, encode, op, tpu_plane, trace
 from tests.harness import BEFORE, DEMO, FULL, OFFLOADING, InFolder, answer, run
-from tests.modes.small_steps import BF16, STEP, leaf
+from tests.modes.small_steps import BF16, STEP, kernel, leaf
 
 Json = dict[str, Any]
 
@@ -189,6 +189,14 @@ class Contents(OfPages):
         notes, n = data["notes"], data["n_warnings"]
         self.assertTrue(any("faster than their roof" in note for note in notes[:n]))
         self.assertTrue(any("auto-picked" in note for note in notes[n:]))
+
+    def test_warnings_without_news_are_left_out_or_folded(self) -> None:
+        data = self.data(trace([leaf(0, 5)], STEP))
+        self.assertNotIn("runs no kernels", "\n".join(data["notes"]))
+        data = self.data(trace([kernel(0, 5)], STEP))
+        n = data["n_warnings"]
+        self.assertNotIn("no regions", "\n".join(data["notes"][:n]))
+        self.assertIn("no regions", "\n".join(data["notes"][n:]))
 
     def test_no_page_is_written_without_a_step(self) -> None:
         out = self.folder / "step.html"

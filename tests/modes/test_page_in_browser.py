@@ -494,6 +494,23 @@ class OtherPages(InBrowser):
             text = self.tab.value("document.querySelector('main').innerText")
             self.assertEqual("The baseline is a record" in text, baseline == BEFORE)
 
+    def test_list_of_causes_begins_with_the_cause_of_the_headline(self) -> None:
+        """The headline prefers a cause that is seen to a larger one that is likely."""
+        waits = [("ep_wait_in", 0, 40), ("ep_run_kernel", 40, 100)]
+        data = self.show_page(traced([kernel(0, 100)], waits))
+        found = data["answers"]["bottleneck"]["causes"]
+        seen = {**found[0], "rank": 2, "gain_pct_of_step": 40}
+        likely = {**seen, "rank": 1, "confidence": "likely", "cause": "resharding"}
+        data["answers"]["bottleneck"]["causes"] = [likely, seen]
+        html = (self.folder / "step.html").read_text()
+        before, _, rest = html.partition('id="data">')
+        shown = before + 'id="data">' + json.dumps(data) + rest[rest.index("</script>") :]
+        self.show(shown.encode())
+        names = self.tab.value(TEXTS % ".items:first-child button")
+        self.assertEqual(names, ["kernel waits for input", "probably resharding"])
+        self.tab.click(".items:first-child li button")
+        self.assertEqual(self.tab.value(f"{ACTIVE}.dataset.row"), "1")
+
     def test_captures_before_and_after_have_the_same_drawings(self) -> None:
         data = self.show_comparison(
             trace([leaf(0, 30, tf_op="jit(f)/a/add:")], [("s", 0, 40)]),
