@@ -102,7 +102,7 @@ def leaves_of(pieces: Iterable[Piece], clock: Clock, containers: Set[int]) -> It
     """Yield the columns of all events that are not containers."""
     for piece in pieces:
         columns = columns_of(piece, clock)
-        if not containers.isdisjoint(piece.metadata_ids):
+        if not containers.isdisjoint(piece.distinct_ids):
             columns = kept(columns, [i not in containers for i in piece.metadata_ids])
         yield columns
 
@@ -135,7 +135,7 @@ def separate_runs(spans: Sequence[tuple[int, int]]) -> Iterator[slice]:
 def events_of(pieces: Iterable[Piece], clock: Clock, metadata_ids: Set[int]) -> Iterator[Span]:
     """Yield the events of some ops, in the file's order."""
     for piece in pieces:
-        if not metadata_ids.isdisjoint(piece.metadata_ids):
+        if not metadata_ids.isdisjoint(piece.distinct_ids):
             events = zip(*columns_of(piece, clock), strict=True)
             yield from (event for event in events if event[2] in metadata_ids)
 
