@@ -161,7 +161,7 @@ def shifts_nearby(pieces: Sequence[Piece], times: Iterable[int]) -> dict[int, in
             n = bisect_right(times_of_marks, ordered[k])
             if n:
                 latest[k] = _later(latest[k], marks[n - 1])
-            # The first mark that is not before the time.
+            # Find the first mark at or after the time.
             m = n - 1 if n and times_of_marks[n - 1] == ordered[k] else n
             if m < len(marks):
                 first[k + 1] = _later(first[k + 1], _mirrored(marks[m]))

@@ -205,6 +205,6 @@ class SameEachRound(unittest.TestCase):
             *rounds("all-gather-done", "all-gather-done", 90, 1, 4),
         ]
         (row,) = [row for row in causes(loop(body, 2), ran) if "loop" in row["cause"]]
-        # In each round the links move the gather for 20 ps and the reduction, of twice the bytes,
-        # for 40 ps. The core waits in the reduction first.
+        # In each round, the links move the gather for 20 ps, and the reduction, which has twice the
+        # bytes, for 40 ps. The core waits for the reduction before the gather.
         self.assertEqual(row["gain_ps"], 20 * 3)

@@ -200,7 +200,7 @@ class WithoutConverts(unittest.TestCase):
         ]
         self.assertEqual(found(main), [])
 
-    def test_loop_that_carries_f32_past_narrow_matmuls_is_likely(self) -> None:
+    def test_loop_that_carries_f32_past_narrow_matmuls_is_a_likely_cause(self) -> None:
         for weight, n in ((NARROW, 1), (WIDE, 0)):
             with self.subTest(weight=weight):
                 state = tuple_of(WIDE, weight)

@@ -391,7 +391,7 @@ class Alone(unittest.TestCase):
         )
         self.assertEqual({found["rows"][0][key] for key in keys}, {None})
 
-    def test_option_belongs_to_comm_and_bottleneck(self) -> None:
+    def test_option_peers_belongs_to_comm_and_bottleneck(self) -> None:
         self.assertEqual(run(DEMO, "summary", "--peers").status, 2)
 
     def test_sparse_core_is_not_a_peer(self) -> None:
