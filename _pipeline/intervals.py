@@ -26,7 +26,8 @@ def union(spans: Iterable[Stretch]) -> list[Stretch]:
 def joined(starts: Sequence[int], ends: Sequence[int]) -> tuple[Iterable[int], Iterable[int]]:
     """Return the starts and the ends of the stretches that spans cover. Spans are sorted by
     start."""
-    reach = array("q", accumulate(ends, max))
+    # Ends of spans outside of a step can exceed 64 bits, so use a list.
+    reach = list(accumulate(ends, max))
     opens = list(map(gt, starts[1:], reach))
     return compress(starts, [True, *opens]), compress(reach, [*opens, True])
 
