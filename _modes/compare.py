@@ -149,7 +149,7 @@ def notes_of(found: comparison.Comparison) -> Iterator[str]:
 
 
 def notes_on_devices(found: comparison.Comparison) -> Iterator[str]:
-    """Yield how the devices differ, between the sides and among the captures of a side."""
+    """Yield notes on differences of devices between the sides, and among the captures of a side."""
     sides = {"before": found.before.runs, "after": found.after.runs}
     for what, attribute in (
         ("device", "name"),
