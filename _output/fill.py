@@ -168,7 +168,7 @@ def known_at(fields: Json, path: str) -> Any:
 
 
 def holds(fields: Json, when: str) -> bool:
-    """Return True if all conditions hold; blanks separate the conditions."""
+    """Return True if all conditions hold; `when` has the conditions, separated by blanks."""
     try:
         return all(
             bool(at(fields, name.removeprefix("!"))) is not name.startswith("!")
@@ -303,7 +303,7 @@ def shown_rows(table: Table, fields: Json, view: View) -> tuple[list[Json], list
     if most:
         rows, hidden = rows[:most], [*rows[most:], *hidden]
     elif table.takes_top:
-        # If `--top` is 0, the table is left out.
+        # If `--top` is 0, leave out the table.
         rows, hidden = [], []
     return rows, hidden
 

@@ -37,8 +37,8 @@ WIDTH: Final = 100
 # Minimum width of lines, used for all terminals that are narrower.
 NARROWEST: Final = 60
 GAP: Final = "  "
-# This character represents a blank at which lines are not broken. Names do not contain it, because
-# the NUL character is escaped in names.
+# The NUL character represents a blank at which lines are not broken. Names do not contain NUL,
+# because NUL is escaped in names.
 TIED: Final = "\0"
 # Maximum width of a sentence, and of a name in a sentence, in columns of the terminal.
 LONGEST_SENTENCE, LONGEST_NAME = 1000, 70
@@ -183,7 +183,7 @@ class Page:
             if i in grid.below:
                 below = self.sentence(grid.below[i], time)
                 if len(grid.below[i]) == 1:
-                    # The start of a sentence gets one line.
+                    # A cell shows the start of a sentence on one line.
                     below = self.characters.ends_of(below, self.width - 2 * len(INDENT))
                 yield from self.wrapped(below, INDENT * 2, INDENT * 2)
 

@@ -47,5 +47,5 @@ def causes_in_program(of: StepProgram) -> list[Cause]:
 
 
 def _executions_of(causes: Iterable[Cause]) -> set[int]:
-    """Return the ids of the executions that causes rest on."""
+    """Return the ids of the executions that are evidence of causes."""
     return {id(executions) for cause in causes for executions in cause.evidence.executions}

@@ -1,4 +1,4 @@
-"""Figures and places as the sentences of causes have them."""
+"""Format figures and lines for the sentences of causes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def duration(ps: int) -> str:
 
 
 def size(n_bytes: int) -> str:
-    """Return a number of bytes with its unit: `524 MB`."""
+    """Return a number of bytes with a unit, such as `524 MB`."""
     for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if n_bytes >= factor:
             return f"{n_bytes / factor:.{1 if n_bytes < 100 * factor else 0}f} {unit}"
@@ -35,7 +35,7 @@ def percent_of(ps: int, step: Step) -> str:
 
 
 def short(line: str) -> str:
-    """Return the last two parts of a path, enough to know the file."""
+    """Return the last two parts of a path, which are enough to recognise the file."""
     return "/".join(line.split("/")[-2:])
 
 
@@ -49,11 +49,11 @@ def plural(n: int, singular: str, several: str | None = None) -> str:
 
 
 def listed(names: list[str]) -> str:
-    """Return names as a list in a sentence: `a, b and c`."""
+    """Return names as a list in a sentence, such as `a, b and c`."""
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def only(names: Iterable[str | None]) -> str | None:
-    """Return the name if there is one only."""
+    """Return the name if there is exactly one, otherwise None."""
     found = list(names)
     return found[0] if len(found) == 1 else None
