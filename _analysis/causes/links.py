@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 # A collective that moves less does not keep others from the links.
 _SMALL_BYTES = 1 << 20
 # How often a range is halved to find the pace of the links.
-_HALVINGS = 40
+_HALVINGS = 24
 # If collectives become asynchronous, so many results wait to be read, because they take memory.
 _UNREAD = 2
 # A short op takes at most this part of the mean time of collectives that become asynchronous.
@@ -51,6 +51,9 @@ class _Event(NamedTuple):
     # The place where the collective is waited for.
     end: int
     here: Instruction
+    # The time on the core, or on the links besides the time for these bytes.
+    time: float = 0
+    n_bytes: int = 0
 
 
 class Links:
@@ -61,6 +64,7 @@ class Links:
         self._bytes: dict[Instruction, int] = {}
         self._alone: dict[Instruction, float] = {}
         self._paces: dict[Computation, float] = {}
+        self._events_of: dict[Computation, list[_Event]] = {}
         fastest: dict[tuple[str, int | None], float] = {}
         synchronous = {}
         for executions in of.collectives:
@@ -108,16 +112,16 @@ class Links:
         for computation in {here.computation for here in self._bytes}:
             math = 0.0
             math_at_begin: dict[Instruction, float] = {}
-            for _, kind, _, here in self._events(computation):
+            for _, kind, _, here, time, _ in self._events(computation):
                 if kind == _RUN:
-                    math += self._time_of(here)
+                    math += time
                 elif kind == _BEGIN:
                     math_at_begin[here] = math
                 elif here in self._bytes:
-                    moved = self._bytes[here] * self._of.n_of(here)
-                    n_bytes += moved
+                    n_moved = self._bytes[here] * self._of.n_of(here)
+                    n_bytes += n_moved
                     if (math - math_at_begin[here]) * _LITTLE <= self._time_of(here):
-                        n_at_once += moved
+                        n_at_once += n_moved
         return set(self._bytes) if n_at_once * 4 >= n_bytes * 3 else set()
 
     def _beside(self, events: Iterable[_Event], moved: set[Instruction]) -> list[_Event]:
@@ -141,7 +145,7 @@ class Links:
                 begin = max(begin, by_reader[i - _UNREAD][0] - 1)
             for op in passed:
                 place_of[op] = min(place_of.get(op, begin), begin)
-            found.append(_Event(min(begin + 1, place), _BEGIN, reader, here))
+            found.append(self._beginning(min(begin + 1, place), reader, here))
             found.append(_Event(reader, _END, 0, here))
         for event in events:
             if event.here not in moved:
@@ -151,23 +155,30 @@ class Links:
 
     def _events(self, computation: Computation) -> list[_Event]:
         """Return what happens in one execution of a computation, in order."""
+        if computation in self._events_of:
+            return self._events_of[computation]
         order = self._of.order
-        events = []
+        events = self._events_of[computation] = []
         for here in computation.instructions:
             place = order.get(here)
             if place is None:
                 continue
             if here not in self._alone and here not in self._bytes:
-                events.append(_Event(place, _RUN, 0, here))
+                events.append(_Event(place, _RUN, 0, here, self._time_of(here)))
                 continue
             begin = place
             if here in self._bytes:
                 makers, _ = self._places_along("operands", here.chain)
                 begin = max([order.get(here.chain[0], place), *(maker + 1 for maker in makers)])
-            events.append(_Event(min(begin, place), _BEGIN, place, here))
+            events.append(self._beginning(min(begin, place), place, here))
             events.append(_Event(place, _END, 0, here))
         events.sort(key=itemgetter(0, 1, 2))
         return events
+
+    def _beginning(self, place: int, end: int, here: Instruction) -> _Event:
+        n_bytes = self._bytes.get(here, 0)
+        time = 0 if n_bytes else self._alone.get(here) or self._time_of(here)
+        return _Event(place, _BEGIN, end, here, time, n_bytes)
 
     def _places_along(
         self,
@@ -211,7 +222,7 @@ class Links:
                 sum(self._of.time_of(event.here) for event in now if event.kind != _BEGIN) / n
             )
             pace = self._paces[computation] = self._pace_of(now, measured)
-        return max(0, round((self._replayed(now, pace) - self._replayed(then, pace)) * n))
+        return max(0, round((_replayed(now, pace) - _replayed(then, pace)) * n))
 
     def _pace_of(self, events: Sequence[_Event], measured: float) -> float:
         """Return the time that links take for a byte if the replay takes as long as measured."""
@@ -219,25 +230,24 @@ class Links:
         fast, slow = 0.0, measured / min(sizes, default=1)
         for _ in range(_HALVINGS):
             pace = (fast + slow) / 2
-            if self._replayed(events, pace) > measured:
+            if _replayed(events, pace) > measured:
                 slow = pace
             else:
                 fast = pace
         return fast
 
-    def _replayed(self, events: Iterable[_Event], pace: float) -> float:
-        now = free = 0.0
-        ends: dict[Instruction, float] = {}
-        for _, kind, _, here in events:
-            if kind == _RUN:
-                now += self._time_of(here)
-            elif kind == _END:
-                now = max(now, ends[here])
-            else:
-                n_bytes = self._bytes.get(here)
-                time = self._alone.get(here) if n_bytes is None else n_bytes * pace
-                free = ends[here] = max(free, now) + (self._time_of(here) if time is None else time)
-        return now
+
+def _replayed(events: Iterable[_Event], pace: float) -> float:
+    now = free = 0.0
+    ends: dict[Instruction, float] = {}
+    for _, kind, _, here, time, n_bytes in events:
+        if kind == _RUN:
+            now += time
+        elif kind == _BEGIN:
+            free = ends[here] = max(free, now) + time + n_bytes * pace
+        else:
+            now = max(now, ends.get(here, now))
+    return now
 
 
 def _bytes_of(collective: Collective) -> int:
