@@ -275,7 +275,7 @@ CAUSES: dict[str, str] = {
         "Cast the f32 operand of this line to the dtype of the other one, for example with "
         "`.astype(x.dtype)`, or cast the result back."
     ),
-    "widened_dtype, carried": (
+    "widened_dtype, stream": (
         "Cast the f32 operand of this line, such as a table of positions, or its result to the "
         "dtype of the matmuls, so that the residual stream is narrow."
     ),

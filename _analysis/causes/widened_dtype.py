@@ -24,8 +24,8 @@ other signs are likely:
 - A matmul of an f32 by a bf16 operand tells that values are wide, since programs that narrow all
   operands have no such matmul. The line is the one with the f32 elementwise ops that make most such
   operands in the forward pass. A weight in f32 is none, as the compiler narrows it.
-- A loop with narrow matmuls carries f32 from layer to layer: the residual stream. The line is that
-  of the elementwise op that makes the first value. A sum of gradients begins with zeros instead.
+- Additions of the forward pass hand f32 on to each other in memory: a residual stream, also if all
+  norms cast back before the matmuls. The line is the one that makes the first such array.
 """
 
 from __future__ import annotations
@@ -36,13 +36,10 @@ from _analysis.causes.graph import (
     ELEMENTWISE,
     STRUCTURE,
     Value,
-    body_of,
     consumers,
     is_backward,
     is_layout,
-    operand,
     origins,
-    producers,
     reach,
     walk,
 )
@@ -68,7 +65,7 @@ _WIDE = "f32"
 # Smaller arrays, such as statistics and weights of norms, cost nothing.
 _MIN_ELEMENTS = 1 << 16
 _MOVING = frozenset("broadcast concatenate dynamic-slice dynamic-update-slice pad slice".split())
-# Classes of ops that twice the bytes slow down; kernels by an amount that is unknown.
+# Classes of ops that twice the bytes slow down. Kernels count, too: f32 matmuls take several passes.
 _SLOWED = (COLLECTIVE, DATA_MOVEMENT, MEMORY_BOUND, KERNEL)
 _USERS_CONVERT = "convert_element_type"
 
@@ -105,9 +102,9 @@ class _Widening:
         converts: list[Instruction],
         wide: _Wide,
         *,
-        is_carried: bool = False,
+        is_stream: bool = False,
     ) -> None:
-        self.line, self.converts, self.is_carried = line, converts, is_carried
+        self.line, self.converts, self.is_stream = line, converts, is_stream
         reached = reach(map(Value, converts), consumers, wide.stays)
         self.passed, self.values = reached.passed, reached.passed | reached.stopped
 
@@ -126,6 +123,8 @@ class _Widening:
     @property
     def first(self) -> tuple[Instruction, Instruction, bool]:
         """Return a convert, its join and if the convert is an implicit promotion; one if any."""
+        if self.is_stream:
+            return self.converts[0], self.converts[0], False
         found = [
             (convert, join, _is_implicit(convert, join))
             for convert, join in zip(self.converts, self.joins, strict=True)
@@ -157,43 +156,57 @@ def find(of: StepProgram) -> list[Cause]:
     found = [cause for cause in causes if cause]
     if any(cause.gain_ps >= of.floor for cause in found):
         return found
-    mixed = _before_mixed_matmuls(of, wide)
-    others = [mixed] if mixed else _in_loops(of, wide)
-    return [cause for other in others if (cause := _cause(of, other, wide))]
+    other = _before_mixed_matmuls(of, wide) or _residual_stream(of, wide)
+    cause = _cause(of, other, wide) if other else None
+    return [cause] if cause else []
 
 
-def _in_loops(of: StepProgram, wide: _Wide) -> list[_Widening]:
-    """Return the f32 values that a loop with narrow matmuls carries from round to round.
+def _residual_stream(of: StepProgram, wide: _Wide) -> _Widening | None:
+    """Return the f32 arrays that additions of the forward pass hand on to each other in memory.
 
-    The loop of the backward pass carries their gradients.
+    The backward pass has their gradients, in arrays of the same shape.
     """
-    carried: dict[str, list[Instruction]] = {}
-    lines: dict[str, str | None] = {}
-    for loop in of.n_of_loop:
-        body, before = body_of(loop), operand(loop, 0)
-        if body is None or before is None or body.root is None:
-            continue
-        if not any(_is_narrow(here) for here in loop.inside() if here.opcode in DOTS):
-            continue
-        for path, array in loop.leaves or ():
-            if array is None or array.dtype != _WIDE or array.n_elements < _MIN_ELEMENTS:
-                continue
-            begin, end = (_computed(Value(here, path)) for here in (before, body.root))
-            if begin and end:
-                carried.setdefault(array.text, []).append(begin)
-                if not is_backward(begin):
-                    lines[array.text] = own_line_of(begin, of.is_own)
-    return [_Widening(line, carried[text], wide, is_carried=True) for text, line in lines.items()]
+    trains = any(is_backward(here) for here in of.program.instructions())
 
+    def is_forward(here: Instruction) -> bool:
+        name = here.op_name or ""
+        return "jvp(" in name and not is_backward(here) if trains else bool(name)
 
-def _is_narrow(dot: Instruction) -> bool:
-    arrays = [array for operand in dot.operand_arrays[:2] for array in operand or ()]
-    return bool(arrays) and all(array.dtype in _NARROW for array in arrays)
+    def passes(value: Value) -> bool:
+        here = value.instruction
+        return wide.has(here) and (here.opcode in ELEMENTWISE or _only_moves(here))
+
+    adds = [
+        Value(here)
+        for here in of.program.instructions()
+        if here.opcode == "add" and wide.has(here) and is_forward(here)
+    ]
+    added = reach(adds, consumers, passes).passed if adds else set()
+    if not added:
+        return None
+    forward: dict[str, list[Instruction]] = {}
+    backward: dict[str, list[Instruction]] = {}
+    for here in of.ran:
+        for path, array in (here.leaves or ()) if wide.has(here) else ():
+            value = Value(here, path)
+            begin = _computed(value) if array and array.dtype == _WIDE else None
+            if begin and array and is_backward(begin):
+                backward.setdefault(array.text, []).append(begin)
+            elif begin and array and is_forward(begin) and value in added:
+                forward.setdefault(array.text, []).append(begin)
+    streams = {text: begins for text, begins in forward.items() if len(set(begins)) > 1}
+    starts = [begin for begins in streams.values() for begin in begins]
+    if not starts:
+        return None
+    line = own_line_of(starts[0], of.is_own)
+    starts += [begin for text in streams for begin in backward.get(text, [])]
+    return _Widening(line, starts, wide, is_stream=True)
 
 
 def _computed(value: Value) -> Instruction | None:
     """Return the elementwise op of the user that makes a value; None if anything else does."""
-    made = {here for (here, _), is_passed in walk([value], producers, _is_moved) if not is_passed}
+    sources = origins(value, _is_moved)
+    made = {here for here, _ in sources if here.opcode not in STRUCTURE and not is_layout(here)}
     here = made.pop() if len(made) == 1 else None
     return here if here and here.op_name and here.opcode in ELEMENTWISE else None
 
@@ -331,7 +344,7 @@ def _cause(of: StepProgram, widening: _Widening, wide: _Wide) -> Cause | None:
     made = {v.instruction for v in values if wide[v.instruction] >= smallest / 4}
     affected = _affected(of, made)
     kernels = sum(entry.total for entry in affected if entry.name == KERNEL)
-    total = sum(entry.total for entry in affected) - kernels
+    total = sum(entry.total for entry in affected)
     gain = total // 2
     dots, line = widening.dots, widening.line
     convert, join, is_implicit = widening.first
@@ -342,10 +355,10 @@ def _cause(of: StepProgram, widening: _Widening, wide: _Wide) -> Cause | None:
     confidence: Confidence = SEEN if is_convert and is_implicit else LIKELY
     helps = CAUSES["widened_dtype, cast"]
     follows = f"so its result and what follows are f32, through {after}"
-    if widening.is_carried:
+    if widening.is_stream:
         what = f"{where} makes {source}"
-        follows = "and a loop carries it on in f32, although its matmuls are narrower"
-        helps = CAUSES["widened_dtype, carried"]
+        follows = "and what is added to it stays f32, as a residual stream"
+        helps = CAUSES["widened_dtype, stream"]
     elif not is_convert:
         what = f"{where} computes {source} for matmuls with narrower weights"
     elif is_implicit:
@@ -353,13 +366,12 @@ def _cause(of: StepProgram, widening: _Widening, wide: _Wide) -> Cause | None:
         helps = CAUSES["widened_dtype, promotion"]
     else:
         what = f"{where} casts {source} to f32"
+    with_kernels = f", {duration(kernels)} of it in kernels" if kernels else ""
     says = (
-        f"{what}, {follows}. The memory-bound ops, copies and communication of these arrays move "
-        f"twice the bytes and take {duration(total)}; in the narrower dtype they would take about "
-        f"{duration(gain)} ({percent_of(gain, of.step)} of the step) less"
+        f"{what}, {follows}. Ops that move these arrays, which have twice the bytes, take "
+        f"{duration(total)}{with_kernels}; in the narrower dtype they would take about half of "
+        f"that, {duration(gain)} ({percent_of(gain, of.step)} of the step) less"
     )
-    if kernels:
-        says += f", and kernels that read f32 ({duration(kernels)}) would be faster, too"
     if confidence == LIKELY:
         says += f". This is no fault if {'the cast' if is_convert else 'f32'} is intended"
     return Cause(
