@@ -8,7 +8,7 @@ import zlib
 from contextlib import contextmanager
 
 from _analysis.record_format import GZIP_MAGIC, UnreadableRecord, decode, record_of
-from _analysis.recording import record_of_trace, records_of_trace
+from _analysis.record_rows import record_of_trace, records_of_trace
 from _pipeline.folders import files_in
 from _pipeline.load import find_files
 from _pipeline.no_answer import DEVICE_NOT_FOUND, NoAnswer, unreadable

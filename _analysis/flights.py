@@ -75,7 +75,7 @@ def executions_of(
     Executions are sorted by time. At equal times, starts come before dones, and otherwise the order
     of the file is kept.
     """
-    some = [piece for piece in pieces if not wanted.isdisjoint(piece.metadata_ids)]
+    some = [piece for piece in pieces if not wanted.isdisjoint(piece.distinct_ids)]
     for run in separate_runs([(piece.first, piece.base + max(piece.starts)) for piece in some]):
         executions = []
         for piece in some[run]:

@@ -156,7 +156,7 @@ class Loops:
         missing = set(wanted)
         found: dict[int, Loop | None] = {}
         for piece in pieces:
-            if missing.isdisjoint(piece.metadata_ids):
+            if missing.isdisjoint(piece.distinct_ids):
                 continue
             starts, durations, metadata_ids = columns_of(piece, self._step.clock)
             skipped = len(starts) // 2 if from_middle else 0

@@ -175,7 +175,7 @@ def executions_by_place(step: Step, places: Mapping[int, Place]) -> dict[Place, 
     """
     found: dict[Place, list[Execution]] = {}
     for piece in step.admitted.pieces:
-        if places.keys().isdisjoint(piece.metadata_ids):
+        if places.keys().isdisjoint(piece.distinct_ids):
             continue
         _, durations = step.clock.times(piece)
         columns = zip(piece.metadata_ids, piece.starts, durations, strict=True)

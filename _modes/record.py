@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from _analysis.recording import record_of_trace
+from _analysis.record_rows import record_of_trace
 from _pipeline.load import Candidates, find_files
 
 TYPE_CHECKING = False

@@ -12,7 +12,6 @@ by the offset of the latest preceding measured time.
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, compress
@@ -21,6 +20,7 @@ from typing import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from array import array
     from typing import Final, Literal
 
     from _proto.trace.events import Events
@@ -34,22 +34,32 @@ _AFTER_ALL = 1 << 80
 Mark = tuple[int, int]
 
 
-class Piece(NamedTuple):
+class Piece:
     """Events of a line as columns, with times on the trace's clock and on the device's clock.
     Device times that the core did not measure are 0."""
 
-    # Start times on the trace's clock are relative to this time.
-    base: int
-    metadata_ids: array[int]
-    starts: array[int]
-    durations: array[int]
-    device_starts: array[int]
-    device_durations: array[int]
-    # Indices of the events that the core did not measure.
-    unmeasured: list[int]
-    # The first start on the trace's clock, and a time after which no event ends.
-    first: int
-    reach: int
+    def __init__(self, events: Events, base: int) -> None:
+        self._events = events
+        # Start times on the trace's clock are relative to this time.
+        self.base = base
+        self.metadata_ids = events.metadata_ids
+        self.starts = events.offsets
+        self.device_starts = events.device_offsets
+        self.device_durations = events.device_durations
+        # Indices of the events that the core did not measure.
+        self.unmeasured = events.unmeasured
+        # The first start on the trace's clock, and a time after which no event ends.
+        self.first = base + events.first
+        self.reach = base + events.last + events.longest
+
+    @property
+    def distinct_ids(self) -> dict[int, None]:
+        """Return the metadata ids in order of appearance."""
+        return self._events.distinct_ids
+
+    @property
+    def durations(self) -> array[int]:
+        return self._events.durations
 
     @property
     def last(self) -> int:
@@ -73,21 +83,6 @@ class Piece(NamedTuple):
                 measured[i] = False
             marks = list(compress(marks, measured * 2))
         return marks
-
-
-def piece_of(events: Events, base: int) -> Piece:
-    measured = events.are_measured
-    return Piece(
-        base,
-        events.metadata_ids,
-        events.offsets,
-        events.durations,
-        events.device_offsets,
-        events.device_durations,
-        [] if all(measured) else [i for i, is_measured in enumerate(measured) if not is_measured],
-        base + events.first,
-        base + events.last + max(events.durations),
-    )
 
 
 class Clock(NamedTuple):

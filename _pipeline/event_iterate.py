@@ -5,14 +5,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from itertools import accumulate
 
-from _pipeline.clocks import piece_of
+from _pipeline.clocks import Piece
 from _pipeline.device import AFTER_ALL, BEFORE_ALL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from _pipeline.clocks import Piece
     from _pipeline.device import Device, StepEvent
     from _proto.trace.events import Events
 
@@ -59,7 +58,7 @@ class Admitted:
 
     def add(self, events: Events, shift: int, device: Device) -> None:
         """Keep events with metadata and a valid duration, and count all other events."""
-        unknown = device.plane.unknown(set(events.metadata_ids))
+        unknown = device.plane.unknown(events.distinct_ids)
         resolved = events
         if unknown:
             resolved = events.where([i not in unknown for i in events.metadata_ids])
@@ -67,7 +66,7 @@ class Admitted:
         valid = resolved.lasting()
         self.n_negative += len(resolved) - len(valid)
         if len(valid):
-            self.pieces.append(piece_of(valid, shift))
+            self.pieces.append(Piece(valid, shift))
 
 
 ALWAYS = BEFORE_ALL, AFTER_ALL

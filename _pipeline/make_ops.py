@@ -33,7 +33,7 @@ FACTS = {
 def make_ops(device: Device, windows: Sequence[Admitted], context: Context) -> dict[int, Op]:
     """Return the ops that run in the windows, by metadata id. Windows must be sorted by start."""
     pieces = chain.from_iterable(window.pieces for window in windows)
-    ids = dict.fromkeys(chain.from_iterable(piece.metadata_ids for piece in pieces))
+    ids = dict.fromkeys(chain.from_iterable(piece.distinct_ids for piece in pieces))
     entries: dict[int, Metadata] = {}
     for metadata_id in ids:
         metadata = device.plane.metadata(metadata_id)

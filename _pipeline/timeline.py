@@ -110,7 +110,7 @@ def leaves_of(pieces: Iterable[Piece], clock: Clock, left_out: Set[int]) -> Iter
     """Yield the columns of all events but those of some ops, such as containers."""
     for piece in pieces:
         columns = columns_of(piece, clock)
-        if not left_out.isdisjoint(piece.metadata_ids):
+        if not left_out.isdisjoint(piece.distinct_ids):
             columns = kept(columns, [i not in left_out for i in piece.metadata_ids])
         yield columns
 
@@ -143,7 +143,7 @@ def separate_runs(spans: Sequence[tuple[int, int]]) -> Iterator[slice]:
 def events_of(pieces: Iterable[Piece], clock: Clock, metadata_ids: Set[int]) -> Iterator[Span]:
     """Yield the events of some ops, in the file's order."""
     for piece in pieces:
-        if not metadata_ids.isdisjoint(piece.metadata_ids):
+        if not metadata_ids.isdisjoint(piece.distinct_ids):
             events = zip(*columns_of(piece, clock), strict=True)
             yield from (event for event in events if event[2] in metadata_ids)
 

@@ -6,71 +6,51 @@ longest executions, and leaving them out halves the time after decoding.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from itertools import islice
 from operator import add, le
 from typing import NamedTuple
 
 from _pipeline.clocks import clock_of
+from _pipeline.executions import durations_by_op
 from _pipeline.normalize import window_of
 from _pipeline.timeline import gaps_of, kept, leaves_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Set
+    from collections.abc import Iterable, Sequence, Set
 
     from _pipeline.clocks import Clock
     from _pipeline.device import StepEvent
     from _pipeline.event_iterate import Admitted
-    from _pipeline.ops import Op
     from _pipeline.timeline import Columns
 
 
-class Sum(NamedTuple):
-    """The number and total time of an op's executions within a window."""
-
-    op: Op
-    n: int
-    total: int
-
-
 class WindowSums(NamedTuple):
-    """The sums of a window, by metadata id in order of appearance."""
+    """The sums of a window. Sums of ops are by metadata id, in order of appearance."""
 
     admitted: Admitted
     clock: Clock
     duration: int
     # Time during which at least one leaf runs.
     busy: int
-    sums: dict[int, Sum]
-
-    @property
-    def leaves(self) -> list[Sum]:
-        return [found for found in self.sums.values() if not found.op.is_container]
+    # The time and the number of executions of each op.
+    times: dict[int, int]
+    counts: dict[int, int]
 
 
-def sums_of(
-    picked: StepEvent | None, admitted: Admitted, ops: Mapping[int, Op], containers: Set[int]
-) -> WindowSums:
-    """Return the sums of a window; `ops` may hold more ops than run in the window."""
+def sums_of(picked: StepEvent | None, admitted: Admitted, containers: Set[int]) -> WindowSums:
     first, last = admitted.span if picked is None else (picked.start, picked.end)
     clock = clock_of(admitted.pieces, [] if picked and picked.device_span else [last])
     start, end = window_of(admitted, clock, picked, first, last)
-    times: defaultdict[int, int] = defaultdict(int)
-    counts: Counter[int] = Counter()
-    for piece in admitted.pieces:
-        _, durations = clock.times(piece)
-        counts.update(piece.metadata_ids)
-        for metadata_id, duration in zip(piece.metadata_ids, durations, strict=True):
-            times[metadata_id] += duration
+    times: dict[int, int] = {}
+    counts: dict[int, int] = {}
+    for metadata_id, durations in durations_by_op(admitted, clock):
+        times[metadata_id] = times.get(metadata_id, 0) + sum(durations)
+        counts[metadata_id] = counts.get(metadata_id, 0) + len(durations)
     busy = busy_without_overlap(leaves_of(admitted.pieces, clock, containers), start, end)
     if busy is None:
         busy = end - start - gaps_of(admitted.pieces, clock, containers, (start, end)).total
-    sums = {
-        metadata_id: Sum(ops[metadata_id], counts[metadata_id], total)
-        for metadata_id, total in times.items()
-    }
-    return WindowSums(admitted, clock, end - start, busy, sums)
+    return WindowSums(admitted, clock, end - start, busy, times, counts)
 
 
 def busy_without_overlap(pieces: Iterable[Columns], start: int, end: int) -> int | None:
@@ -78,15 +58,22 @@ def busy_without_overlap(pieces: Iterable[Columns], start: int, end: int) -> int
     sorted."""
     busy, covered = 0, start
     for columns in pieces:
-        starts, durations, _ = columns if all(columns[1]) else kept(columns, columns[1])
+        starts, durations, _ = columns
+        if not are_in_turn(starts, durations):
+            # An instant op takes no time, so it can start while another op runs.
+            starts, durations, _ = kept(columns, durations)
+            if not are_in_turn(starts, durations):
+                return None
         if not starts:
             continue
-        ends = list(map(add, starts, durations))
         # Ops that begin outside of the window are rare. Only the last op may end after the window.
         if not (covered <= starts[0] and starts[-1] <= end):
             return None
-        if not all(map(le, ends, islice(starts, 1, None))):
-            return None
         busy += sum(durations)
-        covered = ends[-1]
+        covered = starts[-1] + durations[-1]
     return busy - max(0, covered - end)
+
+
+def are_in_turn(starts: Sequence[int], durations: Sequence[int]) -> bool:
+    """Return whether each op ends before the next op starts."""
+    return all(map(le, map(add, starts, durations), islice(starts, 1, None)))

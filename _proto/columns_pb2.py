@@ -13,7 +13,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14_proto/columns.proto\x12\x19\x63ompute_breakdown.columns\"\xbd\x01\n\nLineStarts\x12<\n\x06\x65vents\x18\x04 \x01(\x0b\x32,.compute_breakdown.columns.LineStarts.Column\x1aq\n\x06\x43olumn\x12\x13\n\x0bmetadata_id\x18\x01 \x01(\x03\x12\x15\n\toffset_ps\x18\x02 \x03(\x03\x42\x02\x10\x00\x12\x13\n\x0b\x64uration_ps\x18\x03 \x01(\x03\x12\r\n\x05stats\x18\x04 \x01(\x0c\x12\x17\n\x0fnum_occurrences\x18\x05 \x01(\x03\"\x95\x02\n\x0bLineColumns\x12<\n\x06\x65vents\x18\x04 \x01(\x0b\x32,.compute_breakdown.columns.LineColumns.Event\x1a\x37\n\x06\x43olumn\x12\x13\n\x0bmetadata_id\x18\x01 \x01(\x03\x12\x18\n\x0cuint64_value\x18\x03 \x03(\x03\x42\x02\x10\x00\x1a\x8e\x01\n\x05\x45vent\x12\x17\n\x0bmetadata_id\x18\x01 \x03(\x03\x42\x02\x10\x00\x12\x15\n\toffset_ps\x18\x02 \x03(\x03\x42\x02\x10\x00\x12\x17\n\x0b\x64uration_ps\x18\x03 \x03(\x03\x42\x02\x10\x00\x12<\n\x05stats\x18\x04 \x01(\x0b\x32-.compute_breakdown.columns.LineColumns.Column\"\xfd\x01\n\nLineShapes\x12;\n\x06\x65vents\x18\x04 \x03(\x0b\x32+.compute_breakdown.columns.LineShapes.Event\x1a\x31\n\x04Stat\x12\x13\n\x0bmetadata_id\x18\x01 \x01(\x03\x12\x14\n\x0cuint64_value\x18\x03 \x01(\x08\x1a\x7f\n\x05\x45vent\x12\x13\n\x0bmetadata_id\x18\x01 \x01(\x08\x12\x11\n\toffset_ps\x18\x02 \x01(\x08\x12\x13\n\x0b\x64uration_ps\x18\x03 \x01(\x08\x12\x39\n\x05stats\x18\x04 \x03(\x0b\x32*.compute_breakdown.columns.LineShapes.Stat\"\xa7\x03\n\x0bLineStatIds\x12<\n\x06\x65vents\x18\x04 \x01(\x0b\x32,.compute_breakdown.columns.LineStatIds.Event\x1a\xbb\x01\n\x06\x43olumn\x12\x17\n\x0bmetadata_id\x18\x01 \x03(\x03\x42\x02\x10\x00\x12\x14\n\x0c\x64ouble_value\x18\x02 \x01(\x01\x12\x14\n\x0cuint64_value\x18\x03 \x01(\x04\x12\x13\n\x0bint64_value\x18\x04 \x01(\x03\x12\x11\n\tstr_value\x18\x05 \x01(\x0c\x12\x13\n\x0b\x62ytes_value\x18\x06 \x01(\x0c\x12\x11\n\tref_value\x18\x07 \x01(\x04\x12\x1c\n\x14\x63ompressed_str_value\x18\x08 \x01(\x0c\x1a\x9b\x01\n\x05\x45vent\x12\x13\n\x0bmetadata_id\x18\x01 \x01(\x03\x12\x11\n\toffset_ps\x18\x02 \x01(\x03\x12\x13\n\x0b\x64uration_ps\x18\x03 \x01(\x03\x12<\n\x05stats\x18\x04 \x01(\x0b\x32-.compute_breakdown.columns.LineStatIds.Column\x12\x17\n\x0fnum_occurrences\x18\x05 \x01(\x03\"~\n\x0cMetadataKeys\x12\x45\n\x0e\x65vent_metadata\x18\x04 \x01(\x0b\x32-.compute_breakdown.columns.MetadataKeys.Entry\x1a\'\n\x05\x45ntry\x12\x0f\n\x03key\x18\x01 \x03(\x03\x42\x02\x10\x00\x12\r\n\x05value\x18\x02 \x01(\x0c')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14_proto/columns.proto\x12\x19\x63ompute_breakdown.columns\"\xbd\x01\n\nLineStarts\x12<\n\x06\x65vents\x18\x04 \x01(\x0b\x32,.compute_breakdown.columns.LineStarts.Column\x1aq\n\x06\x43olumn\x12\x13\n\x0bmetadata_id\x18\x01 \x01(\x03\x12\x15\n\toffset_ps\x18\x02 \x03(\x03\x42\x02\x10\x00\x12\x13\n\x0b\x64uration_ps\x18\x03 \x01(\x03\x12\r\n\x05stats\x18\x04 \x01(\x0c\x12\x17\n\x0fnum_occurrences\x18\x05 \x01(\x03\"\x99\x02\n\x0bLineColumns\x12<\n\x06\x65vents\x18\x04 \x01(\x0b\x32,.compute_breakdown.columns.LineColumns.Event\x1a;\n\x06\x43olumn\x12\x17\n\x0bmetadata_id\x18\x01 \x03(\x03\x42\x02\x10\x00\x12\x18\n\x0cuint64_value\x18\x03 \x03(\x03\x42\x02\x10\x00\x1a\x8e\x01\n\x05\x45vent\x12\x17\n\x0bmetadata_id\x18\x01 \x03(\x03\x42\x02\x10\x00\x12\x15\n\toffset_ps\x18\x02 \x03(\x03\x42\x02\x10\x00\x12\x17\n\x0b\x64uration_ps\x18\x03 \x03(\x03\x42\x02\x10\x00\x12<\n\x05stats\x18\x04 \x01(\x0b\x32-.compute_breakdown.columns.LineColumns.Column\"\xb7\x01\n\nLineShapes\x12;\n\x06\x65vents\x18\x04 \x03(\x0b\x32+.compute_breakdown.columns.LineShapes.Event\x1al\n\x05\x45vent\x12\x13\n\x0bmetadata_id\x18\x01 \x01(\x03\x12\x11\n\toffset_ps\x18\x02 \x01(\x03\x12\x13\n\x0b\x64uration_ps\x18\x03 \x01(\x03\x12\r\n\x05stats\x18\x04 \x01(\x0c\x12\x17\n\x0fnum_occurrences\x18\x05 \x01(\x03\"\xa7\x03\n\x0bLineStatIds\x12<\n\x06\x65vents\x18\x04 \x01(\x0b\x32,.compute_breakdown.columns.LineStatIds.Event\x1a\xbb\x01\n\x06\x43olumn\x12\x17\n\x0bmetadata_id\x18\x01 \x03(\x03\x42\x02\x10\x00\x12\x14\n\x0c\x64ouble_value\x18\x02 \x01(\x01\x12\x14\n\x0cuint64_value\x18\x03 \x01(\x04\x12\x13\n\x0bint64_value\x18\x04 \x01(\x03\x12\x11\n\tstr_value\x18\x05 \x01(\x0c\x12\x13\n\x0b\x62ytes_value\x18\x06 \x01(\x0c\x12\x11\n\tref_value\x18\x07 \x01(\x04\x12\x1c\n\x14\x63ompressed_str_value\x18\x08 \x01(\x0c\x1a\x9b\x01\n\x05\x45vent\x12\x13\n\x0bmetadata_id\x18\x01 \x01(\x03\x12\x11\n\toffset_ps\x18\x02 \x01(\x03\x12\x13\n\x0b\x64uration_ps\x18\x03 \x01(\x03\x12<\n\x05stats\x18\x04 \x01(\x0b\x32-.compute_breakdown.columns.LineStatIds.Column\x12\x17\n\x0fnum_occurrences\x18\x05 \x01(\x03\"~\n\x0cMetadataKeys\x12\x45\n\x0e\x65vent_metadata\x18\x04 \x01(\x0b\x32-.compute_breakdown.columns.MetadataKeys.Entry\x1a\'\n\x05\x45ntry\x12\x0f\n\x03key\x18\x01 \x03(\x03\x42\x02\x10\x00\x12\r\n\x05value\x18\x02 \x01(\x0c')
 
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, globals())
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, '_proto.columns_pb2', globals())
@@ -22,6 +22,8 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   DESCRIPTOR._options = None
   _LINESTARTS_COLUMN.fields_by_name['offset_ps']._options = None
   _LINESTARTS_COLUMN.fields_by_name['offset_ps']._serialized_options = b'\020\000'
+  _LINECOLUMNS_COLUMN.fields_by_name['metadata_id']._options = None
+  _LINECOLUMNS_COLUMN.fields_by_name['metadata_id']._serialized_options = b'\020\000'
   _LINECOLUMNS_COLUMN.fields_by_name['uint64_value']._options = None
   _LINECOLUMNS_COLUMN.fields_by_name['uint64_value']._serialized_options = b'\020\000'
   _LINECOLUMNS_EVENT.fields_by_name['metadata_id']._options = None
@@ -39,25 +41,23 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _LINESTARTS_COLUMN._serialized_start=128
   _LINESTARTS_COLUMN._serialized_end=241
   _LINECOLUMNS._serialized_start=244
-  _LINECOLUMNS._serialized_end=521
+  _LINECOLUMNS._serialized_end=525
   _LINECOLUMNS_COLUMN._serialized_start=321
-  _LINECOLUMNS_COLUMN._serialized_end=376
-  _LINECOLUMNS_EVENT._serialized_start=379
-  _LINECOLUMNS_EVENT._serialized_end=521
-  _LINESHAPES._serialized_start=524
-  _LINESHAPES._serialized_end=777
-  _LINESHAPES_STAT._serialized_start=599
-  _LINESHAPES_STAT._serialized_end=648
-  _LINESHAPES_EVENT._serialized_start=650
-  _LINESHAPES_EVENT._serialized_end=777
-  _LINESTATIDS._serialized_start=780
-  _LINESTATIDS._serialized_end=1203
-  _LINESTATIDS_COLUMN._serialized_start=858
-  _LINESTATIDS_COLUMN._serialized_end=1045
-  _LINESTATIDS_EVENT._serialized_start=1048
-  _LINESTATIDS_EVENT._serialized_end=1203
-  _METADATAKEYS._serialized_start=1205
-  _METADATAKEYS._serialized_end=1331
-  _METADATAKEYS_ENTRY._serialized_start=1292
-  _METADATAKEYS_ENTRY._serialized_end=1331
+  _LINECOLUMNS_COLUMN._serialized_end=380
+  _LINECOLUMNS_EVENT._serialized_start=383
+  _LINECOLUMNS_EVENT._serialized_end=525
+  _LINESHAPES._serialized_start=528
+  _LINESHAPES._serialized_end=711
+  _LINESHAPES_EVENT._serialized_start=603
+  _LINESHAPES_EVENT._serialized_end=711
+  _LINESTATIDS._serialized_start=714
+  _LINESTATIDS._serialized_end=1137
+  _LINESTATIDS_COLUMN._serialized_start=792
+  _LINESTATIDS_COLUMN._serialized_end=979
+  _LINESTATIDS_EVENT._serialized_start=982
+  _LINESTATIDS_EVENT._serialized_end=1137
+  _METADATAKEYS._serialized_start=1139
+  _METADATAKEYS._serialized_end=1265
+  _METADATAKEYS_ENTRY._serialized_start=1226
+  _METADATAKEYS_ENTRY._serialized_end=1265
 # @@protoc_insertion_point(module_scope)

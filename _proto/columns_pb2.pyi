@@ -11,9 +11,9 @@ class LineColumns(_message.Message):
         __slots__ = ["metadata_id", "uint64_value"]
         METADATA_ID_FIELD_NUMBER: _ClassVar[int]
         UINT64_VALUE_FIELD_NUMBER: _ClassVar[int]
-        metadata_id: int
+        metadata_id: _containers.RepeatedScalarFieldContainer[int]
         uint64_value: _containers.RepeatedScalarFieldContainer[int]
-        def __init__(self, metadata_id: _Optional[int] = ..., uint64_value: _Optional[_Iterable[int]] = ...) -> None: ...
+        def __init__(self, metadata_id: _Optional[_Iterable[int]] = ..., uint64_value: _Optional[_Iterable[int]] = ...) -> None: ...
     class Event(_message.Message):
         __slots__ = ["duration_ps", "metadata_id", "offset_ps", "stats"]
         DURATION_PS_FIELD_NUMBER: _ClassVar[int]
@@ -32,23 +32,18 @@ class LineColumns(_message.Message):
 class LineShapes(_message.Message):
     __slots__ = ["events"]
     class Event(_message.Message):
-        __slots__ = ["duration_ps", "metadata_id", "offset_ps", "stats"]
+        __slots__ = ["duration_ps", "metadata_id", "num_occurrences", "offset_ps", "stats"]
         DURATION_PS_FIELD_NUMBER: _ClassVar[int]
         METADATA_ID_FIELD_NUMBER: _ClassVar[int]
+        NUM_OCCURRENCES_FIELD_NUMBER: _ClassVar[int]
         OFFSET_PS_FIELD_NUMBER: _ClassVar[int]
         STATS_FIELD_NUMBER: _ClassVar[int]
-        duration_ps: bool
-        metadata_id: bool
-        offset_ps: bool
-        stats: _containers.RepeatedCompositeFieldContainer[LineShapes.Stat]
-        def __init__(self, metadata_id: bool = ..., offset_ps: bool = ..., duration_ps: bool = ..., stats: _Optional[_Iterable[_Union[LineShapes.Stat, _Mapping]]] = ...) -> None: ...
-    class Stat(_message.Message):
-        __slots__ = ["metadata_id", "uint64_value"]
-        METADATA_ID_FIELD_NUMBER: _ClassVar[int]
-        UINT64_VALUE_FIELD_NUMBER: _ClassVar[int]
+        duration_ps: int
         metadata_id: int
-        uint64_value: bool
-        def __init__(self, metadata_id: _Optional[int] = ..., uint64_value: bool = ...) -> None: ...
+        num_occurrences: int
+        offset_ps: int
+        stats: bytes
+        def __init__(self, metadata_id: _Optional[int] = ..., offset_ps: _Optional[int] = ..., duration_ps: _Optional[int] = ..., stats: _Optional[bytes] = ..., num_occurrences: _Optional[int] = ...) -> None: ...
     EVENTS_FIELD_NUMBER: _ClassVar[int]
     events: _containers.RepeatedCompositeFieldContainer[LineShapes.Event]
     def __init__(self, events: _Optional[_Iterable[_Union[LineShapes.Event, _Mapping]]] = ...) -> None: ...

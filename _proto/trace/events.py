@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import compress
 from typing import NamedTuple
+
+from _proto.cached import cached_property
 
 INT64_END = 1 << 63
 
@@ -27,49 +29,66 @@ def has_negative(column: array[int]) -> bool:
     return column.typecode == "q" and min(column, default=0) < 0
 
 
-def with_zeros(durations: Sequence[int], places: Iterable[int]) -> list[int]:
-    """Insert zeros into durations; `places` are the indices of the zeros in the result."""
-    # Inserting zeros one by one takes 3 % of the time of the mode `record`.
-    found: list[int] = []
-    begin = 0
-    for n_before, place in enumerate(places):
-        end = place - n_before
-        found += durations[begin:end]
-        found.append(0)
-        begin = end
-    found += durations[begin:]
-    return found
-
-
 class Events:
     """Events of a line in columns, in the file's order, without aggregated events.
 
-    The device columns hold times that the core measured, and 0 where `are_measured` is False.
+    The device columns hold times that the core measured, and 0 for unmeasured events. Instant
+    events can lack a duration in the file. Finding these events takes as long as decoding all
+    columns, and records rarely need them, so `durations` finds them on first use.
     """
 
     def __init__(
         self,
         metadata_ids: list[int],
         offsets: list[int],
-        durations: list[int],
+        # The durations in the file.
+        written: list[int],
         device_offsets: list[int],
         device_durations: list[int],
-        are_measured: list[bool],
+        # Indices of the events that the core did not measure.
+        unmeasured: list[int],
+        # A superset of the ids of all stats that the events have.
         stat_ids: frozenset[int],
+        # Reads the durations of all events, if durations can be missing in the file.
+        read_durations: Callable[[], list[int]] | None = None,
     ) -> None:
         self.metadata_ids = column_of(metadata_ids)
         self.offsets = column_of(offsets)
-        self.durations = column_of(durations)
+        self._written = column_of(written)
         self.device_offsets = column_of(device_offsets)
         self.device_durations = column_of(device_durations)
-        self.are_measured = are_measured
+        self.unmeasured = unmeasured
         # Offsets are mostly in order, so sorting takes only a third of the time that `min` and
         # `max` take.
         in_order = sorted(offsets) or [0, -1]
         # The lowest and the highest offset.
         self.first, self.last = in_order[0], in_order[-1]
-        # A superset of the ids of all stats that the events have.
         self.stat_ids = stat_ids
+        self._read_durations = read_durations
+
+    @cached_property
+    def durations(self) -> array[int]:
+        """Return the durations on the trace's clock."""
+        if self._read_durations is None or len(self._written) == len(self):
+            return self._written
+        return column_of(self._read_durations())
+
+    @cached_property
+    def distinct_ids(self) -> dict[int, None]:
+        """Return the metadata ids in order of appearance."""
+        return dict.fromkeys(self.metadata_ids)
+
+    @property
+    def longest(self) -> int:
+        return max(self._written, default=0)
+
+    @property
+    def are_measured(self) -> list[bool]:
+        """Return, for each event, whether the core measured the event."""
+        are_measured = [True] * len(self)
+        for i in self.unmeasured:
+            are_measured[i] = False
+        return are_measured
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -102,7 +121,7 @@ class Events:
 
     def lasting(self) -> Events:
         """Return the events without a negative duration."""
-        if not has_negative(self.durations):
+        if not has_negative(self._written):
             return self
         return self.where([duration >= 0 for duration in self.durations])
 
@@ -111,13 +130,14 @@ class Events:
         return self._at(list(compress(range(len(self)), keep)))
 
     def _at(self, indices: Sequence[int]) -> Events:
+        unmeasured = set(self.unmeasured)
         return Events(
             list(map(self.metadata_ids.__getitem__, indices)),
             list(map(self.offsets.__getitem__, indices)),
             list(map(self.durations.__getitem__, indices)),
             list(map(self.device_offsets.__getitem__, indices)),
             list(map(self.device_durations.__getitem__, indices)),
-            list(map(self.are_measured.__getitem__, indices)),
+            [place for place, i in enumerate(indices) if i in unmeasured] if unmeasured else [],
             self.stat_ids,
         )
 

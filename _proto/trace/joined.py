@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, chain, islice
 from operator import le
 
@@ -69,7 +69,7 @@ class JoinedPlane:
         """Return the plane's own stats, from the first part that has stats."""
         return next((part for part in self.parts if part.has_stats), self.parts[0]).stats()
 
-    def unknown(self, joined_ids: Set[int]) -> set[int]:
+    def unknown(self, joined_ids: Iterable[int]) -> set[int]:
         """Return the ids without an entry in the event metadata."""
         return {_NOTHING}.intersection(joined_ids)
 
@@ -164,7 +164,7 @@ class _Columns:
                 durations,
                 device_offsets,
                 device_durations,
-                self._are_measured[i:j],
+                [place for place, is_true in enumerate(self._are_measured[i:j]) if not is_true],
                 # No stat ids are needed, because `JoinedLine.stat_names` reads them from the parts.
                 frozenset(),
             )

@@ -9,11 +9,10 @@ the starts of events. 3. `Line.events` decodes ids and times in the pieces that 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from functools import lru_cache
-from itertools import chain
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from functools import partial
+from itertools import compress
+from typing import TypeVar
 
 from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
@@ -21,19 +20,15 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from _proto import columns_pb2 as columns
 from _proto import xplane_pb2 as pb
 from _proto.errors import Damage
-from _proto.trace.events import DeviceStats, Events, has_negative, with_zeros
+from _proto.trace.events import DeviceStats, Events, has_negative
 from _proto.trace.source import Source
 from _proto.trace.wire import LENGTH, decode, explain, fields, parse
 
 _PIECE_BYTES = 1 << 16
 _TAIL_BYTES = 1 << 9
 _EVENT_TAG = 4 << 3 | LENGTH
-# Bytes that stand for shapes of events. Shapes with small ids do not contain these bytes.
-_SIGNS = frozenset(range(0xE0, 0x100))
-# Size of the cache of shapes. Some traces have dozens of shapes.
-_N_SHAPES = 256
-# Fields of a stat that shapes include.
-_SHAPED = columns.LineShapes.Stat.DESCRIPTOR.fields_by_number
+# Fields of a stat that columns include.
+_IN_COLUMNS = columns.LineColumns.Column.DESCRIPTOR.fields_by_number
 # Fields of an event. If LineColumns does not know such a field, the field has a wrong wire type or
 # is the number of occurrences.
 _OF_TIME = range(1, 6)
@@ -179,13 +174,17 @@ class Line:
         return {self._stat_names[i] for i in stat_ids if i in self._stat_names}
 
     def _decoded(self, piece: _Piece, data: bytes) -> Events:
-        events = _events_in_columns(data, piece.start, self._device_stats)
+        read_durations = partial(self._durations, piece)
+        events = _events_in_columns(data, piece.start, self._device_stats, read_durations)
         if events is None or len(events) != piece.n_events:
             events = _events_one_by_one(data, piece.start, self._device_stats)
             piece.n_aggregated = piece.n_events - len(events)
         piece.first, piece.last = events.first, events.last
         piece.stat_ids = events.stat_ids
         return events
+
+    def _durations(self, piece: _Piece) -> list[int]:
+        return _durations_in(self._read(piece), piece.start)
 
     def _read(self, piece: _Piece) -> bytes:
         return self._source.read(piece.start, piece.end - piece.start)
@@ -289,160 +288,97 @@ def _spans_in_columns(data: bytes, n_events: int) -> Spans | None:
     ):
         return None
     if len(durations) < n_events:
-        # An event without a duration has the duration 0.
-        shapes = parse(columns.LineShapes, data)
-        written = iter(durations)
-        lasting = [event.HasField("duration_ps") for event in shapes.events] if shapes else []
-        if sum(lasting) != len(durations):
-            return None
-        durations = [next(written) if lasts else 0 for lasts in lasting]
+        durations = _durations_in(data, 0)
     return ids, offsets, durations
 
 
-class _Shape(NamedTuple):
-    """The fields that an event has in addition to id and offset; each stat has one value."""
-
-    has_duration: bool
-    stat_ids: list[int]
-
-
-def _events_in_columns(data: bytes, at: int, device: DeviceStats) -> Events | None:
+def _events_in_columns(
+    data: bytes, at: int, device: DeviceStats, read_durations: Callable[[], list[int]]
+) -> Events | None:
     """Return the events of a piece, or None unless all stats of the events are unsigned integers.
 
-    A column has the numbers of all events one after another, and shapes say which fields each event
-    has. An event has at least the fields in its shape. So if the columns have as many numbers as
-    all shapes together, no event has a field twice, and each number belongs to a known event.
+    If there are as many ids and offsets as events, assume that each event has one of each, and the
+    same for the times that the core measured. No profiler writes a field of an event twice, and a
+    single damaged field changes a number.
     """
     column = _decode(columns.LineColumns, data, at).events
-    shapes = _decode(columns.LineShapes, data, at)
-    found = _shapes_of(shapes.SerializeToString())
-    if found is None and _has_only_foreign_fields(_decode(pb.LineMerged, data, at).events):
-        shapes.DiscardUnknownFields()
-        found = _shapes_of(shapes.SerializeToString())
-    if found is None:
-        return None
-    signs, shape_of = found
-    durations, values = column.duration_ps[:], column.stats.uint64_value
-    n_of = {sign: signs.count(sign) for sign in shape_of}
-    if not (
-        len(column.metadata_id) == len(column.offset_ps) == len(signs)
-        and len(durations) == sum(n for sign, n in n_of.items() if shape_of[sign].has_duration)
-        and len(values) == sum(n * len(shape_of[sign].stat_ids) for sign, n in n_of.items())
+    if any(map(_has_unknown, (column, column.stats))) and not _has_only_foreign_fields(
+        _decode(pb.LineMerged, data, at).events
     ):
         return None
-    # Protobuf omits a duration of 0.
-    instants = {sign for sign, shape in shape_of.items() if not shape.has_duration}
-    if instants:
-        durations = with_zeros(durations, _indices(signs, instants))
+    ids, offsets, durations = column.metadata_id[:], column.offset_ps[:], column.duration_ps[:]
+    stat_ids, values = column.stats.metadata_id[:], column.stats.uint64_value[:]
+    if not (len(ids) == len(offsets) >= len(durations) and len(stat_ids) == len(values)):
+        return None
+    n = len(ids)
+    device_offsets, device_durations = _measured_times(stat_ids, values, device, n)
+    n_measured = len(device_offsets)
+    if len(device_durations) != n_measured:
+        return None
+    unmeasured: list[int] = []
+    if n_measured != n:
+        # Some events, such as loops, have no stats.
+        unmeasured = _without_stats(data, at) if n_measured else list(range(n))
+        if len(unmeasured) != n - n_measured:
+            return None
+        for i in unmeasured:
+            device_offsets.insert(i, 0)
+            device_durations.insert(i, 0)
     events = Events(
-        column.metadata_id[:],
-        column.offset_ps[:],
+        ids,
+        offsets,
         durations,
-        *_device_columns(signs, shape_of, values, device),
-        frozenset(chain.from_iterable(shape.stat_ids for shape in shape_of.values())),
+        device_offsets,
+        device_durations,
+        unmeasured,
+        frozenset(stat_ids),
+        read_durations,
     )
     # Some values are no valid times, so the events must be checked one by one.
     is_odd = has_negative(events.device_offsets) or has_negative(events.device_durations)
     return None if is_odd else events
 
 
+def _measured_times(
+    stat_ids: list[int], values: list[int], device: DeviceStats, n_events: int
+) -> tuple[list[int], list[int]]:
+    """Return the offsets and durations that the core measured."""
+    # Most events have exactly two stats in the same order.
+    first_two = stat_ids[:2]
+    if stat_ids == first_two * n_events:
+        if device.are_offset_and_duration(first_two):
+            return values[::2], values[1::2]
+        if device.are_offset_and_duration(first_two[::-1]):
+            return values[1::2], values[::2]
+    is_offset = map(device.offset_ids.__contains__, stat_ids)
+    is_duration = map(device.duration_ids.__contains__, stat_ids)
+    return list(compress(values, is_offset)), list(compress(values, is_duration))
+
+
+def _durations_in(data: bytes, at: int) -> list[int]:
+    """Return the durations of all events; an event without a duration has the duration 0."""
+    return [event.duration_ps for event in _decode(columns.LineShapes, data, at).events]
+
+
+def _without_stats(data: bytes, at: int) -> list[int]:
+    """Return the indices of the events without stats."""
+    events = _decode(columns.LineShapes, data, at).events
+    return [i for i, event in enumerate(events) if not event.HasField("stats")]
+
+
+def _has_unknown(message: Message) -> bool:
+    return len(UnknownFieldSet(message)) > 0
+
+
 def _has_only_foreign_fields(merged: pb.LineMerged.Event) -> bool:
-    """Return whether all fields that shapes leave out are unknown to the schema; newer profilers
+    """Return whether all fields that columns leave out are unknown to the schema; newer profilers
     may add fields."""
     return not (
         merged.HasField("num_occurrences")
-        or any(field.number not in _SHAPED for field, _ in merged.stats.ListFields())
+        or any(field.number not in _IN_COLUMNS for field, _ in merged.stats.ListFields())
         or _has_misfits(merged)
         or _has_misfits(merged.stats)
     )
-
-
-def _shapes_of(data: bytes) -> tuple[bytes, dict[int, _Shape]] | None:
-    """Return one sign (a byte) for each event, and the shape of each sign, or None if a shape is
-    irregular.
-
-    Assign a sign to the first shape without a sign, and replace all occurrences of this shape. If
-    the shape also occurs inside another shape, the result stays correct: no shape contains signs,
-    so the other shape, which now contains a sign, is refused.
-    """
-    signs = data
-    shape_of: dict[int, _Shape] = {}
-    unused = _SIGNS
-    while True:
-        rest = signs.lstrip(bytes(shape_of))
-        if not rest or rest[0] != _EVENT_TAG:
-            # Other fields of the line follow the events.
-            return signs[: len(signs) - len(rest)], shape_of
-        encoded = rest[: 2 + rest[1]]
-        shape = _shape_of(encoded)
-        unused -= set(encoded)
-        if shape is None or not unused or not shape_of.keys().isdisjoint(encoded):
-            return None
-        sign = min(unused)
-        unused -= {sign}
-        shape_of[sign] = shape
-        signs = signs.replace(encoded, bytes([sign]))
-
-
-def _indices(signs: bytes, wanted: Set[int]) -> list[int]:
-    """Return the indices of the events that have a wanted sign."""
-    if not wanted:
-        return []
-    # No sign is a special character of regular expressions.
-    return [match.start() for match in re.finditer(b"[" + bytes(wanted) + b"]", signs)]
-
-
-@lru_cache(maxsize=_N_SHAPES)
-def _shape_of(encoded: bytes) -> _Shape | None:
-    """Return the shape of an event, or None if the event lacks a number or has other fields."""
-    line = parse(columns.LineShapes, encoded)
-    if line is None or len(line.events) != 1:
-        return None
-    (event,) = line.events
-    line.DiscardUnknownFields()
-    if not (
-        line.SerializeToString() == encoded
-        and event.HasField("metadata_id")
-        and event.HasField("offset_ps")
-        and all(stat.HasField("uint64_value") for stat in event.stats)
-    ):
-        return None
-    return _Shape(event.HasField("duration_ps"), [stat.metadata_id for stat in event.stats])
-
-
-def _device_columns(
-    signs: bytes, shape_of: Mapping[int, _Shape], values: Sequence[int], device: DeviceStats
-) -> tuple[list[int], list[int], list[bool]]:
-    """Return the offsets and durations that the core measured, and for each event whether they were
-    measured.
-
-    Nearly all events have exactly two stats, offset and duration. Other events, such as loops
-    without stats and reductions with more stats, are read one by one; all events between them are
-    read as a slice.
-    """
-    others = {
-        sign
-        for sign, shape in shape_of.items()
-        if not device.are_offset_and_duration(shape.stat_ids)
-    }
-    offsets: list[int] = []
-    durations: list[int] = []
-    are_measured: list[bool] = []
-    begin = at = 0
-    for i in (*_indices(signs, others), len(signs)):
-        end = at + 2 * (i - begin)
-        offsets += values[at:end:2]
-        durations += values[at + 1 : end : 2]
-        are_measured += [True] * (i - begin)
-        if i < len(signs):
-            stat_ids = shape_of[signs[i]].stat_ids
-            at, end = end, end + len(stat_ids)
-            times = device.times(zip(stat_ids, values[at:end], strict=True))
-            offsets.append(times[0] if times else 0)
-            durations.append(times[1] if times else 0)
-            are_measured.append(times is not None)
-        at, begin = end, i + 1
-    return offsets, durations, are_measured
 
 
 # Decode the events of a piece one by one.
@@ -457,7 +393,7 @@ def _events_one_by_one(data: bytes, at: int, device: DeviceStats) -> Events:
         [event.duration_ps for event in events],
         [measured[0] if measured else 0 for measured in times],
         [measured[1] if measured else 0 for measured in times],
-        [measured is not None for measured in times],
+        [i for i, measured in enumerate(times) if measured is None],
         # An id of 0 need not be written.
         frozenset((0, *_decode(columns.LineStatIds, data, at).events.stats.metadata_id)),
     )

@@ -8,7 +8,7 @@ file.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from typing import NamedTuple, TypeVar
@@ -198,9 +198,9 @@ class Plane:
     def stat_ids(self, stat_name: str) -> frozenset[int]:
         return frozenset(i for i, name in self.stat_names.items() if name == stat_name)
 
-    def unknown(self, metadata_ids: Set[int]) -> set[int]:
+    def unknown(self, metadata_ids: Iterable[int]) -> set[int]:
         """Return the ids without an entry in the event metadata."""
-        return set(metadata_ids) - self._event_metadata.keys()
+        return {i for i in metadata_ids if i not in self._event_metadata}
 
     def entry(self, metadata_id: int) -> pb.XEventMetadata | None:
         span = self._event_metadata.get(metadata_id)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 import unittest
-from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +15,7 @@ from unittest import mock
 
 from _pipeline.clocks import Piece, shifts_nearby
 from _proto.trace import lines
+from _proto.trace.events import Events
 from tests.builders.xspace import (
     NO_VALUE,
     Event,
@@ -537,10 +537,10 @@ class Stats(unittest.TestCase):
 
 def piece(*events: tuple[int, int, int]) -> Piece:
     """Return measured events (start, duration, start on the device's clock) as a piece."""
-    starts, durations, device_starts = (array("q", column) for column in zip(*events, strict=True))
-    reach = max(start + duration for start, duration, _ in events)
-    ids = array("q", [1] * len(events))
-    return Piece(0, ids, starts, durations, device_starts, durations, [], min(starts), reach)
+    starts, durations, device_starts = map(list, zip(*events, strict=True))
+    ids = [1] * len(events)
+    of_piece = Events(ids, starts, durations, device_starts, durations, [], frozenset())
+    return Piece(of_piece, 0)
 
 
 class NearestMark(unittest.TestCase):

@@ -82,7 +82,7 @@ class Windows(unittest.TestCase):
             windows = [(start, start + rng.randrange(20)) for start in starts]
             n = len(offsets)
             events = Events(
-                list(range(n)), offsets, [1] * n, [0] * n, [0] * n, [False] * n, frozenset()
+                list(range(n)), offsets, [1] * n, [0] * n, [0] * n, list(range(n)), frozenset()
             )
             expected = [list(events.between(*window).metadata_ids) for window in windows]
             found = list(events.among(windows))

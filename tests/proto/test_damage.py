@@ -66,10 +66,16 @@ class WrongWireTypes(unittest.TestCase):
                 double_field(number, 1.0),
                 varint(number << 3 | 5) + bytes(4),
                 bytes_field(number, b"\x07"),
-                bytes_field(number, b""),
             ):
                 with self.subTest(number=number, wrong=wrong):
                     self.assert_refused(trace_with(event=wrong))
+
+    def test_offset_of_a_wrong_wire_type_is_refused(self) -> None:
+        ordinary = encode(Event(1, 20, 5))
+        for wrong in (bytes_field(2, b""), double_field(2, 20.0)):
+            with self.subTest(wrong=wrong):
+                event = ordinary.replace(int_field(2, 20), wrong)
+                self.assert_refused(trace_with(events=bytes_field(4, event)))
 
     def test_wrong_wire_type_in_a_stat_is_refused(self) -> None:
         for number in (1, 3, 4):
