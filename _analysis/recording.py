@@ -54,19 +54,24 @@ class GroupFacts:
         self.kernels: set[str] = set()
         self.shapes: set[str] = set()
         self.texts: set[str] = set()
+        # Facts that decide what an op adds.
+        self._seen: set[tuple[str | None, ...]] = set()
 
     def add(self, op: Op) -> None:
+        # Devices have equal ops.
+        fact = op.text, op.category, op.source, op.tf_op
+        if fact in self._seen:
+            return
+        self._seen.add(fact)
         if op.source_inner:
             self.sources.add(op.source_inner)
         if op.tf_op:
             self.tf_ops.add(op.tf_op)
         self.signatures.add(op.signature)
-        if op.text in self.texts:
-            return
-        self.texts.add(op.text)
         if op.kernel:
             self.kernels.add(op.kernel)
         self.shapes.update(f"{array.dtype}[{array.dims}]" for array in op.hlo.outputs)
+        self.texts.add(op.text)
 
     def merge(self, other: GroupFacts) -> None:
         self.sources |= other.sources

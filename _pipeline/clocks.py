@@ -53,8 +53,7 @@ class Piece:
         self.reach = base + events.last + events.longest
 
     @property
-    def distinct_ids(self) -> dict[int, None]:
-        """Return the metadata ids in order of appearance."""
+    def distinct_ids(self) -> set[int]:
         return self._events.distinct_ids
 
     @property

@@ -32,8 +32,10 @@ FACTS = {
 
 def make_ops(device: Device, windows: Sequence[Admitted], context: Context) -> dict[int, Op]:
     """Return the ops that run in the windows, by metadata id. Windows must be sorted by start."""
-    pieces = chain.from_iterable(window.pieces for window in windows)
-    ids = dict.fromkeys(chain.from_iterable(piece.distinct_ids for piece in pieces))
+    ids: dict[int, None] = {}
+    for piece in chain.from_iterable(window.pieces for window in windows):
+        if not piece.distinct_ids <= ids.keys():
+            ids |= dict.fromkeys(piece.metadata_ids)
     entries: dict[int, Metadata] = {}
     for metadata_id in ids:
         metadata = device.plane.metadata(metadata_id)

@@ -74,9 +74,8 @@ class Events:
         return column_of(self._read_durations())
 
     @cached_property
-    def distinct_ids(self) -> dict[int, None]:
-        """Return the metadata ids in order of appearance."""
-        return dict.fromkeys(self.metadata_ids)
+    def distinct_ids(self) -> set[int]:
+        return set(self.metadata_ids)
 
     @property
     def longest(self) -> int:
