@@ -6,7 +6,7 @@ const classColumn = { name: "class", label: "class", kind: "text", node: (row) =
 const opColumn = column("hlo_op", "op", "text");
 const nColumn = column("n_executions", "n", "count", { title: "executions" });
 const totalColumn = column("total_dur_ps", "time", "time");
-const shareColumn = column("pct_of_step", "% of step", "percent");
+const shareColumn = column("pct_of_step", "% of step", "percent", { node: (row) => shareFigure(row.pct_of_step, row.total_dur_ps ?? row.dur_ps) });
 const rankColumn = column("rank", "#", "number");
 const COST_UNKNOWN = () => "unknown cost; pass --kernel-cost";
 const lostColumn = column("lost_ps", "lost", "time", { why: COST_UNKNOWN, bar: true });

@@ -38,7 +38,7 @@ function roofline() {
     "roofline",
     "skipped",
     skipped.top_skipped,
-    [lineColumn, totalColumn, column("top_signature", "what", "text"), column("reason", "why", "text"), column("hbm_util", "of HBM", "share")],
+    [lineColumn, totalColumn, column("top_signature", "what", "text"), column("reason", "why", "text", { value: (row) => row.reason.replaceAll("_", " ") }), column("hbm_util", "of HBM", "share")],
     { label: "the longest without a roof" },
   );
 }
