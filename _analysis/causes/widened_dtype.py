@@ -65,7 +65,7 @@ _WIDE = "f32"
 # Smaller arrays, such as statistics and weights of norms, cost nothing.
 _MIN_ELEMENTS = 1 << 16
 _MOVING = frozenset("broadcast concatenate dynamic-slice dynamic-update-slice pad slice".split())
-# Classes of ops that twice the bytes slow down. Kernels count, too: f32 matmuls take several passes.
+# Classes of ops that twice the bytes slow down; kernels too, since f32 matmuls take several passes.
 _SLOWED = (COLLECTIVE, DATA_MOVEMENT, MEMORY_BOUND, KERNEL)
 _USERS_CONVERT = "convert_element_type"
 
