@@ -65,7 +65,7 @@ _WIDE = "f32"
 # Smaller arrays, such as statistics and weights of norms, cost nothing.
 _MIN_ELEMENTS = 1 << 16
 _MOVING = frozenset("broadcast concatenate dynamic-slice dynamic-update-slice pad slice".split())
-# Classes of ops that twice the bytes slow down; kernels too, since f32 matmuls take several passes.
+# Classes of ops that twice the bytes slow down; kernels by an amount that is unknown.
 _SLOWED = (COLLECTIVE, DATA_MOVEMENT, MEMORY_BOUND, KERNEL)
 _USERS_CONVERT = "convert_element_type"
 
@@ -344,7 +344,7 @@ def _cause(of: StepProgram, widening: _Widening, wide: _Wide) -> Cause | None:
     made = {v.instruction for v in values if wide[v.instruction] >= smallest / 4}
     affected = _affected(of, made)
     kernels = sum(entry.total for entry in affected if entry.name == KERNEL)
-    total = sum(entry.total for entry in affected)
+    total = sum(entry.total for entry in affected) - kernels
     gain = total // 2
     dots, line = widening.dots, widening.line
     convert, join, is_implicit = widening.first
@@ -366,12 +366,13 @@ def _cause(of: StepProgram, widening: _Widening, wide: _Wide) -> Cause | None:
         helps = CAUSES["widened_dtype, promotion"]
     else:
         what = f"{where} casts {source} to f32"
-    with_kernels = f", {duration(kernels)} of it in kernels" if kernels else ""
     says = (
-        f"{what}, {follows}. Ops that move these arrays, which have twice the bytes, take "
-        f"{duration(total)}{with_kernels}; in the narrower dtype they would take about half of "
-        f"that, {duration(gain)} ({percent_of(gain, of.step)} of the step) less"
+        f"{what}, {follows}. The memory-bound ops, copies and communication of these arrays move "
+        f"twice the bytes and take {duration(total)}; in the narrower dtype they would take about "
+        f"{duration(gain)} ({percent_of(gain, of.step)} of the step) less"
     )
+    if kernels:
+        says += f", and kernels that read f32 ({duration(kernels)}) would be faster, too"
     if confidence == LIKELY:
         says += f". This is no fault if {'the cast' if is_convert else 'f32'} is intended"
     return Cause(

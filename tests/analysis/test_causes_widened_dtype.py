@@ -144,7 +144,7 @@ class Promotions(unittest.TestCase):
         ]
         self.assertEqual([row["source_user"] for row in found(main)], ["pos.py:4"])
 
-    def test_kernels_count_by_half_but_their_gain_is_unknown(self) -> None:
+    def test_kernels_lose_an_unknown_time(self) -> None:
         target = "tpu_custom_call"
         main = [*widened(), op("kernel.1", "custom-call", "sum.1", shape=WIDE, target=target)]
         ran = [
@@ -159,7 +159,7 @@ class Promotions(unittest.TestCase):
             ),
         ]
         (row,) = causes({"main": main}, ran, frames=FRAMES)
-        self.assertEqual((row["gain_ps"], row["unknown_ps"]), (70, 100))
+        self.assertEqual((row["gain_ps"], row["unknown_ps"]), (20, 100))
 
 
 class WithoutConverts(unittest.TestCase):
