@@ -424,7 +424,7 @@ class Figures(unittest.TestCase):
                     text = text_of(outcome.object, encoding)
                     lines = without_commands(text)
                     self.assertLessEqual(max(len(line.encode(encoding)) for line in lines), 100)
-        self.assertGreater(n, 120)
+        self.assertGreater(n, 100)
 
     def test_wrong_figures_are_found(self) -> None:
         fields = answer(DEMO, "bottleneck")
