@@ -253,6 +253,10 @@ CAUSES: dict[str, str] = {
         "splits another dimension than its neighbours, or constrain the activations if nothing "
         "does."
     ),
+    "resharding, kernel": (
+        "Name the mesh axis in in_specs and out_specs of the shard_map around the kernel, so that "
+        "each device gets its own part, for example some of the heads."
+    ),
     "resharding, matmul": (
         "Split the weight by the dimension that it shares with the activations as they are split, "
         'for example P("tp", "fsdp") for the second matmul of an MLP, or constrain the '

@@ -11,6 +11,7 @@ from _analysis.causes import (
     needless_whole,
     not_donated,
     one_hot_matmul,
+    repeated_kernel,
     resharding,
     synchronous_collective,
     widened_dtype,
@@ -31,6 +32,7 @@ def causes_in_program(of: StepProgram) -> list[Cause]:
     resharded = resharding.find(of)
     resharded += larger_array.find(of, _executions_of(one_hot))
     resharded += needless_whole.find(of, _executions_of(resharded))
+    resharded += repeated_kernel.find(of)
     flat = flat_array.find(of)
     seen = _executions_of(cause for cause in (*in_loops, *resharded) if cause.confidence == SEEN)
     return [
