@@ -14,7 +14,8 @@ result back reaches no dot.
 
 A convert with the stack of the op that takes it is an implicit promotion: that is seen. An explicit
 cast may be intended: that is likely. If the value of one line makes the other operand of a second
-line f32, the second is a symptom.
+line f32, the second is a symptom. But a small value that is a factor of a large array is not at
+fault: the line of the product is.
 
     return norm(x.astype(f32)) * scale + bias       # f32, and the weights are cast to bf16
 
@@ -64,6 +65,8 @@ _NARROW = ("bf16", "f16", "f8")
 _WIDE = "f32"
 # Smaller arrays, such as statistics and weights of norms, cost nothing.
 _MIN_ELEMENTS = 1 << 16
+# A value with less than this part of an array's elements is a factor of the array.
+_GROWING = 8
 _MOVING = frozenset("broadcast concatenate dynamic-slice dynamic-update-slice pad slice".split())
 # Classes of ops that twice the bytes slow down; kernels by an amount that is unknown.
 _SLOWED = (COLLECTIVE, DATA_MOVEMENT, MEMORY_BOUND, KERNEL)
@@ -91,6 +94,10 @@ class _Wide(dict["Instruction", int]):
         if _multiplies(here):
             return self.has(here)
         return here.opcode in ELEMENTWISE or _only_moves(here)
+
+    def is_kept(self, value: Value) -> bool:
+        """Return True if an op hands on f32 that it is given, and does not multiply matrices."""
+        return not _multiplies(value.instruction) and self.stays(value)
 
 
 class _Widening:
@@ -145,8 +152,10 @@ def find(of: StepProgram) -> list[Cause]:
     for instruction in of.program.instructions():
         is_widening = instruction.opcode == "convert" and _is_widening(instruction)
         if is_widening and _leads_to_matmul(instruction, wide):
-            line = own_line_of(instruction, of.is_own) or instruction.line
-            converts.setdefault(line, []).append(instruction)
+            begin = _product_of(instruction, wide) or instruction
+            line = own_line_of(begin, of.is_own) or begin.line
+            if begin not in converts.setdefault(line, []):
+                converts[line].append(begin)
     widenings = [_Widening(line, of_line, wide) for line, of_line in converts.items()]
     causes = [
         _cause(of, widening, wide)
@@ -172,18 +181,14 @@ def _residual_stream(of: StepProgram, wide: _Wide) -> _Widening | None:
         name = here.op_name or ""
         return "jvp(" in name and not is_backward(here) if trains else bool(name)
 
-    def passes(value: Value) -> bool:
-        here = value.instruction
-        return wide.has(here) and (here.opcode in ELEMENTWISE or _only_moves(here))
-
     adds = [
         Value(here)
         for here in of.program.instructions()
         if here.opcode == "add" and wide.has(here) and is_forward(here)
     ]
-    added = reach(adds, consumers, passes).passed if adds else set()
-    if not added:
+    if not adds:
         return None
+    added = reach(adds, consumers, lambda v: wide.has(v.instruction) and wide.is_kept(v)).passed
     forward: dict[str, list[Instruction]] = {}
     backward: dict[str, list[Instruction]] = {}
     for here in of.ran:
@@ -298,6 +303,15 @@ def _leads_to_matmul(convert: Instruction, wide: _Wide) -> bool:
     return any(_multiplies(value.instruction) for value, _ in reached)
 
 
+def _product_of(convert: Instruction, wide: _Wide) -> Instruction | None:
+    """Return the first op that makes a much larger array with a value, which is a factor of it."""
+    for value, _ in walk([Value(convert)], consumers, wide.is_kept):
+        here = value.instruction
+        if here.opcode in ELEMENTWISE and wide[here] > _GROWING * wide[convert]:
+            return here
+    return None
+
+
 def _join_of(convert: Instruction) -> Instruction:
     """Return the first op that computes with the widened value, or else the convert."""
     reached = walk([Value(convert)], consumers, lambda value: _only_moves(value.instruction))
@@ -360,7 +374,7 @@ def _cause(of: StepProgram, widening: _Widening, wide: _Wide) -> Cause | None:
         follows = "and what is added to it stays f32, as a residual stream"
         helps = CAUSES["widened_dtype, stream"]
     elif not is_convert:
-        what = f"{where} computes {source} for matmuls with narrower weights"
+        what = f"{where} computes {source} ({convert.opcode}) for matmuls with narrower operands"
     elif is_implicit:
         what = f"{where} combines {source} with an f32 operand ({join.opcode})"
         helps = CAUSES["widened_dtype, promotion"]

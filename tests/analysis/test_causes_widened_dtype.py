@@ -113,6 +113,17 @@ class Promotions(unittest.TestCase):
         name = "jit(f)/transpose(jvp())/convert_element_type"
         self.assertEqual(found([*widened(name=name), DOT]), [])
 
+    def test_line_that_multiplies_by_a_small_factor_is_the_cause(self) -> None:
+        large = array("f32", 512, 128, 16)
+        main = [
+            *widened(frame=2),
+            op("x.2", "parameter", shape=large, number=2),
+            op("factor", "broadcast", "sum.1", shape=large),
+            op("product", "multiply", "x.2", "factor", shape=large, frame=1),
+            op("dot.1", "dot", "product", "product", shape=large),
+        ]
+        self.assertEqual([row["source_user"] for row in found(main)], ["pos.py:4"])
+
     def test_small_arrays_are_not_a_cause(self) -> None:
         small = [*widened(), DOT]
         for named in small:
@@ -183,7 +194,7 @@ class WithoutConverts(unittest.TestCase):
         (row,) = self.found(NARROW)
         self.assertEqual((row["source_user"], row["confidence"]), ("pos.py:4", "likely"))
         self.assertEqual((row["gain_ps"], row["evidence"]["shape"]), (60, "f32[512,128]"))
-        self.assertIn("pos.py:4 computes f32[512,128] for matmuls with narrower", row["says"])
+        self.assertIn("pos.py:4 computes f32[512,128] (add) for matmuls with narrower", row["says"])
 
     def test_matmul_of_f32_by_f32_is_not_reported(self) -> None:
         self.assertEqual(self.found(WIDE), [])
