@@ -720,7 +720,10 @@ def analyse(profile: Captures, mode: str, **options: Any) -> Any:
 
 
 def render(answer: Mapping[str, object], format: Form) -> str:
-    """Return what the command prints into a pipe for an answer: json, text, markdown or csv."""
+    """Return what the command prints into a pipe for an answer: json, text, markdown or csv.
+
+    Text of by_op merges ops of the answer; the command merges all, as with `top=sys.maxsize`.
+    """
     from _output.forms import in_pipe
 
     return encoded(answer, False) if format == "json" else in_pipe(format, dict(answer))
