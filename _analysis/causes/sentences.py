@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from _pipeline.groups import percent
+from _pipeline.units import with_unit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -11,15 +12,10 @@ if TYPE_CHECKING:
     from _analysis.causes.step_program import Place
     from _pipeline.normalize import Step
 
-_UNITS = (("s", 10**12), ("ms", 10**9), ("us", 10**6), ("ns", 10**3))
-
 
 def duration(ps: int) -> str:
-    """Return a time with three digits or more and its unit: `13.3 ms`."""
-    for unit, size in _UNITS:
-        if ps >= size:
-            return f"{ps / size:.{2 if ps < 10 * size else 1 if ps < 100 * size else 0}f} {unit}"
-    return f"{ps} ps"
+    """Return a time with three digits and its unit: `13.3 ms`."""
+    return with_unit(ps, digits=3)
 
 
 def size(n_bytes: int) -> str:
