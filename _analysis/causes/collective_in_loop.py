@@ -220,7 +220,10 @@ def _cause(of: StepProgram, loop: Instruction, row: _Repeated) -> Cause | None:
     once = {
         (True, False): "Reducing the sum once, after the loop,",
         (False, True): "Running the collectives once, before the loop,",
-        (True, True): "Reducing the sums once after the loop, and gathering once before the loop,",
+        (
+            True,
+            True,
+        ): "Reducing the sums once after the loop, and running others once before the loop,",
     }[is_summed, is_same]
     helps = {
         (True, False): CAUSES["collective_in_loop, summed"],
