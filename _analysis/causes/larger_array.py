@@ -132,7 +132,7 @@ def _cause(of: StepProgram, rows: list[_Moved], action: str, others: str) -> Cau
         gain,
         f"The {name} at {line_says(place)} {action} of a matmul, {size(largest.n_bytes)} among "
         f"{largest.n_devices} devices, although {others} are only {size(largest.n_others)} on all "
-        f"of them together{more}. {duration(total)} are exposed, and with another sharding "
+        f"devices together{more}. {duration(total)} are exposed, and with another sharding "
         f"{duration(gain)} ({percent_of(gain, of.step)} of the step) would be saved.",
         CAUSES["resharding, matmul"],
         LIKELY,
