@@ -183,7 +183,7 @@ class Page:
             if i in grid.below:
                 below = self.sentence(grid.below[i], time)
                 if len(grid.below[i]) == 1:
-                    # The start of a sentence gets one line.
+                    # A cell shows the start of a sentence on one line.
                     below = self.characters.sentence_of(below, self.width - 2 * len(INDENT))
                 yield from self.wrapped(below, INDENT * 2, INDENT * 2)
 
