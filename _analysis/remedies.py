@@ -274,6 +274,9 @@ CAUSES: dict[str, str] = {
     "synchronous_collective": (
         "Set {flags} to true in the compiler's options, or look for an option that turns this off."
     ),
+    "widened_dtype, matmul": (
+        "Multiply in the narrower dtype and cast the result: `(x @ w.astype(x.dtype)).astype(f32)`."
+    ),
     "widened_dtype, promotion": (
         "Cast the f32 operand of this line to the dtype of the other one, for example with "
         "`.astype(x.dtype)`, or cast the result back."
