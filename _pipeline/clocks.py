@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from itertools import accumulate, compress
+from itertools import accumulate, compress, repeat
 from operator import add
 from typing import NamedTuple
 
@@ -145,26 +145,38 @@ def shifts_nearby(pieces: Sequence[Piece], times: Iterable[int]) -> dict[int, in
     ordered = sorted(set(times))
     # Entry k is the latest mark after ordered[k - 1] and not after ordered[k].
     latest: list[Mark | None] = [None] * (len(ordered) + 1)
-    # Entry k is the mirrored first mark that is not before ordered[k - 1], but before ordered[k].
+    # Entry k is the first mark that is not before ordered[k - 1], but before ordered[k], with a
+    # negated time, so that `_later` finds the earlier mark.
     first: list[Mark | None] = [None] * (len(ordered) + 1)
+
+    def see_first(k: int, mark: Mark) -> None:
+        mirrored, known = (-mark[0], mark[1]), first[k]
+        if known is None or mirrored > known:
+            first[k] = mirrored
 
     def read_marks(piece: Piece, i: int, j: int) -> None:
         # If several marks have the same time on the trace's clock, the latest mark on the device's
-        # clock counts.
-        marks = list(dict(sorted(piece.marks())).items())
+        # clock counts, which is the last of them.
+        marks = sorted(piece.marks())
         if not marks:
             return
         times_of_marks = [time for time, _ in marks]
-        first[i] = _later(first[i], _mirrored(marks[0]))
+        see_first(i, marks[bisect_right(times_of_marks, times_of_marks[0]) - 1])
         latest[j] = _later(latest[j], marks[-1])
-        for k in range(i, j):
-            n = bisect_right(times_of_marks, ordered[k])
+        places = map(bisect_right, repeat(times_of_marks), ordered[i:j])
+        for k, n in enumerate(places, i):
             if n:
-                latest[k] = _later(latest[k], marks[n - 1])
-            # Find the first mark at or after the time.
-            m = n - 1 if n and times_of_marks[n - 1] == ordered[k] else n
-            if m < len(marks):
-                first[k + 1] = _later(first[k + 1], _mirrored(marks[m]))
+                mark, known = marks[n - 1], latest[k]
+                if known is None or mark > known:
+                    latest[k] = mark
+                if mark[0] == ordered[k]:
+                    see_first(k + 1, mark)
+                    continue
+            if n < len(marks):
+                m = n
+                while m + 1 < len(marks) and times_of_marks[m + 1] == times_of_marks[m]:
+                    m += 1
+                see_first(k + 1, marks[m])
 
     # Read a piece between two times only if the piece can have a nearer mark than the marks found
     # so far.
@@ -184,15 +196,10 @@ def shifts_nearby(pieces: Sequence[Piece], times: Iterable[int]) -> dict[int, in
     for time, before, after in zip(ordered, preceding, following, strict=False):
         nearest = before
         if after and not (before and time - before[0] < -after[0] - time):
-            nearest = _mirrored(after)
+            nearest = -after[0], after[1]
         assert nearest is not None  # The caller passes at least one measured op.
         shifts[time] = nearest[1] - nearest[0]
     return shifts
-
-
-def _mirrored(mark: Mark) -> Mark:
-    """Negate the time, so that `_later` finds the earlier mark."""
-    return -mark[0], mark[1]
 
 
 def _latest(pieces: Sequence[Piece], ordered: Sequence[int]) -> list[Mark | None]:

@@ -89,11 +89,11 @@ class Cover:
         return self._sum_until(ends) - self._sum_until(starts)
 
     def _sum_until(self, times: Sequence[int]) -> int:
-        # A loop over C functions takes half as long as a call of `_until` for each time.
-        before, ends = self._before, self.ends
+        # Searching lists takes half as long as searching arrays, which make an int at each access.
+        starts, ends, before = list(self.starts), list(self.ends), list(self._before)
         return sum(
             before[n] - ends[n - 1] + time if time < ends[n - 1] else before[n]
-            for n, time in zip(map(bisect_right, repeat(self.starts), times), times, strict=True)
+            for n, time in zip(map(bisect_right, repeat(starts), times), times, strict=True)
             if n
         )
 
