@@ -22,7 +22,7 @@ fault: the line of the product is.
 Compilers drop a convert that follows another, so a program may have none that widens. Then three
 other signs are likely:
 
-- A matmul of an f32 by a bf16 operand tells that values are wide, since programs that narrow all
+- If a matmul has an f32 and a bf16 operand, values are wide, since programs that narrow all
   operands have no such matmul. The line is the one with the f32 elementwise ops that make most such
   operands in the forward pass. A weight in f32 is none, as the compiler narrows it.
 - Additions of the forward pass hand f32 on to each other in memory: a residual stream, also if all
@@ -69,7 +69,7 @@ _MIN_ELEMENTS = 1 << 16
 # A value with less than this part of an array's elements is a factor of the array.
 _GROWING = 8
 _MOVING = frozenset("broadcast concatenate dynamic-slice dynamic-update-slice pad slice".split())
-# Classes of ops that twice the bytes slow down; kernels by an amount that is unknown.
+# Ops of these classes take longer with twice the bytes; how much longer kernels take is unknown.
 _SLOWED = (COLLECTIVE, DATA_MOVEMENT, MEMORY_BOUND, KERNEL)
 _USERS_CONVERT = "convert_element_type"
 
@@ -172,7 +172,7 @@ def find(of: StepProgram) -> list[Cause]:
 
 
 def _f32_matmul(of: StepProgram, wide: _Wide) -> _Widening | None:
-    """Return the results of the one line whose matmuls also write their gradients in f32.
+    """Return the results of the matmuls of one line that also write gradients in f32.
 
     If there are several such lines, the whole program is meant to be f32.
     """

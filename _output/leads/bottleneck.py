@@ -167,7 +167,7 @@ def costliest_op(answer: Answer) -> Iterator[Next]:
     if cause and cause["evidence"]["ops"]:
         name, why = cause["evidence"]["ops"][0], f"an op of the cause {cause['cause']} in detail"
     elif answer["findings"]:
-        name, why = answer["findings"][0]["hlo_op"], "the op that loses most in detail"
+        name, why = answer["findings"][0]["hlo_op"], "details of the op that loses most"
     else:
         return
     yield Next(why, ("--mode", "by_op", "--op", name, "--top", "0"))
