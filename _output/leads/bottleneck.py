@@ -162,7 +162,7 @@ def next_steps(answer: Answer) -> Iterator[Next]:
 
 
 def costliest_op(answer: Answer) -> Iterator[Next]:
-    """Yield the command that shows the op behind the main cause, or behind the largest loss."""
+    """Yield the command that shows the op of the main cause, or else the op of the largest loss."""
     cause = main_cause(answer)
     if cause and cause["evidence"]["ops"]:
         name, why = cause["evidence"]["ops"][0], f"an op of the cause {cause['cause']} in detail"
