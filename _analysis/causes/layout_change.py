@@ -43,13 +43,13 @@ _ONLY_LAYOUT = _REORDERING | {"bitcast", "parameter"}
 
 def find(of: StepProgram, left_out: Container[int]) -> list[Cause]:
     """Return the causes; `left_out` has the ids of executions that belong to other causes."""
-    ran = [executions for executions in of.leaves if id(executions) not in left_out]
     # Skip ops that take little time, because reading shapes takes time, too.
-    pairs = {
-        executions: array
-        for executions in ran
-        if executions.total * 20 >= of.floor and (array := _pairs_of(executions))
-    }
+    ran = [
+        executions
+        for executions in of.leaves
+        if executions.total * 50 >= of.floor and id(executions) not in left_out
+    ]
+    pairs = {executions: array for executions in ran if (array := _pairs_of(executions))}
     changes = [
         executions
         for executions in ran

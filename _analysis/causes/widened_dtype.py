@@ -57,6 +57,7 @@ from _proto.hlo.collectives import collective_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Final
 
     from _analysis.causes.step_program import StepProgram
@@ -215,23 +216,34 @@ def _residual_stream(of: StepProgram, wide: _Wide) -> _Widening | None:
     if not adds:
         return None
     added = reach(adds, consumers, lambda v: wide.has(v.instruction) and wide.is_kept(v)).passed
-    forward: dict[str, list[Instruction]] = {}
-    backward: dict[str, list[Instruction]] = {}
-    for here in of.ran:
-        for path, array in (here.leaves or ()) if wide.has(here) else ():
+    begun = {value.instruction for value in added}
+    forward = _written(here for here in of.ran if here in begun)
+    lines = {
+        text: [begin for value, begin in made if is_forward(begin) and value in added]
+        for text, made in forward.items()
+    }
+    streams = {text: begins for text, begins in lines.items() if len(set(begins)) > 1}
+    if not streams:
+        return None
+    starts = [begin for begins in streams.values() for begin in begins]
+    line = own_line_of(starts[0], of.is_own)
+    written = _written(here for here in of.ran if wide.has(here))
+    starts += [
+        begin for text in streams for _, begin in written.get(text, []) if is_backward(begin)
+    ]
+    return _Widening(line, starts, wide, is_stream=True)
+
+
+def _written(ran: Iterable[Instruction]) -> dict[str, list[tuple[Value, Instruction]]]:
+    """Return the f32 arrays that ops write, by shape, with the elementwise op that makes each."""
+    found: dict[str, list[tuple[Value, Instruction]]] = {}
+    for here in ran:
+        for path, array in here.leaves or ():
             value = Value(here, path)
             begin = _computed(value) if array and array.dtype == _WIDE else None
-            if begin and array and is_backward(begin):
-                backward.setdefault(array.text, []).append(begin)
-            elif begin and array and is_forward(begin) and value in added:
-                forward.setdefault(array.text, []).append(begin)
-    streams = {text: begins for text, begins in forward.items() if len(set(begins)) > 1}
-    starts = [begin for begins in streams.values() for begin in begins]
-    if not starts:
-        return None
-    line = own_line_of(starts[0], of.is_own)
-    starts += [begin for text in streams for begin in backward.get(text, [])]
-    return _Widening(line, starts, wide, is_stream=True)
+            if begin and array:
+                found.setdefault(array.text, []).append((value, begin))
+    return found
 
 
 def _computed(value: Value) -> Instruction | None:
