@@ -65,7 +65,7 @@ CHIPS = {
 }
 V7X_HBM = (
     "HBM peak 3690 GiB/s per device; the vendor's 7380 GB/s per chip is 3436.6 GiB/s"
-    " (--peak-hbm-gibps)"
+    " per device (--peak-hbm-gibps 3436.6)"
 )
 # The peaks in a trace may differ from the used peaks by this fraction without a note. Captures of
 # v6e, for example, declare 918 or 946.7 TFLOPS.
@@ -136,7 +136,7 @@ def _chip_notes(requested: str | None, device_type: str | None, chip: str, own: 
         if chip == fits == DEFAULT_CHIP:
             return []
         if fits is None:
-            return [f"chip unknown, the trace is of {device}; assuming {chip}: pass --chip"]
+            return [f"assuming {chip}, because the trace is of {device}; pass --chip"]
         return [f"the trace is of {device}; using the peaks of {chip} (--chip selects others)"]
     if not device_type or chip in (fits, PROFILE_CHIP):
         return []

@@ -9,12 +9,12 @@ The command reads an XProf trace (`*.xplane.pb`) and prints one JSON object. MOD
 possible answers.
 
 The modes of one step share one pipeline: load the trace, pick a step, iterate over the events that
-start in it, and normalize the events to executions of ops and a timeline. A mode computes an answer
-from this step. `record` runs the pipeline for each step of each device. `compare` and `spread` read
-records, or traces as records.
+start in the step, and normalize these events to executions of ops and a timeline. A mode computes
+an answer from this step. `record` runs the pipeline for each step of each device. `compare` and
+`spread` read records, or traces as records.
 
-The code is in `_pipeline`, `_analysis`, `_modes` and `_output`. Only what an answer needs is
-imported.
+The code is in `_pipeline`, `_analysis`, `_modes` and `_output`. Modules are imported only if the
+answer needs them.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ from _pipeline.texts import cut_texts, encoded
 __version__ = "2.0.0"
 __all__ = ["NoAnswer", "analyse", "render"]
 
-# Exit codes without an `absent` result; EXIT_STATUS has the codes of `absent` results. The last two
-# are the codes that a shell reports for the signals.
+# Exit codes without an `absent` result; EXIT_STATUS has the codes of `absent` results. A shell
+# reports the last two codes for the signals.
 OK, CANT_WRITE, INTERRUPTED, CLOSED_PIPE = 0, 1, 130, 141
 
 
@@ -194,7 +194,7 @@ MODES = (
     ),
     of_step(
         "by_source",
-        "the math of every source line, complete; the rest if asked for",
+        "the math of every source line; with options, also communication and data movement",
         ("--include-data-move", "--include-comm", "--top"),
         "--include-data-move",
     ),
@@ -249,7 +249,7 @@ MODES = (
     ),
     of_step(
         "kernel",
-        "what goes on inside Pallas kernels: waiting for copies, computing, named regions",
+        "what happens inside Pallas kernels: waiting for copies, computing, named regions",
         ("--top", *PEAK_OPTIONS, "--kernel-cost", "--kernel"),
         "--kernel flash_attention",
     ),
@@ -346,7 +346,7 @@ OPTIONS: dict[str, Json] = {
         "metavar": "PCT",
         "type": TO_LIMIT,
         "help": "exit with 3 if the step or the period is significantly slower by more than PCT"
-        " percent, and with 1 if that cannot be told",
+        " percent, and with 1 if there are too few samples to decide",
     },
     "--baseline-device": {
         "metavar": "NAME",
@@ -377,13 +377,13 @@ OPTIONS: dict[str, Json] = {
     },
     "--kernel": {
         "metavar": "NAME",
-        "help": "show the ops of one kernel: its name, the name of an op, or the beginning of"
-        " exactly one",
+        "help": "show the ops of one kernel, given by the name of the kernel or of an op, or by the"
+        " beginning of exactly one name",
     },
     "--peers": {
         "action": "store_true",
-        "help": "also read the other devices of the file, and tell waiting for a late device from"
-        " transfer",
+        "help": "also read the other devices of the file, and separate waiting for a late device"
+        " from transfer",
     },
     "--include-comm": {"action": "store_true", "help": "also rank or list communication"},
     "--include-data-move": {"action": "store_true", "help": "also list data movement"},
@@ -391,7 +391,7 @@ OPTIONS: dict[str, Json] = {
     **PEAK_ARGUMENTS,
     "--plane": {
         "metavar": "NAME",
-        "help": "count all events of one plane, by its name or the number of a TPU",
+        "help": "count all events of one plane, given by name or by the number of a TPU",
     },
     "--line": {"metavar": "NAME", "help": "only lines of this name"},
     "--grep": {
@@ -412,8 +412,8 @@ OPTIONS: dict[str, Json] = {
     "--model-flops": {
         "metavar": "F",
         "type": TO_COUNT,
-        "help": "useful flops of the step on one device, computed from batch and model; the answer"
-        " then has the mfu; 6e12 is valid",
+        "help": "useful flops of the step on one device (such as 6e12), computed from batch and"
+        " model; the answer then has the mfu",
     },
     "--tokens": {
         "metavar": "N",
@@ -519,7 +519,7 @@ def parse_command_line(argv: Sequence[str] | None) -> Request:
     words = sys.argv[1:] if argv is None else argv
     for word in words:
         if word.startswith("--") and word.endswith("=--"):
-            # argparse would drop the value.
+            # Refuse the value here, because argparse would silently drop the value.
             parser.error(f"{word[:-3]} must not be --")
     try:
         namespace, more = parser.parse_known_args(argv)
@@ -543,7 +543,7 @@ def parse_command_line(argv: Sequence[str] | None) -> Request:
     one_line_for_people = mode.name == "page" and sys.stdout is not None and sys.stdout.isatty()
     form = given.get("format", "line" if one_line_for_people else "json")
     if mode.name == "by_op" and form in ("text", "markdown") and given.get("top") != 0:
-        # Ops are merged before they are cut.
+        # Ask for all ops, because text merges similar ops before `--top` limits the rows.
         options["top"] = sys.maxsize
     return Request(
         profile=given["profile"],
@@ -573,7 +573,7 @@ def answered(context: Context) -> Json:
 
 
 def with_lead(answer: Json, request: Request) -> Json:
-    """Return the answer with a sentence that says what matters, and commands to run next."""
+    """Return the answer with a headline, and commands to run next."""
     from _output.leads.command import called_as, following, from_python
     from _output.leads.lead import with_lead
 
@@ -693,7 +693,7 @@ def command() -> NoReturn:
 
 
 def typed(function: Callable[..., Any]) -> Analyse:
-    """Return a function as type checkers should see it."""
+    """Return the function unchanged, with the type that type checkers should see."""
     return function
 
 
@@ -720,7 +720,10 @@ def analyse(profile: Captures, mode: str, **options: Any) -> Any:
 
 
 def render(answer: Mapping[str, object], format: Form) -> str:
-    """Return what the command prints into a pipe for an answer: json, text, markdown or csv."""
+    """Return what the command prints into a pipe for an answer: json, text, markdown or csv.
+
+    Text of by_op merges ops of the answer; the command merges all, as with `top=sys.maxsize`.
+    """
     from _output.forms import in_pipe
 
     return encoded(answer, False) if format == "json" else in_pipe(format, dict(answer))

@@ -1,8 +1,8 @@
 """Collect the devices of a run, and group them by program into cohorts.
 
 Collectives make the steps of all devices equally long, so a slow device shows in its load: the part
-of a step that is not communication. Figures of all devices stay in memory. Lines are read again for
-the few devices that are compared line by line.
+of a step that is not communication. Figures of all devices stay in memory. Lines of the few devices
+that are compared line by line are read again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LINE_KINDS = ("compute", "data_move", "other")
 
 
 class Load(NamedTuple):
-    """Times of a step of a device, or sums over several steps."""
+    """Times of a step of a device, or sums of these times over several steps."""
 
     step_name: str | None
     step_duration: int

@@ -120,5 +120,5 @@ def costs_by_kernel(
 def declared_notes(kernels: Set[str | None]) -> list[str]:
     if not kernels:
         return []
-    which = "1 kernel is" if len(kernels) == 1 else f"{len(kernels)} kernels are"
-    return [f"{which} judged by declared costs; a causal kernel often declares twice its true cost"]
+    n = len(kernels)
+    return [f"kernels with declared costs: {n}; a causal kernel often declares twice its true cost"]

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     # Start and end, relative to the start of the host's first window.
     Window = tuple[int, int]
 
-N_DOINGS, N_WITHIN, N_EVENTS = 8, 8, 20
+N_ACTIVITIES, N_WITHIN, N_EVENTS = 8, 8, 20
 
 
-class Doing:
+class Activity:
     """The time in a window during which events of one name were the innermost events of a
     thread."""
 
@@ -46,34 +46,34 @@ class Doing:
         return self.is_still, -self.duration, self.event, self.thread
 
 
-class DoingsOfWindow:
+class ActivitiesOfWindow:
     """The activities of threads that take most time in a window, in a separate list for each launch
     level."""
 
     def __init__(self, carriers: set[str]) -> None:
         # Names of the threads that launched the programs before and after the window.
         self.carriers = carriers
-        self._by_level: dict[int, list[Doing]] = {}
+        self._by_level: dict[int, list[Activity]] = {}
 
-    def of_level(self, level: int) -> list[Doing]:
+    def of_level(self, level: int) -> list[Activity]:
         return self._by_level.setdefault(level, [])
 
-    def ranked(self) -> list[Doing]:
+    def ranked(self) -> list[Activity]:
         """Return the longest activities; activities of threads that launch programs come first.
 
         Threads that launch programs get half of the rows, and also the rows that other threads
         leave unused.
         """
         surest = min(self._by_level, default=NO_LAUNCH)
-        for level, doings in self._by_level.items():
-            for doing in doings:
-                doing.is_launching = level == surest < NO_LAUNCH
-        found = [doing for doings in self._by_level.values() for doing in doings]
-        found.sort(key=lambda doing: doing.rank)
-        launching = [doing for doing in found if doing.is_launching]
-        others = [doing for doing in found if not doing.is_launching]
-        n_launching = max(N_DOINGS // 2, N_DOINGS - len(others))
-        return [*launching[:n_launching], *others][:N_DOINGS]
+        for level, activities in self._by_level.items():
+            for activity in activities:
+                activity.is_launching = level == surest < NO_LAUNCH
+        found = [activity for activities in self._by_level.values() for activity in activities]
+        found.sort(key=lambda activity: activity.rank)
+        launching = [activity for activity in found if activity.is_launching]
+        others = [activity for activity in found if not activity.is_launching]
+        n_launching = max(N_ACTIVITIES // 2, N_ACTIVITIES - len(others))
+        return [*launching[:n_launching], *others][:N_ACTIVITIES]
 
 
 def times_of(thread: Thread, window: Window) -> dict[int, int]:
@@ -132,60 +132,60 @@ class HostActivity:
     ) -> None:
         self._host = host
         self._shown = {
-            self._within(*window): DoingsOfWindow(launches.threads_around(*window))
+            self._within(*window): ActivitiesOfWindow(launches.threads_around(*window))
             for window in shown
         }
         self._windows = Windows(self._within(*window) for window in counted)
         self._stretches: dict[int, Stretches] = {}
         for thread in host.threads():
             in_period = times_of(thread, self._within(*period)) if period else None
-            for window, doings in self._shown.items():
-                level = launch_level(thread, doings.carriers)
-                self._add_doings(window, thread, doings.of_level(level), in_period)
+            for window, activities in self._shown.items():
+                level = launch_level(thread, activities.carriers)
+                self._add_activities(window, thread, activities.of_level(level), in_period)
             self._add_stretches(thread)
 
     def _within(self, start: int, end: int) -> Window:
         return start - self._host.start, end - self._host.start
 
-    def during(self, window: tuple[int, int]) -> list[Doing]:
+    def during(self, window: tuple[int, int]) -> list[Activity]:
         """Return the longest activities in a shown window.
 
         Threads that launch programs come first, threads that are still last.
         """
         return self._shown[self._within(*window)].ranked()
 
-    def _add_doings(
+    def _add_activities(
         self,
         window: Window,
         thread: Thread,
-        ranked: list[Doing],
+        ranked: list[Activity],
         in_period: Mapping[int, int] | None,
     ) -> None:
         names = self._host.names
         is_still = not thread.is_changing(*window)
-        doings: dict[int, Doing] = {}
+        activities: dict[int, Activity] = {}
         longest: dict[int, int] = {}
         for track in thread.tracks:
             for name, (starts, ends) in track.between(*window).items():
-                doing = doings.setdefault(name, Doing(thread.name, names[name], is_still))
-                doing.duration += sum(ends) - sum(starts)
+                activity = activities.setdefault(name, Activity(thread.name, names[name], is_still))
+                activity.duration += sum(ends) - sum(starts)
                 most = max(map(sub, ends, starts))
                 if most > longest.get(name, 0):
                     longest[name] = most
                     at = starts[indexOf(map(sub, ends, starts), most)]
-                    doing.track, doing.place = track, track.place_at(at)
-        for name, doing in doings.items():
+                    activity.track, activity.place = track, track.place_at(at)
+        for name, activity in activities.items():
             if in_period is not None:
-                doing.in_period = in_period.get(name, 0)
-        ranked += [doing for doing in doings.values() if doing.track]
-        ranked.sort(key=lambda doing: doing.rank)
-        del ranked[N_DOINGS:]
-        for doing in ranked:
-            if doing.track:
-                around = doing.track.enclosing(doing.place, N_WITHIN)
-                doing.within = [names[doing.track.names[place]] for place in around]
+                activity.in_period = in_period.get(name, 0)
+        ranked += [activity for activity in activities.values() if activity.track]
+        ranked.sort(key=lambda activity: activity.rank)
+        del ranked[N_ACTIVITIES:]
+        for activity in ranked:
+            if activity.track:
+                around = activity.track.enclosing(activity.place, N_WITHIN)
+                activity.within = [names[activity.track.names[place]] for place in around]
                 # Drop the reference, because tracks are large.
-                doing.track = None
+                activity.track = None
 
     def _add_stretches(self, thread: Thread) -> None:
         """Add the stretches of a thread, except in windows in which no event of the thread begins

@@ -72,10 +72,10 @@ def ledger_of(step: Step, roofs: Roofs, by_user: Mapping[str, KernelCost]) -> li
 def entry_of(executions: Executions, roofs: Roofs, by_user: Mapping[str, KernelCost]) -> Entry:
     if executions.op.kind == COMPUTE:
         return judged(executions, cost_of(executions.op, by_user), roofs)
-    return vanishing(executions)
+    return avoidable(executions)
 
 
-def vanishing(executions: Executions) -> Entry:
+def avoidable(executions: Executions) -> Entry:
     """Return the entry of an op whose roof is 0, because the op could be hidden or avoided."""
     op = executions.op
     name: OpClass

@@ -87,15 +87,15 @@ def peak_of(assignment: BufferAssignment) -> Peak:
     ]
     if not assignment.allocations:
         raise Contradiction("no allocation has memory")
-    histories = _histories(assignment, _homes(allocations, assignment.buffers))
+    heap_events = _heap_events(assignment, _allocation_by_buffer(allocations, assignment.buffers))
     held: list[Held] = []
     maxima: list[_Maximum] = []
     n_untraced = 0
     for place, allocation in enumerate(allocations):
         if kind_of(allocation) != TEMPORARY:
-            held.append(_whole(allocation, assignment.buffers))
-        elif place in histories:
-            found = [_maximum(events, assignment.buffers) for events in histories[place]]
+            held.append(_held_whole(allocation, assignment.buffers))
+        elif place in heap_events:
+            found = [_maximum(events, assignment.buffers) for events in heap_events[place]]
             if sum(maximum.size for maximum in found) > allocation.size:
                 raise Contradiction(
                     f"allocation {allocation.number} is smaller than the buffers live in it"
@@ -105,7 +105,7 @@ def peak_of(assignment: BufferAssignment) -> Peak:
             held += [Held(buffer.size, TEMPORARY, buffer, None) for buffer in live]
         elif allocation.size:
             n_untraced += allocation.size
-            held.append(_whole(allocation, assignment.buffers))
+            held.append(_held_whole(allocation, assignment.buffers))
     largest = max(maxima, key=lambda maximum: maximum.size, default=None)
     return Peak(
         held,
@@ -135,7 +135,7 @@ def kind_of(allocation: Allocation) -> BufferKind:
     return CONSTANT if allocation.is_constant else TEMPORARY
 
 
-def _whole(allocation: Allocation, buffers: Mapping[int, Buffer]) -> Held:
+def _held_whole(allocation: Allocation, buffers: Mapping[int, Buffer]) -> Held:
     """Name an allocation after a parameter in the allocation, else after the largest buffer. Among
     buffers of equal size, choose the first."""
 
@@ -156,48 +156,50 @@ def _whole(allocation: Allocation, buffers: Mapping[int, Buffer]) -> Held:
     )
 
 
-def _homes(allocations: Sequence[Allocation], buffers: Mapping[int, Buffer]) -> dict[int, int]:
+def _allocation_by_buffer(
+    allocations: Sequence[Allocation], buffers: Mapping[int, Buffer]
+) -> dict[int, int]:
     """Map each buffer to the index of the allocation that holds the buffer."""
-    homes: dict[int, int] = {}
+    allocation_by_buffer: dict[int, int] = {}
     for place, allocation in enumerate(allocations):
         for buffer_id, offset, size in allocation.assigned:
             if buffer_id not in buffers:
                 raise Contradiction(
                     f"allocation {allocation.number} has an unknown buffer {buffer_id}"
                 )
-            if buffer_id in homes:
+            if buffer_id in allocation_by_buffer:
                 raise Contradiction(f"buffer {buffer_id} is in two allocations")
             if offset + size > allocation.size:
                 raise Contradiction(f"buffer {buffer_id} exceeds allocation {allocation.number}")
-            homes[buffer_id] = place
-    return homes
+            allocation_by_buffer[buffer_id] = place
+    return allocation_by_buffer
 
 
-def _histories(
-    assignment: BufferAssignment, homes: Mapping[int, int]
+def _heap_events(
+    assignment: BufferAssignment, allocation_by_buffer: Mapping[int, int]
 ) -> dict[int, list[list[HeapEvent]]]:
     """Return the events of each heap trace by the index of the allocation.
 
     A compiler that spreads one heap over several allocations repeats the heap's trace for each
     allocation.
     """
-    histories: dict[int, list[list[HeapEvent]]] = {}
+    heap_events: dict[int, list[list[HeapEvent]]] = {}
     events_of_buffer: dict[int, list[HeapEvent]] = {}
     for trace in assignment.traces:
         by_place: dict[int, list[HeapEvent]] = {}
         for event in trace:
             if event.buffer_id not in assignment.buffers:
                 raise Contradiction(f"a heap trace has an unknown buffer {event.buffer_id}")
-            if event.buffer_id in homes:
-                by_place.setdefault(homes[event.buffer_id], []).append(event)
+            if event.buffer_id in allocation_by_buffer:
+                by_place.setdefault(allocation_by_buffer[event.buffer_id], []).append(event)
         for place, events in by_place.items():
             if events_of_buffer.get(events[0].buffer_id) == events:
                 continue
             for event in events:
                 if events_of_buffer.setdefault(event.buffer_id, events) is not events:
                     raise Contradiction(f"two heap traces differ on buffer {event.buffer_id}")
-            histories.setdefault(place, []).append(events)
-    return histories
+            heap_events.setdefault(place, []).append(events)
+    return heap_events
 
 
 def _maximum(events: Sequence[HeapEvent], buffers: Mapping[int, Buffer]) -> _Maximum:

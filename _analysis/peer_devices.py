@@ -133,7 +133,10 @@ def _read_device(
     is no key."""
     events = dict(zip(_keys_of(device.steps), device.steps, strict=True))
     if key is not None and key not in events:
-        return f"the device has no step {key[0]!r}" + (f" number {key[1] + 1}" if key[1] else "")
+        name, n_earlier = key
+        if n_earlier:
+            return f"fewer than {n_earlier + 1} steps named {name!r}"
+        return f"no step named {name!r}"
     event = events[key] if key else None
     if not with_loads or event is None:
         admitted = read_events(device, event)

@@ -18,7 +18,7 @@ KERNEL_CODE = "kernel_code"
 
 
 class ProgramChange(NamedTuple):
-    """A fact that differs; None on the side that lacks it."""
+    """A fact that differs between two programs; None on the side that lacks the fact."""
 
     what: ProgramWhat
     name: str | None
@@ -65,7 +65,8 @@ def changes_between(before: RecordedProgram, after: RecordedProgram) -> Iterator
 
 
 def size_of(row: ProgramChange) -> int:
-    """Return the size of a change: bytes, else elements of arrays, else a number."""
+    """Return the size of a change in bytes; if bytes are unknown, in elements of arrays, or else as
+    a number."""
     before, after = amount(row.before), amount(row.after)
     return abs(after - before) or max(before, after)
 

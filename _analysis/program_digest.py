@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from _proto.hlo.parameters import Parameter
     from _proto.hlo.program import Instruction, Program
 
-# Number of different shapes that a kernel lists.
+# Maximum number of shapes that the digest of a kernel lists.
 N_SHAPES = 4
 
 
@@ -56,7 +56,7 @@ def opcodes_outside_fusions(instructions: Sequence[Instruction]) -> Counter[str]
 
 
 def collective_facts(program: Program) -> dict[str, CollectiveFact]:
-    """Return number and output bytes of the collectives by opcode and how they run."""
+    """Return the number and the output bytes of the collectives, by opcode and way of running."""
     alike: dict[str, list[Instruction]] = {}
     for instruction, opcode, how in collectives_in(program):
         alike.setdefault(f"{opcode} {how}", []).append(instruction)
@@ -89,7 +89,7 @@ def kernel_facts(instructions: Iterable[Instruction]) -> dict[str, KernelFact]:
 
 
 def parameter_facts(parameters: Iterable[Parameter]) -> dict[str, ParameterFact]:
-    """Return the parameters by path, else by number and place in a tuple."""
+    """Return the parameters by path; without a path, by number and position in a tuple."""
     facts: dict[str, ParameterFact] = {}
     for parameter in parameters:
         name = parameter.path
@@ -104,7 +104,7 @@ def parameter_facts(parameters: Iterable[Parameter]) -> dict[str, ParameterFact]
 
 
 def donated_bytes(parameters: Iterable[Parameter]) -> int | None:
-    """Return the bytes of parameters in HBM of which outputs take the memory."""
+    """Return the bytes of parameters in HBM whose memory outputs take over."""
     return sum_if_known(
         (1, parameter.array.n_bytes if parameter.array else None)
         for parameter in parameters
@@ -113,7 +113,8 @@ def donated_bytes(parameters: Iterable[Parameter]) -> int | None:
 
 
 def memory_bytes(program: Program) -> int | None:
-    """Return the peak of the HBM, as the mode `memory`; None without a buffer assignment."""
+    """Return the peak of the HBM, as the mode `memory` computes it; None without a buffer
+    assignment."""
     buffers = read_buffers(program)
     try:
         return None if buffers is None else peak_of(buffers).size

@@ -48,7 +48,7 @@ GZIP_MAGIC = b"\x1f\x8b"
 
 
 class UnreadableRecord(Exception):
-    """The bytes or the object are not a record."""
+    """Raised if bytes or an object are not a record."""
 
 
 class RecordedGroup(NamedTuple):
@@ -69,7 +69,8 @@ class RecordedGroup(NamedTuple):
 
 
 class RecordedProgram(NamedTuple):
-    """The digest of a compiled program; `facts` are by what they are about, then by name."""
+    """The digest of a compiled program; `facts` maps kinds of facts, such as `kernel`, to facts by
+    name."""
 
     fingerprint: str
     facts: dict[ProgramWhat, dict[str, Fact]]
@@ -107,7 +108,7 @@ class RecordedDevice(NamedTuple):
     step_source: StepSource | None
     # Hash of the HLO texts of all ops.
     program: str
-    # Records of version 2.0 have none.
+    # Records of version 2.0 lack this field.
     hlo: RecordedProgram | None
     steps: list[RecordedStep]
 
@@ -200,7 +201,7 @@ def program_of(row: Row) -> RecordedProgram:
     facts: dict[ProgramWhat, dict[str, Fact]] = {}
     for what, wanted in KINDS_OF_FACTS.items():
         if wanted is None:
-            # A single number has no name.
+            # A fact that is a single number has no name.
             number = row.number_or_null(what)
             facts[what] = {} if number is None else {"": number}
         else:
@@ -291,7 +292,8 @@ class Row:
         return number
 
     def number_or_null(self, name: str) -> int | None:
-        """Return a number; None also if the record is of a version that lacks the field."""
+        """Return a number or None; the number is also None if the record's version lacks the
+        field."""
         return None if self.get(name) is None else self.number(name)
 
     def texts(self, name: str) -> list[str]:

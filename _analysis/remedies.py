@@ -253,6 +253,10 @@ CAUSES: dict[str, str] = {
         "splits another dimension than its neighbours, or constrain the activations if nothing "
         "does."
     ),
+    "resharding, kernel": (
+        "Name the mesh axis in in_specs and out_specs of the shard_map around the kernel, so that "
+        "each device gets its own part, for example some of the heads."
+    ),
     "resharding, matmul": (
         "Split the weight by the dimension that it shares with the activations as they are split, "
         'for example P("tp", "fsdp") for the second matmul of an MLP, or constrain the '
@@ -275,7 +279,7 @@ CAUSES: dict[str, str] = {
         "Cast the f32 operand of this line to the dtype of the other one, for example with "
         "`.astype(x.dtype)`, or cast the result back."
     ),
-    "widened_dtype, carried": (
+    "widened_dtype, stream": (
         "Cast the f32 operand of this line, such as a table of positions, or its result to the "
         "dtype of the matmuls, so that the residual stream is narrow."
     ),

@@ -173,7 +173,7 @@ def left_out(step: Step, listed: Iterable[Executions]) -> LeftOut:
     return {"data_move": rest(DATA_MOVE), "comm": rest(COMM), "other": rest(OTHER)}
 
 
-def topmost(
+def costliest_groups(
     members: Iterable[Executions], key: Callable[[Op], Any], top: int | None
 ) -> tuple[list[Group], list[Group]]:
     """Return the costliest groups, and all other groups. Without `top`, return all groups in order

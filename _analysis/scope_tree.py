@@ -174,7 +174,7 @@ def path_of(name: str, paths: Iterable[Path]) -> Path:
         ends = ends_of(path)
         if f"{joined}/".startswith(f"{name}/") and len(name) in ends:
             return path[: ends.index(len(name)) + 1]
-        near.add(near_on(name, joined, ends))
+        near.add(most_similar_on(name, joined, ends))
     raise NoAnswer(
         "scope_not_found",
         detail=f"no scope is named {name!r}",
@@ -182,7 +182,7 @@ def path_of(name: str, paths: Iterable[Path]) -> Path:
     )
 
 
-def near_on(asked: str, joined: str, ends: Sequence[int]) -> str:
+def most_similar_on(asked: str, joined: str, ends: Sequence[int]) -> str:
     """Return the scope on a path that is most similar to a name; `ends` are the positions where
     parts end."""
     at = joined.lower().find(asked.lower())

@@ -29,7 +29,8 @@ class Side(NamedTuple):
 
     @property
     def run_to_run(self) -> float | None:
-        """Return the range of the captures' mean steps in percent of their median."""
+        """Return the range of the captures' mean step durations, as a percentage of the median of
+        these durations."""
         means = sorted(mean_step(run) for run in self.runs)
         if len(means) == 1:
             return None
@@ -67,7 +68,8 @@ def key_of(line: Line) -> Key:
 
 
 def joined(first: RecordedGroup, other: RecordedGroup) -> RecordedGroup:
-    """Return a group with the names of both; its stack and texts are those of the first."""
+    """Return a group with the names of both groups, and with the stack and texts of the first
+    group."""
     if first == other:
         return first
     return first._replace(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from _analysis.loops import Loops
-from _analysis.rows import group_fields, left_out, operand_dtypes, tail_row, topmost
+from _analysis.rows import costliest_groups, group_fields, left_out, operand_dtypes, tail_row
 from _pipeline.groups import group_by, source_key
 from _pipeline.vocabulary import COMM, COMPUTE, DATA_MOVE
 
@@ -36,7 +36,7 @@ def by_source(
     if include_comm:
         kinds[COMM] = COMM
     listed = step.of_kinds(*kinds)
-    groups, omitted = topmost(listed, source_key, top)
+    groups, omitted = costliest_groups(listed, source_key, top)
     loops = Loops(step, [member for group in groups for member in group.members])
     tail: TailIfAsked = {} if top is None else {"tail": tail_row(omitted)}
     return {

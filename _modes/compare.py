@@ -129,7 +129,7 @@ def notes_of(found: comparison.Comparison) -> Iterator[str]:
     if noise.too_few_samples:
         yield (
             f"{noise.n_before} + {noise.n_after} {unit}s are too few to tell a difference from"
-            " noise; use at least 4 + 4"
+            " noise; use at least 4 of each side"
         )
     unmatched = unmatched_row(found.lines)
     parts = unmatched["before_pct"], unmatched["after_pct"]
@@ -149,7 +149,7 @@ def notes_of(found: comparison.Comparison) -> Iterator[str]:
 
 
 def notes_on_devices(found: comparison.Comparison) -> Iterator[str]:
-    """Yield how the devices differ, between the sides and among the captures of a side."""
+    """Yield notes on differences of devices between the sides, and among the captures of a side."""
     sides = {"before": found.before.runs, "after": found.after.runs}
     for what, attribute in (
         ("device", "name"),
@@ -281,7 +281,7 @@ def gate_row(gate: Gate, why_not: str | None) -> fields.Gate:
 
 def reason_of(gate: Gate, why_not: str | None) -> str:
     if not gate.failed_by:
-        return f"nothing can be significant ({why_not}); 4 + 4 would do"
+        return f"nothing can be significant ({why_not}); use at least 4 of each side"
     slower = [
         f"{name} is {100 * change.delta / change.before.mean:.1f} % slower"
         for name, change in gate.failed_by.items()

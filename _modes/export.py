@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from _pipeline.normalize import Step
 
     Row = tuple[int | str | None, ...]
-    # The number of each stack by the stack's frames.
+    # Numbers of stacks by frames.
     Stacks = Mapping[tuple[str, ...], int]
 
 MAGIC = b"SQLite format 3\0"
@@ -103,7 +103,7 @@ def write_tables(path: str, out: str, rows: Mapping[str, Iterable[Row]]) -> dict
     n_rows = {}
     try:
         with closing(sqlite3.connect(path)) as database:
-            # The file is new and gets its name when it is complete, so no journal is needed.
+            # No journal is needed, because the new file gets its name only when it is complete.
             database.execute("PRAGMA journal_mode = OFF")
             database.execute("PRAGMA synchronous = OFF")
             database.executescript(TABLES)
@@ -116,10 +116,6 @@ def write_tables(path: str, out: str, rows: Mapping[str, Iterable[Row]]) -> dict
     except sqlite3.Error as error:
         raise cant_write(f"{out}: {error}") from None
     return n_rows
-
-
-# ----------------------------------------------------------------------------------------------
-# The rows of each table
 
 
 def numbered_stacks(ledger: Iterable[Entry]) -> Stacks:
@@ -149,7 +145,7 @@ def op_rows(
             op.agg_key,
             stacks[op.stack.frames] if op.stack else None,
             cost.precision.dtype,
-            # The trace's flops of an opaque op do not include what happens inside.
+            # For an opaque op, the trace's flops do not include the work inside the op.
             None if cost.source == OPAQUE else cost.flops,
             cost.bytes_accessed,
             cost.hbm_bytes,
@@ -184,7 +180,8 @@ def step_rows(step: Step) -> Iterator[Row]:
 
 
 def answer_rows(step: Step, context: Context, own: Mapping[str, Any]) -> Iterator[Row]:
-    """Yield the fields of every answer, with all notes if the other rows were made before."""
+    """Yield the fields of every answer; make the other rows first, so that the notes are
+    complete."""
     for key, value in {**head_of(step, context), **own}.items():
         # Names of files can have bytes that are not UTF-8, which SQLite refuses.
         is_text = isinstance(value, str)

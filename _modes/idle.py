@@ -84,15 +84,15 @@ def idle_row(gap: Gap, window: Window | None, activity: HostActivity | None, ste
 def activity_rows(activity: HostActivity, window: Window) -> list[HostActivityRow]:
     return [
         {
-            "thread": doing.thread,
-            "event": doing.event,
-            "is_launching": doing.is_launching,
-            "dur_ps": doing.duration,
-            "in_period_ps": doing.in_period,
-            "still": doing.is_still,
-            "within": doing.within,
+            "thread": row.thread,
+            "event": row.event,
+            "is_launching": row.is_launching,
+            "dur_ps": row.duration,
+            "in_period_ps": row.in_period,
+            "still": row.is_still,
+            "within": row.within,
         }
-        for doing in activity.during(window)
+        for row in activity.during(window)
     ]
 
 

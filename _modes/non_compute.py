@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from _analysis.report import coverage
-from _analysis.rows import duration_fields, left_out, likely_rows, source_fields, tail_row, topmost
+from _analysis.rows import (
+    costliest_groups,
+    duration_fields,
+    left_out,
+    likely_rows,
+    source_fields,
+    tail_row,
+)
 from _pipeline.groups import Group, group_by, percent
 from _pipeline.vocabulary import COMM, COMM_STALL, COMPUTE, DATA_MOVE
 from _proto.hlo.text import dtype_and_layout_change
@@ -47,7 +54,7 @@ def non_compute(
         return op.kind == DATA_MOVE or (include_comm and op.kind == COMM)
 
     listed = Group(step.leaves).where(is_listed)
-    groups, omitted = topmost(
+    groups, omitted = costliest_groups(
         listed.members, lambda op: (op.agg_key, op.kind, category_of(op)), top
     )
     if any(is_stall(executions.op) for executions in listed.members):

@@ -145,7 +145,7 @@ def page(
     with replacing(out) as path:
         Path(path).write_bytes(html)
     if open:
-        # Importing this module takes time that other pages don't need.
+        # Import late, because pages without a baseline don't need this module.
         import webbrowser
 
         if not webbrowser.open(Path(out).absolute().as_uri()):
@@ -183,8 +183,8 @@ def side_of(
 def ask_all(
     step: Step, context: Context, modes: Asked
 ) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
-    """Ask all modes, and pass their notes on. Return `ok` or the reason for no answer by mode, and
-    the answers by mode."""
+    """Compute the answers of all modes, and add their notes to the page's notes. Return `ok` or the
+    reason for no answer by mode, and the answers by mode."""
     parts: dict[str, str] = {}
     answers: dict[str, dict[str, Any]] = {}
     warned: dict[str, list[str]] = {}
@@ -205,7 +205,8 @@ def ask_all(
         answers[name] = {**fields, "totals": totals, "notes": of_mode.notes}
         for texts, modes_of in ((of_mode.warnings, warned), (of_mode.provenance, noted)):
             for text in texts:
-                if text != NO_KERNELS:  # The section about kernels says so.
+                # The section about kernels already says that the step runs no kernels.
+                if text != NO_KERNELS:
                     chosen = noted if text == NO_REGIONS else modes_of
                     chosen.setdefault(text, []).append(name)
     context.warn(*(f"{', '.join(modes)}: {text}" for text, modes in warned.items()))
@@ -215,7 +216,7 @@ def ask_all(
 
 def captured_at(step: Step) -> int | None:
     """Return the time at which the capture began, in ns since 1970, or None if the trace does not
-    say it."""
+    have this time."""
     trace = step.device.trace
     rank = trace.rank_of(step.device.plane.name)
     for name in rank.named(ENVIRONMENT) if rank else ():
@@ -223,10 +224,6 @@ def captured_at(step: Step) -> int | None:
         if isinstance(start, int):
             return start
     return None
-
-
-# ----------------------------------------------------------------------------------------------
-# The baseline
 
 
 def read_baseline(
@@ -248,7 +245,7 @@ def read_baseline(
 def compared(
     baseline: Sequence[str], device: str, host: str | None, context: Context
 ) -> dict[str, Any]:
-    """Return the answer of `compare`, and pass the notes on."""
+    """Return the answer of `compare`, and add its notes to the page's notes."""
     of_compare = context.with_own_notes()
     fields = compare(
         of_compare,
@@ -279,8 +276,8 @@ def side_before(
         with candidates.attempt(place), refusals_of_records(place.path):
             if ready_record(place.path, context):
                 context.warn(
-                    "the baseline is a record, which has no ops: the page has no drawings and no"
-                    " causes of it; give the capture instead"
+                    "the baseline is a record, which has no ops, so the page has no drawings"
+                    " and causes of the baseline; give the capture instead"
                 )
                 return None
             with opened(place, name, of_baseline) as trace:
@@ -299,8 +296,8 @@ def changed_causes(
 ) -> list[CauseChange]:
     """Return the causes with a gain that differs by at least `least`, the largest change first.
 
-    A cause before is the same as a cause after if their names and lines are equal, else if their
-    names and files are, because a change moves the lines of its file.
+    A cause before and a cause after are the same if their names and lines are equal. Otherwise they
+    are the same if their names and files are equal, because a change moves the lines of a file.
     """
     left = list(before)
     rows: list[CauseChange] = []
@@ -341,10 +338,6 @@ def cause_row(before: Cause | None, after: Cause | None) -> CauseChange:
         "delta_ps": after_ps - before_ps,
         "says": shown["says"],
     }
-
-
-# ----------------------------------------------------------------------------------------------
-# Time by class, for colours
 
 
 def summed(entries: Iterable[Entry], key: Callable[[Op], K]) -> dict[K, Times]:
@@ -401,10 +394,6 @@ def op_row(op: Op, name: str) -> StripOp:
         "source_inner": op.source_inner,
         "source_user": op.source_user,
     }
-
-
-# ----------------------------------------------------------------------------------------------
-# Limits
 
 
 def fitted(data: PageData) -> tuple[str, list[str]]:

@@ -48,8 +48,8 @@ def spread(
     request = context.request
     places = of_host(captures_of(request.profiles, context), request.host)
     n_named = Counter(os.path.basename(place.path) for place in places)
-    # Two devices of each cohort are read again for their lines, but standard input can be read only
-    # once.
+    # Keep two loaded files, because two devices of each cohort are read again for their lines, and
+    # standard input can be read only once.
     load_again = lru_cache(maxsize=2)(partial(load, context))
     n_bytes = sum(size_of(place, context) for place in places)
     found = spread_of_records(
@@ -86,7 +86,8 @@ def captures_of(profiles: Sequence[str], context: Context) -> dict[str, str]:
                 context.note(f"{path} was given twice and counts once")
                 continue
             seen.add(real)
-            # Files of equal names are of different hosts, or the answer is duplicate_host.
+            # Files with the same name belong to different hosts; otherwise the answer is
+            # duplicate_host.
             captures[path if host in captures else host] = path
     return captures
 

@@ -88,6 +88,13 @@ class Characters:
         """Cut off the end of a text that is wider than the width."""
         return text[: fitting(text, width)]
 
+    def sentence_of(self, text: str, width: int) -> str:
+        """Cut off the end of a sentence, between two words."""
+        if self.width(text) <= width:
+            return text
+        start = self.start_of(text, width - len(self.ellipsis))
+        return f"{start.rpartition(' ')[0] or start} {self.ellipsis}"
+
     def ends_of(self, text: str, width: int) -> str:
         """Cut out the middle of a text. Two thirds of the remaining text come from the start, which
         says more than the end."""

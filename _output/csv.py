@@ -42,7 +42,7 @@ def main_table(fields: Json) -> tuple[list[Json], Sequence[str]]:
 
 
 def declared_columns(mode: str, outer: str, inner: str) -> list[str]:
-    """Return the columns of a table without rows."""
+    """Return the declared columns of a table, for a table without rows."""
     from typing import get_args
 
     from _output.declared import answer_of, fields_of

@@ -124,9 +124,6 @@ def _with_exponent(number: int, size: int) -> str:
     return f"{sign}{digits // 100}.{digits % 100:02}e+{n + 2:02}"
 
 
-# ----------------------------------------------------------------------------------------------
-# Names.
-
 # Matches the layout of an array, which follows the dimensions.
 LAYOUT_RE = re.compile(r"\{[^{}]*\}")
 CLAUSE_RE = re.compile(r"[.:] |\.\Z")

@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     Span: TypeAlias = "str | Figure | Name"
 
 INDENT: Final = "  "
+# End of a cell that counts hidden rows: the option that lists them.
+ALL: Final = " (--all)"
+# A shorter time in ps is a rounding error of clocks.
+SHORTEST_TIME: Final = 1000
 # Maximum depth of indentation; names at greater depth are indented like names at this depth.
 DEEPEST: Final = 10
 
@@ -69,7 +73,6 @@ class Grid(NamedTuple):
     columns: Sequence[Column]
     cells: Sequence[Sequence[Span]]
     below: Mapping[int, Sequence[Span]]
-    follows: bool
 
 
 class Block(NamedTuple):
@@ -168,7 +171,7 @@ def known_at(fields: Json, path: str) -> Any:
 
 
 def holds(fields: Json, when: str) -> bool:
-    """Return True if all conditions hold; blanks separate the conditions."""
+    """Return True if all conditions hold; `when` has the conditions, separated by blanks."""
     try:
         return all(
             bool(at(fields, name.removeprefix("!"))) is not name.startswith("!")
@@ -231,10 +234,14 @@ def with_unit(span: Figure, unit: Unit) -> Iterator[tuple[str, str, str]]:
             yield key, span.null, ""
             continue
         decimals = decimals_of(int(value), size) if span.kind in UNITS else 0
-        if value and span.kind in UNITS and not rounded(int(value), size, decimals):
-            # A figure that is too small for the common unit is shown in a smaller unit.
-            name, size = unit_of([value], span.kind)
-            decimals = decimals_of(int(value), size)
+        if value and span.kind in UNITS and not rounded(int(value), size, 3):
+            # A figure that is too small for the common unit is shown in a smaller unit, unless it
+            # is a time that no core's clock can measure.
+            if is_time(span.kind) and abs(int(value)) < SHORTEST_TIME:
+                decimals = min(decimals, 3)
+            else:
+                name, size = unit_of([value], span.kind)
+                decimals = decimals_of(int(value), size)
         shown = figure(value, span.kind, size, decimals)
         no_unit = span.kind in UNITS and not int(value)
         yield key, shown, "%" if span.kind in PERCENTS else "" if no_unit else name
@@ -274,7 +281,7 @@ def grid_of(table: Table, fields: Json, view: View) -> Grid | None:
     template = table.below_all if view.shows_all else table.below
     below = {i: spans_of(template, row) for i, row in enumerate(rows) if knows(row, template)}
     title = spans_of(table.title, fields)
-    return Grid(title, [columns[i] for i in kept], [cells[i] for i in kept], below, table.follows)
+    return Grid(title, [columns[i] for i in kept], [cells[i] for i in kept], below)
 
 
 def knows(row: Json, template: str) -> bool:
@@ -303,7 +310,7 @@ def shown_rows(table: Table, fields: Json, view: View) -> tuple[list[Json], list
     if most:
         rows, hidden = rows[:most], [*rows[most:], *hidden]
     elif table.takes_top:
-        # If `--top` is 0, the table is left out.
+        # If `--top` is 0, leave out the table.
         rows, hidden = [], []
     return rows, hidden
 
@@ -372,7 +379,7 @@ def more_cell(
     n_hidden = sum(row.get("n_merged", 1) for row in hidden)
     n_more = n_hidden + int((known_at(fields, table.omitted) if table.omitted else 0) or 0)
     more = "" if is_first else "more "
-    option = " (--all)" if n_hidden else ""
+    option = ALL if n_hidden else ""
     return Name(f"{n_more} {more}{plural(table.what, n_more)}{option}", "word")
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     Json = dict[str, Any]
 
     class Request(Protocol):
-        """The options of the command line that this file reads."""
+        """The command-line options that this file reads."""
 
         @property
         def shows_all(self) -> bool: ...

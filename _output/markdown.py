@@ -33,6 +33,8 @@ BACKTICKS_RE = re.compile(r"`+")
 PARTS_RE = re.compile(r"\A([\"'(]*)(.*?)([\"').,;:!?]*)\Z", re.DOTALL)
 # Matches a word without markup: no emphasis, tag, link, mention or reference.
 PLAIN_RE = re.compile(r"[^\W_]*(?:(?:[-+/.,:'%=…]|(?<=[^\W_])_(?=[^\W_]))[^\W_]*)*")
+# Matches the gap between code spans of two words, so that both become one code span.
+BETWEEN_SPANS_RE = re.compile(r"(?<!`)` `(?!`)")
 EMOJI_RE = re.compile(r":\w+:")
 # Matches the start of a list, heading or quotation.
 BLOCK_RE = re.compile(r"\A(\d*)([-+*>#]|(?<=\d)[.)])(?= |\Z)")
@@ -114,7 +116,7 @@ class Page:
     def prose(self, text: str) -> str:
         """Return a sentence with code spans for words that could be markup."""
         seen = self.characters.prose(text)
-        text = " ".join(map(self.word, seen.split(" ")))
+        text = BETWEEN_SPANS_RE.sub(" ", " ".join(map(self.word, seen.split(" "))))
         return BLOCK_RE.sub(r"\1\\\2", text)
 
     def word(self, word: str) -> str:

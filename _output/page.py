@@ -32,7 +32,7 @@ def html_of(encoded: str) -> bytes:
 def part(name: str) -> str:
     """Read a part of the page from a folder or a zip archive."""
     data = pkgutil.get_data("_output", f"{FOLDER}/{name}")
-    assert data is not None  # Python's loaders for files and for archives both return data.
+    assert data is not None  # Python's loaders for files and archives have get_data.
     return data.decode()
 
 

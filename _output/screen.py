@@ -92,8 +92,6 @@ class Table(NamedTuple):
     # The sentence to show below each row, and the sentence to show instead with `--all`.
     below: str = ""
     below_all: str = ""
-    # Show the table without a blank line after the preceding table.
-    follows: bool = False
     # Show the table only with the option `--all` or `--top`, or only if the table has at least this
     # number of rows.
     only: str = ""

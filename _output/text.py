@@ -10,6 +10,7 @@ from typing import NamedTuple
 from _output.characters import Characters
 from _output.figures import FIGURES
 from _output.fill import (
+    ALL,
     INDENT,
     Figure,
     Grid,
@@ -37,8 +38,8 @@ WIDTH: Final = 100
 # Minimum width of lines, used for all terminals that are narrower.
 NARROWEST: Final = 60
 GAP: Final = "  "
-# This character represents a blank at which lines are not broken. Names do not contain it, because
-# the NUL character is escaped in names.
+# The NUL character represents a blank at which lines are not broken. Names do not contain NUL,
+# because NUL is escaped in names.
 TIED: Final = "\0"
 # Maximum width of a sentence, and of a name in a sentence, in columns of the terminal.
 LONGEST_SENTENCE, LONGEST_NAME = 1000, 70
@@ -165,8 +166,7 @@ class Page:
     # Tables.
 
     def lines_of_table(self, grid: Grid, time: Unit) -> Iterator[str]:
-        if not grid.follows:
-            yield ""
+        yield ""
         if grid.title:
             yield from self.bold(self.wrapped(self.sentence(grid.title, time)))
         columns = []
@@ -183,17 +183,22 @@ class Page:
             if i in grid.below:
                 below = self.sentence(grid.below[i], time)
                 if len(grid.below[i]) == 1:
-                    # The start of a sentence gets one line.
-                    below = self.characters.ends_of(below, self.width - 2 * len(INDENT))
+                    # A cell shows the start of a sentence on one line.
+                    below = self.characters.sentence_of(below, self.width - 2 * len(INDENT))
                 yield from self.wrapped(below, INDENT * 2, INDENT * 2)
 
     def row(self, cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> str:
         last = max((i for i, cell in enumerate(cells) if cell), default=0)
         # The last name of a row may fill the rest of the line.
         rest = self.width - len(INDENT) - sum(width + len(GAP) for width in widths[:last])
-        padded = []
+        padded: list[str] = []
         for i, (cell, column, width) in enumerate(zip(cells, columns, widths, strict=True)):
-            shown = self.cut(cell, column.kind, width if i != last else max(width, rest))
+            room = width if i != last else max(width, rest)
+            if i == last and cell.endswith(ALL):
+                # The number of hidden rows also takes the room of empty cells before.
+                while padded and padded[-1].isspace() and self.characters.width(cell) > room:
+                    room += len(padded.pop()) + len(GAP)
+            shown = self.cut(cell, column.kind, room)
             pad = 0 if i > last else max(width, self.characters.width(shown))
             padded.append(self.characters.padded(shown, pad, is_figure(column)))
         return f"{INDENT}{GAP.join(padded)}".rstrip()

@@ -7,6 +7,7 @@ from itertools import accumulate
 
 from _pipeline.clocks import Piece
 from _pipeline.device import AFTER_ALL, BEFORE_ALL
+from _proto.cached import cached_property
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,9 +50,10 @@ class Admitted:
             if n
         ]
 
-    @property
+    @cached_property
     def span(self) -> tuple[int, int]:
-        """Return the first start and the last end, on the trace's clock."""
+        """Return the first start and the last end, on the trace's clock, of a window that is read
+        completely."""
         if not self.pieces:
             return 0, 0
         return min(piece.first for piece in self.pieces), max(piece.last for piece in self.pieces)

@@ -82,8 +82,8 @@ def fold(ops: Mapping[int, Op], admitted: Admitted, clock: Clock) -> dict[int, E
 
 
 def durations_by_op(admitted: Admitted, clock: Clock) -> Iterator[tuple[int, list[int]]]:
-    """Yield metadata ids and durations of some executions of the op, until all executions were
-    yielded."""
+    """Yield pairs (metadata id, durations of some executions of the op). All pairs together have
+    all executions."""
     for i in range(0, len(admitted.pieces), N_FOLDED):
         found: dict[int, list[int]] = defaultdict(list)
         for piece in admitted.pieces[i : i + N_FOLDED]:

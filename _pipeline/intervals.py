@@ -26,7 +26,8 @@ def union(spans: Iterable[Stretch]) -> list[Stretch]:
 def joined(starts: Sequence[int], ends: Sequence[int]) -> tuple[Iterable[int], Iterable[int]]:
     """Return the starts and the ends of the stretches that spans cover. Spans are sorted by
     start."""
-    reach = array("q", accumulate(ends, max))
+    # Ends of spans outside of a step can exceed 64 bits, so use a list.
+    reach = list(accumulate(ends, max))
     opens = list(map(gt, starts[1:], reach))
     return compress(starts, [True, *opens]), compress(reach, [*opens, True])
 
@@ -65,7 +66,7 @@ class Cover:
 
     @classmethod
     def spanning(cls, starts: Sequence[int], ends: Sequence[int]) -> Cover:
-        """Return the cover of spans. Spans may overlap and be in any order."""
+        """Return the cover of the given spans. Spans may overlap and be in any order."""
         if not starts:
             return cls((), ())
         if not all(map(le, starts, starts[1:])):
@@ -84,7 +85,7 @@ class Cover:
         return max(0, self._until(end) - self._until(start))
 
     def within_all(self, starts: Sequence[int], ends: Sequence[int]) -> int:
-        """Return the sum of `within` over many spans that do not end before they start."""
+        """Return the sum of `within` over many spans; no span may end before its start."""
         return self._sum_until(ends) - self._sum_until(starts)
 
     def _sum_until(self, times: Sequence[int]) -> int:

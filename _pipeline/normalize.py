@@ -179,5 +179,5 @@ def false_stack_notes(step: Step) -> list[str]:
         return []
     return [
         f"{len(false.members)} ops ({with_unit(false.total)}) have a source that is not their"
-        " stack's innermost frame: the stack may be false"
+        " stack's innermost frame: the stack may be wrong"
     ]

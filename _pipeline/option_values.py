@@ -101,7 +101,7 @@ TO_NATURAL = converter(natural, "a whole number of at least 0")
 TO_DEPTH = converter(natural_or_all, "a whole number of at least 0, or all")
 TO_REGEX = converter(re.compile, "a regular expression of Python")
 TO_STEP = converter(index_or_all, "a whole number, or all")
-TO_SLICE = converter(slice_of, "A:B as a slice of Python, such as 2: or :-1")
+TO_SLICE = converter(slice_of, "a slice A:B as in Python, such as 2: or :-1")
 TO_COST = converter(
     cost, f"NAME=FLOPS,BYTES[,DTYPE], where DTYPE is one of {', '.join(_peaks.DTYPES)}"
 )

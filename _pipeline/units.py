@@ -5,10 +5,10 @@ from __future__ import annotations
 _UNITS = (("s", 10**12), ("ms", 10**9), ("us", 10**6), ("ns", 10**3))
 
 
-def with_unit(ps: int) -> str:
-    """Return a time with three or four digits and its unit: `13.75 s`, `961.3 us`."""
+def with_unit(ps: int, digits: int = 4) -> str:
+    """Return a time with its unit, and with at most two decimals: `3.74 ms`, `961.3 us`."""
     for unit, size in _UNITS:
         if abs(ps) >= size:
-            decimals = 2 if abs(ps) < 100 * size else 1
+            decimals = max(0, min(2, digits - len(str(abs(ps) // size))))
             return f"{ps / size:.{decimals}f} {unit}"
     return f"{ps} ps"

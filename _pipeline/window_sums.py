@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class WindowSums(NamedTuple):
-    """The sums of a window. Sums of ops are by metadata id, in order of appearance."""
+    """The sums of a window. The sums of ops are stored by metadata id, in order of appearance."""
 
     admitted: Admitted
     clock: Clock

@@ -1,1 +1,2 @@
-"""Find what makes a step slow: patterns that are seen in its program, with a line and a gain."""
+"""Find the causes of lost time: patterns in the step's program or the trace, each with a line and a
+gain."""

@@ -1,4 +1,5 @@
-"""A cause: a pattern in a program or trace that costs time, where to change it, and the gain."""
+"""Define a cause: a pattern in a program or trace that costs time, the line to change, and the
+gain."""
 
 from __future__ import annotations
 
@@ -12,16 +13,16 @@ if TYPE_CHECKING:
     from _output.fields.bottleneck import CauseName, Confidence
     from _pipeline.executions import Executions
 
-# How sure a cause is: the pattern is unambiguous, or there can be another explanation.
+# Confidence of a cause: the pattern is unambiguous, or there can be another explanation.
 SEEN: Final = "seen"
 LIKELY: Final = "likely"
 
 
 class Evidence(NamedTuple):
-    """The evidence of a cause: the executions that its gain is computed from, and its figures.
+    """The evidence of a cause: the executions from which the gain is computed, and other figures.
 
-    `by_depth` maps the number of checkpoints around recomputed ops to their time. `device` is the
-    slow one. `hbm_free` is the memory that was never taken.
+    `by_depth` maps the number of checkpoints around recomputed ops to the ops' time. `device` is
+    the slow device. `hbm_free` is the memory that was never allocated.
     """
 
     executions: Sequence[Executions]
@@ -37,9 +38,10 @@ class Evidence(NamedTuple):
 class Cause(NamedTuple):
     """A cause of lost time, with the most time that removing it can gain.
 
-    `unknown_ps` is the time of kernels that the cause slows by an amount nobody knows.
-    `gain_bytes` is the memory gained, for causes that cost memory instead of time. `period_ps` is
-    the time from step to step, for causes that cost time between steps.
+    `unknown_ps` is the time of kernels that the cause slows by an unknown amount. `gain_bytes` is
+    the memory that can be saved, for causes that cost memory instead of time. `period_ps` is the
+    time from the start of a step to the start of the next step, for causes that cost time between
+    steps.
     """
 
     cause: CauseName

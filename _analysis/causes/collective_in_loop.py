@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 NAME: Final = "collective_in_loop"
 # A sum of such functions of the rounds is the function of the sum.
 _LINEAR = frozenset("add subtract multiply divide negate convert select".split())
+_COPIES = ("copy", "copy-start", "copy-done")
 _COUNTERS = ("s32", "u32", "s64")
 _CONSTANT = frozenset(("constant", "iota", "replica-id", "partition-id"))
 
@@ -188,11 +189,16 @@ def _elements_of(values: list[Value], state: Instruction) -> set[int] | None:
 
 
 def _is_handed_on(state: Instruction, element: int) -> bool:
-    """Tell if an element of the state is the same before and after a round."""
+    """Tell if an element of the state is the same before and after a round.
+
+    It can be copied from one memory to another.
+    """
     root = state.computation.root
     if root is None:
         return False
-    walk = reach([Value(root, (element,))], producers, lambda _: False)
+    walk = reach(
+        [Value(root, (element,))], producers, lambda value: value.instruction.opcode in _COPIES
+    )
     return Value(state, (element,)) in walk.passed and not walk.stopped
 
 

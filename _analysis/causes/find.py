@@ -1,4 +1,5 @@
-"""Find the causes of a step: run the detectors on it and its programs, and rank the causes."""
+"""Find the causes of a step: run the detectors on the step and the step's programs, and rank the
+causes."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     from _pipeline.context import Context
     from _pipeline.normalize import Step
 
-# Causes that gain less than this part of the step, or of its period, are left out, and programs
-# that take less are not looked at.
+# Causes that gain less than 1 / _SMALLEST_PART of the step or period are left out, and programs
+# that take less time are not examined.
 _SMALLEST_PART = 200
 
 
@@ -31,11 +32,12 @@ def causes_of(
     peers: Peers | None,
     context: Context,
 ) -> list[Cause]:
-    """Return the causes, those with most gain first.
+    """Return the causes, sorted by gain, largest first.
 
-    Recomputation comes after all others that gain time, because its gain is only a bound: saving
-    the activations takes time, too. In both pairs of captures that differ in recomputation alone
-    the step without it was slower. Causes that gain only memory are last.
+    Recomputation comes after all other causes that cost time, because the gain is only an upper
+    bound: saving the activations takes time, too. In two pairs of captures that differ only in
+    recomputation, the step without recomputation was slower. Causes that cost only memory come
+    last.
     """
     found = [
         *recompute.find(step, context),
@@ -52,7 +54,7 @@ def causes_of(
         if cause.gain_bytes or (cause.gain_ps and cause.gain_ps * _SMALLEST_PART >= step.duration)
     ]
     if periods and periods.typical.pause * _SMALLEST_PART >= periods.median > 0:
-        # Reading the host's events takes time, so they are read only if there is a pause.
+        # Reading the host's events takes time, so read these events only if there is a pause.
         from _analysis.causes import pause_between_steps
 
         causes.append(pause_between_steps.find(step.device, periods))
@@ -81,7 +83,7 @@ def _of_programs(
             continue
         program = entries[0].executions.op.program
         if program is not None:
-            # Captures without programs are answered faster without this import.
+            # Import late, because captures without programs do not need these modules.
             from _analysis.causes.in_program import causes_in_program
             from _analysis.causes.step_program import StepProgram
 
@@ -97,7 +99,7 @@ def _of_programs(
 
 
 def _overlap_notes(causes: Sequence[Cause]) -> list[str]:
-    """Note which causes share executions."""
+    """Return a note on causes that share executions."""
     members = [{id(executions) for executions in cause.evidence.executions} for cause in causes]
     overlapping = [
         f"{i}"

@@ -1,13 +1,15 @@
-"""Arrays that are joined to one flat array and cut out of it again.
+"""Find arrays that are joined to one flat array and later cut out of the flat array again.
 
     flat, unravel = ravel_pytree(grads)    # f32[66724864]
     grads = unravel(psum(flat) / n)        # one collective instead of three
 
-An array of one dimension has another layout than arrays of several: each of these is copied twice,
-and elementwise ops on the flat array are passes over memory that could have been part of other ops.
-It is seen where ops that only move data write parts into an array of one dimension, and others take
-parts out of one. The gain is the time of all ops on such arrays that do nothing else. It is a
-`layout_change` and likely, since one collective for many small arrays can be worth it.
+An array with one dimension has another layout than an array with several dimensions. So each array
+is copied twice, and elementwise ops on the flat array are passes over memory that other ops could
+have included. The cause needs two kinds of ops that only move data: ops that write parts into a
+large array with one dimension, and ops that take parts out of an array with one dimension. The gain
+is the time of all ops that only move data or work elementwise on these arrays. The cause is
+reported as a likely `layout_change`, since one collective for many small arrays can be faster than
+many collectives.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ def find(of: StepProgram) -> list[Cause]:
             continue
         opcodes = {part.opcode for part in here.inside()} or {here.opcode}
         opcodes -= _FREE
-        # An op that makes arrays of another kind by math does other work.
+        # Skip an op that computes arrays with several dimensions, because this op does other work.
         is_move = opcodes <= _MOVING
         if not is_move and not (_all_flat(here) and opcodes <= _MOVING | ELEMENTWISE):
             continue
@@ -88,6 +90,6 @@ def _operands(instruction: Instruction) -> Iterable[Array]:
 
 
 def _all_flat(instruction: Instruction) -> bool:
-    """Tell if all large outputs have one dimension."""
+    """Return True if all large outputs have one dimension."""
     large = [array for array in instruction.arrays or () if _n_bytes(array) >= _MIN_BYTES]
     return bool(large) and all(len(array.dims) == 1 for array in large)

@@ -1,9 +1,9 @@
 """Walk the values of a program, across fusions, tuples, loops and asynchronous ops.
 
-A value is an output of an instruction, or a part of one that is a tuple. `producers` leads to the
-values that it is made of, `consumers` to the values that are made of it. Instructions that only
-hand values on (tuples, fusions, parameters, loops) are values on the way, so a walk never has to
-know where a compiler has put the borders of its computations.
+A value is an output of an instruction, or a part of an output that is a tuple. `producers` returns
+the values that a value is made of, and `consumers` returns the values that are made of a value.
+Instructions that only pass values on (tuples, fusions, parameters, loops) are values, too. So a
+walk need not know how the compiler has divided the program into computations.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ WHILE = "while"
 _CALLS = ("fusion", "call")
 _ELEMENT, _TUPLE, _PARAMETER, _BARRIER = "get-tuple-element", "tuple", "parameter", "opt-barrier"
 
-# Instructions that hand values on as they are.
+# Instructions that pass values on unchanged.
 STRUCTURE = frozenset((*_CALLS, _ELEMENT, _TUPLE, _PARAMETER, _BARRIER, WHILE))
-# Instructions that move values without changing them; each element of the input is kept.
+# Instructions that move values without changing or dropping elements.
 LAYOUT = frozenset(
     "bitcast copy copy-start copy-done reshape transpose slice-start slice-done".split()
 )
@@ -39,7 +39,7 @@ ELEMENTWISE = frozenset(
 )
 DOTS = frozenset(("dot", "convolution"))
 _CONCAT_BITCAST = b"ConcatBitcast"
-# In the names of layout changes that a SparseCore carries out.
+# Part of the names of layout changes that a SparseCore carries out.
 _FORMATTING = "data-format"
 
 
@@ -57,14 +57,15 @@ class Value(NamedTuple):
 
 
 class Reached(NamedTuple):
-    """The values of a walk: where it went on and where it stopped."""
+    """The values of a walk: values through which the walk continued, and values at which the walk
+    stopped."""
 
     passed: set[Value]
     stopped: set[Value]
 
 
 def is_layout(instruction: Instruction) -> bool:
-    """Tell if an instruction moves or splits a value without changing its elements."""
+    """Return True if an instruction moves or splits a value without changing the elements."""
     if instruction.opcode == "custom-call":
         return instruction.message.custom_call_target == _CONCAT_BITCAST
     if instruction.opcode.startswith("async-"):
@@ -79,7 +80,7 @@ def is_backward(instruction: Instruction) -> bool:
 
 
 def _wraps_slice(instruction: Instruction) -> bool:
-    """Tell if an asynchronous op only copies a part of an array."""
+    """Return True if an asynchronous op only copies a part of an array."""
     inside = [inner.opcode for part in instruction.chain for inner in part.inside()]
     return bool(inside) and set(inside) <= {"parameter", "slice", "copy", "bitcast"}
 
@@ -94,12 +95,13 @@ def parameter(computation: Computation, number: int) -> Instruction | None:
 
 
 def body_of(loop: Instruction) -> Computation | None:
-    """Return the body of a `while`; programs list it before the condition."""
+    """Return the body of a `while`, which programs list before the condition."""
     return loop.called[0] if loop.opcode == WHILE and loop.called else None
 
 
 def callers(computation: Computation) -> Iterator[Instruction]:
-    """Yield what calls a computation, from the inside outwards, each one once."""
+    """Yield the instructions that call a computation, directly or through other calls, innermost
+    first."""
     entered: set[Instruction] = set()
     while (caller := computation.caller) is not None and caller not in entered:
         entered.add(caller)
@@ -108,7 +110,7 @@ def callers(computation: Computation) -> Iterator[Instruction]:
 
 
 def loop_around(computation: Computation) -> Instruction | None:
-    """Return the innermost `while` that runs a computation in its body, directly or by calls."""
+    """Return the innermost `while` whose body contains or calls a computation."""
     for caller in callers(computation):
         if caller.opcode == WHILE:
             return caller if body_of(caller) is computation else None
@@ -117,7 +119,8 @@ def loop_around(computation: Computation) -> Instruction | None:
 
 
 def producers(value: Value) -> list[Value]:
-    """Return the values that a value is made of; none for the state of a loop at its begin."""
+    """Return the values that a value is made of; none for the state at the start of a loop's
+    body."""
     here, path = value
     opcode = here.opcode
     found: Iterable[tuple[Instruction | None, Path]]
@@ -145,7 +148,7 @@ def producers(value: Value) -> list[Value]:
 
 
 def inputs_of_chain(part: Instruction) -> Iterator[Instruction]:
-    """Yield what an asynchronous op is given, by any of its parts."""
+    """Yield the inputs of all parts of an asynchronous op."""
     chain = part.chain
     for member in chain:
         yield from (operand for operand in member.operands if operand not in chain)
@@ -165,10 +168,11 @@ def consumers(value: Value) -> list[Value]:
 
 
 def _taken_by(user: Instruction, here: Instruction, path: Path) -> Iterator[Value]:
-    """Yield what a user makes of a part of `here`."""
+    """Yield the values that a user makes of a part of `here`."""
     opcode = user.opcode
     if opcode == _ELEMENT:
-        # Without a path any element is meant: the parts of an asynchronous op are not told apart.
+        # Without a path, accept any element, because the parts of an asynchronous op are not
+        # distinguished.
         if not path or path[0] == user.message.tuple_index:
             yield Value(user, path[1:])
         return
@@ -191,7 +195,7 @@ def _taken_by(user: Instruction, here: Instruction, path: Path) -> Iterator[Valu
             yield Value(user, path)
         else:
             last = user.chain[-1]
-            # A collective of several arrays gives each back at its own place.
+            # A collective of several arrays returns each array at the array's own index.
             is_part = len(ids) > 1 and last is user and _has_part(user, (place,))
             yield Value(last, (place,) if is_part else ())
 
@@ -201,7 +205,7 @@ def _has_part(instruction: Instruction, path: Path) -> bool:
 
 
 def origins(value: Value, passes: Callable[[Value], bool]) -> set[Value]:
-    """Return a value and all that it comes from, back to what `passes` refuses."""
+    """Return a value and all values that it is made of, up to values that `passes` refuses."""
     if value.instruction.opcode in STRUCTURE or passes(value):
         return {value, *(source for source, _ in walk([value], producers, passes))}
     return {value}
@@ -212,7 +216,7 @@ def reach(
     step: Callable[[Value], Sequence[Value]],
     passes: Callable[[Value], bool],
 ) -> Reached:
-    """Return all values of a walk."""
+    """Return all values that a walk reaches."""
     starts = list(starts)
     reached = Reached(set(starts), set())
     for value, is_passed in walk(starts, step, passes):
@@ -225,10 +229,11 @@ def walk(
     step: Callable[[Value], Sequence[Value]],
     passes: Callable[[Value], bool],
 ) -> Iterator[tuple[Value, bool]]:
-    """Walk from values by `producers` or `consumers`, on from each value that `passes` accepts.
+    """Walk from values to their `producers` or `consumers`, and continue from each value that
+    `passes` accepts.
 
-    Structure is always passed, and so are the starts. Yield each value that is reached, and if the
-    walk goes on from it.
+    The walk always continues from the starts and from instructions in STRUCTURE. Yield each value
+    that the walk reaches, and True if the walk continues from the value.
     """
     to_do = deque(starts)
     seen = set(to_do)

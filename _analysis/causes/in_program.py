@@ -11,6 +11,7 @@ from _analysis.causes import (
     needless_whole,
     not_donated,
     one_hot_matmul,
+    repeated_kernel,
     resharding,
     synchronous_collective,
     widened_dtype,
@@ -31,6 +32,7 @@ def causes_in_program(of: StepProgram) -> list[Cause]:
     resharded = resharding.find(of)
     resharded += larger_array.find(of, _executions_of(one_hot))
     resharded += needless_whole.find(of, _executions_of(resharded))
+    resharded += repeated_kernel.find(of)
     flat = flat_array.find(of)
     seen = _executions_of(cause for cause in (*in_loops, *resharded) if cause.confidence == SEEN)
     return [
@@ -47,5 +49,5 @@ def causes_in_program(of: StepProgram) -> list[Cause]:
 
 
 def _executions_of(causes: Iterable[Cause]) -> set[int]:
-    """Return the ids of the executions that causes rest on."""
+    """Return the ids of the executions that are evidence of causes."""
     return {id(executions) for cause in causes for executions in cause.evidence.executions}

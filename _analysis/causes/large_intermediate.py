@@ -1,20 +1,21 @@
-"""An array that is written to memory only to be read and made small again.
+"""Find large arrays that are written to memory only to be read and reduced again.
 
     p = log_softmax(logits)            # f32[batch, time, vocabulary] in memory
     loss = -take(p, labels).mean()     # one element of each row is used
 
-It is seen where an op without a dot writes an array, and all ops that read it are reductions or
-gathers without a dot, with outputs of at most an eighth of its size. The gain is the time that the
-array takes to be written and read at the HBM peak, and no more: such ops often do vector work that
-stays.
+The cause is seen if an op without a dot writes an array, and all ops that read the array are
+reductions or gathers without a dot, with outputs of at most an eighth of the array's size. The gain
+is only the time for writing and reading the array at the HBM peak, because the ops often do vector
+work that remains.
 
     scores = exp(q @ k.T - max)        # [batch, heads, time, time] in memory
     out = (scores / sum) @ v
 
-The scores of attention are an array of another kind: larger than both operands of the dot that
-makes them, by a factor of 4, and multiplied again after a softmax. A kernel, such as flash
-attention, never writes them. The gain is the time of the ops on the lines that write or read arrays
-of this size, less the flops of their dots at the peak; of half of these under a mask.
+The scores of attention are another kind of array: at least 4 times as large as both operands of the
+dot that makes the scores, and multiplied again after a softmax. A kernel such as flash attention
+never writes scores to memory. The gain is the time of the ops on the lines that write or read
+arrays of this size, minus the time that the dots' flops take at the peak. Under a mask, only half
+of the flops count.
 """
 
 from __future__ import annotations
@@ -45,9 +46,9 @@ _ON_THE_CORE = (COMPUTE_BOUND, MEMORY_BOUND, DATA_MOVEMENT, KERNEL, UNJUDGED)
 _SHRINKING = 8
 _GROWING = 4
 _HBM = 0
-# The name of a kernel that XLA itself makes of a softmax and the matmul after it.
+# Name of the kernel that XLA makes from a softmax and the following matmul.
 _SOFTMAX_KERNEL = "online-softmax"
-# In the names of gathers that a SparseCore carries out.
+# Part of the names of gathers that a SparseCore runs.
 _OFFLOADED_GATHER = "gather_offload"
 
 
@@ -66,7 +67,7 @@ def _reduced(of: StepProgram) -> list[Cause]:
             continue
         for path, array in instruction.leaves or ():
             n_bytes = array.n_bytes if array and array.memory_space == _HBM else None
-            # Written and read once.
+            # The array is written once and read once.
             if array is None or not n_bytes or 2 * writer.n * n_bytes < of.floor * hbm:
                 continue
             readers = _readers(of, Value(instruction, path), n_bytes)
@@ -78,7 +79,7 @@ def _reduced(of: StepProgram) -> list[Cause]:
 
 
 def _readers(of: StepProgram, value: Value, n_bytes: int) -> list[Executions] | None:
-    """Return what reads an array, if all of it is small in the end; else None."""
+    """Return the ops that read an array if all their results are small; otherwise return None."""
     readers: dict[int, Executions] = {}
     to_do = [value]
     while to_do:
@@ -108,7 +109,7 @@ def _readers(of: StepProgram, value: Value, n_bytes: int) -> list[Executions] | 
 
 
 def _picks(reader: Executions) -> bool:
-    """Tell if a reader takes single elements of an array, which costs next to nothing."""
+    """Return True if a reader takes single elements of an array, which costs almost nothing."""
     instruction = reader.op.instruction
     parts = instruction.chain if instruction else ()
     opcodes = {part.opcode for part in parts} | {i.opcode for part in parts for i in part.inside()}
@@ -141,7 +142,7 @@ def _scores(of: StepProgram) -> list[Cause]:
 
 
 def _is_grown(dot: Instruction) -> bool:
-    """Tell if a dot's result is much larger than both operands."""
+    """Return True if a dot's result is much larger than both operands."""
     operands = [array for arrays in dot.operand_arrays[:2] for array in arrays or ()]
     if len(operands) < 2:
         return False
@@ -158,7 +159,7 @@ def _is_computed(value: Value) -> bool:
 
 
 def _is_softmaxed(dot: Instruction) -> bool:
-    """Tell if a dot's result goes through a softmax into another dot."""
+    """Return True if a dot's result goes through a softmax into another dot."""
     reached = reach([Value(dot)], consumers, _is_computed)
     opcodes = {value.instruction.opcode for value in reached.passed}
     readers = {value.instruction for value in reached.stopped if value.instruction.op_name}
@@ -176,7 +177,7 @@ def _is_backward(dot: Instruction) -> bool:
 
 
 def _is_masked(dot: Instruction) -> bool:
-    """Tell if scores are selected, or something that is selected is added to them."""
+    """Return True if scores are masked by a select, or a selected value is added to the scores."""
     reached = reach([Value(dot)], consumers, _is_computed)
     added = {
         value
@@ -198,7 +199,8 @@ def _scores_cause(of: StepProgram, dots: list[Instruction]) -> Cause | None:
     needed = sum((entry.t_compute for entry in entries), Fraction(0))
     is_masked = _is_masked(dot)
     if is_masked:
-        # A kernel skips blocks without a score that counts: half of them if the mask is causal.
+        # A kernel skips blocks in which all scores are masked: half of the blocks if the mask is
+        # causal.
         needed = needed / 2
     gain = total - min(total, round(needed))
     place = of.place_at(dot)
@@ -219,11 +221,13 @@ def _scores_cause(of: StepProgram, dots: list[Instruction]) -> Cause | None:
 
 
 def _on_scores(of: StepProgram, dots: list[Instruction]) -> list[Entry]:
-    """Return what ran of the ops with arrays of the scores, and on their lines.
+    """Return the executions of ops with arrays of scores, and of other ops on the lines of these
+    ops.
 
     The compiler may work on blocks of the scores.
     """
-    # Compilers transpose them, and add dimensions of 1.
+    # Compare sorted dimensions, because compilers transpose the scores and add dimensions of size
+    # 1.
     wanted = {_sorted_dims(map(str, array.dims)) for dot in dots for array in dot.arrays or ()}
     ops = [entry for entry in of.ledger if entry.name in _ON_THE_CORE]
     whole = {

@@ -1,13 +1,14 @@
-"""A matmul that is split so that its largest array crosses the links.
+"""Find matmuls that are split so that the largest of the three arrays crosses the links.
 
     logits = x @ embedding.T    # x and embedding are split along the contracted dimension, so
                                 # partial sums [batch, time, vocabulary] are reduced
 
-A matmul has three arrays. An all-gather or a reduction next to it moves one of them, and another
-sharding would move the other two instead. It is seen where the array that is moved has more than
-twice the bytes of the other two together on all devices of a group: even to gather both of these
-everywhere would be cheaper. The gain is the exposed time less the same part for what is moved
-instead. It is a `resharding` and always likely, since the line that sets the sharding is elsewhere.
+A matmul has three arrays. An all-gather or a reduction next to the matmul moves one of these
+arrays, and another sharding would move the other two arrays instead. The moved array must have more
+than twice the bytes of the other two arrays together on all devices of a group: then even gathering
+both other arrays everywhere would be cheaper. The gain is the exposed time minus the time for
+moving the other two arrays at the same rate. The cause is reported as a likely `resharding`, since
+the line that sets the sharding is elsewhere.
 
 Reductions count in the forward pass only: in the backward pass they sum up gradients over batches.
 """
@@ -33,12 +34,14 @@ if TYPE_CHECKING:
 
 _GATHER = "all-gather"
 _REDUCTIONS = ("all-reduce", "reduce-scatter")
-# The moved array has this many times the bytes of the other two of its matmul on all devices.
+# The moved array must have more than this many times the bytes of the matmul's other two arrays on
+# all devices.
 _FACTOR = 2
 
 
 class _Moved(NamedTuple):
-    """A collective next to matmuls: the bytes of the array it moves and of their other arrays."""
+    """A collective next to matmuls, with the bytes of the moved array and of the matmuls' other
+    arrays."""
 
     executions: Executions
     n_devices: int
@@ -51,7 +54,7 @@ class _Moved(NamedTuple):
 
 
 def find(of: StepProgram, left_out: Container[int]) -> list[Cause]:
-    """Find such matmuls; `left_out` has the ids of executions that belong to other causes."""
+    """Return the causes; `left_out` has the ids of executions that belong to other causes."""
     gathered, reduced = [], []
     for executions in of.collectives:
         if executions.total * 20 < of.floor or id(executions) in left_out:

@@ -1,13 +1,13 @@
-"""A copy that only changes the layout of an array.
+"""Find copies that only change the layout of an array.
 
     pairs = stack([a, b], -1).reshape(x.shape)    # interleaved: the last dimension has two elements
     q = kernel(pairs)                             # and the kernel wants another layout
 
 The op before and the op after want different orders of dimensions or tiles in memory, so the
-compiler puts a copy between them, which moves all bytes twice and computes nothing. It is seen
-where a synchronous copy or transpose has another layout than its operand, also where a fusion does
-nothing else, and where a reshape runs at all: the others are free. Copies that belong to a change
-of shardings are left to that cause. There is one row for each line.
+compiler puts a copy between these ops, which moves all bytes twice and computes nothing. A layout
+change is a synchronous copy or transpose with another layout than the operand, a fusion of only
+such ops, or a reshape that runs as an op, because other reshapes are free. Copies that belong to a
+change of shardings are left to the cause `resharding`. Each source line has one row.
 
 Or the compiler fuses the change with other work. Then it is seen by a large array whose last
 dimension is 2, since the last dimension is spread over 128 lanes: ops that make or read the array
@@ -42,9 +42,14 @@ _ONLY_LAYOUT = _REORDERING | {"bitcast", "parameter"}
 
 
 def find(of: StepProgram, left_out: Container[int]) -> list[Cause]:
-    """Find layout changes among executions; `left_out` has the ids of those of other causes."""
+    """Return the causes; `left_out` has the ids of executions that belong to other causes."""
     ran = [executions for executions in of.leaves if id(executions) not in left_out]
-    pairs = {executions: array for executions in ran if (array := _pairs_of(executions))}
+    # Ops of little time are not worth reading their shapes.
+    pairs = {
+        executions: array
+        for executions in ran
+        if executions.total * 20 >= of.floor and (array := _pairs_of(executions))
+    }
     changes = [
         executions
         for executions in ran

@@ -32,11 +32,13 @@ if TYPE_CHECKING:
 # A collective that moves less does not keep others from the links.
 _SMALL_BYTES = 1 << 20
 # How often a range is halved to find the pace of the links.
-_HALVINGS = 40
+_HALVINGS = 24
 # If collectives become asynchronous, so many results wait to be read, because they take memory.
 _UNREAD = 2
 # A short op takes at most this part of the mean time of collectives that become asynchronous.
-_SHORT = 20
+_SHORT = 2
+# Math of less than this part of a wait hides nothing.
+_LITTLE = 20
 # What happens at a place in the order of the trace, in this order.
 _BEGIN, _END, _RUN = range(3)
 
@@ -49,6 +51,9 @@ class _Event(NamedTuple):
     # The place where the collective is waited for.
     end: int
     here: Instruction
+    # The time on the core, or on the links besides the time for these bytes.
+    time: float = 0
+    n_bytes: int = 0
 
 
 class Links:
@@ -56,9 +61,10 @@ class Links:
 
     def __init__(self, of: StepProgram) -> None:
         self._of = of
-        self._bytes: dict[Instruction, float] = {}
+        self._bytes: dict[Instruction, int] = {}
         self._alone: dict[Instruction, float] = {}
         self._paces: dict[Computation, float] = {}
+        self._events_of: dict[Computation, list[_Event]] = {}
         fastest: dict[tuple[str, int | None], float] = {}
         synchronous = {}
         for executions in of.collectives:
@@ -87,55 +93,92 @@ class Links:
     def saved_if_asynchronous(self, members: Iterable[Executions]) -> int:
         """Return the time that the step saves if synchronous collectives run beside the math.
 
-        Each begins when its operands are there. Short ops between, such as the cast of a weight
-        before it is gathered, do not count.
+        Each begins when its operands are there. Short ops that make them, such as the cast of a
+        weight before it is gathered, run as early, and short ops that read the result run later.
         """
         by_computation, _ = _by_computation(members)
         saved = 0
         for computation, moved in by_computation.items():
             events = self._events(computation)
-            beside = [event for event in events if event.here not in moved]
-            beside += self._beside(moved)
-            beside.sort(key=itemgetter(0, 1, 2))
-            saved += self._saved(computation, events, beside)
+            saved += self._saved(computation, events, self._beside(events, moved))
         return saved
 
-    def _beside(self, moved: set[Instruction]) -> Iterable[_Event]:
+    def waited_for_at_once(self) -> set[Instruction]:
+        """Return all asynchronous collectives, if math hides hardly any of them.
+
+        That is if most bytes are moved with little math between begin and end.
+        """
+        n_bytes = n_at_once = 0
+        for computation in {here.computation for here in self._bytes}:
+            math = 0.0
+            math_at_begin: dict[Instruction, float] = {}
+            for _, kind, _, here, time, _ in self._events(computation):
+                if kind == _RUN:
+                    math += time
+                elif kind == _BEGIN:
+                    math_at_begin[here] = math
+                elif here in self._bytes:
+                    n_moved = self._bytes[here] * self._of.n_of(here)
+                    n_bytes += n_moved
+                    if (math - math_at_begin[here]) * _LITTLE <= self._time_of(here):
+                        n_at_once += n_moved
+        return set(self._bytes) if n_at_once * 4 >= n_bytes * 3 else set()
+
+    def _beside(self, events: Iterable[_Event], moved: set[Instruction]) -> list[_Event]:
         order = self._of.order
         short = sum(map(self._time_of, moved)) / len(moved) / _SHORT
         last = max(order.values()) + 1
+        place_of: dict[Instruction, int] = {}
         by_reader = []
         for here in moved:
-            readers = self._places_along("users", [here], short, moved)
-            by_reader.append((min(readers, default=last), order[here], here))
+            readers, passed = self._places_along("users", [here], short, moved)
+            reader = min(readers, default=last)
+            by_reader.append((reader, order[here], here))
+            for op in passed:
+                place_of[op] = max(place_of.get(op, reader), reader)
         by_reader.sort(key=itemgetter(0, 1))
+        found = []
         for i, (reader, place, here) in enumerate(by_reader):
-            makers = self._places_along("operands", [here], short, moved)
+            makers, passed = self._places_along("operands", [here], short, moved)
             begin = max(makers, default=-1)
             if i >= _UNREAD:
                 begin = max(begin, by_reader[i - _UNREAD][0] - 1)
-            yield _Event(min(begin + 1, place), _BEGIN, reader, here)
-            yield _Event(reader, _END, 0, here)
+            for op in passed:
+                place_of[op] = min(place_of.get(op, begin), begin)
+            found.append(self._beginning(min(begin + 1, place), reader, here))
+            found.append(_Event(reader, _END, 0, here))
+        for event in events:
+            if event.here not in moved:
+                is_moved = event.kind == _RUN and event.here in place_of
+                found.append(event._replace(place=place_of[event.here]) if is_moved else event)
+        return sorted(found, key=itemgetter(0, 1, 2))
 
     def _events(self, computation: Computation) -> list[_Event]:
         """Return what happens in one execution of a computation, in order."""
+        if computation in self._events_of:
+            return self._events_of[computation]
         order = self._of.order
-        events = []
+        events = self._events_of[computation] = []
         for here in computation.instructions:
             place = order.get(here)
             if place is None:
                 continue
             if here not in self._alone and here not in self._bytes:
-                events.append(_Event(place, _RUN, 0, here))
+                events.append(_Event(place, _RUN, 0, here, self._time_of(here)))
                 continue
             begin = place
             if here in self._bytes:
-                makers = self._places_along("operands", here.chain)
+                makers, _ = self._places_along("operands", here.chain)
                 begin = max([order.get(here.chain[0], place), *(maker + 1 for maker in makers)])
-            events.append(_Event(min(begin, place), _BEGIN, place, here))
+            events.append(self._beginning(min(begin, place), place, here))
             events.append(_Event(place, _END, 0, here))
         events.sort(key=itemgetter(0, 1, 2))
         return events
+
+    def _beginning(self, place: int, end: int, here: Instruction) -> _Event:
+        n_bytes = self._bytes.get(here, 0)
+        time = 0 if n_bytes else self._alone.get(here) or self._time_of(here)
+        return _Event(place, _BEGIN, end, here, time, n_bytes)
 
     def _places_along(
         self,
@@ -143,10 +186,10 @@ class Links:
         starts: Iterable[Instruction],
         short: float = 0,
         beyond: Container[Instruction] = (),
-    ) -> list[int]:
+    ) -> tuple[list[int], set[Instruction]]:
         """Return the places of the next ops in a direction that take longer than `short`.
 
-        Ops in `beyond` count as short.
+        Also return the ops before them. Ops in `beyond` count as short.
         """
         places = []
         seen = set(starts)
@@ -162,7 +205,7 @@ class Links:
                     places.append(self._of.order[here])
                 else:
                     to_do.append(here)
-        return places
+        return places, seen
 
     def _time_of(self, here: Instruction) -> float:
         """Return the mean time of one execution."""
@@ -179,7 +222,7 @@ class Links:
                 sum(self._of.time_of(event.here) for event in now if event.kind != _BEGIN) / n
             )
             pace = self._paces[computation] = self._pace_of(now, measured)
-        return max(0, round((self._replayed(now, pace) - self._replayed(then, pace)) * n))
+        return max(0, round((_replayed(now, pace) - _replayed(then, pace)) * n))
 
     def _pace_of(self, events: Sequence[_Event], measured: float) -> float:
         """Return the time that links take for a byte if the replay takes as long as measured."""
@@ -187,25 +230,24 @@ class Links:
         fast, slow = 0.0, measured / min(sizes, default=1)
         for _ in range(_HALVINGS):
             pace = (fast + slow) / 2
-            if self._replayed(events, pace) > measured:
+            if _replayed(events, pace) > measured:
                 slow = pace
             else:
                 fast = pace
         return fast
 
-    def _replayed(self, events: Iterable[_Event], pace: float) -> float:
-        now = free = 0.0
-        ends: dict[Instruction, float] = {}
-        for _, kind, _, here in events:
-            if kind == _RUN:
-                now += self._time_of(here)
-            elif kind == _END:
-                now = max(now, ends[here])
-            else:
-                n_bytes = self._bytes.get(here)
-                time = self._alone.get(here) if n_bytes is None else n_bytes * pace
-                free = ends[here] = max(free, now) + (self._time_of(here) if time is None else time)
-        return now
+
+def _replayed(events: Iterable[_Event], pace: float) -> float:
+    now = free = 0.0
+    ends: dict[Instruction, float] = {}
+    for _, kind, _, here, time, n_bytes in events:
+        if kind == _RUN:
+            now += time
+        elif kind == _BEGIN:
+            free = ends[here] = max(free, now) + time + n_bytes * pace
+        else:
+            now = max(now, ends.get(here, now))
+    return now
 
 
 def _bytes_of(collective: Collective) -> int:

@@ -6,9 +6,9 @@
 Devices need a part of the array, or the array whole along one dimension. Two signs tell that two
 shardings disagree:
 
-- A collective makes the whole array, and all that takes the result cuts a part out of it by a
-  dynamic-slice. An all-to-all or a reduce-scatter would move only the parts. A gather is left out
-  if a part of it is used whole.
+- An all-gather makes the whole array, and all that takes the result cuts a part out of it by a
+  dynamic-slice at a place that depends on the device. An all-to-all would move only the parts. A
+  gather is left out if a part of it is used whole.
 - An all-gather among four devices or more puts together an operand of a matmul along two
   dimensions at once, so that a copy has to bring the parts into order. With a sharding that agrees,
   the matmul would be split along one of the dimensions.
@@ -21,7 +21,7 @@ weights along two dimensions can be intended.
 from __future__ import annotations
 
 from _analysis.causes.cause import LIKELY, Cause, Evidence
-from _analysis.causes.graph import DOTS, Value, consumers, is_layout, reach
+from _analysis.causes.graph import DOTS, Value, consumers, is_layout, producers, reach
 from _analysis.causes.resharding import NAME
 from _analysis.causes.sentences import duration, line_says, listed, percent_of, plural, short
 from _analysis.causes.step_program import (
@@ -41,9 +41,12 @@ if TYPE_CHECKING:
     from _analysis.causes.graph import Reached
     from _analysis.causes.step_program import StepProgram
     from _pipeline.executions import Executions
+    from _proto.hlo.program import Instruction
 
-_GATHER, _REDUCE = "all-gather", "all-reduce"
+_GATHER = "all-gather"
 _CUT = "dynamic-slice"
+# Opcodes that return the number of the device.
+_DEVICE = ("partition-id", "replica-id")
 # A group of fewer devices is no product of two mesh axes.
 _FEWEST_DEVICES = 4
 
@@ -55,14 +58,16 @@ def find(of: StepProgram, left_out: Container[int]) -> list[Cause]:
     copies: dict[int, Executions] = {}
     for executions in of.collectives:
         here, name = executions.op.instruction, collective_name_of(executions.op)
-        is_whole = name in (_GATHER, _REDUCE) and executions.total * 20 >= of.floor
+        is_whole = name == _GATHER and executions.total * 20 >= of.floor
         if here is None or not is_whole or id(executions) in left_out:
             continue
         walk = reach([Value(here)], consumers, _is_same)
-        opcodes = {value.instruction.opcode for value in walk.stopped}
+        readers = {value.instruction for value in walk.stopped}
+        opcodes = {reader.opcode for reader in readers}
         if opcodes == {_CUT}:
-            cut.append(executions)
-        elif name == _GATHER and opcodes <= DOTS and _size(executions) >= _FEWEST_DEVICES:
+            if all(_depends_on_device(reader) for reader in readers):
+                cut.append(executions)
+        elif opcodes <= DOTS and _size(executions) >= _FEWEST_DEVICES:
             joined = _copies(of, walk)
             if joined:
                 spread.append(executions)
@@ -75,6 +80,12 @@ def find(of: StepProgram, left_out: Container[int]) -> list[Cause]:
 
 def _is_same(value: Value) -> bool:
     return value.instruction.opcode == "convert" or is_layout(value.instruction)
+
+
+def _depends_on_device(cut: Instruction) -> bool:
+    """Tell if a dynamic-slice cuts out another part on each device."""
+    walk = reach([Value(index) for index in cut.operands[1:]], producers, lambda _: True)
+    return any(value.instruction.opcode in _DEVICE for value in walk.passed)
 
 
 def _size(executions: Executions) -> int:
@@ -94,7 +105,8 @@ def _copies(of: StepProgram, walk: Reached) -> dict[int, Executions]:
 
 def _cause_of_cut(of: StepProgram, members: list[Executions]) -> Cause:
     exposed = total_of(members)
-    gain = sum(_saved(executions) for executions in members)
+    parts = sum(executions.total // (_size(executions) or 2) for executions in members)
+    gain = max(0, of.links.saved_without(members) - parts)
     return Cause(
         NAME,
         gain,
@@ -107,14 +119,6 @@ def _cause_of_cut(of: StepProgram, members: list[Executions]) -> Cause:
         Evidence(members),
         *place_of_longest(members),
     )
-
-
-def _saved(executions: Executions) -> int:
-    """Return what is saved by moving only parts: a reduce-scatter moves half as many bytes."""
-    if collective_name_of(executions.op) == _REDUCE:
-        return executions.total // 2
-    size = _size(executions) or 2
-    return executions.total * (size - 1) // size
 
 
 def _cause_of_spread(of: StepProgram, members: list[Executions], copies: list[Executions]) -> Cause:

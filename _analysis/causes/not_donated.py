@@ -1,12 +1,13 @@
-"""Arguments that keep their memory although an output of the same shape could take it.
+"""Find arguments that keep their memory although an output of the same shape could take over the
+memory.
 
     step = jit(train_step)                              # old and new state are both in memory
     step = jit(train_step, donate_argnums=(0, 1, 2))    # the new state takes the old one's memory
 
-It is likely where an output that takes no argument's memory has the shape of an argument that no
-output takes, and that was not offered either: the program does not say if the caller still needs
-the argument. It costs memory, not time. Arguments count together, since state is often made of many
-small arrays.
+An argument is reported if it was not donated and has the shape of an output that takes over no
+argument's memory. The cause is always likely, because the program does not say if the caller still
+needs the argument. The cause costs memory, not time. All arguments share one row, since state often
+consists of many small arrays.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from _analysis.causes.step_program import StepProgram
 
 NAME: Final = "not_donated"
-# Arguments of less than a hundredth of all arguments are not worth a line.
+# Arguments that take less than 1 / _SMALLEST_SHARE of the memory of all arguments are not reported.
 _SMALLEST_SHARE = 100
 
 

@@ -1,14 +1,14 @@
-"""A lookup that is done as a matmul.
+"""Find lookups that are written as a matmul.
 
     x = one_hot(tokens, vocab) @ table      # x = table[tokens] reads one row for each token
 
 The matmul reads the whole table for each token and multiplies by zeros, and the matrix may be
-written to memory or gathered from other devices first. It is seen where an operand of a dot comes,
-through converts, collectives and layout ops alone, from a comparison for equality with an iota,
-which may have the offset of a shard added. It is likely where weights are multiplied with such a
-comparison and summed up, as in the dispatch of tokens to experts. The gain is the time of these
-dots and of the ops that only make or move the matrix, less that of a gather, which reads and writes
-the bytes of the results at a tenth of the HBM peak.
+written to memory or gathered from other devices first. A one-hot matrix is a comparison for
+equality with an iota, which may include the offset of a shard. The cause is seen if an operand of a
+dot comes from a one-hot matrix through only converts, collectives and layout ops. The cause is
+likely if weights are multiplied by a one-hot matrix and summed up, as in the dispatch of tokens to
+experts. The gain is the time of these dots and of the ops that only make or move the matrix, minus
+the time of a gather, which reads and writes the bytes of the results at a tenth of the HBM peak.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 NAME: Final = "one_hot_matmul"
 _EQUAL = b"EQ"
-# Gathers and scatters move single rows, so they reach about this part of the HBM peak.
+# Gathers and scatters move single rows, so these ops reach about this fraction of the HBM peak.
 _GATHER_SPEED = Fraction(1, 10)
 _OFFSET = frozenset("add subtract broadcast convert".split())
 
@@ -52,7 +52,8 @@ def find(of: StepProgram) -> list[Cause]:
     rows: dict[tuple[str | None, Confidence], list[_Lookup]] = {}
     for dot in of.program.instructions():
         if dot.opcode in DOTS and (found := _lookup(dot)):
-            # Several matmuls share the making of a weighted matrix, so these are one row.
+            # Several matmuls can share the ops that make a weighted matrix, so all of these matmuls
+            # are in one row.
             is_seen = found.confidence == SEEN
             line = own_line_of(dot, of.is_own) or dot.line if is_seen else None
             rows.setdefault((line, found.confidence), []).append(found)
@@ -68,7 +69,7 @@ def _lookup(dot: Instruction) -> _Lookup | None:
         kept = origins(matrix, _is_kept)
         if any(_is_one_hot(value) for value in kept):
             return _Lookup(dot, matrix, kept, SEEN)
-        # A smaller comparison is a mask of rows.
+        # A comparison with fewer elements than the matrix is a mask of rows, not a one-hot matrix.
         n_elements = matrix.array.n_elements if matrix.array else 0
         if any(array and array.n_elements >= n_elements for array in hot):
             return _Lookup(dot, matrix, values, LIKELY)
@@ -84,7 +85,7 @@ def _is_kept(value: Value) -> bool:
 def _is_weighted(value: Value) -> bool:
     here = value.instruction
     if here.opcode == "select":
-        # The compiler multiplies with a comparison by a select between a value and 0.
+        # The compiler replaces multiplying by a comparison with a select between a value and 0.
         other = operand(here, 2)
         if other is not None and other.opcode == "broadcast":
             other = operand(other, 0)
@@ -93,7 +94,7 @@ def _is_weighted(value: Value) -> bool:
 
 
 def _is_one_hot(value: Value) -> bool:
-    """Tell if a value is a comparison of something with the place in a dimension."""
+    """Return True if a value is a comparison with the index in a dimension."""
     here = value.instruction
     return (
         here.opcode == "compare"
@@ -103,7 +104,7 @@ def _is_one_hot(value: Value) -> bool:
 
 
 def _is_place(value: Value) -> bool:
-    """Tell if an operand is an iota, plus or minus a scalar."""
+    """Return True if an operand is an iota, plus or minus a scalar."""
     return any(
         value.instruction.opcode == "iota" and value.array is not None and value.array.dims
         for value in origins(value, _is_shifted)
@@ -125,7 +126,8 @@ def _cause(of: StepProgram, row: list[_Lookup]) -> Cause | None:
         gathered += executed.n * 2 * sum(array.n_bytes or 0 for array in lookup.dot.arrays or ())
         for value in lookup.values:
             maker = of.executed(value.instruction)
-            # The matrix may be made by an op of its own, but not by one that does other work.
+            # Count ops that make the matrix, but not an op with a dot, because this op does other
+            # work.
             if maker and maker.op.instruction and not maker.op.dot:
                 ran[id(maker)] = maker
     if not ran:

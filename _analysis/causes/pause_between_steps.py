@@ -1,14 +1,14 @@
-"""The device waits between steps for the host.
+"""Find a pause between steps in which the device waits for the host.
 
     for batch in loader:               # the device waits here
         state, loss = train_step(state, batch)
         log(float(loss))               # and here
 
-The pause is that of a typical period: the time in which no step runs, from the start of a step to
-the start of the next one of its name. The line is the outermost call of a launching thread that
-covers at least half of the pause and is not longer than the period: longer calls, such as the
-loop itself, are around all periods. A thread starts its next call before the device is done, so
-the call need not begin within the period.
+The pause is the time in which no step runs during a typical period, which lasts from the start of a
+step to the start of the next step of the same name. The line is the outermost call of a launching
+thread that covers at least half of the pause and is not longer than the period: longer calls, such
+as the training loop, contain several periods. A thread can start the next call before the device
+has finished, so the call need not begin within the period.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 PAUSE: Final = "pause_between_steps"
 N_CALLS_NAMED = 6
-# A frame of the Python tracer, with the name of the file but without the folder.
+# Matches frames of the Python tracer, which have the name of a file without the folder.
 PYTHON_FRAME = re.compile(r"\$(?P<line>.+:\d+) (?P<function>.+)")
 
 
@@ -62,7 +62,7 @@ class HostInPause(NamedTuple):
     """The calls of launching threads during a pause, outermost first."""
 
     calls: list[Call]
-    # True if any thread has an event at that time.
+    # True if any thread has an event during the pause.
     is_known: bool
 
 
@@ -86,7 +86,7 @@ def find(device: Device, periods: Periods) -> Cause:
 
 
 def what_host_does(host: HostInPause) -> str:
-    """Return the end of the sentence on the pause."""
+    """Return the end of the sentence about the pause, which says what the host does."""
     if host.calls:
         outermost, *inner = host.calls
         chain = "".join(f" > {call.says}" for call in inner[:N_CALLS_NAMED])
@@ -123,7 +123,7 @@ def host_in(device: Device, period: Period) -> HostInPause:
 
 
 def longest_pause(device: Device, period: Period) -> tuple[int, int]:
-    """Return the longest stretch of a period in which no step runs, absolute."""
+    """Return the longest stretch of a period in which no step runs, in absolute time."""
     running = union((step.start, step.end) for step in device.steps)
     pauses = complement(running, (period.step.start, period.following.start))
     start, end = max(pauses, key=lambda pause: pause[1] - pause[0])

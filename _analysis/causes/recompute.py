@@ -1,18 +1,18 @@
-"""Work of the forward pass that runs again in the backward pass.
+"""Find work of the forward pass that runs again in the backward pass.
 
     step = checkpoint(block)                # each block runs twice: memory for time
     loss = checkpoint(loss_of_all_blocks)   # and now all blocks run three times
 
-`recompute` is all work that a checkpoint repeats. It is always likely: not to repeat it takes
-memory, which may be why the checkpoint is there.
+`recompute` is all work that a checkpoint repeats. This cause is always likely, because storing the
+results instead takes memory, which may be the reason for the checkpoint.
 
-`recomputed_repeatedly` is work that is repeated twice, since a checkpoint contains another. The
-path of an op names each `checkpoint` that it is in, before `rematted_computation`; their number is
-the op's depth. It is seen where a matmul or kernel of depth 2 also runs in the recomputation of the
-outer checkpoint: apart from the checkpoints both have the same path. If a loop is between the two
-checkpoints, or the inner ones hold nearly all of the outer one's backward matmuls and kernels, the
-outer one saves little that the inner ones do not save: then the outer one is in excess. Otherwise
-it is the inner one.
+`recomputed_repeatedly` is work that is repeated twice, since a checkpoint contains another
+checkpoint. The path of an op names each `checkpoint` around the op, before `rematted_computation`;
+the number of checkpoints is the op's depth. This cause is seen if a matmul or kernel of depth 2
+also runs in the recomputation of the outer checkpoint, with the same path apart from the
+checkpoints. The outer checkpoint is superfluous if a loop is between the two checkpoints, or if the
+inner checkpoints contain nearly all backward matmuls and kernels of the outer checkpoint: then the
+outer checkpoint saves little additional memory. Otherwise the inner checkpoint is superfluous.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ _DOT = "dot_general"
 
 
 class _Recomputed(NamedTuple):
-    """The executions of a recomputed op; `checkpoints` are places of parts of its path."""
+    """The executions of a recomputed op; `checkpoints` are the indices of the checkpoints in the
+    parts of the op's path."""
 
     executions: Executions
     parts: tuple[str, ...]
@@ -56,7 +57,7 @@ class _Recomputed(NamedTuple):
 
     @property
     def path(self) -> tuple[str, ...]:
-        """Return the path without checkpoints, which is the same however often the op repeats."""
+        """Return the path without checkpoints, which is the same for all repetitions of an op."""
         return tuple(part for part in self.parts if part not in (*_CHECKPOINTS, _REPEATED_PART))
 
 
@@ -74,7 +75,8 @@ def find(step: Step, context: Context) -> list[Cause]:
         is_outer = _is_outer_in_excess(step, twice)
         place = -2 if is_outer else -1
         prefixes = {(*_prefix(work, place), _REPEATED_PART) for work in twice}
-        # What only the inner checkpoint repeats has to run once without it, too.
+        # Work that only the inner checkpoint repeats must still run once if this checkpoint is
+        # removed.
         excess = [
             work.executions
             for work in recomputed
@@ -82,7 +84,7 @@ def find(step: Step, context: Context) -> list[Cause]:
         ]
         causes.append(_repeated(step, excess, is_outer, recomputed))
     counted = set(map(id, excess))
-    # The compiler itself recomputes without a checkpoint, if memory is short.
+    # The compiler also recomputes without a checkpoint if memory is short.
     rest = [work for work in recomputed if work.depth and id(work.executions) not in counted]
     if rest:
         causes.append(_recompute(step, rest, context))
@@ -106,7 +108,7 @@ def _parts_of(op: Op) -> tuple[str, ...]:
 
 
 def _prefix(work: _Recomputed, place: int) -> tuple[str, ...]:
-    """Return the parts up to one of the checkpoints."""
+    """Return the parts of the path up to one of the checkpoints."""
     return work.parts[: work.checkpoints[place] + 1]
 
 
@@ -132,7 +134,8 @@ def _multiplies(op: Op) -> bool:
 
 
 def _place(members: Sequence[Executions]) -> Place:
-    """Return the innermost own line that is in all stacks, by the stack of the longest op."""
+    """Return the innermost line of the user's own code that is in all stacks, searched in the stack
+    of the longest op."""
     stacks = [executions for executions in members if executions.op.stack]
     if not stacks:
         return place_of_longest(members)

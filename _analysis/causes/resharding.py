@@ -1,21 +1,22 @@
-"""Two shardings that disagree, so that an array is split along another axis on the way.
+"""Find shardings that disagree, so that an array is split along another axis between two ops.
 
     x = with_sharding_constraint(x, P("fsdp", None, None))    # split by batch
     h = with_sharding_constraint(h, P(None, "fsdp", None))    # split by sequence
 
-The compiler makes an all-to-all at each border, with copies before and after it. All-to-alls that
-the user wrote have the primitive `all_to_all` or `ragged_all_to_all`; all others come from
-shardings. Collectives with the primitive `sharding_constraint` or `reshard` name the line of the
-constraint: these are seen. Most programs no longer have that line, since the compiler has
-propagated the sharding. Then the line with most time is likely near the border, and a dispatch to
-experts, which is intended, looks the same.
+Between two shardings, the compiler inserts an all-to-all, with copies before and after the
+all-to-all. All-to-alls that the user wrote have the primitive `all_to_all` or `ragged_all_to_all`;
+all others come from shardings. Collectives with the primitive `sharding_constraint` or `reshard`
+name the line of the constraint, so the cause is seen. Most programs no longer have the line of the
+constraint, since the compiler has propagated the sharding. Then the cause is likely, and the line
+with most time is named: this line is often near the constraint. A dispatch to experts, which is
+intended, looks the same.
 
-In the optimizer a collective-permute of an elementwise op is the same: its operands, such as
-parameters and the optimizer's state, are sharded in different ways. (Within the model the compiler
-also makes permutes of matmuls that it runs in pieces.)
+In the optimizer, a collective-permute of an elementwise op is also a resharding: the op's operands,
+such as parameters and the optimizer's state, are sharded in different ways. (Within the model the
+compiler also makes permutes of matmuls that it runs in pieces.)
 
-There is one row for each set of replica groups, and apart for the model and the optimizer. Copies
-that are joined to the collectives by layout ops alone belong to the row.
+Each set of replica groups has one row for the model and one row for the optimizer. Copies that are
+connected to the collectives through only layout ops belong to the row.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ _ALL_TO_ALLS = ("all-to-all", "ragged-all-to-all")
 _INTENDED = ("all_to_all", "ragged_all_to_all")
 _CONSTRAINTS = ("sharding_constraint", "reshard")
 _PERMUTE = "collective-permute"
-# The phase of what is neither forward nor backward, such as an optimizer.
+# The phase of ops that are neither forward nor backward, such as an optimizer's ops.
 _OUTSIDE = "other"
-# Elementwise ops move no data, unless their operands are sharded in different ways.
+# Elementwise ops need no communication, unless their operands are sharded in different ways.
 _ELEMENTWISE = frozenset("add div max min mul select_n sub".split())
 
 
@@ -83,7 +84,7 @@ def _share_line(permute: Executions, members: list[Executions]) -> bool:
 
 
 def copies_of(of: StepProgram, collectives: list[Executions]) -> list[Executions]:
-    """Return what ran of the layout ops before and after collectives."""
+    """Return the executions of the layout ops before and after collectives."""
     starts = [
         Value(executions.op.instruction) for executions in collectives if executions.op.instruction
     ]

@@ -1,8 +1,9 @@
-"""Figures and places as the sentences of causes have them."""
+"""Format figures and lines for the sentences of causes."""
 
 from __future__ import annotations
 
 from _pipeline.groups import percent
+from _pipeline.units import with_unit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -11,19 +12,14 @@ if TYPE_CHECKING:
     from _analysis.causes.step_program import Place
     from _pipeline.normalize import Step
 
-_UNITS = (("s", 10**12), ("ms", 10**9), ("us", 10**6), ("ns", 10**3))
-
 
 def duration(ps: int) -> str:
-    """Return a time with three digits or more and its unit: `13.3 ms`."""
-    for unit, size in _UNITS:
-        if ps >= size:
-            return f"{ps / size:.{2 if ps < 10 * size else 1 if ps < 100 * size else 0}f} {unit}"
-    return f"{ps} ps"
+    """Return a time with three digits and its unit: `13.3 ms`."""
+    return with_unit(ps, digits=3)
 
 
 def size(n_bytes: int) -> str:
-    """Return a number of bytes with its unit: `524 MB`."""
+    """Return a number of bytes with a unit, such as `524 MB`."""
     for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if n_bytes >= factor:
             return f"{n_bytes / factor:.{1 if n_bytes < 100 * factor else 0}f} {unit}"
@@ -35,7 +31,7 @@ def percent_of(ps: int, step: Step) -> str:
 
 
 def short(line: str) -> str:
-    """Return the last two parts of a path, enough to know the file."""
+    """Return the last two parts of a path, which are enough to recognise the file."""
     return "/".join(line.split("/")[-2:])
 
 
@@ -49,11 +45,11 @@ def plural(n: int, singular: str, several: str | None = None) -> str:
 
 
 def listed(names: list[str]) -> str:
-    """Return names as a list in a sentence: `a, b and c`."""
+    """Return names as a list in a sentence, such as `a, b and c`."""
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def only(names: Iterable[str | None]) -> str | None:
-    """Return the name if there is one only."""
+    """Return the name if there is exactly one, otherwise None."""
     found = list(names)
     return found[0] if len(found) == 1 else None

@@ -1,11 +1,12 @@
-"""A device that is slower than the others, so that all of them wait for it in collectives.
+"""Find a device that is slower than the other devices, so that the others wait in collectives.
 
     device 0   |--math--|=======wait=======|--math--|=======wait=======|
     device 1   |-----------math------------|-----------math------------|
 
-It gets more work (an expert that gets most tokens, a longer shard), or its chip is slower. It is
-seen where one device has the largest load in more than half of the steps that all devices have
-used. The load is the step without communication, as in `spread`. Only `--peers` reads the loads.
+The slow device gets more work (an expert that gets most tokens, a longer shard), or the device's
+chip is slower. The slow device has the largest load in more than half of the steps that all devices
+have in common. The load is the step without communication, as in `spread`. Only `--peers` reads the
+loads.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from _pipeline.normalize import Step
 
 NAME: Final = "slow_device"
-# In fewer steps, one of equal devices often has the largest load in most of them.
+# With fewer steps, one of several equal devices often has the largest load in most steps.
 FEWEST_STEPS = 3
 
 
@@ -39,12 +40,12 @@ class Slow(NamedTuple):
     device: str
     n_slowest: int
     n_steps: int
-    # The median, over the steps, of its load less the largest load of the others.
+    # The median over the steps of this device's load minus the largest load of another device.
     gain: int
     median_device: str
-    # Its mean load.
+    # Mean load of the device.
     load: int
-    # The line that differs most from the median device, and by how much.
+    # The line on which the device differs most from the median device, and the difference.
     line: str | None
     excess: int
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Place(NamedTuple):
-    """Where in the user's code a cause is to be removed."""
+    """The line of the user's code to change, and the line's scope."""
 
     source_user: str | None
     source_inner: str | None
@@ -46,7 +46,8 @@ def place_of(op: Op) -> Place:
 
 
 def place_of_longest(members: Sequence[Executions]) -> Place:
-    """Return the place of the line that takes most of the time; of lines of its own, if any."""
+    """Return the place of the line that takes most of the time; prefer lines that come from an op's
+    own stack."""
     times: dict[Place, int] = {}
     for executions in members:
         place = place_of(executions.op)
@@ -60,7 +61,7 @@ def place_of_longest(members: Sequence[Executions]) -> Place:
 
 
 class StepProgram:
-    """The program of a step, with what ran of it."""
+    """The program of a step, with the executions of the instructions that ran."""
 
     def __init__(self, step: Step, program: Program, ledger: Sequence[Entry], roofs: Roofs) -> None:
         self.step, self.program, self.ledger, self.roofs = step, program, ledger, roofs
@@ -90,9 +91,9 @@ class StepProgram:
 
     @cached_property
     def order(self) -> dict[Instruction, int]:
-        """Map instructions that ran to their places in the order of the trace.
+        """Map instructions that ran to their positions in the order of the trace.
 
-        Programs list instructions in another order. A loop has the place of its first op.
+        Programs list instructions in another order. A loop has the position of the first op inside.
         """
         order: dict[Instruction, int] = {}
         for place, instruction in enumerate(self.ran):
@@ -110,7 +111,7 @@ class StepProgram:
         }
 
     def time_of(self, instruction: Instruction) -> int:
-        """Return the time of an instruction; of a loop with all that ran in it."""
+        """Return the time of an instruction; for a loop, include all ops inside."""
         executed = self.ran.get(instruction)
         return executed.total if executed else self._time_of_loop.get(instruction, 0)
 
@@ -129,7 +130,8 @@ class StepProgram:
         return executed.n if executed else self.n_of_loop.get(instruction, 0)
 
     def trips(self, loop: Instruction) -> int | None:
-        """Return the rounds of one execution of a loop, by what ran directly in its body."""
+        """Return the number of rounds of one execution of a loop, computed from the ops that ran
+        directly in the loop's body."""
         body = body_of(loop)
         n_loop = self.n_of_loop.get(loop)
         if body is None or not n_loop:
@@ -140,7 +142,8 @@ class StepProgram:
         return None
 
     def executed(self, instruction: Instruction) -> Executions | None:
-        """Return what ran of an instruction, or of the fusion or asynchronous op around it."""
+        """Return the executions of an instruction, or of the fusion or asynchronous op around the
+        instruction."""
         for here in (instruction, *callers(instruction.computation)):
             if here.opcode == WHILE:
                 return None
@@ -150,7 +153,7 @@ class StepProgram:
         return None
 
     def place_at(self, instruction: Instruction) -> Place:
-        """Return the place of an instruction, also of one in a fusion."""
+        """Return the place of an instruction, including an instruction inside a fusion."""
         owner = self.executed(instruction)
         scope = owner.op.scope.name if owner and owner.op.scope else None
         return Place(own_line_of(instruction, self.is_own), instruction.line, scope)
@@ -166,14 +169,14 @@ class StepProgram:
 
     @cached_property
     def links(self) -> Links:
-        # Few steps have causes that need a replay.
+        # Create the replay on demand, because few steps have causes that need a replay.
         from _analysis.causes.links import Links
 
         return Links(self)
 
     @property
     def is_own(self) -> Callable[[str], bool]:
-        """Return what tells the user's files from libraries."""
+        """Return the predicate that distinguishes the user's files from libraries."""
         return self.leaves[0].op.is_own
 
 

@@ -9,6 +9,9 @@ Flags switch the collectives together and they share the links, so all are one r
 likely: the compiler may have a reason, and it hides less where memory is short.
 If some collectives of the same kind are asynchronous, the compiler has decided on each, and they
 are left out. So are all-to-alls, because no flag makes them asynchronous.
+
+Without its latency hiding scheduler, the compiler still makes collectives asynchronous, but waits
+for each as soon as it has begun. Then these are in the row, too.
 """
 
 from __future__ import annotations
@@ -29,9 +32,11 @@ if TYPE_CHECKING:
 NAME: Final = "synchronous_collective"
 _OFFLOADED = ("all-gather", "all-reduce", "reduce-scatter")
 _OFFLOAD = "xla_tpu_enable_sparse_core_collective_offload_"
+_SCHEDULER = "xla_tpu_enable_latency_hiding_scheduler"
 _FUSION_FLAGS = (
     "xla_tpu_enable_async_collective_fusion",
     "xla_tpu_enable_async_collective_fusion_fuse_{name}",
+    _SCHEDULER,
 )
 _PERMUTE_FLAGS = ("xla_enable_async_collective_permute",)
 # The flags that make a collective asynchronous on a chip.
@@ -47,18 +52,26 @@ def find(of: StepProgram, left_out: Container[int]) -> list[Cause]:
     asynchronous = {
         collective_name_of(executions.op) for executions in of.collectives if executions.op.is_wait
     }
+    at_once = of.links.waited_for_at_once() if asynchronous else set()
     by_name: dict[str, list[Executions]] = {}
+    flags: dict[str, None] = {}
     for executions in of.collectives:
-        name = collective_name_of(executions.op)
-        if name in flags_of and name not in asynchronous and id(executions) not in left_out:
-            by_name.setdefault(name, []).append(executions)
+        name, here = collective_name_of(executions.op), executions.op.instruction
+        if name is None or id(executions) in left_out:
+            continue
+        if here in at_once:
+            flags[_SCHEDULER] = None
+        elif name in flags_of and name not in asynchronous:
+            flags |= dict.fromkeys(
+                flag.format(name=name.replace("-", "_")) for flag in flags_of[name]
+            )
+        else:
+            continue
+        by_name.setdefault(name, []).append(executions)
     members = [executions for group in by_name.values() for executions in group]
     if not members or total_of(members) < of.floor:
         return []
     by_time = sorted(by_name, key=lambda name: -total_of(by_name[name]))
-    flags = dict.fromkeys(
-        flag.format(name=name.replace("-", "_")) for name in by_time for flag in flags_of[name]
-    )
     place, total = place_of_longest(members), total_of(members)
     gain = of.links.saved_if_asynchronous(members)
     counts = [plural(sum(executions.n for executions in by_name[name]), name) for name in by_time]

@@ -14,7 +14,8 @@ result back reaches no dot.
 
 A convert with the stack of the op that takes it is an implicit promotion: that is seen. An explicit
 cast may be intended: that is likely. If the value of one line makes the other operand of a second
-line f32, the second is a symptom.
+line f32, the second is a symptom. But a small value that is a factor of a large array is not at
+fault: the line of the product is.
 
     return norm(x.astype(f32)) * scale + bias       # f32, and the weights are cast to bf16
 
@@ -24,8 +25,8 @@ other signs are likely:
 - A matmul of an f32 by a bf16 operand tells that values are wide, since programs that narrow all
   operands have no such matmul. The line is the one with the f32 elementwise ops that make most such
   operands in the forward pass. A weight in f32 is none, as the compiler narrows it.
-- A loop with narrow matmuls carries f32 from layer to layer: the residual stream. The line is that
-  of the elementwise op that makes the first value. A sum of gradients begins with zeros instead.
+- Additions of the forward pass hand f32 on to each other in memory: a residual stream, also if all
+  norms cast back before the matmuls. The line is the one that makes the first such array.
 """
 
 from __future__ import annotations
@@ -36,13 +37,10 @@ from _analysis.causes.graph import (
     ELEMENTWISE,
     STRUCTURE,
     Value,
-    body_of,
     consumers,
     is_backward,
     is_layout,
-    operand,
     origins,
-    producers,
     reach,
     walk,
 )
@@ -67,6 +65,8 @@ _NARROW = ("bf16", "f16", "f8")
 _WIDE = "f32"
 # Smaller arrays, such as statistics and weights of norms, cost nothing.
 _MIN_ELEMENTS = 1 << 16
+# A value with less than this part of an array's elements is a factor of the array.
+_GROWING = 8
 _MOVING = frozenset("broadcast concatenate dynamic-slice dynamic-update-slice pad slice".split())
 # Classes of ops that twice the bytes slow down; kernels by an amount that is unknown.
 _SLOWED = (COLLECTIVE, DATA_MOVEMENT, MEMORY_BOUND, KERNEL)
@@ -95,6 +95,10 @@ class _Wide(dict["Instruction", int]):
             return self.has(here)
         return here.opcode in ELEMENTWISE or _only_moves(here)
 
+    def is_kept(self, value: Value) -> bool:
+        """Return True if an op hands on f32 that it is given, and does not multiply matrices."""
+        return not _multiplies(value.instruction) and self.stays(value)
+
 
 class _Widening:
     """The converts of a line that widen values, and where these values go."""
@@ -105,9 +109,9 @@ class _Widening:
         converts: list[Instruction],
         wide: _Wide,
         *,
-        is_carried: bool = False,
+        is_stream: bool = False,
     ) -> None:
-        self.line, self.converts, self.is_carried = line, converts, is_carried
+        self.line, self.converts, self.is_stream = line, converts, is_stream
         reached = reach(map(Value, converts), consumers, wide.stays)
         self.passed, self.values = reached.passed, reached.passed | reached.stopped
 
@@ -126,6 +130,8 @@ class _Widening:
     @property
     def first(self) -> tuple[Instruction, Instruction, bool]:
         """Return a convert, its join and if the convert is an implicit promotion; one if any."""
+        if self.is_stream:
+            return self.converts[0], self.converts[0], False
         found = [
             (convert, join, _is_implicit(convert, join))
             for convert, join in zip(self.converts, self.joins, strict=True)
@@ -146,8 +152,10 @@ def find(of: StepProgram) -> list[Cause]:
     for instruction in of.program.instructions():
         is_widening = instruction.opcode == "convert" and _is_widening(instruction)
         if is_widening and _leads_to_matmul(instruction, wide):
-            line = own_line_of(instruction, of.is_own) or instruction.line
-            converts.setdefault(line, []).append(instruction)
+            begin = _product_of(instruction, wide) or instruction
+            line = own_line_of(begin, of.is_own) or begin.line
+            if begin not in converts.setdefault(line, []):
+                converts[line].append(begin)
     widenings = [_Widening(line, of_line, wide) for line, of_line in converts.items()]
     causes = [
         _cause(of, widening, wide)
@@ -157,43 +165,53 @@ def find(of: StepProgram) -> list[Cause]:
     found = [cause for cause in causes if cause]
     if any(cause.gain_ps >= of.floor for cause in found):
         return found
-    mixed = _before_mixed_matmuls(of, wide)
-    others = [mixed] if mixed else _in_loops(of, wide)
-    return [cause for other in others if (cause := _cause(of, other, wide))]
+    other = _before_mixed_matmuls(of, wide) or _residual_stream(of, wide)
+    cause = _cause(of, other, wide) if other else None
+    return [cause] if cause else []
 
 
-def _in_loops(of: StepProgram, wide: _Wide) -> list[_Widening]:
-    """Return the f32 values that a loop with narrow matmuls carries from round to round.
+def _residual_stream(of: StepProgram, wide: _Wide) -> _Widening | None:
+    """Return the f32 arrays that additions of the forward pass hand on to each other in memory.
 
-    The loop of the backward pass carries their gradients.
+    The backward pass has their gradients, in arrays of the same shape.
     """
-    carried: dict[str, list[Instruction]] = {}
-    lines: dict[str, str | None] = {}
-    for loop in of.n_of_loop:
-        body, before = body_of(loop), operand(loop, 0)
-        if body is None or before is None or body.root is None:
-            continue
-        if not any(_is_narrow(here) for here in loop.inside() if here.opcode in DOTS):
-            continue
-        for path, array in loop.leaves or ():
-            if array is None or array.dtype != _WIDE or array.n_elements < _MIN_ELEMENTS:
-                continue
-            begin, end = (_computed(Value(here, path)) for here in (before, body.root))
-            if begin and end:
-                carried.setdefault(array.text, []).append(begin)
-                if not is_backward(begin):
-                    lines[array.text] = own_line_of(begin, of.is_own)
-    return [_Widening(line, carried[text], wide, is_carried=True) for text, line in lines.items()]
+    trains = any(is_backward(here) for here in of.program.instructions())
 
+    def is_forward(here: Instruction) -> bool:
+        name = here.op_name or ""
+        return "jvp(" in name and not is_backward(here) if trains else bool(name)
 
-def _is_narrow(dot: Instruction) -> bool:
-    arrays = [array for operand in dot.operand_arrays[:2] for array in operand or ()]
-    return bool(arrays) and all(array.dtype in _NARROW for array in arrays)
+    adds = [
+        Value(here)
+        for here in of.program.instructions()
+        if here.opcode == "add" and wide.has(here) and is_forward(here)
+    ]
+    if not adds:
+        return None
+    added = reach(adds, consumers, lambda v: wide.has(v.instruction) and wide.is_kept(v)).passed
+    forward: dict[str, list[Instruction]] = {}
+    backward: dict[str, list[Instruction]] = {}
+    for here in of.ran:
+        for path, array in (here.leaves or ()) if wide.has(here) else ():
+            value = Value(here, path)
+            begin = _computed(value) if array and array.dtype == _WIDE else None
+            if begin and array and is_backward(begin):
+                backward.setdefault(array.text, []).append(begin)
+            elif begin and array and is_forward(begin) and value in added:
+                forward.setdefault(array.text, []).append(begin)
+    streams = {text: begins for text, begins in forward.items() if len(set(begins)) > 1}
+    starts = [begin for begins in streams.values() for begin in begins]
+    if not starts:
+        return None
+    line = own_line_of(starts[0], of.is_own)
+    starts += [begin for text in streams for begin in backward.get(text, [])]
+    return _Widening(line, starts, wide, is_stream=True)
 
 
 def _computed(value: Value) -> Instruction | None:
     """Return the elementwise op of the user that makes a value; None if anything else does."""
-    made = {here for (here, _), is_passed in walk([value], producers, _is_moved) if not is_passed}
+    sources = origins(value, _is_moved)
+    made = {here for here, _ in sources if here.opcode not in STRUCTURE and not is_layout(here)}
     here = made.pop() if len(made) == 1 else None
     return here if here and here.op_name and here.opcode in ELEMENTWISE else None
 
@@ -285,6 +303,15 @@ def _leads_to_matmul(convert: Instruction, wide: _Wide) -> bool:
     return any(_multiplies(value.instruction) for value, _ in reached)
 
 
+def _product_of(convert: Instruction, wide: _Wide) -> Instruction | None:
+    """Return the first op that makes a much larger array with a value, which is a factor of it."""
+    for value, _ in walk([Value(convert)], consumers, wide.is_kept):
+        here = value.instruction
+        if here.opcode in ELEMENTWISE and wide[here] > _GROWING * wide[convert]:
+            return here
+    return None
+
+
 def _join_of(convert: Instruction) -> Instruction:
     """Return the first op that computes with the widened value, or else the convert."""
     reached = walk([Value(convert)], consumers, lambda value: _only_moves(value.instruction))
@@ -342,12 +369,12 @@ def _cause(of: StepProgram, widening: _Widening, wide: _Wide) -> Cause | None:
     confidence: Confidence = SEEN if is_convert and is_implicit else LIKELY
     helps = CAUSES["widened_dtype, cast"]
     follows = f"so its result and what follows are f32, through {after}"
-    if widening.is_carried:
+    if widening.is_stream:
         what = f"{where} makes {source}"
-        follows = "and a loop carries it on in f32, although its matmuls are narrower"
-        helps = CAUSES["widened_dtype, carried"]
+        follows = "and what is added to it stays f32, as a residual stream"
+        helps = CAUSES["widened_dtype, stream"]
     elif not is_convert:
-        what = f"{where} computes {source} for matmuls with narrower weights"
+        what = f"{where} computes {source} ({convert.opcode}) for matmuls with narrower operands"
     elif is_implicit:
         what = f"{where} combines {source} with an f32 operand ({join.opcode})"
         helps = CAUSES["widened_dtype, promotion"]

@@ -14,7 +14,7 @@ class Fields(TypedDict):
     """Size of the written file, at most 10 MB."""
     parts: dict[str, str]
     """For each mode on the page, `ok` or the reason why the mode has no answer. Only the answers of
-    `memory` and `program` may be missing. With `--baseline` also `compare`."""
+    `memory` and `program` may be missing. With `--baseline`, the map also has `compare`."""
 
 
 class Answer(Lead, StepAnswer, Fields):
@@ -25,7 +25,7 @@ class Absent(AbsentAnswer, total=False):
     """The object that is printed if there is no answer."""
 
     side: Literal["baseline"]
-    """`baseline` if the baseline could not be read."""
+    """The value is `baseline` if the baseline could not be read; otherwise the field is missing."""
 
 
 # Picoseconds by class.
@@ -93,22 +93,22 @@ class PageSide(TypedDict):
 
 
 class CauseChange(TypedDict):
-    """A cause of which the gain differs between the steps that are drawn."""
+    """A cause with different gains in the two steps on the page."""
 
     cause: CauseName
     """Name of the cause."""
     source_user: str | None
-    """Line of the cause after; null if there is none."""
+    """Line of the cause after the change; null if the cause then has no line."""
     before_source_user: str | None
-    """Line of the cause before."""
+    """Line of the cause before the change."""
     before_ps: Picoseconds
-    """Gain before; 0 without the cause."""
+    """Gain before the change; 0 without the cause."""
     after_ps: Picoseconds
-    """Gain after; 0 without the cause."""
+    """Gain after the change; 0 without the cause."""
     delta_ps: Picoseconds
     """After minus before."""
     says: str
-    """What was seen after, or before if the cause is gone."""
+    """Sentence about the cause after the change, or before the change if the cause is gone."""
 
 
 class PageData(PageSide):

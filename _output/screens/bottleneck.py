@@ -40,6 +40,15 @@ def lost_by(findings: list[Json]) -> int:
     return sum(row["lost_ps"] or 0 for row in findings)
 
 
+def with_shortened(causes: list[Json]) -> list[Json]:
+    """Add a sentence to causes of at least 5 % of the step, and to those that cost memory."""
+
+    def is_large(row: Json) -> bool:
+        return row["gain_pct_of_step"] is None or row["gain_pct_of_step"] >= 5
+
+    return [{**row, "in_short": row["says"] if is_large(row) else None} for row in causes]
+
+
 WHAT = Column("what", ("kernel", "waits_for", "top_signature"), "what", least=12)
 
 PARTS: tuple[Part, ...] = (
@@ -58,7 +67,8 @@ PARTS: tuple[Part, ...] = (
         most=3,
         takes_top=True,
         what="cause",
-        below="{says:clause}",
+        group=with_shortened,
+        below="{in_short:clause}",
         below_all="{says:whole} What helps: {what_helps:whole}",
     ),
     Section(
@@ -115,13 +125,12 @@ PARTS: tuple[Part, ...] = (
             SCOPE,
         ),
         size="dur_ps",
-        most=3,
+        most=2,
         takes_top=True,
         what="finding",
         omitted="tail.n_findings_omitted",
         tail={"time": "tail.dur_ps", "lost": "tail.lost_ps"},
         group=with_sums,
-        follows=True,
         below_all="{shape:shape}: {what_helps:whole}",
     ),
     Table(
@@ -141,6 +150,5 @@ PARTS: tuple[Part, ...] = (
         what="kernel",
         omitted="tail.n_kernels_omitted",
         tail={"time": "tail.kernels_dur_ps"},
-        follows=True,
     ),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from _output.screen import Column, Each, End, Says, Section, Table
+from _output.screens.shared import LINE, SCOPE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,12 +49,27 @@ PARTS: tuple[Part, ...] = (
                 " second slowest",
                 when="verdict.host_gain_ps",
             ),
+            Section(
+                (
+                    Says(
+                        "straggler: {verdict.straggler.device} of {verdict.straggler.host},"
+                        " slowest in {verdict.n_slowest:count} of {verdict.n_steps:count} steps"
+                        " (p = {verdict.p_value:number});"
+                        " scope {verdict.scope:word}, cause {verdict.cause:word}",
+                        when="verdict.straggler",
+                    ),
+                    Says(
+                        "; {verdict.uniform_pct:percent} of the excess is one factor on all lines",
+                        when="verdict.straggler verdict.uniform_pct",
+                        continues=True,
+                    ),
+                )
+            ),
             Says(
-                "straggler: {verdict.straggler.device} of {verdict.straggler.host}, slowest in"
-                " {verdict.n_slowest:count} of {verdict.n_steps:count} steps"
-                " (p = {verdict.p_value:number});"
-                " scope {verdict.scope:word}, cause {verdict.cause:word}",
-                when="verdict.straggler",
+                "slow host: {verdict.slow_host.host}, with all devices in"
+                " {verdict.slow_host.n_slowest:count} of {verdict.n_steps:count} steps"
+                " (p = {verdict.slow_host.p_value:number})",
+                when="verdict.slow_host",
             ),
             Section(
                 (
@@ -89,7 +105,9 @@ PARTS: tuple[Part, ...] = (
                     Column("change", "delta_ps", "delta"),
                     Column("%", "delta_pct", "change"),
                     Column("kind", "kind", "word"),
-                    Column("line", ("source_user", "source_inner", "agg_key"), "file"),
+                    Column("kernel", "kernel", null="", least=12),
+                    LINE,
+                    SCOPE,
                 ),
                 size="delta_ps",
                 whole=STEP,

@@ -32,16 +32,17 @@ def has_negative(column: array[int]) -> bool:
 class Events:
     """Events of a line in columns, in the file's order, without aggregated events.
 
-    The device columns hold times that the core measured, and 0 for unmeasured events. Instant
-    events can lack a duration in the file. Finding these events takes as long as decoding all
-    columns, and records rarely need them, so `durations` finds them on first use.
+    The device columns hold times that the core measured, and 0 for unmeasured events. In the file,
+    an instant event can lack the duration. Finding events without a duration takes as long as
+    decoding all columns, and records rarely need durations, so `durations` finds these events on
+    first use.
     """
 
     def __init__(
         self,
         metadata_ids: list[int],
         offsets: list[int],
-        # The durations in the file.
+        # Durations in the file, which can lack durations of instant events.
         written: list[int],
         device_offsets: list[int],
         device_durations: list[int],
@@ -49,7 +50,7 @@ class Events:
         unmeasured: list[int],
         # A superset of the ids of all stats that the events have.
         stat_ids: frozenset[int],
-        # Reads the durations of all events, if durations can be missing in the file.
+        # Function that returns the durations of all events, or None if the file has all durations.
         read_durations: Callable[[], list[int]] | None = None,
     ) -> None:
         self.metadata_ids = column_of(metadata_ids)

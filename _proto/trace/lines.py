@@ -29,8 +29,8 @@ _TAIL_BYTES = 1 << 9
 _EVENT_TAG = 4 << 3 | LENGTH
 # Fields of a stat that columns include.
 _IN_COLUMNS = columns.LineColumns.Column.DESCRIPTOR.fields_by_number
-# Fields of an event. If LineColumns does not know such a field, the field has a wrong wire type or
-# is the number of occurrences.
+# Numbers of the fields of an event. If LineColumns does not know a field with such a number, the
+# field has a wrong wire type or is the number of occurrences.
 _OF_TIME = range(1, 6)
 
 M = TypeVar("M", bound=Message)
@@ -45,8 +45,8 @@ class _Piece:
         self.start = start
         self.end = end
         self.n_events = n_events
-        # Lowest and highest offset, and number of events without an offset; `Line.starts` sets
-        # these.
+        # Lowest and highest offset, and number of events without an offset. `Line.starts` sets the
+        # three numbers.
         self.first = 0
         self.last = -1
         self.n_aggregated = 0
@@ -57,7 +57,7 @@ class _Piece:
 class Line:
     """A line: one timeline of a plane. An event begins at `base_ps + offset_ps`.
 
-    The constructor cuts the line into pieces. `stat_names` are the names of the plane's stats by
+    The constructor cuts the line into pieces. `stat_names` has the names of the plane's stats by
     id.
     """
 
@@ -200,7 +200,7 @@ def _decode(kind: type[M], data: bytes, at: int) -> M:
     return message
 
 
-# Cut a line into pieces.
+# The following functions cut a line into pieces.
 
 
 def cut_into_pieces(
@@ -254,16 +254,16 @@ def _walk_boundary(source: Source, start: int, end: int) -> int:
     return boundary
 
 
-# Decode the events of a piece in columns.
+# The following functions decode the events of a piece in columns.
 
 
 def _starts_in_column(data: bytes, piece: _Piece) -> list[int] | None:
-    """Return the starts of the events of a piece, or None if a column cannot give them.
+    """Return the starts of a piece's events, or None if a column does not give all starts.
 
-    If there are as many offsets as events, assume that each event has one offset. The assumption
-    fails if one event has two offsets and another event has no offset, which no profiler writes; a
-    check would take as long as reading all starts. `_events_in_columns` checks the assumption, and
-    `events` decides which events are in a step.
+    If there are as many offsets as events, assume that each event has one offset. The assumption is
+    wrong if one event has two offsets and another event has no offset. No profiler writes such
+    events, and a check would take as long as reading all starts. `_events_in_columns` checks the
+    assumption, and `events` decides which events are in a step.
     """
     column = _decode(columns.LineStarts, data, piece.start).events
     if len(column.offset_ps) == piece.n_events and not column.HasField("num_occurrences"):
@@ -272,8 +272,7 @@ def _starts_in_column(data: bytes, piece: _Piece) -> list[int] | None:
 
 
 def _spans_in_columns(data: bytes, n_events: int) -> Spans | None:
-    """Return the spans of a piece, or None unless all events have an id and a start, as nearly all
-    events do.
+    """Return the spans of a piece, or None if any event lacks an id or a start, which is rare.
 
     No profiler writes a field of an event twice.
     """
@@ -297,9 +296,10 @@ def _events_in_columns(
 ) -> Events | None:
     """Return the events of a piece, or None unless all stats of the events are unsigned integers.
 
-    If there are as many ids and offsets as events, assume that each event has one of each, and the
-    same for the times that the core measured. No profiler writes a field of an event twice, and a
-    single damaged field changes a number.
+    If there are as many ids and as many offsets as events, assume that each event has one id and
+    one offset. Make the same assumption about the times that the core measured. No profiler writes
+    a field of an event twice, and a single damaged field changes the number of ids, offsets or
+    times.
     """
     column = _decode(columns.LineColumns, data, at).events
     if any(map(_has_unknown, (column, column.stats))) and not _has_only_foreign_fields(
@@ -334,7 +334,7 @@ def _events_in_columns(
         frozenset(stat_ids),
         read_durations,
     )
-    # Some values are no valid times, so the events must be checked one by one.
+    # If some values are not valid times, the events must be checked one by one.
     is_odd = has_negative(events.device_offsets) or has_negative(events.device_durations)
     return None if is_odd else events
 
@@ -381,7 +381,7 @@ def _has_only_foreign_fields(merged: pb.LineMerged.Event) -> bool:
     )
 
 
-# Decode the events of a piece one by one.
+# The following functions decode the events of a piece one by one.
 
 
 def _events_one_by_one(data: bytes, at: int, device: DeviceStats) -> Events:
@@ -394,7 +394,7 @@ def _events_one_by_one(data: bytes, at: int, device: DeviceStats) -> Events:
         [measured[0] if measured else 0 for measured in times],
         [measured[1] if measured else 0 for measured in times],
         [i for i, measured in enumerate(times) if measured is None],
-        # An id of 0 need not be written.
+        # Protobuf may omit an id that is 0.
         frozenset((0, *_decode(columns.LineStatIds, data, at).events.stats.metadata_id)),
     )
 
@@ -402,7 +402,8 @@ def _events_one_by_one(data: bytes, at: int, device: DeviceStats) -> Events:
 def _timed_events(data: bytes, at: int) -> list[pb.LineEvents.Event]:
     """Decode the events that have a time; raise Damage for a field with a wrong wire type.
 
-    Protobuf ignores such a field, so a flipped bit would silently remove the time of an event.
+    Protobuf ignores a field with a wrong wire type, so a flipped bit would silently remove the time
+    of an event.
     """
     line = _decode(pb.LineMerged, data, at)
     if any(map(_has_misfits, (line, line.events, line.events.stats))):

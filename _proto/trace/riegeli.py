@@ -165,7 +165,7 @@ def _decompressed(compression: int, data: bytes) -> bytes:
         return data
     if compression != _BROTLI:
         name = _COMPRESSIONS.get(compression, f"type {compression}")
-        raise ValueError(f"the compression {name} is not supported, only brotli")
+        raise ValueError(f"the compression {name} is not supported; only brotli is")
     brotli = _brotli()
     size, at = varint_at(data, 0)
     try:

@@ -187,7 +187,7 @@ class LargeArrays(unittest.TestCase):
             (row,) = self.attention(*extra, peak="1")
             self.assertEqual(row["gain_ps"], 450 - 60)
 
-    def test_kernel_that_the_compiler_makes_of_a_softmax_counts(self) -> None:
+    def test_softmax_that_the_compiler_turned_into_a_kernel_is_found(self) -> None:
         head, scores = array("bf16", 400, 64), array("bf16", 400, 400)
         target, name = "tpu_custom_call", "online-softmax"
         main = [

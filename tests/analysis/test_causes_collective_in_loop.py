@@ -134,6 +134,17 @@ class SameEachRound(unittest.TestCase):
             op("root", "tuple", "new", "weight"),
         ]
 
+    def test_weight_that_is_copied_between_memories_is_the_same_in_each_round(self) -> None:
+        body = self.body("weight")
+        body[-1:] = [
+            op("copy-start.1", "copy-start", "weight"),
+            op("copy-done.1", "copy-done", "copy-start.1"),
+            op("root", "tuple", "new", "copy-done.1"),
+        ]
+        ran = [event("while.1", "while", 0, 400), *rounds("reduced", "all-gather", 0, 60, 4)]
+        (row,) = [row for row in causes(loop(body, 2), ran) if row["cause"] == "collective_in_loop"]
+        self.assertEqual(row["gain_ps"], 60 * 3)
+
     def test_gather_of_an_unchanged_weight_is_a_likely_cause(self) -> None:
         (row,) = found(loop(self.body("weight"), 2), collective="all-gather")
         self.assertEqual((row["gain_ps"], row["confidence"]), (150, "likely"))
@@ -205,6 +216,6 @@ class SameEachRound(unittest.TestCase):
             *rounds("all-gather-done", "all-gather-done", 90, 1, 4),
         ]
         (row,) = [row for row in causes(loop(body, 2), ran) if "loop" in row["cause"]]
-        # In each round the links move the gather for 20 ps and the reduction, of twice the bytes,
-        # for 40 ps. The core waits in the reduction first.
+        # In each round, the links move the gather for 20 ps, and the reduction, which has twice the
+        # bytes, for 40 ps. The core waits for the reduction before the gather.
         self.assertEqual(row["gain_ps"], 20 * 3)

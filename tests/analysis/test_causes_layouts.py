@@ -184,7 +184,7 @@ class FlatArrays(unittest.TestCase):
 
 
 class Pairs(unittest.TestCase):
-    def test_ops_on_arrays_of_pairs_are_seen(self) -> None:
+    def test_ops_on_arrays_of_pairs_are_reported(self) -> None:
         for last, n in ((2, 1), (4, 0)):
             with self.subTest(last=last):
                 pairs = array("bf16", 64, 8192 // last, last)
@@ -195,6 +195,6 @@ class Pairs(unittest.TestCase):
                 ran = [event("pairs.1", "loop fusion", 0, 400)]
                 peak = ("--peak-hbm-gibps", str(10**12 / 2**30 * 2**20 / 50))
                 rows = causes({"main": main}, ran, *peak)
-                # At the peak 1 MiB is moved in 50 ps.
+                # At the peak of the test, 1 MiB takes 50 ps.
                 lines = [(row["source_user"], row["gain_ps"], row["cause"]) for row in rows]
                 self.assertEqual(lines, [("rope.py:3", 300, "layout_change")] * n)

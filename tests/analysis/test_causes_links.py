@@ -1,4 +1,4 @@
-"""Test what a step saves without collectives that share the links with others."""
+"""Test the gain of a collective that shares the links with other collectives."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ PROGRAM = [
 
 
 def ran(math: int) -> list[Event]:
-    """Return executions: the first all-to-all waits until an all-gather has left the links."""
+    """Return executions in which the first all-to-all waits until an all-gather no longer uses the
+    links."""
     path = "jit(f)/dot_general:"
     return [
         event("all-gather-start", "all-gather-start", 0, 1),
@@ -43,7 +44,7 @@ def ran(math: int) -> list[Event]:
 
 
 class Links(unittest.TestCase):
-    def test_time_that_the_next_wait_would_take_is_not_saved(self) -> None:
+    def test_gain_excludes_time_that_the_next_wait_would_take(self) -> None:
         for math, gain in ((40, 60), (150, 110)):
             with self.subTest(math=math):
                 (row,) = causes({"main": PROGRAM}, ran(math))

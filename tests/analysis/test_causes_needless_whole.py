@@ -12,12 +12,14 @@ from tests.builders.xspace import op as event
 FOUR, TWO = listed_groups((0, 1, 2, 3)), listed_groups((0, 1), (2, 3))
 
 
-def cut(collective: str, *more_users: str, reader: str = "dynamic-slice") -> list[Json]:
+def cut(
+    collective: str, *more_users: str, reader: str = "dynamic-slice", index: str = "partition-id"
+) -> list[Json]:
     """Return the causes where a device cuts a part out of the collective's output."""
     part, whole = array("f32", 256, 512), array("f32", 1024, 512)
     program = [
         op("x", "parameter", shape=part),
-        op("index", "parameter", shape=array("s32"), number=1),
+        op("index", index, shape=array("s32"), number=1),
         op("whole", collective, "x", shape=whole, line="model.py:3", extra=FOUR),
         op("narrow", "convert", "whole", shape=whole),
         op("part", reader, "narrow", "index", shape=part),
@@ -54,10 +56,12 @@ class Cut(unittest.TestCase):
         self.assertEqual(row["source_user"], "model.py:3")
         self.assertIn("each device then cuts its part out", row["says"])
 
-    def test_reduced_array_is_found_if_a_device_uses_only_a_part(self) -> None:
-        (row,) = cut("all-reduce")
-        # A reduce-scatter would move half of the bytes.
-        self.assertEqual(row["gain_ps"], 100)
+    def test_slice_in_each_round_of_a_loop_is_not_a_part_for_a_device(self) -> None:
+        self.assertEqual(cut("all-gather", index="parameter"), [])
+
+    def test_reduced_array_is_not_reported(self) -> None:
+        # The compiler should have made a reduce-scatter of both.
+        self.assertEqual(cut("all-reduce"), [])
 
     def test_array_that_is_used_whole_is_not_reported(self) -> None:
         self.assertEqual(cut("all-gather", reader="add"), [])

@@ -7,7 +7,7 @@ from __future__ import annotations
 import unittest
 
 from tests.analysis.small_programs import Json, causes
-from tests.builders.hlo_proto import Op, op
+from tests.builders.hlo_proto import Op, array, listed_groups, op
 from tests.builders.xspace import op as event
 
 FREE = 200
@@ -133,3 +133,28 @@ class Synchronous(unittest.TestCase):
             event("all-reduce-done.1", "all-reduce-done", 401, 50),
         ]
         self.assertEqual(causes({"main": program}, ran), [])
+
+    def test_asynchronous_collectives_that_are_waited_for_at_once_stop_the_core(self) -> None:
+        shape, groups = array("f32", 1024, 1024), listed_groups((0, 1))
+        program = [
+            op("x", "parameter", shape=shape),
+            op("free", "negate", "x", shape=shape),
+            op("all-gather-start.1", "all-gather-start", "x", shape=shape, extra=groups),
+            op("all-gather-done.1", "all-gather-done", "all-gather-start.1", shape=shape),
+            op("after", "add", "free", "all-gather-done.1", shape=shape),
+        ]
+
+        def rows(start: int) -> list[Json]:
+            """Return the causes if the all-gather begins at a time; math runs from 50 to 250."""
+            ran = [
+                event("all-gather-start.1", "all-gather-start", start, 1),
+                event("free", "loop fusion", 50, FREE),
+                event("all-gather-done.1", "all-gather-done", 300, 100),
+                event("after", "loop fusion", 400, 500),
+            ]
+            return causes({"main": program}, sorted(ran, key=lambda execution: execution.start))
+
+        (row,) = rows(280)
+        self.assertEqual((row["cause"], row["gain_ps"]), ("synchronous_collective", 100))
+        self.assertIn("xla_tpu_enable_latency_hiding_scheduler", row["what_helps"])
+        self.assertEqual(rows(10), [])

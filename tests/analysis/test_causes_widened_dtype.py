@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unittest
+from typing import Any
 
 from tests.analysis.small_programs import Json, causes, rounds, take
 from tests.builders.hlo_proto import Op, Shape, StackFrames, array, op, tuple_of
@@ -112,6 +113,17 @@ class Promotions(unittest.TestCase):
         name = "jit(f)/transpose(jvp())/convert_element_type"
         self.assertEqual(found([*widened(name=name), DOT]), [])
 
+    def test_line_that_multiplies_by_a_small_factor_is_the_cause(self) -> None:
+        large = array("f32", 512, 128, 16)
+        main = [
+            *widened(frame=2),
+            op("x.2", "parameter", shape=large, number=2),
+            op("factor", "broadcast", "sum.1", shape=large),
+            op("product", "multiply", "x.2", "factor", shape=large, frame=1),
+            op("dot.1", "dot", "product", "product", shape=large),
+        ]
+        self.assertEqual([row["source_user"] for row in found(main)], ["pos.py:4"])
+
     def test_small_arrays_are_not_a_cause(self) -> None:
         small = [*widened(), DOT]
         for named in small:
@@ -182,7 +194,7 @@ class WithoutConverts(unittest.TestCase):
         (row,) = self.found(NARROW)
         self.assertEqual((row["source_user"], row["confidence"]), ("pos.py:4", "likely"))
         self.assertEqual((row["gain_ps"], row["evidence"]["shape"]), (60, "f32[512,128]"))
-        self.assertIn("pos.py:4 computes f32[512,128] for matmuls with narrower", row["says"])
+        self.assertIn("pos.py:4 computes f32[512,128] (add) for matmuls with narrower", row["says"])
 
     def test_matmul_of_f32_by_f32_is_not_reported(self) -> None:
         self.assertEqual(self.found(WIDE), [])
@@ -200,28 +212,29 @@ class WithoutConverts(unittest.TestCase):
         ]
         self.assertEqual(found(main), [])
 
-    def test_loop_that_carries_f32_past_narrow_matmuls_is_likely(self) -> None:
-        for weight, n in ((NARROW, 1), (WIDE, 0)):
-            with self.subTest(weight=weight):
-                state = tuple_of(WIDE, weight)
+    def test_residual_stream_in_f32_is_likely(self) -> None:
+        for first, n in ((WIDE, 1), (NARROW, 0)):
+            with self.subTest(first=first):
+                state = tuple_of(first, NARROW)
                 body = [
                     op("state", "parameter", shape=state),
-                    take("x", "state", 0, WIDE),
-                    take("weight", "state", 1, weight),
-                    op("narrow", "convert", "x", shape=weight, tf_op=CONVERT),
-                    op("dot.1", "dot", "narrow", "weight", shape=weight),
-                    op("sum.2", "add", "x", "dot.1", shape=WIDE, tf_op="jit(f)/jvp()/while/add"),
+                    take("x", "state", 0, first),
+                    take("weight", "state", 1, NARROW),
+                    op("narrow", "convert", "x", shape=NARROW, tf_op=CONVERT),
+                    op("dot.1", "dot", "narrow", "weight", shape=NARROW),
+                    op("sum.2", "add", "x", "dot.1", shape=first, tf_op="jit(f)/jvp()/while/add"),
                     op("root", "tuple", "sum.2", "weight", shape=state),
                 ]
                 main = [
                     op("first", "parameter", shape=WIDE),
-                    op("w", "parameter", shape=weight, number=1),
-                    op("sum.1", "add", "first", "first", shape=WIDE, frame=1, tf_op="jvp()/add"),
+                    op("w", "parameter", shape=NARROW, number=1),
+                    op("sum.1", "add", "first", "first", shape=first, frame=1, tf_op="jvp()/add"),
                     op("init", "tuple", "sum.1", "w", shape=state),
                     op("while.1", "while", "init", shape=state, calls=["body", "condition"]),
                 ]
-                facts = {"tf_op": "jvp()/while/add:", "bytes_accessed": 2**21}
+                facts: dict[str, Any] = {"tf_op": "jvp()/add:", "bytes_accessed": 2**21}
                 ran = [
+                    event("sum.1", "loop fusion", 0, 60, **facts),
                     event("while.1", "while", 100, 200),
                     *rounds("sum.2", "loop fusion", 100, 60, 2, **facts),
                 ]
@@ -229,4 +242,4 @@ class WithoutConverts(unittest.TestCase):
                 program = {"body": body, "condition": condition, "main": main}
                 rows = causes(program, ran, frames=FRAMES)
                 lines = [(row["source_user"], row["gain_ps"]) for row in rows]
-                self.assertEqual(lines, [("pos.py:4", 60)] * n)
+                self.assertEqual(lines, [("pos.py:4", 90)] * n)

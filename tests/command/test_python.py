@@ -314,6 +314,14 @@ class Render(unittest.TestCase):
                     with mock.patch.dict(os.environ, environment):
                         self.assertEqual(render(found, form), done.stdout)
 
+    def test_text_of_by_op_equals_the_text_of_the_command_if_the_answer_has_all_ops(self) -> None:
+        words = [str(ROOT / "compute_breakdown.py"), str(DEMO), "--mode=by_op", "--text"]
+        printed_text = subprocess.check_output([sys.executable, *words], encoding="utf-8")
+        found = render(analyse(DEMO, "by_op", top=sys.maxsize), "text")
+        for text, expected in zip(found.splitlines(), printed_text.splitlines(), strict=True):
+            if not expected.startswith("next: "):
+                self.assertEqual(text, expected)
+
     def test_plain_dicts_and_refusals_are_rendered(self) -> None:
         found = analyse(DEMO, "summary")
         self.assertEqual(render(dict(found), "text"), render(found, "text"))

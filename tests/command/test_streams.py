@@ -30,7 +30,7 @@ from tests.fuzz import check_outcome, damaged_at
 
 OPS = [op(f"fusion.{i}", "loop fusion", 10 * i, 9, tf_op=f"op{i}") for i in range(300)]
 SMALL = trace(OPS[:2], [("0", 0, 150)])
-# The answer about this trace is longer than the buffer of a pipe.
+# A trace whose answer is longer than the buffer of a pipe.
 LARGE = trace(OPS, [("0", 0, 3000)])
 # The environment has only the variables that Python needs, because a variable that makes streams
 # unbuffered would hide faults.

@@ -790,6 +790,7 @@ class Groups(unittest.TestCase):
         self.assertEqual(said["engine"], "core")
         self.assertEqual(row(ops, self.program(extra, thread="sparsecore"))["engine"],
                          "sparse_core")  # fmt: skip
+
         # The groups contain all devices, and the number of devices is unknown.
         said = row(ops, self.program(b""))
         self.assertEqual((said["group_size"], said["groups_from"]), (None, None))

@@ -566,9 +566,11 @@ class Names(unittest.TestCase):
 
         self.assertEqual(pairs({"/a/m/x.py", "/a/y.py"}, {"/b/m/x.py", "/a/y.py"}),
                          {("/a/m/x.py", "/b/m/x.py"), ("/a/y.py", "/a/y.py")})  # fmt: skip
+
         # A longer common end takes precedence, and each file is paired once.
         self.assertEqual(pairs({"/a/m/x.py", "/a/n/x.py"}, {"/b/m/x.py"}),
                          {("/a/m/x.py", "/b/m/x.py")})  # fmt: skip
+
         # If two files fit equally well, neither file is paired.
         self.assertEqual(pairs({"/a/x.py", "/b/x.py"}, {"/c/x.py"}), set())
         self.assertEqual(pairs({"x.py"}, {"y.py"}), set())

@@ -142,7 +142,7 @@ class SeveralCaptures(unittest.TestCase):
             n_found += total["significant"] and total["delta_ps"] > 0
         self.assertGreaterEqual(n_found, 15)
 
-    def test_group_that_a_capture_lacks_counts_as_zero_there(self) -> None:
+    def test_group_that_a_capture_lacks_counts_as_zero_in_the_capture(self) -> None:
         before = runs_of_one_program(4, 5)
         lacking = json.loads(json.dumps(before[0]))
         gone = lacking["groups"].pop()["agg_key"]

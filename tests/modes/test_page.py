@@ -190,7 +190,7 @@ class Contents(OfPages):
         self.assertTrue(any("faster than their roof" in note for note in notes[:n]))
         self.assertTrue(any("auto-picked" in note for note in notes[n:]))
 
-    def test_warnings_without_news_are_left_out_or_folded(self) -> None:
+    def test_notes_on_missing_kernels_and_regions_are_left_out_or_folded(self) -> None:
         data = self.data(trace([leaf(0, 5)], STEP))
         self.assertNotIn("runs no kernels", "\n".join(data["notes"]))
         data = self.data(trace([kernel(0, 5)], STEP))

@@ -495,7 +495,7 @@ class OtherPages(InBrowser):
             self.assertEqual("The baseline is a record" in text, baseline == BEFORE)
 
     def test_list_of_causes_begins_with_the_cause_of_the_headline(self) -> None:
-        """The headline prefers a cause that is seen to a larger one that is likely."""
+        """The headline names a seen cause rather than a larger likely cause."""
         waits = [("ep_wait_in", 0, 40), ("ep_run_kernel", 40, 100)]
         data = self.show_page(traced([kernel(0, 100)], waits))
         found = data["answers"]["bottleneck"]["causes"]

@@ -239,9 +239,7 @@ class Groups(unittest.TestCase):
         found = said(planes)
         self.assertEqual(found["rows"][0]["transfer_ps"], 10)
         self.assertIs(found["totals"]["peers"]["complete"], False)
-        self.assertIn(
-            "/device:TPU:1 left out of --peers: the device has no step 's'", found["notes"]
-        )
+        self.assertIn("/device:TPU:1 left out of --peers: no step named 's'", found["notes"])
 
     def test_device_assignment_of_several_replicas_and_partitions_is_unknown(self) -> None:
         assignment = int_field(1, 2) + int_field(2, 2)
@@ -312,7 +310,7 @@ class Steps(unittest.TestCase):
             device(1, durations(10, 10, 10), steps=self.TWO[:2]),
         ]
         found = said(planes, "--step", "2")
-        note = "/device:TPU:1 left out of --peers: the device has no step 's' number 2"
+        note = "/device:TPU:1 left out of --peers: fewer than 2 steps named 's'"
         self.assertIn(note, found["notes"])
         self.assertEqual(found["totals"]["peers"]["n_devices"], 1)
 
@@ -391,7 +389,7 @@ class Alone(unittest.TestCase):
         )
         self.assertEqual({found["rows"][0][key] for key in keys}, {None})
 
-    def test_option_belongs_to_comm_and_bottleneck(self) -> None:
+    def test_option_peers_belongs_to_comm_and_bottleneck(self) -> None:
         self.assertEqual(run(DEMO, "summary", "--peers").status, 2)
 
     def test_sparse_core_is_not_a_peer(self) -> None:

@@ -597,9 +597,7 @@ class RooflineNotes(unittest.TestCase):
         for end, facts in advice.items():
             data = chip_trace(device_type_string="TPU v99", **facts)
             self.assertEqual(answer(data, "roofline")["chip"], "v7x")
-            self.assertEqual(
-                self.notes(data), [f"chip unknown, {unknown}; assuming v7x: pass --chip"]
-            )
+            self.assertEqual(self.notes(data), [f"assuming v7x, because {unknown}; pass --chip"])
             self.assertEqual(
                 self.notes(data, "--chip", "v7x"),
                 [f"{unknown}, but the peaks of v7x are used{end}"],
@@ -617,7 +615,7 @@ class RooflineNotes(unittest.TestCase):
         self.assertEqual((said["chip"], said["device_type"]), ("v7x", None))
         self.assertEqual(
             said["notes"],
-            ["chip unknown, the trace is of a device without a type; assuming v7x: pass --chip"],
+            ["assuming v7x, because the trace is of a device without a type; pass --chip"],
         )
         self.assertEqual(self.notes(chip_trace(), "--chip", "v4"), [])
 
@@ -641,7 +639,7 @@ class RooflineNotes(unittest.TestCase):
         self.assertEqual(
             note(),
             "HBM peak 3690 GiB/s per device; the vendor's 7380 GB/s per chip is 3436.6 GiB/s"
-            " (--peak-hbm-gibps)",
+            " per device (--peak-hbm-gibps 3436.6)",
         )
         self.assertEqual(
             note("--peak-hbm-gibps", "1000"),

@@ -371,7 +371,8 @@ class Exact(unittest.TestCase):
         verdict = self.verdict(*rest, loaded([600, 600]), loaded([500, 500]))
         self.assertEqual((verdict["p_value"], verdict["straggler"]),
                          (0.05, of(("h18", "/device:TPU:0"))))  # fmt: skip
-        # With 19 devices the chance is larger.
+
+        # With 19 devices, the chance is larger than 5 %.
         verdict = self.verdict(*rest, loaded([600, 600]))
         self.assertEqual((verdict["p_value"], verdict["straggler"]), (0.052632, None))
 

@@ -424,7 +424,7 @@ class Figures(unittest.TestCase):
                     text = text_of(outcome.object, encoding)
                     lines = without_commands(text)
                     self.assertLessEqual(max(len(line.encode(encoding)) for line in lines), 100)
-        self.assertGreater(n, 120)
+        self.assertGreater(n, 100)
 
     def test_wrong_figures_are_found(self) -> None:
         fields = answer(DEMO, "bottleneck")
@@ -499,6 +499,11 @@ class Units(unittest.TestCase):
                 None: "?",
             },
         )
+
+    def test_time_below_a_nanosecond_has_the_unit_of_the_sentence(self) -> None:
+        for time, text in ((14, "0.000 ms"), (1200, "1.200 ns"), (0, "0")):
+            said = shown("{a:time}, {b:time} hidden", {"a": 3_514_000_000, "b": time})
+            self.assertEqual(said, [f"3.514 ms, {text} hidden"])
 
     def test_bytes_have_a_binary_unit(self) -> None:
         kib = 1024
@@ -583,6 +588,18 @@ class HiddenRows(unittest.TestCase):
         self.assertEqual(table_of(self.TABLE, fields)[-1], "    0.100  4 more rows")
         rows.append({"t": 5, "n": "b"})
         self.assertEqual(table_of(self.TABLE, fields)[-1], "    0.100  5 more rows (--all)")
+
+    def test_last_row_takes_the_room_of_empty_cells(self) -> None:
+        columns = (
+            Column("a" * 60, "t", "time"),
+            Column("groups", "g"),
+            Column("line", "f", "file"),
+        )
+        rows = [{"t": 10**9, "g": "g" * 20, "f": "/folder" * 9}, {"t": 1, "g": "", "f": "/f"}]
+        table = self.TABLE._replace(columns=columns)
+        lines = table_of(table, {"step": 10**9, "rows": rows, "tail": {"n": 0, "t": 0}})
+        self.assertRegex(lines[1], r"1\.000  g+…g+  …/folder/folder\Z")
+        self.assertRegex(lines[2], r" 1 more row \(--all\)\Z")
 
     def test_unknown_times_are_not_hidden(self) -> None:
         fields = {"step": 10**9, "rows": [{"t": None, "n": "a"}], "tail": {"n": 0, "t": 0}}
@@ -670,6 +687,9 @@ class Names(unittest.TestCase):
             with self.subTest(text=drawn):
                 self.assertEqual(UTF8.ends_of(drawn, width), of_name)
                 self.assertEqual(UTF8.end_of(drawn, width), of_file)
+        self.assertEqual(UTF8.sentence_of("the kernel waits for copies", 20), "the kernel waits …")
+        self.assertEqual(ASCII.sentence_of("the kernel waits", 14), "the kernel ...")
+        self.assertEqual(UTF8.sentence_of("the kernel", 10), "the kernel")
         self.assertEqual(ASCII.ends_of("abcdefghij", 8), "abcd...j")
         self.assertEqual(ASCII.end_of("abcdefghij", 8), "...fghij")
 
@@ -844,6 +864,9 @@ class Command(InFolder):
             with self.subTest(mode=mode):
                 text, _, _ = self.printed(str(DEMO), "--mode", mode, "--text")
                 self.assertLessEqual(text.count("\n"), longest)
+        text, _, _ = self.printed(str(DEMO), "--mode=bottleneck", "--text")
+        for heading in ("gain ms", "where the step goes", "lost ms  ", "time ms  % step  runs"):
+            self.assertRegex(text, rf"\n\n +{heading}")
 
     def test_ascii_stream_gets_ascii_text(self) -> None:
         said, _, _ = self.printed(str(DEMO), "--mode", "idle", "--text", encoding="ascii")

@@ -233,7 +233,7 @@ class Picked:
         if doubtful:
             self.notes.append(
                 f"{len(ops_of(doubtful))} ops ({readable(duration(doubtful))}) have a source that"
-                " is not their stack's innermost frame: the stack may be false"
+                " is not their stack's innermost frame: the stack may be wrong"
             )
 
     @property

@@ -37,7 +37,7 @@ SPECIFIED_NOTES = (
     "order of stack frames unknown",
 )
 SPECIFIED_ENDS = (
-    "have a source that is not their stack's innermost frame: the stack may be false",
+    "have a source that is not their stack's innermost frame: the stack may be wrong",
     "of the capture) are in no step",
 )
 NO_OPS = re.compile(r"\d steps have no op \([\d.]+ \w+\)\Z")

@@ -27,6 +27,9 @@ class Intervals(unittest.TestCase):
         self.assertEqual(union([(5, 7), (0, 2), (1, 3), (3, 4)]), [(0, 4), (5, 7)])
         self.assertEqual(union([]), [])
 
+    def test_union_of_spans_beyond_64_bits_is_exact(self) -> None:
+        self.assertEqual(union([(1, 1 << 70), (0, 2)]), [(0, 1 << 70)])
+
     def test_complement_is_the_uncovered_part_of_the_window(self) -> None:
         self.assertEqual(complement([(0, 2), (4, 5)], (1, 8)), [(2, 4), (5, 8)])
         self.assertEqual(complement([(9, 12)], (0, 4)), [(0, 4)])

@@ -151,8 +151,8 @@ class Sampler(NamedTuple):
             self.ordinary(rng.choice((0, 3, 4)) if rng.random() < share_other else 2)
             for _ in range(rng.randrange(1, 12))
         ]
-        # Columns notice one change, but not two changes that cancel each other: an instant event
-        # lacks a duration, so another event must not have two durations.
+        # Columns detect one change, but not two changes that cancel each other. If an instant event
+        # lacks a duration, another event must not have two durations.
         odd = rng.choice(events)
         changed = self.changed(odd)
         if rng.random() < 0.4 and [number for number, _ in changed].count(3) < 2:
@@ -191,7 +191,7 @@ class Columns(InFolder):
         self.assertGreater(n_in_columns, 1500 if FULL else 200)
         self.assertGreater(n_usual, 20)
 
-    def test_repeated_or_missing_field_of_one_event_is_noticed(self) -> None:
+    def test_repeated_or_missing_field_of_an_event_is_detected(self) -> None:
         start: Fields = [(1, 8), (3, 70)]
         length: Fields = [(1, 9), (3, 90)]
         stats: Fields = [(4, start), (4, length)]

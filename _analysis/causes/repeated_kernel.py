@@ -1,0 +1,141 @@
+"""A kernel that several devices run on the same data.
+
+    attention = shard_map(kernel, mesh=mesh, in_specs=P("data", None, None), ...)
+    out = attention(q, k, v)    # the heads are split by "model"
+
+The compiler cannot split a kernel, so it gathers what in_specs do not split, and all devices along
+this axis compute the same. It is seen where all large operands of a kernel come from all-gathers of
+the same groups, by layout ops alone. A kernel that gathers only keys and values works on different
+queries, and one that gathers only weights on different activations. In the backward pass, kernels
+that read these all-gathers, and no others, belong to the cause.
+
+The gain is the time of the kernels on all of these devices but one, and what the step saves without
+the all-gathers, and without the reductions of the kernels' results among the same devices, which
+the backward pass has. It is a `resharding`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from _analysis.causes.cause import SEEN, Cause, Evidence
+from _analysis.causes.graph import Value, consumers, is_layout, producers, reach
+from _analysis.causes.resharding import NAME
+from _analysis.causes.sentences import duration, line_says, percent_of, plural
+from _analysis.causes.step_program import collective_name_of, place_of_longest, total_of
+from _analysis.remedies import CAUSES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from _analysis.causes.step_program import StepProgram
+    from _pipeline.executions import Executions
+    from _proto.hlo.program import Instruction
+
+_GATHER, _REDUCTIONS = "all-gather", ("all-reduce", "reduce-scatter")
+# An operand is large if it has at least this part of the bytes of the largest one.
+_LARGE = 8
+
+
+class _Group(NamedTuple):
+    """The devices among which a collective runs."""
+
+    label: str | None
+    size: int
+
+
+def find(of: StepProgram) -> list[Cause]:
+    kernels = [executions for executions in of.leaves if executions.op.kernel]
+    if not kernels:
+        return []
+    collectives = {
+        executions.op.instruction: executions
+        for executions in of.collectives
+        if executions.op.instruction
+    }
+    read_by = [(kernel, _gathers_of(kernel, collectives)) for kernel in kernels]
+    whole: dict[_Group, dict[int, Executions]] = {}
+    for _, (group, gathers, is_all) in read_by:
+        if is_all and group.size > 1:
+            whole.setdefault(group, {}).update(gathers)
+    causes = []
+    for group, moved in whole.items():
+        repeated = [
+            kernel
+            for kernel, (its_group, gathers, _) in read_by
+            if its_group == group and gathers and gathers.keys() <= moved.keys()
+        ]
+        reductions = {
+            id(reduction): reduction
+            for kernel in repeated
+            for reduction in _reached(kernel.op.instruction, consumers, collectives)
+            if collective_name_of(reduction.op) in _REDUCTIONS and _group_of(reduction) == group
+        }
+        causes.append(_cause(of, group.size, repeated, list((moved | reductions).values())))
+    return causes
+
+
+class _Read(NamedTuple):
+    """The all-gathers that a kernel reads, by id, and if all large operands are gathered."""
+
+    group: _Group
+    gathers: dict[int, Executions]
+    is_all: bool
+
+
+def _gathers_of(kernel: Executions, collectives: Mapping[Instruction, Executions]) -> _Read:
+    here = kernel.op.instruction
+    operands = here.operands if here else ()
+    sizes = [sum(array.n_bytes or 0 for array in operand.arrays or ()) for operand in operands]
+    gathers: dict[int, Executions] = {}
+    is_all = bool(operands)
+    for operand, size in zip(operands, sizes, strict=True):
+        found = {
+            id(gather): gather
+            for gather in _reached(operand, producers, collectives)
+            if collective_name_of(gather.op) == _GATHER
+        }
+        gathers |= found
+        is_all = is_all and (bool(found) or size * _LARGE < max(sizes))
+    groups = {_group_of(gather) for gather in gathers.values()}
+    group = groups.pop() if len(groups) == 1 else _Group(None, 0)
+    return _Read(group, gathers, is_all)
+
+
+def _reached(
+    start: Instruction | None,
+    step: Callable[[Value], Sequence[Value]],
+    collectives: Mapping[Instruction, Executions],
+) -> Iterable[Executions]:
+    """Yield the collectives that layout ops alone lead to."""
+    walk = reach([Value(start)] if start else [], step, lambda value: is_layout(value.instruction))
+    for instruction in {value.instruction for value in walk.passed | walk.stopped}:
+        if instruction in collectives:
+            yield collectives[instruction]
+
+
+def _group_of(executions: Executions) -> _Group:
+    who = executions.op.inside.who if executions.op.inside else None
+    return _Group(who.label if who else None, (who.size if who else None) or 0)
+
+
+def _cause(
+    of: StepProgram, n_devices: int, kernels: list[Executions], moved: list[Executions]
+) -> Cause:
+    computing, exposed = total_of(kernels), total_of(moved)
+    gain = computing * (n_devices - 1) // n_devices + of.links.saved_without(moved)
+    place = place_of_longest(kernels)
+    n = sum(kernel.n for kernel in kernels)
+    return Cause(
+        NAME,
+        gain,
+        f"{plural(n, 'execution')} of kernels at {line_says(place)} ({duration(computing)}) "
+        f"compute the same on {n_devices} devices, because all operands are gathered among them "
+        f"first ({duration(exposed)} exposed in collectives). If these devices shared the work, "
+        f"{duration(gain)} ({percent_of(gain, of.step)} of the step) would be saved.",
+        CAUSES["resharding, kernel"],
+        SEEN,
+        Evidence([*kernels, *moved], n_participants=n_devices),
+        *place,
+    )
