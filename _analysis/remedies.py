@@ -181,14 +181,14 @@ _WHAT_HELPS = {(name, kind): says for names, kind, says in FINDINGS for name in 
 CAUSES: dict[str, str] = {
     "collective_in_loop, summed": (
         "Add up the local values in the loop and run the collective once on the sum, after the "
-        "loop. The sum of what a reduce-scatter returned then has its full size on each device."
+        "loop. For a reduce-scatter, each device must then keep the sum of the whole array."
     ),
     "collective_in_loop, same data": (
-        "Run the collective before the loop and pass its result in, if memory allows."
+        "Run the collective before the loop and pass the result into the loop, if memory allows."
     ),
     "collective_in_loop, both": (
-        "Gather the weights before the loop and take gradients of the gathered ones, add up local "
-        "gradients in the loop, and reduce them once after it, if memory allows."
+        "If memory allows, gather the weights before the loop and take gradients of the gathered "
+        "weights, add up local gradients in the loop, and reduce the sums once after the loop."
     ),
     "kernel_waits_for_input": (
         "Use larger blocks, so that there is more math for each byte that is copied, or more "
@@ -211,7 +211,7 @@ CAUSES: dict[str, str] = {
         "(x[..., ::2] and jnp.stack), with the columns of the weights in the matching order."
     ),
     "layout_change, flat": (
-        "Keep the arrays as they are: apply the collective or the update to each with "
+        "Keep the arrays separate: apply the collective or the update to each array with "
         "jax.tree.map. The compiler combines small collectives itself."
     ),
     "not_donated": (
@@ -223,7 +223,7 @@ CAUSES: dict[str, str] = {
         "`jnp.take` along the axis."
     ),
     "one_hot_matmul, weighted": (
-        "Compute the places of the tokens (cumsum or argsort of the experts' numbers) and move "
+        "Compute the positions of the tokens (cumsum or argsort of the experts' numbers) and move "
         "rows with take_along_axis and .at[].set or .add instead of einsum."
     ),
     "pause_between_steps": (
@@ -236,10 +236,10 @@ CAUSES: dict[str, str] = {
         "no checkpoint for some layers."
     ),
     "recomputed_repeatedly, outer": (
-        "Remove the outer checkpoint; the inner ones already save the memory."
+        "Remove the outer checkpoint; the inner checkpoints already save the memory."
     ),
     "recomputed_repeatedly, inner": (
-        "Remove the inner checkpoint; the outer one already saves the memory."
+        "Remove the inner checkpoint; the outer checkpoint already saves the memory."
     ),
     "resharding, constraint": (
         "Give the constraint the sharding that the array has, or remove it."
@@ -250,15 +250,14 @@ CAUSES: dict[str, str] = {
     ),
     "resharding, model": (
         "Look near this line for a with_sharding_constraint, in_specs or parameter spec that "
-        "splits another dimension than its neighbours, or constrain the activations if nothing "
-        "does."
+        "splits another dimension than its neighbours. Without one, constrain the activations."
     ),
     "resharding, kernel": (
         "Name the mesh axis in in_specs and out_specs of the shard_map around the kernel, so that "
         "each device gets its own part, for example some of the heads."
     ),
     "resharding, matmul": (
-        "Split the weight by the dimension that it shares with the activations as they are split, "
+        "Split the weight by the dimension by which the activations are split, "
         'for example P("tp", "fsdp") for the second matmul of an MLP, or constrain the '
         "activations before this line (with_sharding_constraint, in_specs)."
     ),
@@ -273,7 +272,10 @@ CAUSES: dict[str, str] = {
         "whole weights, split these along one dimension by both mesh axes."
     ),
     "synchronous_collective": (
-        "Set {flags} to true in the compiler's options, or look for what switches this off."
+        "Set {flags} to true in the compiler's options, or look for an option that turns this off."
+    ),
+    "widened_dtype, matmul": (
+        "Multiply in the narrower dtype and cast the result: `(x @ w.astype(x.dtype)).astype(f32)`."
     ),
     "widened_dtype, promotion": (
         "Cast the f32 operand of this line to the dtype of the other one, for example with "

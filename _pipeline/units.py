@@ -6,7 +6,7 @@ _UNITS = (("s", 10**12), ("ms", 10**9), ("us", 10**6), ("ns", 10**3))
 
 
 def with_unit(ps: int, digits: int = 4) -> str:
-    """Return a time with its unit, and with at most two decimals: `3.74 ms`, `961.3 us`."""
+    """Return a time with a unit, such as `3.74 ms` or `961.3 us`."""
     for unit, size in _UNITS:
         if abs(ps) >= size:
             decimals = max(0, min(2, digits - len(str(abs(ps) // size))))

@@ -1,23 +1,23 @@
-"""A collective that runs in each round of a loop although once would do.
+"""Find collectives that run in each round of a loop although one run would be enough.
 
-An accumulation, the usual case, sums up what a collective returns:
+The usual case is an accumulation, which sums up the results of a collective:
 
     for i in range(n):                      for i in range(n):
         acc += all_reduce(grad(i))              acc += grad(i)
                                             acc = all_reduce(acc)
 
-It is seen where the result reaches, by linear and layout ops alone, an addition into an element of
-the loop's state that nothing else in the body reads. A residual stream is read by the next layer
-and is no accumulator. An inner loop may first write the results into slices of a larger array,
-which the outer loop adds up.
+An accumulation is seen if the result reaches, through only linear and layout ops, an addition to an
+element of the loop's state that nothing else in the body reads. A residual stream is not an
+accumulator, because the next layer reads the stream. An inner loop may first write the results into
+slices of a larger array, which the outer loop adds up.
 
-Likely is a collective in a loop whose operands are the same in each round: a weight that is
-gathered again for each microbatch, also if a loop over layers is in between. Gathering it once,
-before the loop, takes memory. A loop can do both, with the weights and their gradients: there is
-one row for each loop, which is seen if most of its time is in an accumulation.
+The cause is likely if the operands of a collective are the same in each round: for example, a
+weight is gathered again for each microbatch, with or without a loop over layers in between.
+Gathering the weight once, before the loop, takes memory. A loop can gather weights and also sum up
+gradients. Each loop has one row, which is seen if accumulations take most of the row's time.
 
-The gain is what all rounds but one save without these collectives, which may be more than their
-exposed time: others wait for the links, too.
+The gain is the time that all rounds but one save without these collectives. The gain can exceed the
+exposed time of these collectives, because other collectives wait for the links, too.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from _proto.hlo.program import Computation, Instruction
 
 NAME: Final = "collective_in_loop"
-# A sum of such functions of the rounds is the function of the sum.
+# Linear functions: adding up the results of all rounds equals applying the function to the sum.
 _LINEAR = frozenset("add subtract multiply divide negate convert select".split())
 _COPIES = ("copy", "copy-start", "copy-done")
 _COUNTERS = ("s32", "u32", "s64")
@@ -64,7 +64,8 @@ _CONSTANT = frozenset(("constant", "iota", "replica-id", "partition-id"))
 
 
 class _Repeated(NamedTuple):
-    """The collectives that a loop repeats: what it adds up, and what is the same in each round."""
+    """The collectives that a loop repeats: collectives whose results are summed up, and collectives
+    with the same operands in each round."""
 
     summed: list[Executions]
     same: list[Executions]
@@ -73,7 +74,7 @@ class _Repeated(NamedTuple):
 def find(of: StepProgram) -> list[Cause]:
     rows: dict[Instruction, _Repeated] = {}
     for executions in of.collectives:
-        # A collective of little time can only add to a row, never make one.
+        # A short collective can only be added to a row of longer collectives, not start a row.
         if executions.total * 20 < of.floor or executions.op.instruction is None:
             continue
         if found := _repeated_by(executions.op.instruction):
@@ -96,7 +97,7 @@ def _repeated_by(collective: Instruction) -> tuple[Instruction, Confidence] | No
 
 
 def _accumulates_in(collective: Instruction, loop: Instruction) -> Instruction | None:
-    """Return the loop around a collective in which its results are summed up."""
+    """Return the loop that sums up the results of a collective."""
     starts = [Value(collective, path) for path, _ in collective.leaves or ()]
     if len(starts) > 1:
         starts.append(Value(collective))
@@ -108,7 +109,7 @@ def _accumulates_in(collective: Instruction, loop: Instruction) -> Instruction |
         ends = [value for value in flow.passed if value.instruction is body.root and value.path]
         if any(_is_accumulator(body, value, flow.passed) for value in ends):
             return within
-        # Results that were written into slices of the state leave the loop with it.
+        # Results that were written into slices of the state leave the loop as part of the state.
         if not ends:
             return None
         starts = [Value(within, value.path) for value in ends]
@@ -131,7 +132,8 @@ def _is_linear(value: Value) -> bool:
 
 
 def _is_accumulator(body: Computation, end: Value, results: set[Value]) -> bool:
-    """Tell if an element of a loop's state is only added to, by what a collective returned."""
+    """Return True if the loop only adds results of a collective to an element of the loop's
+    state."""
     state = parameter(body, 0)
     if state is None:
         return False
@@ -145,8 +147,8 @@ def _is_accumulator(body: Computation, end: Value, results: set[Value]) -> bool:
 def _same_each_round(collective: Instruction, loop: Instruction) -> Instruction | None:
     """Return the innermost loop in which all operands of a collective are the same.
 
-    An inner loop may take them from slices of an array, such as the weights of each layer: they are
-    the same in each round of an outer loop that hands on this array unchanged.
+    An inner loop may take the operands from slices of an array, such as the weights of each layer.
+    The slices are the same in each round of an outer loop that passes this array on unchanged.
     """
     starts = producers(Value(collective))
     for within in _loops_from(loop):
@@ -167,13 +169,14 @@ def _same_each_round(collective: Instruction, loop: Instruction) -> Instruction 
 
 
 def _loops_from(loop: Instruction) -> Iterator[Instruction]:
-    """Yield a loop and those around it, from the inside outwards."""
+    """Yield a loop and the loops around it, innermost first."""
     yield loop
     yield from (caller for caller in callers(loop.computation) if caller.opcode == WHILE)
 
 
 def _elements_of(values: list[Value], state: Instruction) -> set[int] | None:
-    """Return the elements of a loop's state that values are made of; None if of more than that."""
+    """Return the elements of a loop's state that values are made of; None if the values are also
+    made of other values."""
     flow = reach(values, producers, lambda value: value.instruction.opcode not in DOTS)
     if flow.stopped:
         return None
@@ -189,9 +192,9 @@ def _elements_of(values: list[Value], state: Instruction) -> set[int] | None:
 
 
 def _is_handed_on(state: Instruction, element: int) -> bool:
-    """Tell if an element of the state is the same before and after a round.
+    """Return True if an element of the state is the same before and after a round.
 
-    It can be copied from one memory to another.
+    A copy of the element from one memory to another does not count as a change.
     """
     root = state.computation.root
     if root is None:
@@ -215,9 +218,12 @@ def _cause(of: StepProgram, loop: Instruction, row: _Repeated) -> Cause | None:
     if is_same:
         parts.append(_counts(row.same) + " on the same data in each round")
     once = {
-        (True, False): "Reducing the sum once, after it,",
-        (False, True): "Running them once, before it,",
-        (True, True): "Reducing the sums once, after it, and running the others once, before it,",
+        (True, False): "Reducing the sum once, after the loop,",
+        (False, True): "Running the collectives once, before the loop,",
+        (
+            True,
+            True,
+        ): "Reducing the sums once after the loop, and running others once before the loop,",
     }[is_summed, is_same]
     helps = {
         (True, False): CAUSES["collective_in_loop, summed"],
@@ -231,7 +237,7 @@ def _cause(of: StepProgram, loop: Instruction, row: _Repeated) -> Cause | None:
         f"of it at {line_says(place)}. {once} would save {duration(gain)} "
         f"({percent_of(gain, of.step)} of the step).",
         helps,
-        # What is the same in each round may be gathered again to save memory.
+        # An array that is the same in each round may be gathered again to save memory.
         SEEN if 2 * total_of(row.summed) >= exposed else LIKELY,
         Evidence(members, collective=only(group_by(members, collective_name_of)), trips=trips),
         *place,

@@ -67,7 +67,7 @@ def find(of: StepProgram) -> list[Cause]:
             NAME,
             gain,
             f"{plural(len(members), 'op')} (most time at {line_says(place)}) join arrays to a flat "
-            f"one, {largest.text} ({size(_n_bytes(largest))}), work on it and cut it up again: "
+            f"array {largest.text} ({size(_n_bytes(largest))}) and later cut it up again: "
             f"{duration(gain)} ({percent_of(gain, of.step)} of the step).",
             CAUSES["layout_change, flat"],
             LIKELY,

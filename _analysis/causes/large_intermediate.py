@@ -124,7 +124,7 @@ def _reduced_cause(
         NAME,
         gain,
         f"{line_says(place)} writes {array.text} ({size(array.n_bytes or 0)}) to memory, and all "
-        f"that reads it reduces it to an eighth or less: writing and reading it takes at least "
+        f"readers reduce it to an eighth or less: writing and reading the array takes at least "
         f"{duration(gain)} ({percent_of(gain, of.step)} of the step).",
         CAUSES["large_intermediate, reduced"],
         SEEN,

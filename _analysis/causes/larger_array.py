@@ -10,7 +10,14 @@ both other arrays everywhere would be cheaper. The gain is the exposed time minu
 moving the other two arrays at the same rate. The cause is reported as a likely `resharding`, since
 the line that sets the sharding is elsewhere.
 
-Reductions count in the forward pass only: in the backward pass they sum up gradients over batches.
+The cause is also reported if an operand is gathered and the result is reduced, and if the gathered
+operand has more than twice the bytes of the other operand on all devices: then gathering the other
+operand would be enough.
+
+    dx = dh @ w.T    # dh is gathered, and dx is reduced, although w is small
+
+Reductions alone count in the forward pass only: in the backward pass they sum up gradients over
+batches.
 """
 
 from __future__ import annotations
@@ -21,7 +28,7 @@ from _analysis.causes.cause import LIKELY, Cause, Evidence
 from _analysis.causes.graph import DOTS, Value, consumers, is_backward, is_layout, producers, reach
 from _analysis.causes.resharding import NAME
 from _analysis.causes.sentences import duration, line_says, percent_of, size
-from _analysis.causes.step_program import collective_name_of, place_of_longest
+from _analysis.causes.step_program import collective_name_of, place_of_longest, total_of
 from _analysis.remedies import CAUSES
 
 TYPE_CHECKING = False
@@ -56,15 +63,16 @@ class _Moved(NamedTuple):
 def find(of: StepProgram, left_out: Container[int]) -> list[Cause]:
     """Return the causes; `left_out` has the ids of executions that belong to other causes."""
     gathered, reduced = [], []
+    causes = _gathered_and_reduced(of, left_out)
+    seen = {id(executions) for cause in causes for executions in cause.evidence.executions}
     for executions in of.collectives:
-        if executions.total * 20 < of.floor or id(executions) in left_out:
+        if executions.total * 20 < of.floor or id(executions) in left_out or id(executions) in seen:
             continue
         name = collective_name_of(executions.op)
         if name == _GATHER and (moved := _gathered(executions)):
             gathered.append(moved)
         elif name in _REDUCTIONS and (moved := _reduced(executions)):
             reduced.append(moved)
-    causes = []
     if gathered:
         causes.append(_cause(of, gathered, "gathers an operand", "the other operand and result"))
     if reduced:
@@ -83,6 +91,57 @@ def _gathered(executions: Executions) -> _Moved | None:
     passed = {value.instruction for value in walk.passed}
     others = {operand for dot in dots for operand in dot.operands if operand not in passed}
     return _moved(executions, [here], [*others, *dots])
+
+
+def _gathered_and_reduced(of: StepProgram, left_out: Container[int]) -> list[Cause]:
+    """Find matmuls with a gathered operand and a reduced result; one cause for all of them."""
+    reductions = {
+        executions.op.instruction: executions
+        for executions in of.collectives
+        if collective_name_of(executions.op) in _REDUCTIONS and executions.op.instruction
+    }
+    rows: list[_Moved] = []
+    members: dict[int, Executions] = {}
+    dots_of: dict[int, Executions] = {}
+    for executions in of.collectives:
+        here = executions.op.instruction
+        if here is None or collective_name_of(executions.op) != _GATHER:
+            continue
+        if executions.total * 20 < of.floor or id(executions) in left_out:
+            continue
+        walk = reach([Value(here)], consumers, _is_same)
+        passed = {value.instruction for value in walk.passed}
+        for dot in {value.instruction for value in walk.stopped}:
+            after = reach([Value(dot)], consumers, _is_same).stopped if dot.opcode in DOTS else ()
+            found = {value.instruction for value in after} & reductions.keys()
+            moved = _moved(executions, [here], {o for o in dot.operands if o not in passed})
+            ran = of.executed(dot)
+            if found and moved and ran:
+                rows.append(moved._replace(n_bytes=moved.n_bytes + (_bytes_of([dot]) or 0)))
+                dots_of[id(ran)] = ran
+                for member in (executions, *(reductions[reduction] for reduction in found)):
+                    members[id(member)] = member
+    if not rows:
+        return []
+    largest = max(rows, key=lambda moved: moved.n_bytes)
+    exposed, saved = total_of(list(members.values())), of.links.saved_without(members.values())
+    gain = saved * (largest.n_bytes - largest.n_others) // largest.n_bytes
+    place = place_of_longest(list(dots_of.values()))
+    return [
+        Cause(
+            NAME,
+            gain,
+            f"An operand of the matmul at {line_says(place)} is gathered and its result is "
+            f"reduced, {size(largest.n_bytes)} among {largest.n_devices} devices, although the "
+            f"other operand is only {size(largest.n_others)} on all of them together. "
+            f"{duration(exposed)} are exposed, and with another sharding {duration(gain)} "
+            f"({percent_of(gain, of.step)} of the step) would be saved.",
+            CAUSES["resharding, matmul"],
+            LIKELY,
+            Evidence(list(members.values()), n_participants=largest.n_devices),
+            *place,
+        )
+    ]
 
 
 def _reduced(executions: Executions) -> _Moved | None:
@@ -132,7 +191,7 @@ def _cause(of: StepProgram, rows: list[_Moved], action: str, others: str) -> Cau
         gain,
         f"The {name} at {line_says(place)} {action} of a matmul, {size(largest.n_bytes)} among "
         f"{largest.n_devices} devices, although {others} are only {size(largest.n_others)} on all "
-        f"of them together{more}. {duration(total)} are exposed, and with another sharding "
+        f"devices together{more}. {duration(total)} are exposed, and with another sharding "
         f"{duration(gain)} ({percent_of(gain, of.step)} of the step) would be saved.",
         CAUSES["resharding, matmul"],
         LIKELY,

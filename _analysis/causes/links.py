@@ -1,17 +1,18 @@
-"""Replay a program, to tell what a step saves without some of its collectives.
+"""Replay a program to estimate the time that a step saves without some of its collectives.
 
-The exposed time of a collective says little about this, because collectives share the links:
+The exposed time of a collective says little about the saved time, because collectives share the
+links:
 
     core    |--math--|==wait for B==|--math--|      without A, B would end earlier
     links   |-----A-----|-----B-----|
 
 So the replay runs the ops of a computation again. The core keeps the order of the trace. A
-collective begins when its operands are there and the links are free. Collectives of little data
-slip in between, and keep their time.
+collective begins when its operands are ready and the links are free. Collectives with little data
+do not wait for the links, and keep their time.
 
-A synchronous collective takes as long as the fastest one of its kind, by bytes, since others may
-have waited for the links. How long asynchronous ones take cannot be seen, so the pace of the links
-is chosen such that the replay takes as long as the trace.
+A synchronous collective takes as long per byte as the fastest collective of its kind, since others
+may have waited for the links. The trace does not show how long asynchronous collectives take, so
+the speed of the links is chosen such that the replay takes as long as the trace.
 """
 
 from __future__ import annotations
@@ -29,35 +30,38 @@ if TYPE_CHECKING:
     from _proto.hlo.collectives import Collective
     from _proto.hlo.program import Computation, Instruction
 
-# A collective that moves less does not keep others from the links.
+# A collective that moves fewer bytes does not keep other collectives from using the links.
 _SMALL_BYTES = 1 << 20
-# How often a range is halved to find the pace of the links.
+# Number of times that a range is halved to find the speed of the links.
 _HALVINGS = 24
-# If collectives become asynchronous, so many results wait to be read, because they take memory.
+# Maximum number of unread results of collectives that become asynchronous, because results take
+# memory.
 _UNREAD = 2
 # A short op takes at most this part of the mean time of collectives that become asynchronous.
 _SHORT = 2
-# Math of less than this part of a wait hides nothing.
+# Math that takes less than 1 / _LITTLE of the wait counts as hiding nothing.
 _LITTLE = 20
-# What happens at a place in the order of the trace, in this order.
+# Kinds of events at one position in the order of the trace, in the order in which they happen.
 _BEGIN, _END, _RUN = range(3)
 
 
 class _Event(NamedTuple):
-    """An op that runs at a place, or a collective that begins or is waited for there."""
+    """An event at a position in the order of the trace: an op runs, or a collective begins or is
+    waited for."""
 
     place: int
     kind: int
-    # The place where the collective is waited for.
+    # The position at which the core waits for the collective.
     end: int
     here: Instruction
-    # The time on the core, or on the links besides the time for these bytes.
+    # The time on the core, or on the links in addition to the time for the bytes.
     time: float = 0
     n_bytes: int = 0
 
 
 class Links:
-    """The collectives of a program, with the bytes or the time that they need on the links."""
+    """The collectives of a program, each with the bytes or the time that the collective needs on
+    the links."""
 
     def __init__(self, of: StepProgram) -> None:
         self._of = of
@@ -91,10 +95,10 @@ class Links:
         return saved
 
     def saved_if_asynchronous(self, members: Iterable[Executions]) -> int:
-        """Return the time that the step saves if synchronous collectives run beside the math.
-
-        Each begins when its operands are there. Short ops that make them, such as the cast of a
-        weight before it is gathered, run as early, and short ops that read the result run later.
+        """Return the time that the step saves if synchronous collectives run at the same time as
+        math. Each collective begins when its operands are ready. Short ops that make the operands,
+        such as the cast of a weight before a gather, run equally early, and short ops that read the
+        result run later.
         """
         by_computation, _ = _by_computation(members)
         saved = 0
@@ -104,9 +108,9 @@ class Links:
         return saved
 
     def waited_for_at_once(self) -> set[Instruction]:
-        """Return all asynchronous collectives, if math hides hardly any of them.
+        """Return all asynchronous collectives if math hides very little of them, otherwise none.
 
-        That is if most bytes are moved with little math between begin and end.
+        Math hides very little if most bytes move with little math between the begin and the end.
         """
         n_bytes = n_at_once = 0
         for computation in {here.computation for here in self._bytes}:
@@ -154,7 +158,7 @@ class Links:
         return sorted(found, key=itemgetter(0, 1, 2))
 
     def _events(self, computation: Computation) -> list[_Event]:
-        """Return what happens in one execution of a computation, in order."""
+        """Return the events of one execution of a computation, in order."""
         if computation in self._events_of:
             return self._events_of[computation]
         order = self._of.order
@@ -187,9 +191,9 @@ class Links:
         short: float = 0,
         beyond: Container[Instruction] = (),
     ) -> tuple[list[int], set[Instruction]]:
-        """Return the places of the next ops in a direction that take longer than `short`.
+        """Return the positions of the next ops, in one direction, that take longer than `short`.
 
-        Also return the ops before them. Ops in `beyond` count as short.
+        Also return all instructions that the search reached. Ops in `beyond` count as short.
         """
         places = []
         seen = set(starts)
@@ -214,7 +218,7 @@ class Links:
     def _saved(
         self, computation: Computation, now: Sequence[_Event], then: Sequence[_Event]
     ) -> int:
-        """Return the time that all executions of a computation save if `then` happens."""
+        """Return the time that all executions of a computation save if the events are `then`."""
         n = max(self._of.n_of(event.here) for event in now)
         pace = self._paces.get(computation)
         if pace is None:
@@ -225,7 +229,7 @@ class Links:
         return max(0, round((_replayed(now, pace) - _replayed(then, pace)) * n))
 
     def _pace_of(self, events: Sequence[_Event], measured: float) -> float:
-        """Return the time that links take for a byte if the replay takes as long as measured."""
+        """Return the time per byte on the links for which the replay takes as long as the trace."""
         sizes = [self._bytes[event.here] for event in events if event.here in self._bytes]
         fast, slow = 0.0, measured / min(sizes, default=1)
         for _ in range(_HALVINGS):
@@ -251,9 +255,9 @@ def _replayed(events: Iterable[_Event], pace: float) -> float:
 
 
 def _bytes_of(collective: Collective) -> int:
-    """Return the bytes of the input or of the output, whichever is larger; twice for all-reduces.
-
-    Devices send their own part only once, so this is a little more than they send.
+    """Return the bytes of the input or of the output, whichever is larger, and twice as many for an
+    all-reduce. This number is slightly too large, because a device does not send its own part to
+    itself.
     """
     sides = [
         sum(array.n_bytes or 0 for array in arrays or ())
@@ -265,7 +269,8 @@ def _bytes_of(collective: Collective) -> int:
 def _by_computation(
     members: Iterable[Executions],
 ) -> tuple[dict[Computation, set[Instruction]], int]:
-    """Group instructions by computation; also return the time of executions without one."""
+    """Group instructions by computation; also return the time of executions without an
+    instruction."""
     found: dict[Computation, set[Instruction]] = {}
     unknown = 0
     for executions in members:

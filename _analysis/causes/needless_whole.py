@@ -1,21 +1,23 @@
-"""An array that is put together on all devices although its neighbours are split in another way.
+"""Find arrays that are gathered on all devices although neighbouring arrays are split in another
+way.
 
     h = with_sharding_constraint(h, P("data", "model", None))    # the weight is P("data", "model")
     y = h @ weight                                               # and is gathered along both
 
-Devices need a part of the array, or the array whole along one dimension. Two signs tell that two
+Devices need a part of the array, or the array whole along one dimension. Two patterns show that two
 shardings disagree:
 
-- An all-gather makes the whole array, and all that takes the result cuts a part out of it by a
-  dynamic-slice at a place that depends on the device. An all-to-all would move only the parts. A
-  gather is left out if a part of it is used whole.
-- An all-gather among four devices or more puts together an operand of a matmul along two
-  dimensions at once, so that a copy has to bring the parts into order. With a sharding that agrees,
-  the matmul would be split along one of the dimensions.
+- An all-gather makes the whole array, and all users of the result cut a part out by a dynamic-slice
+  at an index that depends on the device. An all-to-all would move only the parts. A gather is left
+  out if an op uses the whole result.
+- An all-gather among at least four devices gathers an operand of a matmul along two dimensions at
+  once, so that a copy has to put the parts in order. If the shardings agreed, the matmul would be
+  split along one of the dimensions.
 
-The gain is the exposed time less the same time for the part that is needed, and the copies. It is a
-`resharding` and always likely: the constraint that asks for it is not in the program, and splitting
-weights along two dimensions can be intended.
+The gain is the exposed time minus the time for moving only the needed part, plus the time of the
+copies. The cause is reported as a `resharding` and always likely: the program does not have the
+constraint that requires the whole array, and splitting weights along two dimensions can be
+intended.
 """
 
 from __future__ import annotations
@@ -47,12 +49,12 @@ _GATHER = "all-gather"
 _CUT = "dynamic-slice"
 # Opcodes that return the number of the device.
 _DEVICE = ("partition-id", "replica-id")
-# A group of fewer devices is no product of two mesh axes.
+# A group of fewer devices cannot be the product of two mesh axes.
 _FEWEST_DEVICES = 4
 
 
 def find(of: StepProgram, left_out: Container[int]) -> list[Cause]:
-    """Find such collectives; `left_out` has the ids of executions that belong to other causes."""
+    """Return the causes; `left_out` has the ids of executions that belong to other causes."""
     cut: list[Executions] = []
     spread: list[Executions] = []
     copies: dict[int, Executions] = {}
@@ -83,7 +85,7 @@ def _is_same(value: Value) -> bool:
 
 
 def _depends_on_device(cut: Instruction) -> bool:
-    """Tell if a dynamic-slice cuts out another part on each device."""
+    """Return True if a dynamic-slice cuts out another part on each device."""
     walk = reach([Value(index) for index in cut.operands[1:]], producers, lambda _: True)
     return any(value.instruction.opcode in _DEVICE for value in walk.passed)
 
@@ -94,7 +96,7 @@ def _size(executions: Executions) -> int:
 
 
 def _copies(of: StepProgram, walk: Reached) -> dict[int, Executions]:
-    """Return what ran of the copies on the way from a collective, by id."""
+    """Return the executions of the copies between a collective and its users, by id."""
     ran = [of.ran.get(value.instruction) for value in walk.passed]
     return {
         id(executions): executions
@@ -123,15 +125,15 @@ def _cause_of_cut(of: StepProgram, members: list[Executions]) -> Cause:
 
 def _cause_of_spread(of: StepProgram, members: list[Executions], copies: list[Executions]) -> Cause:
     exposed, copying = total_of(members), total_of(copies)
-    # The gather along the other dimension stays, among two devices or more.
+    # The gather along the other dimension remains, among at least two devices.
     gain = of.links.saved_without(members) // 2 + copying
     place = place_of_longest([*members, *copies])
     return Cause(
         NAME,
         gain,
-        f"{_counts(members)} put together operands of matmuls that are split along two dimensions "
+        f"{_counts(members)} gather operands of matmuls that are split along two dimensions "
         f"({_lines([*members, *copies])}): {duration(exposed)} exposed and {duration(copying)} of "
-        f"copies. If each matmul were split like its weight along one of them, up to "
+        f"copies. If each matmul were split like its weight along one dimension, up to "
         f"{duration(gain)} ({percent_of(gain, of.step)} of the step) would be saved.",
         CAUSES["resharding, two dimensions"],
         LIKELY,

@@ -98,8 +98,8 @@ def what_host_does(host: HostInPause) -> str:
             " one period; `idle --step all` lists what the host did."
         )
     return (
-        ". The capture has no events of the host at that time, so the reason is unknown: it can"
-        " also be another device or host."
+        ". The capture has no events of the host at that time, so the reason is unknown and"
+        " can also be another device or host."
     )
 
 

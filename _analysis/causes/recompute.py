@@ -187,7 +187,7 @@ def _recompute(step: Step, recomputed: list[_Recomputed], context: Context) -> C
         gain,
         f"The checkpoint at {line_says(place)} runs forward work again in the backward pass: "
         f"{duration(gain)} ({percent_of(gain, step)} of the step). Saving activations instead "
-        f"{memory} and the time to write and read them, so less or nothing may be won.",
+        f"{memory} and the time to write and read them, so the real gain may be small or zero.",
         CAUSES[RECOMPUTE],
         LIKELY,
         Evidence(members, by_depth=_by_depth(recomputed), hbm_free=free),

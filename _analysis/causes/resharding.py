@@ -123,14 +123,14 @@ def _cause(of: StepProgram, row: _Row, members: list[Executions]) -> Cause:
         f"{duration(gain)} ({percent_of(gain, of.step)}) less. "
     )
     if constraints:
-        says += "The sharding constraint at this line asks for it."
+        says += "The sharding constraint at this line requires the change."
         helps = CAUSES["resharding, constraint"]
     elif row.is_outside:
-        says += "No collective is written there, so its operands are sharded in different ways."
+        says += "This line has no collective, so the line's operands are sharded in different ways."
         helps = CAUSES["resharding, optimizer"]
     else:
         says += (
-            "No all_to_all is written there, so shardings before and after disagree; a dispatch to "
+            "This line has no all_to_all, so the shardings around it disagree; a dispatch to "
             "experts also looks like this."
         )
         helps = CAUSES["resharding, model"]

@@ -117,7 +117,7 @@ def cause_of(step: Step, slow: Slow) -> Cause:
     )
     if slow.line:
         says += (
-            f". It takes {duration(slow.excess)} longer than {slow.median_device} at "
+            f". The device takes {duration(slow.excess)} longer than {slow.median_device} at "
             f"{short(slow.line)}"
         )
     is_sure = slow.n_steps >= FEWEST_STEPS

@@ -1,17 +1,19 @@
-"""A collective that stops the core although there is math that could run in the meantime.
+"""Find collectives that stop the core although independent math could run at the same time.
 
     grads = all_reduce(grads)    # the core waits
     y = x @ w                    # this needs none of the result
 
-An asynchronous collective runs beside the math. The gain is the time that the step saves if all
-these collectives begin as soon as they can, while the core keeps the order of the trace (`links`).
-Flags switch the collectives together and they share the links, so all are one row. It is always
-likely: the compiler may have a reason, and it hides less where memory is short.
-If some collectives of the same kind are asynchronous, the compiler has decided on each, and they
-are left out. So are all-to-alls, because no flag makes them asynchronous.
+An asynchronous collective runs at the same time as math. The gain is the time that the step saves
+if all these collectives begin as soon as they can, while the core keeps the order of the trace
+(`links`). All collectives are in one row, because a flag switches all of them and they share the
+links. The cause is always likely: the compiler may have a reason, and hides less if memory is
+short. If some collectives of a kind are asynchronous, the compiler has decided on each collective
+of this kind, so the kind is left out. All-to-alls are left out, too, because no flag makes an
+all-to-all asynchronous.
 
-Without its latency hiding scheduler, the compiler still makes collectives asynchronous, but waits
-for each as soon as it has begun. Then these are in the row, too.
+Without the latency hiding scheduler, the compiler still makes collectives asynchronous, but waits
+for each collective as soon as the collective has begun. Then asynchronous collectives are in the
+row, too.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ _FLAGS: dict[str, dict[str, tuple[str, ...]]] = {
 
 
 def find(of: StepProgram, left_out: Container[int]) -> list[Cause]:
-    """Find collectives that math could hide; `left_out` has the ids of executions to skip."""
+    """Return the causes; `left_out` has the ids of executions that belong to other causes."""
     flags_of = {**_FLAGS.get(of.roofs.choice.chip, {}), "collective-permute": _PERMUTE_FLAGS}
     asynchronous = {
         collective_name_of(executions.op) for executions in of.collectives if executions.op.is_wait

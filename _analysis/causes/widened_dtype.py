@@ -19,7 +19,7 @@ fault: the line of the product is.
 
     return norm(x.astype(f32)) * scale + bias       # f32, and the weights are cast to bf16
 
-Compilers drop a convert that follows another, so a program may have none that widens. Then two
+Compilers drop a convert that follows another, so a program may have none that widens. Then three
 other signs are likely:
 
 - A matmul of an f32 by a bf16 operand tells that values are wide, since programs that narrow all
@@ -27,6 +27,7 @@ other signs are likely:
   operands in the forward pass. A weight in f32 is none, as the compiler narrows it.
 - Additions of the forward pass hand f32 on to each other in memory: a residual stream, also if all
   norms cast back before the matmuls. The line is the one that makes the first such array.
+- The matmuls of one line, such as that of the logits, write their gradients in f32.
 """
 
 from __future__ import annotations
@@ -165,9 +166,28 @@ def find(of: StepProgram) -> list[Cause]:
     found = [cause for cause in causes if cause]
     if any(cause.gain_ps >= of.floor for cause in found):
         return found
-    other = _before_mixed_matmuls(of, wide) or _residual_stream(of, wide)
+    other = _before_mixed_matmuls(of, wide) or _residual_stream(of, wide) or _f32_matmul(of, wide)
     cause = _cause(of, other, wide) if other else None
     return [cause] if cause else []
+
+
+def _f32_matmul(of: StepProgram, wide: _Wide) -> _Widening | None:
+    """Return the results of the one line whose matmuls also write their gradients in f32.
+
+    If there are several such lines, the whole program is meant to be f32.
+    """
+    forward: dict[str, list[Instruction]] = {}
+    backward: set[str | None] = set()
+    for dot in of.program.instructions():
+        if dot.opcode not in DOTS or not dot.op_name or not wide.has(dot):
+            continue
+        line, executed = own_line_of(dot, of.is_own), of.executed(dot)
+        if line and not is_backward(dot):
+            forward.setdefault(line, []).append(dot)
+        elif executed and executed.op.instruction and wide[executed.op.instruction] >= wide[dot]:
+            backward.add(line)
+    lines = [line for line in forward if line in backward]
+    return _Widening(lines[0], forward[lines[0]], wide) if len(lines) == 1 else None
 
 
 def _residual_stream(of: StepProgram, wide: _Wide) -> _Widening | None:
@@ -373,6 +393,10 @@ def _cause(of: StepProgram, widening: _Widening, wide: _Wide) -> Cause | None:
         what = f"{where} makes {source}"
         follows = "and what is added to it stays f32, as a residual stream"
         helps = CAUSES["widened_dtype, stream"]
+    elif convert.opcode in DOTS:
+        what = f"{where} multiplies matrices in f32 to {source}"
+        follows = "and the gradients are f32, too, although the compiler narrows the operands"
+        helps = CAUSES["widened_dtype, matmul"]
     elif not is_convert:
         what = f"{where} computes {source} ({convert.opcode}) for matmuls with narrower operands"
     elif is_implicit:

@@ -41,12 +41,14 @@ def lost_by(findings: list[Json]) -> int:
 
 
 def with_shortened(causes: list[Json]) -> list[Json]:
-    """Add a sentence to causes of at least 5 % of the step, and to those that cost memory."""
-
-    def is_large(row: Json) -> bool:
-        return row["gain_pct_of_step"] is None or row["gain_pct_of_step"] >= 5
-
-    return [{**row, "in_short": row["says"] if is_large(row) else None} for row in causes]
+    """Add a sentence to the first two causes if they gain at least 5 % of the step."""
+    return [
+        {
+            **row,
+            "in_short": row["says"] if i < 2 and (row["gain_pct_of_step"] or 0) >= 5 else None,
+        }
+        for i, row in enumerate(causes)
+    ]
 
 
 WHAT = Column("what", ("kernel", "waits_for", "top_signature"), "what", least=12)

@@ -66,7 +66,7 @@ class Resharding(unittest.TestCase):
     def test_line_of_the_cause_is_the_sharding_constraint(self) -> None:
         first = found("sharding_constraint")[0]
         self.assertEqual((first["cause"], first["confidence"]), ("resharding", "seen"))
-        self.assertIn("The sharding constraint at this line asks for it", first["says"])
+        self.assertIn("The sharding constraint at this line requires the change", first["says"])
 
 
 class InTheOptimizer(unittest.TestCase):
@@ -164,7 +164,7 @@ class FlatArrays(unittest.TestCase):
             event("scaled", "loop fusion", 100, 50),
             event("first", "data formatting", 200, 30),
         ]
-        return [row for row in causes({"main": program}, ran) if "flat one" in row["says"]]
+        return [row for row in causes({"main": program}, ran) if "flat array" in row["says"]]
 
     def test_ops_that_join_and_cut_a_flat_array_are_one_row(self) -> None:
         (row,) = self.found()

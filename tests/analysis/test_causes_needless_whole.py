@@ -56,11 +56,11 @@ class Cut(unittest.TestCase):
         self.assertEqual(row["source_user"], "model.py:3")
         self.assertIn("each device then cuts its part out", row["says"])
 
-    def test_slice_in_each_round_of_a_loop_is_not_a_part_for_a_device(self) -> None:
+    def test_slice_at_an_index_that_a_loop_changes_is_not_reported(self) -> None:
         self.assertEqual(cut("all-gather", index="parameter"), [])
 
     def test_reduced_array_is_not_reported(self) -> None:
-        # The compiler should have made a reduce-scatter of both.
+        # The compiler should have made one reduce-scatter of the all-reduce and the slice.
         self.assertEqual(cut("all-reduce"), [])
 
     def test_array_that_is_used_whole_is_not_reported(self) -> None:

@@ -14,7 +14,8 @@ PART, WHOLE = array("bf16", 4, 2, 64, 128), array("bf16", 4, 4, 64, 128)
 
 
 def found(gathered: str) -> list[Json]:
-    """Return the causes where a kernel reads q, k and v, of which some are gathered first."""
+    """Return the causes where a kernel reads q, k and v; all-gathers make the arrays named in
+    `gathered`."""
     program, ran = [], []
     for i, name in enumerate("qkv"):
         program.append(op(name, "parameter", shape=PART, number=i))
@@ -35,7 +36,7 @@ def found(gathered: str) -> list[Json]:
 class RepeatedKernel(unittest.TestCase):
     def test_kernel_with_gathered_queries_keys_and_values_is_found(self) -> None:
         (row,) = found("qkv")
-        # Half of the kernel's work, and the all-gathers.
+        # The gain is half of the kernel's work and the time of the all-gathers.
         self.assertEqual((row["gain_ps"], row["confidence"]), (200 + 30, "seen"))
         self.assertEqual((row["source_user"], row["evidence"]["n_participants"]), ("model.py:8", 2))
         self.assertIn("compute the same on 2 devices", row["says"])

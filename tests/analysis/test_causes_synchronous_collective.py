@@ -134,7 +134,9 @@ class Synchronous(unittest.TestCase):
         ]
         self.assertEqual(causes({"main": program}, ran), [])
 
-    def test_asynchronous_collectives_that_are_waited_for_at_once_stop_the_core(self) -> None:
+    def test_asynchronous_collective_stops_the_core_if_the_wait_follows_the_start_at_once(
+        self,
+    ) -> None:
         shape, groups = array("f32", 1024, 1024), listed_groups((0, 1))
         program = [
             op("x", "parameter", shape=shape),
@@ -145,7 +147,8 @@ class Synchronous(unittest.TestCase):
         ]
 
         def rows(start: int) -> list[Json]:
-            """Return the causes if the all-gather begins at a time; math runs from 50 to 250."""
+            """Return the causes if the all-gather begins at the time `start`; math runs from 50 to
+            250."""
             ran = [
                 event("all-gather-start.1", "all-gather-start", start, 1),
                 event("free", "loop fusion", 50, FREE),

@@ -243,3 +243,15 @@ class WithoutConverts(unittest.TestCase):
                 rows = causes(program, ran, frames=FRAMES)
                 lines = [(row["source_user"], row["gain_ps"]) for row in rows]
                 self.assertEqual(lines, [("pos.py:4", 90)] * n)
+
+    def test_matmuls_of_one_line_with_f32_gradients_are_likely(self) -> None:
+        backward = "jit(f)/transpose(jvp())/dot_general"
+        for dtype, lines in ((WIDE, ["head.py:9"]), (NARROW, [])):
+            with self.subTest(dtype=dtype):
+                main = [
+                    op("x", "parameter", shape=NARROW),
+                    op("dot.1", "dot", "x", "x", shape=WIDE, line="head.py:9", tf_op="jvp()/dot"),
+                    op("exp.1", "exponential", "dot.1", shape=WIDE),
+                    op("dot.2", "dot", "x", "x", shape=dtype, line="head.py:9", tf_op=backward),
+                ]
+                self.assertEqual([row["source_user"] for row in found(main)], lines)

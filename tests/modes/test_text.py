@@ -589,7 +589,7 @@ class HiddenRows(unittest.TestCase):
         rows.append({"t": 5, "n": "b"})
         self.assertEqual(table_of(self.TABLE, fields)[-1], "    0.100  5 more rows (--all)")
 
-    def test_last_row_takes_the_room_of_empty_cells(self) -> None:
+    def test_label_of_the_last_row_extends_over_empty_cells(self) -> None:
         columns = (
             Column("a" * 60, "t", "time"),
             Column("groups", "g"),
