@@ -149,34 +149,8 @@ def shifts_nearby(pieces: Sequence[Piece], times: Iterable[int]) -> dict[int, in
     # negated time, so that `_later` finds the earlier mark.
     first: list[Mark | None] = [None] * (len(ordered) + 1)
 
-    def see_first(k: int, mark: Mark) -> None:
-        mirrored, known = (-mark[0], mark[1]), first[k]
-        if known is None or mirrored > known:
-            first[k] = mirrored
-
     def read_marks(piece: Piece, i: int, j: int) -> None:
-        # If several marks have the same time on the trace's clock, the latest mark on the device's
-        # clock counts, which is the last of them.
-        marks = sorted(piece.marks())
-        if not marks:
-            return
-        times_of_marks = [time for time, _ in marks]
-        see_first(i, marks[bisect_right(times_of_marks, times_of_marks[0]) - 1])
-        latest[j] = _later(latest[j], marks[-1])
-        places = map(bisect_right, repeat(times_of_marks), ordered[i:j])
-        for k, n in enumerate(places, i):
-            if n:
-                mark, known = marks[n - 1], latest[k]
-                if known is None or mark > known:
-                    latest[k] = mark
-                if mark[0] == ordered[k]:
-                    see_first(k + 1, mark)
-                    continue
-            if n < len(marks):
-                m = n
-                while m + 1 < len(marks) and times_of_marks[m + 1] == times_of_marks[m]:
-                    m += 1
-                see_first(k + 1, marks[m])
+        see_marks(sorted(piece.marks()), ordered, i, j, latest, first)
 
     # Read a piece between two times only if the piece can have a nearer mark than the marks found
     # so far.
@@ -200,6 +174,43 @@ def shifts_nearby(pieces: Sequence[Piece], times: Iterable[int]) -> dict[int, in
         assert nearest is not None  # The caller passes at least one measured op.
         shifts[time] = nearest[1] - nearest[0]
     return shifts
+
+
+def see_marks(
+    marks: Sequence[Mark],
+    ordered: Sequence[int],
+    i: int,
+    j: int,
+    latest: list[Mark | None],
+    first: list[Mark | None],
+) -> None:
+    """Replace entries of `latest` and `first` by nearer ones of these sorted marks, which reach
+    from `ordered[i - 1]` to `ordered[j]`.
+
+    If several marks have the same time on the trace's clock, the latest mark on the device's clock
+    counts, which is the last of them.
+    """
+    if not marks:
+        return
+    times_of_marks = [time for time, _ in marks]
+
+    def see_first(k: int, mark: Mark) -> None:
+        mirrored, known = (-mark[0], mark[1]), first[k]
+        if known is None or mirrored > known:
+            first[k] = mirrored
+
+    see_first(i, marks[bisect_right(times_of_marks, times_of_marks[0]) - 1])
+    latest[j] = _later(latest[j], marks[-1])
+    places = map(bisect_right, repeat(times_of_marks), ordered[i:j])
+    for k, n in enumerate(places, i):
+        if n:
+            latest[k] = _later(latest[k], marks[n - 1])
+        # Find the first mark at or after the time.
+        m = n - 1 if n and times_of_marks[n - 1] == ordered[k] else n
+        if m < len(marks):
+            while m + 1 < len(marks) and times_of_marks[m + 1] == times_of_marks[m]:
+                m += 1
+            see_first(k + 1, marks[m])
 
 
 def _latest(pieces: Sequence[Piece], ordered: Sequence[int]) -> list[Mark | None]:
