@@ -54,11 +54,11 @@ class GroupFacts:
         self.kernels: set[str] = set()
         self.shapes: set[str] = set()
         self.texts: set[str] = set()
-        # Facts that decide what an op adds.
+        # Facts of added ops; an op with the same facts adds nothing.
         self._seen: set[tuple[str | None, ...]] = set()
 
     def add(self, op: Op) -> None:
-        # Devices have equal ops.
+        # Skip an op that was already added, because devices have equal ops.
         fact = op.text, op.category, op.source, op.tf_op
         if fact in self._seen:
             return
@@ -111,7 +111,7 @@ class StepOfDevice(NamedTuple):
     name: str | None
     n_events: int
     duration: int
-    # Time until the next step of its name starts; None if there is none.
+    # Time until the next step of the same name starts; None without a next step.
     period: int | None
     why_not: WhyNot | None
     figures: StepFigures | None
