@@ -73,7 +73,7 @@ _MIN_ELEMENTS = 1 << 16
 # A value with less than this part of an array's elements is a factor of the array.
 _GROWING = 8
 _MOVING = frozenset("broadcast concatenate dynamic-slice dynamic-update-slice pad slice".split())
-# Ops of these classes take longer with twice the bytes; how much longer kernels take is unknown.
+# Ops of these classes take longer with twice the bytes. Kernels also need more passes for matmuls.
 _SLOWED = (COLLECTIVE, DATA_MOVEMENT, MEMORY_BOUND, KERNEL)
 _USERS_CONVERT = "convert_element_type"
 
@@ -398,7 +398,7 @@ def _cause(of: StepProgram, widening: _Widening, wide: _Wide) -> Cause | None:
     made = {v.instruction for v in values if wide[v.instruction] >= smallest / 4}
     affected = _affected(of, made)
     kernels = sum(entry.total for entry in affected if entry.name == KERNEL)
-    total = sum(entry.total for entry in affected) - kernels
+    total = sum(entry.total for entry in affected)
     gain = total // 2
     dots, line = widening.dots, widening.line
     convert, join, is_implicit = widening.first
@@ -424,13 +424,12 @@ def _cause(of: StepProgram, widening: _Widening, wide: _Wide) -> Cause | None:
         helps = CAUSES["widened_dtype, promotion"]
     else:
         what = f"{where} casts {source} to f32"
+    with_kernels = f", {duration(kernels)} of it in kernels" if kernels else ""
     says = (
-        f"{what}, {follows}. The memory-bound ops, copies and communication of these arrays move "
-        f"twice the bytes and take {duration(total)}; in the narrower dtype they would take about "
-        f"{duration(gain)} ({percent_of(gain, of.step)} of the step) less"
+        f"{what}, {follows}. Ops that move these arrays, which have twice the bytes, take "
+        f"{duration(total)}{with_kernels}; in the narrower dtype they would take about half of "
+        f"that, {duration(gain)} ({percent_of(gain, of.step)} of the step) less"
     )
-    if kernels:
-        says += f", and kernels that read f32 ({duration(kernels)}) would be faster, too"
     if confidence == LIKELY:
         says += f". This is no fault if {'the cast' if is_convert else 'f32'} is intended"
     return Cause(

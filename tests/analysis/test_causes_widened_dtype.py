@@ -155,7 +155,7 @@ class Promotions(unittest.TestCase):
         ]
         self.assertEqual([row["source_user"] for row in found(main)], ["pos.py:4"])
 
-    def test_kernels_lose_an_unknown_time(self) -> None:
+    def test_kernels_count_by_half_but_their_gain_is_unknown(self) -> None:
         target = "tpu_custom_call"
         main = [*widened(), op("kernel.1", "custom-call", "sum.1", shape=WIDE, target=target)]
         ran = [
@@ -170,7 +170,7 @@ class Promotions(unittest.TestCase):
             ),
         ]
         (row,) = causes({"main": main}, ran, frames=FRAMES)
-        self.assertEqual((row["gain_ps"], row["unknown_ps"]), (20, 100))
+        self.assertEqual((row["gain_ps"], row["unknown_ps"]), (70, 100))
 
 
 class WithoutConverts(unittest.TestCase):
