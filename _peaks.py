@@ -64,8 +64,7 @@ CHIPS = {
     "v7x": Chip(("TPU v7x", "TPU7x", "TPU v7"), 1153.5, hbm_gibps=3690.0, fp8=2307.0),
 }
 V7X_HBM = (
-    "HBM peak 3690 GiB/s per device; the vendor's 7380 GB/s per chip is 3436.6 GiB/s"
-    " per device (--peak-hbm-gibps 3436.6)"
+    "HBM peak 3690 GiB/s per device, but 3436.6 by the vendor's figure (--peak-hbm-gibps 3436.6)"
 )
 # The peaks in a trace may differ from the used peaks by this fraction without a note. Captures of
 # v6e, for example, declare 918 or 946.7 TFLOPS.

@@ -80,7 +80,7 @@ class Exchanges:
 
     def __init__(self) -> None:
         # Cache results, because many ops can share a long text or list. Sizes are stored by the id
-        # of the list. The list is stored, too, so that no other object gets the same id.
+        # of the list. Each list is stored with its size, so that no other list can get the same id.
         self._who: dict[tuple[HloText, bool], Participants | None] = {}
         self._sizes: dict[int, tuple[_Arrays, _Size | None]] = {}
 

@@ -1,4 +1,4 @@
-"""Compare each source group, in parts, with the roofline."""
+"""Compare each source group with the roofline."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ is_child = False
 def work_on(
     work: Callable[[K], T], items: Sequence[K], activity: str, context: Context, n_bytes: int
 ) -> list[T]:
-    """Process items of files with this size, in several processes if the files are large. Show
+    """Process items, in several processes if their files are large (`n_bytes` in all). Show
     progress as an activity."""
 
     def work_at(i: int) -> T:

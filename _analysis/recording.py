@@ -201,6 +201,8 @@ def main_program_of(steps: Iterable[WindowSums], leaves: Mapping[int, Leaf]) -> 
         for metadata_id, leaf in leaves.items()
         if leaf.op.program_id is not None
     }
+    if len(set(programs.values())) == 1:
+        return next(iter(programs.values()))
     times: Counter[int] = Counter()
     for step in steps:
         for metadata_id, program in programs.items():

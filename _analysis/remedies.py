@@ -160,7 +160,7 @@ IDLE: tuple[tuple[str, str, str], ...] = (
     (
         IN_CONTAINER,
         "a loop's bookkeeping; on v4 and v5p also the other half of a megacore fusion",
-        "fewer, larger iterations; halves of equal size",
+        "fewer, larger iterations; for a fusion, two halves of equal size",
     ),
     (
         BETWEEN_PROGRAMS,
@@ -183,7 +183,7 @@ CAUSES: dict[str, str] = {
         "Add up the local values in the loop and run the collective once on the sum, after the "
         "loop. For a reduce-scatter, each device must then keep the sum of the whole array."
     ),
-    "collective_in_loop, same data": (
+    "collective_in_loop, same data in each round": (
         "Run the collective before the loop and pass the result into the loop, if memory allows."
     ),
     "collective_in_loop, both": (

@@ -28,7 +28,7 @@ def rounded(number: Fraction, digits: int) -> float | None:
 
 
 def over_roof_note(begin: str, lines: Iterable[str]) -> str:
-    """Return a note on impossible speeds that names the first lines."""
+    """Return a note that names the first lines whose speed is impossible."""
     # The last two parts of a path are enough to recognise the file.
     distinct = list(dict.fromkeys("/".join(line.split("/")[-2:]) for line in lines))
     named = distinct[:_N_LINES_NAMED]

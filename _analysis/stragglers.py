@@ -97,9 +97,9 @@ class StepSpread(NamedTuple):
     # Largest load of the other devices; None if the cohort has only one device.
     next_load: int | None
     mean_load: int
-    # Imbalance in percent of the mean step.
+    # Imbalance as a percentage of the mean step.
     imbalance: Fraction | None
-    # Longest minus shortest duration, in percent of the median duration.
+    # Longest minus shortest duration, as a percentage of the median duration.
     duration_spread: float | None
 
 
@@ -122,7 +122,7 @@ def step_spread(cohort: Cohort, key: Hashable) -> StepSpread:
 
 
 def imbalance_of(steps: Sequence[Load]) -> Fraction | None:
-    """Return the time that perfect balance would save at most, in percent of the mean step."""
+    """Return the most time that perfect balance would save, as a percentage of the mean step."""
     loads = [step.load for step in steps]
     duration = sum(step.step_duration for step in steps)
     return Fraction(100 * (len(loads) * max(loads) - sum(loads)), duration) if duration else None

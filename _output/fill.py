@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     Span: TypeAlias = "str | Figure | Name"
 
 INDENT: Final = "  "
-# End of a cell that counts hidden rows: the option that lists them.
+# End of a cell that counts hidden rows: the option that lists the hidden rows.
 ALL: Final = " (--all)"
-# A shorter time in ps is a rounding error of clocks.
+# Times of fewer ps than this number are rounding errors of clocks.
 SHORTEST_TIME: Final = 1000
 # Maximum depth of indentation; names at greater depth are indented like names at this depth.
 DEEPEST: Final = 10
@@ -135,10 +135,6 @@ def _times_in(part: Paragraph | Grid) -> Iterator[Any]:
             yield from span.value.values() if isinstance(span.value, dict) else (span.value,)
 
 
-# ----------------------------------------------------------------------------------------------
-# Fields of the JSON.
-
-
 class Missing(Exception):
     """Raised if an object does not have a field."""
 
@@ -200,9 +196,6 @@ def rows_at(fields: Json, path: str) -> list[Json]:
     return [row if isinstance(row, dict) else {"value": row} for row in found or ()]
 
 
-# ----------------------------------------------------------------------------------------------
-# Sentences.
-
 FIELD_RE = re.compile(r"\{([^{}:]+):?(\w*)\}")
 
 
@@ -245,10 +238,6 @@ def with_unit(span: Figure, unit: Unit) -> Iterator[tuple[str, str, str]]:
         shown = figure(value, span.kind, size, decimals)
         no_unit = span.kind in UNITS and not int(value)
         yield key, shown, "%" if span.kind in PERCENTS else "" if no_unit else name
-
-
-# ----------------------------------------------------------------------------------------------
-# Tables.
 
 
 def grid_of(table: Table, fields: Json, view: View) -> Grid | None:

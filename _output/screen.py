@@ -71,8 +71,8 @@ class Table(NamedTuple):
     by: str = ""
     # Leave out rows where this field is zero or null.
     unless_0: str = ""
-    # Hide rows in which the field `size` is smaller than a fraction 1 / `part` of the field `whole`
-    # (without `whole`, of 100).
+    # Hide rows in which the field `size` times `part` is less than the field `whole` (without
+    # `whole`, less than 100).
     size: str = ""
     whole: str = "step_duration_ps"
     part: int = SMALLEST_PART

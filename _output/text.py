@@ -111,9 +111,6 @@ class Page:
         for line in lines:
             yield f"{BOLD}{line}{PLAIN}" if self.has_colours else line
 
-    # ------------------------------------------------------------------------------------------
-    # Sentences.
-
     def lines_of_sentence(self, sentence: Paragraph, unit: Unit) -> Iterator[str]:
         if sentence.is_new:
             yield ""
@@ -162,9 +159,6 @@ class Page:
             is_empty = False
         return [line.replace(TIED, " ") for line in lines]
 
-    # ------------------------------------------------------------------------------------------
-    # Tables.
-
     def lines_of_table(self, grid: Grid, time: Unit) -> Iterator[str]:
         yield ""
         if grid.title:
@@ -195,7 +189,7 @@ class Page:
         for i, (cell, column, width) in enumerate(zip(cells, columns, widths, strict=True)):
             room = width if i != last else max(width, rest)
             if i == last and cell.endswith(ALL):
-                # The number of hidden rows also takes the room of empty cells before.
+                # The number of hidden rows also takes the room of preceding empty cells.
                 while padded and padded[-1].isspace() and self.characters.width(cell) > room:
                     room += len(padded.pop()) + len(GAP)
             shown = self.cut(cell, column.kind, room)

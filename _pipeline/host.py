@@ -165,7 +165,7 @@ class Host:
         self._ends = [end - self.start for _, end in merged]
         # The first start and the last end of all events that were read so far.
         self.first, self.last = NEVER, -NEVER
-        # Names of events by number.
+        # Names of events by metadata id.
         self.names: list[str] = []
         self._numbers: dict[str, int] = {}
 

@@ -66,7 +66,7 @@ class Cover:
 
     @classmethod
     def spanning(cls, starts: Sequence[int], ends: Sequence[int]) -> Cover:
-        """Return the cover of the given spans. Spans may overlap and be in any order."""
+        """Return the time that spans cover. Spans may overlap and be in any order."""
         if not starts:
             return cls((), ())
         if not all(map(le, starts, starts[1:])):

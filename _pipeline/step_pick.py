@@ -96,7 +96,7 @@ def notes_on_time_outside(steps: Sequence[StepEvent]) -> list[str]:
 
 
 def time_between(steps: Sequence[StepEvent]) -> tuple[int, int]:
-    """Return the time from the first start to the last end that no step covers, and the whole time
+    """Return the time that no step covers, from the first start to the last end, and the whole time
     from first start to last end."""
     stretches = union((step.start, step.end) for step in steps)
     if not stretches:

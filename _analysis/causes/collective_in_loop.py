@@ -227,7 +227,7 @@ def _cause(of: StepProgram, loop: Instruction, row: _Repeated) -> Cause | None:
     }[is_summed, is_same]
     helps = {
         (True, False): CAUSES["collective_in_loop, summed"],
-        (False, True): CAUSES["collective_in_loop, same data"],
+        (False, True): CAUSES["collective_in_loop, same data in each round"],
         (True, True): CAUSES["collective_in_loop, both"],
     }[is_summed, is_same]
     return Cause(

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from _proto.hlo.program import Instruction
     from _proto.hlo.shapes import Array
 
-# Smaller arrays, such as weights of norms, have one dimension anyway.
+# Ignore smaller arrays, because arrays such as weights of norms always have one dimension.
 _MIN_BYTES = 1 << 20
 _JOINING = frozenset(("concatenate", "dynamic-update-slice"))
 _CUTTING = frozenset(("dynamic-slice", "reshape", "slice"))

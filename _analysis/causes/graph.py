@@ -74,7 +74,7 @@ def is_layout(instruction: Instruction) -> bool:
 
 
 def is_backward(instruction: Instruction) -> bool:
-    """Tell if an instruction is of the backward pass, and no recomputation."""
+    """Return True if an instruction belongs to the backward pass and is not a recomputation."""
     name = instruction.op_name or ""
     return "transpose(" in name and "rematted_computation" not in name
 

@@ -33,6 +33,7 @@ def causes_in_program(of: StepProgram) -> list[Cause]:
     resharded += larger_array.find(of, _executions_of(one_hot))
     resharded += needless_whole.find(of, _executions_of(resharded))
     resharded += repeated_kernel.find(of)
+    resharded = resharding.joined(of, resharded)
     flat = flat_array.find(of)
     seen = _executions_of(cause for cause in (*in_loops, *resharded) if cause.confidence == SEEN)
     return [

@@ -94,7 +94,7 @@ def _gathered(executions: Executions) -> _Moved | None:
 
 
 def _gathered_and_reduced(of: StepProgram, left_out: Container[int]) -> list[Cause]:
-    """Find matmuls with a gathered operand and a reduced result; one cause for all of them."""
+    """Return one cause for all matmuls that have a gathered operand and a reduced result."""
     reductions = {
         executions.op.instruction: executions
         for executions in of.collectives

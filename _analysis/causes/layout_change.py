@@ -9,10 +9,10 @@ change is a synchronous copy or transpose with another layout than the operand, 
 such ops, or a reshape that runs as an op, because other reshapes are free. Copies that belong to a
 change of shardings are left to the cause `resharding`. Each source line has one row.
 
-Or the compiler fuses the change with other work. Then it is seen by a large array whose last
-dimension is 2, since the last dimension is spread over 128 lanes: ops that make or read the array
-move single elements. The gain is their time less that of its bytes at the HBM peak, once in and
-once out.
+The compiler can also fuse a layout change with other work. Such a change is seen if a large array
+has a last dimension of 2: the last dimension is spread over 128 lanes, so ops that make or read the
+array move single elements. The gain is the time of these ops minus the time for reading and writing
+the array's bytes once at the HBM peak.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ if TYPE_CHECKING:
 
 NAME: Final = "layout_change"
 _REORDERING = frozenset(("copy", "transpose", "reshape"))
-# Smaller arrays cost next to nothing.
+# Ignore smaller arrays, which cost almost nothing.
 _MIN_BYTES = 1 << 20
 _ONLY_LAYOUT = _REORDERING | {"bitcast", "parameter"}
 
 
 def find(of: StepProgram, left_out: Container[int]) -> list[Cause]:
     """Return the causes; `left_out` has the ids of executions that belong to other causes."""
-    ran = [executions for executions in of.leaves if id(executions) not in left_out]
-    # Ops of little time are not worth reading their shapes.
-    pairs = {
-        executions: array
-        for executions in ran
-        if executions.total * 20 >= of.floor and (array := _pairs_of(executions))
-    }
+    # Skip ops that take little time, because reading shapes takes time, too.
+    ran = [
+        executions
+        for executions in of.leaves
+        if executions.total * 50 >= of.floor and id(executions) not in left_out
+    ]
+    pairs = {executions: array for executions in ran if (array := _pairs_of(executions))}
     changes = [
         executions
         for executions in ran
@@ -68,7 +68,7 @@ def find(of: StepProgram, left_out: Container[int]) -> list[Cause]:
 
 
 def _pairs_of(executions: Executions) -> Array | None:
-    """Return a large array of pairs that an op makes or reads."""
+    """Return a large array of pairs (last dimension 2) that an op makes or reads."""
     here = executions.op.instruction
     if here is None or executions.op.kind not in (COMPUTE, DATA_MOVE):
         return None

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 # A collective that moves fewer bytes does not keep other collectives from using the links.
 _SMALL_BYTES = 1 << 20
 # Number of times that a range is halved to find the speed of the links.
-_HALVINGS = 24
+_HALVINGS = 12
 # Maximum number of unread results of collectives that become asynchronous, because results take
 # memory.
 _UNREAD = 2
@@ -230,8 +230,9 @@ class Links:
 
     def _pace_of(self, events: Sequence[_Event], measured: float) -> float:
         """Return the time per byte on the links for which the replay takes as long as the trace."""
-        sizes = [self._bytes[event.here] for event in events if event.here in self._bytes]
-        fast, slow = 0.0, measured / min(sizes, default=1)
+        n_bytes = sum(event.n_bytes for event in events)
+        # The links are not busy for longer than the computation takes.
+        fast, slow = 0.0, measured / max(n_bytes, 1)
         for _ in range(_HALVINGS):
             pace = (fast + slow) / 2
             if _replayed(events, pace) > measured:

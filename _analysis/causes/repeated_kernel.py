@@ -1,17 +1,18 @@
-"""A kernel that several devices run on the same data.
+"""Find kernels that several devices run on the same data.
 
     attention = shard_map(kernel, mesh=mesh, in_specs=P("data", None, None), ...)
     out = attention(q, k, v)    # the heads are split by "model"
 
-The compiler cannot split a kernel, so it gathers what in_specs do not split, and all devices along
-this axis compute the same. It is seen where all large operands of a kernel come from all-gathers of
-the same groups, by layout ops alone. A kernel that gathers only keys and values works on different
-queries, and one that gathers only weights on different activations. In the backward pass, kernels
-that read these all-gathers, and no others, belong to the cause.
+The compiler cannot split a kernel, so it gathers the dimensions that in_specs do not split, and all
+devices along this axis compute the same result. The cause is seen if all large operands of a kernel
+come from all-gathers of the same groups, through only layout ops. A kernel that gathers only keys
+and values works on different queries on each device, and a kernel that gathers only weights works
+on different activations. Kernels of the backward pass that read only these all-gathers belong to
+the cause, too.
 
-The gain is the time of the kernels on all of these devices but one, and what the step saves without
-the all-gathers, and without the reductions of the kernels' results among the same devices, which
-the backward pass has. It is a `resharding`.
+The gain is the time of the kernels on all devices of a group but one, plus the time that the step
+saves without the all-gathers and without the reductions of the kernels' results in the backward
+pass. The cause is reported as a `resharding`.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from _proto.hlo.program import Instruction
 
 _GATHER, _REDUCTIONS = "all-gather", ("all-reduce", "reduce-scatter")
-# An operand is large if it has at least this part of the bytes of the largest one.
+# An operand is large if it has at least 1 / _LARGE of the bytes of the largest operand.
 _LARGE = 8
 
 
@@ -77,7 +78,8 @@ def find(of: StepProgram) -> list[Cause]:
 
 
 class _Read(NamedTuple):
-    """The all-gathers that a kernel reads, by id, and if all large operands are gathered."""
+    """The all-gathers that a kernel reads, by id; `is_all` is True if all large operands are
+    gathered."""
 
     group: _Group
     gathers: dict[int, Executions]
@@ -108,7 +110,7 @@ def _reached(
     step: Callable[[Value], Sequence[Value]],
     collectives: Mapping[Instruction, Executions],
 ) -> Iterable[Executions]:
-    """Yield the collectives that layout ops alone lead to."""
+    """Yield the collectives that are reached through only layout ops."""
     walk = reach([Value(start)] if start else [], step, lambda value: is_layout(value.instruction))
     for instruction in {value.instruction for value in walk.passed | walk.stopped}:
         if instruction in collectives:

@@ -16,7 +16,8 @@ such as parameters and the optimizer's state, are sharded in different ways. (Wi
 compiler also makes permutes of matmuls that it runs in pieces.)
 
 Each set of replica groups has one row for the model and one row for the optimizer. Copies that are
-connected to the collectives through only layout ops belong to the row.
+connected to the collectives through only layout ops belong to the row. In the end, rows of the same
+line are joined, also with those of other patterns of disagreeing shardings.
 """
 
 from __future__ import annotations
@@ -32,9 +33,11 @@ from _pipeline.vocabulary import DATA_MOVE, SPARSE_CORE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Final
 
     from _analysis.causes.step_program import StepProgram
+    from _output.fields.bottleneck import Confidence
     from _pipeline.executions import Executions
     from _pipeline.ops import Op
 
@@ -142,4 +145,31 @@ def _cause(of: StepProgram, row: _Row, members: list[Executions]) -> Cause:
         SEEN if constraints else LIKELY,
         Evidence([*members, *copies], collective=what_moves, n_participants=row.size),
         *place,
+    )
+
+
+def joined(of: StepProgram, causes: Iterable[Cause]) -> list[Cause]:
+    """Join causes of the same line, because one sharding often makes several patterns."""
+    by_line: dict[tuple[str | None, Confidence], list[Cause]] = {}
+    for cause in sorted(causes, key=lambda cause: -cause.gain_ps):
+        by_line.setdefault((cause.source_user, cause.confidence), []).append(cause)
+    return [
+        cause
+        for (line, _), group in by_line.items()
+        for cause in ([_together(of, group)] if line and len(group) > 1 else group)
+    ]
+
+
+def _together(of: StepProgram, causes: list[Cause]) -> Cause:
+    first, *others = causes
+    gain = sum(cause.gain_ps for cause in causes)
+    members = {
+        id(executions): executions for cause in causes for executions in cause.evidence.executions
+    }
+    return first._replace(
+        gain_ps=gain,
+        says=f"{first.says} Other collectives and copies at this line, where shardings disagree, "
+        f"cost {duration(sum(cause.gain_ps for cause in others))}, which makes {duration(gain)} "
+        f"({percent_of(gain, of.step)}) in all.",
+        evidence=first.evidence._replace(executions=list(members.values())),
     )

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def duration(ps: int) -> str:
-    """Return a time with three digits and its unit: `13.3 ms`."""
+    """Return a time with three digits and a unit, such as `13.3 ms`."""
     return with_unit(ps, digits=3)
 
 

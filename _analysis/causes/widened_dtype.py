@@ -1,33 +1,36 @@
-"""An operand of f32 that makes all that follows it f32.
+"""Find f32 operands that make all following values f32.
 
     table = sinusoid(T, D)              # f32
     x = x + table                       # bf16 + f32 gives f32
     for layer in layers:                # all layers now read, write, gather and multiply f32
         x = x + mlp(norm(x))
 
-It is seen where a convert from a narrower float, which the user's program has, reaches a dot or a
-kernel before the program narrows the value again. The walk follows the value through elementwise
-and layout ops, collectives, loops, and dots and kernels that return f32. The compiler narrows
-operands of dots itself, by converts without a name, so a dot with bf16 operands and an f32 result
-still says that the program multiplies f32. A norm or softmax that computes in f32 and converts its
-result back reaches no dot.
+The cause is a convert from a narrower float, in the user's program, that reaches a dot or a kernel
+before the program narrows the value again. The walk follows the value through elementwise and
+layout ops, collectives, loops, and dots and kernels that return f32. The compiler narrows operands
+of dots by converts without a name, so a dot with bf16 operands and an f32 result can still be a
+multiplication of f32 values in the user's program. The f32 values of a norm or softmax that
+converts its result back do not reach a dot.
 
-A convert with the stack of the op that takes it is an implicit promotion: that is seen. An explicit
-cast may be intended: that is likely. If the value of one line makes the other operand of a second
-line f32, the second is a symptom. But a small value that is a factor of a large array is not at
-fault: the line of the product is.
+If a convert has the same stack as the op that uses the result, the convert is an implicit
+promotion, and the cause is seen. An explicit cast may be intended, so the cause is likely. If the
+value of one line makes the other operand of a second line f32, the second line is a symptom and is
+not reported. If the value is a small factor of a large array, the reported line is the line of the
+product.
 
     return norm(x.astype(f32)) * scale + bias       # f32, and the weights are cast to bf16
 
-Compilers drop a convert that follows another, so a program may have none that widens. Then three
-other signs are likely:
+Compilers remove a convert that follows another convert, so a program may have no convert that
+widens. Then three other patterns make the cause likely:
 
-- A matmul of an f32 by a bf16 operand tells that values are wide, since programs that narrow all
-  operands have no such matmul. The line is the one with the f32 elementwise ops that make most such
-  operands in the forward pass. A weight in f32 is none, as the compiler narrows it.
-- Additions of the forward pass hand f32 on to each other in memory: a residual stream, also if all
-  norms cast back before the matmuls. The line is the one that makes the first such array.
-- The matmuls of one line, such as that of the logits, write their gradients in f32.
+- A matmul of an f32 operand and a bf16 operand shows that values are wide, since programs that
+  narrow all operands have no matmul with mixed operands. The reported line has the f32 elementwise
+  ops that make most f32 operands of these matmuls in the forward pass. A weight in f32 does not
+  count, because the compiler narrows the weight.
+- Additions of the forward pass pass f32 to each other in memory. These values are a residual
+  stream, even if all norms cast back before the matmuls. The reported line makes the first of these
+  arrays.
+- The matmuls of one line, such as the line of the logits, write their gradients in f32.
 """
 
 from __future__ import annotations
@@ -54,6 +57,7 @@ from _proto.hlo.collectives import collective_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Final
 
     from _analysis.causes.step_program import StepProgram
@@ -69,13 +73,14 @@ _MIN_ELEMENTS = 1 << 16
 # A value with less than this part of an array's elements is a factor of the array.
 _GROWING = 8
 _MOVING = frozenset("broadcast concatenate dynamic-slice dynamic-update-slice pad slice".split())
-# Classes of ops that twice the bytes slow down; kernels by an amount that is unknown.
+# Ops of these classes take longer with twice the bytes; how much longer kernels take is unknown.
 _SLOWED = (COLLECTIVE, DATA_MOVEMENT, MEMORY_BOUND, KERNEL)
 _USERS_CONVERT = "convert_element_type"
 
 
 class _Wide(dict["Instruction", int]):
-    """Map instructions to the elements of their largest f32 array; reading shapes takes time."""
+    """Map instructions to the number of elements of their largest f32 array, because reading shapes
+    again would take time."""
 
     def __missing__(self, instruction: Instruction) -> int:
         arrays = instruction.arrays or ()
@@ -87,17 +92,17 @@ class _Wide(dict["Instruction", int]):
         return self[instruction] >= _MIN_ELEMENTS
 
     def stays(self, value: Value) -> bool:
-        """Return True if an op hands on f32 that it is given."""
+        """Return True if an op with f32 operands returns f32."""
         here = value.instruction
         if here.opcode == "convert":
-            # The compiler narrows operands of dots without a name.
+            # Converts that the compiler adds to narrow the operands of dots have no name.
             return not here.op_name or self.has(here)
         if _multiplies(here):
             return self.has(here)
         return here.opcode in ELEMENTWISE or _only_moves(here)
 
     def is_kept(self, value: Value) -> bool:
-        """Return True if an op hands on f32 that it is given, and does not multiply matrices."""
+        """Return True if an op with f32 operands returns f32 and does not multiply matrices."""
         return not _multiplies(value.instruction) and self.stays(value)
 
 
@@ -130,7 +135,8 @@ class _Widening:
 
     @property
     def first(self) -> tuple[Instruction, Instruction, bool]:
-        """Return a convert, its join and if the convert is an implicit promotion; one if any."""
+        """Return a convert, the op that joins the value with others, and True for an implicit
+        promotion; prefer an implicit promotion."""
         if self.is_stream:
             return self.converts[0], self.converts[0], False
         found = [
@@ -140,7 +146,7 @@ class _Widening:
         return next((choice for choice in found if choice[2]), found[0])
 
     def makes(self, other: _Widening) -> bool:
-        """Return True if the other line is a symptom of this one."""
+        """Return True if the other line is a symptom of this line."""
         return self._feeds(other) and not other._feeds(self)
 
     def _feeds(self, other: _Widening) -> bool:
@@ -172,7 +178,7 @@ def find(of: StepProgram) -> list[Cause]:
 
 
 def _f32_matmul(of: StepProgram, wide: _Wide) -> _Widening | None:
-    """Return the results of the one line whose matmuls also write their gradients in f32.
+    """Return the results of the matmuls of one line that also write gradients in f32.
 
     If there are several such lines, the whole program is meant to be f32.
     """
@@ -191,9 +197,10 @@ def _f32_matmul(of: StepProgram, wide: _Wide) -> _Widening | None:
 
 
 def _residual_stream(of: StepProgram, wide: _Wide) -> _Widening | None:
-    """Return the f32 arrays that additions of the forward pass hand on to each other in memory.
+    """Return the f32 arrays that additions of the forward pass read and write in memory, one after
+    the other.
 
-    The backward pass has their gradients, in arrays of the same shape.
+    The backward pass has the gradients of these arrays, in arrays of the same shape.
     """
     trains = any(is_backward(here) for here in of.program.instructions())
 
@@ -209,27 +216,39 @@ def _residual_stream(of: StepProgram, wide: _Wide) -> _Widening | None:
     if not adds:
         return None
     added = reach(adds, consumers, lambda v: wide.has(v.instruction) and wide.is_kept(v)).passed
-    forward: dict[str, list[Instruction]] = {}
-    backward: dict[str, list[Instruction]] = {}
-    for here in of.ran:
-        for path, array in (here.leaves or ()) if wide.has(here) else ():
-            value = Value(here, path)
-            begin = _computed(value) if array and array.dtype == _WIDE else None
-            if begin and array and is_backward(begin):
-                backward.setdefault(array.text, []).append(begin)
-            elif begin and array and is_forward(begin) and value in added:
-                forward.setdefault(array.text, []).append(begin)
-    streams = {text: begins for text, begins in forward.items() if len(set(begins)) > 1}
-    starts = [begin for begins in streams.values() for begin in begins]
-    if not starts:
+    begun = {value.instruction for value in added}
+    forward = _written(here for here in of.ran if here in begun)
+    lines = {
+        text: [begin for value, begin in made if is_forward(begin) and value in added]
+        for text, made in forward.items()
+    }
+    streams = {text: begins for text, begins in lines.items() if len(set(begins)) > 1}
+    if not streams:
         return None
+    starts = [begin for begins in streams.values() for begin in begins]
     line = own_line_of(starts[0], of.is_own)
-    starts += [begin for text in streams for begin in backward.get(text, [])]
+    written = _written(here for here in of.ran if wide.has(here))
+    starts += [
+        begin for text in streams for _, begin in written.get(text, []) if is_backward(begin)
+    ]
     return _Widening(line, starts, wide, is_stream=True)
 
 
+def _written(ran: Iterable[Instruction]) -> dict[str, list[tuple[Value, Instruction]]]:
+    """Return the f32 arrays that ops write, by shape, with the elementwise op that makes each."""
+    found: dict[str, list[tuple[Value, Instruction]]] = {}
+    for here in ran:
+        for path, array in here.leaves or ():
+            value = Value(here, path)
+            begin = _computed(value) if array and array.dtype == _WIDE else None
+            if begin and array:
+                found.setdefault(array.text, []).append((value, begin))
+    return found
+
+
 def _computed(value: Value) -> Instruction | None:
-    """Return the elementwise op of the user that makes a value; None if anything else does."""
+    """Return the elementwise op of the user's program that makes a value, or None if another op
+    makes the value."""
     sources = origins(value, _is_moved)
     made = {here for here, _ in sources if here.opcode not in STRUCTURE and not is_layout(here)}
     here = made.pop() if len(made) == 1 else None
@@ -243,7 +262,7 @@ def _is_moved(value: Value) -> bool:
 def _before_mixed_matmuls(of: StepProgram, wide: _Wide) -> _Widening | None:
     """Return the f32 values of the line that makes most wide operands of mixed matmuls.
 
-    The compiler narrows operands of the other matmuls by converts without a name.
+    The compiler narrows operands of matmuls without mixed operands by converts without a name.
     """
     dots = [instruction for instruction in of.program.instructions() if instruction.opcode in DOTS]
     if not any(_is_mixed(dot) for dot in dots):
@@ -273,7 +292,7 @@ def _is_mixed(dot: Instruction) -> bool:
 
 
 def _computed_from(operand: Instruction) -> list[Instruction]:
-    """Return the elementwise ops of the user that make an operand."""
+    """Return the elementwise ops of the user's program that make an operand."""
 
     def passes(value: Value) -> bool:
         here = value.instruction
@@ -288,9 +307,9 @@ def _computed_from(operand: Instruction) -> list[Instruction]:
 
 
 def _is_widening(convert: Instruction) -> bool:
-    """Tell if the user's program, not the compiler, converts a large array to f32.
+    """Return True if the user's program, not the compiler, converts a large array to f32.
 
-    In the backward pass that is the other side of a convert to a narrower dtype.
+    In the backward pass, a convert to f32 is the gradient of a convert to a narrower dtype.
     """
     is_users = (convert.op_name or "").endswith(_USERS_CONVERT) and not is_backward(convert)
     if not is_users or not convert.operands:
@@ -324,7 +343,8 @@ def _leads_to_matmul(convert: Instruction, wide: _Wide) -> bool:
 
 
 def _product_of(convert: Instruction, wide: _Wide) -> Instruction | None:
-    """Return the first op that makes a much larger array with a value, which is a factor of it."""
+    """Return the first op that makes a much larger array from a value, so that the value is a
+    factor of the array."""
     for value, _ in walk([Value(convert)], consumers, wide.is_kept):
         here = value.instruction
         if here.opcode in ELEMENTWISE and wide[here] > _GROWING * wide[convert]:
@@ -333,7 +353,8 @@ def _product_of(convert: Instruction, wide: _Wide) -> Instruction | None:
 
 
 def _join_of(convert: Instruction) -> Instruction:
-    """Return the first op that computes with the widened value, or else the convert."""
+    """Return the first op that computes with the widened value; without such an op, return the
+    convert."""
     reached = walk([Value(convert)], consumers, lambda value: _only_moves(value.instruction))
     taking = [value.instruction for value, is_passed in reached if not is_passed]
     frame = convert.message.metadata.stack_frame_id
@@ -353,10 +374,9 @@ def _source_text(convert: Instruction) -> str:
 
 
 def _with_backward(of: StepProgram, widening: _Widening, wide: _Wide) -> set[Value]:
-    """Return the wide values, with those of the backward pass of the same matmuls.
-
-    Its matmuls are on the same lines. The compiler narrows their operands, so that no convert
-    leads to them.
+    """Return the wide values of the matmuls and of the matmuls' backward pass. Matmuls of the
+    backward pass are found by their lines, because the compiler narrows their operands and no
+    convert leads to them.
     """
     lines = {own_line_of(dot, of.is_own) for dot in widening.dots} - {None}
     others = [
@@ -426,7 +446,7 @@ def _cause(of: StepProgram, widening: _Widening, wide: _Wide) -> Cause | None:
 
 
 def _affected(of: StepProgram, made: set[Instruction]) -> list[Entry]:
-    """Return what ran of the ops that make or read f32 arrays, but the optimizer."""
+    """Return the executions of ops that make or read f32 arrays, without ops of the optimizer."""
     passing = STRUCTURE - {"fusion"}
     readers = {user for here in made for user in here.users if user.opcode not in passing}
     found: dict[int, Entry] = {}

@@ -187,7 +187,7 @@ Confidence = Literal["seen", "likely"]
 
 
 class TimeOfDepth(TypedDict):
-    """Recomputed work inside a certain number of checkpoints."""
+    """Recomputed work inside `depth` checkpoints."""
 
     depth: Count
     """Number of checkpoints that enclose the ops."""

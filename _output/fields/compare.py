@@ -100,7 +100,7 @@ class RunToRun(TypedDict):
     before: Percent | None
     """Range of the captures before the change; null if there is only one."""
     after: Percent | None
-    """Range of the captures after the change; null if there is only one."""
+    """Range of the figure over the captures after the change; null with a single capture."""
 
 
 class ProgramChange(TypedDict):
@@ -243,7 +243,7 @@ class FileDelta(Delta, Tested):
     says how much moved."""
 
     file: str | None
-    """Name of the file after the change; null if the file then has no line."""
+    """Name of the file after the change; null if no line after the change is in the file."""
     before_file: str | None
     """Name of the file before the change, matched by the longest common end of the path; null if
     the file then has no line. In the last row, for lines without a source, both names are null."""

@@ -89,7 +89,7 @@ class Parameter(TypedDict):
     memory_space: Count | None
     """Memory space of the array, where 0 is HBM and 5 is host memory."""
     aliased_to_output: bool
-    """True if an output takes over the array's memory."""
+    """True if an output reuses the array's memory."""
 
 
 class ParametersTail(TypedDict):

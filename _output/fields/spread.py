@@ -110,7 +110,7 @@ class Means(TypedDict):
 
 
 class Host(Means):
-    """A host, with means over steps and devices."""
+    """A host; figures are means over steps and devices."""
 
     host: str
     """Name of the host."""

@@ -162,12 +162,12 @@ def next_steps(answer: Answer) -> Iterator[Next]:
 
 
 def costliest_op(answer: Answer) -> Iterator[Next]:
-    """Yield the command that shows the op behind the main cause, or behind the largest loss."""
+    """Yield the command that shows the op of the main cause, or else the op of the largest loss."""
     cause = main_cause(answer)
     if cause and cause["evidence"]["ops"]:
         name, why = cause["evidence"]["ops"][0], f"an op of the cause {cause['cause']} in detail"
     elif answer["findings"]:
-        name, why = answer["findings"][0]["hlo_op"], "the op that loses most in detail"
+        name, why = answer["findings"][0]["hlo_op"], "details of the op that loses most"
     else:
         return
     yield Next(why, ("--mode", "by_op", "--op", name, "--top", "0"))

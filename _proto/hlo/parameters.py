@@ -1,4 +1,4 @@
-"""Read the parameters of a program: arrays, shardings, and whether an output takes over an array's
+"""Read the parameters of a program: arrays, shardings, and whether an output reuses an array's
 memory."""
 
 from __future__ import annotations

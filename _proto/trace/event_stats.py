@@ -43,7 +43,7 @@ class EventInteger(NamedTuple):
 def first_stats(
     plane: AnyPlane, line: AnyLine, wanted: Wanted, is_admitted: Callable[[int], bool]
 ) -> Iterator[tuple[int, str, Stats]]:
-    """Find, for each wanted stat of an op, the first admitted event that has the stat.
+    """Find the first admitted event that has the stat, for each wanted stat of an op.
 
     `is_admitted` receives an event's `offset_ps`. Yield the op's metadata id, the stat's name and
     the event's stats, and remove found stats from `wanted`.

@@ -42,20 +42,21 @@ class Events:
         self,
         metadata_ids: list[int],
         offsets: list[int],
-        # Durations in the file, which can lack durations of instant events.
-        written: list[int],
+        # All durations, or some if `read_durations` is given, among them the longest.
+        durations: list[int],
         device_offsets: list[int],
         device_durations: list[int],
         # Indices of the events that the core did not measure.
         unmeasured: list[int],
         # A superset of the ids of all stats that the events have.
         stat_ids: frozenset[int],
-        # Function that returns the durations of all events, or None if the file has all durations.
+        # Function that returns the durations of all events, or None if `durations` has all.
         read_durations: Callable[[], list[int]] | None = None,
     ) -> None:
         self.metadata_ids = column_of(metadata_ids)
         self.offsets = column_of(offsets)
-        self._written = column_of(written)
+        self._some_durations = column_of(durations)
+        self.longest = max(durations, default=0)
         self.device_offsets = column_of(device_offsets)
         self.device_durations = column_of(device_durations)
         self.unmeasured = unmeasured
@@ -70,17 +71,13 @@ class Events:
     @cached_property
     def durations(self) -> array[int]:
         """Return the durations on the trace's clock."""
-        if self._read_durations is None or len(self._written) == len(self):
-            return self._written
+        if self._read_durations is None:
+            return self._some_durations
         return column_of(self._read_durations())
 
     @cached_property
     def distinct_ids(self) -> set[int]:
         return set(self.metadata_ids)
-
-    @property
-    def longest(self) -> int:
-        return max(self._written, default=0)
 
     @property
     def are_measured(self) -> list[bool]:
@@ -121,7 +118,7 @@ class Events:
 
     def lasting(self) -> Events:
         """Return the events without a negative duration."""
-        if not has_negative(self._written):
+        if not has_negative(self._some_durations):
             return self
         return self.where([duration >= 0 for duration in self.durations])
 
@@ -131,14 +128,20 @@ class Events:
 
     def _at(self, indices: Sequence[int]) -> Events:
         unmeasured = set(self.unmeasured)
+
+        def read_durations() -> list[int]:
+            return list(map(self.durations.__getitem__, indices))
+
+        is_read = self._read_durations is None
         return Events(
             list(map(self.metadata_ids.__getitem__, indices)),
             list(map(self.offsets.__getitem__, indices)),
-            list(map(self.durations.__getitem__, indices)),
+            read_durations() if is_read else list(self._some_durations),
             list(map(self.device_offsets.__getitem__, indices)),
             list(map(self.device_durations.__getitem__, indices)),
             [place for place, i in enumerate(indices) if i in unmeasured] if unmeasured else [],
             self.stat_ids,
+            None if is_read else read_durations,
         )
 
 

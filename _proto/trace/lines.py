@@ -332,7 +332,7 @@ def _events_in_columns(
         device_durations,
         unmeasured,
         frozenset(stat_ids),
-        read_durations,
+        read_durations if len(durations) < n else None,
     )
     # If some values are not valid times, the events must be checked one by one.
     is_odd = has_negative(events.device_offsets) or has_negative(events.device_durations)

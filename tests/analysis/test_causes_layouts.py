@@ -48,6 +48,31 @@ def found(primitive: str) -> list[Json]:
 
 
 class Resharding(unittest.TestCase):
+    def test_patterns_at_one_line_are_one_cause(self) -> None:
+        path = "jit(f)/layer/dot_general"
+
+        def found(line: str) -> list[Json]:
+            """Return the causes of all-to-alls with different groups, the second one at a line."""
+            pairs = listed_groups((0, 1), (2, 3))
+            program = [
+                op("x", "parameter"),
+                op("first", "all-to-all", "x", line="model.py:4", tf_op=path, extra=GROUPS),
+                op("out", "negate", "first", line="model.py:5"),
+                op("second", "all-to-all", "out", line=line, tf_op=path, extra=pairs),
+            ]
+            ran = [
+                event("first", "all-to-all", 0, 50, tf_op=f"{path}:"),
+                event("out", "non-fusion elementwise", 50, 50),
+                event("second", "all-to-all", 100, 30, tf_op=f"{path}:"),
+            ]
+            return causes({"main": program}, ran)
+
+        (row,) = found("model.py:4")
+        self.assertEqual((row["gain_ps"], row["source_user"]), (80, "model.py:4"))
+        self.assertEqual(row["evidence"]["ops"], ["first", "second"])
+        self.assertIn("30 ps, which makes 80 ps (8.0 %) in all", row["says"])
+        self.assertEqual([row["gain_ps"] for row in found("model.py:6")], [50, 30])
+
     def test_all_to_all_of_the_compiler_counts_with_adjacent_copies(self) -> None:
         first, second = found("dot_general")
         self.assertEqual((first["cause"], first["gain_ps"]), ("resharding", 170))

@@ -48,7 +48,7 @@ class Mangled(harness.InFolder):
         detail: str = outcome.object["detail"]
         return detail
 
-    def test_mangled_file_is_reported_as_mangled_in_every_form(self) -> None:
+    def test_each_kind_of_mangled_file_is_reported_as_mangled(self) -> None:
         for (name, data), mode in itertools.product(FORMS.items(), ("summary", "anatomy")):
             with self.subTest(name=name, mode=mode):
                 detail = self.detail_of(self.write(name, data), mode)

@@ -119,7 +119,7 @@ class Tables(unittest.TestCase):
         described = re.findall(r"^- \*\*`(\w+)`\*\*", GUIDE, re.MULTILINE)
         self.assertEqual(sorted(described), sorted(get_args(CauseName)))
 
-    def test_tables_of_remedies_equal_the_tables_of_the_program(self) -> None:
+    def test_pages_have_the_remedies_of_the_program(self) -> None:
         self.assertIn(f"\n{remedies.table_of_findings()}\n", FIELDS)
         self.assertIn(f"\n{remedies.table_of_idle_time()}\n", PAGES["GUIDE.md"])
 

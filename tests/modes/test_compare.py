@@ -793,7 +793,7 @@ class Figures(unittest.TestCase):
             self.assertEqual(ours["p_value"], theirs["p_value"], name)
             self.assertEqual(ours["before_range_ps"], theirs["after_range_ps"], name)
 
-    def test_rows_tail_matches_and_totals_add_up(self) -> None:
+    def test_rows_and_the_tail_add_up_to_the_totals(self) -> None:
         for top in (0, 7, 10**6):
             answer = compare(self.before, self.after, top=top)
             totals, tail, matches = answer["totals"], answer["tail"], answer["by_match"].values()

@@ -638,8 +638,8 @@ class RooflineNotes(unittest.TestCase):
 
         self.assertEqual(
             note(),
-            "HBM peak 3690 GiB/s per device; the vendor's 7380 GB/s per chip is 3436.6 GiB/s"
-            " per device (--peak-hbm-gibps 3436.6)",
+            "HBM peak 3690 GiB/s per device, but 3436.6 by the vendor's figure"
+            " (--peak-hbm-gibps 3436.6)",
         )
         self.assertEqual(
             note("--peak-hbm-gibps", "1000"),

@@ -56,7 +56,7 @@ class Gain(InFolder):
             self.assertIn(says, self.headline)
             (self.folder / "a.xplane.pb").unlink()
 
-    def test_gain_is_the_difference_to_the_second_slowest_device(self) -> None:
+    def test_gain_is_the_difference_from_the_second_slowest_device(self) -> None:
         found = self.cohort([[600, 700], [640, 650], [500, 510]])
         # Mean loads are 650, 645 and 505.
         verdict = found["verdict"]

@@ -442,7 +442,7 @@ class Op:
     entries: dict[int, Entry] = field(default_factory=dict)
     # Frame order of stacks that do not show their own order.
     silent_order: str = INNERMOST_FIRST
-    # Texts that names of the user's own files contain.
+    # Parts of paths that mark the user's own files.
     own: Sequence[str] = ()
 
     @property

@@ -426,7 +426,7 @@ class Scopes(unittest.TestCase):
             ("jit(f)/cond/remat/remat2/rematted_computation/shard_map/pjit/mlp/mul:", "mlp"),
             ("jit(f)/custom_jvp_call/custom_vjp_call/core_call/xla_call/xla_pmap/x/mul:", "x"),
             ("jit(f)/while_loop/body_2/mul:", "while_loop/body_2"),
-            # The scope has the content of a wrapper such as `jvp(...)`.
+            # The scope keeps what is inside a wrapper such as `jvp(...)`.
             ("jit(f)/jvp(mlp)/mul:", "mlp"),
             ("jit(f)/transpose(jvp(mlp))/mul:", "mlp"),
             ("jit(f)/jvp()/mlp/mul:", "mlp"),

@@ -273,7 +273,7 @@ class Samples(unittest.TestCase):
         self.assert_same("merged-ranks", "--device 3", DEMO, "1")
 
     @unittest.skipUnless(OFFLOADING.exists(), "needs the capture")
-    def test_merged_ranks_of_different_captures_answer_like_single_captures(self) -> None:
+    def test_rank_of_a_merged_file_has_the_answer_of_the_capture_of_that_rank(self) -> None:
         self.assert_same("merged-mixed", "--device 1", DEMO, "1")
         self.assert_same("merged-mixed", "--device 4", OFFLOADING, "2")
 
