@@ -85,18 +85,22 @@ class Cover:
         return max(0, self._until(end) - self._until(start))
 
     def within_all(self, starts: Sequence[int], ends: Sequence[int]) -> int:
-        """Return the sum of `within` over many spans; no span may end before its start."""
-        return self._sum_until(ends) - self._sum_until(starts)
-
-    def _sum_until(self, times: Sequence[int]) -> int:
+        """Return the sum of `within` over many spans that do not end before they start."""
         # Searching lists takes half as long as searching arrays, which make an int at each access.
-        starts, ends, before = list(self.starts), list(self.ends), list(self._before)
-        return sum(
-            before[n] - ends[n - 1] + time if time < ends[n - 1] else before[n]
-            for n, time in zip(map(bisect_right, repeat(starts), times), times, strict=True)
-            if n
-        )
+        columns = list(self.starts), list(self.ends), list(self._before)
+        return sum_until(ends, *columns) - sum_until(starts, *columns)
 
     def _until(self, time: int) -> int:
         n = bisect_right(self.starts, time)
         return self._before[n] - max(0, self.ends[n - 1] - time) if n else 0
+
+
+def sum_until(
+    times: Sequence[int], starts: Sequence[int], ends: Sequence[int], before: Sequence[int]
+) -> int:
+    """Add up the time that stretches cover before each time."""
+    return sum(
+        before[n] - ends[n - 1] + time if time < ends[n - 1] else before[n]
+        for n, time in zip(map(bisect_right, repeat(starts), times), times, strict=True)
+        if n
+    )

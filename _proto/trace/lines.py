@@ -386,7 +386,12 @@ def _has_only_foreign_fields(merged: pb.LineMerged.Event) -> bool:
 
 def _events_one_by_one(data: bytes, at: int, device: DeviceStats) -> Events:
     events = _timed_events(data, at)
-    times = [device.times(_integers(event.stats)) for event in events]
+    # Protobuf may omit an id that is 0.
+    stat_ids = frozenset((0, *_decode(columns.LineStatIds, data, at).events.stats.metadata_id))
+    # Reading the stats takes most of the time, and few lines other than those of ops have times of
+    # the core.
+    has_times = not stat_ids.isdisjoint(device.offset_ids)
+    times = [device.times(_integers(event.stats)) if has_times else None for event in events]
     return Events(
         [event.metadata_id for event in events],
         [event.offset_ps for event in events],
@@ -394,8 +399,7 @@ def _events_one_by_one(data: bytes, at: int, device: DeviceStats) -> Events:
         [measured[0] if measured else 0 for measured in times],
         [measured[1] if measured else 0 for measured in times],
         [i for i, measured in enumerate(times) if measured is None],
-        # Protobuf may omit an id that is 0.
-        frozenset((0, *_decode(columns.LineStatIds, data, at).events.stats.metadata_id)),
+        stat_ids,
     )
 
 

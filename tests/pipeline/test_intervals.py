@@ -49,6 +49,9 @@ class Intervals(unittest.TestCase):
                 self.assertEqual(length_of(stretches), len(covered))
                 self.assertEqual(cover.total, len(covered))
                 self.assertEqual(cover.within(first, last), len(covered & window))
+                self.assertEqual(cover.within_all([first], [last]), cover.within(first, last))
+                columns = [list(column) for column in zip(*spans, strict=True)]
+                self.assertEqual(list(Cover.spanning(*columns)), stretches)
                 self.assertEqual(list(cover), stretches)
                 self.assertEqual(instants(complement(stretches, (first, last))), window - covered)
 
