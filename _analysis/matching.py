@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from fractions import Fraction
 from itertools import chain
 from typing import NamedTuple
 
@@ -31,6 +32,8 @@ FRAME_RE = re.compile(r"(.*?)(?::(\d{1,18}))?(?::(\d{1,18}))?", re.DOTALL)
 # character.
 SSA_SUFFIX_RE = re.compile(r"\A(:?)(?:\d+\.)+")
 MOST_PARTS = 64
+# Share of scopes that two lines must have in common to be one line.
+MOST_SCOPES = Fraction(1, 2)
 
 
 class Match(NamedTuple):
@@ -70,11 +73,43 @@ def matches_of(before: Sequence[Line], after: Sequence[Line]) -> list[Match]:
             if ours and theirs:
                 found += rule(level, ours, theirs)
         matches += found
-        settled = {id(line) for match in found for line in match.before + match.after}
-        left = [[traits for traits in side if id(traits.line) not in settled] for side in left]
+        left = unsettled(left, found)
+    found = list(similar(*left))
+    matches += found
+    left = unsettled(left, found)
     matches += [Match("only_before", [traits.line], []) for traits in left[0]]
     matches += [Match("only_after", [], [traits.line]) for traits in left[1]]
     return with_look_alikes(matches, {id(traits.line): traits.scopes for traits in chain(*every)})
+
+
+def unsettled(left: list[list[Traits]], found: Sequence[Match]) -> list[list[Traits]]:
+    settled = {id(line) for match in found for line in match.before + match.after}
+    return [[traits for traits in side if id(traits.line) not in settled] for side in left]
+
+
+def similar(before: Sequence[Traits], after: Sequence[Traits]) -> Iterator[Match]:
+    """Match lines that share most of their scopes, if each line is the only best match of the other
+    line.
+
+    A line has a scope for each op. If arrays have other sizes, or a loop is unrolled, the compiler
+    fuses other ops of the line.
+    """
+    shares = {
+        (i, j): Fraction(len(our.scopes & their.scopes), len(our.scopes | their.scopes))
+        for i, our in enumerate(before)
+        for j, their in enumerate(after)
+        if our.line.kind == their.line.kind and our.scopes & their.scopes
+    }
+    # The shares of each line, by side.
+    of_line: list[dict[int, list[Fraction]]] = [defaultdict(list), defaultdict(list)]
+    for pair, share in shares.items():
+        for side in (0, 1):
+            of_line[side][pair[side]].append(share)
+    for pair, share in shares.items():
+        others = [of_line[side][pair[side]] for side in (0, 1)]
+        is_best = all(max(found) == share and found.count(share) == 1 for found in others)
+        if is_best and share >= MOST_SCOPES:
+            yield Match("similar_scopes", [before[pair[0]].line], [after[pair[1]].line])
 
 
 def with_look_alikes(matches: list[Match], scopes_of: dict[int, frozenset[Any]]) -> list[Match]:
@@ -214,6 +249,7 @@ MATCHED_BY: tuple[MatchedBy, ...] = (
     "same_places",
     "same_scopes",
     "same_line",
+    "similar_scopes",
     "only_before",
     "only_after",
 )

@@ -23,6 +23,7 @@ MatchedBy = Literal[
     "same_places",
     "same_scopes",
     "same_line",
+    "similar_scopes",
     "only_before",
     "only_after",
 ]
@@ -291,7 +292,8 @@ class CompareRow(Delta, Tested, Ranges):
     """Rule that matched the line. `same_ops` matches identical ops, and `same_key` matches keys of
     lines without a stack. `same_places_and_scopes`, `same_files_and_scopes`, `same_places`,
     `same_scopes` and `same_line` compare files and columns of the stack or of the stack's last
-    frame, and parts of tf_op. A line with `only_before` or `only_after` has no counterpart."""
+    frame, and parts of tf_op. `similar_scopes` matches lines that share at least half of the parts
+    of tf_op. A line with `only_before` or `only_after` has no counterpart."""
     source_inner: str | None
     """Source line after the change."""
     before_source_inner: str | None

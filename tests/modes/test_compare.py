@@ -414,6 +414,14 @@ CASES: dict[str, tuple[Program, Program, Rows]] = {
             ("same_places_and_scopes", ["m.py:2:4"], ["m.py:2:4"]),
         ],
     ),
+    "a line in a new file is found by most of its scopes": (
+        [
+            op(n, "a.py:10:4", tf_op=f"jit(f)/a/{name}:")
+            for n, name in enumerate(("add", "mul", "exp"))
+        ],
+        [op(n, "b.py:20:8", tf_op=f"jit(f)/a/{name}:") for n, name in ((7, "add"), (8, "mul"))],
+        [("similar_scopes", ["a.py:10:4"], ["b.py:20:8"])],
+    ),
     "a line number alone matches nothing": (
         [op(1, "a.py:10:4", tf_op="jit(f)/head/mul:")],
         [op(2, "a.py:10:8", tf_op="jit(f)/tail/exp:")],
