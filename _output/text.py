@@ -177,8 +177,8 @@ class Page:
             if i in grid.below:
                 below = self.sentence(grid.below[i], time)
                 if len(grid.below[i]) == 1:
-                    # A cell shows the start of a sentence on one line.
-                    below = self.characters.sentence_of(below, self.width - 2 * len(INDENT))
+                    # A cell shows the start of a sentence on at most two lines.
+                    below = self.characters.sentence_of(below, 2 * (self.width - 3 * len(INDENT)))
                 yield from self.wrapped(below, INDENT * 2, INDENT * 2)
 
     def row(self, cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> str:

@@ -351,7 +351,8 @@ def readable(ps: int) -> str:
         return f"{ps} ps"
     name = {3: "ns", 6: "us", 9: "ms", 12: "s"}[power]
     value = ps / 10**power
-    return f"{value:.1f} {name}" if value >= 100 else f"{value:.2f} {name}"
+    decimals = 2 if value < 100 else 1 if value < 1000 else 0
+    return f"{value:.{decimals}f} {name}"
 
 
 def notes_of_all(steps: list[Step]) -> list[str]:
