@@ -112,7 +112,9 @@ def _gathered_and_reduced(of: StepProgram, left_out: Container[int]) -> list[Cau
         walk = reach([Value(here)], consumers, _is_same)
         passed = {value.instruction for value in walk.passed}
         for dot in {value.instruction for value in walk.stopped}:
-            after = reach([Value(dot)], consumers, _is_same).stopped if dot.opcode in DOTS else ()
+            if dot.opcode not in DOTS or not _keeps(dot, executions):
+                continue
+            after = reach([Value(dot)], consumers, _is_same).stopped
             found = {value.instruction for value in after} & reductions.keys()
             moved = _moved(executions, [here], {o for o in dot.operands if o not in passed})
             ran = of.executed(dot)
@@ -142,6 +144,18 @@ def _gathered_and_reduced(of: StepProgram, left_out: Container[int]) -> list[Cau
             *place,
         )
     ]
+
+
+def _keeps(dot: Instruction, gather: Executions) -> bool:
+    """Return True if the dimensions along which an array was gathered are also in a dot's result.
+
+    Otherwise the dot sums along these dimensions, as for the gradient of a weight.
+    """
+    inside, arrays = gather.op.inside, dot.arrays
+    if inside is None or not inside.inputs or not inside.outputs or not arrays:
+        return False
+    dims = zip(inside.inputs[0].dims, inside.outputs[0].dims, strict=False)
+    return all(whole in arrays[0].dims for part, whole in dims if part != whole)
 
 
 def _reduced(executions: Executions) -> _Moved | None:

@@ -70,14 +70,13 @@ def find(of: StepProgram, left_out: Container[int]) -> list[Cause]:
 def _pairs_of(executions: Executions) -> Array | None:
     """Return a large array of pairs (last dimension 2) that an op makes or reads."""
     here = executions.op.instruction
-    if here is None or executions.op.kind not in (COMPUTE, DATA_MOVE):
+    if here is None or executions.op.kind not in (COMPUTE, DATA_MOVE) or executions.op.dot:
         return None
-    for arrays in (here.arrays, *here.operand_arrays):
-        for array in arrays or ():
-            is_large = (array.n_bytes or 0) >= _MIN_BYTES
-            if is_large and len(array.dims) > 2 and array.dims[-1] == 2:
-                return array
-    return None
+    of_op = [array for arrays in (here.arrays, *here.operand_arrays) for array in arrays or ()]
+    # An op with a much larger array does other work.
+    least = max(_MIN_BYTES, max((array.n_bytes or 0 for array in of_op), default=0) // 2)
+    pairs = (array for array in of_op if len(array.dims) > 2 and array.dims[-1] == 2)
+    return next((array for array in pairs if (array.n_bytes or 0) >= least), None)
 
 
 def _cause_of_pairs(of: StepProgram, pairs: dict[Executions, Array]) -> Cause:

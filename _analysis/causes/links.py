@@ -69,7 +69,7 @@ class Links:
         self._alone: dict[Instruction, float] = {}
         self._paces: dict[Computation, float] = {}
         self._events_of: dict[Computation, list[_Event]] = {}
-        fastest: dict[tuple[str, int | None], float] = {}
+        fastest: dict[tuple[str, str | None], float] = {}
         synchronous = {}
         for executions in of.collectives:
             op, here = executions.op, executions.op.instruction
@@ -79,9 +79,10 @@ class Links:
             if op.is_wait:
                 self._bytes[here] = n_bytes
                 continue
-            kind = op.inside.opcode, op.inside.who.size if op.inside.who else None
+            kind = op.inside.opcode, op.inside.who.label if op.inside.who else None
             synchronous[here] = kind, n_bytes
-            fastest[kind] = max(fastest.get(kind, 0.0), n_bytes / max(executions.shortest, 1))
+            pace = n_bytes * executions.n / max(executions.total, 1)
+            fastest[kind] = max(fastest.get(kind, 0.0), pace)
         for here, (kind, n_bytes) in synchronous.items():
             self._alone[here] = n_bytes / fastest[kind]
 

@@ -69,7 +69,7 @@ def find(of: StepProgram, left_out: Container[int]) -> list[Cause]:
         if opcodes == {_CUT}:
             if all(_depends_on_device(reader) for reader in readers):
                 cut.append(executions)
-        elif opcodes <= DOTS and _size(executions) >= _FEWEST_DEVICES:
+        elif opcodes and opcodes <= DOTS and _size(executions) >= _FEWEST_DEVICES:
             joined = _copies(of, walk)
             if joined:
                 spread.append(executions)

@@ -82,7 +82,8 @@ def find(step: Step, context: Context) -> list[Cause]:
             for work in recomputed
             if _starts(work.parts, prefixes) and (is_outer or work.path in once)
         ]
-        causes.append(_repeated(step, excess, is_outer, recomputed))
+        if excess:
+            causes.append(_repeated(step, excess, is_outer, recomputed))
     counted = set(map(id, excess))
     # The compiler also recomputes without a checkpoint if memory is short.
     rest = [work for work in recomputed if work.depth and id(work.executions) not in counted]

@@ -48,8 +48,6 @@ class _Group(NamedTuple):
 
 def find(of: StepProgram) -> list[Cause]:
     kernels = [executions for executions in of.leaves if executions.op.kernel]
-    if not kernels:
-        return []
     collectives = {
         executions.op.instruction: executions
         for executions in of.collectives
@@ -65,7 +63,7 @@ def find(of: StepProgram) -> list[Cause]:
         repeated = [
             kernel
             for kernel, (its_group, gathers, _) in read_by
-            if its_group == group and gathers and gathers.keys() <= moved.keys()
+            if its_group == group and gathers.keys() <= moved.keys()
         ]
         reductions = {
             id(reduction): reduction
@@ -90,6 +88,8 @@ def _gathers_of(kernel: Executions, collectives: Mapping[Instruction, Executions
     here = kernel.op.instruction
     operands = here.operands if here else ()
     sizes = [sum(array.n_bytes or 0 for array in operand.arrays or ()) for operand in operands]
+    result = sum(array.n_bytes or 0 for array in (here.arrays if here else None) or ())
+    large = min(max(sizes, default=0), result)
     gathers: dict[int, Executions] = {}
     is_all = bool(operands)
     for operand, size in zip(operands, sizes, strict=True):
@@ -99,7 +99,7 @@ def _gathers_of(kernel: Executions, collectives: Mapping[Instruction, Executions
             if collective_name_of(gather.op) == _GATHER
         }
         gathers |= found
-        is_all = is_all and (bool(found) or size * _LARGE < max(sizes))
+        is_all = is_all and (bool(found) or size * _LARGE < large)
     groups = {_group_of(gather) for gather in gathers.values()}
     group = groups.pop() if len(groups) == 1 else _Group(None, 0)
     return _Read(group, gathers, is_all)

@@ -202,6 +202,9 @@ def _residual_stream(of: StepProgram, wide: _Wide) -> _Widening | None:
 
     The backward pass has the gradients of these arrays, in arrays of the same shape.
     """
+    if not any(_is_narrowing(here) for here in of.program.instructions()):
+        # All values of the program are meant to be f32.
+        return None
     trains = any(is_backward(here) for here in of.program.instructions())
 
     def is_forward(here: Instruction) -> bool:
@@ -288,7 +291,7 @@ def _before_mixed_matmuls(of: StepProgram, wide: _Wide) -> _Widening | None:
 def _is_mixed(dot: Instruction) -> bool:
     arrays = [array for operand in dot.operand_arrays[:2] for array in operand or ()]
     is_wide = any(a.dtype == _WIDE and a.n_elements >= _MIN_ELEMENTS for a in arrays)
-    return is_wide and any(a.dtype in _NARROW for a in arrays)
+    return is_wide and any(a.dtype.startswith(_NARROW) for a in arrays)
 
 
 def _computed_from(operand: Instruction) -> list[Instruction]:
@@ -322,6 +325,13 @@ def _is_widening(convert: Instruction) -> bool:
         and source.dtype.startswith(_NARROW)
         and to.n_elements >= _MIN_ELEMENTS
     )
+
+
+def _is_narrowing(here: Instruction) -> bool:
+    """Return True if the user's program converts to a narrower float."""
+    if here.opcode != "convert" or not (here.op_name or "").endswith(_USERS_CONVERT):
+        return False
+    return any(array.dtype.startswith(_NARROW) for array in here.arrays or ())
 
 
 def _only_moves(instruction: Instruction) -> bool:
