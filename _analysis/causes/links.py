@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 _SMALL_BYTES = 1 << 20
 # Number of times that a range is halved to find the speed of the links.
 _HALVINGS = 12
-# Maximum number of unread results of collectives that become asynchronous, because results take
-# memory.
+# Maximum number of unread results of collectives that become asynchronous. Without a limit, a
+# collective that is read late could take the links before a collective that is read early.
 _UNREAD = 2
 # A short op takes at most this part of the mean time of collectives that become asynchronous.
 _SHORT = 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unittest
 
 from tests.analysis.small_programs import Json, causes
-from tests.builders.hlo_proto import array, listed_groups, op
+from tests.builders.hlo_proto import Shape, array, listed_groups, op
 from tests.builders.xspace import op as event
 
 GROUPS = listed_groups((0, 1, 2, 3))
@@ -48,6 +48,27 @@ def gathered(width: int, reader: str = "dot") -> list[Json]:
     return [row for row in causes({"main": program}, ran) if row["cause"] == "resharding"]
 
 
+def both(other: Shape, result: Shape) -> list[Json]:
+    """Return the causes where a gathered array of 1024 by 512 elements is multiplied by another
+    array, and the result is reduced."""
+    whole = array("f32", 1024, 512)
+    program = [
+        op("x", "parameter", shape=array("f32", 256, 512)),
+        op("w", "parameter", shape=other),
+        op("whole", "all-gather", "x", shape=whole, line="model.py:3", extra=GROUPS),
+        op("part", "dot", "whole", "w", shape=result, tf_op=BACKWARD),
+        op("sum", "all-reduce", "part", shape=result, line="model.py:5", extra=GROUPS),
+        op("out", "exponential", "sum", shape=result),
+    ]
+    ran = [
+        event("whole", "all-gather", 0, 200),
+        event("part", "convolution fusion", 200, 50, stack="model.py:4:1"),
+        event("sum", "all-reduce", 250, 100),
+        event("out", "loop fusion", 350, 10),
+    ]
+    return [row for row in causes({"main": program}, ran) if row["cause"] == "resharding"]
+
+
 class LargerArray(unittest.TestCase):
     def test_partial_sums_larger_than_both_operands_are_found(self) -> None:
         (row,) = reduced(1024)
@@ -74,30 +95,13 @@ class LargerArray(unittest.TestCase):
         self.assertEqual(gathered(16), [])
 
     def test_gathered_operand_and_reduced_result_of_one_matmul_are_found_together(self) -> None:
-        def found(width: int) -> list[Json]:
-            """Return the causes where the other operand has 512 by `width` elements."""
-            whole, result = array("f32", 1024, 512), array("f32", 1024, width)
-            program = [
-                op("x", "parameter", shape=array("f32", 256, 512)),
-                op("w", "parameter", shape=array("f32", 512, width)),
-                op("whole", "all-gather", "x", shape=whole, line="model.py:3", extra=GROUPS),
-                op("part", "dot", "whole", "w", shape=result, tf_op=BACKWARD),
-                op("sum", "all-reduce", "part", shape=result, line="model.py:5", extra=GROUPS),
-                op("out", "exponential", "sum", shape=result),
-            ]
-            ran = [
-                event("whole", "all-gather", 0, 200),
-                event("part", "convolution fusion", 200, 50, stack="model.py:4:1"),
-                event("sum", "all-reduce", 250, 100),
-                event("out", "loop fusion", 350, 10),
-            ]
-            rows = causes({"main": program}, ran)
-            return [row for row in rows if row["cause"] == "resharding"]
-
-        (row,) = found(64)
+        (row,) = both(array("f32", 512, 64), array("f32", 1024, 64))
         # The gathered operand has 512 columns of 1024 rows, the result 64 columns, and the other
         # operand has 64 columns of 512 rows on each of four devices.
         self.assertEqual(row["gain_ps"], 300 * (512 + 64 - 128) // (512 + 64))
         self.assertEqual((row["source_user"], row["confidence"]), ("model.py:4", "likely"))
         self.assertEqual(row["evidence"]["ops"], ["whole", "sum"])
-        self.assertEqual(found(128), [])
+        self.assertEqual(both(array("f32", 512, 128), array("f32", 1024, 128)), [])
+
+    def test_weight_gradient_that_sums_along_the_gathered_dimension_is_not_reported(self) -> None:
+        self.assertEqual(both(array("f32", 1024, 48), array("f32", 512, 48)), [])

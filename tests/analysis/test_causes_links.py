@@ -13,9 +13,9 @@ GROUPS = listed_groups((0, 1, 2, 3))
 LARGE = array("f32", 1024, 1024)
 
 
-def all_to_all(name: str, operand: str) -> Op:
+def all_to_all(name: str, operand: str, groups: bytes = GROUPS) -> Op:
     path = "jit(f)/dot_general"
-    return op(name, "all-to-all", operand, shape=LARGE, line="model.py:4", tf_op=path, extra=GROUPS)
+    return op(name, "all-to-all", operand, shape=LARGE, line="model.py:4", tf_op=path, extra=groups)
 
 
 PROGRAM = [
@@ -50,3 +50,33 @@ class Links(unittest.TestCase):
                 (row,) = causes({"main": PROGRAM}, ran(math))
                 self.assertEqual((row["cause"], row["gain_ps"]), ("resharding", gain))
                 self.assertIn("110 ps exposed", row["says"])
+
+    def test_pace_is_the_fastest_mean_of_an_instruction(self) -> None:
+        program = [op("x", "parameter", shape=LARGE), all_to_all("first", "x")]
+        program += [op("math", "negate", "first", shape=LARGE), all_to_all("second", "math")]
+        # The first all-to-all takes 50 ps on average, so the second waits for 50 of its 100 ps.
+        ran = [
+            event("first", "all-to-all", 0, 10),
+            event("math", "loop fusion", 10, 50),
+            event("second", "all-to-all", 60, 100),
+            event("first", "all-to-all", 200, 90),
+            event("math", "loop fusion", 290, 50),
+            event("second", "all-to-all", 340, 100),
+        ]
+        (row,) = causes({"main": program}, ran)
+        self.assertEqual(row["gain_ps"], 2 * (50 + 50))
+
+    def test_collective_across_a_slow_axis_keeps_its_own_pace(self) -> None:
+        program = [
+            op("x", "parameter", shape=LARGE),
+            all_to_all("fast", "x", listed_groups((0, 1), (2, 3))),
+            op("math", "negate", "fast", shape=LARGE),
+            all_to_all("slow", "math", listed_groups((0, 2), (1, 3))),
+        ]
+        ran = [
+            event("fast", "all-to-all", 0, 20),
+            event("math", "loop fusion", 20, 50),
+            event("slow", "all-to-all", 70, 200),
+        ]
+        (row,) = causes({"main": program}, ran)
+        self.assertEqual(row["gain_ps"], 20 + 200)

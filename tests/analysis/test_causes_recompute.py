@@ -131,6 +131,11 @@ class Repeatedly(unittest.TestCase):
         found = rows(self.FORWARD, self.INNER)
         self.assertEqual([cause for cause, *_ in found], ["recompute"])
 
+    def test_outer_checkpoint_that_recomputes_nothing_is_not_reported(self) -> None:
+        both = matmul(f"{BACKWARD}checkpoint/block/{AGAIN}", 100, 90, STEP, LOSS)
+        inner = matmul(f"{BACKWARD}block/{AGAIN}", 300, 90, STEP, LOSS)
+        self.assertEqual(rows(both, inner), [("recompute", 180, "block.py:9", "likely")])
+
 
 class Notes(unittest.TestCase):
     def test_missing_program_is_noted(self) -> None:

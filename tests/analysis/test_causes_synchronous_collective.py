@@ -120,6 +120,29 @@ class Synchronous(unittest.TestCase):
         (row,) = causes({"main": program}, ran)
         self.assertEqual(row["gain_ps"], 100)
 
+    def test_collective_that_is_read_late_does_not_delay_collectives_that_are_read_early(
+        self,
+    ) -> None:
+        program = [
+            op("x", "parameter"),
+            op("early", "negate", "x"),
+            op("first", "all-reduce", "early"),
+            op("second", "all-reduce", "early"),
+            op("math", "add", "first", "second"),
+            op("third", "all-reduce", "x"),
+            op("end", "add", "math", "third"),
+        ]
+        ran = [
+            event("early", "loop fusion", 0, 150),
+            event("first", "all-reduce", 150, 50),
+            event("second", "all-reduce", 200, 50),
+            event("math", "loop fusion", 250, 200),
+            event("third", "all-reduce", 450, 200),
+            event("end", "loop fusion", 650, 100),
+        ]
+        (row,) = causes({"main": program}, ran)
+        self.assertEqual(row["gain_ps"], 200)
+
     def test_nothing_is_reported_if_the_compiler_made_some_collectives_asynchronous(self) -> None:
         program = [
             *main("all-reduce"),
@@ -142,16 +165,18 @@ class Synchronous(unittest.TestCase):
             op("x", "parameter", shape=shape),
             op("free", "negate", "x", shape=shape),
             op("all-gather-start.1", "all-gather-start", "x", shape=shape, extra=groups),
+            op("between", "negate", "x", shape=shape),
             op("all-gather-done.1", "all-gather-done", "all-gather-start.1", shape=shape),
             op("after", "add", "free", "all-gather-done.1", shape=shape),
         ]
 
-        def rows(start: int) -> list[Json]:
+        def rows(start: int, between: int = 0) -> list[Json]:
             """Return the causes if the all-gather begins at the time `start`; math runs from 50 to
-            250."""
+            250, and for `between` after 281."""
             ran = [
                 event("all-gather-start.1", "all-gather-start", start, 1),
                 event("free", "loop fusion", 50, FREE),
+                event("between", "loop fusion", 281, between),
                 event("all-gather-done.1", "all-gather-done", 300, 100),
                 event("after", "loop fusion", 400, 500),
             ]
@@ -161,3 +186,35 @@ class Synchronous(unittest.TestCase):
         self.assertEqual((row["cause"], row["gain_ps"]), ("synchronous_collective", 100))
         self.assertIn("xla_tpu_enable_latency_hiding_scheduler", row["what_helps"])
         self.assertEqual(rows(10), [])
+        # Math that takes less than a twentieth of the wait hides nothing.
+        (row,) = rows(280, between=4)
+        self.assertEqual(row["gain_ps"], 100)
+        self.assertEqual(rows(280, between=15), [])
+
+    def test_asynchronous_collective_begins_when_the_operand_of_an_update_is_ready(self) -> None:
+        shape, groups = array("f32", 1024, 1024), listed_groups((0, 1))
+        program = {
+            "wrapped": [
+                op("p", "parameter", shape=shape),
+                op("all-gather.1", "all-gather", "p", shape=shape, extra=groups),
+            ],
+            "main": [
+                op("x", "parameter", shape=shape),
+                op("start", "async-start", shape=shape, calls=["wrapped"]),
+                op("math", "negate", "x", shape=shape),
+                op("update", "async-update", "start", "math", shape=shape),
+                op("done", "async-done", "update", shape=shape),
+                op("free", "negate", "x", shape=shape),
+                op("after", "add", "free", "done", shape=shape),
+            ],
+        }
+        # No math runs between the end of `math` and the wait.
+        ran = [
+            event("start", "async-start", 0, 1),
+            event("math", "loop fusion", 1, 100),
+            event("done", "async-done", 101, 100),
+            event("free", "loop fusion", 201, FREE),
+            event("after", "loop fusion", 401, 500),
+        ]
+        (row,) = causes(program, ran)
+        self.assertEqual((row["cause"], row["gain_ps"]), ("synchronous_collective", 100))
