@@ -54,7 +54,7 @@ def find(of: StepProgram, left_out: Container[int]) -> list[Cause]:
     asynchronous = {
         collective_name_of(executions.op) for executions in of.collectives if executions.op.is_wait
     }
-    at_once = of.links.waited_for_at_once() if asynchronous else set()
+    at_once = of.links.waited_for_at_once()
     by_name: dict[str, list[Executions]] = {}
     flags: dict[str, None] = {}
     for executions in of.collectives:
