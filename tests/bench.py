@@ -5,14 +5,13 @@
 Without a file, the benchmark builds the trace of tests/builders/make_trace.py. The floor is a
 process that starts Python, imports protobuf, reads the bytes of one `XLA Ops` line and decodes the
 line with the C parser. Floor and mode run alternately, so that other load on the machine affects
-both. The second table is about the same trace with all other planes doubled.
+both.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -78,10 +77,10 @@ def measure(*arguments: str) -> tuple[float, float]:
     return seconds, usage.ru_maxrss / MAXRSS_PER_MIB
 
 
-def print_table(title: str, path: str) -> None:
+def print_table(path: str) -> None:
     """Print a table for a file: medians over the turns of each mode's ratio to the floor."""
     floor = ("-c", FLOOR, path, *ask(LOCATE, path).split())
-    print(f"\n{title}, {os.path.getsize(path) / 1e6:.0f} MB\n")
+    print(f"\n{os.path.getsize(path) / 1e6:.0f} MB\n")
     print("mode          wall s   x floor   peak MiB")
     floors = [measure(*floor)]
     for mode in ask(MODES).split():
@@ -119,15 +118,7 @@ def main() -> None:
             subprocess.run(
                 [sys.executable, "-m", "tests.builders.make_trace", path], cwd=ROOT, check=True
             )
-        print_table("As it is", path)
-        # Concatenated messages merge, so every plane occurs twice, and the program reads the first
-        # plane of each name.
-        doubled = str(Path(folder, "doubled.xplane.pb"))
-        with open(doubled, "wb") as out:
-            for _ in range(2):
-                with open(path, "rb") as trace:
-                    shutil.copyfileobj(trace, out)
-        print_table("Other planes doubled", doubled)
+        print_table(path)
 
 
 if __name__ == "__main__":
