@@ -84,8 +84,8 @@ class Member(NamedTuple):
         return self.loads.steps
 
     def lines(self, keys: Sequence[Hashable]) -> dict[tuple[str, str], Line]:
-        """Read the lines that ran in some steps, by kind and key of the group. Communication is
-        left out."""
+        """Return the source lines that ran in the given steps, by kind and key of their group.
+        Communication is left out."""
         record = self.load_records()[self.place]
         if isinstance(record, NoAnswer):
             raise record

@@ -35,8 +35,8 @@ class Part:
     def __init__(self, whole: Group, members: list[Costed], opaque_time: int) -> None:
         self.whole = whole
         self.members = members
-        # Time of the source group's opaque ops. The row of the ops with a cost known to XLA prints
-        # the time of opaque ops.
+        # Time of the source group's opaque ops, which is printed in the row of the ops whose cost
+        # XLA knows.
         self.opaque_time = opaque_time
         self.group = Group([member.executions for member in members])
         self.source, self.kernel = members[0].cost.source, members[0].cost.kernel

@@ -171,7 +171,7 @@ IDLE: tuple[tuple[str, str, str], ...] = (
     (
         IN_PROGRAM,
         "short pauses between ops",
-        "nothing, unless they add up",
+        "nothing, unless many pauses add up",
     ),
 )
 _WHAT_HELPS = {(name, kind): says for names, kind, says in FINDINGS for name in names}

@@ -75,7 +75,7 @@ class Sampled(NamedTuple):
 
 
 class PartCounts(NamedTuple):
-    """Counts by the metadata ids of one part of a plane."""
+    """Numbers of events by metadata id, for one part of a plane."""
 
     matches: dict[int, bool]
     ns: Counter[int]

@@ -184,8 +184,8 @@ def see_marks(
     latest: list[Mark | None],
     first: list[Mark | None],
 ) -> None:
-    """Replace entries of `latest` and `first` by nearer ones of these sorted marks, which reach
-    from `ordered[i - 1]` to `ordered[j]`.
+    """Update `latest` and `first` with sorted marks that are nearer to a time than the marks found
+    so far. The marks lie between `ordered[i - 1]` and `ordered[j]`.
 
     If several marks have the same time on the trace's clock, the latest mark on the device's clock
     counts, which is the last of them.

@@ -82,7 +82,7 @@ def fold(ops: Mapping[int, Op], admitted: Admitted, clock: Clock) -> dict[int, E
 
 
 def durations_by_op(admitted: Admitted, clock: Clock) -> Iterator[tuple[int, list[int]]]:
-    """Yield pairs (metadata id, durations of some executions of the op). All pairs together have
+    """Yield pairs (metadata id, durations of some executions of the op). All pairs together hold
     all executions."""
     for i in range(0, len(admitted.pieces), N_FOLDED):
         found: dict[int, list[int]] = defaultdict(list)

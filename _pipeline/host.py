@@ -300,8 +300,8 @@ def changes_of(starts: Column, ends: Column) -> Changes | None:
             unseen.append(start)
             continue
         while end_of_innermost < end:
-            # The event that was innermost ends while the new event is innermost, so that end
-            # changes nothing.
+            # The enclosing event ends before the new event, which stays the innermost event. So
+            # the end of the enclosing event changes nothing.
             are_nested = False
             unseen.append(end_of_innermost)
             open_events.pop()

@@ -74,7 +74,7 @@ def call_of(
     `mode`, `options` has only two options of the pipeline.
     """
     if not isinstance(mode, str):
-        raise TypeError(f"mode must be a text, got {type(mode).__name__}")
+        raise TypeError(f"mode must be a string, got {type(mode).__name__}")
     sources = Sources(mode)
     profiles = sources.words(profile, takes_records=mode in OF_CAPTURES)
     names = {flag.removeprefix("--").replace("-", "_"): flag for flag in options}

@@ -4,7 +4,7 @@ memory.
     step = jit(train_step)                              # old and new state are both in memory
     step = jit(train_step, donate_argnums=(0, 1, 2))    # the new state takes the old one's memory
 
-An argument is reported if it was not donated and has the shape of an output that takes over no
+An argument is reported if it was not donated and has the shape of an output that reuses no
 argument's memory. The cause is always likely, because the program does not say if the caller still
 needs the argument. The cause costs memory, not time. All arguments share one row, since state often
 consists of many small arrays.

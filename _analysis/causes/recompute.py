@@ -3,8 +3,8 @@
     step = checkpoint(block)                # each block runs twice: memory for time
     loss = checkpoint(loss_of_all_blocks)   # and now all blocks run three times
 
-`recompute` is all work that a checkpoint repeats. This cause is always likely, because storing the
-results instead takes memory, which may be the reason for the checkpoint.
+`recompute` is all work that a checkpoint repeats. The confidence is always `likely`, because
+the checkpoint may be there to save memory.
 
 `recomputed_repeatedly` is work that is repeated twice, since a checkpoint contains another
 checkpoint. The path of an op names each `checkpoint` around the op, before `rematted_computation`;

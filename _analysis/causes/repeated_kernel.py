@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from _proto.hlo.program import Instruction
 
 _GATHER, _REDUCTIONS = "all-gather", ("all-reduce", "reduce-scatter")
-# An operand is large if it has at least 1 / _LARGE of the bytes of the largest operand.
+# An operand is large if it has at least 1 / _LARGE of the bytes of the largest operand or of the
+# result, whichever is smaller.
 _LARGE = 8
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from _analysis.causes.graph import WHILE, body_of, callers
+from _analysis.causes.links import Links
 from _analysis.exposed import is_exposed
 from _analysis.likely_lines import line_of
 from _pipeline import frames
@@ -16,7 +17,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from _analysis.causes.links import Links
     from _analysis.ledger import Entry
     from _analysis.roofs import Roofs
     from _pipeline.executions import Executions
@@ -169,9 +169,6 @@ class StepProgram:
 
     @cached_property
     def links(self) -> Links:
-        # Create the replay on demand, because few steps have causes that need a replay.
-        from _analysis.causes.links import Links
-
         return Links(self)
 
     @property

@@ -437,8 +437,8 @@ def _cause(of: StepProgram, widening: _Widening, wide: _Wide) -> Cause | None:
     with_kernels = f", {duration(kernels)} of it in kernels" if kernels else ""
     says = (
         f"{what}, {follows}. Ops that move these arrays, which have twice the bytes, take "
-        f"{duration(total)}{with_kernels}; in the narrower dtype they would take about half of "
-        f"that, {duration(gain)} ({percent_of(gain, of.step)} of the step) less"
+        f"{duration(total)}{with_kernels}; the narrower dtype would halve this time and save about "
+        f"{duration(gain)} ({percent_of(gain, of.step)} of the step)"
     )
     if confidence == LIKELY:
         says += f". This is no fault if {'the cast' if is_convert else 'f32'} is intended"

@@ -16,7 +16,7 @@ class ScopeShare(TypedDict):
     """Position of the ops in the model, which is the path in `tf_op`, or without `tf_op` the
     instruction's path. The program's name, the primitive at the end, and parts that only say how
     code runs (`jit()`, `jvp()`, `while`, `body`, …) are removed from the path. Null if unknown. If
-    file and scope do not belong together, the stack is false and the scope is right. Example:
+    file and scope contradict each other, the stack is wrong and the scope is right. Example:
     `decoder_layer/attention`"""
     dur_ps: Picoseconds
     """Total duration of the group's ops in this scope."""

@@ -41,12 +41,12 @@ class OwnTotals(TypedDict):
     runs on the core, or an asynchronous collective with a known start is in flight. Transfers to
     and from the host are left out."""
     hidden_union_ps: Picoseconds
-    """The part of `in_flight_union_ps` during which ops run that neither wait nor communicate."""
+    """The part of `in_flight_union_ps` that overlaps ops other than waits and communication."""
     host_in_flight_union_ps: Picoseconds
     """Wall-clock time during which at least one transfer to or from the host is under way."""
     host_hidden_union_ps: Picoseconds
-    """The part of `host_in_flight_union_ps` during which ops run that neither wait nor
-    communicate."""
+    """The part of `host_in_flight_union_ps` that overlaps ops other than waits and
+    communication."""
     by_collective: dict[str, Collective]
     """Sums by collective, in order of first appearance."""
     peers: PeersOfStep | None

@@ -276,9 +276,9 @@ class MatchSum(TypedDict):
     n_groups_after: Count
     """Number of groups after in the rows that this rule matched."""
     before_ps: Picoseconds
-    """Time before of the rows that this rule matched."""
+    """Total time before the change, in the rows that this rule matched."""
     after_ps: Picoseconds
-    """Time after of the rows that this rule matched."""
+    """Total time after the change, in the rows that this rule matched."""
 
 
 class CompareRow(Delta, Tested, Ranges):

@@ -82,7 +82,7 @@ class Fields(PeriodFields):
     gaps: list[IdleGap]
     """The longest stretches without a leaf op, longest first, at most `--top`."""
     host_events: list[HostEvent] | None
-    """The 20 events of the host that take most time during gaps of at least 1 µs. Null if the host
+    """The 20 host events that take the most time during gaps of at least 1 µs. Null if the host
     is unknown; a note says why."""
 
 

@@ -1,4 +1,4 @@
-"""Describe what each mode shows to people; `_output/screen.py` says what the parts mean.
+"""Describe the text output of each mode; `_output/screen.py` explains the parts of a description.
 
 Each mode has a file with its sentences and tables, `PARTS`, and the path of its main table, `MAIN`.
 """

@@ -22,7 +22,7 @@ from _proto.trace.wire import parse
 
 # Maximum number of sorted events in one Events object.
 _N_AT_ONCE = 1 << 13
-# Joined id of events without an entry in the metadata of the events' record.
+# Stands for the joined id of an event whose record has no metadata for the event.
 _NOTHING = 0
 _PROGRAM_ID = "program_id"
 # A time after every time that fits in 64 bits.

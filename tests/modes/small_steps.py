@@ -1,4 +1,4 @@
-"""Build small steps by hand and ask modes about them."""
+"""Build small steps by hand and run modes on the steps."""
 
 from __future__ import annotations
 
