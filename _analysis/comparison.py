@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from _analysis.sides import Side
     from _output.fields.units import Kind, NoiseUnit
 
-# Rows that take less than this share of the time are not tested. Fewer tests make smaller differences significant.
+# Rows that take less than this share of the time are not tested. Fewer tests make smaller
+# differences significant.
 TESTED_PART = Fraction(1, 1000)
 
 

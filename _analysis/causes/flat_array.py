@@ -4,11 +4,11 @@
     grads = unravel(psum(flat) / n)        # one collective instead of three
 
 An array with one dimension has another layout than an array with several dimensions. So each array
-is copied twice, and elementwise ops on the flat array are not fused into other ops. The cause needs two kinds of ops that only move data: ops that write parts into a
-large array with one dimension, and ops that take parts out of an array with one dimension. The gain
-is the time of all ops that only move data or work elementwise on these arrays. The cause is
-reported as a likely `layout_change`, since one collective for many small arrays can be faster than
-many collectives.
+is copied twice, and elementwise ops on the flat array are not fused into other ops. The cause needs
+two kinds of ops that only move data: ops that write parts into a large array with one dimension,
+and ops that take parts out of an array with one dimension. The gain is the time of all ops that
+only move data or work elementwise on these arrays. The cause is reported as a likely
+`layout_change`, since one collective for many small arrays can be faster than many collectives.
 """
 
 from __future__ import annotations

@@ -97,8 +97,8 @@ class HloOpBreakdown(TypedDict):
     """Ops of a group that have the same signature."""
 
     signature: str
-    """The op's name without numbers (or the opcode), then the category in brackets. For custom calls,
-    the target. Example: `slice_reduce_fusion [loop fusion]`"""
+    """The op's name without numbers (or the opcode), then the category in brackets. For custom
+    calls, the target. Example: `slice_reduce_fusion [loop fusion]`"""
     hlo_category: str
     """HLO category of the ops."""
     total_dur_ps: Picoseconds
