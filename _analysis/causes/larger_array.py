@@ -28,7 +28,7 @@ from _analysis.causes.cause import LIKELY, Cause, Evidence
 from _analysis.causes.graph import DOTS, Value, consumers, is_backward, is_layout, producers, reach
 from _analysis.causes.resharding import NAME
 from _analysis.causes.sentences import duration, line_says, percent_of, size
-from _analysis.causes.step_program import collective_name_of, place_of_longest, total_of
+from _analysis.causes.step_program import collective_name_of, place_of, place_of_longest, total_of
 from _analysis.remedies import CAUSES
 
 TYPE_CHECKING = False
@@ -58,6 +58,14 @@ class _Moved(NamedTuple):
     @property
     def saved(self) -> int:
         return self.executions.total * (self.n_bytes - self.n_others) // self.n_bytes
+
+
+class _Line(NamedTuple):
+    """The matmuls of a line that have a gathered operand and a reduced result."""
+
+    rows: list[_Moved]
+    dots: list[Executions]
+    members: list[Executions]
 
 
 def find(of: StepProgram, left_out: Container[int]) -> list[Cause]:
@@ -94,15 +102,14 @@ def _gathered(executions: Executions) -> _Moved | None:
 
 
 def _gathered_and_reduced(of: StepProgram, left_out: Container[int]) -> list[Cause]:
-    """Return one cause for all matmuls that have a gathered operand and a reduced result."""
+    """Return a cause for each line of matmuls that have a gathered operand and a reduced result."""
     reductions = {
         executions.op.instruction: executions
         for executions in of.collectives
         if collective_name_of(executions.op) in _REDUCTIONS and executions.op.instruction
     }
-    rows: list[_Moved] = []
-    members: dict[int, Executions] = {}
-    dots_of: dict[int, Executions] = {}
+    by_line: dict[str | None, _Line] = {}
+    counted: set[int] = set()
     for executions in of.collectives:
         here = executions.op.instruction
         if here is None or collective_name_of(executions.op) != _GATHER:
@@ -111,7 +118,7 @@ def _gathered_and_reduced(of: StepProgram, left_out: Container[int]) -> list[Cau
             continue
         walk = reach([Value(here)], consumers, _is_same)
         passed = {value.instruction for value in walk.passed}
-        for dot in {value.instruction for value in walk.stopped}:
+        for dot in sorted({value.instruction for value in walk.stopped}, key=lambda i: i.name):
             if dot.opcode not in DOTS or not _keeps(dot, executions):
                 continue
             after = reach([Value(dot)], consumers, _is_same).stopped
@@ -119,31 +126,38 @@ def _gathered_and_reduced(of: StepProgram, left_out: Container[int]) -> list[Cau
             moved = _moved(executions, [here], {o for o in dot.operands if o not in passed})
             ran = of.executed(dot)
             if found and moved and ran:
-                rows.append(moved._replace(n_bytes=moved.n_bytes + (_bytes_of([dot]) or 0)))
-                dots_of[id(ran)] = ran
+                place = place_of(ran.op)
+                line = by_line.setdefault(
+                    place.source_user or place.source_inner, _Line([], [], [])
+                )
+                line.rows.append(moved._replace(n_bytes=moved.n_bytes + (_bytes_of([dot]) or 0)))
+                line.dots.append(ran)
                 for member in (executions, *(reductions[reduction] for reduction in found)):
-                    members[id(member)] = member
-    if not rows:
-        return []
-    largest = max(rows, key=lambda moved: moved.n_bytes)
-    exposed, saved = total_of(list(members.values())), of.links.saved_without(members.values())
+                    # A collective counts for one line.
+                    if id(member) not in counted:
+                        counted.add(id(member))
+                        line.members.append(member)
+    return [_line_cause(of, line) for line in by_line.values() if line.members]
+
+
+def _line_cause(of: StepProgram, line: _Line) -> Cause:
+    largest = max(line.rows, key=lambda moved: moved.n_bytes)
+    exposed, saved = total_of(line.members), of.links.saved_without(line.members)
     gain = saved * (largest.n_bytes - largest.n_others) // largest.n_bytes
-    place = place_of_longest(list(dots_of.values()))
-    return [
-        Cause(
-            NAME,
-            gain,
-            f"An operand of the matmul at {line_says(place)} is gathered and its result is "
-            f"reduced, {size(largest.n_bytes)} among {largest.n_devices} devices, although the "
-            f"other operand is only {size(largest.n_others)} on all of them together. "
-            f"{duration(exposed)} are exposed, and with another sharding {duration(gain)} "
-            f"({percent_of(gain, of.step)} of the step) would be saved.",
-            CAUSES["resharding, matmul"],
-            LIKELY,
-            Evidence(list(members.values()), n_participants=largest.n_devices),
-            *place,
-        )
-    ]
+    place = place_of_longest(line.dots)
+    return Cause(
+        NAME,
+        gain,
+        f"An operand of the matmul at {line_says(place)} is gathered and its result is "
+        f"reduced, {size(largest.n_bytes)} among {largest.n_devices} devices, although the "
+        f"other operand is only {size(largest.n_others)} on all of them together. "
+        f"{duration(exposed)} are exposed, and with another sharding {duration(gain)} "
+        f"({percent_of(gain, of.step)} of the step) would be saved.",
+        CAUSES["resharding, matmul"],
+        LIKELY,
+        Evidence(line.members, n_participants=largest.n_devices),
+        *place,
+    )
 
 
 def _keeps(dot: Instruction, gather: Executions) -> bool:

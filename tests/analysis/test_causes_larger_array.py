@@ -105,3 +105,32 @@ class LargerArray(unittest.TestCase):
 
     def test_weight_gradient_that_sums_along_the_gathered_dimension_is_not_reported(self) -> None:
         self.assertEqual(both(array("f32", 1024, 48), array("f32", 512, 48)), [])
+
+    def test_matmuls_of_each_line_are_one_row(self) -> None:
+        program, ran = [], []
+        for i, n_columns, line in ((0, 512, 4), (1, 256, 4), (2, 512, 6)):
+            shape, result = array("f32", 1024, n_columns), array("f32", 1024, 32)
+            gathered, dot, total = f"whole.{i}", f"part.{i}", f"sum.{i}"
+            program += [
+                op(f"x.{i}", "parameter", shape=array("f32", 256, n_columns), number=i),
+                op(f"w.{i}", "parameter", shape=array("f32", n_columns, 32), number=3 + i),
+                op(gathered, "all-gather", f"x.{i}", shape=shape, extra=GROUPS),
+                op(dot, "dot", gathered, f"w.{i}", shape=result, tf_op=BACKWARD),
+                op(total, "all-reduce", dot, shape=result, extra=GROUPS),
+                op(f"out.{i}", "exponential", total, shape=result),
+            ]
+            ran += [
+                event(gathered, "all-gather", 300 * i, 100),
+                event(dot, "convolution fusion", 300 * i + 100, 50, stack=f"model.py:{line}:1"),
+                event(total, "all-reduce", 300 * i + 150, 100),
+                event(f"out.{i}", "loop fusion", 300 * i + 250, 10),
+            ]
+        rows = [row for row in causes({"main": program}, ran) if row["cause"] == "resharding"]
+        lines = {row["source_user"]: sorted(row["evidence"]["ops"]) for row in rows}
+        self.assertEqual(
+            lines,
+            {
+                "model.py:4": ["sum.0", "sum.1", "whole.0", "whole.1"],
+                "model.py:6": ["sum.2", "whole.2"],
+            },
+        )
