@@ -21,11 +21,12 @@ of the flops count.
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import NamedTuple
 
 from _analysis.causes.cause import LIKELY, SEEN, Cause, Evidence
 from _analysis.causes.graph import DOTS, ELEMENTWISE, Value, consumers, is_layout, origins, reach
 from _analysis.causes.sentences import duration, line_says, percent_of, size
-from _analysis.causes.step_program import own_line_of, place_of, total_of
+from _analysis.causes.step_program import own_line_of, place_of, place_of_longest, total_of
 from _analysis.ledger import COMPUTE_BOUND, DATA_MOVEMENT, KERNEL, MEMORY_BOUND, UNJUDGED
 from _analysis.remedies import CAUSES
 from _pipeline.vocabulary import COMPUTE
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from _analysis.ledger import Entry
     from _pipeline.executions import Executions
     from _proto.hlo.program import Instruction
-    from _proto.hlo.shapes import Array
 
 NAME: Final = "large_intermediate"
 _ON_THE_CORE = (COMPUTE_BOUND, MEMORY_BOUND, DATA_MOVEMENT, KERNEL, UNJUDGED)
@@ -52,6 +52,15 @@ _SOFTMAX_KERNEL = "online-softmax"
 _OFFLOADED_GATHER = "gather_offload"
 
 
+class _Written(NamedTuple):
+    """An array that an op writes, and that other ops only reduce."""
+
+    writer: Executions
+    readers: list[Executions]
+    n_bytes: int
+    gain: int
+
+
 def find(of: StepProgram) -> list[Cause]:
     return [*_reduced(of), *_scores(of)]
 
@@ -60,7 +69,7 @@ def _reduced(of: StepProgram) -> list[Cause]:
     hbm = of.roofs.hbm
     if hbm is None:
         return []
-    causes = []
+    found: dict[tuple[str | None, str], list[_Written]] = {}
     for writer in of.leaves:
         instruction = writer.op.instruction
         if instruction is None or writer.op.kind != COMPUTE or writer.total < of.floor:
@@ -74,8 +83,12 @@ def _reduced(of: StepProgram) -> list[Cause]:
             if readers and writer.op.dot is None:
                 n_whole = sum(not _picks(reader) for reader in readers)
                 gain = round(writer.n * n_bytes * (1 + n_whole) / hbm)
-                causes.append(_reduced_cause(of, writer, readers, array, gain))
-    return causes
+                place = place_of(writer.op)
+                line = place.source_user or place.source_inner
+                found.setdefault((line, array.text), []).append(
+                    _Written(writer, readers, n_bytes, gain)
+                )
+    return [_reduced_cause(of, shape, rows) for (_, shape), rows in found.items()]
 
 
 def _readers(of: StepProgram, value: Value, n_bytes: int) -> list[Executions] | None:
@@ -116,19 +129,27 @@ def _picks(reader: Executions) -> bool:
     return "gather" in opcodes or _OFFLOADED_GATHER in reader.op.name
 
 
-def _reduced_cause(
-    of: StepProgram, writer: Executions, readers: list[Executions], array: Array, gain: int
-) -> Cause:
-    place = place_of(writer.op)
+def _reduced_cause(of: StepProgram, shape: str, arrays: list[_Written]) -> Cause:
+    gain = sum(array.gain for array in arrays)
+    # One op can read several of the arrays.
+    ran = {
+        id(executions): executions
+        for array in arrays
+        for executions in (array.writer, *array.readers)
+    }
+    place, each = place_of_longest([array.writer for array in arrays]), size(arrays[0].n_bytes)
+    written, them, noun = f"{shape} ({each})", "it", "array"
+    if len(arrays) > 1:
+        written, them, noun = f"{len(arrays)} arrays {shape} ({each} each)", "them", "arrays"
     return Cause(
         NAME,
         gain,
-        f"{line_says(place)} writes {array.text} ({size(array.n_bytes or 0)}) to memory, and all "
-        f"readers reduce it to an eighth or less: writing and reading the array takes at least "
-        f"{duration(gain)} ({percent_of(gain, of.step)} of the step).",
+        f"{line_says(place)} writes {written} to memory, and all readers reduce {them} to an "
+        f"eighth or less: writing and reading the {noun} takes at least {duration(gain)} "
+        f"({percent_of(gain, of.step)} of the step).",
         CAUSES["large_intermediate, reduced"],
         SEEN,
-        Evidence([writer, *readers], shape=array.text),
+        Evidence(list(ran.values()), shape=shape),
         *place,
     )
 

@@ -10,9 +10,10 @@ such ops, or a reshape that runs as an op, because other reshapes are free. Copi
 change of shardings are left to the cause `resharding`. Each source line has one row.
 
 The compiler can also fuse a layout change with other work. Such a change is seen if a large array
-has a last dimension of 2: the last dimension is spread over 128 lanes, so ops that make or read the
-array move single elements. The gain is the time of these ops minus the time for reading and writing
-the array's bytes once at the HBM peak.
+has a last dimension of 2: ops that make or read these arrays often take much longer than the bytes
+need, whichever dimension the layout spreads over the 128 lanes. An op with a dot or with an array
+more than twice as large does other work. The gain is the time of these ops minus the time for
+reading and writing the array's bytes once at the HBM peak.
 """
 
 from __future__ import annotations
@@ -91,8 +92,8 @@ def _cause_of_pairs(of: StepProgram, pairs: dict[Executions, Array]) -> Cause:
         NAME,
         gain,
         f"{plural(len(members), 'op')} (most time at {line_says(place)}) make or read arrays whose "
-        f"last dimension is 2, such as {shape}, element by element: {duration(total)}, which is "
-        f"{duration(gain)} ({percent_of(gain, of.step)} of the step) more than the bytes need.",
+        f"last dimension is 2, such as {shape}: {duration(total)}, which is {duration(gain)} "
+        f"({percent_of(gain, of.step)} of the step) more than the bytes need.",
         CAUSES["layout_change, pairs"],
         SEEN,
         Evidence(members, shape=shape),

@@ -122,6 +122,29 @@ class LargeArrays(unittest.TestCase):
         self.assertEqual((row["gain_ps"], row["source_user"]), (500, "loss.py:5"))
         self.assertEqual(row["evidence"]["shape"], "f32[500,125]")
 
+    def test_arrays_of_equal_shape_are_one_row_for_each_line(self) -> None:
+        def found(second: str) -> list[Json]:
+            """Return the causes where one op reduces two arrays, the second one of a line."""
+            main = [
+                op("x", "parameter", shape=BIG),
+                op("exp.1", "exponential", "x", shape=BIG, line="loss.py:5"),
+                op("exp.2", "exponential", "x", shape=BIG, line=second),
+                op("out.1", "reduce", "exp.1", "exp.2", shape=SMALL),
+            ]
+            ran = [
+                event(name, "loop fusion", start, 300, bytes_accessed=500000)
+                for name, start in (("exp.1", 0), ("exp.2", 300), ("out.1", 600))
+            ]
+            return causes({"main": main}, ran, *HBM)
+
+        (row,) = found("loss.py:5")
+        self.assertEqual((row["gain_ps"], row["source_user"]), (1000, "loss.py:5"))
+        # The op that reads both arrays counts once.
+        self.assertEqual(row["evidence"]["ops"], ["exp.1", "exp.2", "out.1"])
+        self.assertEqual(row["evidence"]["dur_ps"], 900)
+        self.assertIn("writes 2 arrays f32[500,125] (250 kB each) to memory", row["says"])
+        self.assertEqual([row["gain_ps"] for row in found("loss.py:6")], [500, 500])
+
     def test_gather_reads_almost_nothing_of_a_large_array(self) -> None:
         self.assertEqual([row["gain_ps"] for row in self.found("gather")], [250])
 
