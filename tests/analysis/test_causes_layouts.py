@@ -223,3 +223,19 @@ class Pairs(unittest.TestCase):
                 # At the peak of the test, 1 MiB takes 50 ps.
                 lines = [(row["source_user"], row["gain_ps"], row["cause"]) for row in rows]
                 self.assertEqual(lines, [("rope.py:3", 300, "layout_change")] * n)
+
+    def test_op_that_does_other_work_is_not_reported(self) -> None:
+        small, twice, larger = (array("bf16", 64, n, 128) for n in (64, 128, 192))
+        for opcode, category, result, n in (
+            ("pad", "loop fusion", small, 1),
+            ("pad", "loop fusion", twice, 1),
+            ("pad", "loop fusion", larger, 0),
+            ("dot", "convolution fusion", small, 0),
+        ):
+            with self.subTest(opcode=opcode, result=result):
+                main = [
+                    op("pairs.1", "parameter", shape=array("bf16", 64, 4096, 2)),
+                    op("out.1", opcode, "pairs.1", "pairs.1", shape=result, line="rope.py:3"),
+                ]
+                rows = causes({"main": main}, [event("out.1", category, 0, 400)])
+                self.assertEqual([row["cause"] for row in rows], ["layout_change"] * n)

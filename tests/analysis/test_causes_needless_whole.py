@@ -29,15 +29,18 @@ def cut(
     return [row for row in causes({"main": program}, ran) if row["cause"] == "resharding"]
 
 
-def spread(groups: bytes = FOUR, mover: str = "copy", reader: str = "dot") -> list[Json]:
-    """Return the causes where an op with the opcode `mover` is between a gather and a matmul."""
+def spread(groups: bytes = FOUR, mover: str = "copy", reader: str | None = "dot") -> list[Json]:
+    """Return the causes where an op with the opcode `mover` is between a gather and a matmul.
+
+    Without a reader, the program returns the array.
+    """
     whole = array("f32", 1024, 512)
     program = [
         op("w", "parameter", shape=array("f32", 256, 512)),
         op("x", "parameter", shape=array("f32", 512, 512), number=1),
         op("whole", "all-gather", "w", shape=whole, line="model.py:3", extra=groups),
         op("ordered", mover, "whole", shape=whole, line="model.py:3"),
-        op("out", reader, "ordered", "x", shape=whole, line="model.py:4"),
+        op("out", reader or "tuple", "ordered", *["x"] * bool(reader), shape=whole),
     ]
     ran = [
         event("whole", "all-gather", 100, 200),
@@ -85,3 +88,6 @@ class Spread(unittest.TestCase):
 
     def test_array_on_two_devices_cannot_be_split_along_two_dimensions(self) -> None:
         self.assertEqual(spread(groups=TWO), [])
+
+    def test_output_that_no_op_reads_is_not_reported(self) -> None:
+        self.assertEqual(spread(reader=None), [])

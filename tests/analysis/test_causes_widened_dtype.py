@@ -212,22 +212,27 @@ class WithoutConverts(unittest.TestCase):
         ]
         self.assertEqual(found(main), [])
 
+    def test_matmul_of_f32_by_an_eight_bit_float_counts_as_mixed(self) -> None:
+        (row,) = self.found(array("f8e4m3fn", *LARGE))
+        self.assertEqual(row["source_user"], "pos.py:4")
+
     def test_residual_stream_in_f32_is_likely(self) -> None:
-        for first, n in ((WIDE, 1), (NARROW, 0)):
-            with self.subTest(first=first):
-                state = tuple_of(first, NARROW)
+        # A program without a convert to a narrower float is meant to be f32.
+        for first, cast, n in ((WIDE, NARROW, 1), (NARROW, NARROW, 0), (WIDE, WIDE, 0)):
+            with self.subTest(first=first, cast=cast):
+                state = tuple_of(first, cast)
                 body = [
                     op("state", "parameter", shape=state),
                     take("x", "state", 0, first),
-                    take("weight", "state", 1, NARROW),
-                    op("narrow", "convert", "x", shape=NARROW, tf_op=CONVERT),
-                    op("dot.1", "dot", "narrow", "weight", shape=NARROW),
+                    take("weight", "state", 1, cast),
+                    op("narrow", "convert", "x", shape=cast, tf_op=CONVERT),
+                    op("dot.1", "dot", "narrow", "weight", shape=cast),
                     op("sum.2", "add", "x", "dot.1", shape=first, tf_op="jit(f)/jvp()/while/add"),
                     op("root", "tuple", "sum.2", "weight", shape=state),
                 ]
                 main = [
                     op("first", "parameter", shape=WIDE),
-                    op("w", "parameter", shape=NARROW, number=1),
+                    op("w", "parameter", shape=cast, number=1),
                     op("sum.1", "add", "first", "first", shape=first, frame=1, tf_op="jvp()/add"),
                     op("init", "tuple", "sum.1", "w", shape=state),
                     op("while.1", "while", "init", shape=state, calls=["body", "condition"]),
