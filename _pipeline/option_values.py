@@ -164,7 +164,7 @@ FORM_OPTIONS: dict[str, Json] = {
     },
     "--all": {
         "action": "store_true",
-        "help": "in text and Markdown, also list rows below 0.1 %% of the step",
+        "help": "in text and Markdown, show whole sentences, and rows below 0.1 %% of the step",
     },
     "--no-merge": {
         "action": "store_true",

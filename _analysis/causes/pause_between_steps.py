@@ -91,7 +91,8 @@ def what_host_does(host: HostInPause) -> str:
         outermost, *inner = host.calls
         chain = "".join(f" > {call.says}" for call in inner[:N_CALLS_NAMED])
         took = duration(outermost.end - outermost.start)
-        return f", while the host is in {outermost.says}{chain}. That call takes {took}."
+        call = "The outermost call" if inner else "This call"
+        return f", while the host is in {outermost.says}{chain}. {call} takes {took}."
     if host.is_known:
         return (
             ". No call of the thread that launches the steps covers half of this time and fits into"

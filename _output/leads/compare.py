@@ -9,7 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from _output.fields.compare import Answer, Gate, ProgramChanges, Total
+    from _output.fields.compare import Answer, CompareRow, Gate, ProgramChanges, Total
 
 FIGURES = {"step_duration": "step", "period": "period"}
 
@@ -32,10 +32,18 @@ def sentences(answer: Answer) -> Iterator[str]:
         yield f"A step starts every {time(period['after_ps'])}: the period is {change(period)}."
     rows = [row for row in answer["rows"] if row["significant"] and row["delta_ps"]]
     if rows:
-        top = max(rows, key=lambda row: abs(row["delta_ps"]))
-        sign = "+" if top["delta_ps"] > 0 else "-"
+        rows.sort(key=lambda row: -abs(row["delta_ps"]))
+        top = rows[0]
         line = at(top["source_inner"]) or " without a source line"
-        yield f"The largest change is{line}: {sign}{time(abs(top['delta_ps']))}."
+        yield f"The largest change is{line}: {by(top)}."
+        at_line = next((row for row in rows if at(row["source_inner"])), top)
+        if at_line is not top:
+            yield f"The largest change of a line is{at(at_line['source_inner'])}: {by(at_line)}."
+
+
+def by(row: CompareRow) -> str:
+    """Return the change of a row's time with a sign."""
+    return f"{'+' if row['delta_ps'] > 0 else '-'}{time(abs(row['delta_ps']))}"
 
 
 def gate_sentence(gate: Gate) -> str:

@@ -33,10 +33,11 @@ def within_step(answer: Answer) -> Iterator[str]:
     totals = answer["totals"]
     idle = totals["idle_duration_ps"]
     taken = part_of(idle, answer["step_duration_ps"])
+    whole = "of this step" if answer["step_source"] else "in the capture"
     if (totals["idle_pct_of_step"] or 0) < HARDLY_PCT:
-        yield f"The device is idle for only {taken} of this step."
+        yield f"The device is idle for only {taken} {whole}."
         return
-    yield f"Nothing runs for {taken}{percent(totals['idle_pct_of_step'])} of this step."
+    yield f"Nothing runs for {taken}{percent(totals['idle_pct_of_step'])} {whole}."
     by_cause = answer["idle_by_cause"]
     durations = [
         (by_cause["barrier"], "waiting at barriers"),

@@ -54,7 +54,7 @@ class PauseBetweenSteps(unittest.TestCase):
         self.assertEqual(
             found["says"],
             "The device waits 20.0 ms between steps, 20.0 % of the period of 100 ms, while the host"
-            " is in feed.py:17 get_batch > feed.py:44 tokenize. That call takes 94.0 ms.",
+            " is in feed.py:17 get_batch > feed.py:44 tokenize. The outermost call takes 94.0 ms.",
         )
         self.assertEqual((found["evidence"]["ops"], found["evidence"]["dur_ps"]), ([], 0))
 
