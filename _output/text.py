@@ -46,7 +46,6 @@ LONGEST_SENTENCE, LONGEST_NAME = 1000, 70
 PROSE = ("whole", "clause")
 WHOLE = (*PROSE, "stack", "values")
 BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
-WARNING: Final = "\x1b[33m"
 
 
 class Style(NamedTuple):

@@ -244,6 +244,7 @@ class Links:
 
 
 def _replayed(events: Iterable[_Event], pace: float) -> float:
+    """Return the time of one execution if the links need `pace` per byte."""
     now = free = 0.0
     ends: dict[Instruction, float] = {}
     for _, kind, _, here, time, n_bytes in events:
