@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import tempfile
 import unittest
 from pathlib import Path
@@ -49,7 +48,8 @@ def with_program(ops: list[Op], program: bytes | None = None) -> bytes:
     return encode(Space([tpu_plane(ops, STEP), beside]))
 
 
-OUT = os.path.join(tempfile.gettempdir(), f"step-{os.getpid()}.html")
+# The file that `page` or `export` writes; tests put it in a folder of their own.
+OUT = "written"
 
 
 class OptionsOfModes(unittest.TestCase):
@@ -113,20 +113,23 @@ class OptionsOfModes(unittest.TestCase):
 
     def test_option_of_a_different_mode_is_refused(self) -> None:
         data = with_program([kernel(0, 5)])
-        self.addCleanup(Path(OUT).unlink, missing_ok=True)
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        out = Path(folder.name, OUT)
         for option, modes in sampled(self.OPTIONS.items(), 6):
             # The text form is tested in tests/modes/test_text.py.
             for mode in () if "--text" in option else ALL_MODES:
                 needed = {
                     "compare": ["--baseline", str(DEMO)],
                     "anatomy": ["--plane", "/device:TPU:0"],
-                    "page": ["--out", OUT],
-                    "export": ["--out", f"{OUT}.db"],
+                    "page": ["--out", str(out)],
+                    "export": ["--out", str(out)],
                 }.get(mode, [])
                 with self.subTest(option=option, mode=mode):
                     # A mode does not replace a file that another mode wrote.
-                    Path(OUT).unlink(missing_ok=True)
-                    outcome = run(data, mode, *needed, *option)
+                    out.unlink(missing_ok=True)
+                    given = [str(out) if word == OUT else word for word in option]
+                    outcome = run(data, mode, *needed, *given)
                     is_own = mode in modes.split()
                     self.assertEqual(outcome.object["status"], "ok" if is_own else "absent")
                     reason = None if is_own else "bad_arguments"
@@ -139,8 +142,8 @@ class OptionsOfModes(unittest.TestCase):
         """Type checkers do not check the call of a mode with options."""
         parser = compute_breakdown.Parser(argument_default=argparse.SUPPRESS)
         dest_of = {
-            flag: parser.add_argument(flag, **told).dest
-            for flag, told in compute_breakdown.OPTIONS.items()
+            flag: parser.add_argument(flag, **keywords).dest
+            for flag, keywords in compute_breakdown.OPTIONS.items()
         }
         for mode in compute_breakdown.MODES:
             with self.subTest(mode=mode.name):
