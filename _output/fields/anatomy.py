@@ -15,7 +15,7 @@ class RawBytes(TypedDict):
     """The first 32 bytes of the stat, in hexadecimal."""
 
 
-# Integers beyond 2**53 are decimal strings. Null if the stat has no value, or a value that is not
+# Integers beyond 2**53 are decimal strings. Null if the stat has no value, or if its value is not
 # finite.
 StatValue = int | float | str | RawBytes | None
 CounterValue = int | float | str
@@ -26,9 +26,9 @@ class AnatomyProgram(TypedDict):
     """A program whose HLO is in the file."""
 
     program_id: str
-    """Id of the program, an unsigned decimal, as other modes print it in `program`. The id is the
-    stat `program_id` of the program's entry. Without this stat, the id is the number in parentheses
-    at the end of the entry's name, or else the entry's key in the plane's map."""
+    """Id of the program, as an unsigned decimal, equal to `program.program_id` in other modes. It
+    is the stat `program_id` of the program's entry. If the stat is missing, it is the number in
+    parentheses at the end of the entry's name, or else the entry's key in the plane's map."""
     name: str
     """Name of the program."""
     hlo_bytes: Bytes
@@ -47,12 +47,12 @@ class EventName(TypedDict):
 
 
 class Counter(TypedDict):
-    """A summary of a counter's readings."""
+    """Statistics of a counter's readings."""
 
     name: str | None
-    """Name of the counter's events."""
+    """Name of the counter's events; null for events without a name."""
     stat: str
-    """Name of the stat that has numeric values, or numbers as text."""
+    """Name of the stat that holds the readings, as numbers or numeric text."""
     n: Count
     """Number of readings."""
     min: CounterValue
@@ -62,61 +62,61 @@ class Counter(TypedDict):
     max: CounterValue
     """Largest reading."""
     first: CounterValue | None
-    """First reading by time; null if no event has a time."""
+    """Earliest reading; null if no event has a time."""
     last: CounterValue | None
-    """Last reading by time; null if no event has a time."""
+    """Latest reading; null if no event has a time."""
 
 
 class SampleEvent(TypedDict):
-    """An event with all stats."""
+    """An event and all of its stats."""
 
     name: str | None
-    """Name of the event."""
+    """Name of the event; null for an event without a name."""
     start_ps: BigPicoseconds | None
-    """Start of the event; null for events that only count occurrences."""
+    """Start of the event; null for an aggregated event, which has a number of occurrences instead
+    of a time."""
     dur_ps: BigPicoseconds
     """Duration of the event as stored in the file."""
     stats: dict[str, StatValue]
-    """Stats of the single event."""
+    """Stats stored with the event itself."""
     metadata_stats: dict[str, StatValue]
-    """Stats of the event's metadata, which other events can share."""
+    """Stats stored in the event's metadata, which other events can share."""
 
 
 class LineIfPlane(TypedDict, total=False):
     first_start_ps: BigPicoseconds | None
-    """Start of the first event; null if no event has a time. `first_start_ps` and the next six
-    fields are printed only with `--plane`."""
+    """Start of the earliest event; null if no event has a time. `first_start_ps` and the following
+    six fields are printed only with `--plane`."""
     last_end_ps: BigPicoseconds | None
-    """End of the last event."""
+    """End of the event that ends last; null if no event has a time."""
     busy_ps: BigPicoseconds
     """Wall-clock time during which at least one event runs."""
     event_stats: dict[str, Count]
-    """Number of events that have a stat, by the stat's name."""
+    """For each stat name, the number of events that have the stat."""
     names: list[EventName]
-    """The 20 names of events with the largest total time; names with equal times are in
-    alphabetical order."""
+    """The 20 event names with the largest total duration; ties are in alphabetical order."""
     n_names: Count
-    """Number of different names of events; all events without a name count as one name."""
+    """Number of distinct event names; all events without a name count as one name."""
     counters: list[Counter] | None
-    """Counter readings by name and stat, in order of appearance; null unless the line's name
-    contains `counter`."""
+    """Statistics of the counters, one entry per name and stat, in order of appearance. Null unless
+    the line's name contains `counter`."""
     sample: list[SampleEvent]
-    """The first events of the line in the order of the file; printed only with `--sample`."""
+    """The first events of the line, in file order; printed only with `--sample`."""
 
 
 class AnatomyLine(LineIfPlane):
     """A line of a plane."""
 
     id: int | str
-    """Id of the line; for a host thread without a name, the id serves as name."""
+    """Id of the line. For a host thread without a name, the id is used as the name."""
     name: str
     """Name of the line, as `--line` accepts it."""
     display_name: str
-    """Name that trace viewers show, as stored in the file: often empty, or equal to `name`."""
+    """Name that trace viewers show, as stored in the file; often empty or equal to `name`."""
     timestamp_ns: BigNanoseconds
-    """Time that the start times of the line's events are relative to."""
+    """Time to which the start times stored in the line's events are relative."""
     n_events: Count
-    """Number of events. With `--grep`, `n_events` and all fields below count only events with a
+    """Number of events. With `--grep`, `n_events` and the optional fields cover only events with a
     matching name."""
     bytes: Bytes
     """Size of the line in the file."""
@@ -130,22 +130,21 @@ class AnatomyPlane(TypedDict):
     bytes: Bytes
     """Size of the plane in the file."""
     n_event_metadata: Count
-    """Number of event metadata entries: for a device, the device's ops and other named events."""
+    """Number of event metadata entries; for a device, these are its ops and other named events."""
     n_stat_metadata: Count
-    """Number of stat metadata entries: names of stats, and texts that stats refer to."""
+    """Number of stat metadata entries, which are stat names and texts that stats refer to."""
     stats: dict[str, StatValue]
-    """Stats of the plane itself. If two stats have the same name, the last counts; for a stat
-    without a name, the id serves as name."""
+    """Stats of the plane itself. If several stats have the same name, the last one is printed. For
+    a stat without a name, the id is used as the name."""
     stat_names: list[str]
     """Names of all stats in the plane, sorted."""
     lines: list[AnatomyLine]
-    """All lines in the order of the file, or the lines that `--line` names."""
+    """All lines in file order, or only the lines that `--line` selects."""
 
 
 class Returned(FileAnswer):
     file_bytes: Bytes
-    """Size of the file; for gzip data the unpacked size, for a `.xplane.riegeli` the size as
-    stored."""
+    """Size of the file: for gzip data after decompression, for a `.xplane.riegeli` as stored."""
     n_records: Count
     """Number of records in a `.xplane.riegeli`; 1 for other files. The figures of a plane,
     including `bytes` and `n_event_metadata`, are sums over all records."""
@@ -156,16 +155,16 @@ class Returned(FileAnswer):
     warnings: list[str]
     """Warnings that the profiler reported."""
     versions: dict[str, str]
-    """Versions of the software that took the capture, which are the stats `jax_version`,
-    `jaxlib_version` and `tpu_version` of the plane `/host:metadata`. `tpu_version` is the build
-    date and changelist of libtpu; the package version of libtpu is not in the file."""
+    """Versions of the software that took the capture: the stats `jax_version`, `jaxlib_version` and
+    `tpu_version` of the plane `/host:metadata`. `tpu_version` is the build date and changelist of
+    libtpu; the file does not contain libtpu's package version."""
     profile_options: dict[str, OptionValue | dict[str, OptionValue]] | None
-    """Profiler options that were set, by the names in tsl's `profiler_options.proto`. Options that
-    are not listed are off, 0 or empty. `advanced_configuration` and `trace_options` are maps. Null
-    if the plane `Task Environment` has no stat `profile_options`, or if this stat cannot be
-    decoded; a note reports a stat that cannot be decoded."""
+    """Profiler options that were set, named as in tsl's `profiler_options.proto`. Options that are
+    not listed are off, 0 or empty. `advanced_configuration` and `trace_options` are maps. Null if
+    the plane `Task Environment` has no stat `profile_options`, or if this stat cannot be decoded;
+    in that case, a note reports it."""
     planes: list[AnatomyPlane]
-    """All planes in the order of the file, or the plane that `--plane` names."""
+    """All planes in file order, or only the plane that `--plane` selects."""
     programs: list[AnatomyProgram]
     """Programs whose HLO is in the file."""
 
@@ -175,7 +174,7 @@ class Answer(Lead, Returned):
 
 
 class Absent(AbsentAnswer, total=False):
-    """The object that is printed if there is no answer."""
+    """The object that is printed instead of an answer."""
 
     planes: list[AnatomyPlane]
     """With `unreadable_xplane_pb`: the planes that could be read; `detail` gives the position of

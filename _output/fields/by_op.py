@@ -22,17 +22,17 @@ from .units import (
 
 
 class OpFields(Durations, Line, InLoop):
-    """An op, identified by program and name. Facts come from the op's first execution; figures are
-    sums over all executions in the step."""
+    """An op, identified by program and name. Properties come from the op's first execution in the
+    step; figures cover all executions in the step."""
 
     hlo_op: str
     """Name of the op without `%`; the HLO text if the op has no name."""
     program_id: str | None
-    """Id of the op's program, an unsigned decimal; null if ops carry no program id."""
+    """Id of the op's program, as an unsigned decimal; null if the op has no program id."""
     hlo_category: str
-    """Category."""
+    """HLO category of the op."""
     kind: KindOrContainer
-    """Kind of the op's category."""
+    """Kind of the op."""
     n_executions: Count
     """Number of executions."""
     pct_of_step: Percent | None
@@ -42,43 +42,43 @@ class OpFields(Durations, Line, InLoop):
     scope: str | None
     """Scope, as in [by_scope](#by_scope); null if unknown."""
     tf_op: str | None
-    """Path of the op, as in the trace."""
+    """Path of the op, as in the trace; null if it has none."""
     shape: str | None
-    """Shape of the output, with layout."""
+    """Shape of the op's output, with layout; null if unknown."""
     dtype: Dtype
     """Dtype that decides which peak applies to the op."""
     dtype_source: DtypeSource
     """Origin of `dtype`, as in [roofline](#roofline)."""
     operand_dtypes: list[str] | None
     """Distinct HLO dtypes that the operands of the op's dots have in memory, before a fusion
-    converts the operands. An operand that the fusion computes counts with the dtype in which the
-    dot multiplies the operand. Null if the op has no dot, or if the program is unknown. Example:
-    `["bf16"]`"""
+    converts them. For an operand that the fusion computes, it is the dtype in which the dot
+    multiplies it. Null if the op has no dot, or if the program is unknown. Example: `["bf16"]`"""
     cost_source: CostSource | None
     """Origin of flops and bytes, as in [roofline](#roofline); null for a custom call with unknown
     flops."""
     flops: Flops | None
-    """Flops of one execution."""
+    """Flops of one execution; null if unknown."""
     bytes_accessed: Bytes | None
-    """Bytes that one execution reads and writes in all memories."""
+    """Bytes that one execution reads and writes in all memories; null if unknown."""
     hbm_bytes: Bytes | None
-    """Bytes that one execution moves to and from HBM."""
+    """Bytes that one execution moves to and from HBM; null if unknown."""
     achieved_tflops: Tflops | None
-    """`flops` divided by `avg_dur_ps`; null if `flops` is unknown or zero. Null for containers,
-    because the flops of a container do not include how often the body runs."""
+    """`flops` divided by `avg_dur_ps`; null if `flops` is unknown or zero. Also null for
+    containers, because their flops do not account for the number of iterations."""
     achieved_gbps: Gbps | None
     """`hbm_bytes` (if unknown, `bytes_accessed`) divided by `avg_dur_ps`; null if the bytes are
     unknown or zero, and for containers."""
     at_roof_ps: Picoseconds | None
-    """Least time that the chip needs for all executions, as in [bottleneck](#bottleneck); null if
+    """Minimum time that the chip needs for all executions, as in [bottleneck](#bottleneck); null if
     unknown for any execution."""
     lost_ps: Picoseconds | None
-    """Lost time, by which the total duration exceeds `at_roof_ps`."""
+    """Lost time: `total_dur_ps` minus `at_roof_ps`; null if unknown."""
     kernel: str | None
-    """Name of a Pallas kernel, or of a custom call with a declared cost."""
+    """Name of the op's Pallas kernel, or of its custom call with a declared cost; null for other
+    ops."""
     waits_for: str | None
-    """The operation that the core waits for during the op, as in `comm_rollup` of summary; null if
-    the op does not wait."""
+    """Operation that the core waits for during the op, named as in `comm_rollup` of summary; null
+    if the op does not wait."""
 
 
 OpClassed = TypedDict("OpClassed", {"class": OpClass})
@@ -93,7 +93,7 @@ class Op(OpFields, OpClassed):
 
 
 class OpsTail(TypedDict):
-    """The ops that `--top` leaves out."""
+    """Leaf ops that `--top` omits."""
 
     n_ops_omitted: Count
     """Number of omitted ops."""
@@ -105,9 +105,9 @@ class Container(TypedDict):
     """An op that encloses other ops."""
 
     hlo_op: str
-    """Name."""
+    """Name of the container."""
     hlo_category: str
-    """`while`, `conditional`, `call` or `megacore fusion`."""
+    """HLO category: `while`, `conditional`, `call` or `megacore fusion`."""
     n_executions: Count
     """Number of executions."""
     total_dur_ps: Picoseconds
@@ -120,22 +120,22 @@ class Instruction(TypedDict):
     name: str
     """Name of the instruction."""
     opcode: str
-    """Opcode."""
+    """Opcode of the instruction."""
     shape: str | None
     """Dtype and dimensions of the output, with tuples in parentheses; null if unknown."""
     source_inner: str | None
-    """Source line of the instruction."""
+    """Source line of the instruction; null if unknown."""
 
 
 class CalledInstruction(Instruction):
     """An instruction of a called computation."""
 
     operands: list[str]
-    """Names of the operands."""
+    """Names of the instruction's operands."""
 
 
 class Called(TypedDict):
-    """A computation that an op calls: a fusion's body, a loop's body or condition."""
+    """A computation that an op calls, such as a fusion's body, or a loop's body or condition."""
 
     name: str
     """Name of the computation."""
@@ -146,7 +146,7 @@ class Called(TypedDict):
 
 
 class OpInProgram(TypedDict):
-    """The neighbours of an op in the program."""
+    """The op's instruction in the program, with its operands, users and called computations."""
 
     opcode: str
     """Opcode of the op."""
@@ -157,8 +157,8 @@ class OpInProgram(TypedDict):
     users: list[Instruction]
     """The first 50 instructions that use the op's result, in the order of the computation."""
     chain: list[str]
-    """For an asynchronous op, the known names of the start, the updates and the done; otherwise
-    empty."""
+    """For an asynchronous op: names of its start, its updates and its done, as far as known. Empty
+    for other ops."""
     called: list[Called]
     """The first 20 computations that the op calls directly."""
 
@@ -168,39 +168,39 @@ DetailClassed = TypedDict("DetailClassed", {"class": OpClass | None})
 
 
 class OpDetail(OpFields, DetailClassed):
-    """One op, or container, with everything known about it."""
+    """All details about one op or container."""
 
     rank: Count | None
     """Rank among all leaf ops by total duration; null for a container."""
     text: str
     """HLO text of the op."""
     source_stack: str | None
-    """Stack of the op, outermost frame first."""
+    """Stack of the op, outermost frame first; null if it has none."""
     executions: list[list[Picoseconds]]
-    """Start and duration of the first 1000 executions, ordered by start, on the scale of
-    `step_window_ps`."""
+    """Start and duration of the first 1000 executions, in order of start. Starts are on the same
+    time scale as `step_window_ps`."""
     n_executions_omitted: Count
-    """Number of executions that the list `executions` leaves out."""
+    """Number of executions omitted from `executions`."""
     program: OpInProgram | None
-    """The op's neighbours in the program; null if the program, or an instruction with the op's
-    name, is missing."""
+    """The op's instruction and its surroundings in the program; null if the program is missing or
+    has no instruction with the op's name."""
 
 
 class OpIfAsked(TypedDict, total=False):
     op: OpDetail
-    """Details about the op that `--op` names; only with that option."""
+    """Details about the op that `--op` selects; printed only with this option."""
 
 
 class Fields(OpIfAsked, ChipFields):
     ops: list[Op]
-    """The leaf ops that take most time, at most `--top`; ops of equal time are ordered by name."""
+    """The leaf ops that take the most time, up to `--top` rows; ties are in order of name."""
     tail: OpsTail
-    """Sums of the omitted ops. `ops` and `tail` together cover all leaf ops, so their times add up
-    to `non_while_duration_ps_sum`."""
+    """Sums of the omitted ops. The times of `ops` and `tail` add up to `non_while_duration_ps_sum`,
+    because together they cover all leaf ops."""
     containers: list[Container]
     """All ops that enclose other ops, most time first."""
     peaks_used: PeaksUsed
-    """Peak rates of the chip."""
+    """Peak rates of the chip that ops are compared with."""
 
 
 class Answer(Lead, StepAnswer, Fields):

@@ -11,35 +11,35 @@ class Primitive(TypedDict):
     """A primitive that runs directly in a scope."""
 
     primitive: str | None
-    """Last part of the paths without trailing numbers, so that `add.5` becomes `add`. Null for
-    paths without a primitive."""
+    """Last part of the ops' paths without a trailing number: `add.5` becomes `add`. Null for paths
+    without a primitive."""
     dur_ps: Picoseconds
     """Total duration of the primitive's ops."""
 
 
 class ScopeLine(TypedDict):
-    """A source line of a scope."""
+    """A source line of the ops in a scope."""
 
     source_user: str | None
-    """Innermost line of the user's own code."""
+    """Innermost line of the user's own code; null if there is none."""
     dur_ps: Picoseconds
     """Total duration of the line's ops."""
 
 
 class Scope(TypedDict):
-    """A scope and all scopes inside."""
+    """A scope, including all scopes inside it."""
 
     scope: str
-    """Full name of the scope, parts joined by `/`; empty for the root."""
+    """Full name of the scope, with parts joined by `/`; empty for the root."""
     name: str
     """Last part of the scope's name."""
     depth: Count
     """Number of parts in the scope's name."""
     n_executions: Count
-    """Number of executions of all ops in the scope and in scopes inside."""
+    """Number of executions of all ops in the scope and in scopes inside it."""
     total_dur_ps: Picoseconds
-    """Total duration of all ops in the scope, which is `self_dur_ps` plus `total_dur_ps` of the
-    child scopes."""
+    """Total duration of all ops in the scope and in scopes inside it: `self_dur_ps` plus
+    `total_dur_ps` of the child scopes."""
     self_dur_ps: Picoseconds
     """Total duration of the ops directly in this scope."""
     pct_of_step: Percent | None
@@ -47,13 +47,13 @@ class Scope(TypedDict):
     kinds: dict[str, Picoseconds]
     """`total_dur_ps` by kind."""
     phases: dict[str, Picoseconds]
-    """`total_dur_ps` by phase, as in `by_phase_rollup` of summary. Phases come from the trace
-    alone: for an op with a path in the program only, the phase is `unknown`, unless the op's name
-    contains `.remat`."""
+    """`total_dur_ps` by phase, as in `by_phase_rollup` of summary. Phases are taken only from the
+    trace. So an op with a path only in the program has phase `unknown`, unless its name contains
+    `.remat`."""
     primitives: list[Primitive]
-    """The five primitives that take most time directly in this scope."""
+    """The five primitives that take the most time directly in this scope."""
     lines: list[ScopeLine]
-    """The three source lines that take most time in the scope and in scopes inside."""
+    """The three source lines that take the most time in the scope and in scopes inside it."""
 
 
 class NoScope(TypedDict):
@@ -66,18 +66,19 @@ class NoScope(TypedDict):
     kinds: dict[str, Picoseconds]
     """Total duration by kind."""
     likely_sources: list[LikelySource] | None
-    """Source lines of the ops that have a stack; for ops without a stack, the lines of the data
-    that the ops move or wait for. The rows add up to `dur_ps`. Null if the program is unknown."""
+    """Source lines of the ops that have a stack; for ops without a stack, the source lines of the
+    data that the ops move or wait for. The rows add up to `dur_ps`. Null if the program is
+    unknown."""
 
 
 class Fields(TypedDict):
     scopes: list[Scope]
-    """The tree of scopes, depth first; scopes with the same parent are ordered by time, then by
-    name. The first row is the root, or the scope that `--below` names."""
+    """The tree of scopes in depth-first order. Scopes with the same parent are sorted by time,
+    longest first, then by name. The first row is the root, or the scope that `--below` selects."""
     n_scopes_omitted: Count
-    """Number of scopes that are too deep to be listed."""
+    """Number of scopes that are omitted because they are too deep."""
     no_scope: NoScope
-    """Ops without a path. The times of the root scope and of the ops without a path add up to
+    """Ops without a path. Their time and the time of the root scope add up to
     `non_while_duration_ps_sum`."""
 
 

@@ -13,10 +13,10 @@ class ScopeShare(TypedDict):
     """A scope that some ops of a group belong to."""
 
     scope: str | None
-    """Position of the ops in the model, which is the path in `tf_op`, or without `tf_op` the
-    instruction's path. The program's name, the primitive at the end, and parts that only say how
-    code runs (`jit()`, `jvp()`, `while`, `body`, …) are removed from the path. Null if unknown. If
-    file and scope contradict each other, the stack is wrong and the scope is right. Example:
+    """Position of the ops in the model, derived from the path in `tf_op`, or from the instruction's
+    path if `tf_op` is missing. The program's name, the primitive at the end, and parts that only
+    show how code runs (`jit()`, `jvp()`, `while`, `body`, …) are removed. Null if unknown. If file
+    and scope contradict each other, the scope is right, because then the stack is wrong. Example:
     `decoder_layer/attention`"""
     dur_ps: Picoseconds
     """Total duration of the group's ops in this scope."""
@@ -28,9 +28,8 @@ class AlsoFused(TypedDict):
     source_inner: str
     """Source line of the instructions."""
     n_instructions: Count
-    """Number of instructions from this line; an op that runs several times counts once. The number
-    of instructions does not measure time, because the time of a fusion cannot be split among
-    instructions."""
+    """Number of instructions from this line; an op that runs several times counts once. It does not
+    measure time, because a fusion's time cannot be split among its instructions."""
 
 
 class Group(GroupFields, DtypeFields, InLoop):
@@ -39,9 +38,11 @@ class Group(GroupFields, DtypeFields, InLoop):
     kind: ListedKind
     """Kind of the group's ops."""
     model_flops_sum: Flops | None
-    """Flops that the model's code asks for; the compiler can add or remove flops."""
+    """Flops that the model's code requires, for all executions; the compiler can add or remove
+    flops. Null if unknown."""
     hbm_bytes_sum: Bytes | None
-    """Bytes to and from HBM; null if unknown for an op that has traffic."""
+    """Bytes that all executions move to and from HBM; null if unknown for an op that reads or
+    writes memory."""
     dtypes: dict[str, Count]
     """Number of executions by dtype of the output: bf16, fp8, fp32, fp16, other.
     Example: `{"bf16": 36, "fp32": 28}`"""
@@ -49,20 +50,20 @@ class Group(GroupFields, DtypeFields, InLoop):
     """The eight other source lines with the most instructions inside the group's fusions; null
     without a program."""
     scopes: list[ScopeShare]
-    """The four scopes that take most of the group's time. A stack shared by several scopes belongs
-    to a function that all these scopes call."""
+    """The four scopes that take the most time of the group. A group has several scopes if they all
+    call the same function."""
     shapes: list[str]
-    """Distinct shapes of outputs, at most eight.
-    Example: `[…, "(f32[4,2047,16000]{2,1,0:T(8,128)}, bf16[4,2047,16000]{…})"]`"""
+    """Distinct output shapes, up to eight. Example: `[…, "(f32[4,2047,16000]{2,1,0:T(8,128)},
+    bf16[4,2047,16000]{…})"]`"""
     shapes_truncated: bool
-    """True if the group has more than eight shapes."""
+    """True if the group has more than eight distinct output shapes."""
 
 
 class OwnTotals(TypedDict):
     n_groups_total: Count
-    """Number of all groups, including groups that `--top` leaves out."""
+    """Number of all groups, including those that `--top` omits."""
     left_out_ps: LeftOut
-    """Time other than math that is not in any group; see `--include-data-move` and
+    """Time, other than math, that is in no group; see `--include-data-move` and
     `--include-comm`."""
 
 
@@ -77,7 +78,7 @@ class TailIfAsked(TypedDict, total=False):
 
 class Fields(TailIfAsked):
     groups: list[Group]
-    """Every group, in order of appearance; with `--top` the groups that take most time."""
+    """Every group, in order of appearance; with `--top`, the groups that take the most time."""
 
 
 class Returned(Fields):

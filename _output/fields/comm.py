@@ -15,20 +15,21 @@ class Collective(TypedDict):
     """Sums over the executions of one collective."""
 
     n_executions: Count
-    """Number of ops that run on the core, plus waits; a `send` or `recv` and the wait that follows
-    count as two."""
+    """Number of executions on the core, including waits. A `send` or `recv` and its wait count as
+    two."""
     sync_dur_ps: Picoseconds
     """Time during which the core runs the collective."""
     wait_dur_ps: Picoseconds
     """Time during which the core waits for the collective."""
     payload_bytes: Bytes | None
-    """Bytes as in `rows`, except that a `send` or `recv` and the wait that follows count once."""
+    """Logical bytes of all executions, as in `rows`, except that a `send` or `recv` and its wait
+    count once. Null if unknown for any execution."""
 
 
 class OwnTotals(TypedDict):
     exposed_ps: Picoseconds
-    """Time during which the core runs or waits for communication, without transfers to and from the
-    host."""
+    """Time during which the core runs or waits for communication, excluding transfers to and from
+    the host."""
     exposed_pct_of_step: Percent | None
     """`exposed_ps` as a percentage of the step's duration."""
     host_ps: Picoseconds
@@ -39,7 +40,7 @@ class OwnTotals(TypedDict):
     in_flight_union_ps: Picoseconds
     """Wall-clock time during which at least one collective is under way: a synchronous collective
     runs on the core, or an asynchronous collective with a known start is in flight. Transfers to
-    and from the host are left out."""
+    and from the host are excluded."""
     hidden_union_ps: Picoseconds
     """The part of `in_flight_union_ps` that overlaps ops other than waits and communication."""
     host_in_flight_union_ps: Picoseconds
@@ -58,38 +59,37 @@ class CommTotals(Totals, OwnTotals):
 
 
 class Pairs(TypedDict):
-    """Results of pairing waits with the ops that start the communication."""
+    """Numbers of waits that were or were not paired with the ops that start the communication."""
 
     paired: Count
-    """Number of waits for which the start was found."""
+    """Number of waits whose start was found."""
     ambiguous: Count
-    """Number of paired executions that overlap another execution of the same name. The oldest
-    execution is assumed to end first."""
+    """Number of paired executions that overlap another execution with the same name. The pairing
+    assumes that the execution that started first also ends first."""
     unpaired: Count
     """Number of executions that could not be paired, because the communication began before the
-    step or the start op is unknown."""
+    step, or its start op is unknown."""
 
 
 class CommRow(Line, InLoop, PeersOfRow):
-    """Communication that has the same collective, mode, engine, group of ops, source line and
-    replica groups."""
+    """Communication with the same collective, mode, engine, group of ops, source line and replica
+    groups."""
 
     collective: str
-    """Name of the collective, as `waits_for` in `comm_rollup` of summary; if the op's name shows
+    """Name of the collective, as in `waits_for` in `comm_rollup` of summary. If the op's name shows
     only that it is a collective, the name comes from the program. Copies to and from host memory
-    are `to_host` and `from_host`, other transfers of the host are `host`."""
+    are named `to_host` and `from_host`; other transfers to and from the host are named `host`."""
     mode: TransferMode
-    """`sync` if the core runs the communication, `async` if the core waits for the
-    communication."""
+    """`sync` if the core runs the communication itself, `async` if the core waits for it."""
     engine: Engine
-    """`sparse_core` if a SparseCore runs the collective, according to the op, the start or the
-    program."""
+    """`sparse_core` if a SparseCore runs the collective, according to the op, its start or the
+    program; otherwise `core`."""
     agg_key: str
     """Key of the group."""
     tf_op: str | None
-    """The last 200 characters of the first op's path."""
+    """The last 200 characters of the first op's path; null if it has none."""
     n_executions: Count
-    """Number of executions; for `async` the number of waits."""
+    """Number of executions; for `async`, this is the number of waits."""
     sync_dur_ps: Picoseconds
     """Time during which the core runs the communication."""
     wait_dur_ps: Picoseconds
@@ -97,54 +97,60 @@ class CommRow(Line, InLoop, PeersOfRow):
     pct_of_step: Percent | None
     """`sync_dur_ps` plus `wait_dur_ps`, as a percentage of the step's duration."""
     pairs: Pairs | None
-    """Number of waits that were paired with a start; null for `sync`."""
+    """Numbers of paired and unpaired waits; null for `sync`."""
     in_flight_ps: Picoseconds | None
-    """Total time of the paired executions from the beginning of the start op to the end of the
-    wait, including any time outside of the step. An execution that ends before it begins, because
-    the two clocks disagree, counts as 0; a note gives the number of such executions. Rows overlap,
-    so never add up `in_flight_ps` of several rows. Null for `sync`, and if no execution is
-    paired."""
+    """Total time that the paired executions are in flight, from the beginning of the start op to
+    the end of the wait, including any time outside of the step. An execution that ends before it
+    begins, because the two clocks disagree, counts as 0; a note reports the number of such
+    executions. Rows overlap in time, so do not add up their `in_flight_ps`. Null for `sync`, and if
+    no execution is paired."""
     in_flight_union_ps: Picoseconds | None
-    """Wall-clock time during which at least one of the row's executions is in flight."""
+    """Wall-clock time during which at least one of the row's executions is in flight. Null if
+    `in_flight_ps` is null."""
     covered_ps: Picoseconds | None
-    """Hidden time, which is the part of the time before the wait during which ops run that neither
-    wait nor communicate."""
+    """Hidden time: time in flight before the wait during which the core runs ops that neither wait
+    nor communicate. Null if `in_flight_ps` is null."""
     other_ps: Picoseconds | None
-    """The part of the time before the wait during which the core waits for other ops, runs other
-    communication or is idle. This time is neither hidden nor spent on waiting for this
-    communication."""
+    """Time in flight before the wait during which the core waits for other ops, runs other
+    communication or is idle. It is neither hidden nor spent waiting for this communication. Null if
+    `in_flight_ps` is null."""
     payload_bytes: Bytes | None
     """Logical bytes of all executions: the result of an all-gather, the operand of a reduce-scatter
     or permute, the smaller of operand and result of an all-reduce or all-to-all, the array of a
-    copy. Null if the bytes of any execution are unknown, for example of a ragged all-to-all, a
+    copy. Null if the bytes of any execution are unknown, for example for a ragged all-to-all, a
     permute that writes slices in place, or a casting fusion without a program in the file."""
     bus_bytes: Bytes | None
-    """Least number of bytes that each device must send: (n - 1) / n of the payload, 2 (n - 1) / n
-    for an all-reduce, the whole payload for a broadcast or copy. Null if n is unknown, and for
-    permutes, `send` and `recv`, where devices differ."""
+    """Minimum number of bytes that each device must send, where n is `group_size`: (n - 1) / n of
+    the payload, 2 (n - 1) / n for an all-reduce, the full payload for a broadcast or copy. Null if
+    n is unknown. Also null for permutes, `send` and `recv`, because devices send different
+    amounts."""
     group_size: Count | None
-    """Number of devices (n) in a replica group; null if groups differ in size, and for permutes."""
+    """Number of devices (n) in a replica group; null if unknown, if groups differ in size, and for
+    permutes."""
     groups: str | None
-    """The replica groups as text; equal groups have equal texts. `4 x 2, stride 4` is 4 groups of
-    2, here {0,4} to {3,7}. Irregular groups are spelled out, at most 8 sets of 64 members. For a
-    permute, the text is for example `8 pairs, 4 to self`. Device ids are positions in the program's
-    device assignment, not numbers of chips. Example: `4 x 2, stride 2`"""
+    """Replica groups as text; equal groups have equal texts. `4 x 2, stride 4` means 4 groups of 2
+    devices: {0,4}, {1,5}, {2,6} and {3,7}. Irregular groups are listed in full, up to 8 groups with
+    up to 64 members each. For a permute, the text is for example `8 pairs, 4 to self`. Device ids
+    are positions in the program's device assignment, not chip numbers. Null if unknown. Example: `4
+    x 2, stride 2`"""
     groups_from: GroupsFrom | None
-    """Origin of `groups`: the HLO `text` of the op or of the matching start, the `program`, or the
-    `shapes`, if n is computed from the ratio of input and output size."""
+    """Origin of `groups` and `group_size`: the HLO `text` of the op or of the matching start, the
+    `program`, or the `shapes` if n was computed from the ratio of input and output size. Null if
+    unknown."""
     bus_gbps: Gbps | None
-    """`bus_bytes` divided by time; for `async` only paired executions count. The real bandwidth of
-    the links can be higher, because peers arrive late, and the end of hidden transfers is not
-    visible."""
+    """`bus_bytes` divided by the time that `bus_gbps_over` specifies; for `async`, only paired
+    executions count. The links' actual bandwidth can be higher, because devices can arrive late and
+    because the end of a hidden transfer is not visible. Null if unknown."""
     bus_gbps_over: Literal["duration", "in_flight_union"]
-    """The time by which `bus_bytes` is divided to compute `bus_gbps`; `in_flight_union` for
-    `async`."""
+    """Time by which `bus_bytes` is divided to compute `bus_gbps`: `duration` for `sync`,
+    `in_flight_union` for `async`."""
     plan: list[str] | None
-    """Compiler's plan for all ops of the row, as in [program](#program)."""
+    """Algorithms that the compiler recorded for the row's ops, as in `plan` of [program](#program);
+    null if it recorded none."""
 
 
 class CommTail(TypedDict):
-    """The rows that `--top` leaves out."""
+    """Rows that `--top` omits."""
 
     n_rows_omitted: Count
     """Number of omitted rows."""
@@ -156,7 +162,7 @@ class CommTail(TypedDict):
 
 class Fields(TypedDict):
     rows: list[CommRow]
-    """Communication, most exposed time first, at most `--top` rows."""
+    """Communication, up to `--top` rows, most exposed time first."""
     tail: CommTail
     """Sums of the omitted rows."""
 

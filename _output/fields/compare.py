@@ -46,31 +46,32 @@ ProgramWhat = Literal[
 
 
 class SideStep(TypedDict):
-    """A step that takes part in the comparison."""
+    """A step that is compared."""
 
     index: Count
-    """Index of the step by time."""
+    """Index of the step in order of time, from 0."""
     name: str | None
     """Name of the step."""
     duration_ps: Picoseconds
-    """Length of the step, as in [record](#record)."""
+    """Duration of the step, as in [record](#record)."""
 
 
 class Capture(TypedDict):
     """A capture of one side."""
 
     profile_dir: str
-    """The capture as given on the command line."""
+    """Path of the capture, as given on the command line."""
     xplane_file: str
     """Name of the trace file."""
     n_steps: Count
     """Number of steps that are compared."""
     step_duration_ps: Picoseconds
-    """Mean length of the steps that are compared."""
+    """Mean duration of the steps that are compared."""
 
 
 class Side(TypedDict):
-    """Captures of one side; all fields but the last two are about the first capture."""
+    """The captures of one side. All fields except `n_captures` and `captures` describe the first
+    capture."""
 
     xplane_file: str
     """Name of the trace file."""
@@ -79,7 +80,7 @@ class Side(TypedDict):
     device: str
     """Name of the device's plane."""
     device_type: str | None
-    """Type of the device."""
+    """Type of the device, as in [record](#record)."""
     clock: Clock
     """Clock of the side's figures, as in [record](#record)."""
     program: str
@@ -87,82 +88,85 @@ class Side(TypedDict):
     n_steps: Count
     """Number of steps that are compared."""
     steps: list[SideStep]
-    """Steps of the side that are compared."""
+    """Steps of the first capture that are compared."""
     n_captures: Count
     """Number of captures of this side."""
     captures: list[Capture]
-    """All captures of this side, as given on the command line."""
+    """All captures of this side, in the order of the command line."""
 
 
 class RunToRun(TypedDict):
-    """The range of the captures' mean step durations, as a percentage of the lower median of these
-    durations."""
+    """Range of the captures' mean step durations on each side, as a percentage of the lower median
+    of these durations."""
 
     before: Percent | None
-    """Range of the captures before the change; null if there is only one."""
+    """Range over the captures before the change; null if there is only one."""
     after: Percent | None
-    """Range of the figure over the captures after the change; null with a single capture."""
+    """Range over the captures after the change; null if there is only one."""
 
 
 class ProgramChange(TypedDict):
-    """A fact about the compiled program that differs, as in `programs` of [record](#record)."""
+    """A difference between the compiled programs, in one of the facts that `programs` of
+    [record](#record) contains."""
 
     what: ProgramWhat
-    """Kind of the fact; `other` if only the fingerprints show the difference."""
+    """Kind of the fact; `other` if only the fingerprints differ."""
     name: str | None
     """Name of the collective, kernel, parameter or opcode; null for facts of other kinds."""
     before: CollectiveFact | KernelFact | ParameterFact | str | int | None
-    """The fact before; null if the program before lacks the fact."""
+    """Value of the fact before the change; null if the program had no such fact."""
     after: CollectiveFact | KernelFact | ParameterFact | str | int | None
-    """The fact after; null if the program after lacks the fact."""
+    """Value of the fact after the change; null if the program has no such fact."""
 
 
 class ProgramChanges(TypedDict):
-    """The changes of the compiled program."""
+    """Changes in the compiled program."""
 
     same_program: bool | None
-    """True if the fingerprints of all captures are equal, so the change did not reach the device.
-    Null if a record lacks its program, or if only the code of kernels differs, which includes
-    source lines."""
+    """True if the programs of all captures have the same fingerprint, so the change did not reach
+    the device. Null if a record lacks its program. Also null if only the code of kernels differs,
+    because this code includes source lines."""
     rows: list[ProgramChange]
-    """Facts that differ between the first capture before and the first capture after. The facts are
-    sorted by kind, in the order of the values of `what`, then by size of the change, largest first.
-    Empty if nothing is known about the programs."""
+    """Facts that differ between the first capture before and the first capture after. They are
+    sorted by `what`, in the order of its values, then by size of the change, largest first. Empty
+    if the programs are unknown."""
 
 
 class Noise(TypedDict):
     """Method and sample size of the p-values."""
 
     method: Literal["permutation_max"]
-    """Method that computes p-values. With `permutation_max`, the p-value of a row is the share of
-    all assignments of samples to the two sides in which some row differs at least as much."""
+    """Method that computes the p-values. With `permutation_max`, the p-value of a row is the
+    fraction of all assignments of the samples to the two sides in which any row differs at least as
+    much as this row."""
     noise_unit: NoiseUnit
-    """Unit of the samples. `step` is used if each side has one capture; otherwise each `capture` is
-    one sample, with the mean of its steps."""
+    """Unit of the samples: `step` if each side has one capture, otherwise `capture`. A `capture`
+    sample is the mean over the capture's steps."""
     covers: Literal["step_to_step", "run_to_run"]
-    """Variation that p-values cover: from step to step within a capture, or from run to run."""
+    """Variation that the p-values account for: from step to step within a capture, or from run to
+    run."""
     alpha: Fraction
-    """Chance that at least one row is falsely `significant`, if the sides differ only by chance.
-    The chance of a false `significant` is equal for all files together, and for all totals
-    together."""
+    """Probability that at least one row is falsely `significant` if the sides differ only by
+    chance. The same probability applies to all files together, and to all totals together."""
     n_before: Count
     """Number of samples before the change."""
     n_after: Count
     """Number of samples after the change."""
     n_tested: Count
-    """Number of rows with at least 0.1 % of the time; smaller rows are not tested."""
+    """Number of tested rows, which are those with at least 0.1 % of the time."""
     n_assignments: Count
     """Number of examined assignments of samples to the two sides."""
     exact: bool
     """True if all assignments were examined; otherwise a fixed sample of 5000 assignments was
     examined."""
     min_p_value: Fraction
-    """Smallest p-value that this number of samples can give."""
+    """Smallest p-value that is possible with this number of samples."""
     run_to_run_pct: RunToRun
-    """Difference between captures of the same side."""
+    """Differences between the captures of each side."""
     why_not: WhyNoTest | None
-    """Reason why no row is tested. With `too_few_steps` or `too_few_captures`, no difference can be
-    significant and no p-value is given; 4 samples on each side are enough."""
+    """Reason why no row is tested; null if rows are tested. With `too_few_steps` or
+    `too_few_captures`, no difference can be significant, so no p-value is printed; 4 samples on
+    each side are enough."""
 
 
 class Delta(TypedDict):
@@ -171,17 +175,17 @@ class Delta(TypedDict):
     after_ps: Picoseconds
     """Mean time after the change."""
     delta_ps: Picoseconds
-    """After minus before."""
+    """`after_ps` minus `before_ps`."""
 
 
 class Tested(TypedDict):
     delta_pct: Percent | None
     """`delta_ps` as a percentage of `before_ps`."""
     p_value: Fraction | None
-    """Chance of an equal or larger difference, if the sides differ only by chance; null for a row
-    that was not tested."""
+    """Probability of an equal or larger difference if the sides differ only by chance; null for a
+    row that was not tested."""
     significant: bool | None
-    """True if `p_value` is at most `alpha`."""
+    """True if `p_value` is at most `alpha`; null for a row that was not tested."""
 
 
 class Ranges(TypedDict):
@@ -200,11 +204,11 @@ class CompareTotals(TypedDict):
     """The times of the step and of its parts, before and after the change."""
 
     step_duration: Total
-    """Length of the step."""
+    """Duration of the step."""
     period: Total | None
-    """Time from the start of a step to the start of the next step, for all steps that have a next
-    step. The p-value of the period is computed separately from the other totals. Null if a side has
-    no period, as in captures of one step and records of version 2.0."""
+    """Time from the start of a step to the start of the next step, over all steps that have a next
+    step. Its p-value is computed separately from those of the other totals. Null if a side has no
+    period, as in captures with one step and records of version 2.0."""
     busy: Total
     """Time during which at least one op runs."""
     idle: Total
@@ -232,49 +236,50 @@ class Gate(TypedDict):
     """True if neither the step nor the period is significantly slower by more than the limit; then
     the exit status is 0."""
     failed_by: list[Literal["step_duration", "period"]]
-    """The totals that are slower; then the exit status is 3. If the gate fails with an empty list,
-    nothing can be significant, and the exit status is 1."""
+    """Totals that are slower by more than the limit; if there are any, the exit status is 3. If the
+    gate fails and the list is empty, no difference can be significant, and the exit status is 1."""
     says: str
-    """The result in words, which is `passed`, or `failed: …` with the reason."""
+    """Result in words: `passed`, or `failed:` and the reason."""
 
 
 class FileDelta(Delta, Tested):
     """The time of a source file, before and after the change. All rows add up to the total time of
-    the four kinds. Code that moved to another file lowers one row and raises another, and a note
-    says how much moved."""
+    the four kinds. If code moved to another file, one row decreases and another increases; a note
+    reports how much time moved."""
 
     file: str | None
-    """Name of the file after the change; null if no line after the change is in the file."""
+    """Name of the file after the change; null if the file has no line after the change."""
     before_file: str | None
     """Name of the file before the change, matched by the longest common end of the path; null if
-    the file then has no line. In the last row, for lines without a source, both names are null."""
+    the file had no line before the change. In the last row, which contains lines without a source,
+    both names are null."""
     n_rows: Count
-    """Number of entries of `rows` with a line of the file."""
+    """Number of entries of `rows` with a line in the file."""
 
 
 class Unmatched(TypedDict):
-    """Source lines that only one side has."""
+    """Time of source lines that only one side has."""
 
     before_ps: Picoseconds
-    """Time of the lines that only the side before has (`only_before`)."""
+    """Time of the lines that exist only before the change (`only_before`)."""
     after_ps: Picoseconds
-    """Time of the lines that only the side after has (`only_after`)."""
+    """Time of the lines that exist only after the change (`only_after`)."""
     before_pct: Percent | None
-    """`before_ps` as a percentage of the total time of the four kinds before. If `before_pct` or
-    `after_pct` exceeds 5, a note points to `by_file`."""
+    """`before_ps` as a percentage of the total time of the four kinds before the change. If
+    `before_pct` or `after_pct` exceeds 5, a note points to `by_file`."""
     after_pct: Percent | None
-    """`after_ps` as a percentage of the total time of the four kinds after."""
+    """`after_ps` as a percentage of the total time of the four kinds after the change."""
 
 
 class MatchSum(TypedDict):
     """Sums over the rows that one rule matched."""
 
     n_rows: Count
-    """Number of rows."""
+    """Number of rows that this rule matched."""
     n_groups_before: Count
-    """Number of groups before in the rows that this rule matched."""
+    """Number of groups before the change, in the rows that this rule matched."""
     n_groups_after: Count
-    """Number of groups after in the rows that this rule matched."""
+    """Number of groups after the change, in the rows that this rule matched."""
     before_ps: Picoseconds
     """Total time before the change, in the rows that this rule matched."""
     after_ps: Picoseconds
@@ -289,17 +294,17 @@ class CompareRow(Delta, Tested, Ranges):
     kind: Kind
     """Kind of the line's ops."""
     matched_by: MatchedBy
-    """Rule that matched the line. `same_ops` matches identical ops, and `same_key` matches keys of
-    lines without a stack. `same_places_and_scopes`, `same_files_and_scopes`, `same_places`,
-    `same_scopes` and `same_line` compare files and columns of the stack or of the stack's last
-    frame, and parts of tf_op. `similar_scopes` matches lines that share at least half of the parts
-    of tf_op. A line with `only_before` or `only_after` has no counterpart."""
+    """Rule that matched the line. `same_ops`: the ops are identical. `same_key`: the keys of lines
+    without a stack are equal. `same_places_and_scopes`, `same_files_and_scopes`, `same_places`,
+    `same_scopes` and `same_line`: files and columns of the stack or of its last frame, or parts of
+    `tf_op`, are equal. `similar_scopes`: at least half of the parts of `tf_op` are equal.
+    `only_before` and `only_after`: the line has no counterpart."""
     source_inner: str | None
-    """Source line after the change."""
+    """Source line after the change; null if there is none."""
     before_source_inner: str | None
-    """Source line before the change."""
+    """Source line before the change; null if there is none."""
     tf_op: str | None
-    """Path of the ops; if there are several paths, the first by name."""
+    """Path of the ops; if there are several paths, the first by name. Null if there is none."""
     n_groups_before: Count
     """Number of groups before the change; more than one if the groups cannot be distinguished."""
     n_groups_after: Count
@@ -315,9 +320,9 @@ class CompareRow(Delta, Tested, Ranges):
     n_executions_after: Executions
     """Mean number of executions per step after the change."""
     signatures_gone: list[str]
-    """Signatures of ops that no longer run, at most four."""
+    """Signatures of ops that no longer run, up to four."""
     signatures_new: list[str]
-    """Signatures of ops that are new, at most four."""
+    """Signatures of ops that are new, up to four."""
 
 
 class KindDelta(Delta):
@@ -325,7 +330,7 @@ class KindDelta(Delta):
 
 
 class CompareTail(TypedDict):
-    """The rows that `--top` leaves out."""
+    """Rows that `--top` omits."""
 
     n_rows_omitted: Count
     """Number of omitted rows."""
@@ -335,36 +340,36 @@ class CompareTail(TypedDict):
 
 class Fields(TypedDict):
     before: Side
-    """The trace and the steps of the baseline."""
+    """Captures and steps of the baseline."""
     after: Side
-    """The trace and the steps of PROFILE."""
+    """Captures and steps of PROFILE."""
     same_device_type: bool
-    """True if both sides have the same type of device."""
+    """True if both sides have the same device type."""
     same_program: bool | None
-    """Equal to `same_program` in `program_changes` if both sides have programs. Otherwise true if
-    both sides ran ops of equal HLO texts, which do not include the inside of fusions."""
+    """Equal to `same_program` in `program_changes` if all captures have programs. Otherwise true if
+    all captures ran ops with equal HLO texts, which do not include the contents of fusions."""
     program_changes: ProgramChanges
-    """The changes of the compiled program."""
+    """Changes in the compiled program."""
     noise: Noise
     """Method and sample size of the p-values."""
     totals: CompareTotals
-    """The step and its parts."""
+    """Times of the step and of its parts."""
     by_file: list[FileDelta]
-    """All source files, the largest change first. Files match even where lines have no counterpart,
-    for example in code that was unrolled or rewritten."""
+    """All source files, largest change first. Files can be compared even if their lines have no
+    counterparts, for example because code was unrolled or rewritten."""
     unmatched: Unmatched
-    """Source lines that only one side has."""
+    """Time of source lines that only one side has."""
     by_match: dict[str, MatchSum]
-    """Sums of rows by `matched_by`, the most certain match first."""
+    """Sums of rows by `matched_by`, most certain rule first."""
     rows: list[CompareRow]
-    """Source lines, the largest change first, at most `--top`."""
+    """Source lines, largest change first, up to `--top` rows."""
     tail: CompareTail
     """Sums of the omitted rows."""
 
 
 class Compared(OkAnswer):
     baseline_dir: str
-    """The first baseline as given on the command line."""
+    """Path of the first baseline, as given on the command line."""
     gate: Gate | None
     """The result of `--fail-over`; null without this option."""
 
@@ -378,10 +383,10 @@ class Answer(Lead, Returned):
 
 
 class Absent(AbsentAnswer, total=False):
-    """The object that is printed if there is no answer."""
+    """The object that is printed instead of an answer."""
 
     gate: Gate
     """The result of `--fail-over`; the gate fails if there is no answer."""
 
     side: Literal["baseline"]
-    """The value is `baseline` if the baseline could not be read; otherwise the field is missing."""
+    """Always `baseline`; printed only if the baseline could not be read."""

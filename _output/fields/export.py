@@ -7,9 +7,10 @@ from .units import Bytes, Count
 
 class Fields(ChipFields):
     peaks_used: PeaksUsed
-    """Peak rates that `at_roof_ps` and `lost_ps` of the table `ops` are computed with."""
+    """Peak rates of the chip from which `at_roof_ps` and `lost_ps` in the table `ops` are
+    computed."""
     out: str
-    """Name of the written file, as given."""
+    """Name of the written file, as given with `--out`."""
     bytes: Bytes
     """Size of the written file."""
     n_rows: dict[str, Count]

@@ -19,9 +19,9 @@ class CostOfRun(TypedDict):
     """The cost of one execution of a kernel."""
 
     flops: Flops | None
-    """Flops of one execution, as in [by_op](#by_op)."""
+    """Flops of one execution, as in [by_op](#by_op); null if unknown."""
     bytes_accessed: Bytes | None
-    """Bytes that one execution reads and writes, in all memories."""
+    """Bytes that one execution reads and writes in all memories; null if unknown."""
     cost_source: CostSource | None
     """Origin of flops and bytes, as in [roofline](#roofline); null if the cost is unknown."""
 
@@ -32,17 +32,17 @@ class Region(TypedDict):
     region: str
     """Name of the regions; `<none>` for regions without a name."""
     depth: Count
-    """Number of regions around this region. The closest preceding row with a smaller depth is the
-    region that contains this region."""
+    """Number of enclosing regions. The innermost enclosing region is the closest preceding row with
+    a smaller depth."""
     waits: bool
-    """True if the region, or a region around it, only waits for a copy. `waiting_ps` is the sum of
+    """True if the region or an enclosing region only waits for a copy. `waiting_ps` is the sum of
     `self_dur_ps` over all rows in which `waits` is true."""
     n: Count
-    """Number of regions."""
+    """Number of regions that this row combines."""
     total_dur_ps: Picoseconds
     """Total duration of the regions, including the regions inside them."""
     self_dur_ps: Picoseconds
-    """Total duration of the regions, without the regions inside them."""
+    """Total duration of the regions, excluding the regions inside them."""
     pct_of_kernel: Percent
     """`total_dur_ps` as a percentage of the kernel's time."""
 
@@ -52,24 +52,24 @@ class Inside(TypedDict):
 
     regions: list[Region] | None
     """The named regions as a tree. Each region comes before the regions inside it; regions at the
-    same depth are sorted by time, then by name. All `self_dur_ps` and `outside_regions_ps` add up
-    to the kernel's `total_dur_ps`. Null if the capture has no region of this kernel."""
+    same depth are sorted by time, then by name. The sum of all `self_dur_ps` plus
+    `outside_regions_ps` is the kernel's `total_dur_ps`. Null if the capture has no region of this
+    kernel."""
     waiting_ps: Picoseconds | None
-    """Time in regions that only wait for a copy, which are `ep_wait_in`, `ep_wait_out`, and regions
-    with a name in which the part after the last `/` begins with `wait`."""
+    """Time in regions that only wait for a copy: `ep_wait_in`, `ep_wait_out`, and regions whose
+    name begins with `wait` after the last `/`."""
     waiting_pct: Percent | None
     """`waiting_ps` as a percentage of the kernel's time."""
     computing_ps: Picoseconds | None
-    """Time in the regions `ep_run_kernel`, which run the kernel's body, without the waiting inside
-    these regions; null without such a region."""
+    """Time in the regions `ep_run_kernel`, which run the kernel's body, excluding the waiting
+    inside them; null if there is no such region."""
     outside_regions_ps: Picoseconds | None
     """Time of the kernel outside of all regions."""
 
 
 class Counter(TypedDict):
-    """The values of a counter that begin during the kernel. The values are not measurements, but
-    the compiler's estimates for the code between two markers. Draw no conclusions from the values
-    of counters."""
+    """Values of a counter that begin during the kernel. They are not measurements but the
+    compiler's estimates for the code between two markers, so draw no conclusions from them."""
 
     name: str | None
     """Name of the counter's events; null for events without a name."""
@@ -84,12 +84,13 @@ class Counter(TypedDict):
 
 
 KernelClassed = TypedDict("KernelClassed", {"class": OpClass | None})
-"""Class, as in [bottleneck](#bottleneck)."""
+"""Class of the kernel's ops, as in [bottleneck](#bottleneck); null if the row's ops differ in
+class."""
 
 
 class Kernel(KernelClassed, Line, Durations, CostOfRun, VmemFields, Inside):
-    """A kernel; with `--kernel`, an op of the kernel. A fact is null if the ops of the row differ
-    in this fact."""
+    """A kernel or, with `--kernel`, an op of the kernel. A property is null if the row's ops differ
+    in it."""
 
     rank: Count
     """Rank among the rows by total duration, from 1."""
@@ -97,7 +98,7 @@ class Kernel(KernelClassed, Line, Durations, CostOfRun, VmemFields, Inside):
     """Name of the kernel, as `--kernel` and `--kernel-cost` accept it. Example:
     `flash_attention`"""
     hlo_op: str
-    """Name of the op that takes most time."""
+    """Name of the op that takes the most time."""
     n_ops: Count
     """Number of ops that run the kernel."""
     scope: str | None
@@ -107,20 +108,20 @@ class Kernel(KernelClassed, Line, Durations, CostOfRun, VmemFields, Inside):
     pct_of_step: Percent | None
     """`total_dur_ps` as a percentage of the step's duration."""
     at_roof_ps: Picoseconds | None
-    """Least time that the chip needs for all executions; null if unknown for an op."""
+    """Minimum time that the chip needs for all executions, as in [bottleneck](#bottleneck); null if
+    unknown for any execution."""
     lost_ps: Picoseconds | None
-    """Lost time, by which `total_dur_ps` exceeds `at_roof_ps`; null if unknown."""
+    """Lost time: `total_dur_ps` minus `at_roof_ps`; null if unknown."""
     shapes_in: list[str] | None
-    """Shapes of the operands; null if the ops of the row have different operands."""
+    """Shapes of the operands; null if the row's ops have different operands."""
     shapes_out: list[str] | None
-    """Shape of the result; a tuple is one entry. Null if the ops of the row have different
-    results."""
+    """Shape of the result; a tuple is one entry. Null if the row's ops have different results."""
     counters: list[Counter]
     """Counters on the line `_counters_` during the executions, by name and stat."""
 
 
 class KernelsTail(TypedDict):
-    """The rows that `--top` leaves out."""
+    """Rows that `--top` omits."""
 
     n_kernels_omitted: Count
     """Number of omitted kernels; with `--kernel`, number of omitted ops."""
@@ -130,12 +131,12 @@ class KernelsTail(TypedDict):
 
 class Fields(ChipFields):
     kernels: list[Kernel]
-    """The kernels that take most time, at most `--top`; kernels of equal time are sorted by name.
-    Each custom call with the target `tpu_custom_call` runs a kernel."""
+    """The kernels that take the most time, up to `--top` rows; ties are in order of name. Each
+    custom call with the target `tpu_custom_call` runs a kernel."""
     tail: KernelsTail
     """Sums of the omitted rows."""
     peaks_used: PeaksUsed
-    """Peak rates of the chip."""
+    """Peak rates of the chip that ops are compared with."""
 
 
 class Answer(Lead, StepAnswer, Fields):

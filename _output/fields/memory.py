@@ -20,14 +20,14 @@ class ByKind(TypedDict):
     """Bytes at the peak by kind of buffer."""
 
     parameter: Bytes
-    """Arguments of the program: weights, optimizer state, a batch. Arguments that results overwrite
-    are included."""
+    """Arguments of the program, such as weights, optimizer state and a batch, including arguments
+    that results overwrite."""
     output: Bytes
-    """Results that have their own memory."""
+    """Results of the program that have their own memory."""
     constant: Bytes
     """Constants of the program."""
     temporary: Bytes
-    """Temporary buffers: activations, gradients, copies."""
+    """Temporary buffers, such as activations, gradients and copies."""
 
 
 class PeakAt(TypedDict):
@@ -36,14 +36,14 @@ class PeakAt(TypedDict):
     hlo_op: str
     """Name of the instruction."""
     source_inner: str | None
-    """Likely line of the instruction."""
+    """Likely source line of the instruction; null if unknown."""
     source_is: SourceIs | None
     """Origin of the line, as in `likely_sources`."""
     tf_op: str | None
-    """Path of the instruction."""
+    """Path of the instruction; null if it has none."""
     first_start_ps: Picoseconds | None
-    """First start of the instruction in the step, on the scale of `step_window_ps`; null if the
-    trace has no op of this name."""
+    """First start of the instruction in the step, on the same time scale as `step_window_ps`; null
+    if the trace has no op of this name."""
 
 
 class Buffer(TypedDict):
@@ -52,61 +52,62 @@ class Buffer(TypedDict):
     rank: Count
     """Rank among the buffers by size, from 1."""
     bytes: Bytes
-    """Size of the buffer, with the padding of tiles."""
+    """Size of the buffer, including the padding of tiles."""
     padding_bytes: Bytes | None
-    """Size of the buffer beyond the product of dimensions and element size; null if the buffer is
-    not an array or is smaller than the product."""
+    """Size of the buffer minus the product of its dimensions and element size; null if the buffer
+    is not an array or is smaller than this product."""
     pct_of_peak: Percent | None
-    """Size of the buffer as a percentage of the peak."""
+    """`bytes` as a percentage of `peak_bytes`."""
     kind: BufferKind
-    """Kind as in `by_kind`; a buffer of several kinds has the kind that `by_kind` lists first."""
+    """Kind of the buffer, as in `by_kind`; a buffer of several kinds has the kind that `by_kind`
+    lists first."""
     shape: str | None
     """Dtype and dimensions of the array; null for a tuple, which is a table of pointers.
     Example: `f32[4,2047,16000]`"""
     hlo_op: str | None
     """Name of the instruction that outputs the buffer. If several instructions share the memory,
-    the name is that of the parameter, or else of the instruction with the largest output. Null if
-    the program has no such instruction. Example: `fusion.115`"""
+    this is the parameter, or else the instruction with the largest output. Null if the program has
+    no such instruction. Example: `fusion.115`"""
     opcode: str | None
-    """Opcode of the instruction."""
+    """Opcode of the instruction; null if there is none."""
     shape_index: list[Count] | None
     """Position of the buffer in the instruction's output, as indexes into nested tuples. Example:
     `[0]`"""
     parameter_number: Count | None
-    """Number of the parameter, from 0; null for buffers that are not parameters."""
+    """Index of the parameter, from 0; null for buffers that are not parameters."""
     tf_op: str | None
     """Path of the instruction; for a parameter the path of the argument, such as `params['w']:`"""
     source_inner: str | None
-    """Likely line of the instruction."""
+    """Likely source line of the instruction; null if unknown."""
     source_is: SourceIs | None
     """Origin of the line, as in `likely_sources`; never `own` for a parameter."""
     source_stack: str | None
-    """Stack of the instruction itself."""
+    """Stack of the instruction itself; null if it has none."""
 
 
 class BufferSum(TypedDict):
     bytes: Bytes
-    """Bytes of the buffers that are live at the peak."""
+    """Total size of these buffers at the peak."""
     n_buffers: Count
-    """Number of buffers."""
+    """Number of these buffers."""
 
 
 class SourceSum(BufferSum):
-    """The buffers of one source line."""
+    """The buffers with the same source line."""
 
     source_inner: str | None
     """Source line of the buffers; null for buffers without a line."""
 
 
 class PathSum(BufferSum):
-    """The buffers of one path."""
+    """The buffers with the same path."""
 
     tf_op: str | None
     """Path of the buffers; null for buffers without a path."""
 
 
 class OpcodeSum(BufferSum):
-    """The buffers of one opcode."""
+    """The buffers with the same opcode."""
 
     opcode: str | None
     """Opcode of the buffers; null for buffers without an opcode."""
@@ -121,7 +122,7 @@ class ArgumentSum(BufferSum):
 
 
 class BuffersTail(TypedDict):
-    """The buffers that `--top` leaves out."""
+    """Buffers that `--top` omits."""
 
     n_buffers_omitted: Count
     """Number of omitted buffers."""
@@ -145,46 +146,48 @@ class Runtime(TypedDict):
     min_available_bytes: Bytes | None
     """Smallest number of available bytes."""
     max_fragmentation: Fraction | None
-    """Largest reported fragmentation; 0 means that the free memory is one block."""
+    """Largest reported fragmentation; 0 means that the free memory is a single block. Null if
+    unknown."""
     n_events: Count
     """Number of allocation and deallocation events."""
 
 
 class Fields(TypedDict):
     peak_bytes: Bytes
-    """Bytes that are live at the peak. A note says if `peak_bytes` is an upper bound."""
+    """Bytes that are live at the peak. A note reports if this is only an upper bound."""
     reserved_bytes: Bytes
-    """Bytes that the program reserves while it runs."""
+    """Bytes of HBM that the program reserves while it runs."""
     fragmentation_bytes: Bytes
     """`reserved_bytes` minus `peak_bytes`: reserved memory that no buffer uses at the peak."""
     padding_bytes: Bytes | None
-    """Bytes at the peak that tiles add to arrays, summed over the buffers with known padding; null
+    """Total `padding_bytes` of the buffers that are live at the peak and have known padding; null
     if no buffer has known padding."""
     by_kind: ByKind
     """Bytes at the peak by kind of buffer."""
     other_spaces: dict[str, Bytes]
-    """Bytes of the program's allocations in memory spaces other than HBM, where `1` is VMEM and `5`
-    is host memory. Example: `{"1": 67043328, …}`"""
+    """Bytes of the program's allocations in memory spaces other than HBM, by the number of the
+    space: `1` is VMEM, `5` is host memory. Example: `{"1": 67043328, …}`"""
     peak_at: PeakAt | None
-    """The instruction at which the peak is first reached; null if the program has no record of
+    """The instruction at which the peak is first reached; null if the program does not describe its
     temporary buffers."""
     buffers: list[Buffer]
-    """The buffers that are live at the peak, largest first, at most `--top`."""
+    """The buffers that are live at the peak, up to `--top` rows, largest first."""
     by_source: list[SourceSum]
-    """All buffers of the peak by source line, most bytes first; buffers without a line come
-    last."""
+    """All buffers that are live at the peak, by source line, most bytes first; buffers without a
+    line come last."""
     by_op_name: list[PathSum]
-    """All buffers of the peak by path. Paths name the model's modules."""
+    """All buffers that are live at the peak, by path, which contains the names of the model's
+    modules."""
     by_opcode: list[OpcodeSum]
-    """All buffers of the peak by opcode."""
+    """All buffers that are live at the peak, by opcode."""
     by_argument: list[ArgumentSum]
-    """All buffers of the peak by argument of the program."""
+    """All buffers that are live at the peak, by argument of the program."""
     tail: BuffersTail
     """Sums of the omitted buffers."""
     runtime: Runtime | None
     """The allocator's reports for this device during the capture, from the host's plane; null if
-    the allocator reported nothing. Programs reserve their temporaries; arguments and results are
-    arrays and count as allocated."""
+    the allocator reported nothing. Temporary buffers of programs count as reserved; arguments and
+    results are arrays and count as allocated."""
 
 
 class Answer(Lead, StepAnswer, Fields):
@@ -192,8 +195,8 @@ class Answer(Lead, StepAnswer, Fields):
 
 
 class Absent(AbsentAnswer, total=False):
-    """The object that is printed if there is no answer."""
+    """The object that is printed instead of an answer."""
 
     runtime: Runtime | None
-    """`runtime` is printed as in an answer, if the device was found. The allocator's report needs
-    no program."""
+    """`runtime` as in an answer, because the allocator's reports need no program. Printed only if
+    the device was found."""

@@ -13,59 +13,61 @@ class Category(Durations):
     """Data movement or waits of one category."""
 
     hlo_category: str
-    """Category."""
+    """HLO category of the ops."""
     kind: MovementKind
-    """Kind of the category's ops."""
+    """Kind of the ops."""
     n_executions: Count
     """Number of executions."""
     n_groups: Count
-    """Number of different source keys."""
+    """Number of groups in this category."""
     agg_key_coverage: dict[str, Count]
-    """Number of executions by the kind of the group's key."""
+    """Number of executions by the kind of key of the op's group: `stack`, `tf_op` or
+    `no_source`."""
 
 
 class Movement(StackKey, Durations):
     """Data movement or waits of one category and source."""
 
     hlo_category: str
-    """Category."""
+    """HLO category of the ops."""
     kind: MovementKind
     """Kind of the group's ops."""
     likely_sources: list[LikelySource] | None
-    """For a group without a stack: the lines of the data that the group's ops move or wait for.
+    """For a group without a stack: the source lines of the data that the group's ops move or wait
+    for. The rows add up to the group's duration; the last row has no line and contains the rest.
     Null for groups with a stack, and if the program is unknown."""
     n_executions: Count
     """Number of executions."""
     shapes_in: list[str]
-    """Distinct shapes of the data that is moved, at most four.
-    Example: `["bf16[4,2048,4,128]{3,1,2,0:T(16,128)(2,1)S(1)}", …]`"""
+    """Distinct shapes of the moved data, up to four. Example:
+    `["bf16[4,2048,4,128]{3,1,2,0:T(16,128)(2,1)S(1)}", …]`"""
     shapes_out: list[str]
-    """Distinct shapes of the result, at most four."""
+    """Distinct shapes of the result, up to four."""
     dtype_change: bool | None
     """True if at least one execution changes the dtype; null if no execution has both a known input
     dtype and a known output dtype, as for every `-start`."""
     dtype_change_dur_ps: Picoseconds | None
-    """Total duration of the executions that change the dtype."""
+    """Total duration of the executions that change the dtype; null if `dtype_change` is null."""
     layout_change: bool | None
     """True if at least one execution changes the order of dimensions or the tiling. A move to
-    another memory space alone is no layout change."""
+    another memory space is not in itself a layout change."""
     layout_change_dur_ps: Picoseconds | None
-    """Total duration of the executions that change the layout."""
+    """Total duration of the executions that change the layout; null if `layout_change` is null."""
     example_hlo_op: str
     """HLO text of the longest execution."""
 
 
 class OwnTotals(TypedDict):
     non_compute_duration_ps: Picoseconds
-    """Total duration of all data movement and waits; each list adds up to this time."""
+    """Total duration of all data movement and waits; the rows of each list add up to it."""
     non_compute_pct_of_step: Percent | None
     """`non_compute_duration_ps` as a percentage of the step's duration."""
     non_compute_pct_of_compute: Percent | None
-    """`non_compute_duration_ps` as a percentage of the compute time; the value can exceed 100."""
+    """`non_compute_duration_ps` as a percentage of the step's compute time; the value can exceed
+    100."""
     left_out_ps: LeftOut
-    """Time of data movement and communication that the lists leave out. `comm` includes collectives
-    that stop the core, except with `--include-comm`; with `--no-comm-stalls`, `comm` also includes
-    waits."""
+    """Time, other than math, that is omitted from the lists. `comm` is the time of collectives that
+    stop the core, except with `--include-comm`; with `--no-comm-stalls`, it also includes waits."""
 
 
 class NonComputeTotals(Totals, OwnTotals):
@@ -81,8 +83,8 @@ class Fields(TailIfAsked):
     by_category: list[Category]
     """Data movement and waits by category, in order of appearance."""
     by_source_within_category: list[Movement]
-    """Data movement and waits by source within each category; with `--top` the groups that take
-    most time."""
+    """Data movement and waits by source within each category; with `--top`, the groups that take
+    the most time."""
 
 
 class Returned(Fields):

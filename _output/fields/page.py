@@ -1,4 +1,4 @@
-"""Fields of `page`, and the data that the page itself holds."""
+"""Fields of `page`, and the data that the page itself contains."""
 
 from typing import Any, Literal, TypedDict
 
@@ -9,12 +9,12 @@ from .units import Bytes, Picoseconds
 
 class Fields(TypedDict):
     out: str
-    """Name of the written file, as given."""
+    """Name of the written file, as given with `--out`."""
     bytes: Bytes
     """Size of the written file, at most 10 MB."""
     parts: dict[str, str]
-    """For each mode on the page, `ok` or the reason why the mode has no answer. Only the answers of
-    `memory` and `program` may be missing. With `--baseline`, the map also has `compare`."""
+    """For each mode on the page, `ok` or the reason why the mode has no answer. Only `memory` and
+    `program` can have no answer. With `--baseline`, the map also has `compare`."""
 
 
 class Answer(Lead, StepAnswer, Fields):
@@ -22,10 +22,10 @@ class Answer(Lead, StepAnswer, Fields):
 
 
 class Absent(AbsentAnswer, total=False):
-    """The object that is printed if there is no answer."""
+    """The object that is printed instead of an answer."""
 
     side: Literal["baseline"]
-    """The value is `baseline` if the baseline could not be read; otherwise the field is missing."""
+    """Always `baseline`; printed only if the baseline could not be read."""
 
 
 # Picoseconds by class.
@@ -33,14 +33,14 @@ Times = dict[str, int]
 
 
 class Classes(TypedDict):
-    """Times by class."""
+    """Times in ps by class."""
 
     by_source: list[Times]
-    """Times of each group of `by_source.groups`."""
+    """Times by class for each group of `by_source.groups`."""
     by_scope: list[Times]
-    """Times of each scope of `by_scope.scopes`, including all scopes inside."""
+    """Times by class for each scope of `by_scope.scopes`, including all scopes inside it."""
     no_scope: Times
-    """Times of all ops without a scope."""
+    """Times by class of all ops without a scope."""
 
 
 StripClassed = TypedDict("StripClassed", {"class": str})
@@ -48,16 +48,16 @@ StripClassed = TypedDict("StripClassed", {"class": str})
 
 
 class StripOp(StripClassed):
-    """An op that has the longest stretch of time in a bin."""
+    """An op that has the longest stretch in at least one bin."""
 
     hlo_op: str
     """Name of the op."""
     program_id: str | None
-    """Id of the op's program."""
+    """Id of the op's program, as an unsigned decimal; null if the op has no program id."""
     source_inner: str | None
-    """Source line of the op."""
+    """Source line of the op; null if unknown."""
     source_user: str | None
-    """Innermost line of the user's own code."""
+    """Innermost line of the user's own code; null if there is none."""
 
 
 class PageStrip(TypedDict):
@@ -66,11 +66,12 @@ class PageStrip(TypedDict):
     n_bins: int
     """Number of bins."""
     by_class: dict[str, list[int]]
-    """Picoseconds in each bin by class."""
+    """Time in ps in each bin, by class."""
     idle: list[int]
-    """Idle picoseconds in each bin."""
+    """Idle time in ps in each bin."""
     longest: list[int | None]
-    """Index in `ops` of the op with the longest stretch in each bin; null if the bin is empty."""
+    """For each bin, the index in `ops` of the op with the longest stretch; null if the bin is
+    empty."""
     ops: list[StripOp]
     """Ops that `longest` refers to."""
 
@@ -81,34 +82,35 @@ class PageSide(TypedDict):
     page: dict[str, Any]
     """The printed fields except `out`, `bytes` and `parts`."""
     parts: dict[str, str]
-    """For each mode `ok`, or the reason why the mode has no answer."""
+    """For each mode on the page, `ok` or the reason why the mode has no answer."""
     answers: dict[str, dict[str, Any]]
-    """Answer fields of each mode."""
+    """Fields of the answer of each mode."""
     classes: Classes
-    """Times by class."""
+    """Times in ps by class."""
     strip: PageStrip
-    """The step in bins."""
+    """The step in up to 1000 bins of equal length."""
     left_out: dict[str, int]
-    """Number of rows in each list that were left out to keep the page small."""
+    """Number of rows that were omitted from each list to keep the page small."""
 
 
 class CauseChange(TypedDict):
-    """A cause with different gains in the two steps on the page."""
+    """A cause whose gain differs between the two steps on the page."""
 
     cause: CauseName
     """Name of the cause."""
     source_user: str | None
-    """Line of the cause after the change; null if the cause then has no line."""
+    """Line of the cause after the change; null if there is none."""
     before_source_user: str | None
-    """Line of the cause before the change."""
+    """Line of the cause before the change; null if there is none."""
     before_ps: Picoseconds
     """Gain before the change; 0 without the cause."""
     after_ps: Picoseconds
     """Gain after the change; 0 without the cause."""
     delta_ps: Picoseconds
-    """After minus before."""
+    """`after_ps` minus `before_ps`."""
     says: str
-    """Sentence about the cause after the change, or before the change if the cause is gone."""
+    """Sentence that describes the cause after the change, or before the change if the cause is
+    gone."""
 
 
 class PageData(PageSide):
@@ -117,13 +119,13 @@ class PageData(PageSide):
     version: str
     """Version of the program that wrote the page."""
     captured_at_ns: int | None
-    """Start of the capture in ns since 1970; null if the trace does not have the start."""
+    """Start of the capture in ns since 1970; null if the trace does not contain it."""
     before: PageSide | None
-    """The step of the baseline; null without `--baseline` and for a record."""
+    """The step of the baseline; null without `--baseline`, and if the baseline is a record."""
     changed_causes: list[CauseChange]
     """The causes with gains that differ by at least 0.5 % of the step."""
     notes: list[str]
     """`notes` of the printed answer."""
     n_warnings: int
-    """Number of warnings, which come first in `notes`; the other notes say where figures come
-    from."""
+    """Number of warnings, which come first in `notes`; the other notes explain how the figures were
+    obtained."""

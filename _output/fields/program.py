@@ -11,17 +11,17 @@ FlagVerdict = Literal["unknown", "contradicts", "no_effect", "consistent"]
 
 
 class ProgramCollective(TypedDict):
-    """Collectives of one type that the compiler implements in one way, with one plan."""
+    """Collectives that have the same type, `how` and `plan`."""
 
     collective: str
     """Type of the collective; `collective` for an asynchronous fusion of unknown type."""
     how: How
-    """Way in which the collective runs. `sync` means on the core, possibly within a fusion. `async`
-    means asynchronously, from a start op to a done op. `async_fusion` means in fusions that combine
-    parts of the collective with math, as on v5e. `sparse_core` means offloaded to SparseCores."""
+    """How the compiler implements the collective. `sync`: on the core, possibly within a fusion.
+    `async`: asynchronously, from a start op to a done op. `async_fusion`: in fusions that combine
+    parts of the collective with math, as on v5e. `sparse_core`: offloaded to SparseCores."""
     plan: list[str] | None
-    """Algorithm that the compiler recorded, which can include `sparse_core`, emitter and strategy,
-    directions and mesh axes of rings; null if the compiler recorded nothing."""
+    """Algorithm that the compiler recorded, which can include `sparse_core`, the emitter and
+    strategy, and the directions and mesh axes of rings. Null if it recorded none."""
     n_instructions: Count
     """Number of instructions in the program."""
     n_executions: Count
@@ -31,7 +31,7 @@ class ProgramCollective(TypedDict):
     wait_dur_ps: Picoseconds
     """Time during which the core waits for the collectives."""
     payload_bytes: Bytes | None
-    """Logical bytes of all executions, as in [comm](#comm); null without an execution, or if
+    """Logical bytes of all executions, as in [comm](#comm); null if there is no execution, or if
     unknown for any execution."""
 
 
@@ -41,8 +41,7 @@ class ProgramKernel(VmemFields):
     kernel: str
     """Name of the kernel."""
     declared: Declared | None
-    """Cost of one execution of the kernel, as the kernel's author declares it; null if nothing is
-    declared."""
+    """Cost of one execution as declared by the kernel's author; null if nothing is declared."""
     n_instructions: Count
     """Number of instructions in the program."""
     n_executions: Count
@@ -52,13 +51,12 @@ class ProgramKernel(VmemFields):
 
 
 class Retry(VmemFields):
-    """An instruction that the compiler tried more than once. The trace does not have the reasons
-    for repeated tries."""
+    """An instruction that was compiled more than once. The trace does not contain the reasons."""
 
     hlo_op: str
     """Name of the instruction."""
     retry_count: Count
-    """Number of tries after the first."""
+    """Number of compilations after the first one."""
     n_executions: Count
     """Number of executions in the step."""
     total_dur_ps: Picoseconds
@@ -69,31 +67,32 @@ class Parameter(TypedDict):
     """An array that the program is called with."""
 
     number: Count
-    """Number of the program's parameter; JAX drops arguments that are not used."""
+    """Index of the parameter in the program. It can differ from the argument's position, because
+    JAX drops unused arguments."""
     shape_index: list[Count]
-    """Position of the array in a parameter that is a tuple, as in programs with more than 2 000
-    arguments; otherwise empty."""
+    """Position of the array within a parameter that is a tuple, as in programs with more than 2000
+    arguments; empty for other parameters."""
     path: str | None
     """Name of the array in the user's code, such as `params['w']`; null for an array in a tuple."""
     shape: str | None
     """Dtype and dimensions of the part that this device holds; null if unreadable."""
     global_shape: str | None
-    """Shape of the user's whole array: local shape times number of tiles of the sharding, rounded
-    up if tiles are uneven. Null if the sharding is manual, unknown, of another rank, or missing on
-    several devices."""
+    """Shape of the user's complete array: the local shape times the number of shards along each
+    axis, rounded up if shards are uneven. Null if the sharding is manual, unknown or of another
+    rank, or if it is missing and the program may run on several devices."""
     sharding: str | None
-    """Sharding, as HLO texts write it."""
+    """Sharding, as in HLO texts; null for an array without a sharding."""
     bytes: Bytes | None
     """Size of the part that this device holds, without padding; null if the size is known only at
     run time."""
     memory_space: Count | None
-    """Memory space of the array, where 0 is HBM and 5 is host memory."""
+    """Memory space of the array: 0 is HBM, 5 is host memory. Null if unknown."""
     aliased_to_output: bool
     """True if an output reuses the array's memory."""
 
 
 class ParametersTail(TypedDict):
-    """The arrays that `--top` leaves out."""
+    """Arrays that `--top` omits."""
 
     n_parameters_omitted: Count
     """Number of omitted arrays."""
@@ -102,7 +101,7 @@ class ParametersTail(TypedDict):
 
 
 class FlagFinding(TypedDict):
-    """A flag and its visible effect."""
+    """A flag and its effect that is visible in the program."""
 
     flag: str
     """Name of the flag."""
@@ -111,28 +110,28 @@ class FlagFinding(TypedDict):
     n_instructions: Count
     """Number of collectives in the program that the flag can affect."""
     n_seen: Count
-    """Number of collectives that show the flag's effect."""
+    """Number of these collectives that show the flag's effect."""
     exposed_ps: Picoseconds
-    """Time during which the core runs or waits for collectives that do not show the effect."""
+    """Time during which the core runs or waits for the other collectives, which do not show the
+    effect."""
     says: FlagVerdict | None
-    """Verdict on the flag's value and effect; null if FILE does not set the flag. `unknown` means
-    that the value is none of true, 1, yes, on, false, 0, no, off, or that the flag affects none of
-    the program's collectives. `contradicts` means that the flag is off but the program shows the
-    effect, so the program was compiled with other flags. `no_effect` means that the flag is on
-    without an effect, because another flag overrides this flag, a requirement is not met, or the
-    flag is not for this chip. `consistent` means that the flag's value and the program agree, which
-    does not prove that the flag caused the effect."""
+    """Verdict on the flag's value and effect; null if FILE does not set the flag. `unknown`: the
+    value is none of true, 1, yes, on, false, 0, no, off, or the flag affects none of the program's
+    collectives. `contradicts`: the flag is off but the program shows the effect, so it was compiled
+    with other flags. `no_effect`: the flag is on but has no effect, because another flag overrides
+    it, a requirement is not met, or the flag is not for this chip. `consistent`: the flag's value
+    and the program agree, which does not prove that the flag caused the effect."""
 
 
 class SetFlags(TypedDict):
-    """Values of flags in the file that `--flags` names."""
+    """The flags that FILE, the file of `--flags`, sets."""
 
     n: Count
     """Number of flags that FILE sets."""
     set: dict[str, str]
-    """Names, without the leading `--`, and values of the first 200 flags."""
+    """Values of the first 200 flags by name, without the leading `--`."""
     findings: list[FlagFinding]
-    """Always the same ten flags of collectives, with the visible effect of each flag."""
+    """The ten flags of the table above, and the effect of each that is visible in the program."""
 
 
 class Fields(TypedDict):
@@ -150,30 +149,28 @@ class Fields(TypedDict):
     """Number of devices that run the program together: replicas times partitions; null if
     unknown."""
     opcodes: dict[str, Count]
-    """Number of instructions by opcode, most frequent first. Instructions inside fusions are not
-    counted."""
+    """Number of instructions by opcode, most frequent first. Instructions inside fusions are
+    excluded."""
     collectives: list[ProgramCollective]
     """All collectives by type, `how` and plan; most exposed time first. Each collective counts
-    once, at the op that runs the collective or waits for the end. `send` and `recv` are not
-    included."""
+    once, at the op that runs it or waits for its end. `send` and `recv` are excluded."""
     kernels: list[ProgramKernel]
     """All custom kernels; most time first."""
     retries: list[Retry]
-    """All instructions that the compiler tried more than once; most time first."""
+    """All instructions that were compiled more than once; most time first."""
     parameters: list[Parameter] | None
-    """The arrays that the program is called with, most bytes first, at most `--top`. `parameters`
-    and the next three fields are null if the program has no entry computation."""
+    """The arrays that the program is called with, up to `--top` rows, most bytes first.
+    `parameters` and the following three fields are null if the program has no entry computation."""
     tail: ParametersTail | None
-    """Sums of the omitted parameters."""
+    """Number and size of the omitted parameters."""
     aliased_bytes: Bytes | None
-    """Bytes of parameters in HBM with memory that an output takes over; null also if the size of
-    any such parameter is unknown."""
+    """Bytes of parameters in HBM whose memory an output reuses; also null if the size of any such
+    parameter is unknown."""
     donated_unused_bytes: Bytes | None
-    """Bytes of parameters in HBM that were donated in vain, because no output takes over their
-    memory; null also if the size of any such parameter is unknown."""
+    """Bytes of donated parameters in HBM whose memory no output reuses; also null if the size of
+    any such parameter is unknown."""
     flags: SetFlags | None
-    """Values of flags in the file that `--flags` names, next to the effects that the program shows;
-    null without `--flags`."""
+    """The flags that FILE sets, and the effects that the program shows; null without `--flags`."""
 
 
 class Answer(Lead, StepAnswer, Fields):

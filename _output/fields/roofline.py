@@ -25,8 +25,8 @@ class RooflinePeaks(PeaksUsed):
     """Peak rates, and the bytes that are compared with the HBM peak."""
 
     bytes: Literal["accessed", "hbm"]
-    """Bytes that are compared with the HBM peak, where `accessed` counts the bytes of all memories,
-    and `hbm` counts only the bytes of HBM."""
+    """Bytes that are compared with the HBM peak: `accessed` for the bytes of all memories, `hbm`
+    for only those of HBM."""
 
 
 class OverRoof(TypedDict):
@@ -34,12 +34,11 @@ class OverRoof(TypedDict):
     peak or a flop count is wrong."""
 
     n_groups: Count
-    """Number of groups with a `roofline_util` above 1."""
+    """Number of these groups."""
     total_dur_ps: Picoseconds
-    """Total duration of the groups above their roof."""
+    """Total duration of these groups."""
     weighted_avg_mfu_without: Fraction | None
-    """Time-weighted average MFU of all groups that are not above their roof; null without such
-    groups."""
+    """Time-weighted average MFU of all other groups with a verdict; null if there are none."""
 
 
 class Shortfall(TypedDict):
@@ -48,15 +47,15 @@ class Shortfall(TypedDict):
     agg_key: str
     """Key of the group."""
     source_inner: str | None
-    """Source line of the group."""
+    """Source line of the group; null if unknown."""
     tf_op: str | None
-    """Path of the group's first op."""
+    """Path of the group's first op; null if it has none."""
     total_dur_ps: Picoseconds
-    """Time of the group."""
+    """Total duration of the group."""
     shortfall_ps: Picoseconds
     """Time by which the group exceeds its roof."""
     bound: Bound
-    """The resource that limits the group: compute or memory, whichever needs more time at the peak
+    """Resource that limits the group: compute or memory, whichever needs more time at its peak
     rate."""
 
 
@@ -64,19 +63,21 @@ class StepSummary(TypedDict):
     """Averages and sums over the groups."""
 
     weighted_avg_mfu: Fraction | None
-    """Average MFU of the groups with a verdict, weighted by time; null without such groups."""
+    """Time-weighted average MFU of the groups with a verdict; null if there are none."""
     weighted_avg_hbm_util: Fraction | None
-    """Average HBM utilization of the groups with a verdict, weighted by time."""
+    """Time-weighted average HBM utilization of the groups with a verdict; null if there are
+    none."""
     weighted_avg_roofline_util: Fraction | None
-    """Average roofline utilization of the groups with a verdict, weighted by time."""
+    """Time-weighted average roofline utilization of the groups with a verdict; null if there are
+    none."""
     over_roof: OverRoof
     """Groups above their roof."""
     step_shortfall_ps: Picoseconds
-    """Time by which all groups together exceed their roofs."""
+    """Sum of the groups' `shortfall_ps`."""
     t_roofline_per_op_ps: Picoseconds | None
-    """Sum of the groups' `t_roofline_per_op_ps`."""
+    """Sum of the groups' `t_roofline_per_op_ps`; null if unknown for all groups."""
     shortfall_per_op_ps: Picoseconds | None
-    """Sum of the groups' `shortfall_per_op_ps`."""
+    """Sum of the groups' `shortfall_per_op_ps`; null if unknown for all groups."""
     rooflined_dur_ps: Picoseconds
     """Total duration of the groups with a verdict."""
     step_compute_dur_ps_total: Picoseconds
@@ -84,7 +85,8 @@ class StepSummary(TypedDict):
     rooflined_pct_of_compute: Percent | None
     """Coverage: `rooflined_dur_ps` as a percentage of `step_compute_dur_ps_total`."""
     skipped_pct_of_compute: Percent | None
-    """Compute time of groups without a verdict, as a percentage of the step's compute time."""
+    """Total duration of the groups without a verdict, as a percentage of
+    `step_compute_dur_ps_total`."""
     top_shortfall_groups: list[Shortfall]
     """The ten groups with the largest shortfalls."""
 
@@ -93,79 +95,82 @@ class RooflineGroup(SourceKey, DtypeFields):
     """A group with a verdict. F is the flops, B the bytes and T the total duration of the group."""
 
     kernel: str | None
-    """Name of the kernel, if the group is a kernel with a given or declared cost."""
+    """Name of the kernel, if the group is a kernel whose cost is declared or set by
+    `--kernel-cost`; null for other groups."""
     cost_source: CostSource
-    """Origin of flops and bytes, which is `user` for `--kernel-cost`, `xla` for the compiler, and
-    `declared` for the kernel's author. Declared costs of causal kernels are about twice as high as
-    the true costs."""
+    """Origin of flops and bytes: `user` for `--kernel-cost`, `xla` for the compiler, `declared` for
+    the kernel's author. Declared costs of causal kernels are about twice as high as the actual
+    costs."""
     hlo_categories: dict[str, Count]
     """Number of executions by category."""
     n_executions: Count
     """Number of executions."""
     total_dur_ps: Picoseconds
-    """Total duration of the group (T), without executions of unknown cost."""
+    """Total duration of the group (T), excluding executions of unknown cost."""
     flops_sum: Flops
     """Flops of all executions (F)."""
     flops_known_pct: Percent | None
     """Total duration of the executions with known flops, as a percentage of `total_dur_ps`; null if
     `total_dur_ps` is 0."""
     model_flops_sum: Flops | None
-    """Flops that the model's code asks for; the compiler can add or remove flops."""
+    """Flops that the model's code requires, for all executions; the compiler can add or remove
+    flops. Null if unknown."""
     bytes_accessed_sum: Bytes | None
-    """Bytes read and written in all memories; null if only `hbm_bytes_sum` is known."""
+    """Bytes that all executions read and write in all memories; null if only `hbm_bytes_sum` is
+    known."""
     hbm_bytes_sum: Bytes | None
-    """Bytes to and from HBM."""
+    """Bytes that all executions move to and from HBM; null if unknown for an op that reads or
+    writes memory."""
     dtype: Dtype
-    """Dtype that decides the peak: the dtype of the ops that take most of the group's time."""
+    """Dtype that decides which peak applies: the dtype that takes the most time in the group."""
     dtype_source: DtypeSource
-    """Origin of `dtype`. `program` is the dtype of the wider operand of the dots in the program;
-    fp32 at default precision counts as bf16, and a `pred` operand (a one-hot matrix) counts with
-    the dtype of the other operand. `output` is the dtype of the output, used for kernels and if
-    there is no program or no dot; for kernels that work in fp8 with wider outputs, this dtype is
-    wrong. `user` is the dtype in `--kernel-cost`."""
+    """Origin of `dtype`. `program`: the dtype of the wider operand of the dots in the program.
+    There, fp32 at default precision counts as bf16, and for a `pred` operand (a one-hot matrix),
+    the dtype of the other operand counts. `output`: the dtype of the output, used for kernels and
+    if there is no program or no dot. It is wrong for kernels that compute in fp8 and have wider
+    outputs. `user`: the dtype in `--kernel-cost`."""
     arithmetic_intensity: FlopsPerByte | None
     """Flops per byte of the group (F / B); null if B is zero."""
     ridge_point: FlopsPerByte
     """Flops per byte above which the group is compute-bound."""
     bound: Bound
-    """The resource that limits the group: compute or memory, whichever needs more time at the peak
+    """Resource that limits the group: compute or memory, whichever needs more time at its peak
     rate."""
     t_compute_theory_ps: Picoseconds
-    """t_compute: Flops of the group (F) divided by the peak of the dtype."""
+    """t_compute: flops of the group (F) divided by the peak of the dtype."""
     t_hbm_theory_ps: Picoseconds
-    """t_hbm: Bytes of the group (B) divided by the HBM peak."""
+    """t_hbm: bytes of the group (B) divided by the HBM peak."""
     t_roofline_theory_ps: Picoseconds
     """t_roofline: the larger of t_compute and t_hbm."""
     t_roofline_per_op_ps: Picoseconds | None
-    """Sum of the roofs of the single ops. An op of a dtype without a peak in the table has only a
-    roof for bytes; null if a peak is unknown. For a line that mixes matmuls with elementwise ops
-    this sum is fairer than `t_roofline_theory_ps`."""
+    """Sum of the roofs of the group's ops, each computed separately; null if a required peak is
+    unknown. For an op with dtype `other`, only bytes determine the roof. For a line that mixes
+    matmuls with elementwise ops, this sum is fairer than `t_roofline_theory_ps`."""
     mfu: Fraction | None
-    """t_compute / T."""
+    """Model flops utilization: t_compute / T; null if T is 0."""
     hbm_util: Fraction | None
-    """t_hbm / T."""
+    """HBM utilization: t_hbm / T; null if T is 0."""
     roofline_util: Fraction | None
-    """t_roofline / T."""
+    """Roofline utilization: t_roofline / T; null if T is 0."""
     shortfall_ps: Picoseconds
-    """T - t_roofline; a negative value means that flops, bytes or a peak are wrong."""
+    """Shortfall: T - t_roofline. A negative value means that flops, bytes or a peak are wrong."""
     shortfall_pct: Percent | None
     """`shortfall_ps` as a percentage of `total_dur_ps`."""
     shortfall_per_op_ps: Picoseconds | None
-    """T - `t_roofline_per_op_ps`."""
+    """Shortfall with a separate roof for each op: T - `t_roofline_per_op_ps`; null if unknown."""
     opaque_dur_ps: Picoseconds
-    """Total duration of the group's executions of unknown cost. The duration T does not include
-    this time."""
+    """Total duration of the group's executions of unknown cost; T excludes this time."""
 
 
 class RooflineTail(TypedDict):
-    """The groups that `--top` leaves out."""
+    """Groups that `--top` omits."""
 
     n_groups_omitted: Count
     """Number of omitted groups."""
     dur_ps: Picoseconds
     """Total duration of the omitted groups."""
     shortfall_ps: Picoseconds
-    """Time by which the omitted groups exceed their roofs."""
+    """Sum of `shortfall_ps` of the omitted groups."""
 
 
 class SkippedGroup(TypedDict):
@@ -174,20 +179,20 @@ class SkippedGroup(TypedDict):
     agg_key: str
     """Key of the group."""
     source_inner: str | None
-    """Source line of the group."""
+    """Source line of the group; null if unknown."""
     source_user: str | None
-    """Innermost line of the user's own code."""
+    """Innermost line of the user's own code; null if there is none."""
     tf_op: str | None
-    """Path of the group's first op."""
+    """Path of the group's first op; null if it has none."""
     total_dur_ps: Picoseconds
-    """Time of the group."""
+    """Total duration of the group."""
     hbm_util: Fraction | None
-    """Used share of the HBM peak; null if the bytes are unknown. A group that only lacks a flop
-    peak may run close to the HBM peak."""
+    """HBM utilization; null if the bytes are unknown. A group without a verdict only because a peak
+    is unknown may run close to the HBM peak."""
     reason: SkipReason
     """Reason why the group has no verdict."""
     top_signature: str
-    """Signature of the ops that take most of the group's time."""
+    """Signature of the ops that take the most time in the group."""
     example_hlo_op: str
     """HLO text of the longest execution."""
 
@@ -200,14 +205,14 @@ class SkippedGroups(TypedDict):
     n_no_bytes: Count
     """Number of groups with no known bytes."""
     n_dtype_other: Count
-    """Number of groups with a dtype that is not a float in the table of peaks."""
+    """Number of groups whose dtype is not one of the floats in the table of peaks."""
     n_peak_unknown_for_dtype: Count
-    """Number of groups with a dtype without a known peak."""
+    """Number of groups whose dtype has no known peak."""
     total_dur_ps_skipped: Picoseconds
     """Total duration of the groups without a verdict. This time and `rooflined_dur_ps` add up to
-    the compute time of the step."""
+    `step_compute_dur_ps_total`."""
     top_skipped: list[SkippedGroup]
-    """The ten groups without a verdict that take most time."""
+    """The ten groups without a verdict that take the most time."""
 
 
 class TailIfAsked(TypedDict, total=False):
@@ -217,11 +222,11 @@ class TailIfAsked(TypedDict, total=False):
 
 class Fields(TailIfAsked, ChipFields):
     peaks_used: RooflinePeaks
-    """Peak rates of the chip."""
+    """Peak rates of the chip that groups are compared with."""
     step_summary: StepSummary
     """Averages and sums over the groups."""
     groups: list[RooflineGroup]
-    """Groups with a verdict, in order of appearance; with `--top` the groups with the largest
+    """Groups with a verdict, in order of appearance; with `--top`, the groups with the largest
     `shortfall_ps`."""
     skipped_groups: SkippedGroups
     """Groups without a verdict."""

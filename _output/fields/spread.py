@@ -8,73 +8,71 @@ from .units import Count, Fraction, Kind, Percent, Picoseconds
 
 
 class SlowHost(TypedDict):
-    """A host on which even the fastest device is slower than the fastest device of any other
-    host."""
+    """A host whose fastest device is slower than the fastest device of every other host."""
 
     host: str
     """Name of the host."""
     n_slowest: Count
-    """Number of steps in which this host's fastest device was slower than the fastest device of any
-    other host."""
+    """Number of steps in which this host's fastest device was slower than the fastest device of
+    every other host."""
     p_value: Fraction
-    """Upper bound of the chance that, among equal hosts, some host is the slowest in `n_slowest` or
-    more steps."""
+    """Upper bound of the probability that, if all hosts are equal, any of them is the slowest in
+    `n_slowest` or more steps."""
 
 
 class Verdict(TypedDict):
     """Verdict about the slowest device, and the reason why it is slow."""
 
     imbalance: Literal["balanced", "slight", "large"] | None
-    """Size of the most time that perfect balance could save, which is `balanced` below 1 % of the
-    step, `slight` below 5 %, otherwise `large`."""
+    """Rating of the time that perfect balance could save: `balanced` below 1 % of the step,
+    `slight` below 5 %, otherwise `large`. Null if there is no verdict."""
     gain_ps: Picoseconds | None
     """Time that a step saves if the slowest device becomes as fast as the second slowest: the
-    difference of their mean loads. Null without a verdict."""
+    difference of their mean loads. Null if there is no verdict."""
     gain_pct_of_step: Percent | None
-    """`gain_ps` as a percentage of the mean step; null without a verdict, or if steps have no
-    length."""
+    """`gain_ps` as a percentage of the mean step duration; null if there is no verdict, or if the
+    steps' duration is zero."""
     host_gain_ps: Picoseconds | None
-    """Time that a step saves if the slow host becomes as fast as the other hosts, which is the
-    largest mean load of the host's devices minus the largest mean load of all other devices. The
-    slow host is `slow_host`, or the host of a straggler with scope `host`. Null without a slow
-    host."""
+    """Time that a step saves if the slow host becomes as fast as the other hosts: the largest mean
+    load among the host's devices minus the largest mean load among all other devices. The slow host
+    is `slow_host`, or the straggler's host if `scope` is `host`. Null if there is no slow host."""
     straggler: DeviceName | None
-    """The device that is the slowest in more steps than chance explains; null if `gain_ps` (with
-    scope `host`, `host_gain_ps`) is less than 0.5 % of the step. If several devices are equally
-    slow, none of them is a straggler; see `slow_host`."""
+    """Device that is the slowest in more steps than chance explains; null if there is none. Also
+    null if `gain_ps` (or `host_gain_ps`, if `scope` is `host`) is less than 0.5 % of the step. If
+    several devices are equally slow, none of them is a straggler; see `slow_host`."""
     n_slowest: Count | None
-    """Number of steps in which the straggler was the slowest device. Without a straggler, the
-    number counts the steps of the device that is most often the slowest."""
+    """Number of steps in which the straggler was the slowest device. If there is no straggler, the
+    number is that of the device that is most often the slowest. Null if there is no verdict."""
     n_steps: Count
     """Number of steps."""
     p_value: Fraction | None
-    """Upper bound of the chance that, among equal devices, some device is the slowest in
-    `n_slowest` or more steps."""
+    """Upper bound of the probability that, if all devices are equal, any of them is the slowest in
+    `n_slowest` or more steps. Null if there is no verdict."""
     scope: Literal["host", "device"] | None
     """`host` if all devices of the straggler's host are above the median of the devices on other
-    hosts, otherwise `device`; null with one host, or if the straggler is the only device of its
-    host."""
+    hosts, otherwise `device`. Null if there is no straggler, if there is only one host, or if the
+    straggler is the only device of its host."""
     cause: Literal["own", "idle", "host"] | None
-    """Part of the load that explains at least 80 % of the excess, which is `own`, `idle` or `host`;
-    null if no part explains so much."""
+    """Part of the load that explains at least 80 % of the excess: `own`, `idle` or `host`. Null if
+    no part explains that much."""
     uniform_pct: Percent | None
-    """Percentage of the excess that a uniform slowdown of all lines explains. The value is close to
-    100 for a slow clock or a faulty chip, and low if only some lines are slow, such as unbalanced
+    """Percentage of the excess that a uniform slowdown of all lines explains. It is close to 100
+    for a slow clock or a faulty chip, and low if only some lines are slow, as with unbalanced
     experts."""
     slow_host: SlowHost | None
-    """A host that is slow although it has no straggler: in more steps than chance explains, the
-    host's fastest device is slower than the fastest device of each other host, and `host_gain_ps`
-    is at least 0.5 % of the step. Null unless all hosts have the same number of devices, two or
-    more."""
+    """Host that is slow although none of its devices is a straggler. In more steps than chance
+    explains, its fastest device is slower than the fastest device of every other host, and
+    `host_gain_ps` is at least 0.5 % of the step. Null if there is none, and unless all hosts have
+    the same number of devices, at least two."""
     why_not: Literal["one_device", "no_common_step"] | None
-    """Reason why there is no verdict."""
+    """Reason why there is no verdict; null if there is one."""
 
 
 class SpreadStep(TypedDict):
-    """A step in which every device has figures."""
+    """A step for which every device has figures."""
 
     name: str | None
-    """Name of the step."""
+    """Name of the step; null if it has none."""
     slowest: DeviceName
     """The device with the largest load."""
     max_load_ps: Picoseconds
@@ -85,9 +83,9 @@ class SpreadStep(TypedDict):
     """Time that the step saves if the slowest device becomes as fast as the second slowest: the
     difference of their loads. Null if the cohort has only one device."""
     imbalance_ps: Picoseconds
-    """The most time that perfect balance would save."""
+    """Time that perfect balance would save: `max_load_ps` minus `mean_load_ps`."""
     imbalance_pct_of_step: Percent | None
-    """`imbalance_ps` as a percentage of the mean step."""
+    """`imbalance_ps` as a percentage of the mean step duration."""
     step_spread_pct: Percent | None
     """Longest minus shortest duration of the step among the devices, as a percentage of the median
     duration."""
@@ -95,10 +93,10 @@ class SpreadStep(TypedDict):
 
 class Means(TypedDict):
     step_duration_ps: Picoseconds | None
-    """Mean duration of a step. `step_duration_ps` and the next five fields are null without a
-    step."""
+    """Mean duration of a step. `step_duration_ps` and the following five fields are null if there
+    is no step."""
     own_ps: Picoseconds | None
-    """Mean load without transfers to and from the host and without idle time."""
+    """Mean load, excluding transfers to and from the host and idle time."""
     comm_ps: Picoseconds | None
     """Mean time of communication."""
     host_ps: Picoseconds | None
@@ -110,7 +108,7 @@ class Means(TypedDict):
 
 
 class Host(Means):
-    """A host; figures are means over steps and devices."""
+    """A host. Its times are means over steps and devices."""
 
     host: str
     """Name of the host."""
@@ -123,7 +121,7 @@ class Host(Means):
 
 
 class Device(DeviceName, Means):
-    """A device, with means over steps."""
+    """A device. Its times are means over steps."""
 
     n_steps: Count
     """Number of steps, as in the cohort."""
@@ -132,7 +130,7 @@ class Device(DeviceName, Means):
 
 
 class DevicesTail(TypedDict):
-    """The devices that `--top` leaves out."""
+    """Devices that `--top` omits."""
 
     n_devices_omitted: Count
     """Number of omitted devices."""
@@ -141,28 +139,29 @@ class DevicesTail(TypedDict):
 
 
 class LineDelta(TypedDict):
-    """A source line, compared between the slow device and the median device."""
+    """A source line, and its times on the slow device and on the median device."""
 
     kind: Kind
     """Kind of the line's ops."""
     agg_key: str
     """Key of the group."""
     source_inner: str | None
-    """Source line."""
+    """Source line; null if unknown."""
     source_user: str | None
     """Innermost line of the user's own code in the stack; without a stack, the source line if it is
-    in the user's own code. Null if no line is in the user's own code."""
+    in the user's own code. Null if there is none."""
     kernel: str | None
-    """Name of the custom kernel among the line's ops; null without a kernel, and if the record is
+    """Name of the custom kernel among the line's ops; null if there is none, and if the record is
     older than version 3.1."""
     scope: str | None
-    """Scope, as in [by_scope](#by_scope), of the first path by name; null without a path."""
+    """Scope of the line's first path by name, as in [by_scope](#by_scope); null if there is no
+    path."""
     median_ps: Picoseconds
     """Mean time on the median device."""
     slow_ps: Picoseconds
     """Mean time on the slow device."""
     delta_ps: Picoseconds
-    """Difference: `slow_ps` minus `median_ps`."""
+    """`slow_ps` minus `median_ps`."""
     delta_pct: Percent | None
     """`delta_ps` as a percentage of `median_ps`."""
 
@@ -177,10 +176,10 @@ class SlowestVsMedian(TypedDict):
     excess_ps: Picoseconds
     """Load of the slow device minus load of the median device."""
     factor: Fraction | None
-    """Sum over all lines of the slow device, divided by the sum over all lines of the median
-    device."""
+    """Total time of all lines on the slow device, divided by the total time of all lines on the
+    median device."""
     rows: list[LineDelta]
-    """Lines of all kinds but comm, the largest difference first, at most 20."""
+    """Up to 20 lines of all kinds except comm, largest difference first."""
     rest_ps: Picoseconds
     """The part of `excess_ps` that the lines in `rows` do not explain."""
 
@@ -193,10 +192,10 @@ class Cohort(TypedDict):
     n_devices: Count
     """Number of devices."""
     n_hosts: Count
-    """Number of hosts that have these devices."""
+    """Number of hosts that these devices belong to."""
     n_steps: Count
-    """Number of steps in which every device of the cohort has figures. The k-th steps of one name
-    on all devices belong together; executions of programs are joined by index."""
+    """Number of steps in which every device of the cohort has figures. The k-th steps with the same
+    name on all devices are matched with each other; executions of programs are matched by index."""
     verdict: Verdict
     """Verdict about the slowest device, and the reason why it is slow."""
     steps: list[SpreadStep]
@@ -204,12 +203,12 @@ class Cohort(TypedDict):
     hosts: list[Host]
     """Hosts by mean load, largest first."""
     devices: list[Device]
-    """Devices by mean load, largest first, at most `--top`."""
+    """Devices by mean load, largest first, up to `--top` rows."""
     tail: DevicesTail
     """Number of omitted devices, and number of steps in which one of them was the slowest."""
     slowest_vs_median: SlowestVsMedian | None
-    """Comparison of the straggler (otherwise the device with the largest load) with the median
-    device; null with one device or no step."""
+    """Comparison of the straggler (if there is none, of the device with the largest load) with the
+    median device. Null if there is only one device or no step."""
 
 
 class Fields(TypedDict):
@@ -220,7 +219,7 @@ class Fields(TypedDict):
     n_devices: Count
     """Number of devices that were read."""
     cohorts: list[Cohort]
-    """Cohorts of devices that ran the same program, largest cohort first."""
+    """Cohorts, which are devices that ran the same program; largest cohort first."""
 
 
 class Returned(OkAnswer, Fields):

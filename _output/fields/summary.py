@@ -51,10 +51,10 @@ class CategoryRow(TypedDict):
     """The ops of one category."""
 
     hlo_category: str
-    """Category in the trace; casts outside of fusions are `convert`, ops without a category
-    `<none>`. Example: `convolution fusion`"""
+    """HLO category as in the trace; `convert` for casts outside of fusions, `<none>` for ops
+    without a category. Example: `convolution fusion`"""
     kind: KindOrContainer
-    """Kind of the category."""
+    """Kind of the ops."""
     n_executions: Count
     """Number of executions."""
     total_dur_ps: Picoseconds
@@ -64,13 +64,12 @@ class CategoryRow(TypedDict):
 
 
 class CommRow(TypedDict):
-    """Communication and waits, by the operation that the core waits for."""
+    """Communication and waits that belong to the same operation."""
 
     waits_for: str
-    """The operation that the core waits for, which can be a collective, `send` or `recv`. `host`
-    stands for transfers to and from the host, infeed, outfeed, and copies with host memory on
-    either side. `sparse_core` stands for offloaded work, and `dma` for local transfers such as HBM
-    to VMEM."""
+    """Operation that the core runs or waits for: a collective, `send` or `recv`. `host`: transfers
+    to and from the host, infeed, outfeed, and copies from or to host memory. `sparse_core`:
+    offloaded work. `dma`: local transfers, such as from HBM to VMEM."""
     n: Count
     """Number of executions."""
     sync_dur_ps: Picoseconds
@@ -93,13 +92,14 @@ class Kernel(Durations):
     n_executions: Count
     """Number of executions."""
     pct_of_step: Percent | None
-    """Total duration as a percentage of the step's duration."""
+    """`total_dur_ps` as a percentage of the step's duration."""
     source_inner: str | None
-    """Source line of the kernel's first execution."""
+    """Source line of the kernel's first execution; null if unknown."""
     source_user: str | None
-    """Innermost line of the user's own code at the kernel's first execution."""
+    """Innermost line of the user's own code at the kernel's first execution; null if there is
+    none."""
     tf_op: str | None
-    """Path of the kernel's first execution."""
+    """Path of the kernel's first execution; null if it has none."""
     phases: dict[str, Picoseconds]
     """Total duration by phase."""
     shapes_in: list[str]
@@ -118,27 +118,27 @@ class StepNameRow(TypedDict):
     n: Count
     """Number of steps."""
     total_dur_ps: Picoseconds
-    """Total length of the steps."""
+    """Total duration of the steps."""
     median_dur_ps: Picoseconds
-    """Median length of the steps; for an even number of steps the lower of the two middle
-    lengths."""
+    """Median duration of the steps; for an even number of steps, the lower of the two middle
+    durations."""
     min_dur_ps: Picoseconds
-    """Length of the shortest step."""
+    """Duration of the shortest step."""
     max_dur_ps: Picoseconds
-    """Length of the longest step."""
+    """Duration of the longest step."""
 
 
 class StepsRollup(TypedDict):
-    """All steps taken together, on the trace's clock."""
+    """Figures over all steps, on the trace's clock."""
 
     n: Count
     """Number of steps."""
     n_without_ops: Count
-    """Number of steps in which no op starts. A note in every mode of one step reports steps without
-    ops."""
+    """Number of steps in which no op starts. Every mode of one step reports such steps in a
+    note."""
     between_steps_ps: Picoseconds
-    """Time that belongs to no step, between the start of the first step and the end of the last
-    step. The figures of a step never include time between steps; a note reports more than 1 %."""
+    """Time from the start of the first step to the end of the last step that belongs to no step.
+    The figures of a step never include this time; a note reports it if it exceeds 1 %."""
     between_steps_pct: Percent | None
     """`between_steps_ps` as a percentage of the time from the start of the first step to the end of
     the last step; null without steps."""
@@ -148,7 +148,7 @@ class StepsRollup(TypedDict):
 
 class PickedIfPicked(TypedDict, total=False):
     picked: bool
-    """True for the analysed step; the field is missing for all other steps."""
+    """Always true; printed only for the analysed step."""
 
 
 class Step(PickedIfPicked):
@@ -159,28 +159,31 @@ class Step(PickedIfPicked):
     name: str | None
     """Name of the step, as `--step-id` accepts it."""
     duration_ps: Picoseconds
-    """Length of the step on the trace's clock, which can differ from `step_duration_ps`."""
+    """Duration of the step on the trace's clock, which can differ from `step_duration_ps`."""
     n_xla_ops_events: Count
-    """Number of events that start in the step, containers included."""
+    """Number of events that start in the step, including containers."""
 
 
 class Fields(RecomputeTotal, PeriodFields):
     top_compute_groups: list[ComputeGroup]
-    """The groups of compute ops that take most time, at most `--top`."""
+    """The groups of compute ops that take the most time, up to `--top` rows."""
     tail_compute: GroupTail
     """Sums of the omitted groups."""
     by_kind_rollup: dict[str, KindRow]
-    """Executions and time of the step by kind: compute, data_move, comm, other."""
+    """Number of executions and total duration by kind: compute, data_move, comm, other."""
     by_phase_rollup: dict[str, PhaseRow]
-    """Executions and time of compute ops by phase: forward, backward, recompute, other, unknown."""
+    """Number of executions and total duration of compute ops by phase: forward, backward,
+    recompute, other, unknown."""
     by_hlo_category: list[CategoryRow]
-    """Executions and time of the step by category, containers included, most time first."""
+    """Number of executions and total duration by category, including containers, most time
+    first."""
     comm_rollup: list[CommRow]
-    """Communication and waits by the operation that the core waits for, most time first."""
+    """Communication and waits, by the operation that the core runs or waits for, most time
+    first."""
     kernels: list[Kernel]
     """Custom (Pallas) kernels, most time first."""
     steps_rollup: StepsRollup
-    """All steps taken together, on the trace's clock."""
+    """Figures over all steps, on the trace's clock."""
     idle_gaps: list[Gap]
     """The ten longest gaps without a leaf op, longest first."""
     steps: list[Step]

@@ -1,10 +1,11 @@
-"""Units of printed figures, and the closed vocabularies."""
+"""Units of printed figures, and the fixed sets of values."""
 
 from typing import Annotated, Literal, NamedTuple
 
 
 class Unit(NamedTuple):
-    """A unit, printed as `x-unit` in the JSON Schema, and the smallest possible value."""
+    """A unit, printed as `x-unit` in the JSON Schema, and the smallest value that a field with this
+    unit can have."""
 
     name: str
     minimum: int | None = None
@@ -24,7 +25,7 @@ Gibps = Annotated[float, Unit("GiB/s")]
 TokensPerSecond = Annotated[float, Unit("tokens/s")]
 Executions = Annotated[float, Unit("executions")]
 
-# Absolute times can be too large for a JSON number: beyond 2**53 they are decimal strings.
+# Absolute times beyond 2**53 are decimal strings, because they are too large for a JSON number.
 BigInteger = int | str
 BigPicoseconds = Annotated[BigInteger, Unit("ps")]
 BigNanoseconds = Annotated[BigInteger, Unit("ns")]
