@@ -11,8 +11,9 @@ from _pipeline.vocabulary import COMM, COMPUTE, DATA_MOVE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from _output.fields.by_source import AlsoFused, ListedKind, Returned, ScopeShare, TailIfAsked
+    from _output.fields.by_source import AlsoFused, ListedKind, Returned, ScopeShare
     from _output.fields.by_source import Group as GroupRow
+    from _output.fields.rows import TailIfAsked
     from _pipeline.context import Context
     from _pipeline.groups import Group
     from _pipeline.normalize import Step

@@ -21,13 +21,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from _output.fields.non_compute import (
-        Category,
-        Movement,
-        MovementKind,
-        Returned,
-        TailIfAsked,
-    )
+    from _output.fields.non_compute import Category, Movement, MovementKind, Returned
+    from _output.fields.rows import TailIfAsked
     from _pipeline.context import Context
     from _pipeline.normalize import Step
     from _pipeline.ops import Op

@@ -3,7 +3,7 @@
 from typing import Literal, TypedDict
 
 from .common import Lead, StepFields, Totals
-from .rows import DtypeFields, GroupFields, GroupTail, InLoop, LeftOut
+from .rows import DtypeFields, GroupFields, InLoop, LeftOut, TailIfAsked
 from .units import Bytes, Count, Flops, Picoseconds
 
 ListedKind = Literal["compute", "data_move", "comm"]
@@ -69,11 +69,6 @@ class OwnTotals(TypedDict):
 
 class GroupTotals(Totals, OwnTotals):
     """Sums over the step, and the number of groups."""
-
-
-class TailIfAsked(TypedDict, total=False):
-    tail: GroupTail
-    """Sums of the omitted groups; only with `--top`."""
 
 
 class Fields(TailIfAsked):

@@ -3,7 +3,7 @@
 from typing import Literal, TypedDict
 
 from .common import Lead, StepFields, Totals
-from .rows import Durations, GroupTail, LeftOut, LikelySource, StackKey
+from .rows import Durations, LeftOut, LikelySource, StackKey, TailIfAsked
 from .units import Count, Percent, Picoseconds
 
 MovementKind = Literal["data_move", "comm"]
@@ -72,11 +72,6 @@ class OwnTotals(TypedDict):
 
 class NonComputeTotals(Totals, OwnTotals):
     """Sums over the step, and over the lists of this mode."""
-
-
-class TailIfAsked(TypedDict, total=False):
-    tail: GroupTail
-    """Sums of the omitted groups; only with `--top`."""
 
 
 class Fields(TailIfAsked):

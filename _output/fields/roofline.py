@@ -217,7 +217,7 @@ class SkippedGroups(TypedDict):
 
 class TailIfAsked(TypedDict, total=False):
     tail: RooflineTail
-    """Sums of the omitted groups; only with `--top`."""
+    """Sums of the omitted groups; printed only with `--top`."""
 
 
 class Fields(TailIfAsked, ChipFields):

@@ -169,6 +169,11 @@ class GroupTail(TypedDict):
     """Total duration of the omitted groups."""
 
 
+class TailIfAsked(TypedDict, total=False):
+    tail: GroupTail
+    """Sums of the omitted groups; printed only with `--top`."""
+
+
 class LeftOut(TypedDict):
     """Time, other than math, that is omitted from the lists of this mode."""
 
