@@ -22,11 +22,11 @@ if TYPE_CHECKING:
         Fields,
         RooflineGroup,
         RooflineTail,
+        RooflineTailIfAsked,
         Shortfall,
         SkippedGroup,
         SkippedGroups,
         StepSummary,
-        TailIfAsked,
     )
     from _output.fields.units import Dtype
     from _pipeline.context import Context
@@ -59,7 +59,7 @@ def roofline(
             skipped.append(judged)
     ranked = sorted(verdicts, key=shortfall_rank)
     shown = verdicts if top is None else ranked[:top]
-    tail: TailIfAsked = {} if top is None else {"tail": tail_row(ranked[top:])}
+    tail: RooflineTailIfAsked = {} if top is None else {"tail": tail_row(ranked[top:])}
     context.warn(*roofline_notes(verdicts))
     context.note(*roofs.choice.notes)
     return {

@@ -47,7 +47,7 @@ def fields_of(declared: Any) -> list[Field]:
 def bases_of(declared: Any) -> list[Any]:
     """Return all classes that a class inherits from, the most distant ancestor first.
 
-    Python does not keep the bases of a `TypedDict`, so the function parses the source.
+    A `TypedDict` does not store its bases at run time, so parse the source.
     """
     node = statements(declared.__module__)[declared.__name__][0]
     if not isinstance(node, ast.ClassDef):
@@ -68,8 +68,8 @@ def own_docs(declared: Any) -> list[tuple[str, str]]:
     """Return the names and documentation of a class's own fields, in order."""
     node, doc = statements(declared.__module__)[declared.__name__]
     if not isinstance(node, ast.ClassDef):
-        # `Name = TypedDict("Name", {"class": …})` declares a field with a name that is a Python
-        # keyword.
+        # A field whose name is a Python keyword is declared by an assignment:
+        # `Name = TypedDict("Name", {"class": …})`.
         return [(name, doc) for name in declared.__annotations__]
     return [
         (field.target.id, doc)
@@ -80,9 +80,9 @@ def own_docs(declared: Any) -> list[tuple[str, str]]:
 
 @cache
 def statements(module: str) -> dict[str, tuple[ast.stmt, str]]:
-    """Return the classes and assignments of a module by name, each with the following docstring."""
+    """Return the classes and assignments of a module by name, with the string after each."""
     spec = sys.modules[module].__spec__
-    # Ask the loader, because it can also read the source from a zip archive.
+    # Use the loader, because it can also read the source from a zip archive.
     source = spec.loader.get_source(module)  # type: ignore[union-attr]
     found: dict[str, tuple[ast.stmt, str]] = {}
     for node, doc in documented(ast.parse(source).body):
@@ -94,7 +94,7 @@ def statements(module: str) -> dict[str, tuple[ast.stmt, str]]:
 
 
 def documented(body: list[ast.stmt]) -> list[tuple[ast.stmt, str]]:
-    """Pair each statement with the following string literal, or with an empty string."""
+    """Pair each statement with the string literal that follows it, or with an empty string."""
     found = []
     for node, following in zip(body, [*body[1:], None], strict=True):
         doc = ""

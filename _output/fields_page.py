@@ -1,7 +1,7 @@
 """Write FIELDS.md from the declared fields: `python -m _output.fields_page >FIELDS.md`.
 
-Each mode has one table: first the fields of the answer, then the path of each object in bold with
-the object's fields below. Each class that several modes share has a separate table.
+Each mode has one table. It lists the fields of the answer, then each object: the object's path in
+bold, followed by the object's fields. Classes that several modes share have separate tables.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ TEMPLATE = Path(__file__).with_name("fields_template.md")
 WORD = r"\w+"
 MARKER = re.compile(r"^\{\{(\w+)\}\}$", re.MULTILINE)
 WORDS = {int: "integer", float: "number", str: "text", bool: "boolean", NoneType: "null"}
-# Minimum number of fields of a shared class that has a separate table. The fields of a smaller
+# A shared class with at least this number of fields has a separate table. The fields of a smaller
 # shared class are repeated in each class that inherits them.
 FEW_FIELDS = 4
-# Classes with a separate section, and the anchor of the section.
+# Classes that have a section of their own, and the section's anchor.
 SECTIONS = {common.StepAnswer: "step", common.Lead: "lead", common.AbsentAnswer: "absent"}
-# Classes with fields that are never repeated, and the link to the fields.
+# Classes whose fields are never repeated, and the link that the page shows instead.
 LINKS = {
     common.StepAnswer: "all fields of [every mode of one step](#step)",
     common.StepFields: "all fields of [every mode of one step](#step)",
     common.Totals: "all fields of [`totals` in every mode of one step](#step-totals)",
-    common.AbsentAnswer: "all fields of [every refusal](#absent)",
+    common.AbsentAnswer: "all fields of [every object without an answer](#absent)",
     common.OkAnswer: "the first five fields of [every mode of one step](#step)",
     common.Lead: "`headline` and `next_steps` ([what matters first](#what-matters-first))",
     common.FileAnswer: "the first six fields of [every mode of one step](#step)",
@@ -40,10 +40,10 @@ HEADER = ["| field | type | meaning |", "|---|---|---|"]
 
 
 class Page:
-    """The tables of FIELDS.md. The tables of the modes decide which shared tables exist."""
+    """Builds the tables of FIELDS.md. A shared class gets a table if another table mentions it."""
 
     def __init__(self) -> None:
-        # Paths in answers that lead to objects of a shared class.
+        # For each shared class, the paths in answers that lead to objects of this class.
         self.shared: dict[Any, list[str]] = {}
 
     def section(self, name: str) -> str:
@@ -65,16 +65,15 @@ class Page:
 
     def shared_tables(self) -> Iterator[str]:
         done: set[Any] = set()
-        # A shared table can mention further shared classes, so repeat until every class has a
-        # table.
+        # A shared table can mention more shared classes, so repeat until every class has a table.
         while left := [declared for declared in self.shared if declared not in done]:
             declared = left[0]
             done.add(declared)
             name = declared.__name__
             rows = Table(self, f"shared-{name}", name).lines(declared)
             printed = ", ".join(self.shared[declared])
-            said = f"{doc_of(declared)} These fields are in {printed}.".strip()
-            yield "\n".join([f'<a id="shared-{name}"></a>', f"### {name}", "", said, "", *rows])
+            intro = f"{doc_of(declared)} These fields are in {printed}.".strip()
+            yield "\n".join([f'<a id="shared-{name}"></a>', f"### {name}", "", intro, "", *rows])
 
     def mention(self, declared: Any, place: str) -> str:
         """Remember where answers have objects of a shared class, and return a link to the class's
@@ -86,7 +85,7 @@ class Page:
 
 
 class Table:
-    """One table, with a row for each field of a class and of the objects inside."""
+    """One table, with a row for each field of a class and of the objects inside it."""
 
     def __init__(self, page: Page, anchor: str, name: str = "") -> None:
         self.page, self.anchor = page, anchor
@@ -101,7 +100,7 @@ class Table:
         return [*head, *HEADER, *rows]
 
     def rows(self, declared: Any, path: str) -> Iterator[str]:
-        """Yield the rows of an object, then the rows of the objects inside."""
+        """Yield the rows of an object, then the rows of the objects inside it."""
         objects = []
         for field in shown_fields(declared):
             place = f"{path}.{field.name}".lstrip(".")
@@ -128,8 +127,8 @@ class Table:
     def row(self, field: Field, place: str, shown: str, meaning: str) -> str:
         optional = "" if field.is_required else " (optional)"
         words = self.words(field.type, place)
-        said = meaning.replace("|", r"\|")
-        return f'| <a id="{self.anchor_of(place)}"></a>{shown} | {words}{optional} | {said} |'
+        escaped = meaning.replace("|", r"\|")
+        return f'| <a id="{self.anchor_of(place)}"></a>{shown} | {words}{optional} | {escaped} |'
 
     def anchor_of(self, place: str) -> str:
         return "-".join([self.anchor, *re.findall(WORD, place)])
@@ -172,11 +171,11 @@ class Table:
         return WORDS[of]
 
 
-def about(declared: Any, said: str, links: str) -> Iterator[str]:
-    """Yield the documentation of an object's class, unless the field's documentation contains
-    it."""
+def about(declared: Any, field_doc: str, links: str) -> Iterator[str]:
+    """Yield the documentation of an object's class, unless the field's documentation already
+    contains it, and a sentence with links to inherited fields."""
     doc = doc_of(declared)
-    if doc.rstrip(".") not in said:
+    if doc.rstrip(".") not in field_doc:
         yield doc
     if links:
         yield f"The object also has {links}."

@@ -28,15 +28,15 @@ def schema_of(mode: str) -> Json:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"compute_breakdown PROFILE --mode {mode}",
-        "description": "An answer, or an object that says why there is no answer. x-unit is the"
-        " unit of a figure.",
+        "description": "An answer, or an object that explains why there is no answer. x-unit is"
+        " the unit of a figure.",
         "oneOf": found,
         "$defs": objects,
     }
 
 
 def of_type(of: Any, objects: Json) -> Json:
-    """Return the schema of a type, and add the schemas of objects in the type to `objects`."""
+    """Return the schema of a type, and add the schemas of objects inside it to `objects`."""
     origin, parts = get_origin(of), get_args(of)
     if is_typeddict(of):
         if of.__name__ not in objects:

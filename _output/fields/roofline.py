@@ -215,12 +215,12 @@ class SkippedGroups(TypedDict):
     """The ten groups without a verdict that take the most time."""
 
 
-class TailIfAsked(TypedDict, total=False):
+class RooflineTailIfAsked(TypedDict, total=False):
     tail: RooflineTail
     """Sums of the omitted groups; printed only with `--top`."""
 
 
-class Fields(TailIfAsked, ChipFields):
+class Fields(RooflineTailIfAsked, ChipFields):
     peaks_used: RooflinePeaks
     """Peak rates of the chip that groups are compared with."""
     step_summary: StepSummary
