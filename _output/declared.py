@@ -36,7 +36,7 @@ def absent_of(mode: str) -> type:
 def fields_of(declared: Any) -> list[Field]:
     """Return all fields of a class, inherited fields first."""
     classes = (*bases_of(declared), declared)
-    docs = {name: doc for of in classes for name, doc in own_docs(of)}
+    docs = {name: doc for base in classes for name, doc in own_docs(base)}
     hints = get_type_hints(declared, include_extras=True)
     return [
         Field(name, hints[name], doc, name in declared.__required_keys__)
@@ -55,7 +55,7 @@ def bases_of(declared: Any) -> list[Any]:
     module = sys.modules[declared.__module__]
     direct = [getattr(module, base.id) for base in node.bases if isinstance(base, ast.Name)]
     direct = [base for base in direct if is_typeddict(base)]
-    return list(dict.fromkeys(of for base in direct for of in (*bases_of(base), base)))
+    return list(dict.fromkeys(found for base in direct for found in (*bases_of(base), base)))
 
 
 def doc_of(declared: Any) -> str:

@@ -105,24 +105,24 @@ class Table:
         for field in shown_fields(declared):
             place = f"{path}.{field.name}".lstrip(".")
             new = [
-                (of, place + brackets)
-                for of, brackets in classes_in(field.type)
-                if not is_shared(of) and of not in self.paths
+                (inner, place + brackets)
+                for inner, brackets in classes_in(field.type)
+                if not is_shared(inner) and inner not in self.paths
             ]
-            for of, _ in new:
-                self.paths[of] = place
+            for inner, _ in new:
+                self.paths[inner] = place
             if new:
                 objects.append((field, place, new))
             else:
                 yield self.row(field, place, f"`{field.name}`", field.doc)
         for field, place, new in objects:
             meaning = [field.doc]
-            for of, inner_path in new:
-                meaning += about(of, field.doc, self.links(of, inner_path))
+            for inner, inner_path in new:
+                meaning += about(inner, field.doc, self.links(inner, inner_path))
             path_of_object = new[0][1]
             yield self.row(field, place, f"**`{path_of_object}`**", " ".join(meaning))
-            for of, inner_path in new:
-                yield from self.rows(of, inner_path)
+            for inner, inner_path in new:
+                yield from self.rows(inner, inner_path)
 
     def row(self, field: Field, place: str, shown: str, meaning: str) -> str:
         optional = "" if field.is_required else " (optional)"
@@ -142,13 +142,13 @@ class Table:
         ]
         return ", and ".join(found)
 
-    def words(self, of: Any, place: str) -> str:
+    def words(self, hint: Any, place: str) -> str:
         """Describe a type in words."""
-        origin, parts = get_origin(of), get_args(of)
-        if is_typeddict(of):
-            if is_shared(of):
-                return self.page.mention(of, f"`{place}` in {self.name}")
-            first = self.paths[of]
+        origin, parts = get_origin(hint), get_args(hint)
+        if is_typeddict(hint):
+            if is_shared(hint):
+                return self.page.mention(hint, f"`{place}` in {self.name}")
+            first = self.paths[hint]
             if first == place:
                 return "object"
             return f"object as [`{first}`](#{self.name}-{'-'.join(re.findall(WORD, first))})"
@@ -168,7 +168,7 @@ class Table:
             return f"map: text → {words}"
         if parts:
             return " or ".join(self.words(part, place) for part in parts)
-        return WORDS[of]
+        return WORDS[hint]
 
 
 def about(declared: Any, field_doc: str, links: str) -> Iterator[str]:
@@ -205,13 +205,13 @@ def shown_fields(declared: Any) -> list[Field]:
     return sorted(shown, key=lambda field: not field.is_required)
 
 
-def classes_in(of: Any, brackets: str = "") -> Iterator[tuple[Any, str]]:
+def classes_in(hint: Any, brackets: str = "") -> Iterator[tuple[Any, str]]:
     """Yield the classes of objects in a type, each with one `[]` per enclosing list or map."""
-    if is_typeddict(of):
-        yield of, brackets
-    inside = "[]" if get_origin(of) in (list, dict) else ""
-    if get_origin(of) not in (Literal, Annotated):
-        for part in get_args(of):
+    if is_typeddict(hint):
+        yield hint, brackets
+    inside = "[]" if get_origin(hint) in (list, dict) else ""
+    if get_origin(hint) not in (Literal, Annotated):
+        for part in get_args(hint):
             yield from classes_in(part, brackets + inside)
 
 

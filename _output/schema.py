@@ -35,14 +35,14 @@ def schema_of(mode: str) -> Json:
     }
 
 
-def of_type(of: Any, objects: Json) -> Json:
+def of_type(hint: Any, objects: Json) -> Json:
     """Return the schema of a type, and add the schemas of objects inside it to `objects`."""
-    origin, parts = get_origin(of), get_args(of)
-    if is_typeddict(of):
-        if of.__name__ not in objects:
-            objects[of.__name__] = {}
-            objects[of.__name__] = of_object(of, objects)
-        return {"$ref": f"#/$defs/{of.__name__}"}
+    origin, parts = get_origin(hint), get_args(hint)
+    if is_typeddict(hint):
+        if hint.__name__ not in objects:
+            objects[hint.__name__] = {}
+            objects[hint.__name__] = of_object(hint, objects)
+        return {"$ref": f"#/$defs/{hint.__name__}"}
     if origin is Annotated:
         kind, unit = parts
         least = {} if unit.minimum is None else {"minimum": unit.minimum}
@@ -55,7 +55,7 @@ def of_type(of: Any, objects: Json) -> Json:
         return {"type": "object", "additionalProperties": of_type(parts[1], objects)}
     if origin in (Union, UnionType):
         return of_union([of_type(part, objects) for part in parts])
-    return {"type": TYPES[of]}
+    return {"type": TYPES[hint]}
 
 
 def of_union(schemas: list[Json]) -> Json:

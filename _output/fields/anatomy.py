@@ -7,7 +7,7 @@ from .units import BigNanoseconds, BigPicoseconds, Bytes, Count
 
 
 class RawBytes(TypedDict):
-    """A stat whose value is bytes."""
+    """A stat whose value is a byte string."""
 
     bytes: Bytes
     """Number of bytes in the stat."""
@@ -26,9 +26,10 @@ class AnatomyProgram(TypedDict):
     """A program whose HLO is in the file."""
 
     program_id: str
-    """Id of the program, as an unsigned decimal, equal to `program.program_id` in other modes. It
-    is the stat `program_id` of the program's entry. If the stat is missing, it is the number in
-    parentheses at the end of the entry's name, or else the entry's key in the plane's map."""
+    """Id of the program, as an unsigned decimal, equal to `program.program_id` in other modes. The
+    id is the stat `program_id` of the program's entry. If this stat is missing, the id is the
+    number in parentheses at the end of the entry's name, or else the entry's key in the plane's
+    map."""
     name: str
     """Name of the program."""
     hlo_bytes: Bytes
@@ -161,8 +162,8 @@ class Returned(FileAnswer):
     profile_options: dict[str, OptionValue | dict[str, OptionValue]] | None
     """Profiler options that were set, named as in tsl's `profiler_options.proto`. Options that are
     not listed are off, 0 or empty. `advanced_configuration` and `trace_options` are maps. Null if
-    the plane `Task Environment` has no stat `profile_options`, or if this stat cannot be decoded;
-    in that case, a note reports it."""
+    the plane `Task Environment` has no stat `profile_options`, or if this stat cannot be decoded,
+    which a note reports."""
     planes: list[AnatomyPlane]
     """All planes in file order, or only the plane that `--plane` selects."""
     programs: list[AnatomyProgram]

@@ -37,13 +37,14 @@ class SpeedOfLight(TypedDict):
     are correct."""
     unknown_ps: Picoseconds
     """Total duration of the classes `kernel` and `unjudged`, plus the time above the roof of ops
-    with only flops or only bytes known. Their time above the roof is also part of `lost_ps`."""
+    with only flops or only bytes known. The time above the roof is also part of `lost_ps`."""
     at_least_ps: Picoseconds
-    """Lower bound of the minimum time: `at_roof_ps` without kernels of declared cost and without
-    ops that are faster than their roof."""
+    """Lower bound of the minimum time, computed like `at_roof_ps` but excluding kernels of declared
+    cost and ops that are faster than their roof."""
     at_most_ps: Picoseconds
-    """Upper bound of the minimum time: `at_roof_ps` plus `unknown_ps`. It assumes that ops of
-    unknown cost run at their roof, and that declared costs are correct."""
+    """Upper bound of the minimum time, which is the sum of `at_roof_ps` and `unknown_ps`. The upper
+    bound assumes that ops of unknown cost run at their roof, and that declared costs are
+    correct."""
     pct_at_least: Percent | None
     """`at_least_ps` as a percentage of the step's duration."""
     pct_at_most: Percent | None
@@ -56,10 +57,10 @@ class OverRoof(TypedDict):
     place)."""
 
     n_ops: Count
-    """Number of distinct ops that are faster than their roof. The budget assumes that they run at
-    their roof."""
+    """Number of distinct ops that are faster than their roof. In the budget, these ops are assumed
+    to run at their roof."""
     dur_ps: Picoseconds
-    """Total duration of these ops."""
+    """Total duration of the ops that are faster than their roof."""
 
 
 class Capture(TypedDict):
@@ -70,7 +71,7 @@ class Capture(TypedDict):
     devices: list[str]
     """Names of the devices in the file, as `--device` accepts them."""
     n_steps: Count
-    """Number of steps of the analysed device."""
+    """Number of steps of the analysed device in the capture."""
 
 
 BudgetClassed = TypedDict("BudgetClassed", {"class": BudgetClass})
@@ -92,11 +93,11 @@ class BudgetRow(BudgetClassed):
     """Lost time: `dur_ps` minus `at_roof_ps`; null if unknown."""
     hideable_ps: Picoseconds | None
     """Maximum time that overlapping with math can save; null for all classes but `collective`,
-    `host` and `data_movement`. For a collective that stops the core, it is the collective's own
-    duration or the duration of independent math in the same computation, whichever is smaller. For
-    the other ops of the class together, it is their duration or the duration of the step's math,
-    whichever is smaller. Null if a collective that stops the core has no program. To reduce
-    `lost_ps` further, move fewer bytes."""
+    `host` and `data_movement`. For a collective that stops the core, the maximum is the
+    collective's own duration or the duration of independent math in the same computation, whichever
+    is smaller. For the other ops of the class together, the maximum is their total duration or the
+    duration of the step's math, whichever is smaller. Null if a collective that stops the core has
+    no program. To reduce `lost_ps` further, move fewer bytes."""
     n_executions: Count | None
     """Number of executions; null for `idle` and `overlap`."""
 
@@ -151,11 +152,10 @@ class Finding(FindingClassed, FindingFields):
     summary. Empty if no op of the line waits. Null in classes other than `collective` and `host`.
     Example: `{"all-gather": 83870, …, "all-to-all": 1526751862, …}`"""
     top_signature: str
-    """Signature of the ops that take the most time of the line. Example: `all-to-all
-    [all-to-all]`"""
+    """Signature of the line's ops that take the most time. Example: `all-to-all [all-to-all]`"""
     what_helps: str | None
     """Advice on what to change, chosen by the class and the kind of the op that takes the most
-    time; null if there is no advice. The table above lists all advice."""
+    time; null if there is no advice. The table of classes and ops lists all advice."""
 
 
 class UnknownKernel(FindingFields, VmemFields):
@@ -165,8 +165,8 @@ class UnknownKernel(FindingFields, VmemFields):
     kernel: str
     """Name of the kernel."""
     declared: Declared | None
-    """Cost of one execution as declared by the kernel's author, here without flops; null if nothing
-    is declared."""
+    """Cost of one execution as declared by the kernel's author, who did not declare the flops; null
+    if nothing is declared."""
 
 
 CauseName = Literal[
@@ -243,7 +243,7 @@ class Cause(TypedDict):
     """Name of the pattern; see the table of causes."""
     gain_ps: Picoseconds
     """Maximum time that removing the cause can save, computed from the executions in `evidence`
-    alone. For `pause_between_steps`, it is `between_steps_ps`."""
+    alone. For `pause_between_steps`, the gain is `between_steps_ps`."""
     gain_pct_of_step: Percent
     """`gain_ps` as a percentage of the step's duration; for `pause_between_steps` as a percentage
     of `period_ps`."""
@@ -287,16 +287,17 @@ class FindingsTail(TypedDict):
 
 class RecomputedMath(TypedDict):
     recompute_dur_ps: Picoseconds
-    """Compute time of phase `recompute`. It is not a class of its own: `budget` counts it in the
-    classes of the ops."""
+    """Compute time of phase `recompute`. This time is not a separate class, because `budget` counts
+    it in the classes of the ops."""
     recompute_pct_of_step: Percent | None
     """`recompute_dur_ps` as a percentage of the step's duration."""
 
 
 class Fields(ChipFields, RecomputedMath, RecomputeTotal, PeriodFields):
     causes: list[Cause]
-    """Patterns that cost at least 0.5 % of the step, or memory. Most of them can be found only if
-    the capture contains the program; a note reports if it does not."""
+    """Patterns in the program or the trace that cost memory, or at least 0.5 % of the step. Most
+    causes can be found only if the capture contains the program; if it does not, a note reports
+    that."""
     bottleneck: Bottleneck
     """Class that loses the most time. All time of `kernel` and `unjudged` counts as lost, and idle
     time counts as class `idle`. The value is `at_roof` if the total lost time is less than 10 % of
@@ -320,7 +321,7 @@ class Fields(ChipFields, RecomputedMath, RecomputeTotal, PeriodFields):
     """`--tokens` divided by the step's duration in seconds; null without `--tokens`."""
     over_roof: OverRoof
     """Ops that are faster than their roof. `pct_at_least`, `mfu_at_least` and `hfu_at_least`
-    exclude them, and a note lists their source lines."""
+    exclude these ops; a note lists the ops' source lines."""
     capture: Capture
     """Hosts, devices and steps in the capture."""
     budget: list[BudgetRow]

@@ -36,7 +36,7 @@ class OpFields(Durations, Line, InLoop):
     n_executions: Count
     """Number of executions."""
     pct_of_step: Percent | None
-    """Total duration as a percentage of the step's duration."""
+    """`total_dur_ps` as a percentage of the step's duration."""
     phase: Phase
     """Phase of the op, according to the op's name and path in the trace."""
     scope: str | None
@@ -51,8 +51,9 @@ class OpFields(Durations, Line, InLoop):
     """Origin of `dtype`, as in [roofline](#roofline)."""
     operand_dtypes: list[str] | None
     """Distinct HLO dtypes that the operands of the op's dots have in memory, before a fusion
-    converts them. For an operand that the fusion computes, it is the dtype in which the dot
-    multiplies it. Null if the op has no dot, or if the program is unknown. Example: `["bf16"]`"""
+    converts them. For an operand that the fusion computes, the dtype in which the dot multiplies
+    the operand is printed. Null if the op has no dot, or if the program is unknown. Example:
+    `["bf16"]`"""
     cost_source: CostSource | None
     """Origin of flops and bytes, as in [roofline](#roofline); null for a custom call with unknown
     flops."""
@@ -107,7 +108,7 @@ class Container(TypedDict):
     hlo_op: str
     """Name of the container."""
     hlo_category: str
-    """HLO category: `while`, `conditional`, `call` or `megacore fusion`."""
+    """HLO category, which is `while`, `conditional`, `call` or `megacore fusion`."""
     n_executions: Count
     """Number of executions."""
     total_dur_ps: Picoseconds

@@ -11,8 +11,8 @@ class Primitive(TypedDict):
     """A primitive that runs directly in a scope."""
 
     primitive: str | None
-    """Last part of the ops' paths without a trailing number: `add.5` becomes `add`. Null for paths
-    without a primitive."""
+    """Last part of the ops' paths without a trailing number, so that `add.5` becomes `add`. Null
+    for paths without a primitive."""
     dur_ps: Picoseconds
     """Total duration of the primitive's ops."""
 
@@ -38,7 +38,7 @@ class Scope(TypedDict):
     n_executions: Count
     """Number of executions of all ops in the scope and in scopes inside it."""
     total_dur_ps: Picoseconds
-    """Total duration of all ops in the scope and in scopes inside it: `self_dur_ps` plus
+    """Total duration of all ops in the scope and in scopes inside it, which is `self_dur_ps` plus
     `total_dur_ps` of the child scopes."""
     self_dur_ps: Picoseconds
     """Total duration of the ops directly in this scope."""
@@ -48,8 +48,8 @@ class Scope(TypedDict):
     """`total_dur_ps` by kind."""
     phases: dict[str, Picoseconds]
     """`total_dur_ps` by phase, as in `by_phase_rollup` of summary. Phases are taken only from the
-    trace. So an op with a path only in the program has phase `unknown`, unless its name contains
-    `.remat`."""
+    trace. An op whose path is only in the program therefore has phase `unknown`, unless the op's
+    name contains `.remat`."""
     primitives: list[Primitive]
     """The five primitives that take the most time directly in this scope."""
     lines: list[ScopeLine]
@@ -78,7 +78,7 @@ class Fields(TypedDict):
     n_scopes_omitted: Count
     """Number of scopes that are omitted because they are too deep."""
     no_scope: NoScope
-    """Ops without a path. Their time and the time of the root scope add up to
+    """Ops without a path. The times of these ops and of the root scope add up to
     `non_while_duration_ps_sum`."""
 
 

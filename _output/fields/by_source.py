@@ -28,8 +28,8 @@ class AlsoFused(TypedDict):
     source_inner: str
     """Source line of the instructions."""
     n_instructions: Count
-    """Number of instructions from this line; an op that runs several times counts once. It does not
-    measure time, because a fusion's time cannot be split among its instructions."""
+    """Number of instructions from this line; an op that runs several times counts once. The number
+    does not measure time, because a fusion's time cannot be split among its instructions."""
 
 
 class Group(GroupFields, DtypeFields, InLoop):
@@ -38,10 +38,10 @@ class Group(GroupFields, DtypeFields, InLoop):
     kind: ListedKind
     """Kind of the group's ops."""
     model_flops_sum: Flops | None
-    """Flops that the model's code requires, for all executions; the compiler can add or remove
-    flops. Null if unknown."""
+    """Flops of all executions that the model's code requires; the compiler can add or remove flops.
+    Null if unknown."""
     hbm_bytes_sum: Bytes | None
-    """Bytes that all executions move to and from HBM; null if unknown for an op that reads or
+    """Bytes that all executions move to and from HBM; null if unknown for any op that reads or
     writes memory."""
     dtypes: dict[str, Count]
     """Number of executions by dtype of the output: bf16, fp8, fp32, fp16, other.
@@ -50,7 +50,7 @@ class Group(GroupFields, DtypeFields, InLoop):
     """The eight other source lines with the most instructions inside the group's fusions; null
     without a program."""
     scopes: list[ScopeShare]
-    """The four scopes that take the most time of the group. A group has several scopes if they all
+    """The four scopes that take the most time in the group. A group has several scopes if they all
     call the same function."""
     shapes: list[str]
     """Distinct output shapes, up to eight. Example: `[…, "(f32[4,2047,16000]{2,1,0:T(8,128)},

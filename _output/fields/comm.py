@@ -76,7 +76,7 @@ class CommRow(Line, InLoop, PeersOfRow):
     groups."""
 
     collective: str
-    """Name of the collective, as in `waits_for` in `comm_rollup` of summary. If the op's name shows
+    """Name of the collective, as `waits_for` in `comm_rollup` of summary. If the op's name shows
     only that it is a collective, the name comes from the program. Copies to and from host memory
     are named `to_host` and `from_host`; other transfers to and from the host are named `host`."""
     mode: TransferMode
@@ -112,8 +112,8 @@ class CommRow(Line, InLoop, PeersOfRow):
     nor communicate. Null if `in_flight_ps` is null."""
     other_ps: Picoseconds | None
     """Time in flight before the wait during which the core waits for other ops, runs other
-    communication or is idle. It is neither hidden nor spent waiting for this communication. Null if
-    `in_flight_ps` is null."""
+    communication or is idle. This time is neither hidden nor spent waiting for this communication.
+    Null if `in_flight_ps` is null."""
     payload_bytes: Bytes | None
     """Logical bytes of all executions: the result of an all-gather, the operand of a reduce-scatter
     or permute, the smaller of operand and result of an all-reduce or all-to-all, the array of a
@@ -142,11 +142,11 @@ class CommRow(Line, InLoop, PeersOfRow):
     executions count. The links' actual bandwidth can be higher, because devices can arrive late and
     because the end of a hidden transfer is not visible. Null if unknown."""
     bus_gbps_over: Literal["duration", "in_flight_union"]
-    """Time by which `bus_bytes` is divided to compute `bus_gbps`: `duration` for `sync`,
-    `in_flight_union` for `async`."""
+    """Time by which `bus_bytes` is divided to compute `bus_gbps`, which is `duration` for `sync`
+    and `in_flight_union` for `async`."""
     plan: list[str] | None
     """Algorithms that the compiler recorded for the row's ops, as in `plan` of [program](#program);
-    null if it recorded none."""
+    null if none are recorded."""
 
 
 class CommTail(TypedDict):

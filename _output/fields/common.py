@@ -23,9 +23,9 @@ class OkAnswer(TypedDict):
     profile_dir: str
     """PROFILE as given on the command line."""
     notes: list[str]
-    """Notes about choices, assumptions, omissions and doubtful figures, warnings first. Read them
-    before the figures. Example: `["using run 2026_11_21_00_00_00", "auto-picked the busiest step
-    (index 1, …"]`"""
+    """Notes about choices, assumptions, omissions and doubtful figures, warnings first. Read the
+    notes before the figures. Example: `["using run 2026_11_21_00_00_00", "auto-picked the busiest
+    step (index 1, …"]`"""
 
 
 class NextStep(TypedDict):
@@ -35,8 +35,8 @@ class NextStep(TypedDict):
     """The question that the command answers.
     Example: `why the device is idle in the whole capture`"""
     command: str
-    """Complete command line, quoted for a shell. It repeats the PROFILE, device, step and peaks of
-    the command that printed this answer."""
+    """Complete command line, quoted for a shell. The command has the same PROFILE, device, step and
+    peaks as the command that printed this answer."""
 
 
 class Lead(TypedDict):
@@ -141,16 +141,17 @@ class ProgramOfStep(TypedDict):
     n_programs: Count
     """Number of programs that the step's ops belong to."""
     hlo: bool
-    """True if the trace file contains the program's HLO. If not, figures that need the HLO are
+    """True if the trace file contains the program's HLO. Without the HLO, figures that need it are
     null."""
 
 
 class Totals(TypedDict):
-    """Sums over the step; they are equal in all modes. The full duration of an op counts towards
+    """Sums over the step, which are equal in all modes. The full duration of an op counts towards
     the step in which it starts. Properties of an op, such as flops, bytes, source line and
-    category, come from its metadata in the trace. A property missing there comes from the op's
-    first execution in the step that has it. Flops and bytes stored with the executions of a custom
-    call are ignored, because they do not account for the loops inside the call."""
+    category, come from its metadata in the trace. A property that the metadata lacks comes from the
+    op's first execution in the step that has the property. Flops and bytes stored with the
+    executions of a custom call are ignored, because they do not account for the loops inside the
+    call."""
 
     n_events_total: Count
     """Number of executions of leaf ops of all four kinds."""
@@ -166,7 +167,7 @@ class Totals(TypedDict):
     """Number of executions of containers, which are ops that enclose other ops, such as loops."""
     n_events_unresolved: Count
     """Number of events that were dropped because they have no metadata, no start time (aggregated
-    events) or a negative duration. A note lists the numbers by reason."""
+    events) or a negative duration. A note reports the number of dropped events for each reason."""
     compute_duration_ps: Picoseconds
     """Total duration of ops of kind compute."""
     data_move_duration_ps: Picoseconds
@@ -176,8 +177,8 @@ class Totals(TypedDict):
     other_duration_ps: Picoseconds
     """Total duration of ops of kind other."""
     non_while_duration_ps_sum: Picoseconds
-    """Total duration of the ops of all four kinds. Because ops can overlap, this is not wall-clock
-    time."""
+    """Total duration of the ops of all four kinds. Because ops can overlap, this sum is not
+    wall-clock time."""
     while_container_duration_ps: Picoseconds
     """Total duration of `while` ops, including their loop bodies."""
     while_pct_of_step: Percent | None
@@ -199,8 +200,8 @@ class Totals(TypedDict):
     wait_pct_of_step: Percent | None
     """`wait_duration_ps` as a percentage of the step's duration."""
     agg_key_coverage: dict[str, Count]
-    """Number of executions by the kind of key of the op's group: `stack`, `tf_op` or `no_source`.
-    Example: `{"stack": 733, "tf_op": 13, "no_source": 745}`"""
+    """Number of executions by the kind of key of the op's group, which is `stack`, `tf_op` or
+    `no_source`. Example: `{"stack": 733, "tf_op": 13, "no_source": 745}`"""
     unknown_categories: dict[str, Count]
     """Number of executions of ops whose category the tool does not know, by category. Ops without a
     category count as `<none>`."""
@@ -214,15 +215,15 @@ class StepFields(FileAnswer):
     device_type: str | None
     """Type of the device as stored in the trace, such as `TPU v7x`; null if it is not stored."""
     clock: Clock
-    """Clock that the step's times refer to: `device` if the core measured the times of at least one
-    op in the step, otherwise `trace`."""
+    """Clock that the step's times refer to, which is `device` if the core measured the times of at
+    least one op in the step, otherwise `trace`."""
     stack_order: StackOrder | None
     """Frame order in most of the step's stacks as stored in the trace; null if there are no stacks.
     In printed stacks, the outermost frame always comes first."""
     step_source: StepSource | None
-    """Origin of the steps: `steps` if the profiler recorded them. If it recorded none, `modules`,
-    and each execution of a program is a step. Null with `--step all`, and if the trace has
-    neither."""
+    """Origin of the steps. The value is `steps` if the profiler recorded steps. Otherwise it is
+    `modules`, and each execution of a program counts as a step. Null with `--step all`, and if the
+    trace has neither steps nor executions of programs."""
     program: ProgramOfStep
     """The compiled program that takes most of the step's time."""
     step_id: Count | None

@@ -51,7 +51,7 @@ class SideStep(TypedDict):
     index: Count
     """Index of the step in order of time, from 0."""
     name: str | None
-    """Name of the step."""
+    """Name of the step; null if it has none."""
     duration_ps: Picoseconds
     """Duration of the step, as in [record](#record)."""
 
@@ -127,9 +127,9 @@ class ProgramChanges(TypedDict):
     the device. Null if a record lacks its program. Also null if only the code of kernels differs,
     because this code includes source lines."""
     rows: list[ProgramChange]
-    """Facts that differ between the first capture before and the first capture after. They are
-    sorted by `what`, in the order of its values, then by size of the change, largest first. Empty
-    if the programs are unknown."""
+    """Facts that differ between the first captures of the two sides. The facts are sorted by
+    `what`, in the order of its values, then by size of the change, largest first. Empty if the
+    programs are unknown."""
 
 
 class Noise(TypedDict):
@@ -140,8 +140,8 @@ class Noise(TypedDict):
     fraction of all assignments of the samples to the two sides in which any row differs at least as
     much as this row."""
     noise_unit: NoiseUnit
-    """Unit of the samples: `step` if each side has one capture, otherwise `capture`. A `capture`
-    sample is the mean over the capture's steps."""
+    """Unit of the samples, which is `step` if each side has one capture, otherwise `capture`. A
+    `capture` sample is the mean over the capture's steps."""
     covers: Literal["step_to_step", "run_to_run"]
     """Variation that the p-values account for: from step to step within a capture, or from run to
     run."""
@@ -207,8 +207,8 @@ class CompareTotals(TypedDict):
     """Duration of the step."""
     period: Total | None
     """Time from the start of a step to the start of the next step, over all steps that have a next
-    step. Its p-value is computed separately from those of the other totals. Null if a side has no
-    period, as in captures with one step and records of version 2.0."""
+    step. The p-value of the period is computed separately from the p-values of the other totals.
+    Null if a side has no period, as in captures with one step and records of version 2.0."""
     busy: Total
     """Time during which at least one op runs."""
     idle: Total
@@ -239,7 +239,7 @@ class Gate(TypedDict):
     """Totals that are slower by more than the limit; if there are any, the exit status is 3. If the
     gate fails and the list is empty, no difference can be significant, and the exit status is 1."""
     says: str
-    """Result in words: `passed`, or `failed:` and the reason."""
+    """Result in words, which is `passed`, or `failed:` and the reason."""
 
 
 class FileDelta(Delta, Tested):
@@ -304,7 +304,7 @@ class CompareRow(Delta, Tested, Ranges):
     before_source_inner: str | None
     """Source line before the change; null if there is none."""
     tf_op: str | None
-    """Path of the ops; if there are several paths, the first by name. Null if there is none."""
+    """Path of the ops; if there are several paths, the first by name; null if there is no path."""
     n_groups_before: Count
     """Number of groups before the change; more than one if the groups cannot be distinguished."""
     n_groups_after: Count
@@ -326,7 +326,7 @@ class CompareRow(Delta, Tested, Ranges):
 
 
 class KindDelta(Delta):
-    """The omitted rows of one kind."""
+    """Times of the omitted rows of one kind."""
 
 
 class CompareTail(TypedDict):

@@ -17,9 +17,9 @@ class HostActivity(TypedDict):
     """Name of the innermost event on the thread. If the Python tracer was on, the event is a frame
     such as `$file.py:line function`."""
     is_launching: bool
-    """True if the thread launches programs of the device. Rows of such threads come first, and fill
-    at least half of the list if there are enough of them. A thread counts as launching if it has
-    `PjitFunction` events and also events with the `run_id` of the programs before and after the
+    """True if the thread launches programs of the device. Rows of launching threads come first, and
+    fill at least half of the list if there are enough of them. A thread counts as launching if it
+    has `PjitFunction` events and also events with the `run_id` of the programs before and after the
     gap. If no thread has both kinds of events, threads with either kind count. If no thread has
     either kind, threads with events named `…ExecuteHelper…` count, or else threads with events
     named `Execute…`."""
@@ -31,7 +31,7 @@ class HostActivity(TypedDict):
     previous step to the end of the last step. Null if `period_ps` is null."""
     still: bool
     """True if no event begins or ends on the thread during the gap, which means that the thread
-    only waits. Such threads come last in the list, unless they launch programs."""
+    only waits. Threads that only wait come last in the list, unless they launch programs."""
     within: list[str]
     """Names of up to eight events that enclose the event during its longest stretch, innermost
     first. Unless all threads are `still`, one of these events is at the line that made the device
@@ -54,8 +54,8 @@ class HostEvent(TypedDict):
     """An event of the host that ran during gaps."""
 
     event: str
-    """Name of an innermost event of a host thread. Threads that are `still` during a gap are
-    ignored for that gap."""
+    """Name of an event that was the innermost event of a host thread. Threads that are `still`
+    during a gap are ignored for that gap."""
     dur_ps: Picoseconds
     """Wall-clock time during which the event ran in at least one thread."""
     n_threads: Count
@@ -63,7 +63,7 @@ class HostEvent(TypedDict):
 
 
 class Capture(TypedDict):
-    """Times over all steps of the capture, on the trace's clock."""
+    """Figures over all steps of the capture, on the trace's clock."""
 
     n_steps: Count
     """Number of steps in the capture."""
@@ -77,7 +77,7 @@ class Capture(TypedDict):
 
 class Fields(PeriodFields):
     capture: Capture
-    """Times over all steps of the capture."""
+    """Figures over all steps of the capture."""
     idle_by_cause: IdleByCause
     """Idle time by cause; the values add up to `idle_duration_ps`."""
     gaps: list[IdleGap]

@@ -56,8 +56,8 @@ class Inside(TypedDict):
     `outside_regions_ps` is the kernel's `total_dur_ps`. Null if the capture has no region of this
     kernel."""
     waiting_ps: Picoseconds | None
-    """Time in regions that only wait for a copy: `ep_wait_in`, `ep_wait_out`, and regions whose
-    name begins with `wait` after the last `/`."""
+    """Time in regions that only wait for a copy, which are `ep_wait_in`, `ep_wait_out`, and regions
+    whose name begins with `wait` after the last `/`."""
     waiting_pct: Percent | None
     """`waiting_ps` as a percentage of the kernel's time."""
     computing_ps: Picoseconds | None
@@ -68,7 +68,7 @@ class Inside(TypedDict):
 
 
 class Counter(TypedDict):
-    """Values of a counter that begin during the kernel. They are not measurements but the
+    """Values of a counter that begin during the kernel. The values are not measurements but the
     compiler's estimates for the code between two markers, so draw no conclusions from them."""
 
     name: str | None

@@ -76,7 +76,7 @@ class Buffer(TypedDict):
     parameter_number: Count | None
     """Index of the parameter, from 0; null for buffers that are not parameters."""
     tf_op: str | None
-    """Path of the instruction; for a parameter the path of the argument, such as `params['w']:`"""
+    """Path of the instruction; for a parameter, the path of the argument, such as `params['w']:`"""
     source_inner: str | None
     """Likely source line of the instruction; null if unknown."""
     source_is: SourceIs | None
@@ -87,9 +87,9 @@ class Buffer(TypedDict):
 
 class BufferSum(TypedDict):
     bytes: Bytes
-    """Total size of these buffers at the peak."""
+    """Total size of the buffers that are live at the peak."""
     n_buffers: Count
-    """Number of these buffers."""
+    """Number of buffers that are live at the peak."""
 
 
 class SourceSum(BufferSum):
@@ -134,17 +134,18 @@ class Runtime(TypedDict):
     """The allocator's reports for this device during the capture."""
 
     capacity_bytes: Bytes | None
-    """Largest sum of reserved, allocated and available bytes."""
+    """Largest sum of reserved, allocated and available bytes during the capture; null if
+    unknown."""
     peak_bytes: Bytes | None
-    """Largest sum of reserved and allocated bytes."""
+    """Largest sum of reserved and allocated bytes during the capture; null if unknown."""
     peak_at_ps: BigPicoseconds | None
-    """Absolute time on the trace's clock at which the peak was first reached."""
+    """Absolute time on the trace's clock at which the peak was first reached; null if unknown."""
     peak_reserved_bytes: Bytes | None
-    """Bytes reserved by programs at the peak."""
+    """Bytes reserved by programs at the peak; null if unknown."""
     peak_allocated_bytes: Bytes | None
-    """Bytes allocated for arrays at the peak."""
+    """Bytes allocated for arrays at the peak; null if unknown."""
     min_available_bytes: Bytes | None
-    """Smallest number of available bytes."""
+    """Smallest number of available bytes during the capture; null if unknown."""
     max_fragmentation: Fraction | None
     """Largest reported fragmentation; 0 means that the free memory is a single block. Null if
     unknown."""
@@ -154,7 +155,7 @@ class Runtime(TypedDict):
 
 class Fields(TypedDict):
     peak_bytes: Bytes
-    """Bytes that are live at the peak. A note reports if this is only an upper bound."""
+    """Bytes that are live at the peak. A note reports if `peak_bytes` is only an upper bound."""
     reserved_bytes: Bytes
     """Bytes of HBM that the program reserves while it runs."""
     fragmentation_bytes: Bytes
@@ -165,8 +166,8 @@ class Fields(TypedDict):
     by_kind: ByKind
     """Bytes at the peak by kind of buffer."""
     other_spaces: dict[str, Bytes]
-    """Bytes of the program's allocations in memory spaces other than HBM, by the number of the
-    space: `1` is VMEM, `5` is host memory. Example: `{"1": 67043328, …}`"""
+    """Bytes of the program's allocations in memory spaces other than HBM, by number of the memory
+    space, where `1` is VMEM and `5` is host memory. Example: `{"1": 67043328, …}`"""
     peak_at: PeakAt | None
     """The instruction at which the peak is first reached; null if the program does not describe its
     temporary buffers."""
@@ -198,5 +199,5 @@ class Absent(AbsentAnswer, total=False):
     """The object that is printed instead of an answer."""
 
     runtime: Runtime | None
-    """`runtime` as in an answer, because the allocator's reports need no program. Printed only if
-    the device was found."""
+    """The field `runtime` as in an answer; printed only if the device was found. The allocator's
+    reports do not require a program."""

@@ -21,7 +21,7 @@ class Category(Durations):
     n_groups: Count
     """Number of groups in this category."""
     agg_key_coverage: dict[str, Count]
-    """Number of executions by the kind of key of the op's group: `stack`, `tf_op` or
+    """Number of executions by the kind of key of the op's group, which is `stack`, `tf_op` or
     `no_source`."""
 
 
@@ -59,7 +59,7 @@ class Movement(StackKey, Durations):
 
 class OwnTotals(TypedDict):
     non_compute_duration_ps: Picoseconds
-    """Total duration of all data movement and waits; the rows of each list add up to it."""
+    """Total duration of all data movement and waits; the rows of each list add up to this time."""
     non_compute_pct_of_step: Percent | None
     """`non_compute_duration_ps` as a percentage of the step's duration."""
     non_compute_pct_of_compute: Percent | None
@@ -67,7 +67,8 @@ class OwnTotals(TypedDict):
     100."""
     left_out_ps: LeftOut
     """Time, other than math, that is omitted from the lists. `comm` is the time of collectives that
-    stop the core, except with `--include-comm`; with `--no-comm-stalls`, it also includes waits."""
+    stop the core, except with `--include-comm`; with `--no-comm-stalls`, `comm` also includes
+    waits."""
 
 
 class NonComputeTotals(Totals, OwnTotals):

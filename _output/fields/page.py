@@ -103,9 +103,9 @@ class CauseChange(TypedDict):
     before_source_user: str | None
     """Line of the cause before the change; null if there is none."""
     before_ps: Picoseconds
-    """Gain before the change; 0 without the cause."""
+    """Gain of the cause before the change; 0 if the cause was not found."""
     after_ps: Picoseconds
-    """Gain after the change; 0 without the cause."""
+    """Gain of the cause after the change; 0 if the cause was not found."""
     delta_ps: Picoseconds
     """`after_ps` minus `before_ps`."""
     says: str
@@ -123,7 +123,7 @@ class PageData(PageSide):
     before: PageSide | None
     """The step of the baseline; null without `--baseline`, and if the baseline is a record."""
     changed_causes: list[CauseChange]
-    """The causes with gains that differ by at least 0.5 % of the step."""
+    """The causes whose gains differ by at least 0.5 % of the step."""
     notes: list[str]
     """`notes` of the printed answer."""
     n_warnings: int

@@ -21,7 +21,7 @@ class ProgramCollective(TypedDict):
     parts of the collective with math, as on v5e. `sparse_core`: offloaded to SparseCores."""
     plan: list[str] | None
     """Algorithm that the compiler recorded, which can include `sparse_core`, the emitter and
-    strategy, and the directions and mesh axes of rings. Null if it recorded none."""
+    strategy, and the directions and mesh axes of rings. Null if the compiler recorded none."""
     n_instructions: Count
     """Number of instructions in the program."""
     n_executions: Count
@@ -51,7 +51,8 @@ class ProgramKernel(VmemFields):
 
 
 class Retry(VmemFields):
-    """An instruction that was compiled more than once. The trace does not contain the reasons."""
+    """An instruction that was compiled more than once. The trace does not contain the reasons for
+    the additional compilations."""
 
     hlo_op: str
     """Name of the instruction."""
@@ -67,8 +68,8 @@ class Parameter(TypedDict):
     """An array that the program is called with."""
 
     number: Count
-    """Index of the parameter in the program. It can differ from the argument's position, because
-    JAX drops unused arguments."""
+    """Index of the parameter in the program. The index can differ from the argument's position,
+    because JAX drops unused arguments."""
     shape_index: list[Count]
     """Position of the array within a parameter that is a tuple, as in programs with more than 2000
     arguments; empty for other parameters."""
@@ -86,7 +87,7 @@ class Parameter(TypedDict):
     """Size of the part that this device holds, without padding; null if the size is known only at
     run time."""
     memory_space: Count | None
-    """Memory space of the array: 0 is HBM, 5 is host memory. Null if unknown."""
+    """Memory space of the array, where 0 is HBM and 5 is host memory; null if unknown."""
     aliased_to_output: bool
     """True if an output reuses the array's memory."""
 
@@ -110,7 +111,7 @@ class FlagFinding(TypedDict):
     n_instructions: Count
     """Number of collectives in the program that the flag can affect."""
     n_seen: Count
-    """Number of these collectives that show the flag's effect."""
+    """Number of collectives that show the flag's effect."""
     exposed_ps: Picoseconds
     """Time during which the core runs or waits for the other collectives, which do not show the
     effect."""
@@ -124,7 +125,7 @@ class FlagFinding(TypedDict):
 
 
 class SetFlags(TypedDict):
-    """The flags that FILE, the file of `--flags`, sets."""
+    """Flags that are set in FILE, the file given with `--flags`."""
 
     n: Count
     """Number of flags that FILE sets."""

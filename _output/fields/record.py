@@ -9,7 +9,7 @@ WhyNot = Literal["no_ops", "other_op_count", "other_program", "not_asked"]
 
 
 class RecordGroup(TypedDict):
-    """A group as in [by_source](#by_source); records have groups of all four kinds."""
+    """A group, as in [by_source](#by_source). A record contains groups of all four kinds."""
 
     kind: Kind
     """Kind of the group's ops."""
@@ -32,10 +32,10 @@ class RecordGroup(TypedDict):
     """Distinct dtypes and dimensions of the ops' outputs, up to 32, sorted. Example:
     `["bf16[16000,1024]", …]`"""
     kernel: str | None
-    """Name of the custom kernel that the group's ops run; if there are several, the first by name.
-    Null if there is none. Example: `flash_attention`"""
+    """Name of the custom kernel that the group's ops run; if there are several, the first by name;
+    null if there is no kernel. Example: `flash_attention`"""
     truncated: bool
-    """True if `tf_ops`, `signatures` or `shapes` had more than 32 entries, so that some are
+    """True if `tf_ops`, `signatures` or `shapes` had more than 32 entries, so some of them are
     omitted."""
     ops: str
     """Hash of the HLO texts of the group's ops. Groups with equal ops have equal hashes. Example:
@@ -50,8 +50,8 @@ class RecordDevice(TypedDict):
     device_type: str | None
     """Type of the device, as in every mode of one step."""
     clock: Clock
-    """Clock of the figures: `device` if the core measured the times of at least one op in a used
-    step, otherwise `trace`."""
+    """Clock of the figures, which is `device` if the core measured the times of at least one op in
+    a used step, otherwise `trace`."""
     step_source: StepSource | None
     """Origin of the steps, as in every mode of one step."""
     program: str

@@ -25,8 +25,8 @@ class RooflinePeaks(PeaksUsed):
     """Peak rates, and the bytes that are compared with the HBM peak."""
 
     bytes: Literal["accessed", "hbm"]
-    """Bytes that are compared with the HBM peak: `accessed` for the bytes of all memories, `hbm`
-    for only those of HBM."""
+    """Bytes that are compared with the HBM peak, where `accessed` means the bytes of all memories,
+    and `hbm` means only the bytes of HBM."""
 
 
 class OverRoof(TypedDict):
@@ -34,11 +34,12 @@ class OverRoof(TypedDict):
     peak or a flop count is wrong."""
 
     n_groups: Count
-    """Number of these groups."""
+    """Number of groups with a `roofline_util` above 1."""
     total_dur_ps: Picoseconds
-    """Total duration of these groups."""
+    """Total duration of the groups with a `roofline_util` above 1."""
     weighted_avg_mfu_without: Fraction | None
-    """Time-weighted average MFU of all other groups with a verdict; null if there are none."""
+    """Time-weighted average MFU of the groups with a `roofline_util` of at most 1; null if there
+    are none."""
 
 
 class Shortfall(TypedDict):
@@ -53,7 +54,7 @@ class Shortfall(TypedDict):
     total_dur_ps: Picoseconds
     """Total duration of the group."""
     shortfall_ps: Picoseconds
-    """Time by which the group exceeds its roof."""
+    """Shortfall of the group: its total duration minus t_roofline."""
     bound: Bound
     """Resource that limits the group: compute or memory, whichever needs more time at its peak
     rate."""
@@ -71,7 +72,7 @@ class StepSummary(TypedDict):
     """Time-weighted average roofline utilization of the groups with a verdict; null if there are
     none."""
     over_roof: OverRoof
-    """Groups above their roof."""
+    """Groups that are faster than their roof."""
     step_shortfall_ps: Picoseconds
     """Sum of the groups' `shortfall_ps`."""
     t_roofline_per_op_ps: Picoseconds | None
@@ -92,15 +93,16 @@ class StepSummary(TypedDict):
 
 
 class RooflineGroup(SourceKey, DtypeFields):
-    """A group with a verdict. F is the flops, B the bytes and T the total duration of the group."""
+    """A group with a verdict. F stands for the flops, B for the bytes and T for the total duration
+    of the group."""
 
     kernel: str | None
     """Name of the kernel, if the group is a kernel whose cost is declared or set by
     `--kernel-cost`; null for other groups."""
     cost_source: CostSource
-    """Origin of flops and bytes: `user` for `--kernel-cost`, `xla` for the compiler, `declared` for
-    the kernel's author. Declared costs of causal kernels are about twice as high as the actual
-    costs."""
+    """Origin of flops and bytes, which is `user` for `--kernel-cost`, `xla` for the compiler, and
+    `declared` for the kernel's author. Declared costs of causal kernels are about twice as high as
+    the actual costs."""
     hlo_categories: dict[str, Count]
     """Number of executions by category."""
     n_executions: Count
@@ -113,22 +115,22 @@ class RooflineGroup(SourceKey, DtypeFields):
     """Total duration of the executions with known flops, as a percentage of `total_dur_ps`; null if
     `total_dur_ps` is 0."""
     model_flops_sum: Flops | None
-    """Flops that the model's code requires, for all executions; the compiler can add or remove
-    flops. Null if unknown."""
+    """Flops of all executions that the model's code requires; the compiler can add or remove flops.
+    Null if unknown."""
     bytes_accessed_sum: Bytes | None
     """Bytes that all executions read and write in all memories; null if only `hbm_bytes_sum` is
     known."""
     hbm_bytes_sum: Bytes | None
-    """Bytes that all executions move to and from HBM; null if unknown for an op that reads or
+    """Bytes that all executions move to and from HBM; null if unknown for any op that reads or
     writes memory."""
     dtype: Dtype
     """Dtype that decides which peak applies: the dtype that takes the most time in the group."""
     dtype_source: DtypeSource
-    """Origin of `dtype`. `program`: the dtype of the wider operand of the dots in the program.
-    There, fp32 at default precision counts as bf16, and for a `pred` operand (a one-hot matrix),
-    the dtype of the other operand counts. `output`: the dtype of the output, used for kernels and
-    if there is no program or no dot. It is wrong for kernels that compute in fp8 and have wider
-    outputs. `user`: the dtype in `--kernel-cost`."""
+    """Origin of `dtype`. `program`: the dtype of the wider operand of the dots in the program. An
+    fp32 operand at default precision counts as bf16, and a `pred` operand (a one-hot matrix) counts
+    as the dtype of the other operand. `output`: the dtype of the output, used for kernels and if
+    there is no program or no dot. This dtype is wrong for kernels that compute in fp8 and have
+    wider outputs. `user`: the dtype in `--kernel-cost`."""
     arithmetic_intensity: FlopsPerByte | None
     """Flops per byte of the group (F / B); null if B is zero."""
     ridge_point: FlopsPerByte
@@ -153,11 +155,13 @@ class RooflineGroup(SourceKey, DtypeFields):
     roofline_util: Fraction | None
     """Roofline utilization: t_roofline / T; null if T is 0."""
     shortfall_ps: Picoseconds
-    """Shortfall: T - t_roofline. A negative value means that flops, bytes or a peak are wrong."""
+    """Shortfall of the group, which is T - t_roofline. A negative value means that flops, bytes or
+    a peak are wrong."""
     shortfall_pct: Percent | None
     """`shortfall_ps` as a percentage of `total_dur_ps`."""
     shortfall_per_op_ps: Picoseconds | None
-    """Shortfall with a separate roof for each op: T - `t_roofline_per_op_ps`; null if unknown."""
+    """Shortfall if each op has its own roof, which is T - `t_roofline_per_op_ps`; null if
+    unknown."""
     opaque_dur_ps: Picoseconds
     """Total duration of the group's executions of unknown cost; T excludes this time."""
 

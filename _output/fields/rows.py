@@ -54,13 +54,13 @@ class Line(TypedDict):
     """Origin of the line. `own`: the op's own line, from its stack or program (for a done op, from
     the matching start op). `inside`: the line of the collective inside the op. `producer`: the line
     of the nearest op that produces the data. `consumer`: the line of the nearest op that uses the
-    data. All lines except `own` are inferred. Null if no line is known."""
+    data. All lines except those with `own` are inferred. Null if no line is known."""
 
 
 class SourceKey(TypedDict):
     agg_key: str
-    """Key of the group: `stack:` and a hash of the stack, `tfop:` and the path, or `<no source>:`
-    and the category. Example: `stack:df2a14f10859df78`"""
+    """Key of the group, which is `stack:` and a hash of the stack, `tfop:` and the path, or `<no
+    source>:` and the category. Example: `stack:df2a14f10859df78`"""
     agg_key_kind: AggKeyKind
     """Kind of the group's key."""
     source_inner: str | None
@@ -189,10 +189,11 @@ class DtypeFields(TypedDict):
     dtype_uncertain: bool
     """True if a matmul may have used a precision other than its output's dtype."""
     operand_dtypes: dict[str, Picoseconds]
-    """Total duration by the precision of the matrix unit's input. For an op with a known dot, this
-    is the dtype of the dot's wider operand (`pred` only if both operands are `pred`). For other
-    ops, it is the dtype of the largest operand that is a float or a narrow integer; ops without
-    such an operand are excluded. Example: `{"bf16": 146272060, "fp32": 47149264}`"""
+    """Total duration by the precision of the matrix unit's input. For an op with a known dot, the
+    precision is the dtype of the dot's wider operand (`pred` only if both operands are `pred`). For
+    other ops, the precision is the dtype of the largest operand that is a float or a narrow
+    integer; ops without such an operand are excluded. Example: `{"bf16": 146272060, "fp32":
+    47149264}`"""
 
 
 class Declared(TypedDict):
@@ -265,7 +266,7 @@ class IdleByCause(TypedDict):
     half on the other core is running."""
     between_programs: Picoseconds
     """Idle time during which no program runs on the core: time outside of all events on the line
-    `XLA Modules`. 0 if the device has no such events."""
+    `XLA Modules`. The value is 0 if the device has no such events."""
     in_program: Picoseconds
     """Idle time without any of the other causes."""
 
@@ -275,9 +276,9 @@ class PeriodFields(TypedDict):
 
     period_ps: Picoseconds | None
     """Median time from the start of a step to the start of the next step with the same name, over
-    all steps with the picked step's name. For an even number of values, it is the lower of the two
-    middle ones. All numbered steps count as having the same name. Null if no other step has the
-    picked step's name, and with `--step all`."""
+    all steps with the picked step's name. For an even number of values, the median is the lower of
+    the two middle values. All numbered steps count as having the same name. Null if no other step
+    has the picked step's name, and with `--step all`."""
     between_steps_ps: Picoseconds | None
     """Median time within the period during which no step runs, over the same steps as `period_ps`.
     Null if `period_ps` is null."""
@@ -291,13 +292,13 @@ class Gap(TypedDict):
     pct_of_step: Percent
     """`dur_ps` as a percentage of the step's duration."""
     after_hlo_op: str | None
-    """HLO text of the preceding op; null for a gap at the start of the step."""
+    """HLO text of the op before the gap; null for a gap at the start of the step."""
     before_hlo_op: str | None
-    """HLO text of the following op; null for a gap at the end of the step."""
+    """HLO text of the op after the gap; null for a gap at the end of the step."""
     inside: str | None
     """Name of the innermost container that is running when the gap starts; the gap may end after
-    the container. Null if there is none. The device causes gaps inside a loop; the host often
-    causes gaps outside of loops. Example: `while.43`"""
+    the container. Null if no container is running. The device causes gaps inside a loop; the host
+    often causes gaps outside of loops. Example: `while.43`"""
 
 
 class DeviceName(TypedDict):
@@ -313,20 +314,22 @@ class PeersOfRow(TypedDict):
     """Times that show whether communication waits for a late device or for the network."""
 
     transfer_ps: Picoseconds | None
-    """With `--peers`: time of the transfer itself. For a matched execution, this is the shortest
-    duration among the participating devices, because the device that arrives last does not wait.
-    Null if no execution is matched, and without `--peers`."""
+    """With `--peers`: time of the transfer itself. For a matched execution, this time is the
+    shortest duration among the participating devices, because the device that arrives last does not
+    wait. Null if no execution is matched, and without `--peers`."""
     peer_wait_ps: Picoseconds | None
     """With `--peers`: time of the matched executions beyond `transfer_ps`, during which this device
-    waits for the device that arrives last. For `async` communication it is an upper bound, because
-    a device with more math before the wait also waits less. Null if `transfer_ps` is null."""
+    waits for the device that arrives last. For `async` communication, this time is an upper bound,
+    because a device with more math before the wait also waits less. Null if `transfer_ps` is
+    null."""
     n_matched: Count | None
     """With `--peers`: number of executions that were matched with executions on the other
     devices."""
     n_unmatched: Count | None
-    """With `--peers`: number of executions that could not be matched. Either only this device takes
-    part, the devices did not run the op equally often, the participating devices are unknown, or
-    the op is a `send`, a `recv` or a transfer to or from the host."""
+    """With `--peers`: number of executions that could not be matched. For an unmatched execution,
+    either only this device participates, the devices did not run the op equally often, the
+    participating devices are unknown, or the op is a `send`, a `recv` or a transfer to or from the
+    host."""
     last_device: str | None
     """With `--peers`: the device that, by arriving last, causes more than half of the waiting time
     of all participating devices; null if there is none."""
@@ -362,7 +365,7 @@ class PeersOfStep(TypedDict):
     complete: bool | None
     """True if all devices that participate in the matched executions are known to be in the file.
     If false, the actual transfers can be shorter and the actual waits longer. `complete` and the
-    next three fields are null if only one device has the step."""
+    following three fields are null if only one device has the step."""
     transfer_ps: Picoseconds | None
     """Sum of `transfer_ps` over all rows of [comm](#comm)."""
     peer_wait_ps: Picoseconds | None

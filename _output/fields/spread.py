@@ -24,8 +24,8 @@ class Verdict(TypedDict):
     """Verdict about the slowest device, and the reason why it is slow."""
 
     imbalance: Literal["balanced", "slight", "large"] | None
-    """Rating of the time that perfect balance could save: `balanced` below 1 % of the step,
-    `slight` below 5 %, otherwise `large`. Null if there is no verdict."""
+    """Rating of the time that perfect balance could save, which is `balanced` below 1 % of the
+    step, `slight` below 5 %, otherwise `large`. Null if there is no verdict."""
     gain_ps: Picoseconds | None
     """Time that a step saves if the slowest device becomes as fast as the second slowest: the
     difference of their mean loads. Null if there is no verdict."""
@@ -53,17 +53,17 @@ class Verdict(TypedDict):
     hosts, otherwise `device`. Null if there is no straggler, if there is only one host, or if the
     straggler is the only device of its host."""
     cause: Literal["own", "idle", "host"] | None
-    """Part of the load that explains at least 80 % of the excess: `own`, `idle` or `host`. Null if
-    no part explains that much."""
+    """Part of the load that explains at least 80 % of the excess, which is `own`, `idle` or `host`.
+    Null if no part explains that much."""
     uniform_pct: Percent | None
-    """Percentage of the excess that a uniform slowdown of all lines explains. It is close to 100
-    for a slow clock or a faulty chip, and low if only some lines are slow, as with unbalanced
+    """Percentage of the excess that a uniform slowdown of all lines explains. The value is close to
+    100 for a slow clock or a faulty chip, and low if only some lines are slow, as with unbalanced
     experts."""
     slow_host: SlowHost | None
     """Host that is slow although none of its devices is a straggler. In more steps than chance
-    explains, its fastest device is slower than the fastest device of every other host, and
-    `host_gain_ps` is at least 0.5 % of the step. Null if there is none, and unless all hosts have
-    the same number of devices, at least two."""
+    explains, the host's fastest device is slower than the fastest device of every other host, and
+    `host_gain_ps` is at least 0.5 % of the step. Null if there is none, if hosts differ in their
+    number of devices, or if each host has only one."""
     why_not: Literal["one_device", "no_common_step"] | None
     """Reason why there is no verdict; null if there is one."""
 
@@ -83,7 +83,7 @@ class SpreadStep(TypedDict):
     """Time that the step saves if the slowest device becomes as fast as the second slowest: the
     difference of their loads. Null if the cohort has only one device."""
     imbalance_ps: Picoseconds
-    """Time that perfect balance would save: `max_load_ps` minus `mean_load_ps`."""
+    """Time that perfect balance would save, which is `max_load_ps` minus `mean_load_ps`."""
     imbalance_pct_of_step: Percent | None
     """`imbalance_ps` as a percentage of the mean step duration."""
     step_spread_pct: Percent | None
@@ -108,7 +108,7 @@ class Means(TypedDict):
 
 
 class Host(Means):
-    """A host. Its times are means over steps and devices."""
+    """A host. The times of a host are means over steps and devices."""
 
     host: str
     """Name of the host."""
@@ -121,7 +121,7 @@ class Host(Means):
 
 
 class Device(DeviceName, Means):
-    """A device. Its times are means over steps."""
+    """A device. The times of a device are means over steps."""
 
     n_steps: Count
     """Number of steps, as in the cohort."""
@@ -148,8 +148,8 @@ class LineDelta(TypedDict):
     source_inner: str | None
     """Source line; null if unknown."""
     source_user: str | None
-    """Innermost line of the user's own code in the stack; without a stack, the source line if it is
-    in the user's own code. Null if there is none."""
+    """Innermost line of the user's own code in the stack; without a stack, the source line if this
+    line is in the user's own code. Null if there is no such line."""
     kernel: str | None
     """Name of the custom kernel among the line's ops; null if there is none, and if the record is
     older than version 3.1."""

@@ -137,8 +137,8 @@ class StepsRollup(TypedDict):
     """Number of steps in which no op starts. Every mode of one step reports such steps in a
     note."""
     between_steps_ps: Picoseconds
-    """Time from the start of the first step to the end of the last step that belongs to no step.
-    The figures of a step never include this time; a note reports it if it exceeds 1 %."""
+    """Time that belongs to no step, between the start of the first step and the end of the last
+    step. The figures of a step never include this time; a note reports it if it exceeds 1 %."""
     between_steps_pct: Percent | None
     """`between_steps_ps` as a percentage of the time from the start of the first step to the end of
     the last step; null without steps."""

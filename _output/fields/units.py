@@ -1,11 +1,11 @@
-"""Units of printed figures, and the fixed sets of values."""
+"""Define the units of printed figures, and fixed sets of values."""
 
 from typing import Annotated, Literal, NamedTuple
 
 
 class Unit(NamedTuple):
-    """A unit, printed as `x-unit` in the JSON Schema, and the smallest value that a field with this
-    unit can have."""
+    """A unit, which the JSON Schema contains as `x-unit`, and the smallest value that a field with
+    this unit can have."""
 
     name: str
     minimum: int | None = None
@@ -25,7 +25,7 @@ Gibps = Annotated[float, Unit("GiB/s")]
 TokensPerSecond = Annotated[float, Unit("tokens/s")]
 Executions = Annotated[float, Unit("executions")]
 
-# Absolute times beyond 2**53 are decimal strings, because they are too large for a JSON number.
+# Absolute times beyond 2**53 are decimal strings, because JSON readers may round them.
 BigInteger = int | str
 BigPicoseconds = Annotated[BigInteger, Unit("ps")]
 BigNanoseconds = Annotated[BigInteger, Unit("ns")]
