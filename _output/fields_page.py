@@ -118,7 +118,7 @@ class Table:
         for field, place, new in objects:
             meaning = [field.doc]
             for inner, inner_path in new:
-                meaning += about(inner, field.doc, self.links(inner, inner_path))
+                meaning += about(inner, self.links(inner, inner_path))
             path_of_object = new[0][1]
             yield self.row(field, place, f"**`{path_of_object}`**", " ".join(meaning))
             for inner, inner_path in new:
@@ -171,12 +171,11 @@ class Table:
         return WORDS[hint]
 
 
-def about(declared: Any, field_doc: str, links: str) -> Iterator[str]:
-    """Yield the documentation of an object's class, unless the field's documentation already
-    contains it, and a sentence with links to inherited fields."""
-    doc = doc_of(declared)
-    if doc.rstrip(".") not in field_doc:
-        yield doc
+def about(declared: Any, links: str) -> Iterator[str]:
+    """Yield what the documentation of an object's class adds to that of the field: all sentences
+    after the first, which only names the object, and links to inherited fields."""
+    _, *additions = re.split(r"(?<=\.) (?=[A-Z`])", doc_of(declared))
+    yield from additions
     if links:
         yield f"The object also has {links}."
 

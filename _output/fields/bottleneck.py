@@ -159,8 +159,8 @@ class Finding(FindingClassed, FindingFields):
 
 
 class UnknownKernel(FindingFields, VmemFields):
-    """A Pallas kernel with unknown flops, called at one source line. Its lost time is unknown, so
-    it is not among the findings."""
+    """A Pallas kernel with unknown flops, called at one source line. The lost time of such kernels
+    is unknown, so they are not among the findings."""
 
     kernel: str
     """Name of the kernel."""
@@ -199,8 +199,7 @@ class TimeOfDepth(TypedDict):
 
 
 class CauseEvidence(TypedDict):
-    """Executions and figures that support a cause; for `pause_between_steps`, there are no
-    executions."""
+    """Executions and figures that support a cause."""
 
     ops: list[str]
     """Names of up to ten affected ops that take the most time. Example: `["flash_attention.3",
@@ -265,7 +264,8 @@ class Cause(TypedDict):
     what_helps: str
     """Change that would remove the cause."""
     evidence: CauseEvidence
-    """Executions and figures that support the cause."""
+    """Executions and figures that support the cause; for `pause_between_steps`, there are no
+    executions."""
     confidence: Confidence
     """`seen` if the pattern is unambiguous, `likely` if another explanation is possible."""
 
@@ -320,8 +320,8 @@ class Fields(ChipFields, RecomputedMath, RecomputeTotal, PeriodFields):
     tokens_per_s: TokensPerSecond | None
     """`--tokens` divided by the step's duration in seconds; null without `--tokens`."""
     over_roof: OverRoof
-    """Ops that are faster than their roof. `pct_at_least`, `mfu_at_least` and `hfu_at_least`
-    exclude these ops; a note lists the ops' source lines."""
+    """Ops that are more than 1 % faster than their roof. `pct_at_least`, `mfu_at_least` and
+    `hfu_at_least` exclude these ops; a note lists the ops' source lines."""
     capture: Capture
     """Hosts, devices and steps in the capture."""
     budget: list[BudgetRow]

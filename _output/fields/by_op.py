@@ -161,7 +161,8 @@ class OpInProgram(TypedDict):
     """For an asynchronous op: names of its start, its updates and its done, as far as known. Empty
     for other ops."""
     called: list[Called]
-    """The first 20 computations that the op calls directly."""
+    """The first 20 computations that the op calls directly, such as a fusion's body, or a loop's
+    body and condition."""
 
 
 DetailClassed = TypedDict("DetailClassed", {"class": OpClass | None})
@@ -183,8 +184,8 @@ class OpDetail(OpFields, DetailClassed):
     n_executions_omitted: Count
     """Number of executions omitted from `executions`."""
     program: OpInProgram | None
-    """The op's instruction and its surroundings in the program; null if the program is missing or
-    has no instruction with the op's name."""
+    """The op's instruction in the program, with its operands, users and called computations; null
+    if the program is missing or has no instruction with the op's name."""
 
 
 class OpIfAsked(TypedDict, total=False):

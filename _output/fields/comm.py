@@ -59,7 +59,7 @@ class CommTotals(Totals, OwnTotals):
 
 
 class Pairs(TypedDict):
-    """Numbers of waits that were or were not paired with the ops that start the communication."""
+    """Results of pairing waits with starts."""
 
     paired: Count
     """Number of waits whose start was found."""
@@ -97,7 +97,8 @@ class CommRow(Line, InLoop, PeersOfRow):
     pct_of_step: Percent | None
     """`sync_dur_ps` plus `wait_dur_ps`, as a percentage of the step's duration."""
     pairs: Pairs | None
-    """Numbers of paired and unpaired waits; null for `sync`."""
+    """Numbers of waits that were or were not paired with the ops that start the communication; null
+    for `sync`."""
     in_flight_ps: Picoseconds | None
     """Total time that the paired executions are in flight, from the beginning of the start op to
     the end of the wait, including any time outside of the step. An execution that ends before it
@@ -162,7 +163,8 @@ class CommTail(TypedDict):
 
 class Fields(TypedDict):
     rows: list[CommRow]
-    """Communication, up to `--top` rows, most exposed time first."""
+    """Communication, up to `--top` rows, most exposed time first. Each row has one collective,
+    mode, engine, group of ops, source line and set of replica groups."""
     tail: CommTail
     """Sums of the omitted rows."""
 

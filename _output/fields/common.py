@@ -146,8 +146,8 @@ class ProgramOfStep(TypedDict):
 
 
 class Totals(TypedDict):
-    """Sums over the step, which are equal in all modes. The full duration of an op counts towards
-    the step in which it starts. Properties of an op, such as flops, bytes, source line and
+    """Sums over the step. The sums are equal in all modes. The full duration of an op counts
+    towards the step in which it starts. Properties of an op, such as flops, bytes, source line and
     category, come from its metadata in the trace. A property that the metadata lacks comes from the
     op's first execution in the step that has the property. Flops and bytes stored with the
     executions of a custom call are ignored, because they do not account for the loops inside the

@@ -162,7 +162,8 @@ class Noise(TypedDict):
     min_p_value: Fraction
     """Smallest p-value that is possible with this number of samples."""
     run_to_run_pct: RunToRun
-    """Differences between the captures of each side."""
+    """Range of the captures' mean step durations on each side, as a percentage of the lower median
+    of these durations."""
     why_not: WhyNoTest | None
     """Reason why no row is tested; null if rows are tested. With `too_few_steps` or
     `too_few_captures`, no difference can be significant, so no p-value is printed; 4 samples on
@@ -353,7 +354,7 @@ class Fields(TypedDict):
     noise: Noise
     """Method and sample size of the p-values."""
     totals: CompareTotals
-    """Times of the step and of its parts."""
+    """Times of the step and of its parts, before and after the change."""
     by_file: list[FileDelta]
     """All source files, largest change first. Files can be compared even if their lines have no
     counterparts, for example because code was unrolled or rewritten."""

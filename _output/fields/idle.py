@@ -77,7 +77,7 @@ class Capture(TypedDict):
 
 class Fields(PeriodFields):
     capture: Capture
-    """Figures over all steps of the capture."""
+    """Figures over all steps of the capture, on the trace's clock."""
     idle_by_cause: IdleByCause
     """Idle time by cause; the values add up to `idle_duration_ps`."""
     gaps: list[IdleGap]

@@ -51,10 +51,10 @@ class Inside(TypedDict):
     """Regions inside a kernel. All fields are null if the capture has no regions of the kernel."""
 
     regions: list[Region] | None
-    """The named regions as a tree. Each region comes before the regions inside it; regions at the
-    same depth are sorted by time, then by name. The sum of all `self_dur_ps` plus
-    `outside_regions_ps` is the kernel's `total_dur_ps`. Null if the capture has no region of this
-    kernel."""
+    """The named regions as a tree, with one row for all regions that have the same name and the
+    same enclosing regions. Each region comes before the regions inside it; regions at the same
+    depth are sorted by time, then by name. The sum of all `self_dur_ps` plus `outside_regions_ps`
+    is the kernel's `total_dur_ps`. Null if the capture has no region of this kernel."""
     waiting_ps: Picoseconds | None
     """Time in regions that only wait for a copy, which are `ep_wait_in`, `ep_wait_out`, and regions
     whose name begins with `wait` after the last `/`."""
@@ -117,7 +117,8 @@ class Kernel(KernelClassed, Line, Durations, CostOfRun, VmemFields, Inside):
     shapes_out: list[str] | None
     """Shape of the result; a tuple is one entry. Null if the row's ops have different results."""
     counters: list[Counter]
-    """Counters on the line `_counters_` during the executions, by name and stat."""
+    """Counters on the line `_counters_` whose values begin during the executions, by name and
+    stat."""
 
 
 class KernelsTail(TypedDict):
@@ -131,8 +132,9 @@ class KernelsTail(TypedDict):
 
 class Fields(ChipFields):
     kernels: list[Kernel]
-    """The kernels that take the most time, up to `--top` rows; ties are in order of name. Each
-    custom call with the target `tpu_custom_call` runs a kernel."""
+    """The kernels (with `--kernel`, the ops of the kernel) that take the most time, up to `--top`
+    rows; ties are in order of name. Each custom call with the target `tpu_custom_call` runs a
+    kernel."""
     tail: KernelsTail
     """Sums of the omitted rows."""
     peaks_used: PeaksUsed

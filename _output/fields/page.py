@@ -48,7 +48,7 @@ StripClassed = TypedDict("StripClassed", {"class": str})
 
 
 class StripOp(StripClassed):
-    """An op that has the longest stretch in at least one bin."""
+    """An op that is the longest in at least one bin."""
 
     hlo_op: str
     """Name of the op."""

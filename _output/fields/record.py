@@ -63,8 +63,7 @@ class RecordDevice(TypedDict):
 
 
 class CollectiveFact(TypedDict):
-    """Collectives of a program that have the same opcode and implementation, which is `how` in
-    [program](#program)."""
+    """Collectives of a program that have the same opcode and `how`, as in [program](#program)."""
 
     n: Count
     """Number of instructions."""
@@ -103,7 +102,8 @@ class RecordProgram(TypedDict):
     configuration, shardings of parameters, aliasing. Names, ids, channels, metadata with source
     lines and the code of kernels are excluded."""
     collective: dict[str, CollectiveFact]
-    """Collectives by opcode and implementation, such as `all-gather async`."""
+    """Collectives by opcode and `how`, as in [program](#program), for example `all-gather
+    async`."""
     kernel: dict[str, KernelFact]
     """Kernels by name."""
     kernel_code: dict[str, str]

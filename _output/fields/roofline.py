@@ -72,7 +72,7 @@ class StepSummary(TypedDict):
     """Time-weighted average roofline utilization of the groups with a verdict; null if there are
     none."""
     over_roof: OverRoof
-    """Groups that are faster than their roof."""
+    """Groups with a `roofline_util` above 1."""
     step_shortfall_ps: Picoseconds
     """Sum of the groups' `shortfall_ps`."""
     t_roofline_per_op_ps: Picoseconds | None
