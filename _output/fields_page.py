@@ -90,7 +90,7 @@ class Table:
     def __init__(self, page: Page, anchor: str, name: str = "") -> None:
         self.page, self.anchor = page, anchor
         self.name = name or anchor
-        # The path of the first object of each class in the table.
+        # For each class in the table, the path of its first object.
         self.paths: dict[Any, str] = {}
 
     def lines(self, declared: Any) -> list[str]:

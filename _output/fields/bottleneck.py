@@ -255,8 +255,8 @@ class Cause(TypedDict):
     """Innermost source line of the cause, which can be in a library; null if unknown."""
     source_user: str | None
     """Line of the user's own code to change; null if unknown. For `pause_between_steps`: the
-    outermost Python function that the host runs during the pause; its file is given without the
-    folder."""
+    outermost Python function that the host runs during the pause, with the name of its file but
+    without the folder."""
     scope: str | None
     """Scope of the line, as in [by_scope](#by_scope); null if unknown."""
     says: str

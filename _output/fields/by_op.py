@@ -158,8 +158,8 @@ class OpInProgram(TypedDict):
     users: list[Instruction]
     """The first 50 instructions that use the op's result, in the order of the computation."""
     chain: list[str]
-    """For an asynchronous op: names of its start, its updates and its done, as far as known. Empty
-    for other ops."""
+    """For an asynchronous op: names of its start, its updates and its done, as far as known. For
+    other ops, the list is empty."""
     called: list[Called]
     """The first 20 computations that the op calls directly, such as a fusion's body, or a loop's
     body and condition."""

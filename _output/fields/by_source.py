@@ -16,7 +16,7 @@ class ScopeShare(TypedDict):
     """Position of the ops in the model, derived from the path in `tf_op`, or from the instruction's
     path if `tf_op` is missing. The program's name, the primitive at the end, and parts that only
     show how code runs (`jit()`, `jvp()`, `while`, `body`, …) are removed. Null if unknown. If file
-    and scope contradict each other, the scope is right, because then the stack is wrong. Example:
+    and scope contradict each other, trust the scope, because the stack is wrong. Example:
     `decoder_layer/attention`"""
     dur_ps: Picoseconds
     """Total duration of the group's ops in this scope."""

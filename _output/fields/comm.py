@@ -16,7 +16,7 @@ class Collective(TypedDict):
 
     n_executions: Count
     """Number of executions on the core, including waits. A `send` or `recv` and its wait count as
-    two."""
+    two executions."""
     sync_dur_ps: Picoseconds
     """Time during which the core runs the collective."""
     wait_dur_ps: Picoseconds
@@ -76,9 +76,10 @@ class CommRow(Line, InLoop, PeersOfRow):
     groups."""
 
     collective: str
-    """Name of the collective, as `waits_for` in `comm_rollup` of summary. If the op's name shows
-    only that it is a collective, the name comes from the program. Copies to and from host memory
-    are named `to_host` and `from_host`; other transfers to and from the host are named `host`."""
+    """Name of the collective, as in the field `waits_for` of `comm_rollup` in summary. If the op's
+    name shows only that it is a collective, the name comes from the program. Copies to and from
+    host memory are named `to_host` and `from_host`; other transfers to and from the host are named
+    `host`."""
     mode: TransferMode
     """`sync` if the core runs the communication itself, `async` if the core waits for it."""
     engine: Engine

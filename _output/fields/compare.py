@@ -363,7 +363,8 @@ class Fields(TypedDict):
     by_match: dict[str, MatchSum]
     """Sums of rows by `matched_by`, most certain rule first."""
     rows: list[CompareRow]
-    """Source lines, largest change first, up to `--top` rows."""
+    """Times of source lines before and after the change, largest change first, up to `--top`
+    rows."""
     tail: CompareTail
     """Sums of the omitted rows."""
 

@@ -48,7 +48,7 @@ StripClassed = TypedDict("StripClassed", {"class": str})
 
 
 class StripOp(StripClassed):
-    """An op that is the longest in at least one bin."""
+    """An op with the longest stretch in at least one bin."""
 
     hlo_op: str
     """Name of the op."""
@@ -84,7 +84,7 @@ class PageSide(TypedDict):
     parts: dict[str, str]
     """For each mode on the page, `ok` or the reason why the mode has no answer."""
     answers: dict[str, dict[str, Any]]
-    """Fields of the answer of each mode."""
+    """Fields of each mode's answer, by mode."""
     classes: Classes
     """Times in ps by class."""
     strip: PageStrip

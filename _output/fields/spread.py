@@ -113,7 +113,7 @@ class Host(Means):
     host: str
     """Name of the host."""
     n_devices: Count
-    """Number of devices of the host."""
+    """Number of devices on the host."""
     n_steps: Count
     """Number of steps, as in the cohort."""
     n_slowest: Count
