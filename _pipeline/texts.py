@@ -16,12 +16,12 @@ LARGEST_EXACT = 1 << 53
 
 
 def exact(number: int) -> int | str:
-    """Return a number for JSON, as decimal text if readers would round the number."""
+    """Return a number for JSON, converted to decimal text if readers would round it."""
     return number if abs(number) <= LARGEST_EXACT else str(number)
 
 
 def cut_texts(fields: Mapping[str, Any], longest: int = LONGEST_TEXT) -> None:
-    """Cut long texts of an answer in place, and add a note with the number of cut texts."""
+    """Cut long texts in an answer in place, and add a note with their number."""
     n_cut = _cut_in(fields, longest)
     if n_cut:
         fields["notes"].append(f"{n_cut} texts were cut to {longest} characters")
