@@ -55,8 +55,8 @@ def suggestion(name: str, names: Collection[str]) -> str:
 
 
 def with_suggestion(fields: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, str]:
-    """Return an error answer's `detail` with a suggestion appended, or an empty dict if no name is
-    a likely misspelling."""
+    """Return the field `detail` with a suggestion appended, or an empty dict if no name in `asked`
+    is a likely misspelling."""
     for option, available in AVAILABLE.items():
         if asked.get(option) and fields.get(available):
             hint = suggestion(asked[option], fields[available])

@@ -94,7 +94,7 @@ def normalize(
     """Build a step from its events, and add notes about them."""
     context.warn(*admitted.notes)
     if picked and picked.n_events != admitted.n_started:
-        # `count_starts` makes assumptions about the events that `read_events` does not make.
+        # `count_starts` assumes one start per event, which can be wrong for unusual events.
         context.warn(
             f"{picked.n_events} events were counted in this step, but {admitted.n_started} start"
             " in it:"

@@ -3,8 +3,9 @@
 A slice of a line that contains only whole events is itself a valid line, so a line of any length is
 read piece by piece, in up to three passes:
 
-1. `Line` cuts the line into pieces and counts the events of each piece. 2. `Line.starts` decodes
-the starts of events. 3. `Line.events` decodes ids and times in the pieces that overlap a window.
+1. `Line` cuts the line into pieces and counts the events of each piece.
+2. `Line.starts` decodes the starts of events.
+3. `Line.events` decodes ids and times in the pieces that overlap a window.
 """
 
 from __future__ import annotations
@@ -263,8 +264,8 @@ def _starts_in_column(data: bytes, piece: _Piece) -> list[int] | None:
 
     If there are as many offsets as events, assume that each event has one offset. This is wrong if
     one event has two offsets and another has none. No profiler writes such events, and a check
-    would take as long as reading all starts. `_events_in_columns` checks the assumption, and
-    `events` decides which events are in a step.
+    would take as long as reading all starts. Which events are in a step depends on `events`, not on
+    this function.
     """
     column = _decode(columns.LineStarts, data, piece.start).events
     if len(column.offset_ps) == piece.n_events and not column.HasField("num_occurrences"):
