@@ -1,7 +1,7 @@
 """Choose the peak rates of a device plane by its chip, and apply overrides.
 
-TFLOPS are 10**12 flops per second, GiB are 2**30 bytes. Vendors publish bandwidth in GB (10**9
-bytes); such figures are stored in GB/s and converted on use.
+One TFLOPS is 10**12 flops per second, and one GiB is 2**30 bytes. Vendors publish bandwidth in GB
+(10**9 bytes); such figures are stored in GB/s and converted on use.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ class Chip(NamedTuple):
 # chip's two chiplets. The vendor publishes figures per chip at docs.cloud.google.com/tpu/docs/NAME,
 # where NAME is v4, v5e, v5p, v6e or tpu7x.
 CHIPS = {
-    # Taken from XProf's roofline tables for v4 captures. The vendor publishes 275 TFLOPS and 1200
-    # GB/s per chip.
+    # These rates are from XProf's roofline tables for v4 captures. The vendor publishes 275 TFLOPS
+    # and 1200 GB/s per chip.
     "v4": Chip(("TPU v4",), 139.8, hbm_gibps=572.2),
     # The vendor publishes 197 TFLOPS and 819 GB/s per chip.
     "v5e": Chip(("TPU v5 Lite", "TPU v5e"), 197.0, hbm_gbps=819.0),
-    # Taken from XProf's roofline tables for v5p captures. The vendor publishes 459 TFLOPS and 2765
-    # GB/s per chip.
+    # These rates are from XProf's roofline tables for v5p captures. The vendor publishes 459 TFLOPS
+    # and 2765 GB/s per chip.
     "v5p": Chip(("TPU v5", "TPU v5p"), 233.4, hbm_gibps=1287.45),
     # The vendor publishes 918 TFLOPS and 1638 GB/s per chip. Newer v6e captures declare 946.7
     # TFLOPS.
@@ -83,7 +83,7 @@ def builtin(name: str) -> Peaks:
 def of_profile(tflops: float | None, gbps: float | None) -> Peaks:
     """Return the peaks that a trace declares for the device; `gbps` is the HBM bandwidth in
     GB/s."""
-    # A tiny rate is rounded to 0 in GiB/s; treat it as unknown.
+    # A very small rate becomes 0 when converted to GiB/s; treat it as unknown.
     return Peaks("profile", (gibps(gbps) or None) if gbps else None, bf16=tflops)
 
 

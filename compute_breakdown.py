@@ -32,7 +32,8 @@ if IS_COMMAND and sys.version_info < (3, 10):
     found = ".".join(map(str, sys.version_info[:3]))
     sys.exit(f"compute_breakdown: requires Python 3.10 or newer (found {found})")
 if IS_COMMAND and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-    # Ctrl-C during the imports ends the process without a traceback. `main` restores the handler.
+    # During the imports, let Ctrl-C end the process without a traceback. `main` restores the
+    # handler.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 # ruff: noqa: E402
@@ -645,7 +646,7 @@ def outcome_without_answer(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    # The program creates no reference cycles; disabling the GC saves about 17 %.
+    # The program creates no reference cycles; disabling the GC saves about 17 % of the time.
     gc.disable()
     try:
         if IS_COMMAND and signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
@@ -725,7 +726,7 @@ def analyse(profile: Captures, mode: str, **options: Any) -> Any:
 def render(answer: Mapping[str, object], format: Form) -> str:
     """Format an answer as the command prints it to a pipe: json, text, markdown or csv.
 
-    Text of by_op merges only the ops in the answer. The command merges all ops, so use
+    For by_op, text output merges only the ops in the answer. The command merges all ops, so use
     `top=sys.maxsize` to get the same text.
     """
     from _output.forms import in_pipe

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 ON_DEVICE: Final = "device"
 ON_TRACE: Final = "trace"
-# Later than any 64-bit time.
+# A value later than any 64-bit time.
 _AFTER_ALL = 1 << 80
 
 # A time on the trace's clock, and the same time on the device's clock.

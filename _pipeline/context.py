@@ -8,7 +8,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    # Called with the current activity, the amount done, and the total amount (0 if unknown).
+    # A function that is called with the current activity, the amount done, and the total amount (0
+    # if unknown).
     OnProgress = Callable[[str, int, int], None]
 
 # Version of the output format. The major number increases when a field is removed or changes its
@@ -47,7 +48,7 @@ class Request(NamedTuple):
     # Traces and records that a Python program passed as bytes or dicts, by the name used as their
     # path.
     in_memory: Mapping[str, bytes | Mapping[str, Any]] = {}
-    # Maximum number of processes, or None to choose it by the number of cores.
+    # Maximum number of processes, or None to base it on the number of cores.
     processes: int | None = None
     # Captures after the first, in modes that accept several.
     more_profiles: Sequence[str] = ()

@@ -31,7 +31,7 @@ TPU_RE = re.compile(r"/device:TPU:(?P<number>\d+)(?: \[\d+\])?\Z")
 STEPS: Final = "steps"
 MODULES: Final = "modules"
 STEPS_LINE, MODULES_LINE, OPS_LINE = "Steps", "XLA Modules", "XLA Ops"
-# Earlier and later than any 64-bit time, in nanoseconds or picoseconds.
+# Values earlier and later than any 64-bit time, in nanoseconds or picoseconds.
 BEFORE_ALL, AFTER_ALL = -(1 << 80), 1 << 80
 
 
@@ -168,7 +168,7 @@ def read_steps(plane: AnyPlane, line_name: str, base: int) -> tuple[list[StepEve
 
 
 def count_starts(device: Device) -> None:
-    """Set `n_events` of each step to the number of ops that start in the step."""
+    """Set `n_events` of each step to the number of ops that start in it."""
     steps = device.steps
     # Count the ops that start before each border in two parts. If a list of starts crosses the
     # border, `within` counts its starts before the border. If a list ends before the border,

@@ -85,7 +85,7 @@ def admit(device: Device, windows: Sequence[tuple[int, int]]) -> list[Admitted]:
     start."""
     admitted = [Admitted(window) for window in windows]
     starts = [start for start, _ in windows]
-    # The latest end of each window and all windows before it.
+    # For each window, the latest end among it and all windows before it.
     reach = list(accumulate((end for _, end in windows), max))
     for line in device.lines:
         shift = line.base_ps - device.base

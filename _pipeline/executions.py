@@ -58,8 +58,8 @@ class Executions:
         return self._longest.places[self.metadata_id]
 
 
-# Number of pieces that `durations_by_op` joins: many, to yield few pairs per op, but few enough to
-# need little memory.
+# Number of pieces that `durations_by_op` joins. A larger number results in fewer pairs per op, but
+# requires more memory.
 N_FOLDED = 32
 
 

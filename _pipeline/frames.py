@@ -29,7 +29,7 @@ LIBRARY_RE = re.compile(r"\A<|(?:\A|/)(?:site|dist)-packages(?:/|\Z)|/lib/python
 
 
 class Stack:
-    """A stack of at least one frame `file:line:column`."""
+    """A stack of at least one frame, each in the form `file:line:column`."""
 
     def __init__(self, frames: tuple[str, ...]) -> None:
         self.frames = frames

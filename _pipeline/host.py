@@ -119,7 +119,7 @@ class Track(NamedTuple):
 
 
 def launch_rank(name: str) -> int:
-    """Return the launch rank that an event's name gives its thread."""
+    """Return the launch rank that an event's name implies for its thread."""
     if name.startswith(CALLS_PROGRAM):
         return CALLER
     if EXECUTE_HELPER in name:

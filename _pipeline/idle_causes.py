@@ -125,7 +125,7 @@ def on_clock_of(step: Step, events_of_lines: Sequence[Sequence[Event]]) -> list[
 
     An event without device times belongs to the nearest op, as a barrier belongs to the op that
     waits at it. So the event's start and end are shifted like the nearest start or end of an op. A
-    time equal to the step's start or end is shifted like that edge.
+    time equal to the step's start or end is converted to the step's start or end on its clock.
     """
     if step.clock.name != ON_DEVICE:
         return [

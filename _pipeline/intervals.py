@@ -26,7 +26,7 @@ def union(spans: Iterable[Stretch]) -> list[Stretch]:
 def joined(starts: Sequence[int], ends: Sequence[int]) -> tuple[Iterable[int], Iterable[int]]:
     """Return the starts and the ends of the stretches covered by spans. Spans must be sorted by
     start."""
-    # Ends of spans outside of a step can exceed 64 bits, so use a list.
+    # Ends of spans outside a step can exceed 64 bits, so use a list.
     reach = list(accumulate(ends, max))
     opens = list(map(gt, starts[1:], reach))
     return compress(starts, [True, *opens]), compress(reach, [*opens, True])
@@ -98,7 +98,7 @@ class Cover:
 def sum_until(
     times: Sequence[int], starts: Sequence[int], ends: Sequence[int], before: Sequence[int]
 ) -> int:
-    """Return the covered time before each of `times`, added up."""
+    """Return the sum, over all `times`, of the covered time before each of them."""
     return sum(
         before[n] - ends[n - 1] + time if time < ends[n - 1] else before[n]
         for n, time in zip(map(bisect_right, repeat(starts), times), times, strict=True)

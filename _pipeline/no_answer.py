@@ -1,4 +1,4 @@
-"""Define the exception for a run without an answer, and the exit status of each reason."""
+"""Define the exception for a run without an answer, and the exit status for each reason."""
 
 from __future__ import annotations
 

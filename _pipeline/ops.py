@@ -173,8 +173,8 @@ class Op:
 
     @property
     def has_other_source(self) -> bool:
-        """Return whether `source` differs from the innermost frame of the stack, so that one of
-        them is wrong."""
+        """Return whether `source` differs from the innermost frame of the stack. If so, one of them
+        is wrong."""
         if self.stack is None or self.source is None:
             return False
         return not frames.fits(self.source, self.stack.frames[-1])
@@ -400,6 +400,6 @@ class Op:
 
     @property
     def is_opaque(self) -> bool:
-        """Return whether XLA does not know the op's cost, because it is a custom kernel or a
+        """Return whether the op's cost is unknown to XLA, because the op is a custom kernel or a
         placeholder for a buffer."""
         return self.category == CUSTOM_CALL and not self.flops

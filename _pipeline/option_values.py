@@ -64,7 +64,7 @@ def positive(text: str) -> float:
     number = float(text)
     if not 0 < number < math.inf:
         raise ValueError
-    # A float cannot hold every integer exactly.
+    # Return an int for digits, because a float cannot represent every integer exactly.
     return int(text) if text.isdecimal() else number
 
 
@@ -91,7 +91,7 @@ def converter(convert: Callable[[str], Any], expected: str) -> Callable[[str], A
         try:
             return convert(text)
         except (ValueError, OverflowError, RecursionError, re.error):
-            # argparse adds "argument --option:" at the start of the message.
+            # argparse adds "argument --option:" before the message.
             raise argparse.ArgumentTypeError(f"must be {expected}, got {text!r}") from None
 
     return convert_or_reject
@@ -119,7 +119,7 @@ def peak_of(name: str) -> Callable[[str], tuple[str, float]]:
 def argument_error(
     message: str, choices: Mapping[str, Collection[str]], options: Collection[str]
 ) -> str:
-    """Rewrite an error message of argparse as a plain sentence."""
+    """Rewrite an argparse error message as a plain sentence."""
     unknown = re.fullmatch(r"unrecognized arguments: (\S*).*", message, re.DOTALL)
     if unknown:
         return unknown_argument(unknown[1], options)
@@ -128,7 +128,7 @@ def argument_error(
         names = choices[choice[1]]
         message = f"{choice[1]} must be one of {', '.join(names)}, got {choice[2]!r}"
         return message + suggestion(choice[2], names)
-    # argparse writes "argument --top: must be a whole number".
+    # Shorten "argument --top: must be a whole number" to "--top must be a whole number".
     return re.sub(r"\Aargument (\S+): must", r"\1 must", message)
 
 

@@ -52,14 +52,15 @@ def encoded(fields: Mapping[str, Any], for_people: bool) -> str:
     """Return an answer as the JSON text that the command prints."""
     form: dict[str, Any] = {"indent": 2} if for_people else {"separators": (",", ":")}
     text = json.dumps(fields, allow_nan=False, **form)
-    # `</` could end a script in a page.
+    # Escape `</`, because it could end a script in a page.
     return text.replace("</", r"<\/") + "\n"
 
 
 def digest_of(text: str) -> str:
     """Return 16 hexadecimal digits that identify a text."""
     try:
-        # `hashlib` loads OpenSSL, which takes 12 % of the time of `summary` on the demo.
+        # Avoid `hashlib` if possible: it loads OpenSSL, which takes 12 % of the time of mode
+        # `summary` on the demo.
         from _sha1 import sha1  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
         from hashlib import sha1

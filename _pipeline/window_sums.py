@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 
 class WindowSums(NamedTuple):
-    """The sums of a window. Sums of ops are by metadata id, in order of appearance."""
+    """The sums of a window. The dicts contain sums by metadata id of the op, in order of
+    appearance."""
 
     admitted: Admitted
     clock: Clock

@@ -72,8 +72,8 @@ class BackendConfig:
 
     @property
     def retry_count(self) -> int | None:
-        """Return how often the compiler retried the instruction. The config does not contain the
-        reasons."""
+        """Return how often the compiler retried compiling the instruction. The config does not
+        contain the reasons for the retries."""
         return _as_count(_at(self._json, "retry_config", "retry_count"))
 
     def _vmem(self, key: str) -> int | None:

@@ -1,7 +1,7 @@
 """Read a program's buffer assignment: the memory that it uses, and the arrays in this memory.
 
-A logical buffer holds one array from its definition to its last use. An allocation is a piece of
-memory that buffers are assigned to. A heap trace lists the order in which the compiler allocated
+A logical buffer holds one array from its definition to its last use. An allocation is a memory
+region to which buffers are assigned. A heap trace lists the order in which the compiler allocated
 and freed the buffers of one allocation. It contains the ids of the buffers, but not of the
 allocation.
 """

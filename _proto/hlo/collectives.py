@@ -30,7 +30,7 @@ COLLECTIVES = frozenset(
 
 
 class Collective(NamedTuple):
-    """A collective in a program; values that the program does not state are None.
+    """A collective in a program; values that are missing from the program are None.
 
     For an asynchronous collective, the inputs are those of the start, and the outputs are those of
     the done.

@@ -71,7 +71,7 @@ class _Hashing:
 
     def __init__(self) -> None:
         try:
-            # `hashlib` loads OpenSSL, which takes 10 ms.
+            # Avoid `hashlib` if possible: it loads OpenSSL, which takes 10 ms.
             from _sha1 import sha1  # type: ignore[import-not-found,unused-ignore]
         except ImportError:
             from hashlib import sha1

@@ -1,8 +1,8 @@
 """Read a compiled program: computations, instructions, and the links between instructions.
 
 `parse` decodes all instructions at once. Shapes, stack frames and links are decoded on demand.
-Damage, such as an id that two instructions share, is reported to `Program.complain` when the
-damaged part is used. A damaged link leads to no instruction.
+Damage, such as a duplicate id, is reported to `Program.complain` when the damaged part is used. A
+damaged link leads to no instruction.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ _Links = dict["Instruction", list["Instruction"]]
 # Names of the parts of an asynchronous op.
 START, UPDATE, DONE = "start", "update", "done"
 
-# Maximum size of a program in which damage is located, because this takes seconds in larger
-# programs.
+# Maximum size of a program in which to locate damage; in larger programs, this takes seconds.
 _MAX_EXPLAINED_BYTES = 4 << 20
 _SPARSE_CORE = "sparsecore"
 _COST_KEY, _RETRY_KEY = b'"cost_estimate"', b'"retry_count"'
@@ -130,8 +129,8 @@ class Program:
         has no device assignment.
 
         Replica groups consist of positions: replica * number of partitions + partition. Also return
-        None if the program has several replicas and several partitions, because the numbers in a
-        group can then be either.
+        None if the program has several replicas and several partitions, because group members can
+        then be replicas or partitions.
         """
         assignment = self._assignment
         if assignment is None or min(assignment.replica_count, assignment.computation_count) != 1:
@@ -268,7 +267,7 @@ class Instruction:
     def __init__(self, computation: Computation, message: pb.HloInstruction) -> None:
         self.computation = computation
         self.message = message
-        # HLO texts put a % before names, which is not part of the name.
+        # Remove the %, which HLO texts put before each name.
         self.name = message.name.removeprefix("%")
         self.opcode = message.opcode
 
@@ -312,8 +311,8 @@ class Instruction:
 
     @property
     def stage(self) -> tuple[str, str] | None:
-        """Return the kind of an asynchronous op and which part of it the instruction is, or None
-        for other instructions."""
+        """Return the kind of the asynchronous op to which the instruction belongs, and the name of
+        its part, or None for other instructions."""
         if self.opcode in ("send", "recv"):
             return self.opcode, START
         if self.opcode == "fusion":

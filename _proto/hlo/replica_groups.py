@@ -1,7 +1,7 @@
 """Find the devices that take part in a collective, from any notation of replica groups.
 
 A group is a sorted tuple of device ids, and groups are sorted, so equal sets of groups compare
-equal. Inconsistent groups are None. This module parses groups in HLO texts; the module
+equal. Inconsistent groups are read as None. This module parses groups in HLO texts; the module
 `collectives` reads groups in programs.
 """
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     OnRead = Callable[[str, int, int], None]
 
-# Path that means standard input.
+# The path that refers to standard input.
 STDIN = "-"
 
 

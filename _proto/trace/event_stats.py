@@ -118,7 +118,7 @@ def _as_xstats(stats: Iterable[pb.LineEvents.Stat], piece: bytes, at: int) -> It
 def numbers_of_events(
     plane: AnyPlane, events: Collection[str], stats: Collection[str]
 ) -> Iterator[EventNumbers]:
-    """Yield the numeric stats of all events with the given names, line by line.
+    """Yield the numeric stats named in `stats` of all events named in `events`, line by line.
 
     If an event has several stats with the same name, the last one is used. Aggregated events are
     omitted, because they have no time.

@@ -48,7 +48,7 @@ class Events:
         device_durations: list[int],
         # Indices of the events that the core did not measure.
         unmeasured: list[int],
-        # A superset of the ids of all stats that the events have.
+        # A superset of the stat ids on the events.
         stat_ids: frozenset[int],
         # Function that returns the durations of all events, or None if `durations` contains all.
         read_durations: Callable[[], list[int]] | None = None,

@@ -20,12 +20,12 @@ from _proto.trace.lines import Line, Spans
 from _proto.trace.plane import Metadata, Plane, Stats
 from _proto.trace.wire import parse
 
-# Maximum number of events in one sorted Events object.
+# Maximum number of events in each Events object from `take_until`.
 _N_AT_ONCE = 1 << 13
 # Joined id of all events that have no metadata in their record.
 _NOTHING = 0
 _PROGRAM_ID = "program_id"
-# Later than any 64-bit time.
+# A value later than any 64-bit time.
 _AFTER_ALL = 1 << 80
 
 

@@ -28,7 +28,7 @@ from _proto.trace.wire import LENGTH, decode, explain, fields, parse
 _PIECE_BYTES = 1 << 16
 _TAIL_BYTES = 1 << 9
 _EVENT_TAG = 4 << 3 | LENGTH
-# Stat fields that columns include.
+# Fields of a stat that are included in the columns.
 _IN_COLUMNS = columns.LineColumns.Column.DESCRIPTOR.fields_by_number
 # Field numbers of an event. If a field with such a number is unknown to LineColumns, it has the
 # wrong wire type or is the number of occurrences.

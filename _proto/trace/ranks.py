@@ -43,8 +43,8 @@ def split_hosts(names: Sequence[str]) -> list[list[int]]:
     """Return the indices of each host's planes.
 
     A file contains several hosts if a device name occurs more than once. The planes of a host are
-    contiguous, and each rank ends with a plane Task Environment, so each host after the first
-    begins after a Task Environment.
+    contiguous, and each rank ends with a `Task Environment` plane, so each host after the first
+    begins after such a plane.
     """
     devices = [name for name in names if _DEVICE.match(name)]
     if len(set(devices)) == len(devices):
@@ -70,7 +70,7 @@ def host_labels(n_hosts: int, names: Iterable[str]) -> list[str]:
 def ranks_of(names: Sequence[str]) -> list[Rank]:
     """Group the planes of one host by rank.
 
-    If there are no planes Task Environment, devices belong to no rank, because the order of the
+    If no rank has a `Task Environment` plane, devices belong to no rank, because the order of the
     planes does not show a device's rank.
     """
     processes: dict[str | None, list[str]] = {}
@@ -85,19 +85,20 @@ def ranks_of(names: Sequence[str]) -> list[Rank]:
 
 
 def _blocks(names: Sequence[str]) -> list[list[int]]:
-    """Split planes into blocks that each end with a Task Environment, and return the indices of the
-    planes in each block. Return an empty list if there are fewer than two Task Environments."""
+    """Split planes into blocks that each end with a `Task Environment` plane, and return the
+    indices of the planes in each block. Return an empty list if there are fewer than two such
+    planes."""
     ends = [i for i, name in enumerate(names) if kind_of_plane(name) == ENVIRONMENT]
     if len(ends) < 2:
         return []
-    # Planes after the last Task Environment belong to the last rank.
+    # Planes after the last `Task Environment` plane belong to the last rank.
     bounds = [0, *(end + 1 for end in ends[:-1]), len(names)]
     return [list(range(*span)) for span in pairwise(bounds)]
 
 
 def _by_suffix(names: list[str]) -> list[list[str]]:
-    """Group planes by rank, using the suffixes of their names, if there are fewer than two Task
-    Environments."""
+    """Group planes by the suffixes of their names, for hosts with fewer than two `Task Environment`
+    planes."""
     groups: dict[str, list[str]] = {}
     for name in names:
         kind = kind_of_plane(name)

@@ -5,7 +5,7 @@ KiB, a block header interrupts the chunk at this position. The header contains t
 of the interrupted chunk, so a reader can find the next chunk after damage.
 
 JAX writes plain ("simple") chunks compressed with brotli. The format also has transposed chunks and
-other compressions. This module rejects them, and reports which it found.
+other compressions. This module rejects them, and reports which one it found.
 """
 
 from __future__ import annotations
@@ -215,8 +215,8 @@ def _without_block_headers(read: Read, start: int, end: int) -> bytes:
     return b"".join(parts)
 
 
-# 64-bit HighwayHash, which chunk headers and block headers use. The code follows the description of
-# the algorithm; all numbers have 64 bits.
+# Compute the 64-bit HighwayHash, which protects chunk headers and block headers. The code follows
+# the description of the algorithm; all numbers have 64 bits.
 
 _MASK = (1 << 64) - 1
 _MUL0 = (0xDBE6D5D5FE4CCE2F, 0xA4093822299F31D0, 0x13198A2E03707344, 0x243F6A8885A308D3)
@@ -225,7 +225,7 @@ _KEY = struct.unpack("<4Q", b"Riegeli/records\nRiegeli/records\n")
 
 
 def _is_sound(header: bytes) -> bool:
-    """Check the hash at the start of a block header or a chunk header."""
+    """Return whether the hash at the start of a block header or a chunk header is correct."""
     return highway_hash(header[8:]) == int.from_bytes(header[:8], "little")
 
 

@@ -1,8 +1,8 @@
 """Read a trace's bytes by position, from plain, gzipped and Riegeli files.
 
-A trace is one or more records; each record is a serialized XSpace. A plain or gzipped file is one
-record. Gzip data, standard input and Riegeli files are unpacked into a temporary file. A trace that
-a Python program passes as bytes is unpacked in memory.
+A trace consists of one or more records, each of which is a serialized XSpace. A plain or gzipped
+file contains one record. Gzip data, standard input and Riegeli files are unpacked into a temporary
+file. A trace that a Python program passes as bytes is unpacked in memory.
 
 Files are read with `os.pread`. With a memory map, touched pages would count as used memory, and the
 process would be killed if the file shrinks.
@@ -157,7 +157,7 @@ class Source:
         self.stored_size = stored_size
         # Size of a Riegeli file before its records are unpacked; 0 for other files.
         self.riegeli_size = riegeli_size
-        # The damage that stopped unpacking or copying early.
+        # The damage that stopped unpacking or copying early, or None.
         self.damage: Damage | None = None
         self._done = 0
         self._left = 0

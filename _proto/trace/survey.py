@@ -289,7 +289,7 @@ class LinePart:
 def _readable_fields(
     kind: type[Message], source: Source, start: int, end: int, messages: str
 ) -> Iterator[tuple[int, str, int, int]]:
-    """Yield all known fields, including a field `messages` that is cut off."""
+    """Yield all known fields, and also a cut-off message in the field that `messages` names."""
     try:
         yield from known_fields(kind, source, start, end)
     except CutOff as error:

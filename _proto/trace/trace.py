@@ -58,7 +58,7 @@ class Attachment(NamedTuple):
     """An entry of event metadata that contains a file: the entry's key and name, the position of
     the file's bytes, and a number.
 
-    `span` or `number` is None if the entry lacks the stat for it.
+    `span` or `number` is None if the entry lacks the corresponding stat.
     """
 
     key: int

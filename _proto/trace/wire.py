@@ -160,7 +160,7 @@ def _names_and_wire_types(descriptor: Descriptor) -> dict[int, tuple[str, tuple[
     known = {}
     for field in descriptor.fields:
         wire_types = _WIRE_TYPES.get(field.type, (VARINT,))
-        # Repeated numbers may be packed. The default value of a repeated field is a list.
+        # Numbers in a repeated field, whose default value is a list, may be packed.
         if wire_types == (VARINT,) and field.default_value == []:
             wire_types = (VARINT, LENGTH)
         known[field.number] = field.name, wire_types
