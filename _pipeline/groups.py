@@ -38,19 +38,19 @@ class Group:
     def longest(self) -> Executions:
         return max(self.members, key=lambda entry: (entry.longest, -entry.longest_at))
 
-    def where(self, fact: Callable[[Op], object]) -> Group:
-        return Group([entry for entry in self.members if fact(entry.op)])
+    def where(self, is_wanted: Callable[[Op], object]) -> Group:
+        return Group([entry for entry in self.members if is_wanted(entry.op)])
 
-    def sum_of(self, fact: Callable[[Op], int | None]) -> int | None:
+    def sum_of(self, value_of: Callable[[Op], int | None]) -> int | None:
         """Sum a property over all executions, skipping unknown values; return None if all are
         unknown."""
-        return sum_known((entry.n, fact(entry.op)) for entry in self.members)
+        return sum_known((entry.n, value_of(entry.op)) for entry in self.members)
 
-    def executions_by(self, fact: Callable[[Op], str]) -> dict[str, int]:
-        return {key: group.n for key, group in group_by(self.members, fact).items()}
+    def executions_by(self, value_of: Callable[[Op], str]) -> dict[str, int]:
+        return {key: group.n for key, group in group_by(self.members, value_of).items()}
 
-    def time_by(self, fact: Callable[[Op], str]) -> dict[str, int]:
-        return {key: group.total for key, group in group_by(self.members, fact).items()}
+    def time_by(self, value_of: Callable[[Op], str]) -> dict[str, int]:
+        return {key: group.total for key, group in group_by(self.members, value_of).items()}
 
     def hbm_bytes(self) -> int | None:
         """Return the bytes moved to and from HBM, or None if it is unknown which memory a member
@@ -59,21 +59,21 @@ class Group:
             return None
         return self.sum_of(lambda op: op.hbm_bytes)
 
-    def distinct(self, fact: Callable[[Op], str | None]) -> list[str]:
-        facts = (fact(entry.op) for entry in self.members)
-        return list(dict.fromkeys(value for value in facts if value is not None))
+    def distinct(self, value_of: Callable[[Op], str | None]) -> list[str]:
+        found = (value_of(entry.op) for entry in self.members)
+        return list(dict.fromkeys(value for value in found if value is not None))
 
 
-def sum_known(facts: Iterable[tuple[int, int | None]]) -> int | None:
+def sum_known(pairs: Iterable[tuple[int, int | None]]) -> int | None:
     """Return the sum of `n * value`, skipping unknown values, or None if all are unknown."""
-    known = [n * value for n, value in facts if value is not None]
+    known = [n * value for n, value in pairs if value is not None]
     return sum(known) if known else None
 
 
-def sum_if_known(facts: Iterable[tuple[int, N | None]]) -> N | int | None:
+def sum_if_known(pairs: Iterable[tuple[int, N | None]]) -> N | int | None:
     """Return the sum of `n * value`, or None if any value is unknown."""
     total: N | int = 0
-    for n, value in facts:
+    for n, value in pairs:
         if value is None:
             return None
         total += n * value

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # code, which ignore how often loops run.
 COUNTS = ("flops", "model_flops", "bytes_accessed", "memory_access_breakdown")
 # Names of all stats that `Op` reads.
-FACTS = {
+USED_STATS = {
     *("hlo_category", "program_id", "source", "source_stack", "tf_op", "shape_with_layout"),
     *COUNTS,
 }
@@ -41,7 +41,7 @@ def make_ops(device: Device, windows: Sequence[Admitted], context: Context) -> d
         metadata = device.plane.metadata(metadata_id)
         assert metadata is not None  # `admit` keeps only events with metadata.
         entries[metadata_id] = metadata
-    add_facts_on_events(device, entries, windows)
+    add_event_stats(device, entries, windows)
     orders = stack_orders(device, entries, context)
     return {
         metadata_id: Op(metadata, device.programs, device.is_own, orders.get(metadata_id))
@@ -56,13 +56,13 @@ def op_of_entry(device: Device, metadata_id: int) -> Op | None:
     return Op(metadata, device.programs, device.is_own, None) if metadata else None
 
 
-def add_facts_on_events(
+def add_event_stats(
     device: Device, entries: Mapping[int, Metadata], windows: Sequence[Admitted]
 ) -> None:
     """Add stats that metadata entries lack. Each stat comes from the op's first execution that has
     it."""
     plane = device.plane
-    on_events = FACTS & set().union(*(line.stat_names() for line in device.lines))
+    on_events = USED_STATS & set().union(*(line.stat_names() for line in device.lines))
     if not on_events:
         return
     # Import late, because the module imports protobuf, which may be missing.

@@ -109,7 +109,7 @@ def normalize(
     step = step_of(device, picked, admitted, make_ops(device, [admitted], context))
     context.note(*clock_notes(step))
     context.warn(*false_stack_notes(step))
-    n_infinite = sum(op.has_infinite_fact for op in step.ops)
+    n_infinite = sum(op.has_infinite_count for op in step.ops)
     if n_infinite:
         context.warn(f"flops or bytes of {n_infinite} ops are not finite, so they count as unknown")
     return step

@@ -389,9 +389,9 @@ class Op:
         return as_count(self.metadata.stats.get(stat))
 
     @property
-    def has_infinite_fact(self) -> bool:
-        facts = map(self.metadata.stats.get, ("flops", "model_flops", "bytes_accessed"))
-        return any(isinstance(fact, float) and not math.isfinite(fact) for fact in facts)
+    def has_infinite_count(self) -> bool:
+        counts = map(self.metadata.stats.get, ("flops", "model_flops", "bytes_accessed"))
+        return any(isinstance(count, float) and not math.isfinite(count) for count in counts)
 
     @cached_property
     def declared_cost(self) -> DeclaredCost | None:
