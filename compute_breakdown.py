@@ -88,8 +88,8 @@ from _pipeline.texts import cut_texts, encoded
 __version__ = "2.0.0"
 __all__ = ["NoAnswer", "analyse", "render"]
 
-# Exit codes of runs that do not end with an `absent` answer; EXIT_STATUS has the codes for those.
-# The last two are the codes that a shell reports for SIGINT and SIGPIPE.
+# Exit codes of runs without an `absent` answer; EXIT_STATUS has the codes for `absent` answers. The
+# last two are the codes that a shell reports for SIGINT and SIGPIPE.
 OK, CANT_WRITE, INTERRUPTED, CLOSED_PIPE = 0, 1, 130, 141
 
 

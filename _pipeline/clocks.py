@@ -126,8 +126,8 @@ def clock_of(pieces: Sequence[Piece], times: Iterable[int]) -> Clock:
 
 def _shifts(pieces: Sequence[Piece], times: Iterable[int]) -> dict[int, int]:
     """Return the offset from the trace's clock to the device's clock at each time. It is the offset
-    of the latest measured start or end up to that time, or of the first measured start if none is
-    that early.
+    of the latest measured start or end up to that time, or of the first measured start if all are
+    later.
     """
     ordered = sorted(set(times))
     shifts = {}

@@ -75,7 +75,7 @@ class Device(NamedTuple):
     # Host names of the run, and plane names in the file.
     hosts: list[str]
     planes: list[str]
-    # Returns True for the name of a file that contains the user's own code.
+    # A function that returns True for the name of a file that contains the user's own code.
     is_own: Callable[[str], bool]
 
     @property

@@ -22,7 +22,7 @@ _N_HINTS = 100
 
 
 def files_below(profile: str, context: Context, files_in: FilesIn) -> dict[str, str]:
-    """Return the files in a folder, or in the newest run below the folder."""
+    """Return the matching files in a folder or, if it has none, in its newest run."""
     files = files_in(profile)
     if files:
         return files

@@ -31,7 +31,7 @@ class Group:
 
     @property
     def op(self) -> Op:
-        """Return the first member's op as an example for the group."""
+        """Return the first member's op as an example of the group."""
         return self.members[0].op
 
     @property

@@ -1,4 +1,4 @@
-"""Find which events ran on the host's threads in given windows of time.
+"""Find which events ran on the host's threads in given time windows.
 
 Events of a thread are nested, like calls. At any time, only the innermost event counts: the one
 that began last. If several events began at the same time, the one that ends first is the innermost.

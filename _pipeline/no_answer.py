@@ -59,7 +59,7 @@ class NoAnswer(Exception):
 
     @classmethod
     def with_answer(cls, answer: dict[str, Any]) -> NoAnswer:
-        """Return the exception for a complete error answer."""
+        """Return the exception that carries a complete error answer."""
         failure = cls(answer["reason"])
         failure.fields = failure.answer = answer
         return failure

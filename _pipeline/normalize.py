@@ -39,7 +39,7 @@ class Step:
         self,
         device: Device,
         picked: StepEvent | None,
-        # The step's events, and the clock of its times.
+        # The step's events, and the clock used for its times.
         admitted: Admitted,
         clock: Clock,
         timeline: Timeline,

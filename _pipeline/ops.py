@@ -85,8 +85,8 @@ def as_count(value: Value | None) -> int | None:
 
 
 class Op:
-    """An op, which is an entry of the event metadata. Properties that few modes need are computed
-    on demand."""
+    """An op, which corresponds to an entry of the event metadata. Properties that few modes need
+    are computed on demand."""
 
     def __init__(
         self,

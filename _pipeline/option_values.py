@@ -112,7 +112,7 @@ TO_WHOLE = converter(whole, "a whole number above 0, such as 1e6")
 
 
 def peak_of(name: str) -> Callable[[str], tuple[str, float]]:
-    """Return the converter of an option that overrides a peak."""
+    """Return the converter for an option that overrides a peak."""
     return converter(lambda text: (name, float(positive(text))), "a finite number above 0")
 
 
@@ -257,7 +257,7 @@ def contradictions_with_baseline(given: Json) -> Iterator[str]:
 
 
 def form_among(words: Sequence[str]) -> str:
-    """Return the output format requested on a command line, which may be invalid otherwise."""
+    """Return the requested output format, even if the command line is otherwise invalid."""
     forms = ["json"]
     for word, following in zip(words, [*words[1:], ""], strict=False):
         option, equals, value = word.partition("=")

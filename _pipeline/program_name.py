@@ -1,4 +1,4 @@
-"""Name the command as the user called it."""
+"""Find the name under which the user called the command."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def call_of(
     """Convert an API call to a command line.
 
     `options` contains the argparse arguments of each option that the mode accepts. If `mode` does
-    not exist, it contains only the two options that all modes accept.
+    not exist, it contains only --device and --host.
     """
     if not isinstance(mode, str):
         raise TypeError(f"mode must be a string, got {type(mode).__name__}")

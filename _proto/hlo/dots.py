@@ -1,4 +1,5 @@
-"""Find the dots that an instruction is or contains: their precision, and the dtypes they read."""
+"""Find the dots that an instruction is or contains, their precision, and the dtypes that they
+read."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     _Links = Callable[[Instruction], Sequence[Instruction]]
     _Direction = tuple[How, Sequence[Instruction], _Links]
 
-# Maximum distance to the instruction that has the line.
+# Maximum number of hops to the instruction that has the line.
 _MAX_HOPS = 8
 
 

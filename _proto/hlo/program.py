@@ -2,7 +2,7 @@
 
 `parse` decodes all instructions at once. Shapes, stack frames and links are decoded on demand.
 Damage, such as a duplicate id, is reported to `Program.complain` when the damaged part is used. A
-damaged link leads to no instruction.
+damaged link is treated as missing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ _MAX_EXPLAINED_BYTES = 4 << 20
 _SPARSE_CORE = "sparsecore"
 _COST_KEY, _RETRY_KEY = b'"cost_estimate"', b'"retry_count"'
 KERNEL_TARGET = b"tpu_custom_call"
-# Opcodes that compute nothing, so the lines of such instructions do not count as lines of a fusion.
+# Opcodes that perform no computation; source lines of such instructions do not count as lines of a
+# fusion.
 _NOT_FUSED_WORK = frozenset(
     "parameter constant bitcast tuple get-tuple-element broadcast iota".split()
 )
@@ -388,7 +389,8 @@ class Instruction:
 
     @property
     def shape(self) -> str | None:
-        """Return the output's shape as in HLO texts, without layouts, or None if unreadable."""
+        """Return the output's shape as in HLO texts, without layouts, or None if it is
+        unreadable."""
         return shape_text(self.message.shape)
 
     @property

@@ -39,7 +39,7 @@ SSA_PART_RE = re.compile(r"\d+|(?:clone|cloned|remat)\d*")
 ASYNC_COLLECTIVE = "async-collective"
 ASYNC_COLLECTIVE_ENDS = ("async-collective-start", "async-collective-done")
 
-# Memory spaces outside of the chip; all other memory spaces are on the chip.
+# Memory spaces outside the chip; all others are on the chip.
 HBM, HOST_MEMORY = 0, 5
 # Names of copies to and from host memory, which answers list among the collectives.
 TO_HOST, FROM_HOST = "to_host", "from_host"

@@ -99,7 +99,7 @@ class Events:
         return zip(self.metadata_ids, self.offsets, self.durations, measured, strict=True)
 
     def between(self, start: int, end: int) -> Events:
-        """Return the events in `start <= offset < end`."""
+        """Return the events with `start <= offset < end`."""
         if start <= self.first and self.last < end:
             return self
         return self.where([start <= offset < end for offset in self.offsets])

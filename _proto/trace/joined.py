@@ -212,7 +212,7 @@ class JoinedLine:
         return min(start for start, _ in spans), max(end for _, end in spans)
 
     def events(self, start: int, end: int) -> Iterator[Events]:
-        """Yield the events in `start <= offset_ps < end`, sorted by start.
+        """Yield the events with `start <= offset_ps < end`, sorted by start.
 
         Each event is held back until no later record can contain an event with an earlier start.
         """

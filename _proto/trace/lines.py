@@ -127,7 +127,7 @@ class Line:
                 pass
 
     def events(self, start: int, end: int) -> Iterator[Events]:
-        """Yield the events in `start <= offset_ps < end`, in the file's order.
+        """Yield the events with `start <= offset_ps < end`, in the file's order.
 
         If `starts` has already read the line, pieces outside the window are skipped. But if the
         window contains 0, all pieces are read, because events without an offset begin at 0 and

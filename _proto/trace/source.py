@@ -54,9 +54,9 @@ _OTHERS = (
     (rb".{257}ustar", "a tar archive; unpack the file first"),
     (rb"version https://git-lfs", "a pointer of Git LFS; run git lfs pull first"),
     (rb"(?i)\s*<(?:!doctype|html|\?xml)", "HTML or XML"),
-    # Text has no control characters, but a trace has one among the first five bytes. A trace with
-    # only a host name may have none, but begins with a quotation mark, which this pattern does not
-    # match.
+    # Text has no control characters except tabs and line ends, but a trace has another one among
+    # the first five bytes. A trace with only a host name may have none, but begins with a quotation
+    # mark, which this pattern does not match.
     (rb"[\t\n\r !#-~][\t\n\r -~]{15}", "text"),
 )
 
@@ -237,7 +237,8 @@ class Source:
             return None
 
     def explained(self, damage: Damage) -> Damage:
-        """Return the damage, or the explanation that a text conversion mangled the whole file."""
+        """Return the damage or, if a text conversion mangled the whole file, a Damage that says
+        so."""
         starts = range(0, self.size, _CHUNK)
         chunks = (self.read(at, min(_CHUNK, self.size - at)) for at in starts)
         if damage.what.startswith(NOT_A_TRACE) or not is_mangled(chunks):

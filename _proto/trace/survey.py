@@ -289,7 +289,8 @@ class LinePart:
 def _readable_fields(
     kind: type[Message], source: Source, start: int, end: int, messages: str
 ) -> Iterator[tuple[int, str, int, int]]:
-    """Yield all known fields, and also a cut-off message in the field that `messages` names."""
+    """Yield all known fields. If a message in the field named by `messages` is cut off, yield it,
+    too."""
     try:
         yield from known_fields(kind, source, start, end)
     except CutOff as error:

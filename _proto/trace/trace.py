@@ -167,9 +167,9 @@ class Trace:
     ) -> list[Attachment]:
         """List the entries of a plane's event metadata.
 
-        An entry contains a file in a stat named in `contents`, and a number in the stat `number`.
-        The files may be large, so they are not read. Damaged entries are omitted, and their damage
-        is added to `damage`.
+        An entry contains a file in a stat whose name is in `contents`, and a number in the stat
+        with the name `number`. The files may be large, so they are not read. Damaged entries are
+        omitted, and their damage is added to `damage`.
         """
         found = []
         for span in self._planes[plane]:
