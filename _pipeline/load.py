@@ -235,7 +235,7 @@ def surveyed(path: str, context: Context) -> Iterator[Survey]:
 
 @contextmanager
 def no_answer_if_unreadable(path: str) -> Iterator[None]:
-    """Convert every error that prevents reading a file to NoAnswer."""
+    """Convert all errors that occur because a file cannot be read to NoAnswer."""
     try:
         yield
     except OverflowError:

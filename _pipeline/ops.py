@@ -223,7 +223,7 @@ class Op:
             return SOME_COLLECTIVE
         arrays = [*self.hlo.outputs, *self.hlo.operands]
         if self.kind == COMM or any(array.memory_space == HOST_MEMORY for array in arrays):
-            # Communication without a collective is a transfer to or from the host.
+            # Communication that is not a collective is a transfer to or from the host.
             return HOST
         return SPARSE_CORE if "sparse-core" in self.name or "offload" in self.name else DMA
 

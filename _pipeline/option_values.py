@@ -64,7 +64,7 @@ def positive(text: str) -> float:
     number = float(text)
     if not 0 < number < math.inf:
         raise ValueError
-    # Return an int for digits, because a float cannot represent every integer exactly.
+    # Return an int if possible, because a float cannot represent every integer exactly.
     return int(text) if text.isdecimal() else number
 
 
@@ -85,7 +85,7 @@ def cost(text: str) -> tuple[str, int, int, str | None]:
 
 
 def converter(convert: Callable[[str], Any], expected: str) -> Callable[[str], Any]:
-    """Return a converter for argparse whose error message says which values are valid."""
+    """Return an argparse converter whose error message says which values are valid."""
 
     def convert_or_reject(text: str) -> Any:
         try:

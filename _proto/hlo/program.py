@@ -129,9 +129,9 @@ class Program:
         """Return the device id at each position of the device assignment, or None if the program
         has no device assignment.
 
-        Replica groups consist of positions: replica * number of partitions + partition. Also return
-        None if the program has several replicas and several partitions, because group members can
-        then be replicas or partitions.
+        Replica groups consist of positions, where position = replica * number of partitions +
+        partition. Also return None if the program has several replicas and several partitions,
+        because group members can then be replicas or partitions.
         """
         assignment = self._assignment
         if assignment is None or min(assignment.replica_count, assignment.computation_count) != 1:

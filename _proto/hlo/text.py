@@ -126,7 +126,7 @@ class HloText:
 
     @property
     def _operands_start(self) -> int:
-        """Return the position of the parenthesis that opens the operands."""
+        """Return the position of the parenthesis before the operands."""
         return self._opcode.end() - 1 if self._opcode else len(self.text)
 
     @property

@@ -137,8 +137,8 @@ def known_fields(
     """Walk through the fields of a message, skipping those that its type does not declare: yield
     (offset, name, value, end of the field).
 
-    A field with a wrong wire type is damage. After a damaged length, the following bytes often look
-    like fields, so only wrong wire types show the damage.
+    A field with a wrong wire type counts as damage. After a damaged length, the following bytes
+    often look like fields, so only wrong wire types show the damage.
     """
     return _known_fields(kind.DESCRIPTOR, source, start, end)
 
