@@ -1,7 +1,7 @@
-"""Choose the peak rates of a chip, per device plane of a trace, and apply overrides.
+"""Choose the peak rates of a device plane by its chip, and apply overrides.
 
-TFLOPS are 10**12 flops per second, GiB are 2**30 bytes. Vendors publish bandwidth in GB (10**9
-bytes); such a figure is stored in GB and converted on use.
+One TFLOPS is 10**12 flops per second, and one GiB is 2**30 bytes. Vendors publish bandwidth in GB
+(10**9 bytes); such figures are stored in GB/s and converted on use.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PROFILE_CHIP = "profile"
 
 
 class Peaks(NamedTuple):
-    """Peak rates of one device, or None for peaks that the vendor does not publish."""
+    """Peak rates of one device; a rate is None if the vendor does not publish it."""
 
     source: str
     hbm_gibps: float | None
@@ -33,8 +33,7 @@ class Peaks(NamedTuple):
 
 
 class Chip(NamedTuple):
-    """The peak rates of a TPU generation, and the names of the generation in traces
-    (`device_type_string`)."""
+    """Peak rates of a TPU generation, and its names in traces (`device_type_string`)."""
 
     device_types: tuple[str, ...]
     bf16: float
@@ -43,31 +42,31 @@ class Chip(NamedTuple):
     fp8: float | None = None
 
 
-# A plane of v4 and v5p is one of the two TensorCores of a chip, so it has half of the chip's peaks.
-# A plane of v5e and v6e is a chip, which has one TensorCore. A plane of v7x is one of the two
-# chiplets of a chip. The vendor's figures per chip are on docs.cloud.google.com/tpu/docs/PAGE.
+# On v4 and v5p, a device plane is one of the chip's two TensorCores, so it has half the chip's
+# peaks. On v5e and v6e, it is the whole chip, which has one TensorCore. On v7x, it is one of the
+# chip's two chiplets. The vendor publishes figures per chip at docs.cloud.google.com/tpu/docs/NAME,
+# where NAME is v4, v5e, v5p, v6e or tpu7x.
 CHIPS = {
-    # From XProf's roofline tables of v4 captures. The vendor's PAGE v4 says 275 TFLOPS and 1200
-    # GB/s per chip.
+    # These rates are from XProf's roofline tables for v4 captures. The vendor publishes 275 TFLOPS
+    # and 1200 GB/s per chip.
     "v4": Chip(("TPU v4",), 139.8, hbm_gibps=572.2),
-    # The vendor's PAGE v5e says 197 TFLOPS and 819 GB/s per chip.
+    # The vendor publishes 197 TFLOPS and 819 GB/s per chip.
     "v5e": Chip(("TPU v5 Lite", "TPU v5e"), 197.0, hbm_gbps=819.0),
-    # From XProf's roofline tables of v5p captures. The vendor's PAGE v5p says 459 TFLOPS and 2765
-    # GB/s per chip.
+    # These rates are from XProf's roofline tables for v5p captures. The vendor publishes 459 TFLOPS
+    # and 2765 GB/s per chip.
     "v5p": Chip(("TPU v5", "TPU v5p"), 233.4, hbm_gibps=1287.45),
-    # The vendor's PAGE v6e says 918 TFLOPS and 1638 GB/s per chip. Newer v6e captures declare 946.7
+    # The vendor publishes 918 TFLOPS and 1638 GB/s per chip. Newer v6e captures declare 946.7
     # TFLOPS.
     "v6e": Chip(("TPU v6 Lite", "TPU v6e"), 918.0, hbm_gbps=1638.0),
-    # The vendor's PAGE tpu7x says 2307 TFLOPS in bf16, 4614 TFLOPS in fp8 and 7380 GB/s per chip.
-    # The predecessor of this tool took the 7380 GB/s for GiB/s; this row keeps that value, so that
-    # figures stay comparable.
+    # The vendor publishes 2307 TFLOPS in bf16, 4614 TFLOPS in fp8 and 7380 GB/s per chip. This
+    # tool's predecessor misread 7380 GB/s as GiB/s; keep its value so that results stay comparable.
     "v7x": Chip(("TPU v7x", "TPU7x", "TPU v7"), 1153.5, hbm_gibps=3690.0, fp8=2307.0),
 }
 V7X_HBM = (
     "HBM peak 3690 GiB/s per device, but 3436.6 by the vendor's figure (--peak-hbm-gibps 3436.6)"
 )
-# The peaks in a trace may differ from the used peaks by this fraction without a note. Captures of
-# v6e, for example, declare 918 or 946.7 TFLOPS.
+# Add a note only if the trace's peaks differ from the peaks in use by more than this fraction. For
+# example, v6e captures declare 918 or 946.7 TFLOPS.
 TOLERANCE = 0.05
 
 
@@ -84,12 +83,13 @@ def builtin(name: str) -> Peaks:
 def of_profile(tflops: float | None, gbps: float | None) -> Peaks:
     """Return the peaks that a trace declares for the device; `gbps` is the HBM bandwidth in
     GB/s."""
-    # Treat a rate that is too small for a float as unknown.
+    # A very small rate becomes 0 when converted to GiB/s; treat it as unknown.
     return Peaks("profile", (gibps(gbps) or None) if gbps else None, bf16=tflops)
 
 
 def override(peaks: Peaks, overrides: Mapping[str, float]) -> Peaks:
-    """Return the peaks with some rates replaced; `overrides` has names of fields of `Peaks`."""
+    """Return the peaks with some rates replaced; the keys of `overrides` are field names of
+    `Peaks`."""
     if not overrides:
         return peaks
     given = {name: overrides.get(name, getattr(peaks, name)) for name in ("hbm_gibps", *DTYPES)}
@@ -105,7 +105,7 @@ def chip_of(device_type: str) -> str | None:
 
 
 class Choice(NamedTuple):
-    """The peaks in use, the name of the chip, and notes if the peaks may not fit the device.
+    """The peaks in use, the chip's name, and notes if the peaks may be wrong for the device.
 
     `is_assumed` is True if neither an option nor the trace names a known chip.
     """
@@ -119,8 +119,8 @@ class Choice(NamedTuple):
 def choose(
     requested: str | None, device_type: str | None, own: Peaks, overrides: Mapping[str, float]
 ) -> Choice:
-    """Return the peaks of the requested chip, or else of the device's chip. `own` are the peaks
-    that the trace declares."""
+    """Return the peaks of the requested chip, or of the device's chip if none is requested. `own`
+    holds the peaks that the trace declares."""
     known = requested or chip_of(device_type or "")
     chip = known or DEFAULT_CHIP
     used = override(own if chip == PROFILE_CHIP else builtin(chip), overrides)

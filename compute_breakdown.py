@@ -3,15 +3,15 @@
 # requires-python = ">=3.10"
 # dependencies = ["protobuf>=4.21.1"]
 # ///
-"""Show where the time of a TPU step goes, by source line.
+"""Show where a TPU step's time goes, by source line.
 
 The command reads an XProf trace (`*.xplane.pb`) and prints one JSON object. MODES lists the
 possible answers.
 
-The modes of one step share one pipeline: load the trace, pick a step, iterate over the events that
-start in the step, and normalize these events to executions of ops and a timeline. A mode computes
-an answer from this step. `record` runs the pipeline for each step of each device. `compare` and
-`spread` read records, or traces as records.
+Single-step modes share one pipeline: load the trace, pick a step, iterate over the events that
+start in it, and normalize them to executions of ops and a timeline. The mode then computes its
+answer from this step. `record` runs the pipeline for each step of each device. `compare` and
+`spread` read records, and convert traces to records.
 
 The code is in `_pipeline`, `_analysis`, `_modes` and `_output`. Modules are imported only if the
 answer needs them.
@@ -32,7 +32,8 @@ if IS_COMMAND and sys.version_info < (3, 10):
     found = ".".join(map(str, sys.version_info[:3]))
     sys.exit(f"compute_breakdown: requires Python 3.10 or newer (found {found})")
 if IS_COMMAND and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-    # Ctrl-C during the imports ends the process without a traceback. `main` restores the handler.
+    # During the imports, let Ctrl-C end the process without a traceback. `main` restores the
+    # handler.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 # ruff: noqa: E402
@@ -74,10 +75,10 @@ from _pipeline.option_values import (
     TO_SLICE,
     TO_STEP,
     TO_WHOLE,
+    argument_error,
     contradictions_in,
     form_among,
     plane_of,
-    refusal_of_argument,
     wrong_words,
 )
 from _pipeline.program_name import program_name
@@ -87,8 +88,8 @@ from _pipeline.texts import cut_texts, encoded
 __version__ = "2.0.0"
 __all__ = ["NoAnswer", "analyse", "render"]
 
-# Exit codes without an `absent` result; EXIT_STATUS has the codes of `absent` results. A shell
-# reports the last two codes for the signals.
+# Exit codes of runs without an `absent` answer; EXIT_STATUS has the codes for `absent` answers. The
+# last two are the codes that a shell reports for SIGINT and SIGPIPE.
 OK, CANT_WRITE, INTERRUPTED, CLOSED_PIPE = 0, 1, 130, 141
 
 
@@ -105,7 +106,7 @@ def answer_on_step(
     own: Sequence[str] = (),
     **options: Any,
 ) -> Json:
-    """Return the answer of a mode of one step."""
+    """Return the answer of a single-step mode."""
     from _analysis.report import answer_of
     from _pipeline.device import open_device
     from _pipeline.event_iterate import read_events
@@ -137,7 +138,7 @@ def answer_on_step(
 
 
 # ----------------------------------------------------------------------------------------------
-# The command line. A mode is a row of MODES; an option is a row of OPTIONS.
+# The command line. Each mode is a row of MODES, and each option is an entry of OPTIONS.
 
 STEP_OPTIONS = ("--step", "--step-id", "--own")
 
@@ -145,8 +146,8 @@ STEP_OPTIONS = ("--step", "--step-id", "--own")
 class Mode(NamedTuple):
     """A row of MODES.
 
-    The function and the module of a mode have the mode's name. The arguments of the function are a
-    step (only for a mode of one step), the context, and the mode's own options.
+    A mode's module and function have the mode's name. The function's arguments are the step (only
+    in single-step modes), the context, and the mode's own options.
     """
 
     name: str
@@ -156,11 +157,11 @@ class Mode(NamedTuple):
     is_of_step: bool = False
     # The default device, or None for all devices.
     device: str | None = DEVICE
-    # Name of a function that returns fields that are printed even if there is no answer.
+    # Name of a function whose fields are printed even if there is no answer.
     anyway: str = ""
 
     def load(self, function: str = "") -> Callable[..., Any]:
-        """Import the mode's module, and return the mode's function or the given one."""
+        """Import the mode's module, and return the named function (by default the mode's own)."""
         from importlib import import_module
 
         loaded: Callable[..., Any] = getattr(
@@ -172,7 +173,7 @@ class Mode(NamedTuple):
 def of_step(
     name: str, purpose: str, options: tuple[str, ...], example: str, anyway: str = ""
 ) -> Mode:
-    """Return the row of a mode that reports on one step."""
+    """Return the row of a single-step mode."""
     return Mode(name, purpose, (*STEP_OPTIONS, *options), example, is_of_step=True, anyway=anyway)
 
 
@@ -299,7 +300,7 @@ def mode_named(name: str) -> Mode:
     return next(mode for mode in MODES if mode.name == name)
 
 
-# Arguments for argparse by option. The functions of the modes have the defaults.
+# argparse arguments of each option. The functions of the modes define the defaults.
 OPTIONS: dict[str, Json] = {
     "--device": {
         "metavar": "NAME",
@@ -451,13 +452,13 @@ MODE_NAMES = [mode.name for mode in MODES]
 CHOICES = {"--mode": MODE_NAMES, "--schema": MODE_NAMES} | {
     flag: arguments["choices"] for flag, arguments in OPTIONS.items() if "choices" in arguments
 }
-# Options that a command in `next_steps` takes over, if its mode accepts them.
+# Options of this command that a command in `next_steps` keeps if its mode accepts them.
 KEPT = ("--device", *STEP_OPTIONS, *PEAK_OPTIONS, "--kernel-cost")
 
 
 class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise NoAnswer(BAD_ARGUMENTS, detail=refusal_of_argument(message, CHOICES, OPTIONS))
+        raise NoAnswer(BAD_ARGUMENTS, detail=argument_error(message, CHOICES, OPTIONS))
 
     def _print_message(self, message: str, file: Any = None) -> None:
         # argparse calls this method to print --help and --version.
@@ -475,13 +476,13 @@ class PrintSchema(argparse.Action):
 
 
 def parser_of_modes() -> tuple[Parser, dict[str, str]]:
-    """Return the parser, and the attribute of each option in the parser's result."""
+    """Return the parser, and the name of each option's attribute in the parsed namespace."""
     parser = Parser(
         prog=program_name() if IS_COMMAND else "compute_breakdown.py",
         usage="%(prog)s PROFILE --mode MODE [options]",
         description="Where does a TPU step's time go, by source line? Prints one JSON object.",
         argument_default=argparse.SUPPRESS,
-        # Without a given width, argparse imports a module that takes 3 ms.
+        # Without `width`, argparse would import a module, which takes 3 ms.
         formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=80),
         allow_abbrev=False,
     )
@@ -519,16 +520,16 @@ def parse_command_line(argv: Sequence[str] | None) -> Request:
     words = sys.argv[1:] if argv is None else argv
     for word in words:
         if word.startswith("--") and word.endswith("=--"):
-            # Refuse the value here, because argparse would silently drop the value.
+            # Reject the value here: argparse would silently drop it.
             parser.error(f"{word[:-3]} must not be --")
     try:
         namespace, more = parser.parse_known_args(argv)
         given = vars(namespace)
         if wrong := wrong_words(more, given["mode"]):
             parser.error(f"unrecognized arguments: {wrong[0]}")
-    except NoAnswer as refusal:
+    except NoAnswer as failure:
         if not any(word.partition("=")[0] == "--mode" for word in words):
-            refusal.fields["available_modes"] = {mode.name: mode.purpose for mode in MODES}
+            failure.fields["available_modes"] = {mode.name: mode.purpose for mode in MODES}
         raise
     mode = mode_named(given["mode"])
     for flag, dest in dest_of.items():
@@ -543,7 +544,7 @@ def parse_command_line(argv: Sequence[str] | None) -> Request:
     one_line_for_people = mode.name == "page" and sys.stdout is not None and sys.stdout.isatty()
     form = given.get("format", "line" if one_line_for_people else "json")
     if mode.name == "by_op" and form in ("text", "markdown") and given.get("top") != 0:
-        # Ask for all ops, because text merges similar ops before `--top` limits the rows.
+        # Request all ops, because text output merges similar ops before `--top` limits the rows.
         options["top"] = sys.maxsize
     return Request(
         profile=given["profile"],
@@ -573,7 +574,7 @@ def answered(context: Context) -> Json:
 
 
 def with_lead(answer: Json, request: Request) -> Json:
-    """Return the answer with a headline, and commands to run next."""
+    """Return the answer with a headline and commands to run next."""
     from _output.leads.command import called_as, following, from_python
     from _output.leads.lead import with_lead
 
@@ -585,7 +586,8 @@ def with_lead(answer: Json, request: Request) -> Json:
         start = called_as(len(request.words)) if IS_COMMAND else from_python()
         return following(start, request.profile, request.words, words, kept)
 
-    # Standard input can be read only once, and a command cannot read this program's memory.
+    # Suggest commands only for files: stdin can be read only once, and a command cannot read this
+    # program's memory.
     is_file = request.profile != "-" and not request.in_memory
     return with_lead(answer, command if is_file else None)
 
@@ -596,7 +598,7 @@ HINT = "compute_breakdown: pass --format text for tables, --top 5 for fewer rows
 def outcome_of(
     argv: Sequence[str] | None, progress: Progress | None = None, **more: Any
 ) -> Outcome:
-    """Run a command line; `more` are fields of the request that no option sets."""
+    """Run a command line; `more` sets fields of the request that have no option."""
     request = context = None
     try:
         request = parse_command_line(argv)._replace(**more)
@@ -604,7 +606,7 @@ def outcome_of(
         answer = answered(context)
         return Outcome(answer, gate_status(answer) or OK, "", request.form, request)
     except NoAnswer as error:
-        # Drop the traceback, because the frames in it keep the trace in memory.
+        # Drop the traceback, because its frames would keep the trace in memory.
         failure = error.with_traceback(None)
     except MemoryError as error:
         failure = unreadable(request.profile if request else "", error)
@@ -612,11 +614,12 @@ def outcome_of(
         if progress:
             progress.erase()
     form = form_among(sys.argv[1:] if argv is None else argv)
-    return refusal(failure, request, context.notes if context else [], form)
+    return outcome_without_answer(failure, request, context.notes if context else [], form)
 
 
-def refusal(failure: NoAnswer, request: Request | None, notes: list[str], form: str) -> Outcome:
-    """Return the outcome of a run without an answer."""
+def outcome_without_answer(
+    failure: NoAnswer, request: Request | None, notes: list[str], form: str
+) -> Outcome:
     fields = {
         "status": "absent",
         "reason": failure.reason,
@@ -628,8 +631,8 @@ def refusal(failure: NoAnswer, request: Request | None, notes: list[str], form: 
         **failure.fields,
     }
     if request:
-        asked = {"device": request.device, "host": request.host, **request.mode_options}
-        fields |= with_suggestion(fields, asked)
+        given = {"device": request.device, "host": request.host, **request.mode_options}
+        fields |= with_suggestion(fields, given)
     cut_texts(fields)
     usage = ""
     if failure.reason == BAD_ARGUMENTS:
@@ -643,7 +646,7 @@ def refusal(failure: NoAnswer, request: Request | None, notes: list[str], form: 
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    # The program creates no reference cycles; disabling the GC saves about 17 %.
+    # The program creates no reference cycles; disabling the GC saves about 17 % of the time.
     gc.disable()
     try:
         if IS_COMMAND and signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
@@ -679,8 +682,8 @@ def printed(outcome: Outcome, for_people: bool) -> str:
 def command() -> NoReturn:
     """Run `main` and end the process without freeing memory.
 
-    Freeing all objects takes a tenth of the time for a small trace, and `write` leaves no text in
-    Python's buffers. Profilers and debuggers need an ordinary exit.
+    Freeing all objects would take 10 % of the time for a small trace, and `write` leaves no text in
+    Python's buffers. Profilers and debuggers need a normal exit.
     """
     status = main()
     if sys.getprofile() or sys.gettrace():
@@ -689,7 +692,7 @@ def command() -> NoReturn:
 
 
 # ----------------------------------------------------------------------------------------------
-# From Python. These functions print nothing and change no state of the process.
+# The Python API. These functions print nothing and do not change the state of the process.
 
 
 def typed(function: Callable[..., Any]) -> Analyse:
@@ -699,11 +702,12 @@ def typed(function: Callable[..., Any]) -> Analyse:
 
 @typed
 def analyse(profile: Captures, mode: str, **options: Any) -> Any:
-    """Return the answer that the command prints, as a dict.
+    """Return the answer as a dict, with the same fields as the command's JSON.
 
-    `profile` is a path, or the bytes of a trace; for compare and spread also a record, or a list.
-    `--include-comm` is `include_comm=True`, and so on; `processes=N` reads in several processes.
-    Raise NoAnswer without an answer, TypeError for a wrong option, ValueError for a wrong value.
+    `profile` is a path or the bytes of a trace; for compare and spread also a record or a list.
+    Pass options as keyword arguments, such as `include_comm=True` for `--include-comm`;
+    `processes=N` uses up to N processes. Raise NoAnswer if there is no answer, TypeError for an
+    unknown option or a wrong type, and ValueError for an invalid value.
     """
     from _output.answer import Answer
     from _pipeline.python_values import call_of
@@ -720,9 +724,10 @@ def analyse(profile: Captures, mode: str, **options: Any) -> Any:
 
 
 def render(answer: Mapping[str, object], format: Form) -> str:
-    """Return what the command prints into a pipe for an answer: json, text, markdown or csv.
+    """Format an answer as the command prints it to a pipe: json, text, markdown or csv.
 
-    Text of by_op merges ops of the answer; the command merges all, as with `top=sys.maxsize`.
+    For by_op, text output merges only the ops in the answer. The command merges all ops, so use
+    `top=sys.maxsize` to get the same text.
     """
     from _output.forms import in_pipe
 

@@ -1,13 +1,14 @@
-"""Shift times of ops from the clock of the trace to the clock of the device.
+"""Convert op times from the trace's clock to the device's clock.
 
-A profiler writes two times for an op. `offset_ps` and `duration_ps` are fitted to the host's clock.
-Steps have times on the host's clock only, so the host's clock decides which ops belong to a step.
-But the fit is uneven: times jump, and some ops are stretched over following ops, which shrink to
-nothing. Therefore the durations and the order of ops come from the times that the core measured,
-which are stats of the events.
+A profiler records an op's time on two clocks. `offset_ps` and `duration_ps` are fitted to the
+host's clock. The times that the core measured are stats of the event.
+
+Steps have times only on the host's clock, so this clock decides which ops belong to a step. But the
+fit is uneven: times jump, and some ops are stretched over following ops, whose durations shrink to
+zero. Therefore the durations and the order of ops come from the core's times.
 
 Some ops, often loops, have no measured time. The start and the end of such an op are each shifted
-by the offset of the latest preceding measured time.
+by the clock offset at the latest preceding measured time.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 ON_DEVICE: Final = "device"
 ON_TRACE: Final = "trace"
-# A time after every time that fits in 64 bits.
+# A value later than any 64-bit time.
 _AFTER_ALL = 1 << 80
 
 # A time on the trace's clock, and the same time on the device's clock.
@@ -35,8 +36,8 @@ Mark = tuple[int, int]
 
 
 class Piece:
-    """Events of a line as columns, with times on the trace's clock and on the device's clock.
-    Device times that the core did not measure are 0."""
+    """A line's events as columns, with times on both clocks. Device times that the core did not
+    measure are 0."""
 
     def __init__(self, events: Events, base: int) -> None:
         self._events = events
@@ -48,7 +49,7 @@ class Piece:
         self.device_durations = events.device_durations
         # Indices of the events that the core did not measure.
         self.unmeasured = events.unmeasured
-        # The first start on the trace's clock, and a time after which no event ends.
+        # On the trace's clock: the first start, and a time after which no event ends.
         self.first = base + events.first
         self.reach = base + events.last + events.longest
 
@@ -72,7 +73,7 @@ class Piece:
         return starts, list(map(add, starts, self.durations))
 
     def marks(self) -> list[tuple[int, int]]:
-        """Return a mark for each measured start, followed by a mark for each measured end."""
+        """Return the marks of all measured starts, followed by the marks of all measured ends."""
         starts, ends = self.on_trace()
         device_ends = map(add, self.device_starts, self.device_durations)
         marks = [*zip(starts, self.device_starts), *zip(ends, device_ends)]  # noqa: B905
@@ -85,11 +86,11 @@ class Piece:
 
 
 class Clock(NamedTuple):
-    """The clock of a step: the clock of the device if the core measured any op, else the clock of
-    the trace."""
+    """The clock used for a step: the device's clock if the core measured any op, else the trace's
+    clock."""
 
     name: Literal["device", "trace"]
-    # Offset from the trace's clock to the device's clock, for each time that is shifted.
+    # Offset from the trace's clock to the device's clock, by time on the trace's clock.
     shifts: dict[int, int]
 
     def times(self, piece: Piece) -> tuple[Sequence[int], Sequence[int]]:
@@ -112,7 +113,7 @@ class Clock(NamedTuple):
 
 
 def clock_of(pieces: Sequence[Piece], times: Iterable[int]) -> Clock:
-    """Return a clock that can shift all times in the pieces, and the given further times."""
+    """Return a clock that can convert all times in `pieces` and the additional `times`."""
     if all(len(piece.unmeasured) == len(piece.starts) for piece in pieces):
         return Clock(ON_TRACE, {})
     to_shift = set(times)
@@ -124,9 +125,9 @@ def clock_of(pieces: Sequence[Piece], times: Iterable[int]) -> Clock:
 
 
 def _shifts(pieces: Sequence[Piece], times: Iterable[int]) -> dict[int, int]:
-    """Return the offset of the device's clock from the trace's clock for each time. The offset at a
-    time is the offset of the latest measured start or end at or before the time. A time before all
-    measured times gets the offset of the first measured start.
+    """Return the offset from the trace's clock to the device's clock at each time. It is the offset
+    of the latest measured start or end up to that time, or of the first measured start if all are
+    later.
     """
     ordered = sorted(set(times))
     shifts = {}
@@ -137,23 +138,23 @@ def _shifts(pieces: Sequence[Piece], times: Iterable[int]) -> dict[int, int]:
 
 
 def shifts_nearby(pieces: Sequence[Piece], times: Iterable[int]) -> dict[int, int]:
-    """Return the offset of the device's clock from the trace's clock, at each time.
+    """Return the offset from the trace's clock to the device's clock at each time.
 
-    The offset at a time is the offset of the nearest measured start or end. If two measured times
-    are equally near, the later measured time counts. At least one op must be measured.
+    Use the offset of the nearest measured start or end, or of the later one if two are equally
+    near. At least one op must be measured.
     """
     ordered = sorted(set(times))
-    # Entry k is the latest mark after ordered[k - 1] and not after ordered[k].
+    # Entry k is the latest mark between ordered[k - 1] (exclusive) and ordered[k] (inclusive).
     latest: list[Mark | None] = [None] * (len(ordered) + 1)
-    # Entry k is the first mark that is not before ordered[k - 1], but before ordered[k], with a
-    # negated time, so that `_later` finds the earlier mark.
+    # Entry k is the first mark between ordered[k - 1] (inclusive) and ordered[k] (exclusive). Its
+    # time is negated so that `_later` returns the earlier of two marks.
     first: list[Mark | None] = [None] * (len(ordered) + 1)
 
     def read_marks(piece: Piece, i: int, j: int) -> None:
         see_marks(sorted(piece.marks()), ordered, i, j, latest, first)
 
-    # Read a piece between two times only if the piece can have a nearer mark than the marks found
-    # so far.
+    # A piece that lies between two of the times is read only if it can contain a nearer mark than
+    # those found so far.
     for piece in reversed(pieces):
         i, j = bisect_left(ordered, piece.first), bisect_right(ordered, piece.reach)
         bound = piece.reach, _AFTER_ALL
@@ -184,11 +185,11 @@ def see_marks(
     latest: list[Mark | None],
     first: list[Mark | None],
 ) -> None:
-    """Update `latest` and `first` with sorted marks that are nearer to a time than the marks found
-    so far. The marks lie between `ordered[i - 1]` and `ordered[j]`.
+    """Update `latest` and `first` with the marks that are nearer to a time than those found so far.
+    `marks` must be sorted and lie between `ordered[i - 1]` and `ordered[j]`.
 
-    If several marks have the same time on the trace's clock, the latest mark on the device's clock
-    counts, which is the last of them.
+    If several marks have the same time on the trace's clock, use the last one, which is the latest
+    on the device's clock.
     """
     if not marks:
         return
@@ -214,13 +215,12 @@ def see_marks(
 
 
 def _latest(pieces: Sequence[Piece], ordered: Sequence[int]) -> list[Mark | None]:
-    """Return, for each of the sorted times, the latest mark at or before the time, or None if all
-    marks are later."""
-    # Entry k is the latest mark after ordered[k - 1] and not after ordered[k]. The last entry is
-    # the latest mark after all times.
+    """Return the latest mark up to each of the sorted times, or None where all marks are later."""
+    # Entry k is the latest mark between ordered[k - 1] (exclusive) and ordered[k] (inclusive). The
+    # last entry is the latest mark after all times.
     latest: list[Mark | None] = [None] * (len(ordered) + 1)
-    # Start with the last piece, because an early piece can be skipped if a late piece has the
-    # latest mark.
+    # Read later pieces first: an earlier piece can be skipped if a later one contains the latest
+    # mark.
     for piece in reversed(pieces):
         i, j = bisect_left(ordered, piece.first), bisect_left(ordered, piece.reach)
         bound = piece.reach, _AFTER_ALL
@@ -237,8 +237,8 @@ def _latest(pieces: Sequence[Piece], ordered: Sequence[int]) -> list[Mark | None
 
 
 def _first_start(pieces: Sequence[Piece]) -> Mark:
-    """Return the mark of the earliest measured start on the trace's clock. If several starts are
-    equal, return the earliest start on the device's clock."""
+    """Return the mark of the first measured start on the trace's clock. If several starts are
+    equal, return the earliest on the device's clock."""
     marks_of_pieces = (piece.marks() for piece in pieces)
     return min(mark for marks in marks_of_pieces for mark in marks[: len(marks) // 2])
 

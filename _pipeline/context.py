@@ -1,5 +1,4 @@
-"""Carry the request, the notes and the progress callback of a run through all stages of the
-pipeline."""
+"""Pass a run's request, notes and progress callback through all stages of the pipeline."""
 
 from __future__ import annotations
 
@@ -9,19 +8,19 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    # The callback receives the current activity, how much is done, and the total (0 if unknown),
-    # in bytes or other units.
+    # A function that is called with the current activity, the amount done, and the total amount (0
+    # if unknown).
     OnProgress = Callable[[str, int, int], None]
 
-# Version of the printed fields. The major number changes when a field is removed or when a field's
-# meaning or type changes; the minor number changes when a field is added.
+# Version of the output format. The major number increases when a field is removed or changes its
+# meaning or type; the minor number increases when a field is added.
 SCHEMA_VERSION: Final = "3.1"
 DEVICE = "/device:TPU:0"
 
 
 def forms_of_device(name: str) -> list[str]:
-    """Return the names of planes that a value of --device can mean: a plane of that name, or the
-    TPU with that number."""
+    """Return the plane names that a --device value can refer to: the value itself and, if it is a
+    number, the plane of the TPU with this number."""
     number = name.removeprefix("TPU:")
     return [name, f"/device:TPU:{number}"] if number.isdecimal() else [name]
 
@@ -33,25 +32,25 @@ class Request(NamedTuple):
     mode: str
     device: str | None
     host: str | None
-    # Output format; `line` is the one line that the mode `page` prints on a terminal.
+    # Output format; `line` is the single line that mode `page` prints on a terminal.
     form: str
     mode_options: dict[str, Any]
-    # The words of the command line.
+    # The arguments on the command line.
     words: Sequence[str] = ()
-    # Options of the formats text and Markdown: `--all` also lists small rows; `--no-merge` lists
-    # ops separately whose names differ only in numbers.
+    # Options for text and Markdown: `--all` also lists small rows; `--no-merge` lists each op
+    # separately, even if names differ only in numbers.
     shows_all: bool = False
     merges: bool = True
     # Value of `--top`, or None if the option is not given.
     top: int | None = None
     # Version of the program.
     version: str = ""
-    # Traces and records that a Python program passed as bytes or dicts, by the name that replaces
-    # the path.
+    # Traces and records that a Python program passed as bytes or dicts, by the name used as their
+    # path.
     in_memory: Mapping[str, bytes | Mapping[str, Any]] = {}
-    # Number of processes to use at most, or None to decide by the number of cores.
+    # Maximum number of processes, or None to base it on the number of cores.
     processes: int | None = None
-    # Further captures, in modes that take several captures.
+    # Captures after the first, in modes that accept several.
     more_profiles: Sequence[str] = ()
 
     @property
@@ -59,7 +58,7 @@ class Request(NamedTuple):
         return [self.profile, *self.more_profiles]
 
     def bytes_of(self, path: str) -> bytes | None:
-        """Return the content of a trace that is in memory, or None if `path` is a file."""
+        """Return the bytes of an in-memory trace, or None if `path` is a file."""
         data = self.in_memory.get(path)
         return data if isinstance(data, bytes) else None
 
@@ -76,10 +75,10 @@ class Outcome(NamedTuple):
 
 
 class Context:
-    """The request of a run, the notes for the answer, and the progress callback.
+    """A run's request, the notes for its answer, and the progress callback.
 
-    A note says where figures come from: which file, step and peaks were chosen. A warning says what
-    is missing, assumed or doubtful.
+    Notes say which file, step and peaks were chosen. Warnings say what is missing, assumed or
+    doubtful.
     """
 
     def __init__(self, request: Request, on_progress: OnProgress | None = None) -> None:
@@ -90,7 +89,7 @@ class Context:
 
     @property
     def notes(self) -> list[str]:
-        """Return all notes, each once: warnings first."""
+        """Return all warnings and then all notes, without duplicates."""
         return list(dict.fromkeys((*self.warnings, *self.provenance)))
 
     def note(self, *texts: str) -> None:
@@ -104,6 +103,6 @@ class Context:
             self.on_progress(activity, done, total)
 
     def with_own_notes(self) -> Context:
-        """Return a copy of the context with an empty list of notes, so that the caller can decide
-        which notes to keep."""
+        """Return a copy of the context without notes, so that the caller can choose which new notes
+        to keep."""
         return Context(self.request, self.on_progress)

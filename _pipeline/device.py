@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
     StepSource = Literal["steps", "modules"]
 
-# Matches the name of a TensorCore's plane. A capture of several processes adds an id in brackets to
-# each name. Names of SparseCores have more text after the number.
+# Matches the plane name of a TensorCore. A capture of several processes appends an id in brackets.
+# A SparseCore's plane has more text after the number, so it does not match.
 TPU_RE = re.compile(r"/device:TPU:(?P<number>\d+)(?: \[\d+\])?\Z")
 # Steps come from the Steps line, or from the XLA Modules line if the plane has no Steps line.
 STEPS: Final = "steps"
 MODULES: Final = "modules"
 STEPS_LINE, MODULES_LINE, OPS_LINE = "Steps", "XLA Modules", "XLA Ops"
-# BEFORE_ALL is before, and AFTER_ALL is after, every 64-bit number of nanoseconds or picoseconds.
+# Values earlier and later than any 64-bit time, in nanoseconds or picoseconds.
 BEFORE_ALL, AFTER_ALL = -(1 << 80), 1 << 80
 
 
@@ -44,7 +44,7 @@ class StepEvent:
         name: str | None,
         start: int,
         end: int,
-        # Start and end of the step on the device's clock, if the step's event has these times.
+        # Start and end on the device's clock, or None if the step's event lacks them.
         device_span: tuple[int, int] | None,
         n_events: int,
     ) -> None:
@@ -72,10 +72,10 @@ class Device(NamedTuple):
     steps: list[StepEvent]
     step_source: StepSource
     stats: Stats
-    # Names of the run's hosts, and of the planes in the file.
+    # Host names of the run, and plane names in the file.
     hosts: list[str]
     planes: list[str]
-    # A predicate that returns True for the name of a file with the user's own code.
+    # A function that returns True for the name of a file that contains the user's own code.
     is_own: Callable[[str], bool]
 
     @property
@@ -96,8 +96,9 @@ def open_device(
     context: Context,
     is_own: Callable[[str], bool] = frames.is_not_library,
 ) -> Device:
-    """Return a device with steps, or raise NoAnswer if the device is missing or has no ops."""
-    # The module imports protobuf, which may be missing.
+    """Return the named device with its steps; raise NoAnswer if it is missing or has no ops
+    line."""
+    # Import late, because the module requires protobuf, which may be missing.
     from _proto.hlo.programs import Programs
 
     if name not in trace.plane_names:
@@ -131,7 +132,7 @@ def open_device(
 
 
 def noted_steps(plane: AnyPlane, line_name: str, base: int, context: Context) -> list[StepEvent]:
-    """Return the events of a line as steps, and add a note about events that were left out."""
+    """Return a line's events as steps, and add a warning if events are left out."""
     steps, n_dropped = read_steps(plane, line_name, base)
     if n_dropped:
         context.warn(
@@ -141,7 +142,8 @@ def noted_steps(plane: AnyPlane, line_name: str, base: int, context: Context) ->
 
 
 def read_steps(plane: AnyPlane, line_name: str, base: int) -> tuple[list[StepEvent], int]:
-    """Return the events of a line as steps sorted by start, and the number of invalid events."""
+    """Return a line's events as steps sorted by start, and the number of events without a valid
+    time."""
     steps = []
     n_dropped = 0
     names: dict[int, str | None] = {}
@@ -166,11 +168,12 @@ def read_steps(plane: AnyPlane, line_name: str, base: int) -> tuple[list[StepEve
 
 
 def count_starts(device: Device) -> None:
-    """Set `n_events` of each step to the number of ops that start in the step."""
+    """Set `n_events` of each step to the number of ops that start in it."""
     steps = device.steps
-    # Ops that start before a border are counted in two parts. In a list of starts that crosses the
-    # border, count the starts before the border (`within`). A list that ends before the border
-    # counts as a whole (`before`), at the first border after the list.
+    # A border is the start or the end of a step. Count the ops that start before each border in two
+    # parts. If a list of starts crosses the border, `within` counts its starts before the border.
+    # If a list ends before the border, `before` counts all its starts, at the first border after
+    # the list.
     borders = sorted({border for step in steps for border in (step.start, step.end)})
     within = dict.fromkeys(borders, 0)
     before = [0] * (len(borders) + 1)

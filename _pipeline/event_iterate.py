@@ -1,4 +1,4 @@
-"""Read the events that start in a window of the trace's clock (the stage event-iterate)."""
+"""Read the events that start in a window on the trace's clock (the stage event-iterate)."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class Admitted:
-    """The events of a window, and the number of events that were left out."""
+    """A window's events, and how many events were left out for each reason."""
 
     def __init__(self, window: tuple[int, int]) -> None:
         self.window = window
         self.pieces: list[Piece] = []
         self.n_unresolved = 0
         self.n_negative = 0
-        # Aggregated events have no start time, so they count for every window of the line.
+        # Aggregated events have no start time, so they are counted in every window.
         self.n_aggregated = 0
 
     @property
@@ -34,7 +34,8 @@ class Admitted:
 
     @property
     def n_started(self) -> int:
-        """Count the events that start in the window, including events that were left out."""
+        """Count the events that start in the window, including those without metadata or with a
+        negative duration."""
         n_kept = sum(len(piece.starts) for piece in self.pieces)
         return n_kept + self.n_unresolved + self.n_negative
 
@@ -52,14 +53,13 @@ class Admitted:
 
     @cached_property
     def span(self) -> tuple[int, int]:
-        """Return the first start and the last end, on the trace's clock, of a window that is read
-        completely."""
+        """Return the first start and the last end of the events, on the trace's clock."""
         if not self.pieces:
             return 0, 0
         return min(piece.first for piece in self.pieces), max(piece.last for piece in self.pieces)
 
     def add(self, events: Events, shift: int, device: Device) -> None:
-        """Keep events with metadata and a valid duration, and count all other events."""
+        """Keep events with metadata and a valid duration, and count the others."""
         unknown = device.plane.unknown(events.distinct_ids)
         resolved = events
         if unknown:
@@ -85,7 +85,7 @@ def admit(device: Device, windows: Sequence[tuple[int, int]]) -> list[Admitted]:
     start."""
     admitted = [Admitted(window) for window in windows]
     starts = [start for start, _ in windows]
-    # For each window, the latest end among this window and all earlier windows.
+    # For each window, the latest end among it and all windows before it.
     reach = list(accumulate((end for _, end in windows), max))
     for line in device.lines:
         shift = line.base_ps - device.base
@@ -95,8 +95,7 @@ def admit(device: Device, windows: Sequence[tuple[int, int]]) -> list[Admitted]:
             spans = [(start - shift, end - shift) for start, end in windows[first:last]]
             for within, of_window in zip(events.among(spans), admitted[first:last], strict=True):
                 of_window.add(within, shift, device)
-    # Count aggregated events last, because counting the events of an unread line takes a pass of
-    # its own.
+    # Count aggregated events last, because counting them on an unread line takes an extra pass.
     n_aggregated = sum(line.n_aggregated for line in device.lines)
     for of_window in admitted:
         of_window.n_aggregated = n_aggregated

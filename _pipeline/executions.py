@@ -1,4 +1,4 @@
-"""Sum up the events of each op in a window: the executions of the op."""
+"""Compute the number and the durations of each op's executions in a window."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Longest:
 
     @cached_property
     def places(self) -> dict[int, int]:
-        """Return the position of each op's longest event in the file, by metadata id. If several
-        events are longest, return the first position."""
+        """Return the position of each op's longest event among the window's events, by metadata id.
+        If several are equally long, return the first position."""
         places: dict[int, int] = {}
         place = 0
         for piece in self._admitted.pieces:
@@ -43,7 +43,7 @@ class Longest:
 
 
 class Executions:
-    """The executions of an op within a window."""
+    """An op's executions within a window."""
 
     def __init__(self, metadata_id: int, op: Op, longest: Longest) -> None:
         self.metadata_id, self.op = metadata_id, op
@@ -53,13 +53,13 @@ class Executions:
 
     @property
     def longest_at(self) -> int:
-        """Return the position of the longest event in the file, or the first position if several
-        events are longest."""
+        """Return the position of the longest event among the window's events, or the first position
+        if several are equally long."""
         return self._longest.places[self.metadata_id]
 
 
-# Number of pieces that `fold` joins before summing up: enough to hold most executions of an op, and
-# few enough to need little memory.
+# Number of pieces that `durations_by_op` joins. A larger number results in fewer pairs per op, but
+# requires more memory.
 N_FOLDED = 32
 
 
@@ -73,7 +73,7 @@ def fold(ops: Mapping[int, Op], admitted: Admitted, clock: Clock) -> dict[int, E
         executions = found[metadata_id]
         executions.n += len(durations)
         executions.total += sum(durations)
-        # Sorting takes a third of the time that `min` and `max` take.
+        # Sorting is three times as fast as `min` and `max`.
         durations.sort()
         executions.shortest = min(executions.shortest, durations[0])
         executions.longest = max(executions.longest, durations[-1])
@@ -82,13 +82,13 @@ def fold(ops: Mapping[int, Op], admitted: Admitted, clock: Clock) -> dict[int, E
 
 
 def durations_by_op(admitted: Admitted, clock: Clock) -> Iterator[tuple[int, list[int]]]:
-    """Yield pairs (metadata id, durations of some executions of the op). All pairs together hold
-    all executions."""
+    """Yield pairs of a metadata id and the durations of some of the op's executions. An op can be
+    in several pairs, which together contain all its executions."""
     for i in range(0, len(admitted.pieces), N_FOLDED):
         found: dict[int, list[int]] = defaultdict(list)
         for piece in admitted.pieces[i : i + N_FOLDED]:
             _, durations = clock.times(piece)
-            # `map` of `append` takes a third of the time of a loop.
+            # Mapping `append` is three times as fast as a loop.
             lists = map(found.__getitem__, piece.metadata_ids)
             deque(map(list.append, lists, durations), maxlen=0)
         yield from found.items()

@@ -1,4 +1,4 @@
-"""Find traces in folders: each run has a folder, with a file for each host."""
+"""Find traces in folders: each run has its own folder with one file per host."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _pipeline.context import Context
 
-# A function that maps hosts to the wanted files in a folder.
+# A function that returns the matching files in a folder, by host.
 FilesIn = Callable[[str], dict[str, str]]
 
 # Suffixes of trace files, in order of preference. If a host has several files, the file with the
 # first suffix in this list is read.
 _SUFFIXES = (".xplane.pb", ".xplane.pb.gz", ".xplane.riegeli")
-# Number of subfolders that are searched for a hint if a folder has no trace.
+# Maximum number of subfolders to search for a hint if a folder has no trace.
 _N_HINTS = 100
 
 
 def files_below(profile: str, context: Context, files_in: FilesIn) -> dict[str, str]:
-    """Return the files in a folder, or in the newest run below the folder."""
+    """Return the matching files in a folder or, if it has none, in its newest run."""
     files = files_in(profile)
     if files:
         return files
@@ -31,7 +31,7 @@ def files_below(profile: str, context: Context, files_in: FilesIn) -> dict[str, 
 
 
 def folder_nearby(profile: str, context: Context, files_in: FilesIn) -> str | None:
-    """Return a folder one level above or below `profile` that has wanted files, or None."""
+    """Return a subfolder of `profile`, or its parent folder, that has matching files, or None."""
     folders = [os.path.join(profile, name) for name in sorted(os.listdir(profile))[:_N_HINTS]]
     for folder in (*filter(os.path.isdir, folders), os.path.join(profile, os.pardir)):
         with suppress(OSError):
@@ -41,7 +41,7 @@ def folder_nearby(profile: str, context: Context, files_in: FilesIn) -> str | No
 
 
 def viewer_file_below(profile: str, context: Context) -> str | None:
-    """Return a file of the trace viewer that is in a folder where a trace was expected, or None."""
+    """Return a trace viewer file in a folder where a trace was expected, or None."""
 
     def viewer_files_in(folder: str) -> dict[str, str]:
         names = sorted(name for name in os.listdir(folder) if name.endswith(".trace.json.gz"))
@@ -61,9 +61,9 @@ def is_folder(path: str) -> bool:
 
 
 def files_of_newest_run(folder: str, context: Context, files_in: FilesIn) -> dict[str, str]:
-    """Return the files of the newest run that has wanted files. The names of runs are times, so the
+    """Return the matching files of the newest run that has any. Run names are timestamps, so the
     last name is the newest run."""
-    refused = None
+    rejected = None
     n_runs = 0
     found: dict[str, str] = {}
     for run in sorted(os.listdir(folder), reverse=True):
@@ -78,17 +78,17 @@ def files_of_newest_run(folder: str, context: Context, files_in: FilesIn) -> dic
         except OSError as error:
             if not found:
                 context.warn(f"run {run} is skipped, because it cannot be listed: {error.strerror}")
-                refused = error
+                rejected = error
     if found:
         kind = "a trace" if any(map(is_trace, found.values())) else "a record"
         context.note(f"using run {newest}" + (f", the newest with {kind}" if n_runs > 1 else ""))
-    elif refused is not None:
-        raise refused
+    elif rejected is not None:
+        raise rejected
     return found
 
 
 def files_in(folder: str) -> dict[str, str]:
-    """Return one trace file for each host in a folder, by host."""
+    """Return one trace file per host in a folder, by host."""
     forms: dict[str, list[str]] = {}
     for name in os.listdir(folder):
         path = os.path.join(folder, name)
@@ -98,8 +98,8 @@ def files_in(folder: str) -> dict[str, str]:
 
 
 def form_to_use(paths: list[str]) -> str:
-    """Return the file to read among several files of one host: the first in order of `_SUFFIXES`
-    that is not empty.
+    """Return the file to read among a host's files: the first nonempty file in order of
+    `_SUFFIXES`.
 
     JAX leaves an empty .xplane.pb if the trace exceeds 2 GiB.
     """
@@ -115,7 +115,8 @@ def is_empty(path: str) -> bool:
 
 
 def notes_on_forms(paths: Iterable[str]) -> Iterator[str]:
-    """Yield a note for each host that has several trace files, such as plain and gzipped."""
+    """Yield a note for each ignored file of a host that has several trace files, such as plain and
+    gzipped."""
     for path in filter(is_trace, paths):
         stem = path.removesuffix(suffix_of(path))
         others = [stem + suffix for suffix in _SUFFIXES if stem + suffix != path]

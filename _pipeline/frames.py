@@ -1,8 +1,8 @@
-"""Parse stacks: find the order of the frames, and the frames of the user's own code.
+"""Parse stacks, and find their frame order and the frames in the user's own code.
 
-A capture of March 2025 lists the outermost frame first, captures of January 2026 the innermost
-frame. A trace does not declare the order. But most ops have a `source` besides the stack, and
-`source` is the innermost frame.
+A capture from March 2025 lists the outermost frame first; captures from January 2026 list the
+innermost frame first. A trace does not declare the order, but most ops also have a `source`, which
+is the innermost frame.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LIBRARY_RE = re.compile(r"\A<|(?:\A|/)(?:site|dist)-packages(?:/|\Z)|/lib/python
 
 
 class Stack:
-    """A stack of at least one frame `file:line:column`."""
+    """A stack of at least one frame, each in the form `file:line:column`."""
 
     def __init__(self, frames: tuple[str, ...]) -> None:
         self.frames = frames
@@ -50,7 +50,7 @@ class Stack:
 # Cache results, because many ops share a stack.
 @lru_cache(maxsize=1 << 12)
 def stack_of(text: str) -> Stack | None:
-    """Parse a stack and keep the trace's order of frames; return None if the text has no frames."""
+    """Parse a stack, keeping the trace's frame order; return None if the text has no frames."""
     frames = tuple(frame for line in text.split("\n") if (frame := line.strip()))
     return Stack(frames) if frames else None
 
@@ -68,14 +68,14 @@ def file_of(frame: str) -> str:
 
 
 def fits(source: str, frame: str) -> bool:
-    """Return whether a frame is at `file:line`. Some profilers write the file without the
-    folder."""
+    """Return whether a frame is at `source`. Some profilers omit the folder in `source`."""
     line = line_of(frame)
     return line == source or line.endswith(f"/{source}")
 
 
 def order_shown_by(stack: Stack, source: str | None) -> StackOrder | None:
-    """Return the order of a stack if `source` matches only its first or only its last frame."""
+    """Return a stack's frame order if `source` matches either its first or its last frame, but not
+    both."""
     if not source:
         return None
     is_first, is_last = fits(source, stack.frames[0]), fits(source, stack.frames[-1])
@@ -85,7 +85,7 @@ def order_shown_by(stack: Stack, source: str | None) -> StackOrder | None:
 
 
 def majority(orders: Iterable[StackOrder | None]) -> StackOrder | None:
-    """Return the more frequent order, or None if the two orders are equally frequent or unknown."""
+    """Return the more frequent order, or None if neither is more frequent."""
     lead = 0
     for order in orders:
         lead += (order == INNERMOST_FIRST) - (order == OUTERMOST_FIRST)
@@ -99,13 +99,13 @@ def is_not_library(file: str) -> bool:
 def own_code(texts: Sequence[str]) -> Callable[[str], bool]:
     """Return a predicate that recognises the user's own files.
 
-    A file is the user's own if the name contains one of the texts. Without texts, every file
-    outside of libraries is the user's own.
+    A file is the user's own if its name contains one of the texts. If no texts are given, every
+    file outside libraries is the user's own.
     """
     return (lambda file: any(text in file for text in texts)) if texts else is_not_library
 
 
 def innermost_own(frames: Sequence[str], is_own: Callable[[str], bool]) -> str | None:
-    """Return the line of the innermost frame in the user's own code; frames must be listed
+    """Return `file:line` of the innermost frame in the user's own code. Frames must be listed
     outermost first."""
     return next((line_of(frame) for frame in reversed(frames) if is_own(file_of(frame))), None)

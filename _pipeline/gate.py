@@ -1,4 +1,4 @@
-"""Build the result of `--fail-over`, and return the exit status for this result."""
+"""Return the `--fail-over` result if there is no answer, and the exit status for a result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ PASSED, UNDECIDED, TOO_SLOW = 0, 1, 3
 
 
 def gate_status(fields: Mapping[str, Any]) -> int:
-    """Return the exit status for the gate in printed fields, or 0 without a gate."""
+    """Return the exit status for the field `gate` of an answer, or 0 if the answer has no
+    `gate`."""
     gate: Gate | None = fields.get("gate")
     if gate is None or gate["passed"]:
         return PASSED

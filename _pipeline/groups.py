@@ -1,4 +1,4 @@
-"""Group executions by facts of the executed ops, and sum up each group."""
+"""Group executions by properties of their ops, and compute the totals of each group."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Group:
-    """Executions that belong together, with the sums of their times and counts."""
+    """A group of executions, with their total time and count."""
 
     __slots__ = ("members", "n", "total")
 
@@ -31,48 +31,49 @@ class Group:
 
     @property
     def op(self) -> Op:
-        """Return the op of the first member, as an example for the group."""
+        """Return the first member's op as an example of the group."""
         return self.members[0].op
 
     @property
     def longest(self) -> Executions:
         return max(self.members, key=lambda entry: (entry.longest, -entry.longest_at))
 
-    def where(self, fact: Callable[[Op], object]) -> Group:
-        return Group([entry for entry in self.members if fact(entry.op)])
+    def where(self, is_wanted: Callable[[Op], object]) -> Group:
+        return Group([entry for entry in self.members if is_wanted(entry.op)])
 
-    def sum_of(self, fact: Callable[[Op], int | None]) -> int | None:
-        """Sum a fact over all executions, skipping unknown values, or None if all are unknown."""
-        return sum_known((entry.n, fact(entry.op)) for entry in self.members)
+    def sum_of(self, value_of: Callable[[Op], int | None]) -> int | None:
+        """Sum a property over all executions, skipping unknown values; return None if all are
+        unknown."""
+        return sum_known((entry.n, value_of(entry.op)) for entry in self.members)
 
-    def executions_by(self, fact: Callable[[Op], str]) -> dict[str, int]:
-        return {key: group.n for key, group in group_by(self.members, fact).items()}
+    def executions_by(self, value_of: Callable[[Op], str]) -> dict[str, int]:
+        return {key: group.n for key, group in group_by(self.members, value_of).items()}
 
-    def time_by(self, fact: Callable[[Op], str]) -> dict[str, int]:
-        return {key: group.total for key, group in group_by(self.members, fact).items()}
+    def time_by(self, value_of: Callable[[Op], str]) -> dict[str, int]:
+        return {key: group.total for key, group in group_by(self.members, value_of).items()}
 
     def hbm_bytes(self) -> int | None:
-        """Return the bytes to and from HBM, or None if the memory that a member accesses is
-        unknown."""
+        """Return the bytes moved to and from HBM, or None if it is unknown which memory a member
+        accesses."""
         if any(entry.op.bytes_accessed and entry.op.hbm_bytes is None for entry in self.members):
             return None
         return self.sum_of(lambda op: op.hbm_bytes)
 
-    def distinct(self, fact: Callable[[Op], str | None]) -> list[str]:
-        facts = (fact(entry.op) for entry in self.members)
-        return list(dict.fromkeys(value for value in facts if value is not None))
+    def distinct(self, value_of: Callable[[Op], str | None]) -> list[str]:
+        found = (value_of(entry.op) for entry in self.members)
+        return list(dict.fromkeys(value for value in found if value is not None))
 
 
-def sum_known(facts: Iterable[tuple[int, int | None]]) -> int | None:
-    """Sum `n * value`, skipping unknown values, or None if all are unknown."""
-    known = [n * value for n, value in facts if value is not None]
+def sum_known(pairs: Iterable[tuple[int, int | None]]) -> int | None:
+    """Return the sum of `n * value`, skipping unknown values, or None if all are unknown."""
+    known = [n * value for n, value in pairs if value is not None]
     return sum(known) if known else None
 
 
-def sum_if_known(facts: Iterable[tuple[int, N | None]]) -> N | int | None:
-    """Sum `n * value`, or None if any value is unknown."""
+def sum_if_known(pairs: Iterable[tuple[int, N | None]]) -> N | int | None:
+    """Return the sum of `n * value`, or None if any value is unknown."""
     total: N | int = 0
-    for n, value in facts:
+    for n, value in pairs:
         if value is None:
             return None
         total += n * value
@@ -80,7 +81,7 @@ def sum_if_known(facts: Iterable[tuple[int, N | None]]) -> N | int | None:
 
 
 def how_most(found: Iterable[tuple[How | None, int]]) -> How | None:
-    """Return the value of `how` that has the most time, given pairs (`how`, time)."""
+    """Return the `how` with the largest total time, given pairs of a `how` and a time."""
     times: dict[How | None, int] = {}
     for how, time in found:
         times[how] = times.get(how, 0) + time
@@ -88,7 +89,8 @@ def how_most(found: Iterable[tuple[How | None, int]]) -> How | None:
 
 
 def group_by(members: Iterable[Executions], key: Callable[[Op], K]) -> dict[K, Group]:
-    """Group executions by a fact of the op; groups and members are in order of appearance."""
+    """Group executions by a property of their ops; groups and members are in order of
+    appearance."""
     groups: dict[K, list[Executions]] = {}
     for entry in members:
         groups.setdefault(key(entry.op), []).append(entry)
@@ -96,8 +98,8 @@ def group_by(members: Iterable[Executions], key: Callable[[Op], K]) -> dict[K, G
 
 
 def ranked_by(members: Iterable[Executions], key: Callable[[Op], Any]) -> list[tuple[Any, Group]]:
-    """Group executions by a fact of the op; sort groups by time, longest first, then by the
-    fact."""
+    """Group executions by a property of their ops; sort groups by time, longest first, then by the
+    property."""
     return sorted(group_by(members, key).items(), key=lambda item: (-item[1].total, item[0]))
 
 

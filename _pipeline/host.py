@@ -1,8 +1,8 @@
-"""Find what the threads of the host did in windows of time.
+"""Find which events ran on the host's threads in given time windows.
 
-Events of a thread enclose each other, like calls. Only the innermost event at a time counts: the
-event that began last. If several events began at one time, the event that ends first is the
-innermost. If several events are equal, the last event in the file is the innermost.
+Events of a thread are nested, like calls. At any time, only the innermost event counts: the one
+that began last. If several events began at the same time, the one that ends first is the innermost.
+If they also end at the same time, the last one in the file is the innermost.
 """
 
 from __future__ import annotations
@@ -27,43 +27,42 @@ if TYPE_CHECKING:
     # Starts and ends of stretches of time.
     Stretches = tuple[Column, Column]
 
-# Where no event exists, the index of the event is NOBODY, and the number of the name is NOTHING.
+# If no event is running, the event's index is NOBODY, and the index of its name is NOTHING.
 NOBODY, NOTHING = -1, -1
-# NEVER is after, and -NEVER before, all times of events.
+# NEVER is later, and -NEVER is earlier, than all event times.
 NEVER = 1 << 80
-# Number of events that `enclosing` searches in one step.
+# Number of events that `enclosing` searches at a time.
 BLOCK = 1024
-# Texts that identify threads that launch programs, the most reliable text first: JAX's call of a
-# program, then two calls of the runtime. Names of events begin with the first or the last text, or
-# contain the middle text.
+# Texts in event names that identify threads launching programs, most reliable first: JAX's call of
+# a program, then two runtime calls. Event names begin with the first or the last text, or contain
+# the middle one.
 CALLS_PROGRAM = "PjitFunction"
 EXECUTE_HELPER = "ExecuteHelper"
 EXECUTE = "Execute"
-# The rank of a thread is the most reliable of these texts that a name of the thread's events has.
+# Launch rank of a thread: the most reliable of these texts in the names of its events.
 CALLER, HELPER, EXECUTOR, NO_LAUNCHER = range(4)
 
 
 class Changes(NamedTuple):
-    """Times at which the innermost event of a line changes, and the index of the new innermost
-    event."""
+    """Times at which a line's innermost event changes, and the index of the new innermost event."""
 
     times: Column
     innermost: array[int]
-    # Times at which events begin or end without a change of the innermost event: times of instant
-    # events, and ends of events that are not nested.
+    # Times at which an event begins or ends but the innermost event stays the same: times of
+    # instant events, and ends of events that are not properly nested.
     unseen: Column
     are_nested: bool
 
 
 class Track(NamedTuple):
-    """The events of a line, sorted by start, then longest first.
+    """A line's events, sorted by start, then longest first.
 
     Times are relative to the start of the host's first window.
     """
 
     starts: Column
     ends: Column
-    # Number of each event's name. The last entry is NOTHING, so that index NOBODY has a name.
+    # Index of each event's name. The last entry is NOTHING, because index NOBODY (-1) refers to it.
     names: array[int]
     changes: Changes
 
@@ -80,8 +79,8 @@ class Track(NamedTuple):
         )
 
     def between(self, start: int, end: int) -> dict[int, Stretches]:
-        """Return the stretches between two times in which events with a name are innermost, by
-        number of the name."""
+        """Return the stretches between two times in which each name is innermost, by index of the
+        name."""
         times = self.changes.times
         first, last = bisect_right(times, start), bisect_left(times, end)
         inside = times[first:last]
@@ -90,13 +89,13 @@ class Track(NamedTuple):
         begun: dict[int, Column] = defaultdict(lambda: inside[:0])
         ended: dict[int, Column] = defaultdict(lambda: inside[:0])
         append: Any = type(inside).append
-        # `map` of `append` takes a third of the time of a loop.
+        # Mapping `append` is three times as fast as a loop.
         deque(map(append, map(begun.__getitem__, names), chain((start,), inside)), maxlen=0)
         deque(map(append, map(ended.__getitem__, names), chain(inside, (end,))), maxlen=0)
         return {name: (begun[name], ended[name]) for name in begun if name != NOTHING}
 
     def enclosing(self, place: int, n: int) -> list[int]:
-        """Return at most n events that enclose an event, innermost first."""
+        """Return the indices of up to n events that enclose an event, innermost first."""
         found: list[int] = []
         if self.changes.are_nested:
             while len(found) < n and (place := self._around(place)) != NOBODY:
@@ -111,7 +110,7 @@ class Track(NamedTuple):
         return found[:n]
 
     def _around(self, place: int) -> int:
-        """Return the innermost event that runs when the event at `place` begins."""
+        """Return the innermost event that encloses the event at `place`."""
         innermost = self.changes.innermost
         i = bisect_left(self.changes.times, self.starts[place])
         while innermost[i] != place:
@@ -120,7 +119,7 @@ class Track(NamedTuple):
 
 
 def launch_rank(name: str) -> int:
-    """Return the launch rank of a thread that has an event with the given name."""
+    """Return the launch rank that an event's name implies for its thread."""
     if name.startswith(CALLS_PROGRAM):
         return CALLER
     if EXECUTE_HELPER in name:
@@ -138,8 +137,8 @@ class Thread(NamedTuple):
         return any(track.is_changing(start, end) for track in self.tracks)
 
     def changes(self, track: Track) -> tuple[Column, Sequence[int]]:
-        """Return all times at which an event of the thread begins or ends, and the innermost event
-        of one track at each time."""
+        """Return all times at which an event of the thread begins or ends, and the track's
+        innermost event at each time."""
         if len(self.tracks) == 1 and not track.changes.unseen:
             return track.changes.times, track.changes.innermost
         times: set[int] = set()
@@ -150,10 +149,10 @@ class Thread(NamedTuple):
 
 
 class Host:
-    """The host's threads in some windows. The windows have absolute times.
+    """The host's threads in the given windows, whose times are absolute.
 
-    Events outside of the windows are dropped, because they cannot be innermost in a window or
-    enclose an innermost event.
+    Events outside all windows are dropped, because they can neither be innermost in a window nor
+    enclose such an event.
     """
 
     def __init__(self, planes: Sequence[AnyPlane], windows: Sequence[tuple[int, int]]) -> None:
@@ -163,21 +162,21 @@ class Host:
         # The last start is a sentinel for events after all windows.
         self._starts = [*(start - self.start for start, _ in merged), NEVER]
         self._ends = [end - self.start for _, end in merged]
-        # The first start and the last end of all events that were read so far.
+        # The first start and the last end of all events read so far.
         self.first, self.last = NEVER, -NEVER
-        # Names of events by metadata id.
+        # Distinct event names; `_numbers` contains the index of each name.
         self.names: list[str] = []
         self._numbers: dict[str, int] = {}
 
     def overlaps(self, start: int, end: int) -> bool:
-        """Return whether a span overlaps the time between the first start and the last end of all
-        read events."""
+        """Return whether a span overlaps the time from the first start to the last end of all
+        events read so far."""
         return max(start, self.first) < min(end, self.last)
 
     def threads(self) -> Iterator[Thread]:
         """Yield the threads one by one, because a list of all threads would need too much memory.
 
-        Lines that share a name form one thread. The name of a line without a name is the line's id.
+        Lines with the same name form one thread. A line without a name is named after its id.
         """
         for plane in self._planes:
             number_of: dict[int, int] = {}
@@ -209,8 +208,7 @@ class Host:
     ) -> Track | None:
         """Return the events of a line that overlap a window.
 
-        Add the wanted ids to `found` if any event of the line has them, inside or outside of the
-        windows.
+        Also add to `found` the `wanted` ids that occur on the line, even outside the windows.
         """
         shift = line.base_ps - self.start
         starts, ends, names = array("q"), array("q"), array("i")
@@ -225,8 +223,8 @@ class Host:
                 continue
             self.first = min(self.first, min(events[1]) + self.start)
             self.last = max(self.last, max(events[2]) + self.start)
-            # If an event overlaps any window, then the event overlaps the first window that ends
-            # after the event's start.
+            # An event that overlaps any window overlaps the first window that ends after the
+            # event's start.
             nearest = map(bisect_right, repeat(self._ends), events[1])
             reaching = list(map(lt, map(self._starts.__getitem__, nearest), events[2]))
             numbers, begun, ended = kept(reaching, *events)
@@ -243,7 +241,7 @@ class Host:
     def _number_names(
         self, plane: AnyPlane, metadata_ids: Iterable[int], number_of: dict[int, int]
     ) -> None:
-        """Assign numbers to the names of metadata entries; a missing entry gets NOTHING."""
+        """Assign a name index to each metadata id; an id without metadata gets NOTHING."""
         for metadata_id in metadata_ids:
             metadata = plane.metadata(metadata_id)
             number = NOTHING
@@ -275,14 +273,14 @@ def track_of(starts: Column, ends: Column, names: array[int]) -> Track:
 
 
 def changes_of(starts: Column, ends: Column) -> Changes | None:
-    """Return the changes of the innermost event, or None if events are not sorted by start, then
+    """Return when the innermost event changes, or None if events are not sorted by start, then
     longest first."""
     times, innermost = array("q"), array("i")
     add_time, add_innermost = times.append, innermost.append
     unseen: list[int] = []
     are_nested = True
-    # Events that have begun and not ended, and the ends of these events, innermost last. An inner
-    # event never ends after an outer event.
+    # Events that have begun but not ended, and their ends, innermost last. An outer event that
+    # would end before an inner one is removed below.
     open_events, open_ends = [NOBODY], [NEVER]
     end_of_innermost = last_end = NEVER
     last_start = -NEVER
@@ -300,8 +298,8 @@ def changes_of(starts: Column, ends: Column) -> Changes | None:
             unseen.append(start)
             continue
         while end_of_innermost < end:
-            # The enclosing event ends before the new event, which stays the innermost event. So
-            # the end of the enclosing event changes nothing.
+            # The enclosing event ends before the new event, which is still innermost at that time,
+            # so the innermost event stays the same.
             are_nested = False
             unseen.append(end_of_innermost)
             open_events.pop()

@@ -1,4 +1,4 @@
-"""Find the causes of idle time in the other lines of the device's plane."""
+"""Find the causes of idle time, using the other lines of the device's plane."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     from _pipeline.device import Device
     from _pipeline.normalize import Step
 
-    # Start, end and name of an event, on the clock of the step.
+    # Start, end and name of an event, on the step's clock.
     NamedSpan = tuple[int, int, str | None]
 
 WAITS_LINE = "XLA TraceMe"
-# Names of events during which the core waits for other cores, or for the program's inputs.
+# Names of events during which the core waits at a barrier for other cores, or waits for the
+# program's inputs.
 AT_BARRIER, FOR_INPUTS = "barrier-cores", "dependency-wait"
-# If several causes apply at a time, the cause that CAUSES lists first counts. The last cause is for
+# If several causes apply at the same time, the first one in CAUSES counts. The last cause is for
 # time that no other cause explains.
 BARRIER, DEPENDENCY, IN_CONTAINER, BETWEEN_PROGRAMS, IN_PROGRAM = CAUSES = (
     *("barrier", "dependency", "in_container", "between_programs"),
@@ -47,14 +48,14 @@ class Causes:
             [(start, end) for start, end, name in waits if name == AT_BARRIER],
             [(start, end) for start, end, name in waits if name == FOR_INPUTS],
             [(start, start + duration) for start, duration, _ in enclosing],
-            # A line without events does not show when programs ran.
+            # If the line has no events, it is unknown when programs ran.
             complement(union((start, end) for start, end, _ in programs), window)
             if programs
             else [],
             [window],
         )
-        # Each cover holds the time of a cause and of all preceding causes, so the time of one cause
-        # is the difference of two covers.
+        # Each cover includes the time of a cause and of all preceding causes, so the cause's own
+        # time is the difference between two covers.
         self._covers: list[Cover] = []
         stretches: list[tuple[int, int]] = []
         for spans in spans_of_causes:
@@ -67,19 +68,19 @@ class Causes:
 
     @cached_property
     def of_step(self) -> dict[str, int]:
-        """Add up the idle time of the whole step by cause."""
+        """Return the step's total idle time by cause."""
         gaps = self._gaps
         return self._by_cause([gaps.within_all(cover.starts, cover.ends) for cover in self._covers])
 
     def stretches(self) -> Iterator[tuple[int, int, str]]:
-        """Yield start, end and cause of each stretch of idle time, in order of time."""
+        """Yield the start, end and cause of each stretch of idle time, in order of start."""
         upcoming = [chain(cover, [(AFTER_ALL, AFTER_ALL)]) for cover in self._covers]
         current = [next(spans) for spans in upcoming]
         for time, end_of_gap in self._gaps:
             start = time
             while start < end_of_gap:
                 end = end_of_gap
-                # The last cover covers the whole step, so at least one cover contains the start.
+                # The last cover spans the whole step, so at least one cover contains the start.
                 for i, cause in enumerate(CAUSES):
                     while current[i][1] <= start:
                         current[i] = next(upcoming[i])
@@ -114,17 +115,17 @@ class Event(NamedTuple):
 def spans_on_lines(
     step: Step, lines: Iterable[tuple[str, Container[str] | None]]
 ) -> list[list[NamedSpan]]:
-    """Return the events with the given names on each line, on the clock of the step. If the names
-    of a line are None, return all events of the line."""
+    """Return the events with the given names on each line, or all its events if the names are None.
+    Their times are on the step's clock."""
     return on_clock_of(step, [list(events_on(step.device, line, names)) for line, names in lines])
 
 
 def on_clock_of(step: Step, events_of_lines: Sequence[Sequence[Event]]) -> list[list[NamedSpan]]:
-    """Return the events of each line on the clock of the step.
+    """Convert the events of each line to the step's clock.
 
-    An event without device times belongs to the nearest op, just as a barrier belongs to the op
-    that waits at the barrier. So the event's start and end are shifted like the nearest start or
-    end of an op. A time at an edge of the step is shifted like the edge.
+    An event without device times belongs to the nearest op, as a barrier belongs to the op that
+    waits at it. So the event's start and end are shifted like the nearest start or end of an op. A
+    time equal to the step's start or end is converted to the step's start or end on its clock.
     """
     if step.clock.name != ON_DEVICE:
         return [
@@ -151,7 +152,7 @@ def on_clock_of(step: Step, events_of_lines: Sequence[Sequence[Event]]) -> list[
 
 
 def events_on(device: Device, line_name: str, names: Container[str] | None) -> Iterator[Event]:
-    """Yield the events of a line that have a valid time and one of the names; None means all
+    """Yield a line's events that have a valid duration and one of the names; None means all
     names."""
     plane = device.plane
     name_of: dict[int, str | None] = {}

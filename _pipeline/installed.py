@@ -1,7 +1,7 @@
-"""Offer the functions for Python programs in the installed package.
+"""Export the Python API from the installed package.
 
-A clone has the functions in `compute_breakdown.py`, which is `__main__.py` in the package. The
-command imports this file, too, so a function is imported when it is first used.
+In a clone, the functions are in `compute_breakdown.py`, which is `__main__.py` in the package. The
+command imports this file, too, so each function is imported only on first use.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import sys
 
 __all__ = ["NoAnswer", "analyse", "render"]
 
-# True if a program has imported `__main__.py` for the functions.
+# True if a program has used an attribute of the package, which imports `__main__.py`.
 is_imported = False
 HERE = os.path.dirname(os.path.realpath(__file__))
-# Unpickling an answer of another process imports modules of this folder, even before the program
-# calls a function.
+# Unpickling an answer from another process imports modules from this folder, possibly before the
+# program calls a function.
 if HERE not in sys.path:
     sys.path.append(HERE)
 

@@ -1,4 +1,4 @@
-"""Compute unions and complements of intervals, and the part of a span that intervals cover.
+"""Compute unions and complements of intervals, and how much of a span they cover.
 
 Stretches are sorted pairs (start, end) that do not touch or overlap.
 """
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 
 def union(spans: Iterable[Stretch]) -> list[Stretch]:
-    """Return the stretches that spans cover. Spans may overlap and be in any order."""
+    """Return the stretches covered by spans, which may overlap and be in any order."""
     ordered = sorted(spans)
     return list(zip(*joined(*zip(*ordered, strict=True)), strict=True)) if ordered else []
 
 
 def joined(starts: Sequence[int], ends: Sequence[int]) -> tuple[Iterable[int], Iterable[int]]:
-    """Return the starts and the ends of the stretches that spans cover. Spans are sorted by
+    """Return the starts and the ends of the stretches covered by spans. Spans must be sorted by
     start."""
-    # Ends of spans outside of a step can exceed 64 bits, so use a list.
+    # Ends of spans outside a step can exceed 64 bits, so use a list.
     reach = list(accumulate(ends, max))
     opens = list(map(gt, starts[1:], reach))
     return compress(starts, [True, *opens]), compress(reach, [*opens, True])
@@ -50,7 +50,7 @@ def length_of(stretches: Iterable[Stretch]) -> int:
 
 
 class Cover:
-    """Stretches, stored in columns because a step can have a million stretches."""
+    """Stretches, stored in columns because a step can have a million of them."""
 
     def __init__(self, starts: Iterable[int], ends: Iterable[int]) -> None:
         self.starts = array("q", starts)
@@ -66,7 +66,7 @@ class Cover:
 
     @classmethod
     def spanning(cls, starts: Sequence[int], ends: Sequence[int]) -> Cover:
-        """Return the time that spans cover. Spans may overlap and be in any order."""
+        """Return the cover of spans, which may overlap and be in any order."""
         if not starts:
             return cls((), ())
         if not all(map(le, starts, starts[1:])):
@@ -85,8 +85,8 @@ class Cover:
         return max(0, self._until(end) - self._until(start))
 
     def within_all(self, starts: Sequence[int], ends: Sequence[int]) -> int:
-        """Return the sum of `within` over many spans that do not end before they start."""
-        # Searching lists takes half as long as searching arrays, which make an int at each access.
+        """Return the sum of `within` over many spans, none of which may end before it starts."""
+        # Lists are twice as fast to search as arrays, which create an int at each access.
         columns = list(self.starts), list(self.ends), list(self._before)
         return sum_until(ends, *columns) - sum_until(starts, *columns)
 
@@ -98,7 +98,7 @@ class Cover:
 def sum_until(
     times: Sequence[int], starts: Sequence[int], ends: Sequence[int], before: Sequence[int]
 ) -> int:
-    """Add up the time that stretches cover before each time."""
+    """Return the sum, over all `times`, of the covered time before each of them."""
     return sum(
         before[n] - ends[n - 1] + time if time < ends[n - 1] else before[n]
         for n, time in zip(map(bisect_right, repeat(starts), times), times, strict=True)

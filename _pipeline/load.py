@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class Place(NamedTuple):
-    """A trace file, and the name or number of the requested host in the file."""
+    """A trace file, and the name or number of the requested host in it."""
 
     path: str
     host: str | None = None
@@ -81,10 +81,10 @@ def find_files(
 
 
 def of_host(files: dict[str, str], host: str | None) -> list[Place]:
-    """Return the files that can have the requested host. `host` is the name of a file, or FILE:HOST
-    for a host in a file.
+    """Return the files that can contain the requested host. `host` is a file's name, or FILE:HOST
+    for one of several hosts in a file.
 
-    If only one file exists, FILE can be omitted.
+    If there is only one file, `host` can also be just HOST.
     """
     if host is None:
         return [Place(path) for path in files.values()]
@@ -105,7 +105,7 @@ def host_not_found(host: str, available: list[str]) -> NoAnswer:
 
 
 class Candidates:
-    """Tries the files that can have the answer, one by one:
+    """The files that can contain the answer, to be tried one by one:
 
     for place in candidates.places:
         with candidates.attempt(place):
@@ -122,8 +122,8 @@ class Candidates:
 
     @contextmanager
     def attempt(self, place: Place) -> Iterator[None]:
-        """Catch the exception if the file cannot be read or lacks the device, so that the caller
-        tries the next file."""
+        """Suppress the exception if the file is unreadable or lacks the device, so that the caller
+        can try the next file."""
         context = self._context
         lengths = len(context.warnings), len(context.provenance)
         if len(self.places) > 1:
@@ -146,7 +146,7 @@ class Candidates:
                 )
 
     def no_answer(self) -> NoAnswer:
-        """Return the exception that says why no file has the answer."""
+        """Return the exception that explains why no file contains the answer."""
         if len(self._failures) < len(self.places):
             return no_device(self._devices)
         # Prefer a failure that the user can fix by installing a package.
@@ -173,7 +173,7 @@ def opened_hosts(path: str, context: Context) -> Iterator[list[Trace]]:
 
 
 def host_among(hosts: list[Trace], place: Place, device: str | None) -> Trace:
-    """Return the requested host, else the first host that has the device."""
+    """Return the requested host or, by default, the first host that has the device."""
     if place.host is not None:
         for trace in hosts:
             if len(hosts) > 1 and place.host in trace.host.names:
@@ -189,7 +189,7 @@ def host_among(hosts: list[Trace], place: Place, device: str | None) -> Trace:
 
 
 def hosts_known(trace: Trace, place: Place, files: dict[str, str]) -> list[str]:
-    """Return the values that --host accepts: names of files, or of the hosts in a file with several
+    """Return the values that --host accepts: file names, or host names in a file with several
     hosts."""
     labels = trace.host.labels
     if not trace.host.is_one_of_several:
@@ -203,7 +203,8 @@ def hosts_known(trace: Trace, place: Place, files: dict[str, str]) -> list[str]:
 
 
 def merge_notes(trace: Trace, device: str | None) -> list[str]:
-    """Return a note on the hosts and ranks in a merged file; no note for other files."""
+    """Return a note about the hosts and ranks in a merged file, or an empty list for other
+    files."""
     merged = []
     if trace.host.is_one_of_several:
         labels = trace.host.labels
@@ -226,7 +227,7 @@ def merge_notes(trace: Trace, device: str | None) -> list[str]:
 
 @contextmanager
 def surveyed(path: str, context: Context) -> Iterator[Survey]:
-    """Open a file to list the file's contents, as far as they can be read."""
+    """Open a file to list as much of its contents as can be read."""
     data = context.request.bytes_of(path)
     with no_answer_if_unreadable(path), open_survey(path, context.on_progress, data) as survey:
         yield survey
@@ -234,7 +235,7 @@ def surveyed(path: str, context: Context) -> Iterator[Survey]:
 
 @contextmanager
 def no_answer_if_unreadable(path: str) -> Iterator[None]:
-    """Convert every error that prevents reading a file to NoAnswer."""
+    """Convert all errors that occur because a file cannot be read to NoAnswer."""
     try:
         yield
     except OverflowError:

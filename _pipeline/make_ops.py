@@ -1,4 +1,4 @@
-"""Build the ops of a device from metadata, facts on executions, and the order of stack frames."""
+"""Build a device's ops from metadata, stats of their events, and the order of stack frames."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from _proto.trace.joined import AnyLine
     from _proto.trace.plane import Metadata, Stats
 
-# Names of stats. On events of custom calls, the stats in COUNTS are static counts of the kernel's
+# Names of stats that are counts. On events of custom calls, they are static counts of the kernel's
 # code, which ignore how often loops run.
 COUNTS = ("flops", "model_flops", "bytes_accessed", "memory_access_breakdown")
 # Names of all stats that `Op` reads.
-FACTS = {
+USED_STATS = {
     *("hlo_category", "program_id", "source", "source_stack", "tf_op", "shape_with_layout"),
     *COUNTS,
 }
@@ -41,7 +41,7 @@ def make_ops(device: Device, windows: Sequence[Admitted], context: Context) -> d
         metadata = device.plane.metadata(metadata_id)
         assert metadata is not None  # `admit` keeps only events with metadata.
         entries[metadata_id] = metadata
-    add_facts_on_events(device, entries, windows)
+    add_event_stats(device, entries, windows)
     orders = stack_orders(device, entries, context)
     return {
         metadata_id: Op(metadata, device.programs, device.is_own, orders.get(metadata_id))
@@ -50,19 +50,19 @@ def make_ops(device: Device, windows: Sequence[Admitted], context: Context) -> d
 
 
 def op_of_entry(device: Device, metadata_id: int) -> Op | None:
-    """Return the op of a metadata entry. The op may not run in the step, so facts on events are not
-    added."""
+    """Return the op of a metadata entry, or None if the entry is missing. Omit stats of the op's
+    events, because it may not run in the step."""
     metadata = device.plane.metadata(metadata_id)
     return Op(metadata, device.programs, device.is_own, None) if metadata else None
 
 
-def add_facts_on_events(
+def add_event_stats(
     device: Device, entries: Mapping[int, Metadata], windows: Sequence[Admitted]
 ) -> None:
-    """Add facts that metadata entries lack. Each fact comes from the op's first execution that has
-    the fact."""
+    """Add stats that metadata entries lack. Each stat comes from the op's first execution that has
+    it."""
     plane = device.plane
-    on_events = FACTS & set().union(*(line.stat_names() for line in device.lines))
+    on_events = USED_STATS & set().union(*(line.stat_names() for line in device.lines))
     if not on_events:
         return
     # Import late, because the module imports protobuf, which may be missing.
@@ -92,12 +92,11 @@ def add_facts_on_events(
 
 
 def adopt(stats: Stats, on_events: dict[str, Stats]) -> None:
-    """Add facts on an op's events to the stats of the op's metadata."""
+    """Add stats of an op's events to the stats of its metadata."""
     for name, of_event in on_events.items():
         if name not in COUNTS:
             stats.adopt(name, of_event)
-    # Read the category after the events' facts were added, because the category can be one of these
-    # facts.
+    # Read the category only after the loop above, which may have added it.
     if as_text(stats.get("hlo_category")) == CUSTOM_CALL:
         return
     for name in COUNTS:
@@ -108,12 +107,12 @@ def adopt(stats: Stats, on_events: dict[str, Stats]) -> None:
 def stack_orders(
     device: Device, entries: Mapping[int, Metadata], context: Context
 ) -> dict[int, frames.StackOrder]:
-    """Return the order of frames in each op's stack, by metadata id.
+    """Return the frame order of each op's stack, by metadata id.
 
-    If an op has a `source`, the place of `source` in the op's stack shows the order of frames. All
-    other ops get the order of the majority. If no op shows an order, compare the stacks with the
-    lines in the program, and use the order that fits most ops. If no line in the program shows an
-    order, assume innermost first.
+    If an op has a `source`, its position in the stack shows the frame order. All other stacks get
+    the majority's order. If no `source` shows an order, compare each stack with the op's source
+    line in the program, and use the majority's order. If that shows no order either, assume
+    innermost first.
     """
     stacks = {
         metadata_id: stack
@@ -140,12 +139,12 @@ def stack_orders(
 def order_in_program(
     device: Device, metadata: Metadata, stack: frames.Stack
 ) -> frames.StackOrder | None:
-    """Return the order of a stack if the op's line in the program shows the order; else None."""
+    """Return a stack's frame order if the op's source line in the program shows it, else None."""
     op = Op(metadata, device.programs, device.is_own, None)
     return frames.order_shown_by(stack, op.own_line)
 
 
 def majority_order(ops: Iterable[Op]) -> frames.StackOrder | None:
-    """Return the frame order of most stacks of some ops, or None without stacks."""
+    """Return the frame order of most of the ops' stacks, or None if no op has a stack."""
     orders = [op.stack_order for op in ops if op.stored_stack]
     return (frames.majority(orders) or frames.INNERMOST_FIRST) if orders else None

@@ -1,4 +1,4 @@
-"""Find the names that a name on the command line refers to or is similar to."""
+"""Resolve abbreviated names from the command line, and suggest similar names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from _pipeline.context import Context
 
 N_NEAREST = 20
-# The field of an error answer that lists the names an option accepts, by option.
+# For each option, the field of an error answer that lists the accepted names.
 AVAILABLE = {
     "device": "available_devices",
     "host": "available_hosts",
@@ -26,8 +26,8 @@ AVAILABLE = {
 
 
 def resolve_name(name: str, names: Collection[str], option: str, context: Context) -> str | None:
-    """Return the name itself, or the only name that begins with `name`, with a note about the
-    abbreviation.
+    """Return `name` if it exists, or the only name that begins with it, or None. Add a note if
+    `name` was an abbreviation.
 
     A number is never an abbreviation: 1 does not mean 12.
     """
@@ -41,9 +41,9 @@ def resolve_name(name: str, names: Collection[str], option: str, context: Contex
 
 
 def suggestion(name: str, names: Collection[str]) -> str:
-    """Return `; did you mean …?` if a name is a likely misspelling, otherwise nothing.
+    """Return `; did you mean …?` if `name` is a likely misspelling, else an empty text.
 
-    A name that differs only in a number is not a misspelling.
+    Do not suggest names that differ only in numbers.
     """
     from difflib import get_close_matches
 
@@ -54,21 +54,21 @@ def suggestion(name: str, names: Collection[str]) -> str:
     return f"; did you mean {close[0]}?" if close else ""
 
 
-def with_suggestion(refusal: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, str]:
-    """Return the detail of an error answer, with a suggestion if the name is a likely
-    misspelling."""
+def with_suggestion(fields: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, str]:
+    """Return the field `detail` with a suggestion appended, or an empty dict if no name in `asked`
+    is a likely misspelling."""
     for option, available in AVAILABLE.items():
-        if asked.get(option) and refusal.get(available):
-            meant = suggestion(asked[option], refusal[available])
-            if meant:
-                detail = refusal.get("detail") or f"no {option} {asked[option]!r}"
-                return {"detail": detail + meant}
+        if asked.get(option) and fields.get(available):
+            hint = suggestion(asked[option], fields[available])
+            if hint:
+                detail = fields.get("detail") or f"no {option} {asked[option]!r}"
+                return {"detail": detail + hint}
     return {}
 
 
 def nearest_names(name: str, names: Iterable[str]) -> list[str]:
-    """Return names that contain a text, then the names that share the longest prefix with the
-    text."""
+    """Return names similar to a text: first those that contain it, then those that share the
+    longest prefix with it."""
     text = name.lower()
 
     def rank(candidate: str) -> tuple[bool, int, int, str]:

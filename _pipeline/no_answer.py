@@ -1,4 +1,4 @@
-"""Define the exception for a run without an answer, and the exit status of each reason."""
+"""Define the exception for a run without an answer, and the exit status for each reason."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-# Prefix of the names of device planes; planes of hosts have other names.
+# Prefix of device plane names; host planes do not have it.
 DEVICE_PLANE = "/device:"
 
 BAD_ARGUMENTS = "bad_arguments"
 DEVICE_NOT_FOUND = "device_not_found"
 MISSING_DEPENDENCY = "missing_dependency"
-# Reasons that concern a single file; another file of the run may have the answer.
+# Reasons that concern a single file, so another file of the run may contain the answer.
 UNREADABLE = ("unreadable_xplane_pb", "unreadable_record", MISSING_DEPENDENCY)
 # Exit status of the process for each reason. Legitimately missing data exits with 0.
 EXIT_STATUS = {
@@ -47,8 +47,8 @@ EXIT_STATUS = {
 class NoAnswer(Exception):
     """Raised if a run has no answer.
 
-    `fields` are further fields of the printed object. `answer` is the whole object; only exceptions
-    that `analyse` raises have it.
+    `fields` contains additional fields of the printed JSON object. `answer` is the complete object,
+    but it is empty unless `analyse` raised the exception.
     """
 
     def __init__(self, reason: str, **fields: Any) -> None:
@@ -59,7 +59,7 @@ class NoAnswer(Exception):
 
     @classmethod
     def with_answer(cls, answer: dict[str, Any]) -> NoAnswer:
-        """Return the exception for an answer that was printed as JSON."""
+        """Return the exception that carries a complete error answer."""
         failure = cls(answer["reason"])
         failure.fields = failure.answer = answer
         return failure
@@ -79,14 +79,15 @@ class NoAnswer(Exception):
 
 
 def listed_modes(fields: dict[str, Any]) -> str:
-    """Return one line per mode with the mode's purpose, if the answer lists the available modes."""
+    """Return one line per mode with its purpose, or an empty text if the fields do not list the
+    modes."""
     modes: dict[str, str] = fields.get("available_modes", {})
     lines = [f"  {name:13}{purpose}\n" for name, purpose in modes.items()]
     return "".join(["modes:\n", *lines]) if lines else ""
 
 
 def available_in(fields: dict[str, Any]) -> list[str]:
-    """Return the first nine available names of each kind."""
+    """Return a text for each `available_…` field, with its first nine names."""
     return [
         f"{field} {', '.join(map(str, names[:9]))}"
         for field, names in fields.items()

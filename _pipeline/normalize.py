@@ -1,4 +1,4 @@
-"""Convert the events of a window to a step, which has all data that a mode needs (the stage
+"""Convert a window's events to a step, which contains all data that modes need (the stage
 normalize)."""
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 
 class Step:
-    """The ops, executions and timeline of one window of a device."""
+    """A window of a device, with its ops, executions and timeline."""
 
     def __init__(
         self,
         device: Device,
         picked: StepEvent | None,
-        # The step's events, and the clock of the step's times.
+        # The step's events, and the clock used for its times.
         admitted: Admitted,
         clock: Clock,
         timeline: Timeline,
@@ -57,7 +57,7 @@ class Step:
 
     @cached_property
     def by_kind(self) -> dict[LeafKind, Group]:
-        """Group the leaves by kind; a kind that did not run has an empty group."""
+        """Group the leaves by kind; a kind that did not run gets an empty group."""
         by_kind = group_by(self.leaves, lambda op: op.kind)
         return {kind: by_kind.get(kind) or Group([]) for kind in KINDS}
 
@@ -81,7 +81,7 @@ class Step:
 
     @property
     def stack_order(self) -> StackOrder | None:
-        """Return the frame order of most stacks in the step, or None without stacks."""
+        """Return the frame order of most stacks in the step, or None if it has no stacks."""
         return majority_order(self.ops)
 
     def of_kinds(self, *kinds: str) -> list[Executions]:
@@ -91,10 +91,10 @@ class Step:
 def normalize(
     device: Device, picked: StepEvent | None, admitted: Admitted, context: Context
 ) -> Step:
-    """Return the step with ops, executions and timeline, and add notes about the step's events."""
+    """Build a step from its events, and add notes about them."""
     context.warn(*admitted.notes)
     if picked and picked.n_events != admitted.n_started:
-        # `count_starts` is less precise than `read_events`.
+        # `count_starts` assumes one start per event, which can be wrong for unusual events.
         context.warn(
             f"{picked.n_events} events were counted in this step, but {admitted.n_started} start"
             " in it:"
@@ -109,7 +109,7 @@ def normalize(
     step = step_of(device, picked, admitted, make_ops(device, [admitted], context))
     context.note(*clock_notes(step))
     context.warn(*false_stack_notes(step))
-    n_infinite = sum(op.has_infinite_fact for op in step.ops)
+    n_infinite = sum(op.has_infinite_count for op in step.ops)
     if n_infinite:
         context.warn(f"flops or bytes of {n_infinite} ops are not finite, so they count as unknown")
     return step
@@ -118,7 +118,7 @@ def normalize(
 def step_of(
     device: Device, picked: StepEvent | None, admitted: Admitted, ops: Mapping[int, Op]
 ) -> Step:
-    """Return the step of a window; `ops` may hold more ops than run in the window."""
+    """Build the step of a window; `ops` may include ops that do not run in the window."""
     clock, window, executions = measure(picked, admitted, ops)
     timeline = timeline_of(admitted, clock, ops, window)
     return Step(device, picked, admitted, clock, timeline, executions)
@@ -127,10 +127,9 @@ def step_of(
 def measure(
     picked: StepEvent | None, admitted: Admitted, ops: Mapping[int, Op]
 ) -> tuple[Clock, tuple[int, int], dict[int, Executions]]:
-    """Return the clock of a window, the window on that clock, and the executions of the window's
-    ops."""
+    """Return a window's clock, the window on that clock, and the executions of its ops."""
     first, last = admitted.span if picked is None else (picked.start, picked.end)
-    # If the core measured the step's start and end, the end needs no shift.
+    # If the core measured the step's start and end, the end need not be shifted.
     clock = clock_of(admitted.pieces, [] if picked and picked.device_span else [last])
     return clock, window_of(admitted, clock, picked, first, last), fold(ops, admitted, clock)
 
@@ -138,15 +137,15 @@ def measure(
 def window_of(
     admitted: Admitted, clock: Clock, picked: StepEvent | None, start: int, end: int
 ) -> tuple[int, int]:
-    """Convert a window from the trace's clock to the clock of the step."""
+    """Convert a window from the trace's clock to the step's clock."""
     if picked and picked.device_span and clock.name == ON_DEVICE:
         return picked.device_span
-    # No admitted op starts before the step. So shift the start of the step like the op that starts
-    # first on the new clock, even if the clocks fit badly at that time.
+    # No admitted op starts before the step, so shift the step's start like the op that starts first
+    # on the step's clock, even if the clocks fit badly at that time.
     first, shift = AFTER_ALL, 0
     for piece in admitted.pieces:
         starts, _ = clock.times(piece)
-        # Most starts are in order, so sorting takes less time than `min`.
+        # Most starts are already in order, so sorting is faster than `min`.
         if (lowest := sorted(starts)[0]) < first:
             first = lowest
             shift = first - piece.base - piece.starts[starts.index(first)]
@@ -154,7 +153,8 @@ def window_of(
 
 
 def clock_notes(step: Step) -> list[str]:
-    """Return a note if the two clocks differ by more than one percent."""
+    """Return a note if durations on the two clocks differ by more than 1 % in total, or if those of
+    one op differ by more than 1 % of the step."""
     if step.clock.name == ON_TRACE:
         return []
     measured = off = worst = 0
@@ -173,7 +173,7 @@ def clock_notes(step: Step) -> list[str]:
 
 
 def false_stack_notes(step: Step) -> list[str]:
-    """Return a note on ops with a `source` that disagrees with the op's stack."""
+    """Return a note about ops whose `source` disagrees with their stack."""
     false = Group(step.leaves).where(lambda op: op.has_other_source)
     if not false.members:
         return []

@@ -1,4 +1,4 @@
-"""Define `Op`, with the facts that are true of every execution of the op."""
+"""Define `Op`, with the properties that are the same for all executions of an op."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ if TYPE_CHECKING:
     from _proto.hlo.text import Array, DtypeClass
     from _proto.trace.plane import Metadata, Value
 
-# Number that means HBM in the stat memory_access_breakdown.
+# Code for HBM in the stat memory_access_breakdown.
 HBM_SPACE = 1
 MATMUL_INPUT_RE = re.compile(r"b?f\d\w*|[su][1-8]")
-# An op's key is the program and the name, because names are unique only within a program.
+# An op is identified by its program and name, because names are unique only within a program.
 Place = tuple["int | None", str]
 
 
@@ -77,15 +77,16 @@ def as_text(value: Value | None) -> str:
 
 
 def as_count(value: Value | None) -> int | None:
-    """Return a number of flops or bytes, or None for an invalid number; the compiler writes -1 if
-    the number is unknown."""
+    """Return a count of flops or bytes, or None if it is invalid; the compiler writes -1 for an
+    unknown count."""
     if isinstance(value, (int, float)) and 0 <= value < 1 << 63:
         return int(value)
     return None
 
 
 class Op:
-    """An op: an entry of the event metadata. Facts that few modes need are computed on demand."""
+    """An op, which corresponds to an entry of the event metadata. Properties that few modes need
+    are computed on demand."""
 
     def __init__(
         self,
@@ -101,7 +102,7 @@ class Op:
         self.hlo = HloText(metadata.name)
         self.category = as_text(stats.get("hlo_category")) or NO_CATEGORY
         if self.category == "non-fusion elementwise" and self.hlo.opcode == CAST:
-            # The profiler puts casts into the category of elementwise math.
+            # The profiler classifies casts as elementwise math.
             self.category = CAST
         kind = kind_of(self.category, self.hlo.name)
         self.kind: Kind = kind or OTHER
@@ -128,7 +129,7 @@ class Op:
 
     @property
     def is_wait(self) -> bool:
-        """Return whether the core waits during the op until an asynchronous op is done."""
+        """Return whether the op waits for an asynchronous op to finish."""
         return self.category.endswith("-done") or self.async_collective == ASYNC_COLLECTIVE_DONE
 
     @property
@@ -138,16 +139,14 @@ class Op:
 
     @property
     def begins(self) -> bool:
-        """Return whether the op begins work that another op waits for, and has a name.
-
-        Starts, sends and receives begin work that another op waits for.
-        """
+        """Return whether the op has a name and begins work that another op waits for: a start, send
+        or receive."""
         is_half = self.category in ("send", "recv", *HOST_TRANSFERS)
         return bool(self.name) and not self.is_container and (self.is_start or is_half)
 
     @property
     def source(self) -> str | None:
-        """Return the line that the trace gives in addition to the stack."""
+        """Return the source line that the trace stores in addition to the stack."""
         return as_text(self.metadata.stats.get("source")) or None
 
     @property
@@ -163,10 +162,10 @@ class Op:
 
     @cached_property
     def source_inner(self) -> str | None:
-        """Return the line that the op comes from, as `file:line`.
+        """Return the op's source line as `file:line`.
 
-        The line is the innermost frame of the stack, because frames have the whole path. If the op
-        has no stack, or if stack and `source` disagree, the line is `source`.
+        Prefer the innermost frame of the stack, because frames contain the full path. Use `source`
+        if the op has no stack, or if the two disagree.
         """
         if self.stack is None or self.has_other_source:
             return self.source
@@ -174,15 +173,15 @@ class Op:
 
     @property
     def has_other_source(self) -> bool:
-        """Return whether `source` differs from the innermost frame of the stack. If the stack and
-        `source` differ, one of the two is wrong."""
+        """Return whether `source` differs from the innermost frame of the stack. If so, one of them
+        is wrong."""
         if self.stack is None or self.source is None:
             return False
         return not frames.fits(self.source, self.stack.frames[-1])
 
     @cached_property
     def source_user(self) -> str | None:
-        """Return the innermost line of the user's own code."""
+        """Return the innermost line in the user's own code."""
         if self.stack:
             return frames.innermost_own(self.stack.frames, self.is_own)
         return frames.innermost_own([self.source], self.is_own) if self.source else None
@@ -201,17 +200,17 @@ class Op:
 
     @cached_property
     def scope(self) -> scopes.Scope | None:
-        """Return the op's place in the structure of the program, or None if unknown."""
+        """Return the op's position in the program's structure, or None if unknown."""
         path = self.tf_op
         if path is None and self.instruction:
-            # A done op without a path has the path of the matching start.
+            # If a done op has no path, use the path of the matching start.
             parts = (self.instruction, self.instruction.chain[0])
             path = next(filter(None, (part.tf_op for part in parts)), None)
         return None if path is None else scopes.scope_of(path)
 
     @cached_property
     def waits_for(self) -> str:
-        """Return what the core waits for, if the op is communication or a wait."""
+        """Return what the core waits for during the op, which must be communication or a wait."""
         name = self.name if self.category in ASYNC else self.category.replace(" ", "-")
         if name.startswith("all-reduce-scatter"):
             return "reduce-scatter"
@@ -224,15 +223,15 @@ class Op:
             return SOME_COLLECTIVE
         arrays = [*self.hlo.outputs, *self.hlo.operands]
         if self.kind == COMM or any(array.memory_space == HOST_MEMORY for array in arrays):
-            # Communication without a collective is a transfer to or from the host.
+            # Communication that is not a collective is a transfer to or from the host.
             return HOST
         return SPARSE_CORE if "sparse-core" in self.name or "offload" in self.name else DMA
 
     @cached_property
     def phase(self) -> Phase:
         if self.tf_op is None:
-            # Without a path in the trace, trust `.remat` in the op's name only if the program gives
-            # the op a scope.
+            # If the trace has no path, trust `.remat` in the op's name only if the program contains
+            # a path.
             return "recompute" if ".remat" in self.name and self.scope else "unknown"
         if ".remat" in self.name or "/rematted_computation/" in self.tf_op:
             return "recompute"
@@ -260,7 +259,7 @@ class Op:
 
     @cached_property
     def program(self) -> Program | None:
-        """Return the op's compiled program, or None if the trace does not have the program."""
+        """Return the op's compiled program, or None if the trace does not contain it."""
         return None if self.program_id is None else self._programs.program(self.program_id)
 
     @cached_property
@@ -270,7 +269,7 @@ class Op:
 
     @property
     def own_line(self) -> str | None:
-        """Return the op's source line in the program."""
+        """Return the op's source line according to the program."""
         return self.instruction.line if self.instruction else None
 
     @cached_property
@@ -287,13 +286,13 @@ class Op:
 
     @property
     def has_only_started(self) -> bool:
-        """Return whether the op ends before any data has moved, because the op only starts a
-        transfer."""
+        """Return whether the op only starts a transfer, so that it ends before the data has
+        moved."""
         return self.is_start or self.hlo.opcode.endswith("-start")
 
     @property
     def is_to_host(self) -> bool:
-        """Return whether the op moves data to the memory of the host."""
+        """Return whether the op moves data to host memory."""
         # The result of a copy-start is (destination, source, context).
         outputs = self.hlo.outputs[:1] if self.has_only_started else self.hlo.outputs
         return any(array.memory_space == HOST_MEMORY for array in outputs)
@@ -311,7 +310,7 @@ class Op:
 
     @property
     def dtypes_read(self) -> list[str] | None:
-        """Return the dtypes in memory of the operands of the op's dots, according to the
+        """Return the dtypes that the operands of the op's dots have in memory, according to the
         program."""
         from _proto.hlo.dots import dtypes_read
 
@@ -319,13 +318,13 @@ class Op:
 
     @property
     def outputs(self) -> list[Array]:
-        """Return the arrays of the op's output, from the HLO text, else from the stat with the
-        shape."""
+        """Return the op's output arrays, read from the HLO text or else from the stat
+        `shape_with_layout`."""
         return self.hlo.outputs or parse_shape(self.shape or "")[0]
 
     @cached_property
     def dtype(self) -> DtypeClass:
-        """Return the dtype of the output array that has most elements."""
+        """Return the dtype of the output array with the most elements."""
         outputs = self.hlo.outputs
         return dtype_of(outputs) if outputs else dtype_of_shape(self.shape or "")
 
@@ -339,7 +338,8 @@ class Op:
 
     @cached_property
     def operand_dtype(self) -> str | None:
-        """Return the dtype of the wider dot operand, or of the largest operand without a program.
+        """Return the dtype of the wider dot operand or, if the dot is unknown, of the largest
+        operand.
 
         Floats are given as a dtype class, other dtypes as in HLO.
         """
@@ -354,8 +354,8 @@ class Op:
 
     @cached_property
     def dtype_uncertain(self) -> bool:
-        """Return whether a matrix unit may have used another precision than the output's dtype
-        shows."""
+        """Return whether a matrix unit may have used a precision that differs from the output's
+        dtype."""
         if self.dot or self.dtype == OTHER or not MATMUL_CATEGORY.match(self.category):
             return False
         inputs = {dtype_class(array.dtype) for array in self.matmul_inputs}
@@ -375,12 +375,11 @@ class Op:
 
     @cached_property
     def hbm_bytes(self) -> int | None:
-        """Return the bytes to and from HBM, or None if unknown."""
+        """Return the bytes moved to and from HBM, or None if unknown."""
         accesses = self.metadata.accesses
         if accesses is None or (
-            # An empty list of accesses does not mean 0 bytes: real copies of gigabytes to the host
-            # have an empty list. An empty list means 0 bytes only if all arrays in the HLO text are
-            # in memory on the chip.
+            # Even copies of gigabytes to the host can have an empty list of accesses. An empty list
+            # means 0 bytes only if all arrays in the HLO text are in on-chip memory.
             not accesses and self.bytes_accessed and not self.hlo.is_on_chip
         ):
             return None
@@ -390,17 +389,17 @@ class Op:
         return as_count(self.metadata.stats.get(stat))
 
     @property
-    def has_infinite_fact(self) -> bool:
-        facts = map(self.metadata.stats.get, ("flops", "model_flops", "bytes_accessed"))
-        return any(isinstance(fact, float) and not math.isfinite(fact) for fact in facts)
+    def has_infinite_count(self) -> bool:
+        counts = map(self.metadata.stats.get, ("flops", "model_flops", "bytes_accessed"))
+        return any(isinstance(count, float) and not math.isfinite(count) for count in counts)
 
     @cached_property
     def declared_cost(self) -> DeclaredCost | None:
-        """Return the cost that the author of a kernel declared."""
+        """Return the cost that the kernel's author declared."""
         return self.instruction.declared_cost if self.instruction else None
 
     @property
     def is_opaque(self) -> bool:
-        """Return whether XLA knows no costs of the op, because the op is a kernel or a placeholder
-        for a buffer."""
+        """Return whether the op's cost is unknown to XLA, because the op is a custom kernel or a
+        placeholder for a buffer."""
         return self.category == CUSTOM_CALL and not self.flops

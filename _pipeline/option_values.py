@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def plane_of(name: str) -> str:
-    """Return the name of a device's plane."""
+    """Return the plane name for a --device value."""
     return forms_of_device(name)[-1]
 
 
@@ -64,7 +64,7 @@ def positive(text: str) -> float:
     number = float(text)
     if not 0 < number < math.inf:
         raise ValueError
-    # A float cannot hold every integer exactly.
+    # Return an int if possible, because a float cannot represent every integer exactly.
     return int(text) if text.isdecimal() else number
 
 
@@ -85,16 +85,16 @@ def cost(text: str) -> tuple[str, int, int, str | None]:
 
 
 def converter(convert: Callable[[str], Any], expected: str) -> Callable[[str], Any]:
-    """Return a converter for argparse whose error message says which values are valid."""
+    """Return an argparse converter whose error message says which values are valid."""
 
-    def convert_or_refuse(text: str) -> Any:
+    def convert_or_reject(text: str) -> Any:
         try:
             return convert(text)
         except (ValueError, OverflowError, RecursionError, re.error):
-            # argparse adds "argument --option:" at the start of the message.
+            # argparse adds "argument --option:" before the message.
             raise argparse.ArgumentTypeError(f"must be {expected}, got {text!r}") from None
 
-    return convert_or_refuse
+    return convert_or_reject
 
 
 TO_NATURAL = converter(natural, "a whole number of at least 0")
@@ -112,14 +112,14 @@ TO_WHOLE = converter(whole, "a whole number above 0, such as 1e6")
 
 
 def peak_of(name: str) -> Callable[[str], tuple[str, float]]:
-    """Return the converter of an option that overrides a peak."""
+    """Return the converter for an option that overrides a peak."""
     return converter(lambda text: (name, float(positive(text))), "a finite number above 0")
 
 
-def refusal_of_argument(
+def argument_error(
     message: str, choices: Mapping[str, Collection[str]], options: Collection[str]
 ) -> str:
-    """Rewrite an error message of argparse as a plain sentence."""
+    """Rewrite an argparse error message as a plain sentence."""
     unknown = re.fullmatch(r"unrecognized arguments: (\S*).*", message, re.DOTALL)
     if unknown:
         return unknown_argument(unknown[1], options)
@@ -128,12 +128,12 @@ def refusal_of_argument(
         names = choices[choice[1]]
         message = f"{choice[1]} must be one of {', '.join(names)}, got {choice[2]!r}"
         return message + suggestion(choice[2], names)
-    # argparse writes "argument --top: must be a whole number".
+    # Shorten "argument --top: must be a whole number" to "--top must be a whole number".
     return re.sub(r"\Aargument (\S+): must", r"\1 must", message)
 
 
 def wrong_words(words: Sequence[str], mode: str) -> list[str]:
-    """Return the words after the first PROFILE that the mode does not accept as further
+    """Return those words after the first PROFILE that the mode does not accept as additional
     PROFILEs."""
     return [
         word for word in words if mode not in OF_CAPTURES or (word.startswith("-") and word != "-")
@@ -141,7 +141,7 @@ def wrong_words(words: Sequence[str], mode: str) -> list[str]:
 
 
 def unknown_argument(word: str, options: Collection[str]) -> str:
-    """Return the message about a word that is neither an option nor the first PROFILE."""
+    """Return the message for a word that is neither a known option nor the first PROFILE."""
     if word.startswith("-"):
         flag = word.partition("=")[0]
         return f"unknown option {flag}{suggestion(flag, options)}"
@@ -149,7 +149,7 @@ def unknown_argument(word: str, options: Collection[str]) -> str:
 
 
 FORMS = ("json", "text", "markdown", "csv")
-# Arguments of argparse for the options that say how an answer is printed.
+# argparse arguments of the options for the output format.
 FORM_OPTIONS: dict[str, Json] = {
     "--format": {
         "choices": FORMS,
@@ -196,8 +196,8 @@ PEAK_ARGUMENTS: dict[str, Json] = {
         "help": "override the HBM peak, in GiB/s",
     },
 }
-# The modes in WRITING write a page or a database instead of text; the values are examples of file
-# names. Records are read by programs, so they have no text form either.
+# Modes that write a page or a database instead of text, with an example file name for each. Records
+# are read only by programs, so they have no text format either.
 WRITING = {"page": "step.html", "export": "step.db"}
 WITHOUT_TEXT = ("record", *WRITING)
 # Modes that accept several PROFILEs.
@@ -246,7 +246,7 @@ def contradictions_in(mode: str, given: Json, more: Sequence[str]) -> Iterator[s
 
 
 def contradictions_with_baseline(given: Json) -> Iterator[str]:
-    """Yield a message for each rule about `--baseline` that the options of a page break."""
+    """Yield a message for each rule about `--baseline` that the options of mode `page` break."""
     baseline = given.get("baseline", [])
     if given.keys() & {"baseline_device", "baseline_host"} and not baseline:
         yield "--baseline-device and --baseline-host require --baseline"
@@ -257,8 +257,7 @@ def contradictions_with_baseline(given: Json) -> Iterator[str]:
 
 
 def form_among(words: Sequence[str]) -> str:
-    """Return the output format that a command line asks for, even if the command line is
-    invalid."""
+    """Return the requested output format, even if the command line is otherwise invalid."""
     forms = ["json"]
     for word, following in zip(words, [*words[1:], ""], strict=False):
         option, equals, value = word.partition("=")

@@ -1,4 +1,4 @@
-"""Write the file of `--out` completely or not at all."""
+"""Write the `--out` file completely or not at all."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def replacing(out: str) -> Iterator[str]:
     """Yield the path of a new empty file, which replaces `out` at the end of the block.
 
-    The new file is in the folder of `out` and has the permissions that the umask gives. After an
+    The new file is in the same folder as `out`, and the umask determines its permissions. After an
     error, the new file is removed and `out` is unchanged.
     """
     target = os.path.realpath(out)

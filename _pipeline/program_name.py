@@ -1,4 +1,4 @@
-"""Name the command as the user called it."""
+"""Find the name under which the user called the command."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 
 def program_name() -> str:
-    """Return the command of this process, as the usage line shows it."""
+    """Return the command that started this process, as shown in the usage line."""
     spec = sys.modules["__main__"].__spec__
     # A program in a zip archive also has a spec, with the name `__main__`.
     if spec is not None and spec.name != "__main__":

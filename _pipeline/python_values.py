@@ -1,6 +1,6 @@
-"""Turn the arguments of a Python function into the words of a command line.
+"""Convert the arguments of an API call to the words of a command line.
 
-The command line's parser checks the words, so that every check exists once.
+The command-line parser then checks the words, so that each check exists only once.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ class Call(NamedTuple):
     """The words of a command line, and values that words cannot express."""
 
     words: list[str]
-    # Traces and records in memory, by the word that replaces the path.
+    # Traces and records in memory, by the word used as their path.
     in_memory: dict[str, bytes | Mapping[str, Any]]
     processes: int
 
 
 class Sources:
-    """Collects the traces and records that are in memory, and gives them names."""
+    """Collects in-memory traces and records, and assigns names to them."""
 
     def __init__(self, mode: str) -> None:
         self._mode = mode
         self.in_memory: dict[str, bytes | Mapping[str, Any]] = {}
 
     def words(self, captures: Any, *, takes_records: bool) -> list[str]:
-        """Return a word of the command line for each capture."""
+        """Return a command-line word for each capture."""
         if not isinstance(captures, (list, tuple)):
             return [self._word(captures, takes_records)]
         if self._mode not in OF_CAPTURES:
@@ -68,10 +68,10 @@ class Sources:
 def call_of(
     profile: Any, mode: str, given: Mapping[str, Any], options: Mapping[str, Mapping[str, Any]]
 ) -> Call:
-    """Return the command line for a call.
+    """Convert an API call to a command line.
 
-    `options` has argparse's arguments for each option that the mode accepts. If no mode is named
-    `mode`, `options` has only two options of the pipeline.
+    `options` contains the argparse arguments of each option that the mode accepts. If `mode` does
+    not exist, it contains only --device and --host.
     """
     if not isinstance(mode, str):
         raise TypeError(f"mode must be a string, got {type(mode).__name__}")
@@ -80,7 +80,7 @@ def call_of(
     names = {flag.removeprefix("--").replace("-", "_"): flag for flag in options}
     words = [f"--mode={mode}"]
     processes = 1
-    # If no mode is named `mode`, drop all options, so that the parser reports only the mode.
+    # If `mode` does not exist, drop all options so that the parser reports only the mode.
     for name, value in given.items() if len(options) > 2 else ():
         if value is None or value is False:
             continue

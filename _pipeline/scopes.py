@@ -1,4 +1,4 @@
-"""Parse the path in an op's `tf_op` to a scope: the op's place in the structure of the program.
+"""Parse the path in an op's `tf_op` to a scope: the op's position in the program's structure.
 
 In `jit(step)/transpose(jvp(decoder))/while/body/mlp/dot_general:` the scope is `decoder/mlp` and
 the primitive is `dot_general`.
@@ -15,21 +15,19 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Container
 
-# Parts of a path that say how the program runs, but not how the program is structured.
+# Parts of a path that describe how the program runs, not how it is structured.
 TRANSFORMATIONS = frozenset(
     "while body cond closed_call checkpoint remat remat2 rematted_computation shard_map pjit"
     " custom_jvp_call custom_vjp_call core_call xla_call xla_pmap main".split()
 )
 WRAPPERS = frozenset("jit jvp transpose vmap pmap".split())
-# Matches quoted text, and characters that split a path or bracket a part of a path. A quotation
-# mark without a partner is an ordinary character.
+# Matches quoted text, separators and brackets. An unpaired quotation mark is an ordinary character.
 MARK_RE = re.compile(r"""'[^']*'|"[^"]*"|[()\[\]{}/;]""")
 CLOSED_BY = {"(": ")", "[": "]", "{": "}"}
 
 
 class Scope(NamedTuple):
-    """A parsed path: the parts, outermost first, and the primitive that ends the path, if there is
-    one."""
+    """A parsed path: its parts, outermost first, and the primitive at its end, or None."""
 
     parts: tuple[str, ...]
     primitive: str | None
@@ -44,7 +42,7 @@ class Scope(NamedTuple):
 def scope_of(path: str) -> Scope:
     """Parse a path. A `/` separates parts, except within brackets or quotes.
 
-    If several paths are joined by `;`, only the first counts.
+    If several paths are joined by `;`, only the first is parsed.
     """
     marks = [(found.start(), found[0]) for found in MARK_RE.finditer(path)]
     closing = matched(marks)
@@ -54,7 +52,7 @@ def scope_of(path: str) -> Scope:
     # Start of the current part, and end of the last bracketed text to skip.
     start = skipped = 0
     if path.startswith("jit(") and 3 in closing and ends_part(path, closing[3] + 1, ()):
-        # The brackets of `jit(...)` hold the name of the program.
+        # Skip `jit(...)`, which contains the program's name.
         start = skipped = closing[3] + 1
     wrappers: set[int] = set()
     for at, mark in marks:
@@ -70,14 +68,14 @@ def scope_of(path: str) -> Scope:
                 start = at + 1
             else:
                 skipped = close + 1
-    # Thousands of ops with different paths can be in one deep scope, so paths share equal parts.
+    # Thousands of ops can be in the same deep scope, so let their paths share equal parts.
     kept = (intern(part) for part in parts if part and part not in TRANSFORMATIONS)
     return Scope(tuple(kept), path[start:] or None)
 
 
 def matched(marks: list[tuple[int, str]]) -> dict[int, int]:
-    """Return the position at which each bracket is closed. Brackets that are never closed are left
-    out."""
+    """Return the position of each closing bracket, by position of the opening bracket. Unclosed
+    brackets are omitted."""
     closing = {}
     opened: list[tuple[int, str]] = []
     for at, mark in marks:
@@ -89,7 +87,7 @@ def matched(marks: list[tuple[int, str]]) -> dict[int, int]:
 
 
 def end_of_first(marks: list[tuple[int, str]], closing: dict[int, int], end: int) -> int:
-    """Return the end of the first path in a text that can hold several paths."""
+    """Return the end of the first path in a text that can contain several."""
     skipped = 0
     for at, mark in marks:
         if at >= skipped:

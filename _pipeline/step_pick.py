@@ -21,14 +21,15 @@ ALL_STEPS = "all"
 
 
 class StepChoice(NamedTuple):
-    """The requested step: an index, `all` or a name. Without a request, all fields are None."""
+    """The requested step: an index or `all` in `position`, or a `name`. Both are None if no step is
+    requested."""
 
     position: int | str | None = None
     name: str | None = None
 
 
 def pick_step(device: Device, choice: StepChoice, context: Context) -> StepEvent | None:
-    """Return the requested step, or by default a typical one of the busiest steps. Return None if
+    """Return the requested step or, by default, a typical step among the busiest. Return None if
     the whole capture is the step."""
     count_starts(device)
     picked = pick_among(device, choice, context)
@@ -80,7 +81,7 @@ def pick_among(device: Device, choice: StepChoice, context: Context) -> StepEven
 
 
 def notes_on_time_outside(steps: Sequence[StepEvent]) -> list[str]:
-    """Return notes on time that no step with ops covers."""
+    """Return notes about the time in steps without ops and the time between steps."""
     notes = []
     without_ops = [step for step in steps if not step.n_events]
     if without_ops:
@@ -96,8 +97,7 @@ def notes_on_time_outside(steps: Sequence[StepEvent]) -> list[str]:
 
 
 def time_between(steps: Sequence[StepEvent]) -> tuple[int, int]:
-    """Return the time that no step covers, from the first start to the last end, and the whole time
-    from first start to last end."""
+    """Return the time between steps, and the total time from the first start to the last end."""
     stretches = union((step.start, step.end) for step in steps)
     if not stretches:
         return 0, 0
@@ -106,8 +106,8 @@ def time_between(steps: Sequence[StepEvent]) -> tuple[int, int]:
 
 
 def busiest(steps: Sequence[StepEvent]) -> tuple[StepEvent, int]:
-    """Return the typical step among the busiest steps, and the number of busiest steps. If no step
-    has ops, return the middle step and 0."""
+    """Return the step of median duration among the steps with the most ops, and the number of these
+    steps. If no step has ops, return the middle step and 0."""
     n_events = max(step.n_events for step in steps)
     if not n_events:
         return steps[len(steps) // 2], 0

@@ -1,4 +1,4 @@
-"""Write to the streams of the process, and show progress on a terminal."""
+"""Write to stdout and stderr, and show progress on a terminal."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 class Progress:
-    """Shows progress in a line on the terminal if a run takes longer than a second, and erases the
-    line."""
+    """Shows progress on one line of the terminal if a run takes longer than a second; `erase`
+    removes the line."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -23,9 +23,9 @@ class Progress:
         self._shown = False
 
     def __call__(self, activity: str, done: int, total: int) -> None:
-        """Show how much is done; `total` is 0 if unknown, and then `done` is in bytes."""
+        """Show how much is done. If `total` is 0 (unknown), `done` must be in bytes."""
         now = time.monotonic()
-        # Forked processes inherit this object; only the first process may write.
+        # Forked processes inherit this object, but only the original process may write.
         if now >= self._due and os.getpid() == self._process:
             self._due = now + 0.1
             self._shown = True
@@ -40,20 +40,19 @@ class Progress:
         try:
             write(self._stream, f"\r\x1b[K{line}")
         except OSError:
-            # The terminal is gone, but the run can go on.
+            # The terminal is gone, but the run can continue.
             self._due = math.inf
 
 
 def write(stream: TextIO | None, text: str) -> None:
-    """Write a whole text to the file descriptor of a stream.
+    """Write all of a text to a stream's file descriptor.
 
-    Don't use the stream itself: a buffered stream keeps unwritten text, tries again at exit, and
-    then changes the exit status. An unbuffered stream may write only a part of a text, without an
-    error.
+    Do not use the stream itself: after an error, a buffered stream would try again at exit and
+    change the exit status. An unbuffered stream may write only part of a text without an error.
     """
     if stream is None:
-        # The stream was closed when the process started, so the stream's descriptor may belong to
-        # another file by now.
+        # The stream was closed when the process started, so its descriptor may belong to another
+        # file by now.
         raise OSError(errno.EBADF, os.strerror(errno.EBADF))
     fd = stream.fileno()
     remaining = memoryview(text.encode(stream.encoding, "backslashreplace"))

@@ -16,12 +16,12 @@ LARGEST_EXACT = 1 << 53
 
 
 def exact(number: int) -> int | str:
-    """Return a number for JSON, as decimal text if readers would round the number."""
+    """Return a number for JSON, converted to decimal text if readers would round it."""
     return number if abs(number) <= LARGEST_EXACT else str(number)
 
 
 def cut_texts(fields: Mapping[str, Any], longest: int = LONGEST_TEXT) -> None:
-    """Cut long texts of an answer in place, and add a note with the number of cut texts."""
+    """Cut long texts in an answer in place, and add a note with their number."""
     n_cut = _cut_in(fields, longest)
     if n_cut:
         fields["notes"].append(f"{n_cut} texts were cut to {longest} characters")
@@ -52,14 +52,15 @@ def encoded(fields: Mapping[str, Any], for_people: bool) -> str:
     """Return an answer as the JSON text that the command prints."""
     form: dict[str, Any] = {"indent": 2} if for_people else {"separators": (",", ":")}
     text = json.dumps(fields, allow_nan=False, **form)
-    # `</` could end a script in a page.
+    # Escape `</`, because it could end a script in a page.
     return text.replace("</", r"<\/") + "\n"
 
 
 def digest_of(text: str) -> str:
     """Return 16 hexadecimal digits that identify a text."""
     try:
-        # `hashlib` loads OpenSSL, which takes 12 % of the time of `summary` on the demo.
+        # Avoid `hashlib` if possible: it loads OpenSSL, which takes 12 % of the time of mode
+        # `summary` on the demo.
         from _sha1 import sha1  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
         from hashlib import sha1

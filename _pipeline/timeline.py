@@ -1,5 +1,4 @@
-"""Build the timeline of a step: the gaps between leaf ops, and the time of containers within
-gaps."""
+"""Build a step's timeline: the gaps between leaf ops, and the time of containers within gaps."""
 
 from __future__ import annotations
 
@@ -27,13 +26,13 @@ if TYPE_CHECKING:
 
 
 class Timeline(NamedTuple):
-    """The gaps of a window."""
+    """The gaps between a window's leaf ops."""
 
     start: int
     end: int
-    # All stretches of the window in which no leaf runs.
+    # All stretches of the window during which no leaf runs.
     gaps: Cover
-    # Time within gaps in which a container runs.
+    # Time within gaps during which a container runs.
     container_self: int
 
     @property
@@ -62,10 +61,10 @@ def timeline_of(
 def gaps_of(
     pieces: Sequence[Piece], clock: Clock, left_out: Set[int], window: tuple[int, int]
 ) -> Cover:
-    """Return the gaps between the events of a window, without the events of some ops."""
+    """Return the gaps between a window's events, ignoring the ops in `left_out`."""
     gaps = gaps_between(leaves_of(pieces, clock, left_out), window)
     if gaps is None:
-        # Rarely, the line is not sorted, or the device has several ops lines.
+        # In rare cases, the line is not sorted, or the device has several ops lines.
         gaps = gaps_between(in_order(pieces, clock, left_out), window)
     assert gaps is not None
     return gaps
@@ -86,8 +85,8 @@ def gaps_between(pieces: Iterable[Columns], window: tuple[int, int]) -> Cover | 
         ends = list(map(add, starts, durations))
         # The latest end before each op.
         if starts[0] >= max(covered, last_start) and all(map(le, ends, starts[1:])):
-            # Mostly, each op starts after the previous op has ended. This saves 3 % of the time for
-            # all ops of a large capture.
+            # Usually, each op starts after the previous one has ended. This shortcut saves 3 % of
+            # the time on a large capture.
             reach = [covered, *ends]
         elif starts[0] >= last_start and all(map(le, starts, starts[1:])):
             reach = list(accumulate(ends, max, initial=covered))
@@ -107,7 +106,7 @@ def gaps_between(pieces: Iterable[Columns], window: tuple[int, int]) -> Cover | 
 
 
 def leaves_of(pieces: Iterable[Piece], clock: Clock, left_out: Set[int]) -> Iterator[Columns]:
-    """Yield the columns of all events but those of some ops, such as containers."""
+    """Yield the columns of all events, except those of the ops in `left_out`."""
     for piece in pieces:
         columns = columns_of(piece, clock)
         if not left_out.isdisjoint(piece.distinct_ids):
@@ -116,7 +115,7 @@ def leaves_of(pieces: Iterable[Piece], clock: Clock, left_out: Set[int]) -> Iter
 
 
 def in_order(pieces: Sequence[Piece], clock: Clock, left_out: Set[int]) -> Iterator[Columns]:
-    """Yield the leaves sorted by start; leaves with equal starts stay in the file's order."""
+    """Yield the leaves sorted by start; leaves with equal starts keep the file's order."""
     spans = [
         (min(starts, default=AFTER_ALL), max(starts, default=BEFORE_ALL))
         for starts, _, _ in leaves_of(pieces, clock, left_out)
@@ -129,8 +128,8 @@ def in_order(pieces: Sequence[Piece], clock: Clock, left_out: Set[int]) -> Itera
 
 
 def separate_runs(spans: Sequence[tuple[int, int]]) -> Iterator[slice]:
-    """Cut a list of spans into runs, so that each run ends before all later spans begin."""
-    # For each span, the first start among all later spans.
+    """Split a list of spans into runs, such that each run ends before all later spans begin."""
+    # Entry k is the earliest start among the spans from index k on.
     nexts = [*accumulate((begin for begin, _ in reversed(spans)), min, initial=AFTER_ALL)][::-1]
     first, last = 0, BEFORE_ALL
     for place, ((_, end), next_begin) in enumerate(zip(spans, nexts[1:], strict=True), 1):
@@ -141,7 +140,7 @@ def separate_runs(spans: Sequence[tuple[int, int]]) -> Iterator[slice]:
 
 
 def events_of(pieces: Iterable[Piece], clock: Clock, metadata_ids: Set[int]) -> Iterator[Span]:
-    """Yield the events of some ops, in the file's order."""
+    """Yield the events of the given ops in the file's order."""
     for piece in pieces:
         if not metadata_ids.isdisjoint(piece.distinct_ids):
             events = zip(*columns_of(piece, clock), strict=True)

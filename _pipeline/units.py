@@ -1,4 +1,4 @@
-"""Format times with a unit, for notes and other sentences."""
+"""Format times with a unit for notes and messages."""
 
 from __future__ import annotations
 

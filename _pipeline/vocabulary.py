@@ -72,8 +72,7 @@ CATEGORIES: dict[Kind, str] = {
     ),
 }
 KIND_OF = {name: kind for kind, names in CATEGORIES.items() for name in names.split(", ")}
-# Families of categories, matched by pattern if CATEGORIES does not list the category. The first
-# family that matches counts.
+# Patterns for categories that CATEGORIES does not list. The first pattern that matches counts.
 FAMILIES: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     (COMM, re.compile(r"infeed|outfeed")),
     (COMPUTE, re.compile(r" fusion\Z|\A(?:convolution |rng-|batch-norm-)")),
@@ -106,16 +105,17 @@ def kind_of_family(category: str) -> Kind | None:
 
 
 def async_collective(category: str, op_name: str) -> str | None:
-    """Return the prefix in the name of a fusion that starts or ends an asynchronous collective, or
-    None for all other ops.
+    """Return the name prefix of a fusion that starts or ends an asynchronous collective, or None
+    for other ops.
 
-    Fusions between start and end are math that also moves parts of the data.
+    Fusions between the start and the end count as math, although they also transfer parts of the
+    data.
     """
     is_fusion = category.endswith("fusion")
     return named_after(op_name, ASYNC_COLLECTIVE_ENDS) if is_fusion else None
 
 
-# Values of `Op.waits_for` that are not names of collectives.
+# Values of `Op.waits_for` other than names of collectives.
 SOME_COLLECTIVE = "collective"
 HOST: Final = "host"
 SPARSE_CORE: Final = "sparse_core"

@@ -1,7 +1,8 @@
-"""Sum up a window for records: the time of each op, and the time in which any op runs.
+"""Compute the sums of a window for records: the time of each op, and the time during which any op
+runs.
 
-A `Step` knows more, such as gaps and the longest execution of each op. Records need no gaps and no
-longest executions, and leaving them out halves the time after decoding.
+A `Step` also has the gaps and the longest execution of each op. Records do not need them, and
+omitting them halves the time after decoding.
 """
 
 from __future__ import annotations
@@ -26,14 +27,15 @@ if TYPE_CHECKING:
 
 
 class WindowSums(NamedTuple):
-    """The sums of a window. The sums of ops are stored by metadata id, in order of appearance."""
+    """The sums of a window. The dicts contain sums by metadata id of the op, in order of
+    appearance."""
 
     admitted: Admitted
     clock: Clock
     duration: int
     # Time during which at least one leaf runs.
     busy: int
-    # The time and the number of executions of each op.
+    # The total time and the number of executions of each op.
     times: dict[int, int]
     counts: dict[int, int]
 
@@ -54,8 +56,8 @@ def sums_of(picked: StepEvent | None, admitted: Admitted, containers: Set[int]) 
 
 
 def busy_without_overlap(pieces: Iterable[Columns], start: int, end: int) -> int | None:
-    """Return the time of the leaves within a window, or None if leaves overlap or are not
-    sorted."""
+    """Return the time during which leaves run in a window. Return None if leaves overlap, are not
+    sorted, or start outside the window."""
     busy, covered = 0, start
     for columns in pieces:
         starts, durations, _ = columns
@@ -66,7 +68,7 @@ def busy_without_overlap(pieces: Iterable[Columns], start: int, end: int) -> int
                 return None
         if not starts:
             continue
-        # Ops that begin outside of the window are rare. Only the last op may end after the window.
+        # Ops that start outside the window are rare. Only the last op may end after the window.
         if not (covered <= starts[0] and starts[-1] <= end):
             return None
         busy += sum(durations)

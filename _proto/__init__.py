@@ -1,2 +1,1 @@
-"""Read the bytes of traces, HLO texts, and programs. The package `_proto` does not know steps or
-figures."""
+"""Decode traces, HLO texts and programs. This package is independent of steps and modes."""

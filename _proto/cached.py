@@ -1,8 +1,8 @@
 """Define a property that is computed once.
 
 Before Python 3.12, `functools.cached_property` takes a lock on every first use, which triples the
-time of the use. `bottleneck` on the demo has 5 600 first uses, so the lock takes about 4 % of the
-command's time.
+time of that use. Mode `bottleneck` has 5 600 first uses on the demo, so the locks would take about
+4 % of its time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 else:
 
     class cached_property:
-        """Compute a value on first use, and store the value as an attribute of the object."""
+        """Compute a value on first use, and store it as an attribute of the object."""
 
         def __init__(self, method):
             self.method = method

@@ -1,4 +1,4 @@
-"""Define exceptions for bytes that cannot be read and for packages that are missing."""
+"""Define exceptions for unreadable bytes and missing packages."""
 
 
 class Damage(Exception):
@@ -11,10 +11,10 @@ class Damage(Exception):
 
 
 class CutOff(Damage):
-    """A field ends after the end of the enclosing message. The payload of the field begins at
+    """A field extends beyond the end of the enclosing message. The field's payload begins at
     `start`.
 
-    `number` is 0 if the head of the field is incomplete.
+    `number` is the field number, or 0 if the field's header is incomplete.
     """
 
     def __init__(self, offset: int, what: str, number: int, start: int) -> None:
@@ -28,4 +28,4 @@ class NoProtobuf(Exception):
 
 
 class MissingPackage(Exception):
-    """An optional package is needed to read a file and is not installed."""
+    """An optional package that is required to read a file is not installed."""

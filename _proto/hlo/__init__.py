@@ -1,1 +1,1 @@
-"""Read HLO: the texts of ops in a trace, and the compiled programs that captures hold."""
+"""Read HLO: the texts of ops, and the compiled programs in captures."""

@@ -1,7 +1,7 @@
-"""Read an instruction's backend_config: the compiler's notes for the backend, as JSON.
+"""Read an instruction's backend_config: JSON with the compiler's settings for the backend.
 
-The JSON has 64-bit numbers as text. Keys differ between versions of the compiler, so a value that
-is missing or has an unexpected type is None.
+64-bit numbers are stored as text. Keys differ between compiler versions, so a value that is missing
+or has an unexpected type is None.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _RING_DIM, _RING_TYPE = "ICI_RING_DIM_", "ICI_RING_TYPE_"
 
 
 class DeclaredCost(NamedTuple):
-    """The cost of one execution of a kernel, as the kernel's author declared it, or None for
-    missing values."""
+    """The cost of one kernel execution, as declared by the kernel's author. Missing values are
+    None."""
 
     flops: int | None
     bytes_accessed: int | None
@@ -37,7 +37,7 @@ class BackendConfig:
 
     @property
     def declared_cost(self) -> DeclaredCost | None:
-        """Return the cost that a kernel's author declared, or None without a declaration."""
+        """Return the cost declared by the kernel's author, or None if no cost is declared."""
         estimate = _at(self._json, "custom_call_config", "cost_estimate")
         if not isinstance(estimate, dict):
             return None
@@ -45,15 +45,15 @@ class BackendConfig:
 
     @property
     def plan(self) -> frozenset[str]:
-        """Return the compiler's plan for a collective: algorithm, offloading, rings."""
+        """Return the compiler's plan for a collective: algorithm, offloading and rings."""
         found = [_at(self._json, "collective_algorithm_config", key) for key in _ALGORITHM]
         offload = _at(self._json, "collective_offload_config")
         for key, value in offload.items() if isinstance(offload, dict) else ():
-            # Other settings in the offload config say nothing about the collective.
+            # Other settings in the offload config do not describe the collective.
             if key.endswith("_offload_config") and isinstance(value, dict):
                 found.append(_OFFLOADED)
                 for ring in _rings(value):
-                    # A ring without a dimension means that neighbours exchange in pairs.
+                    # A ring without a dimension means that neighbours exchange data in pairs.
                     dim = ring.get("ring_dim") or ring.get("explicit_strategy_ring_dim")
                     found.append(_without(_RING_DIM, dim))
                     found.append(_without(_RING_TYPE, ring.get("ring_type")))
@@ -67,13 +67,13 @@ class BackendConfig:
     @property
     def vmem_limit(self) -> int | None:
         """Return the bytes of scoped VMEM that the instruction may use, or None if the compiler did
-        not write them."""
+        not record this limit."""
         return self._vmem("scoped_memory_configs")
 
     @property
     def retry_count(self) -> int | None:
-        """Return how often the compiler tried again to compile the instruction. The compiler does
-        not record the reasons for its retries."""
+        """Return how often the compiler retried compiling the instruction. The config does not
+        contain the reasons for the retries."""
         return _as_count(_at(self._json, "retry_config", "retry_count"))
 
     def _vmem(self, key: str) -> int | None:
@@ -95,8 +95,7 @@ def read_config(text: bytes) -> BackendConfig | None:
 
 
 def _as_count(value: Any) -> int | None:
-    """Return a number of flops or bytes that is given as text or number, or None for any other
-    value."""
+    """Convert a text or number to a count, or return None for an invalid value."""
     if isinstance(value, str):
         value = int(value) if _COUNT_RE.fullmatch(value) else -1
     if isinstance(value, bool) or not isinstance(value, (int, float)):

@@ -1,10 +1,9 @@
-"""Read the buffer assignment of a program: the memory that the program uses, and the arrays in that
-memory.
+"""Read a program's buffer assignment: the memory that it uses, and the arrays in this memory.
 
-A logical buffer holds one array from its definition to its last use. An allocation is a piece of
-memory that buffers are assigned to. A heap trace lists the order in which the compiler allocated
-and freed the buffers of one allocation. A heap trace does not name the allocation, only the
-buffers.
+A logical buffer holds one array from its definition to its last use. An allocation is a memory
+region to which buffers are assigned. A heap trace lists the order in which the compiler allocated
+and freed the buffers of one allocation. It contains the ids of the buffers, but not of the
+allocation.
 """
 
 from __future__ import annotations
@@ -23,8 +22,7 @@ ALLOC, FREE, _ = KINDS = ("alloc", "free", "share")
 
 
 class Buffer(NamedTuple):
-    """A logical buffer: the output of an instruction, or the part of the output at
-    `shape_index`."""
+    """A logical buffer: an instruction's output, or the part of it at `shape_index`."""
 
     id: int
     size: int
@@ -33,7 +31,7 @@ class Buffer(NamedTuple):
 
 
 class Assigned(NamedTuple):
-    """The place of a logical buffer in an allocation."""
+    """The position of a logical buffer in an allocation."""
 
     buffer_id: int
     offset: int
@@ -41,7 +39,7 @@ class Assigned(NamedTuple):
 
 
 class Allocation(NamedTuple):
-    """A region of memory that XLA allocates as a whole. In HBM, `color` is 0."""
+    """A memory region that XLA allocates as one unit. In HBM, `color` is 0."""
 
     number: int
     size: int
@@ -55,7 +53,7 @@ class Allocation(NamedTuple):
 
 
 class HeapEvent(NamedTuple):
-    """A step of a heap trace: an instruction allocates, frees or shares the memory of a buffer."""
+    """An event in a heap trace: an instruction allocates, frees or shares a buffer's memory."""
 
     kind: str
     buffer_id: int
@@ -74,10 +72,9 @@ class _Unreadable(Exception):
 
 
 def read_buffers(program: Program) -> BufferAssignment | None:
-    """Read the buffer assignment of a program; return None if the assignment is missing or damaged.
+    """Read a program's buffer assignment; return None if it is missing or damaged.
 
-    A negative size and an id that two buffers share are damage. The caller must check all other
-    values of the assignment.
+    Negative sizes and duplicate buffer ids count as damage. The caller must check all other values.
     """
     data = program.read_buffer_assignment()
     try:

@@ -1,5 +1,5 @@
-"""Find the collective that an instruction is or contains, the participants, and the compiler's
-plan."""
+"""Find the collective that an instruction is or contains, its participants, and the compiler's plan
+for it."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ COLLECTIVES = frozenset(
 
 
 class Collective(NamedTuple):
-    """A collective of a program; facts that the program does not state are None.
+    """A collective in a program; values that are missing from the program are None.
 
-    An asynchronous collective has the inputs of the start and the outputs of the done.
+    For an asynchronous collective, the inputs are those of the start, and the outputs are those of
+    the done.
     """
 
     name: str
@@ -51,14 +52,14 @@ def collective_name(opcode: str) -> str | None:
 
 
 def first_collective(parts: Sequence[Instruction]) -> Instruction | None:
-    """Return the first collective among some instructions and, depth first, the instructions inside
-    them."""
+    """Return the first collective among instructions and the instructions inside them, searching
+    depth first."""
     instructions = (inner for part in parts for inner in chain((part,), part.inside()))
     return next((found for found in instructions if collective_name(found.opcode)), None)
 
 
 def collective_of(op: Instruction) -> Collective | None:
-    """Read the first collective that an op is or contains. For an asynchronous op, search all
+    """Read the first collective that an op is or contains. For an asynchronous op, search all its
     parts."""
     found = first_collective(op.chain)
     if found is None:
@@ -76,7 +77,7 @@ def collective_of(op: Instruction) -> Collective | None:
 def plan_of(op: Instruction) -> frozenset[str]:
     """Return the compiler's plan for the collective that an op is or contains.
 
-    Each part of an asynchronous op can have a piece of the plan.
+    The plan of an asynchronous op can be spread over its parts.
     """
     parts = dict.fromkeys(filter(None, (op, *op.chain, first_collective(op.chain))))
     return frozenset[str]().union(*(part.config.plan for part in parts))
@@ -116,8 +117,8 @@ def _groups_of(collective: Instruction) -> Participants | None:
     return who
 
 
-# Cache results, because many collectives share few sets of groups, and a set may list all devices
-# of a pod.
+# Cache results, because many collectives use the same few sets of groups, and a set can list all
+# devices of a pod.
 @lru_cache(maxsize=256)
 def _read_participants(
     mesh: bytes, iota: bytes, devices: bytes, listed: tuple[bytes, ...], n_devices: int | None
@@ -129,7 +130,8 @@ def _read_participants(
 def _read_groups(
     mesh_data: bytes, iota_data: bytes, devices_data: bytes, listed_data: tuple[bytes, ...]
 ) -> Groups | None:
-    """Read the groups from one of four fields; versions of the compiler use different fields."""
+    """Read the groups from one of four fields; which one is used depends on the compiler
+    version."""
     mesh = parse(pb.MeshAxesReplicaGroupList, mesh_data)
     iota = parse(pb.IotaReplicaGroupList, iota_data)
     devices = parse(pb.CollectiveDeviceList, devices_data)

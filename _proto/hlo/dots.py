@@ -1,4 +1,5 @@
-"""Find the dots that an instruction is or contains: their precision, and the dtypes they read."""
+"""Find the dots that an instruction is or contains, their precision, and the dtypes that they
+read."""
 
 from __future__ import annotations
 
@@ -17,15 +18,15 @@ if TYPE_CHECKING:
     from _proto.hlo.text import DtypeClass
 
 _DOTS = ("convolution", "dot")
-# Opcodes that change only dtype, layout or shape. Instructions with these opcodes can be between a
-# fusion's parameter and the dot.
+# Opcodes that change only dtype, layout or shape, and can be between a fusion's parameter and its
+# dot.
 _CONVERTS = ("convert", "bitcast", "copy", "reshape", "transpose")
-# Order of dtype classes by width: the wider class of two operands decides the peak.
+# Relative widths of dtype classes: the wider class of two operands decides the peak.
 _WIDTH = {"fp8": 0, "bf16": 1, "fp16": 1, "fp32": 2, OTHER: 3}
 
 
 class Dot(NamedTuple):
-    """The precision in which the matrix unit runs an op.
+    """The precision at which the matrix unit runs an op.
 
     `dtype` is the class that decides the peak: bf16, fp8, fp16, fp32 or other. `operand_dtype` is
     the HLO dtype of the widest operand.
@@ -36,10 +37,10 @@ class Dot(NamedTuple):
 
 
 def dot_of(op: Instruction) -> Dot | None:
-    """Return the precision of the dots that an op is or contains: the widest of all operands of all
-    dots.
+    """Return the precision of the dots that an op is or contains: the widest among the operands of
+    all dots.
 
-    Return None without a dot, or if a dot is unreadable.
+    Return None if there is no dot, or if a dot is unreadable.
     """
     classes: list[DtypeClass] = []
     arrays: list[Array] = []
@@ -75,8 +76,8 @@ def dtypes_read(op: Instruction) -> list[str] | None:
 
 
 def _before_converts(value: Instruction, op: Instruction) -> Instruction:
-    """Follow a value of a fusion back through conversions; return an operand of `op`, or the first
-    value inside the fusion that is not converted."""
+    """Follow a value in a fusion back through conversions; return the operand of `op` that it comes
+    from, or the first value in the fusion that is not the result of a conversion."""
     passed: set[Instruction] = set()
     while value.computation is not op.computation and value not in passed:
         passed.add(value)
@@ -94,8 +95,8 @@ def _before_converts(value: Instruction, op: Instruction) -> Instruction:
 
 
 def _operands(dot: Instruction) -> list[tuple[DtypeClass, Array]] | None:
-    """Return the operands of a dot that decide the dtype, each with the dtype class in which the
-    matrix unit multiplies the operand."""
+    """Return the dot's operands that decide its dtype, each with the dtype class in which the
+    matrix unit multiplies it."""
     precision = parse(pb.PrecisionConfig, dot.message.precision_config)
     if precision is None:
         dot.program.complain(f"the precision of {dot.name} is unreadable")
@@ -107,7 +108,7 @@ def _operands(dot: Instruction) -> list[tuple[DtypeClass, Array]] | None:
             return None
         dtype: DtypeClass = dtype_class(arrays[0].dtype)
         if dtype == "fp32" and not stated[i] and not precision.algorithm:
-            # At default precision the matrix unit multiplies f32 in one pass of bf16.
+            # At default precision, the matrix unit multiplies f32 operands in a single bf16 pass.
             dtype = "bf16"
         operands.append((dtype, arrays[0]))
     if len(operands) != 2:

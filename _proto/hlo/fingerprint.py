@@ -1,12 +1,12 @@
-"""Compute the fingerprint of a compiled program. Two compilations that give the same code have
+"""Compute the fingerprint of a compiled program. Two compilations that produce the same code have
 equal fingerprints.
 
 The fingerprint covers the instructions in schedule order with all their fields: opcodes, shapes and
 layouts, constants, replica groups, threads, backend configuration, and fields that this package
-does not read. An operand is represented by the operand's index in the computation, and a called
-computation by its contents. Fields that differ between compilations of the same code are left out:
-names, ids, channels, and metadata with source lines. The code of a kernel contains source lines, so
-the code has a separate hash.
+does not read. An operand is represented by its index in the computation, and a called computation
+by its contents. Fields that differ between compilations of the same code are omitted: names, ids,
+channels, and metadata with source lines. A kernel's code contains source lines, so it has a
+separate hash.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _LEFT_OUT = (
 
 
 class Fingerprint(NamedTuple):
-    """The hash of a program without the code of kernels, and the hash of each kernel's code by
-    kernel."""
+    """The hash of a program without kernel code, and the hash of each kernel's code by kernel
+    name."""
 
     text: str
     kernel_code: dict[str, str]
@@ -67,11 +67,11 @@ def fingerprint_of(program: Program) -> Fingerprint | None:
 
 
 class _Hashing:
-    """Hashes each computation once, and the code of kernels by name."""
+    """Hashes each computation once, and kernel code by kernel name."""
 
     def __init__(self) -> None:
         try:
-            # `hashlib` loads OpenSSL, which takes 10 ms.
+            # Avoid `hashlib` if possible: it loads OpenSSL, which takes 10 ms.
             from _sha1 import sha1  # type: ignore[import-not-found,unused-ignore]
         except ImportError:
             from hashlib import sha1
@@ -103,7 +103,7 @@ class _Hashing:
         return digest
 
     def _clear(self, message: pb.HloInstruction) -> None:
-        """Clear the fields that the fingerprint leaves out, and hash the code of a kernel."""
+        """Clear the fields that the fingerprint omits, and hash a kernel's code separately."""
         if message.custom_call_target == KERNEL_TARGET:
             message.backend_config, code = _without_code(message.backend_config)
             name = base_name(message.name.removeprefix("%"))
@@ -115,7 +115,7 @@ class _Hashing:
 
 
 def _without_code(config: bytes) -> tuple[bytes, str]:
-    """Return a kernel's backend_config without the kernel's code, and the code."""
+    """Split a kernel's backend_config into the config without the code, and the code."""
     try:
         decoded = json.loads(config)
         code = decoded["custom_call_config"].pop("body")
@@ -125,7 +125,7 @@ def _without_code(config: bytes) -> tuple[bytes, str]:
 
 
 def _add(found: Any, part: bytes | str) -> None:
-    """Add a part and the part's length, so that different lists of parts never give the same
+    """Hash a part together with its length, so that different lists of parts never produce the same
     bytes."""
     data = part.encode() if isinstance(part, str) else part
     found.update(b"%d:" % len(data))

@@ -1,4 +1,4 @@
-"""Find the source line that an instruction without a line most likely belongs to."""
+"""Find the most likely source line of an instruction that has no line of its own."""
 
 from __future__ import annotations
 
@@ -18,13 +18,12 @@ if TYPE_CHECKING:
     _Links = Callable[[Instruction], Sequence[Instruction]]
     _Direction = tuple[How, Sequence[Instruction], _Links]
 
-# Maximum distance of the instruction that has the line.
+# Maximum number of hops to the instruction that has the line.
 _MAX_HOPS = 8
 
 
 class NearestLine(NamedTuple):
-    """A line `file:line`, the instruction that has this line, and the distance of the instruction
-    in hops.
+    """A source line, the instruction that has it, and the number of hops to this instruction.
 
     `how` is own, inside, producer or consumer.
     """
@@ -38,16 +37,16 @@ class NearestLine(NamedTuple):
 def nearest_line(
     op: Instruction, producer_first: bool, sources: Mapping[str, str]
 ) -> NearestLine | None:
-    """Return the line of the data that an op most likely moves or waits for.
+    """Return the most likely source line of the data that an op moves or waits for.
 
-    Search in this order: the op's own line, the line of the op's start, the line of the collective
-    or of the root inside an asynchronous op, and the line of the nearest producer or consumer.
-    `sources` maps names to lines, for instructions without a line in the program.
+    Search in this order: the op itself, its start, the collective or the roots inside an
+    asynchronous op, and the nearest producer or consumer. `sources` maps names to lines for
+    instructions that have no line in the program.
     """
 
     def line_of(instruction: Instruction) -> str | None:
-        # Skip parameters: the line of a parameter is where the user's function takes the argument,
-        # far from the argument's use.
+        # Skip parameters: a parameter's line is where the user's function takes the argument, far
+        # from where the argument is used.
         if instruction.opcode == "parameter":
             return None
         return instruction.line or sources.get(instruction.name)
@@ -61,7 +60,7 @@ def nearest_line(
             return NearestLine(line, "inside", 0, inner)
     if not sources and not op.program.has_lines:
         return None
-    # The operands of a done are other parts of the same op, so search producers from those parts.
+    # A done's operands are parts of the same op, so search for producers from the earlier parts.
     producer: _Direction = "producer", chain[:-1] or chain, _before
     consumer: _Direction = "consumer", chain[-1:], _after
     for how, ends, following in (producer, consumer) if producer_first else (consumer, producer):
@@ -73,7 +72,7 @@ def nearest_line(
 
 def _innermost(chain: Sequence[Instruction]) -> Iterator[Instruction]:
     """Yield the first collective inside an asynchronous op, then the roots of the computations that
-    the op calls."""
+    it calls."""
     kinds = ("async", ASYNC_COLLECTIVE)
     parts = [part for part in chain if part.stage and part.stage[0] in kinds]
     collective = first_collective(parts)
@@ -90,7 +89,7 @@ def _innermost(chain: Sequence[Instruction]) -> Iterator[Instruction]:
 
 
 def _before(instruction: Instruction) -> Sequence[Instruction]:
-    """Return the instructions that produce the input of an instruction."""
+    """Return the instructions that produce an instruction's inputs."""
     if instruction.opcode == "parameter":
         caller = instruction.computation.caller
         return [caller] if caller else []
@@ -98,7 +97,7 @@ def _before(instruction: Instruction) -> Sequence[Instruction]:
 
 
 def _after(instruction: Instruction) -> Sequence[Instruction]:
-    """Return the instructions that use the output of an instruction, in schedule order."""
+    """Return the instructions that use an instruction's output, in schedule order."""
     computation = instruction.computation
     if computation.root is instruction and computation.caller:
         return [*instruction.users, computation.caller]
@@ -110,11 +109,11 @@ def _breadth_first(
     ends: Sequence[Instruction],
     following: Callable[[Instruction], Sequence[Instruction]],
 ) -> Iterator[tuple[int, Instruction]]:
-    """Yield the instructions that `following` reaches from the ends of an op, each with the
+    """Yield the instructions that can be reached through `following` from `ends`, each with its
     distance in hops.
 
-    Each computation is entered once only, so that a path out of a loop's body does not lead back
-    into the body.
+    Each computation is entered only once, so that a path out of a loop's body does not lead back
+    into it.
     """
     seen = set(chain)
     entered = {chain[0].computation}

@@ -1,4 +1,4 @@
-"""Read the parameters of a program: arrays, shardings, and whether an output reuses an array's
+"""Read a program's parameters: arrays, shardings, and whether an output reuses an array's
 memory."""
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class Parameter(NamedTuple):
-    """An array among a program's arguments; unknown facts are None.
+    """An array among a program's arguments; unknown values are None.
 
-    `path` is the array's name in the user's code. `is_aliased` is True if an output takes over the
-    array's memory, `is_donor` if the array was donated.
+    `path` is the array's name in the user's code. `is_aliased` is True if an output reuses the
+    array's memory, and `is_donor` is True if the array was donated.
     """
 
     number: int
@@ -70,6 +70,6 @@ def read_parameters(program: Program) -> list[Parameter] | None:
 
 
 def _places(listed: pb.InputOutputAlias | pb.BufferDonor | None) -> set[tuple[int, Path]]:
-    """Return the parameter number and the path of each entry of an alias or donor list."""
+    """Return the parameter number and the path of each entry in an alias or donor list."""
     entries = listed.entries if listed else ()
     return {(entry.parameter_number, tuple(entry.parameter_shape_index)) for entry in entries}

@@ -1,8 +1,8 @@
 """Read a compiled program: computations, instructions, and the links between instructions.
 
 `parse` decodes all instructions at once. Shapes, stack frames and links are decoded on demand.
-Damage, such as an id that two instructions share, is reported to `Program.complain` when code uses
-the damaged part; a damaged link then leads to no instruction.
+Damage, such as a duplicate id, is reported to `Program.complain` when the damaged part is used. A
+damaged link is treated as missing.
 """
 
 from __future__ import annotations
@@ -30,21 +30,20 @@ _Links = dict["Instruction", list["Instruction"]]
 # Names of the parts of an asynchronous op.
 START, UPDATE, DONE = "start", "update", "done"
 
-# Maximum size of programs in which damage is located, because locating damage takes seconds in
-# larger programs.
+# Maximum size of a program in which to locate damage; in larger programs, this takes seconds.
 _MAX_EXPLAINED_BYTES = 4 << 20
 _SPARSE_CORE = "sparsecore"
 _COST_KEY, _RETRY_KEY = b'"cost_estimate"', b'"retry_count"'
 KERNEL_TARGET = b"tpu_custom_call"
-# Opcodes of instructions that compute nothing; the lines of such instructions do not count as lines
-# of a fusion.
+# Opcodes that perform no computation; source lines of such instructions do not count as lines of a
+# fusion.
 _NOT_FUSED_WORK = frozenset(
     "parameter constant bitcast tuple get-tuple-element broadcast iota".split()
 )
 
 
 class Program:
-    """A compiled program; `complain` is called with a message for each damage that is found."""
+    """A compiled program; `complain` is called with a message whenever damage is found."""
 
     def __init__(
         self,
@@ -53,8 +52,7 @@ class Program:
         read_buffer_assignment: Callable[[], bytes | None],
         complain: Callable[[str], None],
     ) -> None:
-        """Read the HloModuleProto at `offset` of the trace; raise Damage if the message is
-        unreadable."""
+        """Read the HloModuleProto at `offset` of the trace; raise Damage if it is unreadable."""
         message = parse(pb.HloModule, data)
         if message is None:
             if len(data) <= _MAX_EXPLAINED_BYTES:
@@ -65,7 +63,7 @@ class Program:
         self.complain = complain
         self.computations = [Computation(self, part) for part in message.computations]
         # Index names without creating Instruction objects, because most instructions are inside
-        # fusions, and few answers need instructions inside fusions.
+        # fusions, where few answers need them.
         self._place_of = _if_unique(
             (instruction.name.removeprefix("%"), (computation, i))
             for computation in self.computations
@@ -76,7 +74,7 @@ class Program:
         return (found for computation in self.computations for found in computation.instructions)
 
     def instruction(self, name: str) -> Instruction | None:
-        """Return the instruction with a name, which may begin with `%`."""
+        """Return the instruction with the given name, which may begin with `%`."""
         name = name.removeprefix("%")
         if name not in self._place_of:
             return None
@@ -88,8 +86,8 @@ class Program:
         return computation.instructions[i]
 
     def instruction_by_id(self, instruction_id: int) -> Instruction | None:
-        """Return the instruction with an id, in any computation, or None if several instructions
-        have the id."""
+        """Return the instruction with the given id in any computation, or None if there is not
+        exactly one."""
         found = self._instruction_of.get(instruction_id)
         if found is None:
             self.complain(f"no single instruction has the id {instruction_id}")
@@ -110,7 +108,7 @@ class Program:
         return _if_unique((found.message.id, found) for found in self.computations)
 
     def caller(self, computation: Computation) -> Instruction | None:
-        """Return the only instruction that calls a computation, or None without a single caller."""
+        """Return the instruction that calls a computation, or None if there is not exactly one."""
         return self._caller_of.get(computation)
 
     @cached_property
@@ -128,12 +126,12 @@ class Program:
 
     @cached_property
     def device_ids(self) -> list[int] | None:
-        """Return the device at each place of the device assignment, or None if the program has no
-        device assignment.
+        """Return the device id at each position of the device assignment, or None if the program
+        has no device assignment.
 
-        Replica groups consist of places; place = replica * number of partitions + partition. Also
-        return None if the program has several replicas and several partitions: the numbers in a
-        group can then mean replicas or partitions.
+        Replica groups consist of positions, where position = replica * number of partitions +
+        partition. Also return None if the program has several replicas and several partitions,
+        because group members can then be replicas or partitions.
         """
         assignment = self._assignment
         if assignment is None or min(assignment.replica_count, assignment.computation_count) != 1:
@@ -159,7 +157,7 @@ class Program:
         return StackFrames(index or pb.StackFrameIndex(), self.complain)
 
     def read(self, kind: type[M], data: bytes) -> M | None:
-        """Decode a part of the program that is stored as bytes; return None if the part is empty or
+        """Decode a part of the program that is stored as bytes; return None if it is empty or
         unreadable."""
         message = parse(kind, data) if data else None
         if data and message is None:
@@ -202,7 +200,7 @@ class Computation:
     @property
     def root(self) -> Instruction | None:
         root_id = self.message.root_id
-        # A computation without a root has the root id 0, but some programs use 0 as an id.
+        # The root id of a computation without a root is 0, but some programs also use 0 as an id.
         return self.instruction(root_id) if root_id else self.instruction_of.get(0)
 
     @property
@@ -243,7 +241,7 @@ class Computation:
 
 def _path_from_start(done: Instruction) -> list[Instruction]:
     """Return the path from the nearest start of `done`'s kind to the last instruction before
-    `done`; empty without a start."""
+    `done`, or an empty list if there is no start."""
     kind = done.stage[0] if done.stage else ""
     came_from = {done: done}
     queue = deque([done])
@@ -270,7 +268,7 @@ class Instruction:
     def __init__(self, computation: Computation, message: pb.HloInstruction) -> None:
         self.computation = computation
         self.message = message
-        # HLO texts mark names with %, which is not part of the name.
+        # Remove the %, which HLO texts put before each name.
         self.name = message.name.removeprefix("%")
         self.opcode = message.opcode
 
@@ -314,8 +312,8 @@ class Instruction:
 
     @property
     def stage(self) -> tuple[str, str] | None:
-        """Return the kind of asynchronous op that the instruction is part of, and the name of the
-        part, or None for other instructions."""
+        """Return the kind of the asynchronous op to which the instruction belongs, and the name of
+        its part, or None for other instructions."""
         if self.opcode in ("send", "recv"):
             return self.opcode, START
         if self.opcode == "fusion":
@@ -332,8 +330,8 @@ class Instruction:
     def chain(self) -> tuple[Instruction, ...]:
         """Return the parts of the instruction's asynchronous op: start, updates, done.
 
-        Parts that cannot be found are left out. The chain of an instruction that is not
-        asynchronous has only the instruction.
+        Parts that cannot be found are omitted. The chain of a synchronous instruction contains only
+        the instruction itself.
         """
         return self.computation.chains.get(self, (self,)) if self.is_asynchronous else (self,)
 
@@ -341,8 +339,8 @@ class Instruction:
 
     @property
     def op_name(self) -> str | None:
-        """Return the framework's name of the op; for a parameter, the path of the argument in the
-        user's code."""
+        """Return the framework's name for the op or, for a parameter, the path of the argument in
+        the user's code."""
         return self.message.metadata.op_name or None
 
     @property
@@ -352,7 +350,7 @@ class Instruction:
 
     @property
     def line(self) -> str | None:
-        """Return the instruction's own line, as `file:line`."""
+        """Return the instruction's own source line, as `file:line`."""
         if self.frame:
             return self.frame.place
         metadata = self.message.metadata
@@ -376,12 +374,12 @@ class Instruction:
         return "\n".join(f"{frame.place}:{frame.column}" for frame in reversed(frames))
 
     def line_where(self, is_wanted: Callable[[str], bool]) -> str | None:
-        """Return the line of the innermost frame in a wanted file."""
+        """Return the source line of the innermost frame in a wanted file."""
         frames, _ = self.program.frames.stack(self.message.metadata.stack_frame_id)
         return next((frame.place for frame in frames if is_wanted(frame.file)), None)
 
     def lines_inside(self) -> Counter[tuple[str, str]]:
-        """Count the instructions of a fusion, at any depth, by line and opcode."""
+        """Count the instructions inside a fusion, at any depth, by source line and opcode."""
         inside = self.inside() if self.opcode == "fusion" else ()
         return Counter(
             (line, inner.opcode)
@@ -391,12 +389,13 @@ class Instruction:
 
     @property
     def shape(self) -> str | None:
-        """Return the output's shape as in HLO texts, without layouts, or None if unreadable."""
+        """Return the output's shape as in HLO texts, without layouts, or None if it is
+        unreadable."""
         return shape_text(self.message.shape)
 
     @property
     def layout(self) -> bytes | None:
-        """Return the order of an array's dimensions in memory and its tiles, encoded.
+        """Encode the order of an array's dimensions in memory, and its tiles, as bytes.
 
         Return None for tuples and unreadable shapes. Equal layouts have equal encodings.
         """
@@ -409,9 +408,9 @@ class Instruction:
 
     @property
     def leaves(self) -> list[tuple[Path, Array | None]] | None:
-        """Return the arrays of the output, each with the place in nested tuples.
+        """Return the output's arrays, each with its path in nested tuples.
 
-        Parts without data are None. The result is None if the shape is unreadable.
+        The array of a part without data is None. The result is None if the shape is unreadable.
         """
         leaves = read_leaves(self.message.shape)
         if leaves is None:
@@ -420,8 +419,7 @@ class Instruction:
 
     @property
     def arrays(self) -> list[Array] | None:
-        """Return the arrays of the output, with tuples flattened, or None if the shape is
-        unreadable."""
+        """Return the output's arrays with tuples flattened, or None if the shape is unreadable."""
         leaves = self.leaves
         return None if leaves is None else [array for _, array in leaves if array]
 
@@ -445,7 +443,7 @@ class Instruction:
 
     @property
     def on_sparse_core(self) -> bool:
-        """Return whether a SparseCore runs the instruction or the instruction's asynchronous op."""
+        """Return whether a SparseCore runs the instruction or any part of its asynchronous op."""
         return any(
             part.message.async_execution_thread == _SPARSE_CORE
             or any(computation.on_sparse_core for computation in (part.computation, *part.called))
@@ -454,7 +452,7 @@ class Instruction:
 
     @property
     def config(self) -> BackendConfig:
-        """Return the compiler's notes for the backend. Each access parses the notes again."""
+        """Return the compiler's settings for the backend. Each access parses them again."""
         config = read_config(self.message.backend_config)
         if config is None:
             self.program.complain(f"the backend_config of {self.name} is unreadable")
@@ -462,14 +460,13 @@ class Instruction:
 
     @property
     def declared_cost(self) -> DeclaredCost | None:
-        """Return the cost that a kernel's author declared."""
+        """Return the cost declared by the kernel's author."""
         if self.opcode != "custom-call" or _COST_KEY not in self.message.backend_config:
             return None
         return self.config.declared_cost
 
     @property
     def retried(self) -> BackendConfig | None:
-        """Return the compiler's notes if the compiler tried the instruction more than once; else
-        None."""
+        """Return the `config` if the compiler retried the instruction, else None."""
         config = self.config if _RETRY_KEY in self.message.backend_config else None
         return config if config and config.retry_count else None

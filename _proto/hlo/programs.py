@@ -1,8 +1,8 @@
 """Find the compiled programs in a capture by program id.
 
-Listing programs does not read their contents. Programs and all facts in programs are optional: a
-fact that cannot be read is None, and a note reports the damage. The profiler has an option to leave
-programs out, and a program that was compiled elsewhere is not in the file.
+Listing programs does not read their contents. A program may be missing: the profiler has an option
+to omit programs, and a program that was compiled elsewhere is not in the file. Unreadable values of
+a program are None, and a note reports the damage.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _proto.hlo.program import Program
 
-# Names of the stat that holds the program; libtpu 0.0.37 writes the second name.
+# Names of the stat that contains the program; libtpu 0.0.37 writes the second name.
 _STATS = ("Hlo Proto", "HLO Proto")
 _ID_STAT = "program_id"
 _ID_IN_NAME = re.compile(r"\((-?[0-9]{1,20})\)\Z")
@@ -29,8 +29,7 @@ _UNSIGNED = 1 << 64
 
 
 class _Entry:
-    """An entry in the plane of programs; `span` is the position of the entry's HloProto in the
-    file."""
+    """An entry in a plane of programs; `span` is the position of its HloProto in the file."""
 
     def __init__(self, name: str, span: tuple[int, int] | None) -> None:
         self.name = name
@@ -41,10 +40,10 @@ class _Entry:
 
 
 class Programs:
-    """The programs of a trace. Programs can be read only while the trace is open.
+    """A trace's programs, which can be read only while the trace is open.
 
-    `notes` gets one note for each program that is wholly or partly unreadable. Methods of this
-    class and of a program never raise Damage.
+    One note is added to `notes` for each program that is wholly or partly unreadable. The methods
+    of this class, and of the programs that it returns, never raise Damage.
     """
 
     def __init__(
@@ -54,13 +53,13 @@ class Programs:
         self._trace = trace
         self._entries: dict[int, _Entry] = {}
         damage: list[Damage] = []
-        # In merged captures, several ranks often have equal programs. The planes of the device's
-        # own rank come first.
+        # In merged captures, several ranks often have equal programs. The first one is used, and
+        # the planes of the device's own rank come first.
         for plane in trace.program_planes(device):
             of_plane: dict[int, _Entry] = {}
             for attachment in trace.attachments(plane, _STATS, _ID_STAT, damage):
                 program_id = _id_of(attachment)
-                # An entry without HLO must not replace an entry with HLO that has the same id.
+                # An entry without HLO must not replace an entry that has HLO and the same id.
                 if attachment.span or program_id not in of_plane or not of_plane[program_id].span:
                     of_plane[program_id] = _Entry(attachment.name, attachment.span)
             for program_id, entry in of_plane.items():
@@ -72,22 +71,23 @@ class Programs:
 
     @property
     def names(self) -> dict[int, str]:
-        """Map unsigned ids to names, of programs and of entries without HLO."""
+        """Map unsigned program ids to names, including entries without HLO."""
         return {program_id: entry.name for program_id, entry in self._entries.items()}
 
     @property
     def sizes(self) -> dict[int, int]:
-        """Map the unsigned ids of programs to the size of their HLO in bytes."""
+        """Map unsigned program ids to the size of the HLO in bytes."""
         spans = {program_id: entry.span for program_id, entry in self._entries.items()}
         return {program_id: span[1] - span[0] for program_id, span in spans.items() if span}
 
     def has_hlo(self, program_id: int) -> bool:
-        """Return whether the file has the program's HLO, readable or not."""
+        """Return whether the file contains the program's HLO, readable or not."""
         entry = self._entries.get(program_id % _UNSIGNED)
         return entry is not None and entry.span is not None
 
     def program(self, program_id: int) -> Program | None:
-        """Return the program with a signed or unsigned id. The first call reads the program."""
+        """Return the program with the given signed or unsigned id. The first call reads the
+        program."""
         entry = self._entries.get(program_id % _UNSIGNED)
         if entry is None or entry.span is None:
             return None
@@ -149,11 +149,11 @@ class Programs:
 
 
 def _id_of(entry: Attachment) -> int:
-    """Return a program's unsigned id: the stat of the entry, else the end of the entry's name, else
-    the entry's key.
+    """Return a program's unsigned id from the entry's stat, else from the end of its name, else
+    from its key.
 
-    Keys are ids in old captures only; in later captures keys are indices, and libtpu 0.0.37 writes
-    wrong ids as keys. The value of the stat is the program id that ops have.
+    Keys are ids only in old captures. In later captures, keys are indices, and libtpu 0.0.37 writes
+    wrong ids as keys. The stat contains the same program id as the ops.
     """
     if entry.number is not None:
         return entry.number % _UNSIGNED

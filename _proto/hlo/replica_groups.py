@@ -1,8 +1,8 @@
-"""Find the devices that take part in a collective, for all notations of replica groups.
+"""Find the devices that take part in a collective, from any notation of replica groups.
 
-A group is a sorted tuple of device ids, and groups are sorted, so equal sets of groups are equal
-values. Groups that contradict themselves are None. This module parses groups in HLO texts; the
-module `collectives` reads groups in programs.
+A group is a sorted tuple of device ids, and groups are sorted, so equal sets of groups compare
+equal. Inconsistent groups are read as None. This module parses groups in HLO texts; the module
+`collectives` reads groups in programs.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _PART_RE = re.compile(r"'([^']*)'(?::\((\d+)\)(\d+))?")
 
 
 class AxisPart(NamedTuple):
-    """A mesh axis (`axis` is the index), or a part of the axis. A part has the size `size`, and all
-    more major parts of the axis have the total size `before`."""
+    """The mesh axis with index `axis`, or a part of it. A part has the size `size`, and `before` is
+    the product of the sizes of all more major parts."""
 
     axis: int
     before: int = 1
@@ -56,8 +56,8 @@ def listed_groups(groups: Iterable[Iterable[int]]) -> Groups | None:
 def iota_groups(
     n_groups: int, size: int, dims: Sequence[int], permutation: Sequence[int] = ()
 ) -> Groups | None:
-    """Return the groups of `[n_groups,size]<=[dims]T(permutation)`: reshape, transpose and cut the
-    list of all ids."""
+    """Return the groups of `[n_groups,size]<=[dims]T(permutation)`: reshape, transpose and split
+    the list of all ids."""
     order = permutation or range(len(dims))
     if sorted(order) != list(range(len(dims))) or not _is_possible(dims):
         return None
@@ -71,10 +71,11 @@ def iota_groups(
 def mesh_groups(
     dims: Sequence[int], parts: Sequence[AxisPart], device_ids: Sequence[int] = ()
 ) -> Groups | None:
-    """Return the groups of `mesh['a'=2,'b'=4] {'b':(2)2}`: members of a group differ in the listed
-    axes, or in the listed parts of axes.
+    """Return the groups of `mesh['a'=2,'b'=4] {'b':(2)2}`: members of a group differ only in the
+    listed axes or parts of axes.
 
-    Without a list of device ids, ids are counted along the mesh; the last axis varies fastest.
+    If `device_ids` is empty, devices are numbered along the mesh, where the last axis varies
+    fastest.
     """
     if not _is_possible(dims) or (device_ids and len(device_ids) != prod(dims)):
         return None
@@ -108,7 +109,8 @@ def _strides(dims: Sequence[int]) -> list[int]:
 
 
 def _grid(axes: Iterable[tuple[int, int]]) -> list[int]:
-    """Return the places in a grid with axes (size, stride); the last axis varies fastest."""
+    """Return the positions of all points in a grid with axes (size, stride); the last axis varies
+    fastest."""
     places = [0]
     for size, stride in axes:
         places = [place + i * stride for place in places for i in range(size)]
@@ -118,11 +120,11 @@ def _grid(axes: Iterable[tuple[int, int]]) -> list[int]:
 class Participants(NamedTuple):
     """The size of the groups (None if sizes differ), and a label that describes the groups.
 
-    Equal sets of groups have equal labels. If labels leave out groups, sets of groups with equal
-    labels can differ; then their `mark` differs. `groups` has the groups, or None for unknown
-    groups. The groups of a permute are the sets of devices that pairs connect. `is_even` is True
-    for a permute only if each device in the pairs sends to one other device and receives from one
-    other device.
+    Equal sets of groups have equal labels. A label can omit groups, so different sets can also have
+    equal labels; their `mark` then differs. `groups` is None if the groups are unknown. The groups
+    of a permute are the sets of devices connected by its pairs. For a permute, `is_even` is True
+    only if each device in the pairs sends to exactly one other device and receives from exactly
+    one.
     """
 
     size: int | None
@@ -133,7 +135,7 @@ class Participants(NamedTuple):
 
 
 def in_groups(groups: Groups, n_devices: int | None) -> Participants:
-    """Return the size and the label of groups; `()` means that all devices form one group."""
+    """Return the size and the label of groups; if `groups` is empty, all devices form one group."""
     if not groups:
         label = _even(1, n_devices, 1) if n_devices else None
         return Participants(n_devices, label, groups=())
@@ -160,7 +162,7 @@ def in_pairs(pairs: Iterable[tuple[int, int]]) -> Participants:
 
 
 def _connected(pairs: Iterable[tuple[int, int]]) -> Groups:
-    """Return the sets of ids that pairs connect, directly or through other ids."""
+    """Return the sets of ids that are connected by pairs, directly or through other ids."""
     group_of: dict[int, list[int]] = {}
     for pair in pairs:
         small, large = sorted((group_of.setdefault(i, [i]) for i in pair), key=len)
@@ -185,14 +187,13 @@ def _listed(items: Sequence[object], most: int) -> str:
 
 
 def groups_in_text(attributes: str, n_devices: int | None) -> Participants | None:
-    """Read the groups in the attributes of an op; return None if groups are missing or contradict
-    themselves."""
+    """Read the groups in an op's attributes; return None if they are missing or inconsistent."""
     written = _GROUPS_RE.search(attributes)
     return _read_participants(written[0], n_devices) if written else None
 
 
-# Cache results, because many collectives share few sets of groups, and a set may list all devices
-# of a pod.
+# Cache results, because many collectives use the same few sets of groups, and a set can list all
+# devices of a pod.
 @lru_cache(maxsize=256)
 def _read_participants(text: str, n_devices: int | None) -> Participants | None:
     written = _GROUPS_RE.search(text)

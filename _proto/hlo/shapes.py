@@ -19,15 +19,14 @@ _ELEMENT_TYPES = (
 ).split()
 _TUPLE, _OPAQUE, _TOKEN = (_ELEMENT_TYPES.index(name) for name in ("tuple", "opaque", "token"))
 
-# A place in nested tuples: the index in the outermost tuple, then in the next tuple, and so on.
+# A position in nested tuples: the index in the outermost tuple, then in the next tuple, and so on.
 Path = tuple[int, ...]
 
 
 class Array(NamedTuple):
-    """The shape of an array. `memory_space` is 0 for HBM, 1 for VMEM, 5 for the host's memory.
+    """The shape of an array. `memory_space` is 0 for HBM, 1 for VMEM, and 5 for host memory.
 
-    Some dimensions of a dynamic array are upper bounds, because the array's size is known at run
-    time only.
+    Some dimensions of a dynamic array are upper bounds, because its size is known only at run time.
     """
 
     dtype: str
@@ -40,12 +39,12 @@ class Array(NamedTuple):
         return self.text_of(self.dims)
 
     def text_of(self, dims: Sequence[int]) -> str:
-        """Return the text of an array with the given dtype and dimensions."""
+        """Return the text of an array with the same dtype and the given dimensions."""
         return f"{self.dtype}[{','.join(map(str, dims))}]"
 
     @property
     def bits(self) -> int | None:
-        """Return the bits of one element, or None for an unknown dtype."""
+        """Return the number of bits per element, or None for an unknown dtype."""
         return bits_of(self.dtype)
 
     @property
@@ -60,7 +59,7 @@ class Array(NamedTuple):
         return size_of(self.dtype, self.n_elements)
 
 
-# The following functions recurse; protobuf's limit on nested messages bounds the depth.
+# The following functions are recursive; protobuf's limit on nested messages bounds their depth.
 
 
 def read_leaves(shape: bytes) -> list[tuple[Path, Array | None]] | None:

@@ -11,9 +11,8 @@ from _proto.trace.wire import parse
 
 _KINDS = ("replicated", "maximal", "tuple", "tiled", "manual", "unknown", "unreduced")
 _MAXIMAL, _TUPLE, _TILED = (_KINDS.index(kind) for kind in ("maximal", "tuple", "tiled"))
-# Kinds of shardings that do not cut an array. For devices that share a tile, a sharding also gives
-# the kind of sharing. For other kinds of sharing, only the program shows which part each device
-# has.
+# Kinds of shardings that do not split an array. The same kinds describe how devices share a tile.
+# If devices share a tile in another way, only the program shows which part each device has.
 _WHOLE = frozenset(_KINDS.index(kind) for kind in ("replicated", "maximal", "unreduced"))
 
 
@@ -45,8 +44,7 @@ class Sharding:
 
     @cached_property
     def text(self) -> str | None:
-        """Return the sharding in the notation of HLO texts, or None if the sharding contradicts
-        itself."""
+        """Return the sharding in the notation of HLO texts, or None if it is inconsistent."""
         message = self._message
         if self._named:
             return _named_text(self._named)
@@ -63,7 +61,7 @@ class Sharding:
 def read_shardings(data: bytes, n_leaves: int) -> list[Sharding] | None:
     """Read an OpSharding, and return one sharding for each leaf of a shape.
 
-    Return None if the message is unreadable or has more or fewer leaves than the shape.
+    Return None if the message is unreadable, or if its number of leaves is not `n_leaves`.
     """
     message = parse(pb.Sharding, data)
     if message is None:
@@ -82,12 +80,12 @@ def read_shardings(data: bytes, n_leaves: int) -> list[Sharding] | None:
     return shardings if len(shardings) == len(parts) == n_leaves else None
 
 
-# The following functions read tiled shardings, which list numbers of tiles: first along each
-# dimension of the array, then along the dimensions in which devices share a tile.
+# The following functions read tiled shardings, which list the number of tiles along each dimension
+# of the array, followed by the dimensions in which devices share a tile.
 
 
 def _tiles(message: pb.Sharding) -> Sequence[int] | None:
-    # Each kind of sharing has one dimension in the list.
+    # Each kind of sharing adds one dimension to the list.
     shared_in = message.last_tile_dims or [0] * message.replicate_on_last_tile_dim
     n_dims = len(message.tile_assignment_dimensions) - len(shared_in)
     if message.type != _TILED or n_dims < 0 or not _WHOLE.issuperset(shared_in):
@@ -124,16 +122,16 @@ def _is_whole(named: pb.NamedSharding) -> bool:
 
 
 def _named_tiles(named: pb.NamedSharding) -> Sequence[int] | None:
-    if named.tuple_shardings or named.manual_axes or not _makes_sense(named):
+    if named.tuple_shardings or named.manual_axes or not _has_valid_axes(named):
         return None
-    # Clamp sizes at 0, so that two negative sizes do not make a positive product.
+    # Clamp sizes at 0, so that two negative sizes do not produce a positive product.
     return [
         prod(max(0, _size(part, named.mesh)) for part in dim.axes) for dim in named.dim_shardings
     ]
 
 
-def _makes_sense(named: pb.NamedSharding) -> bool:
-    """Return whether all axes are axes of the mesh."""
+def _has_valid_axes(named: pb.NamedSharding) -> bool:
+    """Return whether all axis indices refer to axes of the mesh."""
     axes = [axis for dim in named.dim_shardings for axis in dim.axes]
     axes += [*named.replicated_axes, *named.unreduced_axes, *named.manual_axes]
     return all(0 <= axis.mesh_axis_index < len(named.mesh.axes) for axis in axes)
@@ -148,7 +146,7 @@ def _size(part: pb.AxisRef, mesh: pb.Mesh) -> int:
 def _named_text(named: pb.NamedSharding) -> str | None:
     mesh = named.mesh
     names = [f"'{axis.name.decode(errors='replace')}'" for axis in mesh.axes]
-    if named.tuple_shardings or not _makes_sense(named):
+    if named.tuple_shardings or not _has_valid_axes(named):
         return None
     if not mesh.axes and mesh.device_ids:
         return f"{{maximal_mesh[device_id={_listed(mesh.device_ids)}]}}"
@@ -168,7 +166,7 @@ def _named_text(named: pb.NamedSharding) -> str | None:
     if _is_whole(named) and not used:
         parts.append("replicated")
     elif _is_whole(named) and used in ({"unreduced": names}, {"manual": names}):
-        # If all axes are unreduced, or all are manual, XLA writes no list of axes.
+        # XLA omits the list of axes if all are unreduced or all are manual.
         parts += used
     else:
         dims = [] if _is_whole(named) else named.dim_shardings

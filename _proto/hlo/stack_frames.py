@@ -10,8 +10,8 @@ from _proto.trace.wire import parse
 
 
 class StackFrame(NamedTuple):
-    """A line of code, with `place` as `file:line`, and the id of the calling frame (0 for the
-    outermost frame)."""
+    """A stack frame; `place` is `file:line`, and `caller_id` is the id of the calling frame (0 for
+    the outermost frame)."""
 
     place: str
     file: str
@@ -20,12 +20,12 @@ class StackFrame(NamedTuple):
 
 
 class StackFrames:
-    """The stack frames of a program by id; ids count from 1."""
+    """A program's stack frames by id; ids start at 1."""
 
     def __init__(self, index: pb.StackFrameIndex, complain: Callable[[str], None]) -> None:
         self._index = index
         self._complain = complain
-        # Frames by id, kept because many instructions share a frame.
+        # Cache of frames by id, because many instructions share a frame.
         self._frames: dict[int, StackFrame | None] = {}
 
     def frame(self, frame_id: int) -> StackFrame | None:
@@ -36,7 +36,7 @@ class StackFrames:
         return self._frames[frame_id]
 
     def stack(self, frame_id: int) -> tuple[list[StackFrame], bool]:
-        """Return a frame and the calling frames, innermost first, and whether the stack reaches the
+        """Return a frame and its callers, innermost first, and whether the stack reaches the
         outermost frame."""
         frames: dict[int, StackFrame] = {}
         while frame_id:

@@ -1,7 +1,7 @@
 """Parse HLO texts of ops: `%name = shape opcode(operands), attributes`.
 
-A trace has an op's shapes, opcode and operands in an HLO text. Parts that are missing, because a
-text is cut off or is no instruction, are empty.
+In a trace, an op's HLO text contains its shapes, opcode and operands. Parts are empty if they are
+missing, because the text is cut off or is not an instruction.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ NAME = r"%?(?P<name>[\w.\-]+)"
 ARRAY = r"\b(?P<dtype>[a-z][a-z0-9]*)\[(?P<dims>[0-9,<=? ]*)\](?:\{(?P<layout>[^{}]*)\})?"
 RESULT_RE = re.compile(rf"\s*(?:ROOT\s+)?{NAME}\s*(?:=\s*|\Z)")
 ARRAY_RE = re.compile(ARRAY)
-# The expression skips the name of an operand as a whole; otherwise each letter of the name could
-# begin an array.
+# Skip the name of an operand as a whole; otherwise a part of it could match as an array.
 OPERAND_OR_PARENTHESIS_RE = re.compile(rf"({ARRAY})(?: %[\w.\-]+)?|[()]")
 OPCODE_RE = re.compile(r"\s*(?P<opcode>[a-z][\w\-]*)\(")
 # A layout is `minor_to_major:T(tile)(tile)…S(memory space)`; each part is optional.
@@ -40,14 +39,14 @@ SSA_PART_RE = re.compile(r"\d+|(?:clone|cloned|remat)\d*")
 ASYNC_COLLECTIVE = "async-collective"
 ASYNC_COLLECTIVE_ENDS = ("async-collective-start", "async-collective-done")
 
-# Memory spaces outside of the chip; all other memory spaces are on the chip.
+# Memory spaces outside the chip; all others are on the chip.
 HBM, HOST_MEMORY = 0, 5
-# Names of copies to and from host memory; answers list these copies with the collectives.
+# Names of copies to and from host memory, which answers list among the collectives.
 TO_HOST, FROM_HOST = "to_host", "from_host"
-# The class of all dtypes that no chip has a peak for.
+# The class of all dtypes for which no chip has a peak rate.
 OTHER: Final = "other"
 DTYPE_CLASSES: dict[str, DtypeClass] = {"bf16": "bf16", "f16": "fp16", "f32": "fp32"}
-# Types that HLO texts write like arrays, but that hold no data.
+# Types that look like arrays in HLO texts but contain no data.
 NO_DATA = ("token", "opaque")
 
 
@@ -71,10 +70,10 @@ class Array:
 
     @property
     def n_elements(self) -> int:
-        """Return the number of elements; a dynamic dimension such as `<=128` counts as the upper
+        """Return the number of elements; a dynamic dimension such as `<=128` counts as its upper
         bound."""
-        # Cut numbers to 20 digits, because Python refuses to convert thousands of digits, which
-        # damaged texts may have.
+        # Keep only 20 digits, because damaged texts can have numbers with thousands of digits,
+        # which Python refuses to convert.
         return prod(int(dim[:20]) for dim in re.findall(r"\d+", self.dims))
 
     @property
@@ -100,8 +99,8 @@ class Array:
 class HloText:
     """An HLO text. Tuples are flattened to the list of their arrays.
 
-    Parts of a text are parsed on demand, because a text can have hundreds of operands, and few
-    modes need operands.
+    Parts of a text are parsed on demand, because a text can have hundreds of operands, which few
+    modes need.
     """
 
     def __init__(self, text: str) -> None:
@@ -127,7 +126,7 @@ class HloText:
 
     @property
     def _operands_start(self) -> int:
-        """Return the position of the parenthesis that opens the operands."""
+        """Return the position of the parenthesis before the operands."""
         return self._opcode.end() - 1 if self._opcode else len(self.text)
 
     @property
@@ -136,12 +135,12 @@ class HloText:
 
     @property
     def shape(self) -> str:
-        """Return the text of the output's shape, tuples included."""
+        """Return the text of the output's shape, including tuples."""
         return self.text[self._shape_start : self._outputs_and_end[1]]
 
     @property
     def opcode(self) -> str:
-        """Return the opcode; empty if the text is only a name."""
+        """Return the opcode, or an empty text if the HLO text is only a name."""
         return self._opcode["opcode"] if self._opcode else ""
 
     @property
@@ -156,8 +155,8 @@ class HloText:
 
     @property
     def wrapped_inputs(self) -> list[Array]:
-        """Return the inputs of an asynchronous op from the text of the op's done: `((inputs),
-        output, …)`."""
+        """Return an asynchronous op's inputs from the text of its done, whose operand has the shape
+        `((inputs), output, …)`."""
         start = self._operands_start
         return parse_shape(self.text, start + 2)[0] if self.text.startswith("(((", start) else []
 
@@ -173,7 +172,7 @@ class HloText:
 
     @property
     def target(self) -> str | None:
-        # Search for TARGET_MARK first: `target` is read for all ops, and few texts have a target.
+        # `target` is read for every op but rarely present, so search for TARGET_MARK first.
         if TARGET_MARK not in self.text or self.opcode != "custom-call" or self._opcode is None:
             return None
         target = TARGET_RE.search(self.text, self._opcode.end())
@@ -186,7 +185,7 @@ class HloText:
 
     @property
     def is_on_chip(self) -> bool:
-        """Return whether the text has arrays and all arrays are in memory on the chip."""
+        """Return whether the text contains arrays, all of them in on-chip memory."""
         arrays = [*self.outputs, *self.operands]
         off_chip = any(array.memory_space in (HBM, HOST_MEMORY) for array in arrays)
         return bool(arrays) and not off_chip
@@ -208,7 +207,7 @@ def base_name(name: str) -> str:
 
 
 def without_ssa_end(name: str) -> str:
-    """Return a name without SSA parts at the end; SSA parts inside the name stay."""
+    """Return a name without the SSA parts at its end, but keep SSA parts inside the name."""
     head, dot, last = name.rpartition(".")
     while dot and head and SSA_PART_RE.fullmatch(last):
         name = head
@@ -217,13 +216,13 @@ def without_ssa_end(name: str) -> str:
 
 
 def named_after(name: str, others: tuple[str, ...]) -> str | None:
-    """Return the base of an op's name, from a list of possible names: `slice` for `slice-done.10`,
-    but not for `slices`."""
-    # Don't use regular expressions: compiling four of them takes as long as reading the metadata of
-    # 100 ops.
+    """Return which of `others` is the base of an op's name: `slice` for `slice-done.10`, but not
+    for `slices`."""
+    # Do not use regular expressions: compiling four of them takes as long as reading the metadata
+    # of 100 ops.
     if not name.startswith(others):
         return None
-    # After the base of the name, only a number or a further part may follow.
+    # Only a number or another part may follow the base of the name.
     ends = (
         (start, name[len(start) : len(start) + 1]) for start in others if name.startswith(start)
     )
@@ -232,7 +231,7 @@ def named_after(name: str, others: tuple[str, ...]) -> str | None:
 
 def parse_shape(text: str, start: int = 0) -> tuple[list[Array], int]:
     """Return the arrays in the array, tuple or operand list that begins at `start`, and the
-    position after the end.
+    position after it.
 
     Names, commas and comments like `/*index=5*/` between the arrays are skipped.
     """
@@ -264,7 +263,7 @@ def dtype_class(hlo_dtype: str) -> DtypeClass:
 
 
 def bits_of(hlo_dtype: str) -> int | None:
-    """Return the bits of one element, or None for an unknown dtype."""
+    """Return the number of bits per element, or None for an unknown dtype."""
     if hlo_dtype == "pred":
         return 8
     named = BITS_RE.match(hlo_dtype)
@@ -272,14 +271,14 @@ def bits_of(hlo_dtype: str) -> int | None:
 
 
 def size_of(hlo_dtype: str, n_elements: int) -> int | None:
-    """Return the bytes that packed elements take, or None for an unknown dtype."""
+    """Return the size of packed elements in bytes, or None for an unknown dtype."""
     bits = bits_of(hlo_dtype)
     return None if bits is None else (n_elements * bits + 7) // 8
 
 
 def main_dtype(arrays: list[Array]) -> str:
-    """Return the dtype of the array that has most elements, or of the first of several equally
-    large arrays."""
+    """Return the dtype of the array with the most elements, or of the first one if several are
+    equally large."""
     dtypes = {array.dtype for array in arrays}
     if len(dtypes) == 1:
         return dtypes.pop()
@@ -287,8 +286,8 @@ def main_dtype(arrays: list[Array]) -> str:
 
 
 def dtype_and_layout_change(hlo: HloText) -> tuple[bool | None, bool | None]:
-    """Return whether an op changes the dtype, and whether it changes the layout, or None where a
-    comparison is impossible."""
+    """Return whether an op changes the dtype, and whether it changes the layout. Either is None if
+    the arrays cannot be compared."""
     before, after = hlo.moved_array, hlo.outputs[0] if hlo.outputs else None
     if before is None or after is None:
         return None, None

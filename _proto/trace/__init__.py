@@ -1,4 +1,4 @@
-"""Open traces: files of planes, lines and events. The module imports protobuf only when a trace is
+"""Open traces, which consist of planes, lines and events. Protobuf is imported only when a trace is
 opened."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     OnRead = Callable[[str, int, int], None]
 
-# Path that means standard input.
+# The path that refers to standard input.
 STDIN = "-"
 
 
@@ -25,9 +25,9 @@ STDIN = "-"
 def open_trace(
     path: str, on_read: OnRead | None = None, data: bytes | None = None
 ) -> Iterator[list[Trace]]:
-    """Open a trace of any form, and yield the list of Traces, one for each host in the file.
+    """Open a trace file of any format, and yield a list with one Trace for each host in the file.
 
-    The trace is in `data`, else in the file at `path`.
+    The trace is read from `data` if given, else from the file at `path`.
 
     `on_read` is called after every read with the activity, the number of bytes done, and the total
     number of bytes (0 if unknown). Opening and reading raise Damage for unreadable bytes, and
@@ -48,7 +48,7 @@ def open_trace(
 def open_survey(
     path: str, on_read: OnRead | None = None, data: bytes | None = None
 ) -> Iterator[Survey]:
-    """Open a trace to list the contents, as far as they are readable."""
+    """Open a trace to list as much of its contents as is readable."""
     with _open_source(path, on_read, data) as source:
         from _proto.trace.survey import Survey
 

@@ -1,7 +1,8 @@
-"""Read stats of events: facts that are missing in the metadata of ops, and numbers such as run ids.
+"""Read stats of events: stats that are missing from the metadata of ops, and numbers such as run
+ids.
 
-Some captures of 2026 have an op's stats on the op's events. Lines have many other events, so a
-piece of a line is decoded only if a column shows that the piece may have a wanted event.
+Some captures from 2026 store an op's stats on its events. Lines contain many other events, so a
+piece of a line is decoded only if a column shows that it can contain a wanted event.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from _proto.trace.lines import Line
 from _proto.trace.plane import Plane, Stats
 from _proto.trace.wire import decode, parse
 
-# Names of wanted stats, by the metadata id of the op that lacks the stats.
+# Names of wanted stats, by the metadata id of the op that lacks them.
 Wanted = dict[int, set[str]]
-# An absolute time in picoseconds, and the values of stats by name.
+# An event's absolute start in picoseconds, and the values of its stats by name.
 EventNumbers = tuple[int, dict[str, float]]
 
 _INTEGERS = ("uint64_value", "int64_value")
@@ -30,8 +31,8 @@ _UNSIGNED = 1 << 64
 
 
 class EventInteger(NamedTuple):
-    """An event, and the unsigned value of one of its stats. `line` is the line's name, or the id of
-    a line without a name."""
+    """An event, and the unsigned value of one of its stats. `line` is the line's name, or its id if
+    it has no name."""
 
     line: str
     # Absolute start and duration, in picoseconds.
@@ -43,15 +44,15 @@ class EventInteger(NamedTuple):
 def first_stats(
     plane: AnyPlane, line: AnyLine, wanted: Wanted, is_admitted: Callable[[int], bool]
 ) -> Iterator[tuple[int, str, Stats]]:
-    """Find the first admitted event that has the stat, for each wanted stat of an op.
+    """Find, for each wanted stat of an op, the first admitted event that has it.
 
     `is_admitted` receives an event's `offset_ps`. Yield the op's metadata id, the stat's name and
     the event's stats, and remove found stats from `wanted`.
     """
     if isinstance(line, JoinedLine):
         for part, shift, ids in sorted(line.shifted(), key=_first_start):
-            # All parts share the sets in `wanted`, so a stat that was found in one part is not
-            # searched for in the next part.
+            # All parts share the sets in `wanted`, so a stat found in one part is not searched for
+            # in the next.
             of_part = {
                 part_id: wanted[joined_id]
                 for part_id, joined_id in ids.items()
@@ -99,15 +100,16 @@ def _first_stats_of_part(
 
 
 def _has_none_of(metadata_ids: Collection[int], data: bytes) -> bool:
-    """Check in a column that no event of a piece of a line has one of the metadata ids."""
+    """Return whether a column shows that no event in a piece of a line has one of the metadata
+    ids."""
     column = parse(columns.LineColumns, data)
     # Protobuf may omit an id that is 0.
     return column is not None and {0, *column.events.metadata_id}.isdisjoint(metadata_ids)
 
 
 def _as_xstats(stats: Iterable[pb.LineEvents.Stat], piece: bytes, at: int) -> Iterator[pb.XStat]:
-    """Decode the stats of an event again, with their texts. `LineEvents` leaves texts as bytes,
-    because most texts are never needed."""
+    """Decode an event's stats again, including texts. `LineEvents` leaves texts as bytes, because
+    most of them are never needed."""
     for stat in stats:
         data = stat.SerializeToString()
         yield decode(pb.XStat, data, at + max(0, piece.find(data)))
@@ -116,10 +118,10 @@ def _as_xstats(stats: Iterable[pb.LineEvents.Stat], piece: bytes, at: int) -> It
 def numbers_of_events(
     plane: AnyPlane, events: Collection[str], stats: Collection[str]
 ) -> Iterator[EventNumbers]:
-    """Yield the numeric stats with wanted names of all events, line by line.
+    """Yield the numeric stats named in `stats` of all events named in `events`, line by line.
 
-    If an event has several stats with the same name, the last stat counts. Aggregated events, which
-    have no time, are left out.
+    If an event has several stats with the same name, the last one is used. Aggregated events are
+    omitted, because they have no time.
     """
     for part in plane.parts:
         ids = {metadata_id for metadata_id, name in part.metadata_names() if name in events}
@@ -136,7 +138,7 @@ def numbers_of_events(
 def integers_of_events(
     plane: AnyPlane, stat: str, line_names: Collection[str] | None = None
 ) -> Iterator[EventInteger]:
-    """Yield the events that have a wanted stat with an integer value, line by line."""
+    """Yield the events whose `stat` has an integer value, line by line."""
     for part in plane.parts:
         ids = part.stat_ids(stat)
         names = part.line_names if line_names is None else line_names
@@ -157,14 +159,16 @@ def integers_of_events(
 
 
 def _has_stat(stat_ids: Collection[int], data: bytes) -> bool:
-    """Check in a column whether an event of a piece of a line may have one of the stats."""
+    """Return whether an event in a piece of a line can have one of the stats, according to a
+    column."""
     column = parse(columns.LineStatIds, data)
     # Protobuf may omit an id that is 0.
     return column is None or not {0, *column.events.stats.metadata_id}.isdisjoint(stat_ids)
 
 
 def stats_on_line(plane: AnyPlane, line_name: str) -> Iterator[tuple[str | None, int, Stats]]:
-    """Yield name, absolute start in picoseconds and stats of the events that have a valid time."""
+    """Yield the name, the absolute start in picoseconds and the stats of each event with a valid
+    time."""
     for part in plane.parts:
         name_of: dict[int, str | None] = {}
         for line in part.lines(line_name):
@@ -180,7 +184,8 @@ def stats_on_line(plane: AnyPlane, line_name: str) -> Iterator[tuple[str | None,
 
 
 def integers_in(plane: AnyPlane, stat: str, line_names: Collection[str] | None = None) -> set[int]:
-    """Return the unsigned values of a stat on events; an empty set if events cannot be read."""
+    """Return the unsigned values of a stat on events, or an empty set if the events cannot be
+    read."""
     try:
         return {event.value for event in integers_of_events(plane, stat, line_names)}
     except Damage:

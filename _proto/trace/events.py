@@ -1,4 +1,4 @@
-"""Hold events of a line as columns of numbers: ids, times, and times that the core measured."""
+"""Store a line's events as columns of numbers: ids, times, and times that the core measured."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ INT64_END = 1 << 63
 
 
 def column_of(numbers: list[int]) -> array[int]:
-    """Return numbers in the smallest possible array, because a step can have a million events."""
+    """Store numbers in the smallest possible array, because a step can have a million events."""
     # Try unsigned types first, because they take a third of the time of type `q`.
     for typecode in "IL":
         with suppress(OverflowError):
@@ -24,33 +24,33 @@ def column_of(numbers: list[int]) -> array[int]:
 
 
 def has_negative(column: array[int]) -> bool:
-    """Return whether an array that `column_of` made has negative numbers. Only type `q` can have
-    negative numbers."""
+    """Return whether an array from `column_of` contains negative numbers. Only type `q` can contain
+    them."""
     return column.typecode == "q" and min(column, default=0) < 0
 
 
 class Events:
-    """Events of a line in columns, in the file's order, without aggregated events.
+    """A line's events as columns, in the file's order, without aggregated events.
 
-    The device columns hold times that the core measured, and 0 for unmeasured events. In the file,
-    an instant event can lack the duration. Finding events without a duration takes as long as
-    decoding all columns, and records rarely need durations, so `durations` finds these events on
-    first use.
+    The device columns contain the times that the core measured, and 0 for unmeasured events.
+
+    In the file, an instant event can lack a duration. Finding such events takes as long as decoding
+    all columns, and records rarely need durations, so `durations` finds them on first use.
     """
 
     def __init__(
         self,
         metadata_ids: list[int],
         offsets: list[int],
-        # All durations, or some if `read_durations` is given, among them the longest.
+        # All durations or, if `read_durations` is given, some of them, including the longest.
         durations: list[int],
         device_offsets: list[int],
         device_durations: list[int],
         # Indices of the events that the core did not measure.
         unmeasured: list[int],
-        # A superset of the ids of all stats that the events have.
+        # A superset of the stat ids on the events.
         stat_ids: frozenset[int],
-        # Function that returns the durations of all events, or None if `durations` has all.
+        # Function that returns the durations of all events, or None if `durations` contains all.
         read_durations: Callable[[], list[int]] | None = None,
     ) -> None:
         self.metadata_ids = column_of(metadata_ids)
@@ -60,8 +60,7 @@ class Events:
         self.device_offsets = column_of(device_offsets)
         self.device_durations = column_of(device_durations)
         self.unmeasured = unmeasured
-        # Offsets are mostly in order, so sorting takes only a third of the time that `min` and
-        # `max` take.
+        # Offsets are mostly in order, so sorting is three times as fast as `min` and `max`.
         in_order = sorted(offsets) or [0, -1]
         # The lowest and the highest offset.
         self.first, self.last = in_order[0], in_order[-1]
@@ -81,7 +80,7 @@ class Events:
 
     @property
     def are_measured(self) -> list[bool]:
-        """Return, for each event, whether the core measured the event."""
+        """Return, for each event, whether the core measured it."""
         are_measured = [True] * len(self)
         for i in self.unmeasured:
             are_measured[i] = False
@@ -100,7 +99,7 @@ class Events:
         return zip(self.metadata_ids, self.offsets, self.durations, measured, strict=True)
 
     def between(self, start: int, end: int) -> Events:
-        """Return the events in `start <= offset < end`."""
+        """Return the events with `start <= offset < end`."""
         if start <= self.first and self.last < end:
             return self
         return self.where([start <= offset < end for offset in self.offsets])
@@ -123,7 +122,7 @@ class Events:
         return self.where([duration >= 0 for duration in self.durations])
 
     def where(self, keep: Sequence[bool]) -> Events:
-        """Return the events with a True value in `keep`."""
+        """Return the events whose value in `keep` is True."""
         return self._at(list(compress(range(len(self)), keep)))
 
     def _at(self, indices: Sequence[int]) -> Events:
@@ -146,7 +145,7 @@ class Events:
 
 
 class DeviceStats(NamedTuple):
-    """Ids of the stats that hold the times measured by the core."""
+    """Ids of the stats that contain the times measured by the core."""
 
     offset_ids: frozenset[int]
     duration_ids: frozenset[int]
@@ -155,10 +154,9 @@ class DeviceStats(NamedTuple):
         return len(ids) == 2 and ids[0] in self.offset_ids and ids[1] in self.duration_ids
 
     def times(self, stats: Iterable[tuple[int, int | None]]) -> tuple[int, int] | None:
-        """Return offset and duration, or None if the offset or the duration is missing or not a
-        valid time.
+        """Return offset and duration, or None if either is missing or not a valid time.
 
-        If several stats have the same name, the last stat counts.
+        If several stats have the same name, the last one is used.
         """
         offset = duration = None
         for stat_id, value in stats:

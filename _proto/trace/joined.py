@@ -1,8 +1,8 @@
 """Join parts of planes and lines from several records of a continuous capture.
 
-Each record has separate metadata tables with separate ids. So names, stats and references are
-resolved within one record, and a joined plane assigns new ids. Metadata entries of different
-records with the same content become one entry.
+Each record has its own metadata tables and ids, so names, stats and references are resolved within
+a record, and a joined plane assigns new ids. If metadata entries of different records have the same
+content, they become one entry.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from _proto.trace.lines import Line, Spans
 from _proto.trace.plane import Metadata, Plane, Stats
 from _proto.trace.wire import parse
 
-# Maximum number of sorted events in one Events object.
+# Maximum number of events in each Events object from `take_until`.
 _N_AT_ONCE = 1 << 13
-# Stands for the joined id of an event whose record has no metadata for the event.
+# Joined id of all events that have no metadata in their record.
 _NOTHING = 0
 _PROGRAM_ID = "program_id"
-# A time after every time that fits in 64 bits.
+# A value later than any 64-bit time.
 _AFTER_ALL = 1 << 80
 
 
 class _Ids(dict[int, int]):
-    """Map ids of one part to ids of the joined plane. Ids are added on demand."""
+    """Maps ids of one part to ids of the joined plane; entries are added on demand."""
 
     def __init__(self, plane: JoinedPlane, part: Plane) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ class JoinedPlane:
         return list(dict.fromkeys(chain.from_iterable(part.line_names for part in self.parts)))
 
     def stats(self) -> Stats:
-        """Return the plane's own stats, from the first part that has stats."""
+        """Return the plane's own stats, from the first part that has any."""
         return next((part for part in self.parts if part.has_stats), self.parts[0]).stats()
 
     def unknown(self, joined_ids: Iterable[int]) -> set[int]:
@@ -85,7 +85,7 @@ class JoinedPlane:
                 yield joined_id, metadata.name
 
     def lines(self, name: str) -> list[JoinedLine]:
-        """Return the lines with a name; parts with equal ids form one line."""
+        """Return the lines with the given name; parts with equal ids form one line."""
         parts: dict[int, list[tuple[Line, _Ids]]] = {}
         for part, ids in zip(self.parts, self._ids, strict=True):
             for line in part.lines(name):
@@ -99,7 +99,7 @@ class JoinedPlane:
         metadata, content = found
         if _PROGRAM_ID not in metadata.stats:
             content = content, self._programs_on_events(part).get(part_id)
-        # Entries of one record stay separate, even if entries have equal content.
+        # Entries of one record stay separate, even if their content is equal.
         n = self._n_alike[part, content] = self._n_alike.get((part, content), 0) + 1
         joined_id = self._known.setdefault((content, n), len(self._entries))
         if joined_id == len(self._entries):
@@ -107,7 +107,8 @@ class JoinedPlane:
         return joined_id
 
     def _programs_on_events(self, part: Plane) -> dict[int, int]:
-        """Return the program ids that events give for their ops, as in some captures of 2026."""
+        """Return the program ids stored on events, by metadata id of the op; some captures from
+        2026 have them."""
         if part not in self._programs:
             programs = self._programs[part] = {}
             stat_ids = part.stat_ids(_PROGRAM_ID)
@@ -143,7 +144,7 @@ class _Columns:
         self._are_measured += events.are_measured
 
     def sort(self) -> None:
-        """Sort events by start; events with equal starts stay in the file's order."""
+        """Sort events by start; events with equal starts keep the file's order."""
         offsets = self._columns[1]
         if not all(map(le, offsets, islice(offsets, 1, None))):
             order = sorted(range(len(offsets)), key=offsets.__getitem__)
@@ -175,9 +176,9 @@ class _Columns:
 class JoinedLine:
     """A line with parts in several records, with the same methods as `Line`.
 
-    A record has the events that ended while the record was written, so a long event can be in a
-    later record than an event with a later start. The joined line sorts events by start; events
-    with equal starts stay in the file's order.
+    A record contains the events that ended while it was written, so a long event can be in a later
+    record than an event that started after it. The joined line sorts events by start; events with
+    equal starts keep the file's order.
     """
 
     def __init__(self, parts: Sequence[tuple[Line, _Ids]]) -> None:
@@ -211,9 +212,9 @@ class JoinedLine:
         return min(start for start, _ in spans), max(end for _, end in spans)
 
     def events(self, start: int, end: int) -> Iterator[Events]:
-        """Yield the events in `start <= offset_ps < end`, sorted by start.
+        """Yield the events with `start <= offset_ps < end`, sorted by start.
 
-        An event is held back only as long as a later record can have events with an earlier start.
+        Each event is held back until no later record can contain an event with an earlier start.
         """
         spans = [
             (line.span_of_starts or (_AFTER_ALL, 0))[0] + shift for line, shift, _ in self.shifted()
@@ -236,7 +237,7 @@ class JoinedLine:
         return {name for line, _ in self._parts for name in line.stat_names()}
 
     def shifted(self) -> Iterator[tuple[Line, int, _Ids]]:
-        """Yield each part with the shift of the part's times and the map of the part's ids."""
+        """Yield each part with its time shift and its id map."""
         for line, ids in self._parts:
             yield line, line.base_ps - self.base_ps, ids
 

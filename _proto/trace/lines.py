@@ -1,10 +1,11 @@
-"""Read the events of a line in pieces of limited size, mostly as columns.
+"""Read a line's events in pieces of limited size, mostly as columns.
 
-A slice of a line that holds whole events is itself a valid line. So a line of any length is read
-piece by piece, in up to three passes:
+A slice of a line that contains only whole events is itself a valid line, so a line of any length is
+read piece by piece, in up to three passes:
 
-1. `Line` cuts the line into pieces and counts the events of each piece. 2. `Line.starts` decodes
-the starts of events. 3. `Line.events` decodes ids and times in the pieces that overlap a window.
+1. `Line` cuts the line into pieces and counts the events of each piece.
+2. `Line.starts` decodes the starts of events.
+3. `Line.events` decodes ids and times in the pieces that overlap a window.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from _proto.trace.wire import LENGTH, decode, explain, fields, parse
 _PIECE_BYTES = 1 << 16
 _TAIL_BYTES = 1 << 9
 _EVENT_TAG = 4 << 3 | LENGTH
-# Fields of a stat that columns include.
+# Fields of a stat that are included in the columns.
 _IN_COLUMNS = columns.LineColumns.Column.DESCRIPTOR.fields_by_number
-# Numbers of the fields of an event. If LineColumns does not know a field with such a number, the
-# field has a wrong wire type or is the number of occurrences.
+# Field numbers of an event. If a field with such a number is unknown to LineColumns, it has the
+# wrong wire type or is the number of occurrences.
 _OF_TIME = range(1, 6)
 
 M = TypeVar("M", bound=Message)
@@ -39,26 +40,25 @@ Spans = tuple[Sequence[int], Sequence[int], Sequence[int]]
 
 
 class _Piece:
-    """A slice of a line's bytes that holds whole fields."""
+    """A slice of a line's bytes that contains only whole fields."""
 
     def __init__(self, start: int, end: int, n_events: int) -> None:
         self.start = start
         self.end = end
         self.n_events = n_events
-        # Lowest and highest offset, and number of events without an offset. `Line.starts` sets the
-        # three numbers.
+        # Lowest and highest offset, and number of aggregated events. `Line.starts` and
+        # `Line.events` set these three numbers.
         self.first = 0
         self.last = -1
         self.n_aggregated = 0
-        # A superset of the ids of all stats of the piece's events; set when events are decoded.
+        # A superset of the stat ids on the piece's events; set when the events are decoded.
         self.stat_ids: frozenset[int] = frozenset()
 
 
 class Line:
     """A line: one timeline of a plane. An event begins at `base_ps + offset_ps`.
 
-    The constructor cuts the line into pieces. `stat_names` has the names of the plane's stats by
-    id.
+    The constructor cuts the line into pieces. `stat_names` maps the plane's stat ids to names.
     """
 
     def __init__(self, source: Source, start: int, end: int, stat_names: Mapping[int, str]) -> None:
@@ -98,7 +98,8 @@ class Line:
         return sum(piece.n_aggregated for piece in self._pieces)
 
     def starts(self) -> Iterator[list[int]]:
-        """Yield lists of the `offset_ps` of all events that have a time; each list is sorted."""
+        """Yield sorted lists that together contain the `offset_ps` of all events that have a
+        time."""
         for piece in self._pieces:
             data = self._read(piece)
             offsets = _starts_in_column(data, piece)
@@ -126,11 +127,11 @@ class Line:
                 pass
 
     def events(self, start: int, end: int) -> Iterator[Events]:
-        """Yield the events in `start <= offset_ps < end`, in the file's order.
+        """Yield the events with `start <= offset_ps < end`, in the file's order.
 
-        If `starts` has read the line before, pieces outside the window are skipped. A window that
-        contains 0 needs all pieces, because events without an offset begin at 0 and `starts` can
-        miss such events.
+        If `starts` has already read the line, pieces outside the window are skipped. But if the
+        window contains 0, all pieces are read, because events without an offset begin at 0 and
+        `starts` can miss them.
         """
         pieces = self._pieces
         n_bytes = sum(piece.end - piece.start for piece in pieces)
@@ -146,7 +147,7 @@ class Line:
     def spans(self) -> Iterator[Spans]:
         """Yield ids, starts and durations of the events that have a time, in the file's order.
 
-        Stats are not decoded, so a million events of a host's thread take a third of a second.
+        Stats are not decoded, so a million events of a host thread take only a third of a second.
         """
         for piece in self._pieces:
             data = self._read(piece)
@@ -157,13 +158,13 @@ class Line:
             yield spans
 
     def pieces(self) -> Iterator[tuple[bytes, int]]:
-        """Yield the bytes of each piece, and the offset of the piece."""
+        """Yield the bytes and the offset of each piece."""
         for piece in self._pieces:
             yield self._read(piece), piece.start
 
     def pieces_with(self, stat_ids: Set[int]) -> Iterator[tuple[bytes, int]]:
-        """Yield the bytes and the offset of each decoded piece that may have events with a wanted
-        stat."""
+        """Yield the bytes and the offset of each previously decoded piece that can contain events
+        with a wanted stat."""
         for piece in self._pieces:
             if not stat_ids.isdisjoint(piece.stat_ids):
                 yield self._read(piece), piece.start
@@ -206,7 +207,7 @@ def _decode(kind: type[M], data: bytes, at: int) -> M:
 def cut_into_pieces(
     source: Source, start: int, end: int
 ) -> Iterator[tuple[int, int, pb.LineFrame]]:
-    """Yield start, end and fields of each piece; events are left as bytes."""
+    """Yield the start, the end and the fields of each piece; events remain undecoded."""
     while start < end:
         data = source.read(start, min(_PIECE_BYTES, end - start))
         size = len(data) if start + len(data) == end else _guess_boundary(data)
@@ -223,9 +224,10 @@ def cut_into_pieces(
 def _guess_boundary(data: bytes) -> int:
     """Guess where the last whole event of a slice ends, without reading the slice from the start.
 
-    From a byte that looks like an event's tag, follow the lengths from event to event. If the hops
-    reach the end of the slice, the hops almost surely follow the real events. The parser detects a
-    wrong guess, because it accepts a slice only if the last field ends exactly at the slice's end.
+    Start at a byte that looks like an event's tag, and hop from event to event by their lengths. If
+    the hops reach the end of the slice, they almost certainly follow real events. The parser
+    detects a wrong guess, because it accepts a slice only if the last field ends exactly at the
+    slice's end.
     """
     size = len(data)
     candidate = data.find(_EVENT_TAG, max(0, size - _TAIL_BYTES))
@@ -244,8 +246,8 @@ def _guess_boundary(data: bytes) -> int:
 
 
 def _walk_boundary(source: Source, start: int, end: int) -> int:
-    """Return the end of the last whole field within the size of a piece; if no field fits, the end
-    of the first field."""
+    """Return the end of the last whole field within the size of a piece, or the end of the first
+    field if no field fits."""
     boundary = start
     for _, _, _, _, stop in fields(source, start, end):
         if stop > start + _PIECE_BYTES and boundary > start:
@@ -258,12 +260,12 @@ def _walk_boundary(source: Source, start: int, end: int) -> int:
 
 
 def _starts_in_column(data: bytes, piece: _Piece) -> list[int] | None:
-    """Return the starts of a piece's events, or None if a column does not give all starts.
+    """Return the starts of a piece's events, or None if the column does not contain all of them.
 
-    If there are as many offsets as events, assume that each event has one offset. The assumption is
-    wrong if one event has two offsets and another event has no offset. No profiler writes such
-    events, and a check would take as long as reading all starts. `_events_in_columns` checks the
-    assumption, and `events` decides which events are in a step.
+    If there are as many offsets as events, assume that each event has one offset. This is wrong if
+    one event has two offsets and another has none. No profiler writes such events, and a check
+    would take as long as reading all starts. Which events are in a step depends on `events`, not on
+    this function.
     """
     column = _decode(columns.LineStarts, data, piece.start).events
     if len(column.offset_ps) == piece.n_events and not column.HasField("num_occurrences"):
@@ -274,7 +276,7 @@ def _starts_in_column(data: bytes, piece: _Piece) -> list[int] | None:
 def _spans_in_columns(data: bytes, n_events: int) -> Spans | None:
     """Return the spans of a piece, or None if any event lacks an id or a start, which is rare.
 
-    No profiler writes a field of an event twice.
+    Assume that no event has a field twice, because no profiler writes such events.
     """
     line = parse(columns.LineColumns, data)
     if line is None:
@@ -294,12 +296,12 @@ def _spans_in_columns(data: bytes, n_events: int) -> Spans | None:
 def _events_in_columns(
     data: bytes, at: int, device: DeviceStats, read_durations: Callable[[], list[int]]
 ) -> Events | None:
-    """Return the events of a piece, or None unless all stats of the events are unsigned integers.
+    """Return a piece's events, or None if they cannot be read in columns, for example because a
+    stat is not an unsigned integer.
 
-    If there are as many ids and as many offsets as events, assume that each event has one id and
-    one offset. Make the same assumption about the times that the core measured. No profiler writes
-    a field of an event twice, and a single damaged field changes the number of ids, offsets or
-    times.
+    If there are as many ids as offsets, assume that each event has one id and one offset. Make the
+    same assumption about the times that the core measured. No profiler writes a field of an event
+    twice, and a single damaged field changes the number of ids, offsets or times.
     """
     column = _decode(columns.LineColumns, data, at).events
     if any(map(_has_unknown, (column, column.stats))) and not _has_only_foreign_fields(
@@ -356,7 +358,7 @@ def _measured_times(
 
 
 def _durations_in(data: bytes, at: int) -> list[int]:
-    """Return the durations of all events; an event without a duration has the duration 0."""
+    """Return the durations of all events, with 0 for events without a duration."""
     return [event.duration_ps for event in _decode(columns.LineShapes, data, at).events]
 
 
@@ -371,8 +373,8 @@ def _has_unknown(message: Message) -> bool:
 
 
 def _has_only_foreign_fields(merged: pb.LineMerged.Event) -> bool:
-    """Return whether all fields that columns leave out are unknown to the schema; newer profilers
-    may add fields."""
+    """Return whether all fields that are not in the columns are also unknown to the schema, because
+    newer profilers can add fields."""
     return not (
         merged.HasField("num_occurrences")
         or any(field.number not in _IN_COLUMNS for field, _ in merged.stats.ListFields())
@@ -388,8 +390,8 @@ def _events_one_by_one(data: bytes, at: int, device: DeviceStats) -> Events:
     events = _timed_events(data, at)
     # Protobuf may omit an id that is 0.
     stat_ids = frozenset((0, *_decode(columns.LineStatIds, data, at).events.stats.metadata_id))
-    # Reading the stats takes most of the time, and few lines other than those of ops have times of
-    # the core.
+    # Skip the stats if possible: reading them takes most of the time, and few lines except those of
+    # ops have times that the core measured.
     has_times = not stat_ids.isdisjoint(device.offset_ids)
     times = [device.times(_integers(event.stats)) if has_times else None for event in events]
     return Events(
@@ -406,8 +408,8 @@ def _events_one_by_one(data: bytes, at: int, device: DeviceStats) -> Events:
 def _timed_events(data: bytes, at: int) -> list[pb.LineEvents.Event]:
     """Decode the events that have a time; raise Damage for a field with a wrong wire type.
 
-    Protobuf ignores a field with a wrong wire type, so a flipped bit would silently remove the time
-    of an event.
+    Protobuf ignores a field with a wrong wire type, so a flipped bit would silently remove an
+    event's time.
     """
     line = _decode(pb.LineMerged, data, at)
     if any(map(_has_misfits, (line, line.events, line.events.stats))):
@@ -417,14 +419,14 @@ def _timed_events(data: bytes, at: int) -> list[pb.LineEvents.Event]:
 
 
 def _has_misfits(message: Message) -> bool:
-    """Return whether the parser ignored a known field because of a wrong wire type."""
+    """Return whether the parser ignored a known field because of its wrong wire type."""
     known = message.DESCRIPTOR.fields_by_number
     ignored = UnknownFieldSet(message)
     return any(ignored[i].field_number in known for i in range(len(ignored)))
 
 
 def _integers(stats: Iterable[pb.LineEvents.Stat]) -> Iterator[tuple[int, int | None]]:
-    """Yield id and value of all stats that have a value; None stands for a value that is not an
+    """Yield the id and the value of each stat that has a value, or None for a value that is not an
     integer."""
     for stat in stats:
         kind = stat.WhichOneof("value")

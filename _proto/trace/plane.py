@@ -1,8 +1,8 @@
 """Read a plane of a trace: lines, metadata and stats.
 
 `Plane.index` walks through a plane and stores the positions of lines and metadata. Lines are read
-in pieces and metadata entry by entry, both on demand, so memory does not depend on the size of the
-file.
+in pieces and metadata entry by entry, both on demand, so memory use does not depend on the file
+size.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from _proto.trace.wire import decode, known_fields, parse, signed, text
 
 # Maximum size of a decompressed string in bytes.
 _TEXT_LIMIT = 4 << 20
-# Maximum size of the metadata entries that are decoded together to get their keys.
+# Maximum total size of metadata entries whose keys are decoded together.
 _KEYS_BYTES = 1 << 18
 
 M = TypeVar("M", bound=Message)
@@ -37,10 +37,11 @@ class _Compressed(bytes):
 
 
 class Stats:
-    """Stats that have a name and a value. If several stats have one name, the last stat counts.
+    """Stats that have a name and a value. If several stats have the same name, the last one is
+    used.
 
-    Compressed strings and messages are decoded on demand, while the trace is open. `span` is the
-    part of the file that holds the stats.
+    Compressed strings and messages are decoded on demand, so the trace must still be open. `span`
+    is the part of the file that contains the stats.
     """
 
     __slots__ = ("_adopted", "_plane", "_span", "_values")
@@ -72,7 +73,7 @@ class Stats:
         return name in self._values or name in self._adopted
 
     def adopt(self, name: str, other: Stats) -> None:
-        """Add a stat of another object of the same plane, such as an event."""
+        """Add a stat from another object of the same plane, such as an event."""
         self._adopted[name] = other
 
     def items(self) -> Iterator[tuple[str, Value | None]]:
@@ -92,7 +93,7 @@ class Stats:
         return value
 
     def message(self, name: str, kind: type[M]) -> M | None:
-        """Decode the message that a stat holds; return None if the stat has no bytes."""
+        """Decode the message that a stat contains; return None if the value is not bytes."""
         if name in self._adopted:
             return self._adopted[name].message(name, kind)
         data = self.get(name)
@@ -102,7 +103,7 @@ class Stats:
         return decode(kind, data, self._offset_of(data)) if message is None else message
 
     def damage(self, name: str, what: str) -> Damage:
-        """Return a Damage at the position of a stat that holds a message."""
+        """Return a Damage at the position of a stat that contains a message."""
         if name in self._adopted:
             return self._adopted[name].damage(name, what)
         data = self._values[name]
@@ -115,14 +116,14 @@ class Stats:
 
 
 class Metadata(NamedTuple):
-    """The HLO text and the stats of an op, which are true of all executions."""
+    """An op's HLO text and stats, which apply to all its executions."""
 
     name: str
     stats: Stats
 
     @property
     def accesses(self) -> list[tuple[int, int]] | None:
-        """Return pairs (memory space, bytes) for the accesses of one execution, or None if
+        """Return the memory space and the bytes of each memory access in one execution, or None if
         unknown."""
         breakdown = self.stats.message("memory_access_breakdown", pb.MemoryAccessBreakdown)
         if breakdown is None:
@@ -145,11 +146,11 @@ class Plane:
         self._lines: dict[str, list[Span]] = {}
         self._event_metadata: dict[int, Span] = {}
         self._stats: list[Span] = []
-        # Decompressed strings, kept because many ops share a string.
+        # Cache of decompressed strings, because many ops share a string.
         self._texts: dict[bytes, str] = {}
 
     def index(self, plane_fields: Iterable[tuple[int, str, int, int]]) -> None:
-        """Store the positions of lines and metadata, and read the names of stats."""
+        """Store the positions of lines and metadata, and read the stat names."""
         source = self.source
         entries: list[tuple[int, int, int]] = []
         try:
@@ -165,7 +166,7 @@ class Plane:
                 elif field_name == "stats":
                     self._stats.append((start, end))
         except Damage:
-            # The mode anatomy shows all entries before the damage, so index them.
+            # Mode `anatomy` shows all entries before the damage, so index them.
             with suppress(Damage):
                 self._add_keys(entries)
             raise
@@ -191,7 +192,7 @@ class Plane:
 
     def lines(self, name: str) -> list[Line]:
         spans = self._lines.get(name, [])
-        # Lines are read in three passes.
+        # Lines are read in up to three passes.
         self.source.expect(3 * sum(end - start for start, end in spans))
         return [Line(self.source, *span, self.stat_names) for span in spans]
 
@@ -216,7 +217,7 @@ class Plane:
         return Metadata(value.name, Stats(self, value.stats, self._event_metadata[metadata_id]))
 
     def metadata_and_content(self, metadata_id: int) -> tuple[Metadata, object] | None:
-        """Return an entry, and a key that is equal for all entries with equal content."""
+        """Return an entry, and a key that is the same for all entries with equal content."""
         value = self.entry(metadata_id)
         if value is None:
             return None
@@ -246,7 +247,7 @@ class Plane:
         return Stats(self, stats, hull)
 
     def inflated(self, data: bytes) -> str:
-        """Decompress a string; raise ValueError with a description if the string is damaged."""
+        """Decompress a string; raise ValueError with a description if it is damaged."""
         if data not in self._texts:
             inflater = zlib.decompressobj(wbits=31)
             try:
@@ -280,14 +281,14 @@ def _name_of(kind: type[Message], source: Source, start: int, end: int) -> str:
     return ""
 
 
-# Read the keys of the map of event metadata. Values are large and are not decoded.
+# The following functions read the keys of the event metadata, without decoding the large values.
 
 
 def _neighbours(
     entries: Sequence[tuple[int, int, int]],
 ) -> Iterator[Sequence[tuple[int, int, int]]]:
-    """Split entries into groups. The entries of a group follow each other in the file without gaps,
-    and can be decoded at once."""
+    """Split entries into groups that are contiguous in the file, so that each group can be decoded
+    at once."""
     first = 0
     for i, (before, entry) in enumerate(pairwise(entries), 1):
         if before[2] != entry[0] or entry[2] - entries[first][0] > _KEYS_BYTES:
@@ -298,10 +299,10 @@ def _neighbours(
 
 
 def _keys_of(source: Source, neighbours: Sequence[tuple[int, int, int]]) -> Sequence[int]:
-    """Return the keys of entries that follow each other in the file without gaps.
+    """Return the keys of entries that are contiguous in the file.
 
     If there are as many keys as entries, assume that each entry has one key, because protobuf
-    writes each key of a map once.
+    writes the key of a map entry once.
     """
     start, end = neighbours[0][0], neighbours[-1][2]
     if end - start <= _KEYS_BYTES:
@@ -312,7 +313,7 @@ def _keys_of(source: Source, neighbours: Sequence[tuple[int, int, int]]) -> Sequ
 
 
 def key_of(source: Source, start: int, end: int) -> int:
-    """Return the key of an entry without decoding the entry's value."""
+    """Return an entry's key without decoding its value."""
     key = 0
     for _, name, value, _ in known_fields(pb.EventMetadataEntry, source, start, end):
         if name == "key":

@@ -1,10 +1,10 @@
-"""Sort the planes of a merged capture into hosts, and the planes of a host into ranks.
+"""Group the planes of a merged capture by host, and the planes of a host by rank.
 
 Serving frameworks merge the captures of several processes into one file. A rank is the set of
-planes that one process wrote: devices, threads of the host, programs. The merge gives device planes
-new numbers, and appends the rank's number to all other names: `/host:CPU 1`. On each host, device
-numbers begin at 0, so in a file with several hosts the names of devices occur several times. Names
-of planes from a subprocess end in the process id: `/host:CPU [77]`.
+planes that one process wrote: devices, host threads and programs. Merging renumbers device planes,
+and appends the rank's number to all other names, as in `/host:CPU 1`. On each host, device numbers
+start at 0, so a file with several hosts contains the same device names several times. Plane names
+from a subprocess end with the process id, as in `/host:CPU [77]`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from itertools import pairwise
 from typing import NamedTuple
 
 THREADS, PROGRAMS, ENVIRONMENT = "/host:CPU", "/host:metadata", "Task Environment"
-# Planes with threads. Newer profilers write other planes with threads in addition to /host:CPU.
+# Planes that contain threads. Newer profilers write the last two in addition to /host:CPU.
 THREAD_PLANES = (THREADS, "/host:TPU-runtime", "/host:python-tracer")
-# Matches planes of the host, with the id of a process, the number of a rank, or both.
+# Matches names of host planes, which can end with a process id, a rank number, or both.
 _OF_HOST = re.compile(r"(?P<kind>/host:\S+|Task Environment)(?: \[\d+\])?(?: \d+)?\Z")
 _OF_PROCESS = re.compile(r".* \[(\d+)\](?: \d+)?\Z")
 _DEVICE = re.compile(r"/device:\w+:\d+\Z")
@@ -30,7 +30,7 @@ class Rank(NamedTuple):
     names: list[str]
 
     def named(self, kind: str) -> list[str]:
-        """Return the names of all planes of a kind, such as /host:CPU, regardless of suffixes."""
+        """Return the names of all planes of a kind, such as /host:CPU, ignoring suffixes."""
         return [name for name in self.names if kind_of_plane(name) == kind]
 
 
@@ -40,11 +40,11 @@ def kind_of_plane(name: str) -> str:
 
 
 def split_hosts(names: Sequence[str]) -> list[list[int]]:
-    """Return, for each host, the indices of the host's planes.
+    """Return the indices of each host's planes.
 
-    A file holds several hosts if the names of devices occur several times. The planes of a host
-    follow one another, and each rank ends with a plane Task Environment, so each further host
-    begins after a Task Environment.
+    A file contains several hosts if a device name occurs more than once. The planes of a host are
+    contiguous, and each rank ends with a `Task Environment` plane, so each host after the first
+    begins after such a plane.
     """
     devices = [name for name in names if _DEVICE.match(name)]
     if len(set(devices)) == len(devices):
@@ -62,17 +62,16 @@ def split_hosts(names: Sequence[str]) -> list[list[int]]:
 
 
 def host_labels(n_hosts: int, names: Iterable[str]) -> list[str]:
-    """Return the names of a file's hosts if every host has a name, otherwise the numbers of the
-    hosts."""
+    """Return the names of a file's hosts if every host has a name, otherwise their numbers."""
     labels = list(dict.fromkeys(names))
     return labels if len(labels) == n_hosts else list(map(str, range(n_hosts)))
 
 
 def ranks_of(names: Sequence[str]) -> list[Rank]:
-    """Sort the planes of one host into ranks.
+    """Group the planes of one host by rank.
 
-    If ranks have no Task Environment, devices are in no rank, because the order of the planes does
-    not show the rank of a device.
+    If no rank has a `Task Environment` plane, devices belong to no rank, because the order of the
+    planes does not show a device's rank.
     """
     processes: dict[str | None, list[str]] = {}
     for name in names:
@@ -86,19 +85,20 @@ def ranks_of(names: Sequence[str]) -> list[Rank]:
 
 
 def _blocks(names: Sequence[str]) -> list[list[int]]:
-    """Return the indices of the planes up to each Task Environment; empty with fewer than two Task
-    Environments."""
+    """Split planes into blocks that each end with a `Task Environment` plane, and return the
+    indices of the planes in each block. Return an empty list if there are fewer than two such
+    planes."""
     ends = [i for i, name in enumerate(names) if kind_of_plane(name) == ENVIRONMENT]
     if len(ends) < 2:
         return []
-    # Planes after the last Task Environment belong to the last rank.
+    # Planes after the last `Task Environment` plane belong to the last rank.
     bounds = [0, *(end + 1 for end in ends[:-1]), len(names)]
     return [list(range(*span)) for span in pairwise(bounds)]
 
 
 def _by_suffix(names: list[str]) -> list[list[str]]:
-    """Sort planes into ranks by the suffixes of the names, for planes without a second Task
-    Environment."""
+    """Group planes by the suffixes of their names, for hosts with fewer than two `Task Environment`
+    planes."""
     groups: dict[str, list[str]] = {}
     for name in names:
         kind = kind_of_plane(name)
@@ -108,8 +108,8 @@ def _by_suffix(names: list[str]) -> list[list[str]]:
 
 
 def _if_several_have_threads(groups: Iterable[list[str]]) -> list[list[str]]:
-    """Return the groups if several have threads, else an empty list, because then all planes belong
-    to one process."""
+    """Return the groups if several have threads. Otherwise all planes belong to one process, so
+    return an empty list."""
     found = list(groups)
     n = sum(any(kind_of_plane(name) == THREADS for name in group) for group in found)
     return found if n > 1 else []

@@ -1,11 +1,11 @@
 """Unpack the records of a Riegeli file (`*.xplane.riegeli`). Each record is one serialized XSpace.
 
-A file is a sequence of chunks: a signature, then chunks of records, and padding. At every multiple
-of 64 KiB, a block header interrupts the chunk that would cover this position. The header has the
-start and the end of the interrupted chunk, so a reader can find the next chunk after damage.
+A file is a sequence of chunks: a signature, chunks of records, and padding. At every multiple of 64
+KiB, a block header interrupts the chunk at this position. The header contains the start and the end
+of the interrupted chunk, so a reader can find the next chunk after damage.
 
 JAX writes plain ("simple") chunks compressed with brotli. The format also has transposed chunks and
-other compressions, which the module refuses by name.
+other compressions. This module rejects them, and reports which one it found.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Record(NamedTuple):
 
 class Unpacked(NamedTuple):
     records: list[Record]
-    # The first damage. Sound chunks after the damage are unpacked, too.
+    # The first damage that was found. Intact chunks after it are unpacked, too.
     damage: Damage | None
 
 
@@ -61,9 +61,9 @@ class _Chunk(NamedTuple):
 
 
 def unpack(read: Read, size: int, write: Callable[[bytes], object]) -> Unpacked:
-    """Write the records of all sound chunks, one after another.
+    """Write the records of all intact chunks, one after another.
 
-    `read` takes an offset and a length. Raise MissingPackage if the file needs brotli and brotli is
+    `read` takes an offset and a length. Raise MissingPackage if the file requires brotli, but it is
     not installed.
     """
     records: list[Record] = []
@@ -198,8 +198,8 @@ def _varints(data: bytes) -> Iterator[int]:
 
 
 def _end_of(begin: int, size: int) -> int:
-    """Return the end of `size` bytes that begin at `begin`, counting the block headers that
-    interrupt these bytes."""
+    """Return the position after `size` bytes that begin at `begin`, including the block headers
+    that interrupt them."""
     n_block_headers = (size + (begin + _USABLE - 1) % BLOCK) // _USABLE
     return begin + size + n_block_headers * BLOCK_HEADER
 
@@ -215,8 +215,8 @@ def _without_block_headers(read: Read, start: int, end: int) -> bytes:
     return b"".join(parts)
 
 
-# HighwayHash with 64 bits, which chunk headers and block headers use. The code follows the
-# description of the algorithm; all numbers have 64 bits.
+# Compute the 64-bit HighwayHash, which protects chunk headers and block headers. The code follows
+# the description of the algorithm; all numbers have 64 bits.
 
 _MASK = (1 << 64) - 1
 _MUL0 = (0xDBE6D5D5FE4CCE2F, 0xA4093822299F31D0, 0x13198A2E03707344, 0x243F6A8885A308D3)
@@ -225,18 +225,18 @@ _KEY = struct.unpack("<4Q", b"Riegeli/records\nRiegeli/records\n")
 
 
 def _is_sound(header: bytes) -> bool:
-    """Check the hash at the start of a block header or a chunk header."""
+    """Return whether the hash at the start of a block header or a chunk header is correct."""
     return highway_hash(header[8:]) == int.from_bytes(header[:8], "little")
 
 
 def highway_hash(data: bytes) -> int:
-    """Return the HighwayHash of 16 or 32 bytes, which are the hashed sizes of block and chunk
-    headers."""
+    """Return the HighwayHash of the 16 hashed bytes of a block header, or of the 32 hashed bytes of
+    a chunk header."""
     v0 = [mul ^ key for mul, key in zip(_MUL0, _KEY, strict=True)]
     v1 = [mul ^ _halves_swapped(key) for mul, key in zip(_MUL1, _KEY, strict=True)]
     state = v0, v1, list(_MUL0), list(_MUL1)
     if len(data) == 16:
-        # An incomplete last packet is mixed with the packet's size and padded.
+        # An incomplete last packet is mixed with its size and padded.
         for i in range(4):
             v0[i] = (v0[i] + (16 << 32) + 16) & _MASK
             v1[i] = _halves_rotated_by_16(v1[i])

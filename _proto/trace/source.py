@@ -1,11 +1,11 @@
-"""Read the bytes of a trace by position, for all forms of files: plain, gzipped and Riegeli.
+"""Read a trace's bytes by position, from plain, gzipped and Riegeli files.
 
-A trace is one or more records; each record is a serialized XSpace. A plain or gzipped file is one
-record. Gzip data, standard input and Riegeli files are unpacked into a temporary file. A trace that
-a Python program has in memory is unpacked in memory.
+A trace consists of one or more records, each of which is a serialized XSpace. A plain or gzipped
+file contains one record. Gzip data, standard input and Riegeli files are unpacked into a temporary
+file. A trace that a Python program passes as bytes is unpacked in memory.
 
-Files are read by `os.pread`. A memory map would count touched pages as memory, and a file that
-shrinks under a map kills the process.
+Files are read with `os.pread`. With a memory map, touched pages would count as used memory, and the
+process would be killed if the file shrinks.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ GZIP_MAGIC = b"\x1f\x8b"
 COPY_LIMIT = 16 << 30
 _CHUNK = 1 << 20
 _HEAD = 512
-# Number of bytes of the signature that identify a Riegeli file; damage in later bytes is reported
-# as damage.
+# Number of signature bytes that identify a Riegeli file; wrong bytes after them are reported as
+# damage.
 _RIEGELI_HEAD = 8
-# Possible first bytes: tags of the fields of XSpace, and the first byte of a Riegeli file.
+# Possible first bytes of a trace: tags of the fields of XSpace, and the first byte of a Riegeli
+# file.
 _FIRST_BYTES = b"\x0a\x12\x1a\x22" + SIGNATURE[:1]
 
-# Files that users give by mistake: patterns of the first bytes, and descriptions.
+# Files that users pass by mistake: patterns of their first bytes, and descriptions.
 _OTHERS = (
     (
         rb"\s*\{\s*\"status\"",
@@ -53,9 +54,9 @@ _OTHERS = (
     (rb".{257}ustar", "a tar archive; unpack the file first"),
     (rb"version https://git-lfs", "a pointer of Git LFS; run git lfs pull first"),
     (rb"(?i)\s*<(?:!doctype|html|\?xml)", "HTML or XML"),
-    # Text has no control character among the first bytes. A trace has a control character among the
-    # first five bytes, except a trace with only the name of a host, which begins with a quotation
-    # mark.
+    # Text has no control characters except tabs and line ends, but a trace has another one among
+    # the first five bytes. A trace with only a host name may have none, but begins with a quotation
+    # mark, which this pattern does not match.
     (rb"[\t\n\r !#-~][\t\n\r -~]{15}", "text"),
 )
 
@@ -66,14 +67,13 @@ MANGLED = (
 )
 
 # A function that is called after every read with the activity, the number of bytes done, and the
-# total.
+# total number of bytes (0 if unknown).
 OnRead = Callable[[str, int, int], None]
 T = TypeVar("T")
 
 
 def not_a_trace(head: bytes) -> str | None:
-    """Return the kind of a file that begins with the given bytes, or None if the file may be a
-    trace."""
+    """Return the kind of a file that begins with the given bytes, or None if it may be a trace."""
     for pattern, what in _OTHERS:
         if re.match(pattern, head, re.DOTALL):
             return NOT_A_TRACE + what
@@ -81,10 +81,10 @@ def not_a_trace(head: bytes) -> str | None:
 
 
 def is_mangled(chunks: Iterable[bytes]) -> bool:
-    """Return whether a text conversion replaced all bytes that are not UTF-8 by U+FFFD.
+    """Return whether a text conversion replaced all bytes that are not valid UTF-8 with U+FFFD.
 
     After such a conversion, the file is valid UTF-8 with U+FFFD in the first chunk, because the
-    lengths of the first fields in a trace are not UTF-8.
+    lengths of the first fields in a trace are not valid UTF-8.
     """
     decoder = codecs.getincrementaldecoder("utf-8")()
     found = False
@@ -155,9 +155,9 @@ class Source:
         self.size = content.size
         # Size of the file as given by the user, before unpacking.
         self.stored_size = stored_size
-        # Size of a Riegeli file before unpacking of the records; 0 for other files.
+        # Size of a Riegeli file before its records are unpacked; 0 for other files.
         self.riegeli_size = riegeli_size
-        # The damage that stopped unpacking or copying early.
+        # The damage that stopped unpacking or copying early, or None.
         self.damage: Damage | None = None
         self._done = 0
         self._left = 0
@@ -165,8 +165,8 @@ class Source:
 
     @property
     def unpacked_size(self) -> int:
-        """Return the size in bytes: for gzip data after unpacking, for a Riegeli file before
-        unpacking."""
+        """Return the size in bytes, after unpacking gzip data but before unpacking Riegeli
+        records."""
         return self.riegeli_size or self.size
 
     @property
@@ -182,7 +182,7 @@ class Source:
 
     @property
     def notes(self) -> list[str]:
-        """Return a note if a Riegeli file lacks the padding at the end."""
+        """Return a note if a Riegeli file lacks the padding at its end."""
         if self.riegeli_size % BLOCK == 0:
             return []
         return [
@@ -191,7 +191,7 @@ class Source:
         ]
 
     def in_file(self, damage: Damage) -> Damage:
-        """Return damage in a record with the offset of the record's chunk in the Riegeli file."""
+        """Convert damage in a record to damage at the record's chunk in the Riegeli file."""
         for record in self._riegeli or ():
             if record.start <= damage.offset < record.end:
                 return Damage(record.chunk, damage.what)
@@ -214,7 +214,7 @@ class Source:
         return data
 
     def expect(self, n_bytes: int) -> None:
-        """Add to the number of bytes that are still to be read; the number is for showing
+        """Adjust the number of bytes that are still to be read, which is needed to show
         progress."""
         self._left = max(0, self._left + n_bytes)
 
@@ -223,21 +223,22 @@ class Source:
         self._left -= expected
         self._done += expected
         share = self._done / (self._done + self._left or 1)
-        # If `expect` adds bytes, the share falls. Show no progress until the share exceeds the last
-        # shown value.
+        # If `expect` adds bytes, the share falls. Show no progress until it exceeds the last shown
+        # value.
         if share > self._shown:
             self._shown = share
             on_read("reading", self._done, self._done + self._left or self.size)
 
     def not_a_trace(self) -> str | None:
-        """Return the kind of the file, or None if the file may be a trace."""
+        """Return the kind of the file, or None if it may be a trace."""
         try:
             return not_a_trace(self.read(0, min(_HEAD, self.size)))
         except Damage:
             return None
 
     def explained(self, damage: Damage) -> Damage:
-        """Return the damage, with an explanation if a text conversion mangled the whole file."""
+        """Return the damage or, if a text conversion mangled the whole file, a Damage that says
+        so."""
         starts = range(0, self.size, _CHUNK)
         chunks = (self.read(at, min(_CHUNK, self.size - at)) for at in starts)
         if damage.what.startswith(NOT_A_TRACE) or not is_mangled(chunks):
@@ -252,7 +253,8 @@ def open_source(
     limit: int = COPY_LIMIT,
     data: bytes | None = None,
 ) -> Iterator[Source]:
-    """Open the bytes in `data`, else a file, or standard input if `path` is None.
+    """Open the bytes in `data` if given, else the file at `path`, or standard input if `path` is
+    None.
 
     Raise OSError or Damage if the file cannot be opened. At most `limit` bytes are unpacked.
     """
@@ -280,7 +282,7 @@ def open_source(
             )
             riegeli.close()
             records = unpacked.records
-            # If the gzip data is cut off, the last chunk is cut off, too. Report the damage of the
+            # If the gzip data is cut off, the last chunk is cut off, too. Report the damage in the
             # gzip data, because it is the cause.
             damage = damage or unpacked.damage
         source = Source(content, size, on_read, records, riegeli_size)
@@ -297,7 +299,7 @@ def _open(path: str | None) -> int:
         if sys.stdin.isatty():
             raise Damage(0, "standard input is a terminal; pipe a trace in")
         return os.dup(sys.stdin.fileno())
-    # O_NONBLOCK prevents waiting in `open` for a writer if the path is a FIFO.
+    # With O_NONBLOCK, `open` does not wait for a writer if the path is a FIFO.
     return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
@@ -338,7 +340,7 @@ class _Stream:
     def _read(self) -> bytes:
         if not isinstance(self._content, FileContent):
             return self._content.read(self.n_read, _CHUNK)
-        # Standard input may be a pipe, which has no positions.
+        # Standard input may be a pipe, which cannot be read by position.
         while True:
             try:
                 return os.read(self._content.fd, _CHUNK)
@@ -350,8 +352,8 @@ class _Stream:
 
 
 def _unpacked(write: Callable[[IO[bytes]], T], *, in_memory: bool) -> tuple[Content, T]:
-    """Call `write` with an unnamed temporary file or with a file in memory; return the content and
-    the result of `write`."""
+    """Call `write` with an unnamed temporary file or an in-memory file; return its content and the
+    result of `write`."""
     if in_memory:
         buffer = io.BytesIO()
         result = write(buffer)
@@ -376,8 +378,8 @@ def _copy(chunks: Iterable[bytes], file: IO[bytes], limit: int) -> Damage | None
         for chunk in chunks:
             if chunk and not head:
                 head = chunk
-                # Check the first bytes before copying, because an endless stream of other data
-                # would fill the disk.
+                # Check the first byte before copying, because an endless stream of other data would
+                # fill the disk.
                 if head[0] not in _FIRST_BYTES:
                     raise Damage(0, f"a trace cannot begin with the byte 0x{head[0]:02x}")
             written += len(chunk)
@@ -416,7 +418,7 @@ def _gunzipped(stream: Iterable[bytes]) -> Iterator[bytes]:
 def _gunzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
     """Decompress all members of a gzip file, up to the first damaged byte.
 
-    The module `gzip` would not return the last, incomplete chunk of a file that was cut off.
+    The module `gzip` would not return the last, incomplete chunk of a truncated file.
     """
     import zlib
 
@@ -436,7 +438,7 @@ def _gunzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
                 packed = next(chunks, b"")
                 if not packed:
                     raise Damage(done, "the gzip data is cut off")
-        # Zeros may pad the end of a gzip file.
+        # A gzip file may be padded with zeros at its end.
         packed = inflater.unused_data.lstrip(b"\0")
         while not packed and (more := next(chunks, b"")):
             packed = more.lstrip(b"\0")

@@ -1,8 +1,8 @@
-"""List the contents of a file for any device, as far as they are readable.
+"""List the readable contents of a file from any device.
 
-`Trace` opens one plane, and raises Damage if the plane is damaged. A survey reads all planes. If a
-plane, a line or a piece of a line is damaged, a survey keeps everything before the damage, and goes
-on after the damaged part if the length of the part is readable.
+`Trace` opens one plane, and raises Damage if it is damaged. A survey reads all planes. If a plane,
+a line or a piece of a line is damaged, the survey keeps everything before the damage, and continues
+after the damaged part if the length of this part is readable.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from _proto.trace.wire import decode, known_fields, parse, signed, text
 
 class Survey:
     """The contents of a file. The constructor walks from plane to plane; `damage` is the damage
-    that stopped the walk early."""
+    that stopped the walk early, or None."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        # Parts of each plane: one part for each record that has the plane.
+        # The parts of each plane: one part for each record that contains the plane.
         self._spans: list[list[Span]] = []
         self.names: list[str] = []
         self.texts: dict[str, list[str]] = {"hostnames": [], "errors": [], "warnings": []}
@@ -50,7 +50,7 @@ class Survey:
         for at, field_name, start, end in found:
             if field_name == "planes":
                 name = ""
-                # Ignore damage here, because the method `plane` reports damage.
+                # Ignore damage here, because the method `plane` reports it.
                 with suppress(Damage):
                     name = plane_name(source, start, end)
                 if is_joined and name in self.names:
@@ -59,17 +59,17 @@ class Survey:
                     self.names.append(name)
                     self._spans.append([(start, end)])
             else:
-                said = text(source.read(start, end - start), at, f"an entry of {field_name}")
+                entry = text(source.read(start, end - start), at, f"an entry of {field_name}")
                 # All records of a host repeat the host's name.
-                if not is_joined or said not in self.texts[field_name]:
-                    self.texts[field_name].append(said)
+                if not is_joined or entry not in self.texts[field_name]:
+                    self.texts[field_name].append(entry)
 
     @property
     def n_records(self) -> int:
         return len(self.source.records)
 
     def plane(self, index: int) -> SurveyedPlane:
-        """Open the plane with an index in `names`."""
+        """Open the plane with the given index in `names`."""
         name = self.names[index]
         return SurveyedPlane(
             name, [PlanePart(name, self.source, *span) for span in self._spans[index]]
@@ -81,7 +81,7 @@ class Survey:
 
 
 class SurveyedPlane:
-    """A plane: the parts of the plane in all records."""
+    """A plane, joined from its parts in all records."""
 
     def __init__(self, name: str, parts: list[PlanePart]) -> None:
         self.name = name
@@ -105,30 +105,30 @@ class SurveyedPlane:
 
     @property
     def damage(self) -> Damage | None:
-        """The first damage that was found in the plane."""
+        """Return the first damage that was found in the plane."""
         return next((part.damage for part in self.parts if part.damage), None)
 
     def plane_stats(self) -> dict[str, Value | None]:
-        """Return the plane's own stats; if records differ, the first record counts."""
+        """Return the plane's own stats; if records differ, those of the first record are used."""
         stats: dict[str, Value | None] = {}
         for part in self.parts:
             stats = part.plane_stats() | stats
         return stats
 
     def lines(self) -> Iterator[SurveyedLine]:
-        """Yield the lines with their numbers of events. `damage` is complete only after the last
+        """Yield the lines with their event counts. `damage` is complete only after the last
         line."""
         lines: dict[object, list[LinePart]] = {}
         for part in self.parts:
             for n, line in enumerate(part.line_parts()):
-                # Lines that have the same name within one record stay separate.
+                # If there is only one part, lines with the same name stay separate.
                 key = n if len(self.parts) == 1 else (line.id, line.name)
                 lines.setdefault(key, []).append(line)
         yield from map(SurveyedLine, lines.values())
 
 
 class PlanePart(Plane):
-    """The part of a plane that is in one record, with the lines in the order of the file."""
+    """The part of a plane in one record, with its lines in the file's order."""
 
     def __init__(self, name: str, source: Source, start: int, end: int) -> None:
         super().__init__(name, source)
@@ -162,7 +162,7 @@ class PlanePart(Plane):
         self.meet(self._index_damage)
 
     def meet(self, damage: Damage | None) -> None:
-        """Store damage, unless earlier damage is stored."""
+        """Store damage, unless earlier damage was found."""
         self.damage = self.damage or damage
 
     def events(self, line: LinePart) -> Iterator[tuple[int, Sequence[pb.XEvent]]]:
@@ -204,8 +204,8 @@ class PlanePart(Plane):
         return found
 
     def resolved(self, stats: Iterable[pb.XStat], at: int) -> dict[str, Value | None]:
-        """Return stats by name; if several stats have the same name, return the last of these
-        stats. A stat without a value is None."""
+        """Return stats by name. If several stats have the same name, the last one is used. A stat
+        without a value is None."""
         found: dict[str, Value | None] = {}
         for stat in stats:
             kind = stat.WhichOneof("value")
@@ -222,7 +222,7 @@ class PlanePart(Plane):
 
 
 class SurveyedLine:
-    """A line: the parts of the line in all records. Times are relative to the earliest base time of
+    """A line, joined from its parts in all records. Times are relative to the earliest base time of
     a part."""
 
     def __init__(self, parts: list[LinePart]) -> None:
@@ -240,8 +240,8 @@ class SurveyedLine:
         return sum(part.n_events for part in self.parts)
 
     def events(self) -> Iterator[tuple[PlanePart, int, int, Sequence[pb.XEvent]]]:
-        """Yield events piece by piece, each with the plane, the shift of the events' times relative
-        to the line's base time, and the offset of the piece."""
+        """Yield the events of each piece, with the part of the plane, the shift of the piece's
+        times relative to the line's base time, and the offset of the piece."""
         for part in self.parts:
             shift = (part.timestamp_ns - self.timestamp_ns) * 1000
             for at, events in part.plane.events(part):
@@ -249,7 +249,7 @@ class SurveyedLine:
 
 
 class LinePart:
-    """The part of a line that is in one record. The constructor counts the events."""
+    """The part of a line in one record. The constructor counts the events."""
 
     def __init__(self, plane: PlanePart, source: Source, start: int, end: int) -> None:
         self.plane = plane
@@ -276,7 +276,7 @@ class LinePart:
     def _add(self, start: int, end: int, frame: pb.LineFrame) -> None:
         self.pieces.append((start, end))
         self.n_events += len(frame.events)
-        # If a field occurs twice, protobuf takes the last value.
+        # If a field occurs twice, protobuf uses the last value.
         if frame.HasField("id"):
             self.id = frame.id
         if frame.HasField("name"):
@@ -289,7 +289,8 @@ class LinePart:
 def _readable_fields(
     kind: type[Message], source: Source, start: int, end: int, messages: str
 ) -> Iterator[tuple[int, str, int, int]]:
-    """Yield all known fields, including a message of the field `messages` that is cut off."""
+    """Yield all known fields. If a message in the field named by `messages` is cut off, yield it,
+    too."""
     try:
         yield from known_fields(kind, source, start, end)
     except CutOff as error:

@@ -1,4 +1,4 @@
-"""Find the planes of each host in a trace, for all records and for merged captures."""
+"""Find each host's planes in a trace, which can have several records or be a merged capture."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from _proto.trace.source import Source
 from _proto.trace.wire import VARINT, Held, decode, fields, known_fields, signed, text
 
 _MODULES_LINE, _RUN_ID = "XLA Modules", "run_id"
-# A stat of a device's plane, and the numbers of fields in the stat's message.
+# A stat of device planes, and field numbers of the message in this stat.
 _CORE_DETAILS, _DEVICE_ORDINAL, _GLOBAL_CORE_ID = "core_details", 2, 6
 
-# The parts of each plane by name of the plane: one part for each record that has the plane.
+# The parts of each plane, by plane name: one part for each record that contains the plane.
 _Planes = dict[str, list[Span]]
 
 
 class Host(NamedTuple):
-    """A host in a file: the host's index among all hosts, and the name, if the file has the host's
-    name."""
+    """A host in a file: its index among all hosts, and its name, or None if the file does not
+    contain the name."""
 
     number: int
     name: str | None
-    # Names of all hosts in the file, or numbers if names are unknown.
+    # Names of all hosts in the file, or their numbers if the names are unknown.
     labels: list[str]
 
     @property
@@ -55,10 +55,10 @@ class Host(NamedTuple):
 
 
 class Attachment(NamedTuple):
-    """An entry of event metadata that holds a file: key and name of the entry, and the position of
-    the file's bytes.
+    """An entry of event metadata that contains a file: the entry's key and name, the position of
+    the file's bytes, and a number.
 
-    `span` and `number` are None if the entry lacks the stat.
+    `span` or `number` is None if the entry lacks the corresponding stat.
     """
 
     key: int
@@ -83,8 +83,8 @@ class Trace:
 
     @property
     def is_merged(self) -> bool:
-        """Return whether names of planes end in the number of a rank. If names end in ranks, the
-        merge also renumbered devices."""
+        """Return whether any plane name has a suffix, which means that merging also renumbered the
+        devices."""
         return any(kind_of_plane(name) != name for name in self.plane_names)
 
     def in_file(self, damage: Damage) -> Damage:
@@ -98,7 +98,7 @@ class Trace:
 
     @property
     def notes(self) -> list[str]:
-        """Return notes on facts that are unknown because of the file's format."""
+        """Return notes about data that the file lacks because of its format."""
         notes = self._source.notes
         if self._source.is_riegeli and not any(rank.named(PROGRAMS) for rank in self.ranks):
             notes.append(
@@ -123,8 +123,8 @@ class Trace:
         return self._rank_of[device]
 
     def _rank_by_run_ids(self, device: str) -> Rank | None:
-        """Return the only rank with threads that launched the device's programs, or None without a
-        single such rank."""
+        """Return the rank whose threads launched the device's programs, or None if there is not
+        exactly one."""
         launched = integers_in(self.plane(device), _RUN_ID, [_MODULES_LINE])
         found = []
         for rank in self.ranks:
@@ -134,7 +134,7 @@ class Trace:
         return found[0] if len(found) == 1 else None
 
     def device_ordinal(self, device: str) -> int | None:
-        """Return the number of the device on its host, which merging does not change."""
+        """Return the device's number on its host, which merging does not change."""
         return self._core_detail(device, _DEVICE_ORDINAL)
 
     def global_core_id(self, device: str) -> int | None:
@@ -153,7 +153,7 @@ class Trace:
         return None
 
     def program_planes(self, device: str | None) -> list[str]:
-        """Return the planes that hold programs. Planes of the device's own rank come first."""
+        """Return the planes that contain programs. Planes of the device's own rank come first."""
         own = self.rank_of(device) if device else None
         ranks = sorted(self.ranks, key=lambda rank: rank is not own)
         return [name for rank in ranks for name in rank.named(PROGRAMS)]
@@ -167,9 +167,9 @@ class Trace:
     ) -> list[Attachment]:
         """List the entries of a plane's event metadata.
 
-        An entry holds a file in a stat named in `contents`, and a number in the stat `number`. The
-        method does not read the files, because files may be large. Damaged entries are left out and
-        added to `damage`.
+        An entry contains a file in a stat whose name is in `contents`, and a number in the stat
+        with the name `number`. The files may be large, so they are not read. Damaged entries are
+        omitted, and their damage is added to `damage`.
         """
         found = []
         for span in self._planes[plane]:
@@ -223,8 +223,8 @@ def hosts_in(source: Source) -> list[Trace]:
     for number, indices in enumerate(by_host):
         planes: _Planes = {}
         for i in indices:
-            # Only planes of devices are unique for each host. If several other planes have the same
-            # name, take the first plane.
+            # Only the names of device planes are unique on a host. If several other planes have the
+            # same name, use the first.
             planes.setdefault(names[i], [spans[i]])
         host = Host(number, labels[number] if has_names else None, labels)
         hosts.append(Trace(source, planes, host))
@@ -282,9 +282,9 @@ def _attachment(
 
 
 def _stat_at(source: Source, start: int, end: int) -> tuple[int, str, Span]:
-    """Return a stat's id, the kind of the stat's value, and the span of the value's bytes.
+    """Return a stat's id, the kind of its value, and the span of the value's bytes.
 
-    An integer has no span: instead of the span's start, return the unsigned value.
+    For an integer, the start of the span is replaced with the unsigned value.
     """
     stat_id, kind, span = 0, "", (0, 0)
     for _, name, value, stop in known_fields(pb.XStat, source, start, end):

@@ -1,7 +1,7 @@
 """Read the protobuf wire format: decode messages, walk through fields, locate damaged bytes.
 
-The protobuf package decodes messages and decides which bytes are legal. But the package cannot skip
-a payload without reading the payload, and does not give the position of damage; `fields` does both.
+The protobuf package decodes messages and decides which bytes are valid. But it cannot skip a
+payload without reading it, and it does not report the position of damage; `fields` does both.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 
 _FIXED_BYTES = {FIXED64: 8, FIXED32: 4}
 _VARINT_BYTES = 10
-_HEAD_BYTES = 2 * _VARINT_BYTES
+_HEADER_BYTES = 2 * _VARINT_BYTES
 _WINDOW = 4096
 
 # Values of FieldDescriptor.TYPE_* that the schemas in this package use.
@@ -44,7 +44,7 @@ class Readable(Protocol):
 
 
 class Held:
-    """Bytes in memory; the first byte has the offset `base`."""
+    """Bytes in memory; the first byte is at offset `base`."""
 
     def __init__(self, data: bytes, base: int = 0) -> None:
         self._data = data
@@ -60,17 +60,17 @@ def fields(source: Readable, start: int, end: int) -> Iterator[tuple[int, int, i
     field).
 
     The value of a VARINT is the number itself. For other wire types, the value is the offset of the
-    payload. The payload ends at the end of the field, and is not read.
+    payload, which ends at the end of the field and is not read.
     """
     window, base = b"", start
     at = start
     while at < end:
         i = at - base
-        if i + _HEAD_BYTES > len(window) and base + len(window) < end:
+        if i + _HEADER_BYTES > len(window) and base + len(window) < end:
             base, i = at, 0
             window = source.read(at, min(_WINDOW, end - at))
         try:
-            number, wire, value, i = _head_at(window, i)
+            number, wire, value, i = _header_at(window, i)
         except IndexError:
             raise CutOff(at, "the message ends inside a field", 0, end) from None
         except ValueError as error:
@@ -89,11 +89,11 @@ def fields(source: Readable, start: int, end: int) -> Iterator[tuple[int, int, i
         at = stop
 
 
-def _head_at(data: bytes, i: int) -> tuple[int, int, int, int]:
-    """Decode the head of the field at data[i].
+def _header_at(data: bytes, i: int) -> tuple[int, int, int, int]:
+    """Decode the header of the field at data[i].
 
-    Return the field's number, the wire type, the value or length (0 for fields without either), and
-    the index after the head.
+    Return the field number, the wire type, the value or length (0 for fields without either), and
+    the index after the header.
     """
     tag = data[i]
     i += 1
@@ -114,8 +114,8 @@ def _head_at(data: bytes, i: int) -> tuple[int, int, int, int]:
 
 
 def varint_at(data: bytes, i: int) -> tuple[int, int]:
-    """Return the number at data[i] and the index after the number; raise IndexError if the data
-    ends inside the number."""
+    """Return the number at data[i] and the index after it; raise IndexError if the data ends inside
+    the number."""
     value = 0
     for shift in range(0, 7 * _VARINT_BYTES, 7):
         byte = data[i]
@@ -134,11 +134,11 @@ def signed(value: int) -> int:
 def known_fields(
     kind: type[Message], source: Readable, start: int, end: int
 ) -> Iterator[tuple[int, str, int, int]]:
-    """Walk through the fields of a message that its type declares, and skip unknown fields: yield
+    """Walk through the fields of a message, skipping those that its type does not declare: yield
     (offset, name, value, end of the field).
 
-    A field with a wrong wire type is damage. After a damaged length, the following bytes often look
-    like fields, and only wrong wire types show the damage.
+    A field with a wrong wire type counts as damage. After a damaged length, the following bytes
+    often look like fields, so only wrong wire types show the damage.
     """
     return _known_fields(kind.DESCRIPTOR, source, start, end)
 
@@ -160,7 +160,7 @@ def _names_and_wire_types(descriptor: Descriptor) -> dict[int, tuple[str, tuple[
     known = {}
     for field in descriptor.fields:
         wire_types = _WIRE_TYPES.get(field.type, (VARINT,))
-        # Repeated numbers may be packed. The default value of a repeated field is a list.
+        # Numbers in a repeated field, whose default value is a list, may be packed.
         if wire_types == (VARINT,) and field.default_value == []:
             wire_types = (VARINT, LENGTH)
         known[field.number] = field.name, wire_types
@@ -176,16 +176,16 @@ def text(data: bytes, at: int, what: str) -> str:
 
 
 def parse(kind: type[M], data: bytes) -> M | None:
-    """Decode a message; return None if protobuf refuses it."""
+    """Decode a message; return None if protobuf rejects it."""
     try:
         return kind.FromString(data)
     except (DecodeError, UnicodeDecodeError, RecursionError):
-        # Protobuf's parser in pure Python raises UnicodeDecodeError and RecursionError.
+        # Protobuf's pure Python parser raises UnicodeDecodeError and RecursionError.
         return None
 
 
 def decode(kind: type[M], data: bytes, at: int) -> M:
-    """Decode a message at offset `at` of a file; raise Damage if protobuf refuses the message."""
+    """Decode a message at offset `at` of a file; raise Damage if protobuf rejects it."""
     message = parse(kind, data)
     if message is None:
         explain(kind.DESCRIPTOR, data, at)

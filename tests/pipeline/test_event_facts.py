@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from _pipeline.make_ops import FACTS
+from _pipeline.make_ops import USED_STATS
 from _proto.trace import lines
 from tests.builders.hlo_proto import hlo_proto, metadata_plane
 from tests.builders.hlo_proto import op as instruction
@@ -73,7 +73,7 @@ def small_plane() -> Plane:
 
 def moved(plane: Plane, is_on: Callable[[int], bool]) -> Plane:
     """Move all facts from the metadata to the selected executions of each op."""
-    facts = {i for i, name in ((m.id, m.name) for m in plane.stat_metadata) if name in FACTS}
+    facts = {i for i, name in ((m.id, m.name) for m in plane.stat_metadata) if name in USED_STATS}
     stats = {
         entry.id: [stat for stat in entry.stats if stat.metadata_id in facts]
         for entry in plane.event_metadata
