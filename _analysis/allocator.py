@@ -1,8 +1,7 @@
-"""Read the reports of a device's memory allocator during the capture.
+"""Read what a device's memory allocator reported during the capture.
 
-For each allocation and deallocation of an array, the profiler writes an event on the host's plane.
-Each event has the bytes reserved by programs, the bytes allocated for arrays, and the available
-bytes.
+The profiler writes an event to the host's plane whenever an array is allocated or deallocated. Each
+event reports the bytes reserved for programs, allocated for arrays, and still available.
 """
 
 from __future__ import annotations
@@ -28,8 +27,7 @@ RESERVED, ALLOCATED, AVAILABLE = SIZES = ("bytes_reserved", "bytes_allocated", "
 
 
 class RuntimePeak(NamedTuple):
-    """Reserved and allocated bytes at the peak, and the time on the trace's clock at which the peak
-    began."""
+    """Reserved and allocated bytes at the peak, and the peak's start on the trace clock."""
 
     at: int
     reserved: int
@@ -37,7 +35,7 @@ class RuntimePeak(NamedTuple):
 
 
 class Runtime(NamedTuple):
-    """Minima and maxima of the allocator's reports, or None for numbers that no event has."""
+    """Minima and maxima over the allocator's events; None for a number that no event reports."""
 
     capacity: int | None
     peak: RuntimePeak | None
@@ -47,8 +45,8 @@ class Runtime(NamedTuple):
 
 
 def runtime_of(trace: Trace, device: str, context: Context) -> Runtime | None:
-    """Return the allocator's reports for a device, or None if reports are missing or damaged."""
-    # Import late, because these modules import protobuf, which may be missing.
+    """Summarise the allocator's events for a device; return None if they are missing or damaged."""
+    # Import late: these modules import protobuf, which may be missing.
     from _proto.trace.event_stats import numbers_of_events
     from _proto.trace.trace import thread_planes
 
@@ -73,10 +71,9 @@ def runtime_of(trace: Trace, device: str, context: Context) -> Runtime | None:
 
 
 def index_on_host(trace: Trace, rank: Rank, device: str) -> int | None:
-    """Return the allocator's number of a device, or None if unknown.
+    """Return the index by which the allocator identifies a device, or None if unknown.
 
-    The allocator's number is the number in the device's name, unless a merged capture renumbered
-    the devices.
+    It is the number in the device's name, unless a merged capture renumbered the devices.
     """
     match = TPU_RE.match(device)
     if not trace.is_merged and match:
@@ -89,8 +86,8 @@ def index_on_host(trace: Trace, rank: Rank, device: str) -> int | None:
 
 
 def summed(reports: Iterable[EventNumbers]) -> Runtime | None:
-    """Return minima and maxima of the reports. A number that an event lacks is skipped, not counted
-    as zero."""
+    """Return minima and maxima over the allocator's events. A missing number is skipped, not
+    counted as zero."""
     n_events = 0
     capacity: list[int] = []
     available: list[int] = []
@@ -121,7 +118,7 @@ def summed(reports: Iterable[EventNumbers]) -> Runtime | None:
 
 
 def rank(peak: RuntimePeak) -> tuple[int, int]:
-    """Return the sort key of a peak: most bytes first, then earliest first."""
+    """Return the sort key of a peak: most bytes first, ties in order of time."""
     return -(peak.reserved + peak.allocated), peak.at
 
 

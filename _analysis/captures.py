@@ -22,17 +22,18 @@ if TYPE_CHECKING:
     from _pipeline.load import Place
 
 RECORD_SUFFIXES = (".json", ".json.gz")
-# Part of the names of JSON files for the trace viewer, which profilers write in addition to traces.
+# Substring of the names of trace viewer files: JSON that profilers write in addition to a trace.
 TRACE_VIEWER = ".trace.json"
-# First bytes of a record, and of a record with sorted keys. A file that has only some of the first
-# bytes, or only zeros, counts as an incomplete record.
+# First bytes of a record as it was written, and of a record whose keys were sorted later. A file
+# that ends within these bytes, or has only whitespace and zeros, counts as an incomplete record.
 RECORD_STARTS = (b'{"status"', b'{"devices":[{"clock"')
 PADDING = b" \t\r\n\0"
 N_HEAD = 512
 
 
 def find_captures(profile: str, context: Context) -> dict[str, str]:
-    """Return one trace or record for each host; a record replaces a trace of the same name."""
+    """Return the path of one trace or record per host. A record takes precedence over a trace with
+    the same name."""
 
     def captures_in(folder: str) -> dict[str, str]:
         return dict(sorted((files_in(folder) | records_in(folder)).items()))
@@ -48,12 +49,12 @@ def find_captures(profile: str, context: Context) -> dict[str, str]:
 
 
 def records_in(folder: str) -> dict[str, str]:
-    """Return the records in a folder by host, including unreadable records."""
+    """Map hosts to the paths of the records in a folder, including unreadable records."""
     found: dict[str, str] = {}
     for name in sorted(os.listdir(folder)):
         path = os.path.join(folder, name)
         is_json = name.endswith(RECORD_SUFFIXES) and TRACE_VIEWER not in name
-        # Count broken links, too, because they were meant to lead to records.
+        # Include broken links: reading them reports an error instead of ignoring them silently.
         is_file = os.path.isfile(path) or not os.path.exists(path)
         if is_json and is_file and is_record(path):
             found.setdefault(host_of_record(path), path)
@@ -65,17 +66,17 @@ def host_of_record(path: str) -> str:
 
 
 def is_record(path: str) -> bool:
-    """Return True if a file begins like a record, or if the file's first bytes cannot be read."""
+    """Return whether a file begins like a record; True if its first bytes cannot be read."""
     try:
         with open(path, "rb") as file:
             return begins_record(file.read(N_HEAD), is_gzipped=path.endswith(".gz"))
     except OSError:
-        # Count the file as a record, so that reading the whole file reports the reason.
+        # Treat the file as a record, so that reading it later reports the reason.
         return True
 
 
 def begins_record(head: bytes, *, is_gzipped: bool) -> bool:
-    """Return whether a record can begin with these bytes."""
+    """Return whether these bytes can be the start of a record."""
     if is_gzipped:
         try:
             head = zlib.decompressobj(wbits=31).decompress(head, N_HEAD)
@@ -86,7 +87,7 @@ def begins_record(head: bytes, *, is_gzipped: bool) -> bool:
 
 
 def record_at(place: Place, device: str | None, context: Context) -> Record:
-    """Read a record, or record a trace; raise NoAnswer if the device is missing."""
+    """Read a record, or build one from a trace; raise NoAnswer if the device is missing."""
     with refusals_of_records(place.path):
         found = ready_record(place.path, context)
         if found is None:
@@ -98,7 +99,7 @@ def record_at(place: Place, device: str | None, context: Context) -> Record:
 
 
 def records_at(path: str, device: str | None, context: Context) -> list[Record | NoAnswer]:
-    """Return the records of all hosts in a file, as `records_of_trace` does."""
+    """Return a record or a NoAnswer for each host in a file, which can be a record or a trace."""
     with refusals_of_records(path):
         ready = ready_record(path, context)
         if ready is not None:
@@ -108,7 +109,7 @@ def records_at(path: str, device: str | None, context: Context) -> list[Record |
 
 
 def ready_record(path: str, context: Context) -> Record | None:
-    """Read a record from a file or from memory; return None if there is a trace instead."""
+    """Read a record from a file or from memory; return None if the input is a trace."""
     given = context.request.in_memory.get(path)
     if given is None:
         return decode(content_of(path)) if path.endswith(RECORD_SUFFIXES) else None
@@ -120,7 +121,7 @@ def ready_record(path: str, context: Context) -> Record | None:
 
 @contextmanager
 def refusals_of_records(path: str) -> Iterator[None]:
-    """Convert every error that prevents reading a record to NoAnswer."""
+    """Convert I/O, memory and format errors while reading a record to NoAnswer."""
     try:
         yield
     except (OSError, MemoryError) as error:
@@ -133,7 +134,7 @@ def refusals_of_records(path: str) -> Iterator[None]:
 
 
 def content_of(path: str) -> bytes:
-    # Open without blocking, because opening a FIFO without a writer would hang.
+    # Open in non-blocking mode: opening a FIFO that has no writer would hang.
     with open(path, "rb", opener=lambda at, flags: os.open(at, flags | os.O_NONBLOCK)) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise UnreadableRecord("byte 0: not a regular file; copy the content to a regular file")

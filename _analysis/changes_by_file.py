@@ -1,8 +1,7 @@
-"""Compare the files of two captures, even if lines have no counterparts.
+"""Compare the time of each source file in two captures, even if its lines cannot be paired.
 
-The comparison of files is right even where a loop was unrolled or code was rewritten. Files are
-paired by the rules of the module `matching`. Each group of ops counts in the file of the group's
-innermost line.
+Times per file remain comparable after a loop was unrolled or code was rewritten. `paired_files`
+pairs the files. Each group of ops counts toward the file of its innermost source line.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
 
 
 class FileLines(NamedTuple):
-    """The lines of a file, and the file's name on each side, or None if a side has no line in the
-    file."""
+    """A file's lines on both sides, and its name on each side; None if that side has no lines in
+    it."""
 
     before_file: str | None
     file: str | None
@@ -34,7 +33,7 @@ class FileLines(NamedTuple):
 
 
 class Files:
-    """The files of two captures; a file before and the matching file after share a name."""
+    """The source files of two captures; paired files share one name."""
 
     def __init__(self, before: Lines, after: Lines) -> None:
         self._sides = before, after
@@ -45,7 +44,7 @@ class Files:
         return None if file is None else self._names[side].get(file, file)
 
     def of_match(self, match: Match) -> list[set[str | None]]:
-        """Return the files of a match by side."""
+        """Return the set of a match's files for each side."""
         sides = match.before, match.after
         return [{self.name(line, side) for line in lines} for side, lines in enumerate(sides)]
 
@@ -61,13 +60,13 @@ class Files:
         ]
 
     def is_moved(self, match: Match) -> bool:
-        """Return whether the lines of a match moved to other files."""
+        """Return whether a match has lines on both sides, but in different files."""
         before, after = self.of_match(match)
         return bool(before and after and before != after)
 
 
 def files_of(lines: Lines) -> set[str]:
-    """Return all files of one side, including files of callers."""
+    """Return all files of one side, including the callers' files from the stacks."""
     stacks = {frame for line in lines for frame in line.group.frames}
     sources = {file for line in lines if (file := file_of(line)) is not None}
     return sources | {split_frame(frame)[0] for frame in stacks}

@@ -1,8 +1,8 @@
-"""Collect the devices of a run, and group them by program into cohorts.
+"""Collect the devices of a run. All devices that run the same program are a cohort.
 
-Collectives make the steps of all devices equally long, so a slow device shows in its load: the part
-of a step that is not communication. Figures of all devices stay in memory. Lines of the few devices
-that are compared line by line are read again.
+Collectives make the steps of all devices equally long, so a slow device is recognised by its load:
+step duration minus communication. Step times of all devices are kept in memory. Source lines are
+read again, but only for the few devices that are compared by line.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from _analysis.record_format import Record, RecordedStep
     from _analysis.recorded_steps import Line
 
-    # A function that reads a file, and returns a record or a NoAnswer for each host in the file.
+    # Reads a file and returns a record or a NoAnswer for each host in it.
     LoadRecords = Callable[[], Sequence[Record | NoAnswer]]
     # Host and device.
     Name = tuple[str, str]
@@ -31,7 +31,7 @@ LINE_KINDS = ("compute", "data_move", "other")
 
 
 class Load(NamedTuple):
-    """Times of a step of a device, or sums of these times over several steps."""
+    """Times of one step on one device, or their sums over several steps."""
 
     step_name: str | None
     step_duration: int
@@ -49,13 +49,13 @@ class Load(NamedTuple):
 
 
 class DeviceLoads(NamedTuple):
-    """A device and its steps, in a form that one process can send to another."""
+    """A device and its steps, picklable so that worker processes can return it."""
 
     host: str
     device: str
     program: str
     step_source: str | None
-    # A step has the same key on all devices.
+    # The key of a step is the same on all devices.
     steps: dict[Hashable, Load]
 
     @property
@@ -64,11 +64,11 @@ class DeviceLoads(NamedTuple):
 
 
 class Member(NamedTuple):
-    """A device of the run, and the means to read the device's record again."""
+    """A device of the run, and a function that reads its record again."""
 
     loads: DeviceLoads
     load_records: LoadRecords
-    # Index of the device's host in the file.
+    # Index of the device's host among the hosts in the file.
     place: int
 
     @property
@@ -84,8 +84,8 @@ class Member(NamedTuple):
         return self.loads.steps
 
     def lines(self, keys: Sequence[Hashable]) -> dict[tuple[str, str], Line]:
-        """Return the source lines that ran in the given steps, by kind and key of their group.
-        Communication is left out."""
+        """Return the source lines that ran in the given steps, by kind and group key, excluding
+        communication."""
         record = self.load_records()[self.place]
         if isinstance(record, NoAnswer):
             raise record
@@ -115,8 +115,8 @@ def total_of(loads: Iterable[Load]) -> Load:
 
 
 class Cohort:
-    """The devices of one program by name, the steps that all devices have, and each device's
-    totals."""
+    """The devices that run one program, the steps common to all of them, and each device's totals
+    over these steps."""
 
     def __init__(self, members: Iterable[Member]) -> None:
         self.members = sorted(members, key=lambda member: member.name)
@@ -128,7 +128,7 @@ class Cohort:
         self.totals = {
             member.name: total_of(member.steps[key] for key in self.keys) for member in self.members
         }
-        # Members by load, largest first; members of equal load by name.
+        # Members sorted by load, largest first; ties in order of name.
         self.ranked = sorted(self.members, key=lambda member: -self.load(member))
         self.n_slowest = Counter(slowest(self.members, key).name for key in self.keys)
         self.by_host: dict[str, list[Member]] = defaultdict(list)
@@ -139,13 +139,13 @@ class Cohort:
         return self.totals[member.name].load
 
     def median(self) -> Member:
-        """Return the device with the median load; of two middle devices, the device with the lower
-        load."""
+        """Return the device with the median load; for an even number of devices, the lower of the
+        two middle ones."""
         ranked = sorted(self.members, key=self.load)
         return ranked[(len(ranked) - 1) // 2]
 
     def suspect(self) -> Member:
-        """Return the device that is the slowest in most steps."""
+        """Return the device that is slowest in the largest number of steps."""
         return max(self.members, key=lambda member: self.n_slowest[member.name])
 
 
@@ -154,7 +154,7 @@ def slowest(members: Sequence[Member], key: Hashable) -> Member:
 
 
 class Crew(NamedTuple):
-    """All devices of the run by name, all hosts, and the reasons why files cannot be read."""
+    """The run's devices by name, its hosts, the reason for each unreadable file, and notes."""
 
     members: dict[Name, Member]
     hosts: set[str]
@@ -163,7 +163,7 @@ class Crew(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """A reason why there is no record, in parts that one process can send to another."""
+    """Why a record could not be read, picklable so that worker processes can return it."""
 
     detail: str
     reason: str
@@ -171,7 +171,7 @@ class Failure(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The devices in one record."""
+    """A record's host and device names, and the loads of the requested devices."""
 
     host: str
     devices: list[str]
@@ -180,7 +180,7 @@ class Found(NamedTuple):
 
 
 def found_in(load_records: LoadRecords, device: str | None, steps: slice) -> list[Found | Failure]:
-    """Read a file, and return the devices of each host in the file."""
+    """Read a file, and return the devices of each host in it, or why they could not be read."""
     try:
         records = load_records()
     except NoAnswer as failure:
@@ -200,11 +200,11 @@ def found_in_record(record: Record | NoAnswer, device: str | None, steps: slice)
 
 
 def crew_of(all_found: Iterable[tuple[str, LoadRecords, list[Found | Failure]]]) -> Crew:
-    """Combine the devices of all files. Each entry has a file's name, the function that reads the
-    file, and the devices."""
+    """Combine the devices of all files. Each entry is a file's name, the function that reads the
+    file, and what was found in it."""
     hosts: set[str] = set()
     available: set[str] = set()
-    # Devices of one name, each with the name of the file.
+    # All devices with the same host and name, each with its file's name.
     alike: dict[Name, list[tuple[str, Member]]] = defaultdict(list)
     failures: list[Failure] = []
     for file, load_records, of_file in all_found:
@@ -230,9 +230,9 @@ def crew_of(all_found: Iterable[tuple[str, LoadRecords, list[Found | Failure]]])
 
 
 def the_one_of(members: list[tuple[str, Member]], notes: set[str]) -> Member:
-    """Return the device from one of several files; raise NoAnswer if files have different figures
-    for the device."""
-    # Sort by file, so that the message does not depend on the order of the files.
+    """Return a device that one or more files contain; raise NoAnswer if its figures differ between
+    the files."""
+    # Sort by file name, so that the message does not depend on the order of the arguments.
     (file, first), *others = sorted(members, key=lambda file_and_member: file_and_member[0])
     device = first.loads.device
     for other_file, other in others:
@@ -266,10 +266,10 @@ def loads_of(run: Run) -> DeviceLoads:
 
 
 def keyed_steps(run: Run) -> Iterator[tuple[Hashable, RecordedStep]]:
-    """Yield all steps with the key by which they are aligned between devices.
+    """Yield each step with the key that aligns it with the same step on other devices.
 
-    Executions of programs are aligned by index. Steps are aligned by name: the k-th step of a name
-    belongs to the k-th step of that name on other devices.
+    Program executions are aligned by step number. Named steps are aligned by name and occurrence:
+    the k-th step named `x` matches the k-th step named `x` on other devices.
     """
     times: Counter[str | None] = Counter()
     is_module = run.device.step_source == MODULES
@@ -279,7 +279,7 @@ def keyed_steps(run: Run) -> Iterator[tuple[Hashable, RecordedStep]]:
 
 
 def identity(member: Member) -> tuple[Any, ...]:
-    """Return the facts that two files of one device must share."""
+    """Return the values that must be equal if two files contain the same device."""
     loads = [
         (load.load, load.step_duration, load.host, load.idle) for load in member.steps.values()
     ]
@@ -293,6 +293,7 @@ def identity_of_lines(member: Member) -> tuple[Any, ...]:
 
 
 def twice_median(figures: Iterable[int]) -> int:
-    """Return twice the median: the sum of the two middle figures, or twice the middle figure."""
+    """Return twice the median, which is an integer: the sum of the two middle figures, or twice the
+    middle figure."""
     ranked = sorted(figures)
     return ranked[(len(ranked) - 1) // 2] + ranked[len(ranked) // 2]

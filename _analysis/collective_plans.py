@@ -1,5 +1,5 @@
-"""Find the collectives of a program, the way in which each collective runs, and the compiler's
-plan."""
+"""Find a program's collectives, how each one runs (for example `sync` or `async`), and how the
+compiler planned it."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 SYNC: Final = "sync"
 ASYNC: Final = "async"
 ASYNC_FUSION: Final = "async_fusion"
-# Names of computations that fusions call. A fused all-reduce and dynamic-slice is a reduce-scatter.
-# A carrier is math with pieces of a collective; the collective counts at the fusion that ends the
-# collective.
+# Prefixes of the names of computations that fusions call. An all-reduce fused with a dynamic-slice
+# is a reduce-scatter. A carrier fuses math with a piece of a collective, which is attributed to the
+# fusion that completes it.
 REDUCE_SCATTER, CARRIER = "all-reduce-scatter", "async_collective_fusion"
 
 
@@ -36,7 +36,7 @@ class Planned(NamedTuple):
     collective: str
     how: How
     plan: list[str]
-    # Executions of the collective in the step; empty if the collective did not run.
+    # Executions of the collective in the step; empty if it did not run.
     transfers: list[Transfer]
 
     @property
@@ -55,7 +55,7 @@ class Planned(NamedTuple):
 
 
 def planned_collectives(program: Program, step: Step, program_id: int) -> list[Planned]:
-    """Return all collectives of a program, each with the transfers that ran in the step."""
+    """Return all collectives of a program, each with its transfers in the step."""
     ran: dict[Instruction, list[Transfer]] = {}
     for transfer in transfers_in(step, lambda op: op.program_id == program_id):
         if transfer.op.instruction:
@@ -67,8 +67,8 @@ def planned_collectives(program: Program, step: Step, program_id: int) -> list[P
 
 
 def collectives_in(program: Program) -> Iterator[tuple[Instruction, str, How]]:
-    """Yield the instructions that run a collective or wait for a collective, each with the
-    collective's opcode and way of running."""
+    """Yield each instruction that runs a collective or waits for one, with the collective's opcode
+    and how it runs."""
     instructions = list(program.instructions())
     holding = reachable(
         {
@@ -78,8 +78,7 @@ def collectives_in(program: Program) -> Iterator[tuple[Instruction, str, How]]:
         },
         callers_in(instructions),
     )
-    # A collective inside a fusion or an asynchronous op counts at the op that runs the collective
-    # or waits for the end.
+    # Skip collectives inside a fusion or an asynchronous op: the enclosing op is reported instead.
     enclosed = reachable(
         {
             called
@@ -116,8 +115,8 @@ def callers_in(
 def reachable(
     begin: Iterable[Computation], following: Callable[[Computation], Iterable[Computation]]
 ) -> set[Computation]:
-    """Return the computations in `begin`, and all computations that can be reached from `begin`
-    through `following`."""
+    """Return the computations in `begin`, and all computations reachable from them through
+    `following`."""
     found = set(begin)
     todo = list(found)
     while todo:
@@ -128,10 +127,10 @@ def reachable(
 
 
 def how_moved(instruction: Instruction, holding: set[Computation]) -> tuple[str, How] | None:
-    """Return the collective that an instruction runs or waits for, and how the collective runs, or
-    None without a collective.
+    """Return the opcode of the collective that an instruction runs or waits for, and how the
+    collective runs. Return None for other instructions.
 
-    `holding` are the computations with collectives, and the computations that call them.
+    `holding` contains the computations with collectives, and all their direct and indirect callers.
     """
     stage = instruction.stage
     if instruction.opcode == "fusion" and stage is None:
@@ -146,7 +145,7 @@ def how_moved(instruction: Instruction, holding: set[Computation]) -> tuple[str,
         inside = collective_of(instruction)
         name = inside.opcode if inside else SOME_COLLECTIVE if is_fusion else None
     if name is None:
-        # The instruction is a copy, or other work of a SparseCore.
+        # Neither an asynchronous copy nor a SparseCore op without a collective is reported.
         return None
     if is_fusion:
         return name, ASYNC_FUSION
@@ -154,8 +153,8 @@ def how_moved(instruction: Instruction, holding: set[Computation]) -> tuple[str,
 
 
 def fused_in(fusion: Instruction, holding: set[Computation]) -> tuple[str, How] | None:
-    """Return the collective of a synchronous fusion, and how the collective runs, or None without a
-    collective."""
+    """Return the opcode of the collective in a synchronous fusion, and how it runs; None if the
+    fusion has no collective, or only a piece of one."""
     called = fusion.called
     if any(computation.name.startswith(REDUCE_SCATTER) for computation in called):
         return "reduce-scatter", SYNC

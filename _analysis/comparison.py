@@ -1,4 +1,4 @@
-"""Compare two records by step, by line and by file."""
+"""Compare the records before and after a change by step, by line and by file."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
     from _analysis.sides import Side
     from _output.fields.units import Kind, NoiseUnit
 
-# Rows that take less than this share of the time are not tested. Fewer tests make smaller
-# differences significant.
+# Rows below this share of the total time are not tested for significance, because with fewer tests
+# smaller differences become significant.
 TESTED_PART = Fraction(1, 1000)
 
 
 class Figure(NamedTuple):
-    """Time on one side: the mean, and the time of each sample."""
+    """Mean time on one side, and the time of each sample."""
 
     mean: int
     samples: list[int]
 
 
 class Change:
-    """A time on both sides; `p_value` is None if the difference is not tested."""
+    """A time before and after; `p_value` is None if the difference is not tested."""
 
     def __init__(self, before: Figure, after: Figure) -> None:
         self.before, self.after = before, after
@@ -61,7 +61,7 @@ class Change:
 
 
 class LineChange(NamedTuple):
-    """Lines that match, and the change of their time."""
+    """Matched lines, and their change in time."""
 
     match: Match
     change: Change
@@ -79,31 +79,32 @@ class LineChange(NamedTuple):
 
 
 class FileChange(NamedTuple):
-    """All lines of a file, and the change of their time."""
+    """All lines of a file, and their change in time."""
 
     lines: FileLines
     change: Change
 
     @property
     def order(self) -> tuple[Any, ...]:
-        """Sort the largest change first, and lines without a file last."""
+        """Return the sort key: largest change first, lines without a file last."""
         name = self.lines.before_file if self.lines.file is None else self.lines.file
         return name is None, -abs(self.change.delta), name or ""
 
 
 class Comparison(NamedTuple):
-    """The changes between two sides; `lines` and `files` begin with the largest change."""
+    """All changes between two sides; `lines` and `files` start with the largest change."""
 
     before: Side
     after: Side
     noise: Noise
-    # The samples: the steps of one capture, or captures.
+    # What one sample is: a step, if each side is a single capture, else a capture.
     unit: NoiseUnit
-    # Number of lines that are large enough to be tested.
+    # Number of lines that were tested for significance.
     n_tested: int
     program: ProgramChanges
     totals: dict[str, Change]
-    # Time from the start of a step to the start of the next step; None if a side has no period.
+    # Change in the period: the time from the start of a step to the start of the next step. None if
+    # a side has no period.
     period: Change | None
     lines: list[LineChange]
     files: list[FileChange]
@@ -154,7 +155,7 @@ def compare_records(
 
 
 def large_of(changes: Sequence[Change]) -> list[Change]:
-    """Return the changes that are large enough to be tested."""
+    """Return the changes that are large enough to be tested for significance."""
     floor = sum(sum(change.samples) for change in changes) * TESTED_PART
     return [change for change in changes if sum(change.samples) >= floor]
 
@@ -170,7 +171,8 @@ def test(families: Sequence[Sequence[Change]], noise: Noise) -> None:
 
 
 def change_of_period(*sides: Run) -> Change | None:
-    """Return the change of the period with its own p-value; the last step has no period."""
+    """Return the change in the period. It is tested separately, because the last step has no period
+    and so there are fewer samples."""
     samples = [[step.period for step in side.steps if step.period is not None] for side in sides]
     if not all(samples):
         return None
@@ -180,8 +182,8 @@ def change_of_period(*sides: Run) -> Change | None:
 
 
 def totals_of(run: Run, lines: Sequence[Line]) -> dict[str, Figure]:
-    """Return the parts of the step. Some means are computed from other means, so that all means add
-    up."""
+    """Return mean and samples for each part of the step. Some means are derived from others, so
+    that the means add up despite rounding."""
     steps = run.steps
     duration, busy = [step.duration for step in steps], [step.busy for step in steps]
     idle = [a - b for a, b in zip(duration, busy, strict=True)]

@@ -1,4 +1,4 @@
-"""Find the cost of one execution of an op: flops, bytes, and the origin of these figures."""
+"""Find the cost of one execution of an op: flops, bytes, and where these figures come from."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ OPAQUE: Final = "opaque"
 XLA: Final = "xla"
 DECLARED: Final = "declared"
 USER: Final = "user"
-# Origins of a dtype, other than the user.
+# Where a dtype comes from, if not from the user.
 OUTPUT: Final = "output"
 PROGRAM: Final = "program"
 
 
 class KernelCost(NamedTuple):
-    """The cost of one execution of a kernel, given by the user."""
+    """The cost of one execution of a kernel, as passed by the user with `--kernel-cost`."""
 
     kernel: str
     flops: int
@@ -37,7 +37,7 @@ class KernelCost(NamedTuple):
 
 
 class Precision(NamedTuple):
-    """The dtype that decides the peak of an op, and the origin of the dtype."""
+    """The dtype that determines the peak rate for an op, and where the dtype comes from."""
 
     dtype: Dtype
     source: DtypeSource
@@ -51,10 +51,10 @@ def precision_of(op: Op) -> Precision:
 
 
 class Cost(NamedTuple):
-    """The cost of one execution of an op; unknown figures are None."""
+    """The cost of one execution of an op; None for unknown figures."""
 
     source: Literal["opaque", "xla", "declared", "user"]
-    # Name of the kernel, if the user or the kernel's author gave the cost.
+    # Name of the kernel, if the cost was specified by the user or the kernel's author.
     kernel: str | None
     flops: int | None
     model_flops: int | None
@@ -64,7 +64,8 @@ class Cost(NamedTuple):
 
     @property
     def moved_bytes(self) -> int | None:
-        """Return the bytes to and from HBM, or if unknown, the bytes in all memories."""
+        """Return the bytes read from and written to HBM; if unknown, the bytes accessed in all
+        memories."""
         return self.bytes_accessed if self.hbm_bytes is None else self.hbm_bytes
 
     @property
@@ -73,8 +74,8 @@ class Cost(NamedTuple):
 
 
 def cost_of(op: Op, by_user: Mapping[str, KernelCost]) -> Cost:
-    """Return the cost that the user gave, else XLA's cost, else the cost that the kernel's author
-    declared."""
+    """Return the cost from the user, else from XLA, or for an op opaque to XLA the cost declared by
+    the kernel's author."""
     precision = precision_of(op)
     given = by_user.get(op.kernel or "")
     if given:
@@ -95,7 +96,7 @@ def cost_of(op: Op, by_user: Mapping[str, KernelCost]) -> Cost:
 def costs_by_kernel(
     compute: Group, given: Sequence[tuple[str, int, int, Dtype | None]], context: Context
 ) -> dict[str, KernelCost]:
-    """Return the costs from `--kernel-cost` by full name of the kernel."""
+    """Return the costs from `--kernel-cost`, keyed by the kernel's full name."""
     if not given:
         return {}
     kernels = compute.distinct(lambda op: op.kernel)

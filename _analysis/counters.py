@@ -1,4 +1,4 @@
-"""Sum up counters: lines with events that are measurements, such as power or utilization."""
+"""Summarise counters: trace lines whose events are measurements, such as power or utilization."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ if TYPE_CHECKING:
 
     Number = int | float
 
-# Lines with this text in the name hold counters.
+# A trace line holds counters if its name contains this text.
 COUNTER = "counter"
-# Matches texts that are numbers; a text with more digits does not count as a number.
+# Matches a decimal number; longer digit sequences are not treated as numbers.
 DECIMAL_RE = re.compile(r"[+-]?\d{1,40}(\.\d{1,40})?([eE][+-]?\d{1,3})?", re.ASCII)
 
 
 class Figures:
-    """A summary of the numbers that events with the same name have for one stat. The constructor
-    takes the first number."""
+    """A summary of one stat's values over all events with the same name. The constructor requires
+    the first value."""
 
     def __init__(self, number: Number, start: int | None) -> None:
         self.n = 0
-        # The sum is exact, so that the mean is rounded only once.
+        # Keep the sum exact, so that the mean is rounded only once.
         self._sum = Fraction()
         self.least = self.most = number
-        # First and last number with their times, or None until an event has a time.
+        # Time and value of the earliest and the latest event; None until an event with a time is
+        # added.
         self._first: tuple[int, Number] | None = None
         self._last: tuple[int, Number] | None = None
         self.add(number, start)
@@ -58,7 +59,7 @@ class Figures:
 
 
 class Counters:
-    """The counters of a line by event name and stat, in order of appearance."""
+    """A line's counters, keyed by event name and stat, in order of appearance."""
 
     def __init__(self) -> None:
         self._names: dict[tuple[PlanePart, int], str | None] = {}
@@ -80,8 +81,8 @@ class Counters:
 
 
 def number_in(value: Value | None) -> Number | None:
-    """Convert a value to a number: a number, or a text with a decimal number; return None for other
-    values."""
+    """Return a finite number as it is, and a text with a decimal number as a number; return None
+    for other values."""
     if isinstance(value, str) and DECIMAL_RE.fullmatch(value):
         value = int(value) if value.lstrip("+-").isdigit() else float(value)
     if isinstance(value, (int, float)) and math.isfinite(value):

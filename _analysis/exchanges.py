@@ -1,8 +1,8 @@
-"""Find the bytes that a collective moves, and the devices that take part.
+"""Find how many bytes a collective moves, and which devices take part.
 
-Bytes and devices come from the collective's HLO texts, else from the program. An asynchronous
-collective has two texts: the start has the input, the done has the result. Sizes are logical:
-dimensions times the size of an element, without the padding of tiles.
+Both are read from the collective's HLO texts and from the program. An asynchronous collective has
+two texts: the start op's text has the input, and the done op's text has the result. Sizes are
+logical: the number of elements times the element size, excluding tile padding.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from _proto.hlo.collectives import Collective
     from _proto.hlo.program import Program
 
-# Origins of the participants.
+# Where the participants come from.
 TEXT: Final = "text"
 PROGRAM: Final = "program"
 SHAPES: Final = "shapes"
-# The side that counts as the payload: the input, the output, or the smaller of both. Input and
-# output differ if a sum has a wider dtype than the operands; the smaller side is the least that
-# devices must send. The payload of other collectives depends on data, so the payload is unknown.
+# Which data counts as the payload: the input, the output, or the smaller of the two. Input and
+# output differ in size if a sum has a wider dtype than its operands; devices must send at least the
+# smaller one. The payload of other collectives depends on the data and is therefore unknown.
 _IN, _OUT = 0, 1
 _PAYLOADS = {
     "all-gather": (_OUT,),
@@ -43,8 +43,8 @@ _PAYLOADS = {
     TO_HOST: (_OUT,),
     FROM_HOST: (_OUT,),
 }
-# Number of times that each of n devices sends (n - 1) / n of the payload. For collectives in
-# _WHOLE, devices send the whole payload.
+# How many times each of n devices sends (n - 1) / n of the payload. In the collectives of `_WHOLE`,
+# each device sends the full payload.
 _ROUNDS = {"all-gather": 1, "reduce-scatter": 1, "all-reduce": 2, "all-to-all": 1}
 _COPIES = (TO_HOST, FROM_HOST)
 _WHOLE = ("collective-broadcast", *_COPIES)
@@ -63,10 +63,10 @@ class _Size(NamedTuple):
 
 
 class Exchange(NamedTuple):
-    """The bytes that one execution moves, and the devices that take part, or None if unknown.
+    """The bytes that one execution moves, and the devices that take part; None if unknown.
 
-    `bus` is the least number of bytes that each device must send, if all devices send equally much.
-    `who` are the devices, `who_is` is the origin of `who`.
+    `bus` is the minimum number of bytes that each device must send if all devices send the same
+    amount. `who` describes the devices, and `who_is` says where `who` comes from.
     """
 
     payload: int | None
@@ -76,11 +76,12 @@ class Exchange(NamedTuple):
 
 
 class Exchanges:
-    """Finds the exchanges of a device's collectives."""
+    """Computes the exchanges of a device's collectives, and caches intermediate results."""
 
     def __init__(self) -> None:
-        # Cache results, because many ops can share a long text or list. Sizes are stored by the id
-        # of the list. Each list is stored with its size, so that no other list can get the same id.
+        # Cache results, because many ops can share the same long text or list. Sizes are keyed by
+        # the list's id. Each list is stored with its size to keep it alive, so that its id is not
+        # reused.
         self._who: dict[tuple[HloText, bool], Participants | None] = {}
         self._sizes: dict[int, tuple[_Arrays, _Size | None]] = {}
 
@@ -94,11 +95,12 @@ class Exchanges:
         program: Program | None,
         inside: Collective | None,
     ) -> Exchange:
-        """Return the exchange of an op. For a done, `start` is the HLO text of the matching start.
+        """Return the exchange of an op. If the op is a done, `start` is the HLO text of the
+        matching start.
 
         `inside` is the collective that the op contains according to the program.
         """
-        # A program can have a reduce-scatter as an all-reduce and a slice of the result.
+        # A program can represent a reduce-scatter as an all-reduce and a slice of its result.
         names = (collective, "all-reduce") if collective == "reduce-scatter" else (collective,)
         in_program = inside if inside and inside.opcode in names else None
         sizes = _sizes(collective, op, start, is_done, in_program, self._size)
@@ -141,9 +143,9 @@ class Exchanges:
 
 
 def _ratio(collective: str, into: _Size | None, out: _Size | None) -> int | None:
-    """Compute the number of devices from the number of elements in input and output.
+    """Derive the number of devices from the ratio of input elements to output elements.
 
-    Compare elements instead of bytes, because a fusion can cast the data.
+    Compare element counts instead of bytes, because a fusion can cast the data.
     """
     part, whole = (into, out) if collective == "all-gather" else (out, into)
     if collective not in _RATIOS or not part or not whole:
@@ -153,8 +155,8 @@ def _ratio(collective: str, into: _Size | None, out: _Size | None) -> int | None
 
 
 def _differs(collective: str, into: _Size | None, out: _Size | None) -> bool:
-    """Return whether a fusion also changes the data, for example by a cast before or after the
-    transfer."""
+    """Return whether a fusion also changes the size of the data, for example by a cast before or
+    after the transfer."""
     if not into or not out:
         return False
     if len(_PAYLOADS.get(collective, ())) > 1:
@@ -177,22 +179,22 @@ def _sizes(
     in_program: Collective | None,
     size: Callable[[_Arrays], _Size | None],
 ) -> tuple[_Size | None, _Size | None]:
-    """Return the sizes of the input and the output."""
+    """Return the sizes of a collective's input and output; None for unknown sizes."""
     into, out = op.operands, op.outputs
     if is_done:
         into = (start.operands if start else []) or op.wrapped_inputs
     elif op.opcode == "recv":
-        # At a recv, no data has arrived yet.
+        # Ignore the output of a recv: the data arrives at the matching done.
         out = []
     if collective in _COPIES and op.name.startswith("dynamic-update-slice"):
-        # The output is the whole array; only the second operand is transferred.
+        # The output is the full array, but only the second operand is transferred.
         out = into[1:2]
     if op.opcode == "fusion":
-        # A fusion can also do other work. If a fusion has several inputs or several outputs, it is
-        # unknown which of them belong to the collective.
+        # A fusion can contain other ops than the collective. If a fusion has several inputs or
+        # outputs, it is therefore unknown which of them belong to the collective.
         into, out = (side if len(side) == 1 else [] for side in (into, out))
     sources: list[tuple[_Arrays, _Arrays]] = [(into, out)]
-    # Inside an asynchronous fusion the program has only pieces of the arrays.
+    # The program shows only pieces of the arrays inside an asynchronous fusion.
     if in_program and not (is_done and op.opcode == "fusion"):
         outputs = in_program.outputs if in_program.opcode == collective else None
         sources.insert(0 if op.opcode == "fusion" else 1, (in_program.inputs, outputs))
@@ -200,15 +202,14 @@ def _sizes(
         any(text and _IN_PLACE in text.attributes for text in (op, start))
         or any(len(into or ()) > max(1, len(out or ())) for into, out in sources)
     ):
-        # The permute writes slices of the input in place, with sizes that are known at run time
-        # only.
+        # This permute writes slices of the input in place, and their sizes are known only at run
+        # time.
         return None, None
     return _first(size(into) for into, _ in sources), _first(size(out) for _, out in sources)
 
 
 def _size(arrays: _Arrays) -> _Size | None:
-    """Return the total size of all arrays, or None without arrays, or if the size of any array is
-    unknown."""
+    """Return the total size of the arrays; None if there are no arrays or any size is unknown."""
     n_bytes = n_elements = 0
     for array in arrays or ():
         if array.n_bytes is None:

@@ -1,4 +1,4 @@
-"""Find exposed time: communication that runs on the core, and waits of the core."""
+"""Find exposed time: communication that the core runs itself, and time in which the core waits."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 class Exposed(NamedTuple):
-    """All exposed time of one collective, or of another operation that the core waits for. `group`
-    has all executions, and `waits` the executions in `group` that wait."""
+    """All exposed time of one type of collective, or of another operation that the core waits for.
+    `group` contains all executions, and `waits` only those in which the core waits."""
 
     waits_for: str
     group: Group
@@ -28,7 +28,7 @@ class Exposed(NamedTuple):
 
 
 def exposed(step: Step) -> list[Exposed]:
-    """Return the exposed time by what the core waits for, longest first."""
+    """Return the exposed time for each operation that the core runs or waits for, longest first."""
     members = Group(step.leaves).where(is_exposed).members
     return [
         Exposed(name, of_name, of_name.where(lambda op: op.is_wait))

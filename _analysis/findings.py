@@ -1,4 +1,4 @@
-"""Group the ledger by class and line, and say what helps against the time that each line loses."""
+"""Group the ledger by class and source line, and suggest how to reduce each line's lost time."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from _analysis.ledger import Entry
     from _pipeline.ops import Op
 
-# Maximum number of arrays that the shape of a tuple lists.
+# Maximum number of arrays listed in the shape of a tuple.
 _N_PARTS = 3
 
 
 class Finding:
-    """The entries of one class and line (and kernel), and the time that they lose."""
+    """The ledger entries that share a class, line and kernel, and the time that they lose."""
 
     def __init__(self, entries: list[Entry], likely: LikelyLine) -> None:
         self.entries = entries
@@ -44,7 +44,7 @@ class Finding:
 
     @property
     def shape(self) -> str | None:
-        """Return the output of the costliest op, without layouts."""
+        """Return the output shape of the op that takes the most time, without layouts."""
         arrays = self.costliest.executions.op.outputs
         texts = [f"{array.dtype}[{array.dims}]" for array in arrays[:_N_PARTS]]
         if len(arrays) > 1:
@@ -53,8 +53,8 @@ class Finding:
 
     @property
     def scope(self) -> str | None:
-        """Return the scope of the ops that take most time; None if these ops have no known
-        scope."""
+        """Return the scope that takes the most time; None if ops without a scope take the most
+        time."""
         times: dict[str | None, int] = {}
         for executions in self.group.members:
             scope = scope_of(executions.op)
@@ -71,14 +71,16 @@ def scope_of(op: Op) -> str | None:
 
 
 class Findings(NamedTuple):
-    """Findings, most lost time first, and kernels of unknown cost, longest first."""
+    """Findings sorted by lost time, and kernels of unknown cost sorted by duration, both
+    descending."""
 
     known: list[Finding]
     kernels: list[Finding]
 
 
 def findings_of(ledger: Iterable[Entry]) -> Findings:
-    """Group the ledger by class and line; an op without a stack counts at its likely line."""
+    """Group the ledger by class and line; an op without a stack is attributed to its likely
+    line."""
     by_stack: dict[tuple[str, str, str | None], list[Entry]] = {}
     by_line: dict[tuple[str, str | None, str | None], list[tuple[Entry, LikelyLine]]] = {}
     for entry in ledger:

@@ -1,9 +1,9 @@
-"""Pair the starts and ends of asynchronous ops, which a trace does not link.
+"""Pair the starts and ends of asynchronous ops; the trace itself does not link them.
 
-Names and programs show which done op belongs to which start op. Executions of a start op and a done
-op are paired as a queue: the oldest execution in flight ends first. Times are on the trace's clock,
-because only this clock has both programs and ops. On the trace's clock, some ops have a duration of
-0, so a start and a done can have equal times. Then starts come first.
+Names and programs show which done op belongs to which start op. Their executions are paired first
+in, first out: the oldest execution in flight ends first. Executions are ordered on the trace clock,
+because both programs and ops have times on it. Some ops have zero duration on the trace clock, so a
+start and a done can have equal times; then the start is sorted first.
 """
 
 from __future__ import annotations
@@ -21,15 +21,17 @@ K = TypeVar("K")
 
 
 class Flights:
-    """Paired executions, with the times of the starts, and begins and ends of the waits.
+    """Pairs of a start and a done: when the start began, and when the wait for the end began and
+    ended.
 
-    The times are in columns, because a step can have hundreds of thousands of flights.
+    Times are stored in arrays to save memory, because a step can have hundreds of thousands of
+    pairs.
     """
 
     def __init__(self) -> None:
         self.starts, self.waits, self.ends = array("q"), array("q"), array("q")
-        # Flights during which others with the same key were in flight, so that the order of ends is
-        # an assumption.
+        # Number of pairs that overlap another pair with the same key, so that the order of their
+        # ends is assumed.
         self.n_ambiguous = 0
 
     def __len__(self) -> int:
@@ -37,7 +39,8 @@ class Flights:
 
     @property
     def landings(self) -> array[int]:
-        """Return the ends; on two clocks, an end can be before the start, and is then the start."""
+        """Return the ends. If an end precedes its start, because two clocks were combined, the
+        start is returned instead."""
         return array("q", map(max, self.starts, self.ends))
 
     def add(self, other: Flights) -> None:
@@ -54,16 +57,17 @@ def flights_of(
     dones: Mapping[int, K],
     borders: Iterable[int],
 ) -> dict[int, Flights]:
-    """Return the paired executions of dones, by metadata id.
+    """Return the pairs for each done op, keyed by the done op's metadata id.
 
-    `starts` and `dones` map metadata ids to keys; equal keys are paired. `borders` are the times at
-    which programs end, because no flight outlasts the program.
+    `starts` and `dones` map metadata ids to keys; ops with equal keys are paired. `borders` are the
+    times at which programs end: starts still unpaired then are dropped, because no transfer
+    outlasts its program.
     """
     awaited = set(dones.values())
     key_of = {i: key for i, key in starts.items() if key in awaited} | dict(dones)
     ends = deque(sorted(borders))
     flights = {metadata_id: Flights() for metadata_id in dones}
-    # Starts that wait for their ends, and whether they are ambiguous.
+    # Start times that are not yet paired, each with a flag that marks an ambiguous pairing.
     in_flight: dict[K, deque[list[int]]] = defaultdict(deque)
     for (at, is_done), metadata_id, start, end in executions_of(
         pieces, clock, key_of.keys(), dones
@@ -89,10 +93,10 @@ def flights_of(
 def executions_of(
     pieces: Iterable[Piece], clock: Clock, wanted: Set[int], dones: Container[int]
 ) -> Iterator[tuple[tuple[int, bool], int, int, int]]:
-    """Yield the sort key, metadata id, start and end of the executions of the wanted ops.
+    """Yield the sort key, metadata id, start and end of each execution of a wanted op.
 
-    Executions are sorted by time. At equal times, starts come before dones, and otherwise the order
-    of the file is kept.
+    Executions are sorted by time. At equal times, starts precede dones; remaining ties keep the
+    order of the file.
     """
     some = [piece for piece in pieces if not wanted.isdisjoint(piece.distinct_ids)]
     for run in separate_runs([(piece.first, piece.base + max(piece.starts)) for piece in some]):

@@ -1,5 +1,5 @@
-"""Find gaps between ops, the ops before and after each gap, and the gap's time on the trace's
-clock."""
+"""Find gaps between ops, the ops before and after each gap, and the gap's start and end on the
+trace clock."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Neighbour(NamedTuple):
-    """An execution that ends where a gap begins, or begins where a gap ends."""
+    """An execution that ends when a gap begins, or begins when a gap ends."""
 
     op: Op
     start: int
@@ -32,8 +32,8 @@ class Neighbour(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """A stretch of the step in which no leaf op runs, and the ops before, after and around the
-    gap."""
+    """A part of the step in which no leaf op runs. `after` is the preceding op, `before` the
+    following op, and `inside` the op that contains the gap."""
 
     start: int
     duration: int
@@ -43,22 +43,22 @@ class Gap(NamedTuple):
 
 
 def longest_gaps(step: Step, n: int) -> list[Window]:
-    """Return the n longest gaps, longest first; of equally long gaps, the earlier first."""
+    """Return the n longest gaps, longest first; ties in order of start."""
     ranked = nlargest(n, ((end - start, -start) for start, end in step.timeline.gaps))
     return [(-negative_start, duration - negative_start) for duration, negative_start in ranked]
 
 
 class Surroundings:
-    """The ops before, after and around some gaps of a step."""
+    """Finds the ops before, after and around given gaps of a step."""
 
     def __init__(self, step: Step, gaps: Iterable[Window]) -> None:
         self._step = step
         self._edges = step.edges
-        # Preceding executions by start of the gap, and following executions by end of the gap.
+        # Preceding execution by the gap's start, and following execution by the gap's end.
         self._preceding: dict[int, Neighbour | None] = dict.fromkeys(start for start, _ in gaps)
         self._following: dict[int, Neighbour | None] = dict.fromkeys(end for _, end in gaps)
         self._find_neighbours()
-        # A gap at an edge of the step has no neighbour at this edge.
+        # A gap at the start or end of the step has no neighbour there.
         self._preceding.pop(step.timeline.start, None)
         self._following.pop(step.timeline.end, None)
         ids = {container.metadata_id for container in step.containers}
@@ -106,8 +106,8 @@ class Surroundings:
         )
 
     def window(self, start: int, end: int) -> Window | None:
-        """Return start and end of a gap as absolute times on the trace's clock, or None if the gap
-        has no length on the trace's clock."""
+        """Return a gap's start and end as absolute times on the trace clock; None if they are in
+        the wrong order or equal there."""
         preceding, following = self._preceding.get(start), self._following.get(end)
         first, last = self._edges
         begin = preceding.drawn[1] if preceding else first

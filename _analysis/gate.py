@@ -1,4 +1,4 @@
-"""Decide if a change is too slow: the gate of `compare --fail-over`."""
+"""Decide whether the step has become too slow, for `compare --fail-over`."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 class Gate(NamedTuple):
-    """The figures that are significantly slower by more than the limit in percent."""
+    """The figures that became slower by more than `limit` percent, if the change is significant."""
 
     limit: float
     failed_by: dict[Figure, Change]
-    # False if too few samples were captured to tell a slower step from noise.
+    # False if there are too few samples to distinguish a slower step from noise.
     is_decided: bool
 
     @property
@@ -30,7 +30,8 @@ class Gate(NamedTuple):
 
 def gate_of(found: Comparison, limit: float) -> Gate:
     duration = found.totals["step_duration"]
-    # Use the decimal digits of the limit, because a float can differ slightly from the digits.
+    # Convert the limit through its decimal digits, because the float can differ slightly from what
+    # the user wrote.
     part = Fraction(str(limit)) / 100
     return Gate(limit, dict(too_slow(found, part)), duration.is_significant is not None)
 

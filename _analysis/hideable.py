@@ -1,5 +1,4 @@
-"""Compute hideable time, which is the part of a transfer that could run at the same time as
-math."""
+"""Compute hideable time: the part of a transfer that could overlap with math."""
 
 from __future__ import annotations
 
@@ -16,21 +15,22 @@ if TYPE_CHECKING:
     from _pipeline.ops import Op
     from _proto.hlo.program import Computation, Instruction
 
-    # The time of the math instructions of each computation.
+    # For each computation, the time of each of its math instructions.
     MathTimes = dict[Computation, dict[Instruction, int]]
 
-# Classes that can run while math runs.
+# Classes of ops that can overlap with math.
 HIDEABLE = (COLLECTIVE, HOST, DATA_MOVEMENT)
 
 
 def is_synchronous(entry: Entry) -> bool:
-    """Return True for a collective that the core itself runs, instead of waiting for it."""
+    """Return whether an entry is a collective that the core runs itself, instead of waiting for
+    it."""
     op = entry.executions.op
     return entry.name == COLLECTIVE and is_exposed(op) and not op.is_wait
 
 
 class Hideable:
-    """The hideable time of the entries of a ledger."""
+    """Computes the hideable time of ledger entries."""
 
     def __init__(self, ledger: Sequence[Entry]) -> None:
         math = [entry for entry in ledger if entry.executions.op.kind == COMPUTE]
@@ -40,8 +40,8 @@ class Hideable:
     def _times_of_synchronous(
         self, ledger: Sequence[Entry], math: Iterable[Entry]
     ) -> dict[Instruction, int]:
-        """Map synchronous collectives to the duration of the math that could run at the same
-        time."""
+        """Map each synchronous collective to the duration of the math that could overlap with
+        it."""
         found: dict[Computation, list[Instruction]] = {}
         for entry in filter(is_synchronous, ledger):
             if moved := entry.executions.op.instruction:
@@ -59,10 +59,10 @@ class Hideable:
         }
 
     def time_of(self, name: OpClass, entries: Iterable[Entry]) -> int | None:
-        """Return the part of a class's time that math can hide.
+        """Return how much of a class's time math could hide.
 
-        Return None for classes that cannot be hidden, and if a synchronous collective has no
-        program.
+        Return None for classes that cannot be hidden, and if the program of a synchronous
+        collective is missing.
         """
         if name not in HIDEABLE:
             return None
@@ -81,11 +81,10 @@ class Hideable:
 def independent(
     computation: Computation, moved: Sequence[Instruction], math: Iterable[Instruction]
 ) -> dict[Instruction, list[Instruction]]:
-    """Map instructions to independent math: math of the same computation that neither needs the
-    instruction's result nor makes its input.
+    """Map each instruction in `moved` to the math that could overlap with it: math that neither
+    uses its result nor computes its input.
 
-    For each instruction, a set of bits has the instructions that this instruction depends on, so
-    one pass in schedule order is enough.
+    The dependencies of each instruction are a bitset, so one pass in schedule order is enough.
     """
     bit_of = {instruction: 1 << i for i, instruction in enumerate(dict.fromkeys((*math, *moved)))}
     before: dict[Instruction, int] = {}

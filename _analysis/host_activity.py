@@ -1,4 +1,4 @@
-"""Find the activity of the host in windows of time, such as gaps in which the device was idle."""
+"""Find what the host did in given windows of time, such as gaps in which the device was idle."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ N_ACTIVITIES, N_WITHIN, N_EVENTS = 8, 8, 20
 
 
 class Activity:
-    """The time in a window during which events of one name were the innermost events of a
-    thread."""
+    """The time in a window during which a thread's innermost event had a given name."""
 
     def __init__(self, thread: str, event: str, is_still: bool) -> None:
         self.thread = thread
@@ -34,9 +33,9 @@ class Activity:
         self.is_still = is_still
         self.is_launching = False
         self.duration = 0
-        # Time in the period of the step; None without a period.
+        # Time within the step's period; None if the step has no period.
         self.in_period: int | None = None
-        # The longest stretch: the track, and the index of the event in this track.
+        # Track that contains the longest occurrence, and the event's index in this track.
         self.track: Track | None = None
         self.place = 0
         self.within: list[str] = []
@@ -47,8 +46,7 @@ class Activity:
 
 
 class ActivitiesOfWindow:
-    """The activities of threads that take most time in a window, in a separate list for each launch
-    level."""
+    """The longest activities in a window, in a separate list for each launch level."""
 
     def __init__(self, carriers: set[str]) -> None:
         # Names of the threads that launched the programs before and after the window.
@@ -59,9 +57,9 @@ class ActivitiesOfWindow:
         return self._by_level.setdefault(level, [])
 
     def ranked(self) -> list[Activity]:
-        """Return the longest activities; activities of threads that launch programs come first.
+        """Return the longest activities, those of threads that launch programs first.
 
-        Threads that launch programs get half of the rows, and also the rows that other threads
+        Threads that launch programs get up to half of the rows, plus the rows that other threads
         leave unused.
         """
         surest = min(self._by_level, default=NO_LAUNCH)
@@ -77,7 +75,7 @@ class ActivitiesOfWindow:
 
 
 def times_of(thread: Thread, window: Window) -> dict[int, int]:
-    """Return the time during which events of each name are innermost on a thread, within a
+    """Return, for each event name, how long events of that name are innermost on a thread within a
     window."""
     times: dict[int, int] = {}
     for track in thread.tracks:
@@ -87,7 +85,7 @@ def times_of(thread: Thread, window: Window) -> dict[int, int]:
 
 
 class EventTime(NamedTuple):
-    """The wall-clock time during which events of one name run in at least one thread."""
+    """The wall-clock time during which events of one name are innermost on at least one thread."""
 
     name: str
     duration: int
@@ -95,7 +93,7 @@ class EventTime(NamedTuple):
 
 
 class Stretches:
-    """Stretches of time in which events of one name were the innermost events of any thread."""
+    """Intervals in which the innermost event of any thread had a given name."""
 
     def __init__(self) -> None:
         self.starts, self.ends = array("q"), array("q")
@@ -103,23 +101,23 @@ class Stretches:
 
     @property
     def upper_bound(self) -> int:
-        """Return the sum of all stretches, which is the duration if no stretches of different
-        threads overlap."""
+        """Return the sum of all intervals; equal to `duration` if the intervals of different
+        threads do not overlap."""
         return sum(self.ends) - sum(self.starts)
 
     @property
     def duration(self) -> int:
-        """Return the length of the union of all stretches."""
-        # The union has a pause at each time when all stretches that have begun have also ended.
+        """Return the length of the union of all intervals."""
+        # The union has a pause wherever all intervals that have begun have also ended.
         starts, ends = sorted(self.starts), sorted(self.ends)
         pauses = sum(max(0, start - end) for start, end in zip(starts[1:], ends, strict=False))
         return ends[-1] - starts[0] - pauses
 
 
 class HostActivity:
-    """Events of a host in each shown window, and in all counted windows together.
+    """A host's events in each shown window, and their totals over all counted windows.
 
-    `period` is the period of the step, if it has one.
+    `period` is the start and end of the step's period, or None.
     """
 
     def __init__(
@@ -150,7 +148,7 @@ class HostActivity:
     def during(self, window: tuple[int, int]) -> list[Activity]:
         """Return the longest activities in a shown window.
 
-        Threads that launch programs come first, threads that are still last.
+        Threads that launch programs come first; threads without any change in the window come last.
         """
         return self._shown[self._within(*window)].ranked()
 
@@ -184,12 +182,12 @@ class HostActivity:
             if activity.track:
                 around = activity.track.enclosing(activity.place, N_WITHIN)
                 activity.within = [names[activity.track.names[place]] for place in around]
-                # Drop the reference, because tracks are large.
+                # Tracks are large, so release the reference.
                 activity.track = None
 
     def _add_stretches(self, thread: Thread) -> None:
-        """Add the stretches of a thread, except in windows in which no event of the thread begins
-        or ends."""
+        """Add the intervals of a thread, excluding windows in which none of its events begins or
+        ends."""
         touched = set()
         for track in thread.tracks:
             names = set(track.names) - {NOTHING}
@@ -204,7 +202,7 @@ class HostActivity:
             self._stretches[name].n_threads += 1
 
     def longest_events(self) -> list[EventTime]:
-        """Return the events that take most time in the counted windows."""
+        """Return the events that take the most time in the counted windows."""
         names = self._host.names
         ranked = sorted(self._stretches.items(), key=lambda item: -item[1].upper_bound)
         found: list[EventTime] = []
@@ -218,7 +216,7 @@ class HostActivity:
 
 
 class Windows:
-    """Windows of time in order, without overlap."""
+    """Sorted windows of time that do not overlap."""
 
     def __init__(self, windows: Iterable[Window]) -> None:
         merged = apart(sorted(windows))
@@ -227,9 +225,9 @@ class Windows:
         self._ends = [*(end for _, end in merged), NEVER]
 
     def watch(self, thread: Thread, track: Track, stretches: Mapping[int, Stretches]) -> None:
-        """Add the stretches of a track by name of the innermost event.
+        """Add the intervals of a track to `stretches`, keyed by the innermost event's name.
 
-        Windows are left out if no event of the thread begins or ends in them.
+        Windows in which no event of the thread begins or ends are skipped.
         """
         starts, ends = self._starts, self._ends
         names = track.names
@@ -238,7 +236,8 @@ class Windows:
             for name in {*names[:-1]}
         }
         start, end = starts[0], ends[0]
-        # The preceding change: time, event, and end of the window that contains the time.
+        # The preceding change: its time, its event, and the end of the window that contains its
+        # time.
         last, place, until = -NEVER, NOBODY, -NEVER
         times, places = thread.changes(track)
         for time, next_place in zip(times, places):  # noqa: B905
@@ -261,7 +260,7 @@ class Windows:
 
 
 def apart(windows: Iterable[Window]) -> list[Window]:
-    """Join sorted windows that overlap."""
+    """Merge overlapping windows; the input must be sorted."""
     found: list[Window] = []
     for start, end in windows:
         if found and start < found[-1][1]:

@@ -29,14 +29,14 @@ class Costed(NamedTuple):
 
 
 class Part:
-    """The part of a source group that is judged separately: ops with a cost known to XLA, or one
-    kernel."""
+    """A part of a source group with its own verdict: ops with a cost from XLA, one kernel, or
+    opaque ops."""
 
     def __init__(self, whole: Group, members: list[Costed], opaque_time: int) -> None:
         self.whole = whole
         self.members = members
-        # Time of the source group's opaque ops, which is printed in the row of the ops whose cost
-        # XLA knows.
+        # Time of the source group's opaque ops, which is printed in the row of its ops with a cost
+        # from XLA.
         self.opaque_time = opaque_time
         self.group = Group([member.executions for member in members])
         self.source, self.kernel = members[0].cost.source, members[0].cost.kernel
@@ -46,7 +46,8 @@ class Part:
         self.precision = self._main_precision()
 
     def sum_of(self, fact: Callable[[Cost], int | None]) -> int | None:
-        """Sum a fact over all executions, skipping unknown values, or None if all are unknown."""
+        """Sum a figure over all executions, skipping unknown values; return None if all are
+        unknown."""
         return sum_known((member.executions.n, fact(member.cost)) for member in self.members)
 
     @property
@@ -57,7 +58,8 @@ class Part:
 
     @property
     def hbm_bytes(self) -> int | None:
-        """Sum the bytes to and from HBM, or None if a member moves bytes in an unknown memory."""
+        """Return the bytes read from and written to HBM; None if a member accesses bytes in an
+        unknown memory."""
         costs = [member.cost for member in self.members]
         if any(cost.bytes_accessed and cost.hbm_bytes is None for cost in costs):
             return None
@@ -67,8 +69,8 @@ class Part:
         return self.hbm_bytes if hbm_only else self.bytes_accessed
 
     def _main_precision(self) -> Precision:
-        """Return the dtype that takes most of the time, and the origin that takes most of this
-        dtype's time."""
+        """Return the dtype that takes the most time, and the source that accounts for most of this
+        time."""
         dtypes: dict[Dtype, int] = {}
         sources: dict[tuple[Dtype, DtypeSource], int] = {}
         for executions, cost in self.members:
@@ -92,14 +94,14 @@ def parts_of(compute: Group, by_user: Mapping[str, KernelCost]) -> list[Part]:
             members_by_cost.setdefault(cost.key, []).append(Costed(executions, cost))
         opaque = members_by_cost.get((OPAQUE, ""), ())
         opaque_time = sum(member.executions.total for member in opaque)
-        # Ops with a cost known to XLA come first.
+        # Ops with a cost from XLA come first.
         for key, members in sorted(members_by_cost.items(), key=lambda item: item[0] != (XLA, "")):
             parts.append(Part(whole, members, opaque_time if key == (XLA, "") else 0))
     return parts
 
 
 class Verdict(NamedTuple):
-    """The exact times in picoseconds that a part would take at the roofs."""
+    """The exact times, in picoseconds, that a part would take at the chip's peak rates."""
 
     part: Part
     source: CostSource
@@ -124,14 +126,14 @@ class Verdict(NamedTuple):
 
     @property
     def bound(self) -> Bound:
-        # The comparison is equivalent to arithmetic intensity >= ridge point, and also defined
-        # without bytes.
+        # Equivalent to arithmetic intensity >= ridge point, but also defined if no bytes are
+        # accessed.
         return "compute" if self.t_compute >= self.t_hbm else "memory"
 
     @property
     def is_over_roof(self) -> bool:
-        """Return whether the group is faster than its roof. No group can be faster than a correct
-        roof, so the dtype, the peak or the flop count is wrong."""
+        """Return whether a part is faster than its roof. A correct roof cannot be exceeded, so if
+        True, the dtype, the peak or the flop count is wrong."""
         return (self.utilization(self.t_roofline) or 0) > 1
 
     def utilization(self, t: Fraction) -> float | None:
@@ -165,13 +167,13 @@ def judge(part: Part, roofs: Roofs, hbm_only: bool) -> Verdict | Skipped:
 
 
 def per_op_roof(part: Part, roofs: Roofs, hbm_only: bool) -> Fraction | None:
-    """Sum the roofs of all executions, or None if any roof is unknown."""
+    """Sum the roofs of all executions; return None if any roof is unknown."""
     roof = Fraction(0)
     for executions, cost in part.members:
         dtype = cost.precision.dtype
         times = [roofs.t_memory((cost.hbm_bytes if hbm_only else cost.bytes_accessed) or 0)]
-        # OTHER stands for dtypes that a matrix unit cannot multiply, so only bytes set the roof of
-        # ops with dtype OTHER.
+        # A matrix unit cannot multiply dtypes that count as `OTHER`, so only bytes determine the
+        # roof of ops with such a dtype.
         if cost.flops and dtype != OTHER:
             times.append(roofs.t_compute(cost.flops, dtype))
         known = [time for time in times if time is not None]

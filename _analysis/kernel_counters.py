@@ -1,7 +1,7 @@
-"""Read counters of kernels: events on the line `_counters_` that begin while a kernel runs.
+"""Read kernel counters: events on the line `_counters_` that begin while a kernel runs.
 
-The values are not measurements, but the compiler's estimates for the code between two markers. The
-tool therefore draws no conclusions from counters, and computes no mean.
+The values are not measurements, but the compiler's estimates for the code between two markers.
+Therefore no mean is computed, and no conclusions are drawn from them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from _pipeline.normalize import Step
     from _proto.trace.plane import Stats
 
-    # Name of an event, and name of the event's stat.
+    # Name of an event, and name of its stat.
     Key = tuple[str | None, str]
 
 COUNTERS_LINE = "_counters_"
@@ -31,7 +31,7 @@ DEVICE_TIMES = ("device_offset_ps", "device_duration_ps")
 
 
 class Extent(NamedTuple):
-    """Number of values, smallest value and largest value of a counter."""
+    """Number of values of a counter, and their minimum and maximum."""
 
     n: int
     least: Number
@@ -50,7 +50,7 @@ class KernelCounters(NamedTuple):
     of_kernel: dict[int, dict[Key, Extent]]
 
     def of(self, metadata_ids: Iterable[int]) -> dict[Key, Extent]:
-        """Return the counters of several ops."""
+        """Return the counters of several ops; counters with equal keys are merged."""
         found: dict[Key, Extent] = {}
         for metadata_id in metadata_ids:
             for key, extent in self.of_kernel.get(metadata_id, {}).items():
@@ -59,7 +59,7 @@ class KernelCounters(NamedTuple):
 
 
 def kernel_counters(step: Step) -> KernelCounters:
-    """Read the counters that begin during an execution of a kernel."""
+    """Read the counter events that begin during an execution of a kernel."""
     executions = kernel_executions(step)
     found: dict[int, dict[Key, Extent]] = {}
     if not executions:
@@ -89,7 +89,7 @@ def kernel_counters(step: Step) -> KernelCounters:
 
 
 def start_by_core(stats: Stats) -> int | None:
-    """Return the start of an event on the device's clock; None unless the event has both device
+    """Return the start of an event on the device clock; None unless the event has both device
     times."""
     times = [stats.get(name) for name in DEVICE_TIMES]
     if not all(isinstance(time, int) and 0 <= time < INT64_END for time in times):

@@ -1,9 +1,9 @@
-"""Read the named regions inside Pallas kernels, and compute the time that a kernel waits.
+"""Read the named regions inside Pallas kernels, and compute how long a kernel waits.
 
-If kernel tracing is on, the line `XLA TraceMe` has an event for each region of a kernel. Regions
-are the stages of Pallas's pipeline (`ep_wait_in`, `ep_run_kernel`, …) and scopes that the author
-names with `jax.named_scope`. A region belongs to the execution in which the region begins, and to
-the innermost region that is open at that time.
+If kernel tracing is on, the line `XLA TraceMe` has an event each time a region of a kernel runs. A
+region is a stage of the Pallas pipeline (`ep_wait_in`, `ep_run_kernel`, …), or a scope that the
+kernel's author named with `jax.named_scope`. It belongs to the execution in which it begins, and it
+is nested in the innermost region that is open at that time.
 """
 
 from __future__ import annotations
@@ -26,15 +26,13 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 NO_NAME = "<none>"
-# Names of stages in Pallas's pipeline: the stage that runs the body, and the stages that wait for
-# copies.
+# Stages of the Pallas pipeline: one runs the kernel's body, the others wait for copies.
 RUN = "ep_run_kernel"
 WAITS = ("ep_wait_in", "ep_wait_out")
 
 
 class Region:
-    """Regions that have the same name and the same enclosing regions, with the sum of the regions'
-    times."""
+    """All regions that have the same name and the same enclosing regions, with their total time."""
 
     __slots__ = ("inner", "n", "name", "total")
 
@@ -49,7 +47,7 @@ class Region:
 
     @property
     def only_waits(self) -> bool:
-        """Return True if the region waits for a copy and does nothing else."""
+        """Return whether the region only waits for a copy, judging by its name."""
         name = self.name.rpartition("/")[2]
         return name in WAITS or name.startswith("wait")
 
@@ -59,16 +57,16 @@ class Region:
 
 
 class Row(NamedTuple):
-    """A region in the tree; `depth` is the number of regions around it."""
+    """A region in the tree; `depth` is the number of enclosing regions."""
 
     region: Region
     depth: int
-    # True if this region, or a region around it, only waits for copies.
+    # True if this region or an enclosing region only waits for copies.
     waits: bool
 
 
 class Regions:
-    """The regions of executions of kernels, as a tree."""
+    """The regions of one or more kernels, as a tree."""
 
     def __init__(self) -> None:
         self.outermost: dict[str, Region] = {}
@@ -92,8 +90,7 @@ class Regions:
         return sum(region.total for region in self.outermost.values())
 
     def rows(self) -> Iterator[Row]:
-        """Yield each region before the regions inside it; regions at the same depth are sorted by
-        time, longest first."""
+        """Yield the tree in depth-first order; siblings are sorted by time, longest first."""
         pending = [Row(region, 0, region.only_waits) for region in _ranked(self.outermost)[::-1]]
         while pending:
             row = pending.pop()
@@ -105,13 +102,12 @@ class Regions:
 
     @property
     def waiting(self) -> int:
-        """Return the time in regions that only wait."""
+        """Return the time in regions that only wait for copies."""
         return sum(row.region.self_time for row in self.rows() if row.waits)
 
     @property
     def computing(self) -> int | None:
-        """Return the time in the body without the waiting inside the body; None if no region is a
-        body."""
+        """Return the time in the kernel's body, excluding waits; None if no region is a body."""
         computing = None
         # Depth of the body that contains the row; None outside of bodies.
         body = None
@@ -131,16 +127,16 @@ def _ranked(regions: dict[str, Region]) -> list[Region]:
 
 
 class Inside(NamedTuple):
-    """The regions of a step's kernels by metadata id; kernels without regions are left out."""
+    """The regions of a step's kernels, by metadata id; kernels without regions are omitted."""
 
     of_kernel: dict[int, Regions]
-    # Number of regions that end after the region or execution in which they begin, and the time
-    # that is cut off.
+    # Number of regions that outlast the region or execution in which they begin, and the total time
+    # that is cut off from them.
     n_cut: int
     cut_off: int
 
     def of(self, metadata_ids: Iterable[int]) -> Regions | None:
-        """Return the regions of several ops; None if the ops have no regions."""
+        """Return the merged regions of several ops; None if the ops have no regions."""
         found = [self.of_kernel[i] for i in metadata_ids if i in self.of_kernel]
         return Regions.sum_of(found) if found else None
 
@@ -155,7 +151,8 @@ class Inside(NamedTuple):
 
 
 class Execution:
-    """An execution of a kernel; `opened` has the end and the contents of each open region."""
+    """An execution of a kernel. `opened` is the stack of open regions, each with its end and its
+    inner regions."""
 
     __slots__ = ("end", "metadata_id", "opened", "start")
 
@@ -165,8 +162,8 @@ class Execution:
 
 
 def kernel_executions(step: Step) -> list[Execution]:
-    """Return the executions of kernels, sorted by start; of executions with equal starts, the
-    longest comes first."""
+    """Return the executions of kernels, sorted by start; ties are sorted by duration, longest
+    first."""
     kernels = {entry.metadata_id for entry in step.leaves if entry.op.kernel}
     events = events_of(step.admitted.pieces, step.clock, kernels) if kernels else ()
     return [Execution(*event) for event in sorted(events, key=lambda event: (event[0], -event[1]))]
@@ -175,10 +172,10 @@ def kernel_executions(step: Step) -> list[Execution]:
 def starting_in(
     executions: Sequence[Execution], events: Iterable[tuple[int, T]]
 ) -> Iterator[tuple[Execution, int, T]]:
-    """Yield the events that start in an execution; if several executions run at that time, choose
-    the execution that began last.
+    """Yield each event that starts during an execution, with that execution. If several executions
+    run at that time, the one that began last is used.
 
-    Each event is a pair of the event's start and its data. Events are sorted by start.
+    `events` are pairs of a start and the event's data, sorted by start.
     """
     running: list[Execution] = []
     n_begun = 0
@@ -195,12 +192,12 @@ def starting_in(
 def inside_kernels(step: Step) -> Inside:
     """Read the regions of the step's kernels."""
     if not any(entry.op.kernel for entry in step.leaves):
-        # The line can have as many events as the step, which need not be read.
+        # Skip the line with the regions: it can have as many events as the step itself.
         return Inside({}, 0, 0)
     events = _region_events(step)
     first = next(events, None)
-    # Most captures have no regions. For these captures, skip the search for kernels, which takes
-    # milliseconds.
+    # Search for kernels only if there are regions: the search takes milliseconds, and most captures
+    # have no regions.
     executions = kernel_executions(step) if first else []
     spans = _spans(step, executions, chain(filter(None, [first]), events))
     found: dict[int, Regions] = {}
@@ -234,10 +231,11 @@ def _region_events(step: Step) -> Iterator[Event]:
 def _spans(
     step: Step, executions: Sequence[Execution], events: Iterable[Event]
 ) -> Iterator[tuple[int, tuple[int, str]]]:
-    """Yield start, end and name of the events that can begin in these executions, by start.
+    """Yield start, end and name of each event that can begin during one of the executions, sorted
+    by start.
 
-    Of events with equal starts, the longest comes first. Events outside of all executions are left
-    out early, because a capture of many steps can have millions of events.
+    Ties are sorted by duration, longest first. Events outside all executions are discarded early,
+    because a capture of many steps can have millions of events.
     """
     if not executions:
         return
@@ -246,8 +244,7 @@ def _spans(
 
     def can_begin(event: Event) -> bool:
         if is_on_device:
-            # Keep events that the core did not measure, because the times of these events are
-            # shifted later.
+            # Keep events without times measured by the core, because their times are shifted later.
             return event.measured is None or first <= event.measured[0] < last
         return first <= event.start < last
 

@@ -1,4 +1,4 @@
-"""Find the threads of the host that launch the programs of a device."""
+"""Find the host threads that launch a device's programs."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ RUN_ID = "run_id"
 
 
 class Launches:
-    """The executions of a device's programs, and the threads that launched each execution.
+    """The executions of a device's programs, and the threads that launched each of them.
 
-    A thread launched an execution if the thread has an event with the execution's `run_id` that
-    begins before the execution ends. Events that begin later handle the completion.
+    A thread launched an execution if one of its events has the execution's `run_id` and begins
+    before the execution ends. Events with this `run_id` that begin later handle the completion.
     """
 
     def __init__(self, device: Device, planes: Sequence[AnyPlane]) -> None:
-        # Import late, because the module imports protobuf, which may be missing.
+        # Import late: the module imports protobuf, which may be missing.
         from _proto.trace.event_stats import integers_of_events
 
         executions = sorted(
@@ -37,8 +37,7 @@ class Launches:
             for event in integers_of_events(device.plane, RUN_ID, [MODULES_LINE])
         )
         self._starts = [start for start, _, _ in executions]
-        # For each execution, the latest end so far, so that the list is sorted even if executions
-        # overlap.
+        # Running maximum of the ends, so that the list is sorted even if executions overlap.
         self._ends = list(accumulate(map(itemgetter(1), executions), max))
         self._ids = [run_id for _, _, run_id in executions]
         end_of = {run_id: end for _, end, run_id in executions}
@@ -49,11 +48,9 @@ class Launches:
                     self._threads[event.value].add(event.line)
 
     def threads_around(self, start: int, end: int) -> set[str]:
-        """Return the threads that launched both the program before a gap and the program after the
-        gap.
+        """Return the threads that launched both the program before and the program after a gap.
 
-        If the gap is inside the execution of a program, this execution counts as the program before
-        and after the gap.
+        If the gap is inside an execution of a program, this execution counts as both.
         """
         before = bisect_right(self._starts, start) - 1
         after = bisect_left(self._ends, end)
@@ -63,10 +60,10 @@ class Launches:
 
 
 def launch_level(thread: Thread, carriers: set[str]) -> int:
-    """Return how likely it is that a thread launches programs; 0 is the most likely.
+    """Rank a thread by how likely it is to launch programs; 0 is the most likely.
 
-    JAX can call a program on one thread and launch the program on another thread; then both threads
-    have level 1. A thread that calls and launches the program has level 0.
+    JAX can call a program on one thread and launch it on another; then both threads have level 1. A
+    thread that does both has level 0.
     """
     is_carrier, is_caller = thread.name in carriers, thread.launch_rank == CALLER
     if is_carrier and is_caller:

@@ -1,4 +1,5 @@
-"""Build the ledger: every execution of the step once, with the least time that the chip needs."""
+"""Build the ledger: an entry for each op that ran in the step, with the least time that the chip
+needs for it."""
 
 from __future__ import annotations
 
@@ -32,22 +33,23 @@ CLASSES: tuple[OpClass, ...] = (
 
 
 class Entry(NamedTuple):
-    """The executions of an op, the least time that the chip needs, and the lost time."""
+    """The executions of an op, the least time that the chip needs for them, and the time lost."""
 
     executions: Executions
     name: OpClass
     # Cost of the op; None if the op is not compute.
     cost: Cost | None
-    # Time at the roof and lost time, or None if unknown.
+    # Time at the roof, and measured time beyond it; None if unknown.
     at_roof: int | None
     lost: int | None
-    # False if flops, bytes or a peak for the roof are unknown.
+    # False if the flops, the bytes or a peak rate for the roof are unknown.
     is_certain: bool
-    # True if the executions are faster than the roof, so that flops, bytes or a peak must be wrong.
+    # True if the executions are faster than the roof; then flops, bytes or a peak rate must be
+    # wrong.
     is_over_roof: bool
-    # Exact time that the flops alone take; 0 if unknown.
+    # Exact time that the flops alone take at the peak rate; 0 if unknown.
     t_compute: Fraction
-    # Exact time that the bytes alone take; None if unknown.
+    # Exact time that the bytes alone take at the peak bandwidth; None if unknown.
     t_memory: Fraction | None
 
     @property
@@ -76,7 +78,8 @@ def entry_of(executions: Executions, roofs: Roofs, by_user: Mapping[str, KernelC
 
 
 def avoidable(executions: Executions) -> Entry:
-    """Return the entry of an op whose roof is 0, because the op could be hidden or avoided."""
+    """Return the entry of an op that is not compute; its roof is 0, because it could be hidden or
+    avoided."""
     op = executions.op
     name: OpClass
     if (op.kind == COMM or op.is_wait) and op.waits_for == HOST:
@@ -89,8 +92,8 @@ def avoidable(executions: Executions) -> Entry:
 
 
 def judged(executions: Executions, cost: Cost, roofs: Roofs) -> Entry:
-    """Compare a compute op with the higher of the roofs for flops and bytes; an unknown roof counts
-    as zero."""
+    """Compare a compute op with its roof: the time that its flops or its bytes need, whichever is
+    longer. An unknown time counts as zero."""
     n, total = executions.n, executions.total
     of_flops = roofs.t_compute(cost.flops, cost.precision.dtype)
     of_bytes = roofs.t_memory(cost.moved_bytes)
@@ -115,7 +118,8 @@ def is_declared(entry: Entry) -> bool:
 
 
 def counts_for_lower_bound(entry: Entry) -> bool:
-    """Return False if the roof comes from a kernel's declared cost, or is known to be wrong."""
+    """Return whether the roof is reliable: not from a kernel's declared cost, and not known to be
+    wrong."""
     return not is_declared(entry) and not entry.is_over_roof
 
 

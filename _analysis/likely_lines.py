@@ -1,4 +1,4 @@
-"""Find likely lines: for an op without a line, the source line of the data that the op moves."""
+"""Find the likely line of an op without a source line: the line of the data that it moves."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from _pipeline.ops import Op
     from _proto.hlo.program import Instruction
 
-# The first of four origins of a likely line; see `_proto/hlo/nearest_line.py`.
+# The likely line is the op's own; `_proto/hlo/nearest_line.py` has the other three origins.
 OWN: Final = "own"
 
 
 class LikelyLine(NamedTuple):
-    """A line, the innermost line of the user's own code in the same stack, and the origin of the
-    line."""
+    """A source line, the innermost line of the user's own code in the same stack, and how the
+    source line was found."""
 
     line: str | None
     line_user: str | None
@@ -45,8 +45,8 @@ def likely_line(op: Op) -> LikelyLine:
     """Return the line of the data that an op without a stack moves or waits for."""
     if op.instruction is None:
         return LikelyLine(op.source_inner, op.source_user, OWN) if op.source_inner else NO_LINE
-    # Reductions and transfers to the host belong to the producer of the data, because the user can
-    # change the code of the producer. Other transfers fetch data for a consumer.
+    # Attribute reductions and transfers to the host to the code that produces the data, because
+    # that is the code to change. Other transfers fetch data for the code that consumes it.
     return likely_line_of(
         op.instruction,
         op.is_own,
@@ -56,7 +56,7 @@ def likely_line(op: Op) -> LikelyLine:
 
 
 def line_of(op: Op) -> LikelyLine:
-    """Return the line of an op's stack, or the likely line of an op without a stack."""
+    """Return the innermost line of an op's stack, or the likely line if the op has no stack."""
     if op.source_stack:
         return LikelyLine(op.source_inner, op.source_user, OWN)
     return likely_line(op)
@@ -84,7 +84,8 @@ def likely_line_of(
 def likely_groups(
     group: Group, line_of_op: Callable[[Op], LikelyLine] = likely_line
 ) -> list[LikelyGroup]:
-    """Split a group by likely line, longest first; ops without a line come last."""
+    """Split a group by likely line. Parts are sorted by time, longest first; ops without a line
+    come last."""
     found = {id(executions.op): line_of_op(executions.op) for executions in group.members}
     parts = []
     for line, of_line in group_by(group.members, lambda op: found[id(op)].line).items():

@@ -1,5 +1,5 @@
-"""Find the loop around an op, and the number of times the op runs in each run of the loop. Only
-events are read, so no program is needed."""
+"""Find the loop that contains an op, and how often the op runs in each run of the loop. This needs
+only the events, not the program."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from _pipeline.normalize import Step
     from _pipeline.ops import Op
 
-    # The program and the name of an op.
+    # The program id and the name of an op.
     Key = tuple[int | None, str]
 
 # Category of the ops that are loops.
 WHILE = "while"
-# Stands for the index of an event if there is no event.
+# Index that means "no event".
 NONE = -1
 
 
@@ -40,7 +40,7 @@ class Loop(NamedTuple):
 
 
 class Events(NamedTuple):
-    """The executions of loops, sorted by start, then longest first."""
+    """The executions of loops, sorted by start; ties are sorted by duration, longest first."""
 
     starts: list[int]
     ends: list[int]
@@ -49,7 +49,7 @@ class Events(NamedTuple):
     parents: list[int]
 
     def around(self, time: int) -> list[int]:
-        """Return the metadata ids of the loops that run at a time, innermost first."""
+        """Return the metadata ids of the loops that are running at `time`, innermost first."""
         found = []
         place = bisect_right(self.starts, time) - 1
         while place != NONE:
@@ -60,11 +60,11 @@ class Events(NamedTuple):
 
 
 class Loops:
-    """The loops around some ops of a step. If the step has no loops, no events are read.
+    """The loops around given ops of a step. Events are read only if the step has loops.
 
     All executions of an op are in the same loop, unless the op's computation is called from several
-    places. The class therefore looks up three executions of an op, and looks up all executions only
-    if these three are in different loops.
+    places. Therefore only three executions of each op are looked up first, and the others only if
+    these three are in different loops.
     """
 
     def __init__(self, step: Step, members: Collection[Executions]) -> None:
@@ -77,11 +77,10 @@ class Loops:
             self._n_runs[key_of(loop.op)] += loop.n
 
     def row(self, members: Sequence[Executions]) -> LoopRow | None:
-        """Return the innermost loop in which the ops spend most of their time; None if most of the
-        time is in no loop.
+        """Return the innermost loop in which the ops spend most of their time; None if they spend
+        most of it outside of loops.
 
-        `trips` is the number of executions, per run of the loop, of the op that takes most time in
-        the loop.
+        `trips` is how often the longest-running of these ops is executed per run of the loop.
         """
         if not self._key_of:
             return None
@@ -120,7 +119,7 @@ class Loops:
 
     @cached_property
     def _times_of(self) -> dict[int, dict[Loop | None, int]]:
-        """Map the metadata id of each op to the op's time in each loop."""
+        """Map each op's metadata id to the op's time in each loop."""
         step = self._step
         pieces = step.admitted.pieces
         total_of = {member.metadata_id: member.total for member in self._members}
@@ -150,9 +149,9 @@ class Loops:
         *,
         from_middle: bool = False,
     ) -> dict[int, Loop | None]:
-        """Return the loop around one execution of each op. The execution is in the first piece that
-        has the op; it is the first execution of this piece if `order` is 1, and the last if `order`
-        is -1. `from_middle` leaves out the first half of the first piece."""
+        """Return the loop around one execution of each op, taken from the first piece that contains
+        the op. If `order` is 1, it is the op's first execution in this piece; if `order` is -1, the
+        last. `from_middle` skips the first half of the first piece."""
         missing = set(wanted)
         found: dict[int, Loop | None] = {}
         for piece in pieces:
@@ -175,12 +174,12 @@ class Loops:
     def _loop_at(self, start: int, duration: int, metadata_id: int) -> Loop | None:
         """Return the loop around an execution.
 
-        The middle of the execution must be in the loop, because starts and ends of loops are often
-        not measured and can be slightly wrong.
+        The execution's middle is looked up, because starts and ends of loops are often not measured
+        and can be slightly wrong.
         """
         around = self._events.around(start + duration // 2)
         if metadata_id in around:
-            # The execution is a loop, so leave out this loop and the loops inside it.
+            # The execution is itself a loop, so skip this loop and the loops inside it.
             around = around[around.index(metadata_id) + 1 :]
         return Loop(self._key_of[around[0]], len(around)) if around else None
 

@@ -1,10 +1,11 @@
-"""Match the lines of two captures: decide which groups on both sides are one line.
+"""Match the lines of two captures: decide which groups before and after belong to the same source
+line.
 
-Line numbers, paths, launchers and names of single ops change without meaning. A group is therefore
-recognised by the files and columns of the stack's frames, and by the scopes of the ops. Traits that
-only one side has (a launcher's file, a renamed scope) are ignored. If groups still look alike, and
-both sides have equally many, groups are paired in the order of their lines; otherwise they share
-one row.
+Line numbers, paths, launchers and op names can change although the code is the same. A group is
+therefore recognised by the files and columns of its stack frames, and by the scopes of its ops.
+Files and scopes that occur on only one side (a launcher's file, a renamed scope) are ignored. If
+several groups look alike, and both sides have the same number of them, they are paired in the order
+of their lines; otherwise they share one row.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ if TYPE_CHECKING:
     Rule = Callable[[MatchedBy, list["Traits"], list["Traits"]], Iterator["Match"]]
 
 FRAME_RE = re.compile(r"(.*?)(?::(\d{1,18}))?(?::(\d{1,18}))?", re.DOTALL)
-# The expression is applied to reversed names, because a search for a suffix would start at every
+# Match this expression against reversed names: searching for a suffix would try a match at every
 # character.
 SSA_SUFFIX_RE = re.compile(r"\A(:?)(?:\d+\.)+")
 MOST_PARTS = 64
-# Share of scopes that two lines must have in common to be one line.
+# Minimum share of scopes that two lines must have in common to be matched.
 MOST_SCOPES = Fraction(1, 2)
 
 
 class Match(NamedTuple):
-    """Lines of one kind that share one row."""
+    """Matching lines of one kind, which share one row."""
 
     matched_by: MatchedBy
     before: list[Line]
@@ -48,11 +49,12 @@ class Traits(NamedTuple):
     """The traits by which a line is recognised on the other side."""
 
     line: Line
-    # (file, column) of each frame in a file that both sides have, outermost first.
+    # (file, column) of each frame whose file occurs on both sides, outermost first.
     places: tuple[tuple[str, int], ...]
     # (phase, parts of the scope, primitive) of each tf_op.
     scopes: frozenset[tuple[str, ...]]
-    # The sort key among lines that look alike, and the files in this key that only one side has.
+    # The sort key among lines that look alike, and the files of the stack that occur only on this
+    # side.
     order: tuple[tuple[str, int, int], ...]
     strangers: tuple[str, ...]
 
@@ -65,7 +67,7 @@ def matches_of(before: Sequence[Line], after: Sequence[Line]) -> list[Match]:
         alike: dict[Hashable, tuple[list[Traits], list[Traits]]] = defaultdict(lambda: ([], []))
         for side in (0, 1):
             for traits in left[side]:
-                # Lines with an empty key cannot be matched by this key.
+                # Skip lines with an empty key: they cannot be matched on this level.
                 if value := key(traits):
                     alike[traits.line.kind, value][side].append(traits)
         found: list[Match] = []
@@ -88,11 +90,11 @@ def unsettled(left: list[list[Traits]], found: Sequence[Match]) -> list[list[Tra
 
 
 def similar(before: Sequence[Traits], after: Sequence[Traits]) -> Iterator[Match]:
-    """Match lines that share most of their scopes, if each line is the only best match of the other
-    line.
+    """Match two lines that share at least half of their scopes, if each is the other's only best
+    match.
 
-    A line has a scope for each op. If arrays have other sizes, or a loop is unrolled, the compiler
-    fuses other ops of the line.
+    A line has the scopes of all its ops. If array sizes change or a loop is unrolled, the compiler
+    fuses the line's ops differently, so some scopes differ.
     """
     shares = {
         (i, j): Fraction(len(our.scopes & their.scopes), len(our.scopes | their.scopes))
@@ -100,7 +102,7 @@ def similar(before: Sequence[Traits], after: Sequence[Traits]) -> Iterator[Match
         for j, their in enumerate(after)
         if our.line.kind == their.line.kind and our.scopes & their.scopes
     }
-    # The shares of each line, by side.
+    # For each side, the shares of each line.
     of_line: list[dict[int, list[Fraction]]] = [defaultdict(list), defaultdict(list)]
     for pair, share in shares.items():
         for side in (0, 1):
@@ -113,10 +115,10 @@ def similar(before: Sequence[Traits], after: Sequence[Traits]) -> Iterator[Match
 
 
 def with_look_alikes(matches: list[Match], scopes_of: dict[int, frozenset[Any]]) -> list[Match]:
-    """Join matches with equal scopes if one match lacks lines and another match has too many lines.
+    """Join matches with equal scopes if one has more lines before and another has more lines after.
 
-    Such matches result from moving code to a place where the code looks like other code: to another
-    file, or into a helper function.
+    Such matches occur if code was moved to another file or into a helper function, where it looks
+    like other code.
     """
     uneven: dict[Hashable, list[Match]] = defaultdict(list)
     for match in matches:
@@ -137,9 +139,9 @@ def with_look_alikes(matches: list[Match], scopes_of: dict[int, frozenset[Any]])
 
 
 def key_without_stack(traits: Traits) -> str:
-    """Return the key of a group without a stack.
+    """Return the key of a group without a stack; return an empty key for other groups.
 
-    If the group's tf_op is only the name of an op, such as `copy.17:`, the number is dropped.
+    A number at the end is removed, so that `copy.17:` and `copy.18:` match.
     """
     group = traits.line.group
     return "" if group.agg_key_kind == "stack" else without_number(group.agg_key)
@@ -151,7 +153,8 @@ def files_and_scopes(traits: Traits) -> Hashable:
 
 
 def innermost_place_and_ops(traits: Traits) -> Hashable:
-    """Return the innermost frame and the primitives, which stay the same if only scopes change."""
+    """Return the innermost frame's file and column, and the primitives with their phases. They stay
+    the same if only scopes are renamed."""
     stack = traits.line.group.frames
     if not stack or split_frame(stack[-1])[0] in traits.strangers:
         return None
@@ -168,8 +171,8 @@ def pooled(level: MatchedBy, ours: list[Traits], theirs: list[Traits]) -> Iterat
 
 
 def in_order(level: MatchedBy, ours: list[Traits], theirs: list[Traits]) -> Iterator[Match]:
-    """Pair the lines of both sides in order if both sides have equally many; otherwise put all
-    lines into one row."""
+    """Pair the lines in order if both sides have the same number of lines and their order is clear;
+    otherwise put all of them into one row."""
     if len(ours) == len(theirs) and is_ordered(ours) and is_ordered(theirs):
         for our, their in zip(ordered(ours), ordered(theirs), strict=True):
             yield Match(level, [our.line], [their.line])
@@ -178,20 +181,20 @@ def in_order(level: MatchedBy, ours: list[Traits], theirs: list[Traits]) -> Iter
 
 
 def is_ordered(alike: list[Traits]) -> bool:
-    """Return whether the lines have a unique order that does not depend on files of one side
-    alone."""
+    """Return whether the lines have a unique order that does not depend on files that occur on only
+    one side."""
     n_lines = len({traits.order for traits in alike})
     return n_lines == len(alike) and len({traits.strangers for traits in alike}) == 1
 
 
 def by_places(level: MatchedBy, ours: list[Traits], theirs: list[Traits]) -> Iterator[Match]:
-    """First match lines with equal files and columns. Skip this step if a block was indented,
-    because then equal columns are a coincidence."""
+    """Match lines with equal files and columns first, then match the remaining lines in order. The
+    first step is skipped if a block was indented, because equal columns are then a coincidence."""
     if not is_moved(ours, theirs):
         at = [by_place(side) for side in (ours, theirs)]
         shared = at[0].keys() & at[1].keys()
-        # Some lines that look alike may have been edited, so that columns changed. If both sides
-        # have equally many lines in the same files, the order of the lines is still valid.
+        # Edits may have changed the columns of some of these lines. If both sides have the same
+        # number of lines in the same files, the order of the lines is still reliable.
         if len(ours) == len(theirs) and len({files_of(traits) for traits in ours + theirs}) == 1:
             shared = {place for place in shared if len(at[0][place]) == len(at[1][place])}
         for place in shared:
@@ -214,8 +217,8 @@ def files_of(traits: Traits) -> tuple[str, ...]:
 
 
 def is_moved(ours: list[Traits], theirs: list[Traits]) -> bool:
-    """Return whether a block was indented: compared in order, all columns stayed or moved by the
-    same distance."""
+    """Return whether a block was indented or unindented: in the order of the lines, all columns are
+    unchanged or moved by the same distance."""
     if len(ours) != len(theirs):
         return False
     distances = set()
@@ -230,8 +233,8 @@ def ordered(alike: list[Traits]) -> list[Traits]:
     return sorted(alike, key=lambda traits: traits.order)
 
 
-# Ways of matching, tried in order. Each way has a function that returns the key of a line, and a
-# rule that matches lines with equal keys.
+# The matching methods in the order in which they are tried. Each has a function that returns a
+# line's key, and a rule that matches lines with equal keys.
 LEVELS: dict[MatchedBy, tuple[Callable[[Traits], Hashable], Rule]] = {
     "same_ops": (lambda traits: (traits.line.group.ops, traits.scopes), unique),
     "same_key": (key_without_stack, pooled),
@@ -240,7 +243,7 @@ LEVELS: dict[MatchedBy, tuple[Callable[[Traits], Hashable], Rule]] = {
     "same_scopes": (lambda traits: traits.scopes, in_order),
     "same_line": (innermost_place_and_ops, unique),
 }
-# Ways of matching, the most certain first.
+# All matching methods, most certain first.
 MATCHED_BY: tuple[MatchedBy, ...] = (
     "same_ops",
     "same_key",
@@ -280,8 +283,8 @@ def traits_of(before: Sequence[Line], after: Sequence[Line]) -> list[list[Traits
 
 
 def frames_of(line: Line) -> list[tuple[str, int, int]]:
-    """Return the frames of a line's stack. In a recursion, each frame counts once, at the innermost
-    place."""
+    """Return the frames of a line's stack; a frame that recursion repeats is kept only at its
+    innermost position."""
     return [split_frame(frame) for frame in reversed(dict.fromkeys(reversed(line.group.frames)))]
 
 
@@ -293,10 +296,10 @@ def split_frame(frame: str) -> tuple[str, int, int]:
 
 
 def scope_of(tf_op: str) -> tuple[str, tuple[str, ...], str]:
-    """Return phase, path and op, such as backward, head and dot for
+    """Return phase, scope path and primitive: for example `backward`, `head` and `dot` for
     `jit(f)/transpose(jvp(head))/while/body/dot:`."""
-    # The phase is computed as `Op.phase`, but without `.remat` in the op's name, because records
-    # have no names of ops.
+    # Unlike `Op.phase`, this does not look for `.remat` in the op's name, because records have no
+    # op names.
     if "/rematted_computation/" in tf_op:
         phase = "recompute"
     elif "transpose(" in tf_op and "jvp" in tf_op:
@@ -308,16 +311,16 @@ def scope_of(tf_op: str) -> tuple[str, tuple[str, ...], str]:
 
 
 def without_number(name: str) -> str:
-    """Return a name without the number at the end: `copy:` for `copy.17:`."""
+    """Remove the number at the end of a name: `copy.17:` becomes `copy:`."""
     return SSA_SUFFIX_RE.sub(r"\1", name[::-1])[::-1]
 
 
 def paired_files(before: set[str], after: set[str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return, for each side, a map from the side's files to names that both sides share.
+    """Map the files of each side to names that both sides share.
 
-    Equal paths are one file. Other files are paired by the end of the path, because the program may
-    be in another folder. Two files are paired if each file is the only best match of the other
-    file.
+    Equal paths are the same file. Other files are paired by the longest common end of their paths,
+    because the program may be in another folder. Two files are paired only if each is the other's
+    only best match.
     """
     both = {file: file for file in before & after}
     names = dict(both), dict(both)
@@ -340,7 +343,7 @@ def paired_files(before: set[str], after: set[str]) -> tuple[dict[str, str], dic
 
 
 def tails(path: str) -> Iterator[str]:
-    """Yield the ends of a path, longest first."""
+    """Yield the trailing parts of a path, longest first."""
     parts = path.split("/")
     for start in range(max(0, len(parts) - MOST_PARTS), len(parts)):
         yield "/".join(parts[start:])

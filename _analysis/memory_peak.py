@@ -1,8 +1,8 @@
-"""Find the peak of a program's HBM by simulating the buffer assignment.
+"""Find a program's peak use of HBM by simulating its buffer assignment.
 
-Some allocations last as long as the program runs. All other buffers share temporary allocations.
-Heap traces show when each buffer is live; the module replays heap traces as XProf's memory viewer
-does.
+Parameters, outputs and constants have memory for as long as the program runs; all other buffers
+share temporary allocations. Heap traces show when each buffer is live. They are replayed as in
+XProf's memory viewer.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ KINDS: tuple[BufferKind, ...] = (PARAMETER, OUTPUT, CONSTANT, TEMPORARY)
 
 
 class Contradiction(Exception):
-    """Raised if the buffer assignment contradicts itself, which no compiler should write."""
+    """Raised if the buffer assignment contradicts itself, which a correct compiler never writes."""
 
 
 class Held(NamedTuple):
-    """Memory that is live at the peak, and the buffer that gives the memory a name."""
+    """Memory that is live at the peak, and the buffer that it is named after."""
 
     size: int
     kind: BufferKind
@@ -47,17 +47,17 @@ class Held(NamedTuple):
 class Peak(NamedTuple):
     """The memory that is live at the peak.
 
-    The size is an upper bound if several maxima are added up, or if temporary memory without a heap
-    trace (`n_untraced` bytes) counts in full.
+    `size` is an upper bound if the maxima of several heaps are added up, or if temporary memory
+    without a heap trace (`n_untraced` bytes) counts in full.
     """
 
     held: list[Held]
     reserved: int
-    # The instruction at which the peak is reached; empty without a heap trace.
+    # Instruction at which the largest heap reaches its maximum; empty without a heap trace.
     instruction_name: str
     n_maxima: int
     n_untraced: int
-    # Bytes of allocations in other memory spaces, by the number of the space.
+    # Allocated bytes in other memory spaces, keyed by the number of the space.
     other_spaces: dict[str, int]
 
     @property
@@ -70,7 +70,7 @@ class Peak(NamedTuple):
 
 
 class _Maximum(NamedTuple):
-    """The live buffers after the first event that reaches the maximum."""
+    """The maximum size of a heap, and the buffers that are live when it is first reached."""
 
     size: int
     live: list[Buffer]
@@ -78,8 +78,8 @@ class _Maximum(NamedTuple):
 
 
 def peak_of(assignment: BufferAssignment) -> Peak:
-    """Return the peak of the HBM; raise Contradiction if the assignment contradicts itself."""
-    # Thread-local allocations are inside fusions and take no memory.
+    """Return the peak use of HBM; raise Contradiction if the assignment contradicts itself."""
+    # Exclude thread-local allocations: they are inside fusions and take no memory.
     allocations = [
         allocation
         for allocation in assignment.allocations
@@ -136,8 +136,8 @@ def kind_of(allocation: Allocation) -> BufferKind:
 
 
 def _held_whole(allocation: Allocation, buffers: Mapping[int, Buffer]) -> Held:
-    """Name an allocation after a parameter in the allocation, else after the largest buffer. Among
-    buffers of equal size, choose the first."""
+    """Name an allocation after a parameter in it, else after its largest buffer. Ties go to the
+    lowest buffer id."""
 
     def rank(buffer: Buffer) -> tuple[bool, int, int]:
         is_parameter = buffer.instruction is not None and buffer.instruction.opcode == PARAMETER
@@ -159,7 +159,7 @@ def _held_whole(allocation: Allocation, buffers: Mapping[int, Buffer]) -> Held:
 def _allocation_by_buffer(
     allocations: Sequence[Allocation], buffers: Mapping[int, Buffer]
 ) -> dict[int, int]:
-    """Map each buffer to the index of the allocation that holds the buffer."""
+    """Map each buffer's id to the index of the allocation that contains it."""
     allocation_by_buffer: dict[int, int] = {}
     for place, allocation in enumerate(allocations):
         for buffer_id, offset, size in allocation.assigned:
@@ -178,10 +178,10 @@ def _allocation_by_buffer(
 def _heap_events(
     assignment: BufferAssignment, allocation_by_buffer: Mapping[int, int]
 ) -> dict[int, list[list[HeapEvent]]]:
-    """Return the events of each heap trace by the index of the allocation.
+    """Return the events of each heap trace, keyed by the allocation's index.
 
-    A compiler that spreads one heap over several allocations repeats the heap's trace for each
-    allocation.
+    If the compiler spreads one heap over several allocations, it repeats the heap's trace for each
+    of them, so repetitions are skipped.
     """
     heap_events: dict[int, list[list[HeapEvent]]] = {}
     events_of_buffer: dict[int, list[HeapEvent]] = {}
@@ -218,9 +218,9 @@ def _sizes(
 ) -> Iterator[int]:
     """Yield the bytes that are live after each event.
 
-    Buffers that share memory count once, as the canonical buffer, while any of them is present;
-    `live` counts the present buffers. A buffer that shares the memory of a freed buffer takes over
-    that memory, which then counts again.
+    Buffers that share memory count once, as their canonical buffer, while any of them is allocated.
+    `live` has the number of allocated buffers for each canonical buffer. If a buffer shares memory
+    with a buffer that was already freed, the memory counts again.
     """
     size = 0
     canonical: dict[int, int] = {}

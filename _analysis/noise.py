@@ -1,4 +1,4 @@
-"""Test if two sets of samples, steps or captures, differ by more than chance."""
+"""Test whether two sets of samples (steps or captures) differ by more than chance."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ MOST_ASSIGNMENTS = 5000
 
 
 class Noise(NamedTuple):
-    """The examined assignments of samples to the two sides."""
+    """The size of the permutation test: how many assignments of samples to the two sides are
+    examined, and the smallest possible p-value."""
 
     n_before: int
     n_after: int
@@ -36,18 +37,18 @@ def noise_of(n_before: int, n_after: int) -> Noise:
     n = math.comb(n_before + n_after, n_before)
     if n > MOST_ASSIGNMENTS:
         return Noise(n_before, n_after, MOST_ASSIGNMENTS, False, Fraction(1, MOST_ASSIGNMENTS))
-    # With equally many samples on both sides, an assignment and its mirror image are equally
-    # extreme.
+    # If both sides have the same number of samples, an assignment and its mirror image are equally
+    # extreme, so the smallest p-value is 2 / n.
     return Noise(n_before, n_after, n, True, Fraction(1 + (n_before == n_after), n))
 
 
 def assignments(noise: Noise) -> Iterator[Sequence[int]]:
-    """Yield assignments as the samples that are assigned to `before`; the observed assignment comes
-    first."""
+    """Yield each assignment as the indices of the samples assigned to `before`, starting with the
+    observed assignment."""
     samples = range(noise.n_before + noise.n_after)
     if noise.exact:
         every = combinations(samples, noise.n_before)
-        # One of two mirror images is enough, so examine the assignments with sample 0, which are
+        # Mirror images are equally extreme, so examine only the assignments that contain sample 0:
         # the first half of all combinations.
         has_mirrors = noise.n_before == noise.n_after
         yield from islice(every, noise.n_assignments // 2 if has_mirrors else None)
@@ -59,7 +60,8 @@ def assignments(noise: Noise) -> Iterator[Sequence[int]]:
 
 
 class Deviations(NamedTuple):
-    """The times of a row minus the row's least time, and the constants of the row's statistic."""
+    """A row's times minus its minimum, times the number of samples, and the constants of the row's
+    test statistic."""
 
     of_samples: list[int]
     expected: int
@@ -77,14 +79,14 @@ def deviations_of(sample: Sequence[int], n_chosen: int) -> Deviations:
 def p_values_of(
     families: Sequence[Sequence[Sequence[int]]], noise: Noise
 ) -> Iterator[list[Fraction]]:
-    """Yield, for each family, the p-values of the rows: the chance that any row of the family is at
-    least as extreme.
+    """Yield the p-values of each family's rows: the probability that any row of the family is at
+    least as extreme by chance.
 
-    The statistic of a row x under an assignment c of n_b samples is |z(c)|, where z(c) is the sum
-    over c of z_j = (N x_j - S) / sqrt(N sum(x^2) - S^2): the difference of the means in units of
-    the spread. Each assignment has a maximum over the rows of the family; the p-value of a row is
-    the share of assignments with a maximum that reaches the row's own statistic. Squares are
-    compared, because they are exact fractions.
+    The test statistic of a row x and an assignment c of n_b samples is |z(c)|, where z(c) is the
+    sum over c of z_j = (N x_j - S) / sqrt(N sum(x^2) - S^2). It measures the difference of the
+    means in units of the spread. For each assignment, the maximum over the rows of the family is
+    computed. The p-value of a row is the share of assignments whose maximum reaches the row's own
+    statistic. Squares are compared, because they are exact fractions.
     """
     rows = [[deviations_of(sample, noise.n_before) for sample in family] for family in families]
     maxima: list[list[Fraction]] = [[] for _ in families]
@@ -101,7 +103,8 @@ def p_values_of(
 def chosen_sums(rows: Sequence[Sequence[int]], noise: Noise) -> Iterator[Iterator[int]]:
     """Yield, for each assignment, the sum of each row over the chosen samples.
 
-    All rows are added at once: each sample is one large number with the rows' times as digits.
+    All rows are added at once: each sample is encoded as one large integer whose digits are the
+    rows' times.
     """
     size = max(map(sum, rows)).bit_length() // 8 + 1
     samples = [
@@ -115,8 +118,8 @@ def chosen_sums(rows: Sequence[Sequence[int]], noise: Noise) -> Iterator[Iterato
 
 
 def greatest_square(rows: Iterable[Deviations], sums: Iterable[int]) -> Fraction:
-    """Return the square of the greatest statistic of some rows, and consume one sum for each
-    row."""
+    """Return the square of the largest test statistic of the given rows, and consume one sum for
+    each row."""
     greatest, variance = 0, 1
     # `zip` must not be strict, because the sums of another family may follow.
     for row, of_row in zip(rows, sums, strict=False):

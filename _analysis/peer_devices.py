@@ -1,4 +1,4 @@
-"""Read the other devices in a file: the step that was picked, and if requested, the loads of all
+"""Read the picked step on the other devices in a file, and on request the loads of all their
 steps."""
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from _pipeline.normalize import Step
     from _pipeline.ops import Op, Place
 
-    # The name of a step, and the number of earlier steps with this name.
+    # A step's name, and the number of earlier steps with the same name.
     StepKey = tuple[str | None, int]
 
 
 class Loads(NamedTuple):
-    """The loads of the used steps of a device, and the mean time of each line in them.
+    """The loads of a device's used steps, and the mean time per step of each source line.
 
-    The load of a step is its duration without communication. Lines of communication are left out.
+    The load of a step is its duration minus communication. Lines exclude communication.
     """
 
     steps: dict[StepKey, int]
@@ -44,18 +44,18 @@ class Loads(NamedTuple):
 
 
 class PeerDevice(NamedTuple):
-    """Figures of a device in the step, in a form that one process can send to another."""
+    """A device's figures for the step, picklable so that worker processes can return them."""
 
     name: str
-    # Durations of the executions of each collective, in the order of their starts.
+    # Durations of each collective's executions, sorted by start.
     durations: dict[Place, list[int]]
     # Ids of the programs that ran an op in the step.
     programs: frozenset[int | None]
     # Idle time at barriers, where the device waits for other devices.
     barrier: int
-    # False if the core measured no op, so that durations are fitted to the host's clock.
+    # False if the core measured no times of ops; durations are then fitted to the host's clock.
     is_measured: bool
-    # Notes on events that were left out.
+    # Notes about events that were left out.
     notes: list[str]
     loads: Loads | None = None
 
@@ -70,8 +70,7 @@ class Execution(NamedTuple):
 
 
 def tpus_of(device: Device) -> list[str]:
-    """Return the names of the host's TPUs, sorted by number; return an empty list if the device is
-    not a TPU."""
+    """Return the names of the host's TPUs, sorted by number; empty if the device is not a TPU."""
     names = [name for name in dict.fromkeys(device.planes) if TPU_RE.match(name)]
     return sorted(names, key=number_of) if device.plane.name in names else []
 
@@ -87,8 +86,8 @@ def read_peers(
 ) -> list[PeerDevice]:
     """Return all devices that have the step, including the picked device, sorted by number.
 
-    `wanted` has the program and name of each collective. Devices without the step are left out,
-    with a note.
+    `wanted` contains the program and name of each collective. Devices without the step are omitted,
+    and a note reports them.
     """
     picked, trace = step.device, step.device.trace
     own = picked.plane.name
@@ -106,7 +105,7 @@ def read_peers(
             return failure.reason
 
     tpus = tpus_of(picked)
-    # So far only one step of the picked device was read, but loads need all steps.
+    # Read the picked device again if loads are needed: so far only one of its steps was read.
     to_read = [name for name in tpus if name != own or (with_loads and len(tpus) > 1)]
     results = work_on(read, to_read, "reading devices", context, trace.file_size)
     found = dict(zip(to_read, results, strict=True))
@@ -129,8 +128,8 @@ def _keys_of(steps: Iterable[StepEvent]) -> list[StepKey]:
 def _read_device(
     device: Device, key: StepKey | None, wanted: Set[Place], context: Context, *, with_loads: bool
 ) -> PeerDevice | str:
-    """Read the step with the key; read all steps if loads are needed, and the whole line if there
-    is no key."""
+    """Read the step with the given key, or all steps if loads are needed. Without a key, read the
+    entire line."""
     events = dict(zip(_keys_of(device.steps), device.steps, strict=True))
     if key is not None and key not in events:
         name, n_earlier = key
@@ -170,11 +169,11 @@ def _peer_of(step: Step, wanted: Set[Place]) -> PeerDevice:
 
 
 def executions_by_place(step: Step, places: Mapping[int, Place]) -> dict[Place, list[Execution]]:
-    """Return the executions by program and name of the op, sorted by start; executions with equal
-    starts stay in the file's order.
+    """Return the executions by the op's program and name, sorted by start; ties keep the file's
+    order.
 
-    `places` maps metadata ids to program and name, because several metadata entries of a program
-    can have the same name.
+    `places` maps metadata ids to program and name; several metadata ids can have the same program
+    and name.
     """
     found: dict[Place, list[Execution]] = {}
     for piece in step.admitted.pieces:

@@ -30,7 +30,7 @@ def peer_fields(peers: Peers | None, transfers: Sequence[Transfer]) -> PeersOfRo
 
 
 def peer_totals(peers: Peers | None, transfers: Sequence[Transfer]) -> PeersOfStep | None:
-    """Sum up the transfers, which must all be between devices."""
+    """Build the totals for `--peers` from transfers between devices; None without `--peers`."""
     if peers is None:
         return None
     is_alone = len(peers.devices) == 1

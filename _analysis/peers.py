@@ -1,14 +1,15 @@
-"""Find out if communication waits for a late device or for the network.
+"""Determine whether communication waits for a late device or for the network.
 
 All devices that take part run the k-th execution of a collective together. The device that arrives
-last does not wait, so the shortest execution is the time of the transfer. On every other device,
-the rest of the execution is time spent waiting for the last device, as in this example:
+last does not wait, so its execution is the shortest and equals the transfer time. On every other
+device, the rest of the execution is time spent waiting for the last device, as in this example:
 
     device 0   |---math---|============all-reduce============|   transfer + waiting
     device 1   |----------math----------|=====all-reduce=====|   transfer
     device 2   |---math----|===========all-reduce============|   transfer + waiting
 
-Each core measures durations with its own clock, so the clocks of the devices need not agree.
+Only durations are compared. Each core measures them with its own clock, so the devices' clocks need
+not agree.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ if TYPE_CHECKING:
     from _pipeline.ops import Op, Place
 
 PERMUTE: Final = "collective-permute"
-# These transfers have one partner, which the trace does not name.
+# Each of these transfers has a single partner, which the trace does not identify.
 _WITHOUT_PEERS = (HOST, "send", "recv")
 
 
 class Waits:
-    """Sums over the executions of collectives on the picked device, in picoseconds."""
+    """Sums over executions of collectives on the picked device; times are in picoseconds."""
 
     __slots__ = ("caused", "n_matched", "n_unmatched", "peer_wait", "transfer", "waiting")
 
@@ -57,12 +58,13 @@ class Waits:
 
     @property
     def last_device(self) -> str | None:
-        """Return the device that causes more than half of the waiting."""
+        """Return the device that causes more than half of the waiting; None if no device does."""
         return next((name for name, time in self.caused.items() if 2 * time > self.waiting), None)
 
 
 class DeviceWaits:
-    """Picoseconds that a device waits, and that all devices together wait for this device."""
+    """How long a device waits for others, and how long all others together wait for it, in
+    picoseconds."""
 
     def __init__(self, device: PeerDevice) -> None:
         self.device = device
@@ -72,7 +74,7 @@ class DeviceWaits:
 
 
 class Peers(NamedTuple):
-    """Waits by op of the picked device, and by device of the file."""
+    """Waits for each op of the picked device, and for each device of the file."""
 
     # Waits of the picked device's ops, by metadata id.
     of_ops: dict[int, Waits]
@@ -116,8 +118,8 @@ def _match(
     members: Sequence[DeviceWaits],
     of_ops: Mapping[int, Waits],
 ) -> bool:
-    """Add the executions of a collective to the sums of the ops and devices, if all members ran the
-    collective equally often."""
+    """Add a collective's executions to the sums of its ops and devices, and return True. Return
+    False if the members are fewer than two, or did not all run it the same number of times."""
     durations = [member.device.durations.get(place, []) for member in members]
     if len(members) < 2 or any(len(of_member) != len(executions) for of_member in durations):
         for execution in executions:
@@ -147,15 +149,15 @@ class _Members:
     def __init__(self, device: Device, peers: Sequence[PeerDevice]) -> None:
         self._device = device
         self._peers = {peer.name: peer for peer in peers}
-        # For each program: the device at each place of the program's device assignment.
+        # For each program: the device at each position of the program's device assignment.
         self._devices_at: dict[int | None, dict[int, str]] = {}
 
     def of(self, transfer: Transfer) -> tuple[set[str], bool]:
         """Return the members, and whether all of them are known to be in the file.
 
         If the picked device's group is unknown, return all devices that ran the program. All groups
-        of a collective move the same number of bytes, so the shortest execution of any group is the
-        time of the transfer in every group.
+        of a collective move the same number of bytes, so the shortest execution in any group is the
+        transfer time of every group.
         """
         op, who = transfer.op, transfer.exchange.who
         is_permute = transfer.collective == PERMUTE
@@ -180,8 +182,9 @@ class _Members:
     def _places(self, op: Op) -> dict[int, str]:
         """Return the devices in the file by their position in the program's device assignment.
 
-        Find devices by global id. If a device has no unique global id, find devices by number, but
-        only if the assignment has exactly the numbers of the devices in the file.
+        Devices are identified by global id. If global ids are missing or not unique, devices are
+        identified by number, but only if the assignment contains exactly the numbers of the devices
+        in the file.
         """
         if op.program_id not in self._devices_at:
             names, trace = tpus_of(self._device), self._device.trace

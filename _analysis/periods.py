@@ -1,5 +1,5 @@
-"""Compute periods: the time from the start of a step to the start of the next step of the same
-name, and the pause in this time."""
+"""Compute periods, the times from the start of a step to the start of the next step with the same
+name, and the pauses within them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 class Period(NamedTuple):
-    """The time from the start of a step to the start of the next step of the same name, on the
-    trace's clock."""
+    """The time from the start of a step to the start of the next step with the same name, on the
+    trace clock."""
 
     step: StepEvent
     following: StepEvent
-    # The part of the period in which no step runs.
+    # Time within the period during which no step runs.
     pause: int
 
     @property
@@ -32,7 +32,7 @@ class Period(NamedTuple):
 
 
 class Periods(NamedTuple):
-    """The periods of the picked step's name, by time."""
+    """The periods of all steps with the picked step's name, in order of time."""
 
     periods: list[Period]
     picked: StepEvent
@@ -49,10 +49,10 @@ class Periods(NamedTuple):
 
     @property
     def of_picked(self) -> tuple[int, int]:
-        """Return the start and end of the period of the picked step.
+        """Return the start and end of the picked step's period.
 
-        The last step has no following step. The period of the last step begins where the preceding
-        step ends.
+        The last step has no following step, so its period begins at the preceding step's end and
+        ends at its own end.
         """
         for period in self.periods:
             if period.step is self.picked:
@@ -62,8 +62,8 @@ class Periods(NamedTuple):
 
 
 def lower_median(periods: Sequence[Period], figure: Callable[[Period], int]) -> Period:
-    """Return the period with the median value of a figure; if there are two middle values, the
-    lower."""
+    """Return the period with the median value of a figure; for an even number of periods, the lower
+    of the two middle ones."""
     return sorted(periods, key=figure)[(len(periods) - 1) // 2]
 
 
@@ -87,7 +87,7 @@ def periods_of(device: Device, picked: StepEvent | None) -> Periods | None:
 
 
 def periods_by_index(device: Device) -> dict[int, int]:
-    """Return the periods of all steps that have a following step of their name."""
+    """Map step indices to periods; steps without a following step of the same name are omitted."""
     periods, next_start = {}, dict[str | None, int]()
     for step in reversed(device.steps):
         name = common_name(device, step)
@@ -102,10 +102,9 @@ def unused(running: Cover, start: int, end: int) -> int:
 
 
 def common_name(device: Device, step: StepEvent) -> str | None:
-    """Return the name that steps of one kind share; None if the name is a number.
+    """Return the name by which steps are grouped; None if the name is a number.
 
-    The profiler gives each step of a loop its own number, so steps with numbers count as steps of
-    one name.
+    The profiler gives each step of a loop its own number, so all numbered steps are in one group.
     """
     name = step.name or "<none>"
     is_number = device.step_source == STEPS and name.isascii() and name.isdecimal()

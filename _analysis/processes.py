@@ -1,4 +1,4 @@
-"""Process several items at once, in several processes.
+"""Process items in parallel, in several processes.
 
 A Python program gets further processes only if it asks for them, because a fork can deadlock a
 program that has threads.
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     K = TypeVar("K")
     T = TypeVar("T")
 
-# Limit processes, because hosts of TPUs have a hundred cores, which other programs may need.
+# TPU hosts have about a hundred cores, but other programs may need them.
 MOST_PROCESSES = 8
-# Size in bytes below which a file is too small to use several processes.
+# Files of up to this many bytes are too small to be worth several processes.
 SMALL_FILE = 1 << 22
 
 
 class Child:
-    """A process that processes a share of the items, and sends back the results."""
+    """A child process that handles a share of the items and sends back the results."""
 
     def __init__(self, work: Callable[[K], object], share: Sequence[K]) -> None:
         reader, writer = os.pipe()
@@ -75,19 +75,19 @@ def run_as_child(work: Callable[[K], object], share: Sequence[K], writer: int) -
     os._exit(1)
 
 
-# True in a process that this module started. A process that this module started must not start more
-# processes.
+# True in a child process, which must not start further processes.
 is_child = False
 
 
 def work_on(
     work: Callable[[K], T], items: Sequence[K], activity: str, context: Context, n_bytes: int
 ) -> list[T]:
-    """Process items, in several processes if their files are large (`n_bytes` in all). Show
-    progress as an activity."""
+    """Process items, in several processes if their files are large (`n_bytes` in total). Progress
+    messages describe the work as `activity`."""
 
     def work_at(i: int) -> T:
-        # The current process works on every nth item, so the index is close to the number done.
+        # Every process works on every nth item, so the index is close to the number of finished
+        # items.
         context.show_progress(activity, i, len(items))
         return work(items[i])
 
@@ -97,17 +97,18 @@ def work_on(
 
 
 def in_processes(work: Callable[[K], T], items: Sequence[K], most: int | None = None) -> list[T]:
-    """Process items in several processes at once, including the current process.
+    """Process items in parallel in several processes, including the current process.
 
-    Without `most`, the number of cores limits the number of processes. If a process fails, the
-    current process repeats the share, so that errors are raised in the current process.
+    `most` limits the number of processes; if it is None, the limit is the number of cores or
+    `MOST_PROCESSES`, whichever is lower. If a child fails, the current process repeats its share,
+    so that errors are raised in the current process.
     """
     most = min(n_cores(), MOST_PROCESSES) if most is None else most
     n = 1 if is_child else max(1, min(most, len(items)))
     shares = [items[i::n] for i in range(n)]
     children: list[Child] = []
     try:
-        # The system may refuse more processes.
+        # If the system rejects further processes, the current process handles their shares.
         with suppress(OSError):
             for share in shares[1:]:
                 children.append(Child(work, share))

@@ -1,4 +1,4 @@
-"""Read the versions that took a capture, and the options of the profiler."""
+"""Read the software versions with which a capture was taken, and the options of the profiler."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def versions_of(survey: Survey) -> dict[str, str]:
 
 
 def profile_options_of(survey: Survey, context: Context) -> Options | None:
-    """Return the profiler options that are set, or None if the capture does not have profiler
+    """Return the profiler options that are set, or None if the capture has no readable profiler
     options."""
     data = stats_of(survey, ENVIRONMENT).get(OPTIONS)
     if not isinstance(data, bytes):
@@ -49,8 +49,8 @@ def profile_options_of(survey: Survey, context: Context) -> Options | None:
 
 
 def stats_of(survey: Survey, kind: str) -> dict[str, Value | None]:
-    """Return the stats of the first plane of a kind; merged captures have several planes of a
-    kind."""
+    """Return the stats of the first plane of the given kind; a merged capture has several such
+    planes."""
     for place, name in enumerate(survey.names):
         if kind_of_plane(name) == kind:
             return survey.plane(place).plane_stats()
@@ -58,13 +58,13 @@ def stats_of(survey: Survey, kind: str) -> dict[str, Value | None]:
 
 
 def fields_of(message: Message) -> Options:
-    """Return the fields of a message that are set, by name."""
+    """Map the names of a message's set fields to their values."""
     return {field.name: plain_value(field, value) for field, value in message.ListFields()}
 
 
-# The stubs of protobuf do not declare the types of fields.
+# Use `Any`, because protobuf's stubs do not declare the types of fields.
 def plain_value(field: Any, value: Any) -> Any:
-    """Convert the value of a field to a type that JSON has."""
+    """Convert a field's value to a type that JSON supports."""
     if field.name == "advanced_configuration":
         return {entry.key: configured(entry.value) for entry in value}
     if field.message_type:

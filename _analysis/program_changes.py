@@ -1,4 +1,4 @@
-"""Compare the compiled programs of two sides by the digests in their records."""
+"""Compare the compiled programs of two sides, using the digests in their records."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KERNEL_CODE = "kernel_code"
 
 
 class ProgramChange(NamedTuple):
-    """A fact that differs between two programs; None on the side that lacks the fact."""
+    """A property that differs between two programs; None on a side that lacks it."""
 
     what: ProgramWhat
     name: str | None
@@ -28,7 +28,7 @@ class ProgramChange(NamedTuple):
 
 class ProgramChanges(NamedTuple):
     """Differences between two programs. `same` is None if it is unknown whether the programs are
-    equal, or if only code of kernels differs."""
+    equal, or if only the code of kernels differs."""
 
     same: bool | None
     rows: list[ProgramChange]
@@ -37,7 +37,7 @@ class ProgramChanges(NamedTuple):
 def program_changes(
     before: Sequence[RecordedProgram | None], after: Sequence[RecordedProgram | None]
 ) -> ProgramChanges:
-    """Compare the programs of the captures; rows are about the first capture of each side."""
+    """Compare the programs of all captures; the rows compare the first captures of both sides."""
     programs = [program for program in (*before, *after) if program]
     if len(programs) < len(before) + len(after):
         return ProgramChanges(None, [])
@@ -53,7 +53,7 @@ def program_changes(
 
 
 def changes_between(before: RecordedProgram, after: RecordedProgram) -> Iterator[ProgramChange]:
-    """Yield the facts that differ, the largest change of each kind first."""
+    """Yield the properties that differ; within each type, the largest change comes first."""
     for what, facts in before.facts.items():
         others = after.facts[what]
         rows = [
@@ -65,8 +65,8 @@ def changes_between(before: RecordedProgram, after: RecordedProgram) -> Iterator
 
 
 def size_of(row: ProgramChange) -> int:
-    """Return the size of a change in bytes; if bytes are unknown, in elements of arrays, or else as
-    a number."""
+    """Return the size of a change for sorting: in bytes or as a count if known, else in array
+    elements."""
     before, after = amount(row.before), amount(row.after)
     return abs(after - before) or max(before, after)
 

@@ -1,4 +1,5 @@
-"""Digest a compiled program for records: its fingerprint, and the facts that show changes."""
+"""Build the digest of a compiled program for records: its fingerprint, and the properties that
+reveal changes."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from _proto.hlo.parameters import Parameter
     from _proto.hlo.program import Instruction, Program
 
-# Maximum number of shapes that the digest of a kernel lists.
+# Maximum number of shapes listed for each kernel.
 N_SHAPES = 4
 
 
@@ -56,7 +57,7 @@ def opcodes_outside_fusions(instructions: Sequence[Instruction]) -> Counter[str]
 
 
 def collective_facts(program: Program) -> dict[str, CollectiveFact]:
-    """Return the number and the output bytes of the collectives, by opcode and way of running."""
+    """Return the number and the output bytes of collectives, by opcode and how they run."""
     alike: dict[str, list[Instruction]] = {}
     for instruction, opcode, how in collectives_in(program):
         alike.setdefault(f"{opcode} {how}", []).append(instruction)
@@ -89,7 +90,7 @@ def kernel_facts(instructions: Iterable[Instruction]) -> dict[str, KernelFact]:
 
 
 def parameter_facts(parameters: Iterable[Parameter]) -> dict[str, ParameterFact]:
-    """Return the parameters by path; without a path, by number and position in a tuple."""
+    """Return the parameters by path, or by number and tuple position if there is no unique path."""
     facts: dict[str, ParameterFact] = {}
     for parameter in parameters:
         name = parameter.path
@@ -104,7 +105,7 @@ def parameter_facts(parameters: Iterable[Parameter]) -> dict[str, ParameterFact]
 
 
 def donated_bytes(parameters: Iterable[Parameter]) -> int | None:
-    """Return the bytes of parameters in HBM whose memory outputs take over."""
+    """Return the total size, in bytes, of HBM parameters whose memory is reused for outputs."""
     return sum_if_known(
         (1, parameter.array.n_bytes if parameter.array else None)
         for parameter in parameters
@@ -113,7 +114,7 @@ def donated_bytes(parameters: Iterable[Parameter]) -> int | None:
 
 
 def memory_bytes(program: Program) -> int | None:
-    """Return the peak of the HBM, as the mode `memory` computes it; None without a buffer
+    """Return the peak use of HBM, as in the mode `memory`; None without a consistent buffer
     assignment."""
     buffers = read_buffers(program)
     try:

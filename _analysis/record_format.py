@@ -1,9 +1,8 @@
-"""Read the files that the mode `record` prints.
+"""Read the JSON records that the mode `record` prints.
 
-A record is a JSON object of texts and integers. A record has a row for each group of ops, and the
-time of every group for each step of each device. `_output/fields/record.py` declares all fields of
-a record. The classes in this module hold the fields that `compare` and `spread` need; other fields
-are ignored.
+A record is a JSON object whose values are texts and integers. It has a row for each group of ops
+and, for each step of each device, the time of every group. `_output/fields/record.py` declares all
+fields. The classes in this module contain only the fields that `compare` and `spread` need.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from _output.fields.units import AggKeyKind, Clock, Kind, StepSource
 
     T = TypeVar("T")
-    # A fact about a program: an object with several figures, a hash, or a number.
+    # A property of a program: an object with several figures, a hash, or a number.
     Fact = CollectiveFact | KernelFact | ParameterFact | str | int
 
 FORMAT: Final = 1
@@ -30,7 +29,7 @@ KINDS: tuple[Kind, ...] = ("compute", "data_move", "comm", "other")
 AGG_KEY_KINDS: tuple[AggKeyKind, ...] = ("stack", "tf_op", "no_source")
 CLOCKS: tuple[Clock, ...] = ("device", "trace")
 STEP_SOURCES: tuple[StepSource | None, ...] = ("steps", "modules", None)
-# The types of facts about programs; None for a number without a name.
+# The type of each program property; None for a single number, which has no name.
 KINDS_OF_FACTS: dict[ProgramWhat, type | None] = {
     "collective": dict,
     "kernel": dict,
@@ -41,14 +40,14 @@ KINDS_OF_FACTS: dict[ProgramWhat, type | None] = {
     "opcode": int,
     "fusion": None,
 }
-# Limit of integers in a record. No sum of picoseconds comes near this limit, and a float can hold
-# the limit's square.
+# Upper limit of integers in a record. Sums of picoseconds stay far below it, and even its square
+# fits in a float.
 INT_LIMIT = 1 << 100
 GZIP_MAGIC = b"\x1f\x8b"
 
 
 class UnreadableRecord(Exception):
-    """Raised if bytes or an object are not a record."""
+    """Raised if bytes or a JSON value are not a valid record."""
 
 
 class RecordedGroup(NamedTuple):
@@ -62,14 +61,14 @@ class RecordedGroup(NamedTuple):
     source: str | None
     tf_ops: list[str]
     signatures: list[str]
-    # Name of the custom kernel; records of version 2.0 lack it.
+    # Name of the custom kernel; missing from records written by version 2.0.
     kernel: str | None
     # Hash of the HLO texts of all ops.
     ops: str
 
 
 class RecordedProgram(NamedTuple):
-    """The digest of a compiled program; `facts` maps kinds of facts, such as `kernel`, to facts by
+    """The digest of a compiled program. `facts` maps a property, such as `kernel`, to its values by
     name."""
 
     fingerprint: str
@@ -81,9 +80,10 @@ class RecordedProgram(NamedTuple):
 
 
 class RecordedStep(NamedTuple):
-    """A step of a device, in picoseconds; the figures of a step that is not used are 0."""
+    """A step of a device; times are in picoseconds. If the step is not used, all times except
+    `duration` are 0."""
 
-    # Index of the step by time.
+    # Index of the step in order of time.
     number: int
     name: str | None
     used: bool
@@ -92,7 +92,7 @@ class RecordedStep(NamedTuple):
     comm: int
     host: int
     wait: int
-    # Time and number of executions by group; trailing zeros are left out.
+    # Time and number of executions of each group; trailing zeros are omitted.
     durs: list[int]
     ns: Sequence[float]
     # Time until the next step starts; None if unknown.
@@ -100,7 +100,7 @@ class RecordedStep(NamedTuple):
 
 
 class RecordedDevice(NamedTuple):
-    """A device and its steps by time."""
+    """A device and its steps in order of time."""
 
     name: str
     device_type: str | None
@@ -108,7 +108,7 @@ class RecordedDevice(NamedTuple):
     step_source: StepSource | None
     # Hash of the HLO texts of all ops.
     program: str
-    # Records of version 2.0 lack this field.
+    # Missing from records written by version 2.0.
     hlo: RecordedProgram | None
     steps: list[RecordedStep]
 
@@ -136,7 +136,7 @@ def decode(data: bytes) -> Record:
 
 
 def inflate(data: bytes) -> bytes:
-    """Unpack all members of gzip data."""
+    """Decompress all members of gzip data."""
     members = []
     while data:
         inflater = zlib.decompressobj(wbits=31)
@@ -154,8 +154,8 @@ def record_of(value: Any) -> Record:
     """Read a record from a JSON object; raise UnreadableRecord if the object is not a record."""
     top = Row(value, "record")
     if top.get("status") == "absent":
-        said = [top.get(name) for name in ("reason", "detail")]
-        reasons = [text for text in said if isinstance(text, str)]
+        texts = [top.get(name) for name in ("reason", "detail")]
+        reasons = [text for text in texts if isinstance(text, str)]
         raise UnreadableRecord(": ".join(["the file says that no record could be made", *reasons]))
     top.choice("status", ("ok",))
     top.choice("mode", ("record",))
@@ -201,7 +201,7 @@ def program_of(row: Row) -> RecordedProgram:
     facts: dict[ProgramWhat, dict[str, Fact]] = {}
     for what, wanted in KINDS_OF_FACTS.items():
         if wanted is None:
-            # A fact that is a single number has no name.
+            # A single number has no name.
             number = row.number_or_null(what)
             facts[what] = {} if number is None else {"": number}
         else:
@@ -210,7 +210,7 @@ def program_of(row: Row) -> RecordedProgram:
 
 
 def device_of(row: Row, programs: Sequence[RecordedProgram]) -> RecordedDevice:
-    """Read a device without steps."""
+    """Read the fields of a device; its steps are added later."""
     place = row.number_or_null("hlo")
     if place is not None and place >= len(programs):
         raise row.wrong("hlo", f"there is no program {place}")
@@ -242,8 +242,8 @@ def step_of(row: Row, n_groups: int) -> RecordedStep:
 
 
 class Row:
-    """Reads the fields of a JSON object; raises UnreadableRecord with the position of an invalid
-    field."""
+    """Reads the fields of a JSON object; if a field is invalid, raises UnreadableRecord with the
+    field's position."""
 
     def __init__(self, value: Any, where: str) -> None:
         self.where = where
@@ -257,7 +257,7 @@ class Row:
 
     def of_type(self, name: str, wanted: type[T]) -> T:
         value = self.get(name, ...)
-        # To Python, true is an int, so compare the exact type.
+        # Compare the exact type, because a bool is also an int in Python.
         if type(value) is not wanted:
             what = (
                 "is missing"
@@ -292,8 +292,8 @@ class Row:
         return number
 
     def number_or_null(self, name: str) -> int | None:
-        """Return a number or None; the number is also None if the record's version lacks the
-        field."""
+        """Return a number, or None if the field is null or missing, as in records of older
+        versions."""
         return None if self.get(name) is None else self.number(name)
 
     def texts(self, name: str) -> list[str]:
@@ -307,7 +307,7 @@ class Row:
 
     def list_of(self, name: str, wanted: type[T]) -> list[T]:
         values: list[T] = self.of_type(name, list)
-        # Check all types at once, because records have many figures.
+        # Check all types at once, which is faster: records have many figures.
         if not set(map(type, values)) <= {wanted}:
             raise self.wrong(name, f"all values must be of type {wanted.__name__}")
         return values

@@ -1,5 +1,5 @@
-"""Build the rows that `record` prints, and that `compare` and `spread` read from a file or directly
-from a trace."""
+"""Build the rows of a record. `record` prints them; `compare` and `spread` read them from a file,
+or build them directly from a trace."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ if TYPE_CHECKING:
     from _pipeline.load import Place
     from _proto.trace.trace import Trace
 
-# Maximum number of texts in a list of a group.
+# Maximum length of each list of texts in a group's row.
 N_LISTED = 32
 
 
 def record_of_trace(place: Place, device: str | None, asked: slice, context: Context) -> Answer:
-    """Return the record of a host, with one device or all TPUs that have ops."""
+    """Return the record of a host, with the given device, or else with all TPUs that have ops."""
     with opened(place, device, context) as trace:
         return record_of_host(trace, place.path, device, asked, context)
 
 
 def records_of_trace(path: str, device: str | None, context: Context) -> list[Answer | NoAnswer]:
-    """Return, for each host in a file, the record, or the exception that says why there is none.
+    """Return, for each host in a file, its record, or a NoAnswer with the reason why it has none.
 
-    A host that has the device is recorded with this device alone; any other host is recorded with
-    all devices.
+    Hosts that have the given device are recorded with this device only, and other hosts with all
+    their TPUs.
     """
     with opened_hosts(path, context) as hosts:
         return [record_or_no_answer(trace, path, device, context) for trace in hosts]
@@ -110,7 +110,7 @@ def record_of_host(
     keys = [row["agg_key"] for row in group_rows]
     cut_texts(answer)
     for row, whole_key in zip(group_rows, keys, strict=True):
-        # Two different keys can be equal after the cut.
+        # End a key that was cut with a hash, because different keys could be equal after the cut.
         if row["agg_key"] != whole_key:
             end = f"…{digest_of(whole_key)}"
             row["agg_key"] = whole_key[: LONGEST_TEXT - len(end)] + end
@@ -118,7 +118,7 @@ def record_of_host(
 
 
 def group_row(facts: GroupFacts, frames: dict[str, int]) -> RecordGroup:
-    """Return the row of a group, and add the group's frames to the list of all frames."""
+    """Return the row of a group, and add its frames to the table of all frames."""
     tf_ops, signatures = sorted(facts.tf_ops), sorted(facts.signatures)
     shapes = sorted(facts.shapes)
     return {
@@ -126,7 +126,7 @@ def group_row(facts: GroupFacts, frames: dict[str, int]) -> RecordGroup:
         "agg_key": facts.agg_key,
         "agg_key_kind": facts.agg_key_kind,
         "frames": [frames.setdefault(frame, len(frames)) for frame in facts.frames],
-        # Without a stack, a group may have several sources; take the minimum, so that the order of
+        # A group without a stack can have several sources; take the minimum, so that the order of
         # devices does not matter.
         "source": min(facts.sources, default=None),
         "tf_ops": tf_ops[:N_LISTED],
@@ -141,7 +141,8 @@ def group_row(facts: GroupFacts, frames: dict[str, int]) -> RecordGroup:
 def digests_of_programs(
     trace: Trace, devices: Iterable[DeviceFacts], context: Context
 ) -> dict[int, RecordProgram]:
-    """Return the digests of the devices' programs by id, as far as the trace has the programs."""
+    """Map program ids to the digests of the devices' programs; programs missing from the trace are
+    omitted."""
     from _analysis.program_digest import digest_of_program
     from _proto.hlo.programs import Programs
 
@@ -199,8 +200,8 @@ def without_last_zeros(numbers: list[int]) -> list[int]:
 
 
 def notes_of_record(devices: Sequence[DeviceFacts]) -> Iterator[str]:
-    """Yield the notes of all devices. A note that all devices share is given once, without names of
-    devices."""
+    """Yield the notes of all devices. A note common to all devices is yielded once, without device
+    names."""
     by_note: dict[str, list[str]] = {}
     for device in devices:
         for note in device.notes:

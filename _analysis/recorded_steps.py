@@ -1,4 +1,4 @@
-"""Select the steps of a device in a record, and the lines that ran in these steps."""
+"""Select steps of a device in a record, and the lines that ran in these steps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ALPHA = Fraction(1, 20)
 
 
 class Line(NamedTuple):
-    """A group, with time and number of executions in each step."""
+    """A group, with its time and number of executions in each step."""
 
     group: RecordedGroup
     durs: tuple[int, ...]
@@ -35,7 +35,7 @@ class Line(NamedTuple):
 
 
 class Run(NamedTuple):
-    """A device of a record, and the steps of the device that are compared."""
+    """A device of a record, and those of its steps that are compared."""
 
     record: Record
     device: RecordedDevice
@@ -45,7 +45,7 @@ class Run(NamedTuple):
         """Return the groups that ran in at least one step."""
         durs = zip_longest(*(step.durs for step in self.steps), fillvalue=0)
         ns = zip_longest(*(step.ns for step in self.steps), fillvalue=0)
-        # Groups without figures in any step come last.
+        # Steps omit trailing zeros, so the last groups can lack figures.
         figures_of = zip_longest(durs, ns, fillvalue=(0,) * len(self.steps))
         return [
             Line(group, *figures)
@@ -55,25 +55,25 @@ class Run(NamedTuple):
 
 
 def runs_of(record: Record, asked: slice) -> list[Run]:
-    """Return each device of a record with the used steps in a slice."""
+    """Return a run for each device of a record, with the used steps among the steps in a slice."""
     return [
         Run(record, device, [step for step in device.steps[asked] if step.used])
         for device in record.devices
     ]
 
 
-def run_of(record: Record, device: str, asked: slice, **said: str) -> Run:
-    """Return the run of one device; raise NoAnswer with the fields `said` if the device or a step
-    is missing."""
+def run_of(record: Record, device: str, asked: slice, **more: str) -> Run:
+    """Return the run of one device; raise NoAnswer, with `more` as additional fields, if the device
+    is missing or no step is left."""
     runs = {run.device.name: run for run in runs_of(record, asked)}
     if device not in runs:
-        raise NoAnswer("device_not_found", available_devices=list(runs), **said)
+        raise NoAnswer("device_not_found", available_devices=list(runs), **more)
     run = runs[device]
     if not run.steps:
         steps = run.device.steps
         detail = f"none of the {len(steps)} steps is both used and selected by --steps"
         names = [step.name for step in steps]
-        raise NoAnswer("step_not_found", detail=detail, available_steps=names, **said)
+        raise NoAnswer("step_not_found", detail=detail, available_steps=names, **more)
     return run
 
 
@@ -100,5 +100,6 @@ def rounded(number: Fraction, digits: int) -> float:
 
 
 def source_of(lines: Sequence[Line]) -> str | None:
-    """Return the source that is first by name among the sources of some lines."""
+    """Return the alphabetically first source of the given lines, or None if no line has a
+    source."""
     return min((line.group.source for line in lines if line.group.source), default=None)

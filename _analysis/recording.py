@@ -1,4 +1,4 @@
-"""Compute the figures of all steps of all devices of a trace, for records."""
+"""Compute the figures that records have for each step on each device of a trace."""
 
 from __future__ import annotations
 
@@ -34,17 +34,18 @@ if TYPE_CHECKING:
     from _pipeline.window_sums import WindowSums
     from _proto.trace.trace import Trace
 
-# A step counts as different if the number of ops differs by more than one op in OPS_PER_OTHER.
+# A step is not used if its number of ops differs from the median by more than one op in
+# `OPS_PER_OTHER`.
 OPS_PER_OTHER = 50
 CONDITIONAL = "conditional"
 
 
 class GroupFacts:
-    """The facts by which a group is found in another capture, collected from all ops of the
-    group."""
+    """The properties by which a group is recognised in another capture, collected from all ops of
+    the group."""
 
     def __init__(self, op: Op) -> None:
-        # Containers, such as loops, are in no group.
+        # Containers, such as loops, do not belong to any group.
         assert op.kind != CONTAINER
         self.kind, self.agg_key, self.agg_key_kind = op.kind, op.agg_key, op.agg_key_kind
         self.frames = op.stack.frames if op.stack else ()
@@ -54,11 +55,11 @@ class GroupFacts:
         self.kernels: set[str] = set()
         self.shapes: set[str] = set()
         self.texts: set[str] = set()
-        # Facts of added ops; an op with the same facts adds nothing.
+        # Properties of the ops added so far; an op with equal properties adds nothing.
         self._seen: set[tuple[str | None, ...]] = set()
 
     def add(self, op: Op) -> None:
-        # Skip an op that was already added, because devices have equal ops.
+        # Devices have equal ops, so skip an op that was already added.
         fact = op.text, op.category, op.source, op.tf_op
         if fact in self._seen:
             return
@@ -83,12 +84,12 @@ class GroupFacts:
 
 
 class Leaf(NamedTuple):
-    """An op that is not a container, and the figures of a step to which the op adds."""
+    """An op that is not a container, and the figures of the step that include its time."""
 
     op: Op
     key: SourceKey
     part: Literal["comm", "host"] | None
-    # True if the op is part of the step's waits.
+    # True if the time of the op counts as waiting.
     is_wait: bool
 
 
@@ -99,19 +100,19 @@ class StepFigures(NamedTuple):
     comm: int
     host: int
     wait: int
-    # Time and number of executions by group.
+    # Time and number of executions of each group.
     times: dict[SourceKey, tuple[int, int]]
 
 
 class StepOfDevice(NamedTuple):
-    """A step of a device. A step with figures is used."""
+    """A step of a device; `figures` is None if the step is not used."""
 
-    # Index of the step by time.
+    # Index of the step in order of time.
     number: int
     name: str | None
     n_events: int
     duration: int
-    # Time until the next step of the same name starts; None without a next step.
+    # Time until the next step of the same name starts; None if there is no next step.
     period: int | None
     why_not: WhyNot | None
     figures: StepFigures | None
@@ -125,7 +126,7 @@ class DeviceFacts(NamedTuple):
     clock: Clock
     step_source: StepSource | None
     program: str
-    # The id of the program that takes most time in the used steps.
+    # Id of the program that takes the most time in the steps read.
     program_id: int | None
     steps: list[StepOfDevice]
     groups: dict[SourceKey, GroupFacts]
@@ -135,9 +136,11 @@ class DeviceFacts(NamedTuple):
 def record_device(
     device: Device, asked: slice, known: dict[SourceKey, GroupFacts], context: Context
 ) -> DeviceFacts:
-    """Record a device: facts about all steps that can be used, and figures of the steps in a slice.
+    """Record a device: groups from all usable steps, but figures only for the steps selected by
+    `asked`.
 
-    `known` holds the facts of each group once, because devices share most groups.
+    `known` is shared by all devices recorded in one process, because they have most groups in
+    common.
     """
     steps = device.steps or [StepEvent(0, None, 0, 0, None, 0)]
     windows = [(step.start, step.end) for step in device.steps] or [ALWAYS]
@@ -195,7 +198,7 @@ def leaf_of(op: Op) -> Leaf:
 
 
 def main_program_of(steps: Iterable[WindowSums], leaves: Mapping[int, Leaf]) -> int | None:
-    """Return the id of the program that takes most time; None if no op has one."""
+    """Return the id of the program that takes the most time; None if no op has a program id."""
     programs = {
         metadata_id: leaf.op.program_id
         for metadata_id, leaf in leaves.items()
@@ -217,8 +220,8 @@ def record_step(
     why_not: WhyNot | None,
     figures: StepFigures | None,
 ) -> StepOfDevice:
-    """Record a step. Times are on the clock of the step's ops if these were read, else on the
-    trace's clock."""
+    """Record a step. Its duration is on the clock of its ops if these were read, else on the trace
+    clock."""
     duration = step.duration if step else event.end - event.start
     if step and not figures:
         why_not = "not_asked"
@@ -244,7 +247,8 @@ def figures_of(step: WindowSums, leaves: Mapping[int, Leaf]) -> StepFigures:
 def facts_of(
     leaves: Iterable[Leaf], known: dict[SourceKey, GroupFacts]
 ) -> dict[SourceKey, GroupFacts]:
-    """Return the groups of some ops in order of appearance, and add the ops to the known groups."""
+    """Return the groups of the given ops in order of appearance, and add the ops to these groups in
+    `known`."""
     groups = {}
     for leaf in leaves:
         if leaf.key not in known:
@@ -255,8 +259,8 @@ def facts_of(
 
 
 def reasons_not_used(steps: Sequence[StepEvent], are_modules: bool) -> list[WhyNot | None]:
-    """Return, for each step, the reason why the step is not used, or None. Only steps with equal
-    ops are compared."""
+    """Return, for each step, the reason why it is not used, or None if it is used. Steps must run
+    the same program with about the same number of ops to be comparable."""
     n_ops: Counter[str | None] = Counter()
     for step in steps:
         n_ops[step.name] += step.n_events
@@ -280,8 +284,8 @@ def reasons_not_used(steps: Sequence[StepEvent], are_modules: bool) -> list[WhyN
 
 
 def texts_of_program(steps: Iterable[WindowSums], ops: Mapping[int, Op]) -> set[str]:
-    """Return the texts of all ops outside branches, because a step that takes another branch still
-    runs the same program."""
+    """Return the texts of all ops outside of branches. Ops in branches are excluded: steps that
+    take different branches still run the same program."""
     branches = {metadata_id for metadata_id, op in ops.items() if op.category == CONDITIONAL}
     if not branches:
         return {op.text for op in ops.values()}
@@ -289,7 +293,7 @@ def texts_of_program(steps: Iterable[WindowSums], ops: Mapping[int, Op]) -> set[
 
 
 def ids_outside(branches: Set[int], step: WindowSums) -> set[int]:
-    """Return the metadata ids of the ops that a step executes outside branches."""
+    """Return the metadata ids of the ops that a step executes outside of branches."""
     if branches.isdisjoint(step.times):
         return set(step.times)
     events = [
@@ -317,7 +321,7 @@ def record_devices(
     path: str, trace: Trace, names: Sequence[str], asked: slice, context: Context
 ) -> list[DeviceFacts]:
     """Record the devices that have ops; if no device has ops, raise NoAnswer with the first
-    reason."""
+    device's reason."""
     known: dict[SourceKey, GroupFacts] = {}
 
     def record_one(name: str) -> DeviceFacts | tuple[str, dict[str, Any]]:
@@ -326,8 +330,8 @@ def record_devices(
             device = open_device(path, trace, name, [], of_device)
             return record_device(device, asked, known, of_device)
         except NoAnswer as failure:
-            # Return reason and fields separately, because exceptions with keywords cannot be
-            # pickled.
+            # Return reason and fields separately, because exceptions with keyword arguments cannot
+            # be pickled.
             return failure.reason, failure.fields
 
     found = work_on(record_one, names, "reading devices", context, trace.file_size)

@@ -1,4 +1,4 @@
-"""Give advice against lost time: one sentence for each class and kind of op.
+"""Suggest remedies for lost time: one sentence for each class and kind of op.
 
 `python -m _analysis.remedies` prints the tables of the documentation.
 """
@@ -43,7 +43,7 @@ _PALLAS: Final = "kernel"
 _VECTOR: Final = "other, if bytes explain less than 5 % of the time"
 _OTHER: Final = "other"
 
-# What helps against the time that a finding loses, by classes and kind of op.
+# Remedies for the time that a finding loses, by classes and kind of op.
 FINDINGS: tuple[tuple[tuple[OpClass, ...], str, str], ...] = (
     (
         (COLLECTIVE,),
@@ -145,7 +145,7 @@ FINDINGS: tuple[tuple[tuple[OpClass, ...], str, str], ...] = (
         " computed.",
     ),
 )
-# Causes of idle time, what they mean, and what helps.
+# Causes of idle time, their meaning, and remedies.
 IDLE: tuple[tuple[str, str, str], ...] = (
     (
         BARRIER,
@@ -176,8 +176,8 @@ IDLE: tuple[tuple[str, str, str], ...] = (
 )
 _WHAT_HELPS = {(name, kind): says for names, kind, says in FINDINGS for name in names}
 
-# What helps against a cause, by name of the cause, or by name and kind if a cause has several
-# kinds.
+# Remedies for causes, keyed by the cause's name, or by name and variant if a cause has several
+# variants.
 CAUSES: dict[str, str] = {
     "collective_in_loop, summed": (
         "Add up the local values in the loop and run the collective once on the sum, after the "
@@ -297,7 +297,7 @@ _GATHER_RE = re.compile(r"(?<!all-)(?:gather|scatter)(?!_offload)")
 
 
 def remedy_of(entry: Entry) -> str | None:
-    """Return what helps against the lost time of an op; None if nothing is known to help."""
+    """Return a remedy for the time that an op loses; None if no remedy is known."""
     return _WHAT_HELPS.get((entry.name, _kind_of(entry)))
 
 
@@ -357,7 +357,7 @@ def _kind_of_math(entry: Entry) -> str:
 
 
 def table_of_findings() -> str:
-    """Return what helps against the time that findings lose, as Markdown."""
+    """Return a Markdown table of the remedies for findings."""
     rows = [
         f"| {', '.join(f'`{name}`' for name in names)} | {kind} | {says} |"
         for names, kind, says in FINDINGS
@@ -366,7 +366,7 @@ def table_of_findings() -> str:
 
 
 def table_of_idle_time() -> str:
-    """Return what idle time means and what helps against it, as Markdown."""
+    """Return a Markdown table of the causes of idle time, their meaning and remedies."""
     rows = [f"| `{cause}` | {means} | {says} |" for cause, means, says in IDLE]
     return "\n".join(("| cause | what it means | what helps |", "|---|---|---|", *rows))
 

@@ -1,4 +1,4 @@
-"""Build the fields that the answers of all modes of one step have."""
+"""Build the fields that all single-step modes have in their answers."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 def answer_of(step: Step, fields: Mapping[str, Any], context: Context) -> dict[str, Any]:
-    """Return the whole answer of a mode of one step. The mode's own totals are added to the totals
-    of all modes."""
+    """Return the complete answer of a single-step mode. The mode's own totals are added to the
+    common totals."""
     head = head_of(step, context)
     totals = {**head["totals"], **fields.get("totals", {})}
     answer = {**head, **fields, "totals": totals}
@@ -53,7 +53,7 @@ def head_of(step: Step, context: Context) -> StepAnswer:
 
 
 def totals_of(step: Step) -> Totals:
-    """Return the sums over the step that all modes print."""
+    """Return the totals of the step that all single-step modes print."""
     leaves, by_kind, timeline = Group(step.leaves), step.by_kind, step.timeline
     containers = {
         category: group.total
@@ -91,7 +91,8 @@ def totals_of(step: Step) -> Totals:
 
 
 def program_id_of(step: Step) -> int | None:
-    """Return the program that takes most of the step, or None if no op has a program."""
+    """Return the id of the program that takes the most time in the step; None if no op has a
+    program."""
     by_program = group_by(step.leaves, lambda op: op.program_id)
     by_program.pop(None, None)
     return max(by_program, key=lambda program_id: by_program[program_id].total, default=None)
@@ -113,5 +114,5 @@ def program_of_step(step: Step) -> ProgramOfStep:
 
 
 def coverage(group: Group) -> dict[str, int]:
-    """Count executions by the kind of the key that they are grouped by."""
+    """Count executions by the kind of key by which they are grouped."""
     return dict.fromkeys(KEY_KINDS, 0) | group.executions_by(lambda op: op.agg_key_kind)

@@ -1,5 +1,4 @@
-"""Provide the peaks of the chip as exact rates. Ratios stay exact, so that each printed figure is
-rounded only once."""
+"""Convert the chip's peaks to exact rates, so that each printed figure is rounded only once."""
 
 from __future__ import annotations
 
@@ -19,8 +18,8 @@ _N_LINES_NAMED = 3
 
 
 def rounded(number: Fraction, digits: int) -> float | None:
-    """Round a number to a float; return None if the number is too large for a float, as with absurd
-    peaks."""
+    """Round a number to a float; return None if it is too large for a float, which absurd peaks can
+    cause."""
     try:
         return round(float(number), digits)
     except OverflowError:
@@ -28,8 +27,8 @@ def rounded(number: Fraction, digits: int) -> float | None:
 
 
 def over_roof_note(begin: str, lines: Iterable[str]) -> str:
-    """Return a note that names the first lines whose speed is impossible."""
-    # The last two parts of a path are enough to recognise the file.
+    """Return a note that lists the first few lines whose measured speed is impossible."""
+    # The last two parts of a path are enough to identify the file.
     distinct = list(dict.fromkeys("/".join(line.split("/")[-2:]) for line in lines))
     named = distinct[:_N_LINES_NAMED]
     return f"{begin}: {', '.join(named)}{', …' * (len(distinct) > len(named))}"
@@ -43,11 +42,13 @@ class Roofs(NamedTuple):
     hbm: Fraction | None
 
     def t_compute(self, flops: int | None, dtype: str) -> Fraction | None:
-        """Return the exact picoseconds that flops take at the peak; None if unknown."""
+        """Return the exact time, in picoseconds, that the flops take at the peak rate; None if
+        unknown."""
         return None if flops is None or dtype not in self.flops else flops / self.flops[dtype]
 
     def t_memory(self, n_bytes: int | None) -> Fraction | None:
-        """Return the exact picoseconds that bytes take at the peak of the HBM; None if unknown."""
+        """Return the exact time, in picoseconds, that the bytes take at the peak HBM bandwidth;
+        None if unknown."""
         return None if n_bytes is None or self.hbm is None else n_bytes / self.hbm
 
     def ridge_point(self, dtype: str) -> float | None:
@@ -58,7 +59,7 @@ class Roofs(NamedTuple):
 
 
 def roofs_of(device: Device, chip: str | None, overrides: Mapping[str, float]) -> Roofs:
-    """Return the peaks that the options ask for, by default the peaks of the trace's device."""
+    """Return the peaks specified by the options, by default those of the trace's device."""
     choice = _peaks.choose(chip, device.type, peaks_of_device(device), overrides)
     tflops = {dtype: choice.peaks.tflops(dtype) for dtype in _peaks.DTYPES}
     hbm_gibps = choice.peaks.hbm_gibps
@@ -70,7 +71,7 @@ def roofs_of(device: Device, chip: str | None, overrides: Mapping[str, float]) -
 
 
 def peaks_of_device(device: Device) -> _peaks.Peaks:
-    """Return the peaks that the trace gives for the device."""
+    """Return the device's peaks as stated in the trace."""
 
     def positive(name: str) -> float | None:
         value = device.stats.get(name)

@@ -50,7 +50,7 @@ N_TF_OP = 200
 
 
 def op_name(op: Op) -> str:
-    """Return the name of the op's instruction, or the whole text of an op without a name."""
+    """Return the name of the op's instruction, or the op's full text if it has no name."""
     return op.name or op.text.removeprefix("%")
 
 
@@ -79,7 +79,7 @@ def source_fields(op: Op) -> StackKey:
 
 
 def group_fields(group: Group, step: Step) -> GroupFields:
-    """Return the fields of a group that summary and by_source share."""
+    """Return the fields of a group that the modes `summary` and `by_source` have in common."""
     longest = group.longest
     signatures = [part for _, part in ranked_by(group.members, lambda op: op.signature)]
     shown, omitted = signatures[:N_BREAKDOWN], signatures[N_BREAKDOWN:]
@@ -91,7 +91,7 @@ def group_fields(group: Group, step: Step) -> GroupFields:
         "pct_of_step": percent(group.total, step.duration),
         "hlo_categories": group.executions_by(lambda op: op.category),
         "flops_sum": group.sum_of(lambda op: op.flops),
-        # XLA can write 0 flops for a kernel.
+        # Exclude opaque ops, because XLA can report 0 flops for a kernel.
         "flops_known_pct": percent(
             group.where(lambda op: op.flops is not None and not op.is_opaque).total, group.total
         ),
@@ -127,8 +127,8 @@ def overflow_row(parts: Sequence[Group]) -> HloOpBreakdownOverflow:
 
 
 def likely_rows(group: Group) -> list[LikelySource] | None:
-    """Return the likely lines of a group without a stack, or None for a group with a stack, and
-    without a program."""
+    """Return the likely lines of a group without a stack; None if the group has a stack or no
+    program."""
     if group.op.source_stack or not any(executions.op.program for executions in group.members):
         return None
     return line_rows(likely_groups(group))
@@ -164,7 +164,7 @@ def tail_row(omitted: Sequence[Group]) -> GroupTail:
 
 
 def left_out(step: Step, listed: Iterable[Executions]) -> LeftOut:
-    """Return the time other than math that a mode does not list."""
+    """Return the time of data movement, communication and other ops that a mode does not list."""
     times = group_by(listed, lambda op: op.kind)
 
     def rest(kind: LeafKind) -> int:
@@ -176,8 +176,8 @@ def left_out(step: Step, listed: Iterable[Executions]) -> LeftOut:
 def costliest_groups(
     members: Iterable[Executions], key: Callable[[Op], Any], top: int | None
 ) -> tuple[list[Group], list[Group]]:
-    """Return the costliest groups, and all other groups. Without `top`, return all groups in order
-    of appearance."""
+    """Return the `top` groups with the most time, and the other groups. If `top` is None, return
+    all groups in order of appearance."""
     if top is None:
         return list(group_by(members, key).values()), []
     ranked = [group for _, group in ranked_by(members, key)]
@@ -201,7 +201,7 @@ def gap_row(gap: Gap, step: Step) -> GapRow:
     return {
         "start_ps": gap.start,
         "dur_ps": gap.duration,
-        # A step with a gap has a duration above 0, so the division is possible.
+        # A step with a gap has a duration above 0, so this does not divide by zero.
         "pct_of_step": round(100 * gap.duration / step.duration, 3),
         "after_hlo_op": gap.after.text if gap.after else None,
         "before_hlo_op": gap.before.text if gap.before else None,

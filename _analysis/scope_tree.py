@@ -1,9 +1,7 @@
-"""Build the tree of scopes: the time of each part of the program, with and without the scopes
-inside.
+"""Build the tree of scopes, with the time of each scope including and excluding its inner scopes.
 
 Paths can be deep, and thousands of ops can share a path. Therefore only the printed part of the
-tree is built, no function is recursive, and the sums of a scope are computed from the scope's
-children.
+tree is built, no function is recursive, and the sums of a scope are computed from its children.
 """
 
 from __future__ import annotations
@@ -21,17 +19,18 @@ if TYPE_CHECKING:
 
     # The parts of a scope's name, outermost first; empty for the root.
     Path = tuple[str, ...]
-    # For each value of a fact about ops: the index of the first op with this value, and the time.
+    # For each value of an op property, such as `kind`: the index of the first op with this value,
+    # and the total time.
     Times = dict[str, tuple[int, int]]
 
 N_LINES = 3
 
 
 class Lines:
-    """Time by source line, and the lines that take most time.
+    """Time by source line, and the lines that take the most time.
 
     Each addition updates the longest lines, so that a scope in a deep tree need not search all
-    lines of the scopes inside.
+    lines of its inner scopes.
     """
 
     def __init__(self) -> None:
@@ -41,7 +40,7 @@ class Lines:
     def add(self, times: Mapping[str | None, int]) -> None:
         for line, duration in times.items():
             self.times[line] = self.times.get(line, 0) + duration
-        # Only lines with added time can become longer than the longest lines so far.
+        # Only lines whose time has increased can become longer than the longest lines so far.
         self._longest = sorted({*self._longest, *times}, key=self._rank)[:N_LINES]
 
     def _rank(self, line: str | None) -> tuple[int, bool, str]:
@@ -53,8 +52,7 @@ class Lines:
 
 
 class Layer:
-    """A scope, with the time of the ops directly in the scope, and of all ops including scopes
-    inside."""
+    """A scope, with the time of its own ops, and the total time including its inner scopes."""
 
     __slots__ = (
         *("children", "depth", "kinds", "lines", "longest_lines", "n", "name", "phases"),
@@ -75,7 +73,7 @@ class Layer:
         return Layer(f"{self.scope}/{name}" if self.depth else name, name, self.depth + 1)
 
     def take(self, ops: Iterable[tuple[int, Executions]], is_direct: bool) -> None:
-        """Add ops, given as pairs (index in the step, executions)."""
+        """Add ops, each a pair of the op's index in the step and its executions."""
         lines: dict[str | None, int] = {}
         for place, executions in ops:
             op, duration = executions.op, executions.total
@@ -91,14 +89,14 @@ class Layer:
         self.lines.add(lines)
 
     def sum_up(self) -> None:
-        """Add the sums of the children. The children must be summed up before their parent."""
+        """Add the sums of the children. Call this method for all children before their parent."""
         for child in self.children.values():
             self.n += child.n
             self.total += child.total
             for ours, theirs in ((self.kinds, child.kinds), (self.phases, child.phases)):
                 for key, (place, duration) in theirs.items():
                     add(ours, key, place, duration)
-            # Add the smaller map to the larger map, so that each line is moved only O(log n) times.
+            # Add the smaller map to the larger one, so that each line is moved only O(log n) times.
             fewer, more = sorted((self.lines, child.lines), key=lambda lines: len(lines.times))
             if fewer.times:
                 more.add(fewer.times)
@@ -114,10 +112,10 @@ def add(times: Times, key: str, place: int, duration: int) -> None:
 def tree_of(
     first: Path, places: Mapping[Path, Sequence[int]], deepest: int, leaves: Sequence[Executions]
 ) -> Layer:
-    """Return the tree below a scope down to a depth; ops in deeper scopes count in the deepest
-    layer.
+    """Return the tree below the scope `first`, down to the depth `deepest`; ops in deeper scopes
+    count toward their enclosing scope at this depth.
 
-    `places` maps scopes to the indices of the scopes' ops in `leaves`.
+    `places` maps scopes to the indices of their ops in `leaves`.
     """
     top = Layer("/".join(first), first[-1] if first else "", len(first))
     layers = [top]
@@ -129,7 +127,7 @@ def tree_of(
                 layers.append(layer.children[part])
             layer = layer.children[part]
         layer.take(((place, leaves[place]) for place in ops), len(path) <= deepest)
-    # Children are created after their parents, so sum up in reverse order.
+    # Children come after their parents in the list, so sum up in reverse order.
     for layer in reversed(layers):
         layer.sum_up()
     return top
@@ -142,16 +140,16 @@ def depth_first(top: Layer) -> Iterator[Layer]:
         yield layer
         children = sorted(layer.children.values(), key=lambda child: (-child.total, child.name))
         waiting += reversed(children)
-        # Drop the children, because otherwise the yielded layers would keep the whole tree in
+        # Release the children, because otherwise the yielded layers would keep the entire tree in
         # memory.
         layer.children = {}
 
 
 def levels_of(first: Path, paths: Iterable[Path]) -> dict[int, int]:
-    """Count the scopes of each depth, at and below one scope."""
+    """Count the scopes at each depth, from the scope `first` downwards."""
     levels = {len(first): 1}
     before: Path = ()
-    # In sorted order, all known parts of a path are shared with the preceding path.
+    # Paths are sorted, so every scope that was already counted is also on the preceding path.
     for path in sorted(paths):
         shared = max(common_prefix_length(before, path), len(first))
         for depth in range(shared + 1, len(path) + 1):
@@ -161,12 +159,12 @@ def levels_of(first: Path, paths: Iterable[Path]) -> dict[int, int]:
 
 
 def ends_of(path: Path) -> list[int]:
-    """Return the position of the end of each part in the joined path."""
+    """Return the end position of each part within the joined path."""
     return list(accumulate((len(part) + 1 for part in path), initial=-1))[1:]
 
 
 def path_of(name: str, paths: Iterable[Path]) -> Path:
-    """Return the path of the scope with a printed name; raise NoAnswer if no path contains the
+    """Return the path of the scope with the given printed name; raise NoAnswer if there is no such
     scope."""
     near = set()
     for path in paths:
@@ -183,8 +181,8 @@ def path_of(name: str, paths: Iterable[Path]) -> Path:
 
 
 def most_similar_on(asked: str, joined: str, ends: Sequence[int]) -> str:
-    """Return the scope on a path that is most similar to a name; `ends` are the positions where
-    parts end."""
+    """Return the scope on a path whose name is most similar to `asked`; `ends` are the end
+    positions of the path's parts."""
     at = joined.lower().find(asked.lower())
     reached = at + len(asked) if at >= 0 else common_prefix_length(joined, asked)
     return next((joined[:end] for end in ends if end >= reached), joined)

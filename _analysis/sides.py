@@ -1,4 +1,5 @@
-"""Join the captures of one side of a comparison into samples: steps, or means of captures."""
+"""Turn the captures of one side of a comparison into samples: the steps of a single capture, or the
+means of several captures."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Side(NamedTuple):
-    """The captures of one side, and a run with one step for each sample."""
+    """The captures of one side, and a run whose steps are the samples."""
 
     runs: list[Run]
     samples: Run
@@ -29,8 +30,8 @@ class Side(NamedTuple):
 
     @property
     def run_to_run(self) -> float | None:
-        """Return the range of the captures' mean step durations, as a percentage of the median of
-        these durations."""
+        """Return the range of the captures' mean step durations, as a percentage of their median;
+        None for a single capture."""
         means = sorted(mean_step(run) for run in self.runs)
         if len(means) == 1:
             return None
@@ -38,7 +39,7 @@ class Side(NamedTuple):
 
 
 def sides_of(*sides: list[Run]) -> list[Side]:
-    """Return the sides; a sample is a step if each side has one capture, else a capture."""
+    """Return the sides. Samples are steps if each side has only one capture, else captures."""
     if all(len(runs) == 1 for runs in sides):
         return [Side(runs, runs[0]) for runs in sides]
     return [Side(runs, means_of(runs)) for runs in sides]
@@ -49,7 +50,8 @@ def mean_step(run: Run) -> int:
 
 
 def means_of(runs: Sequence[Run]) -> Run:
-    """Return a run in which each step has the means of a capture; groups are joined by key."""
+    """Return a run with one step per capture, which has the means over the capture's steps. Groups
+    with equal keys are merged."""
     lines = [{key_of(line): line for line in run.lines()} for run in runs]
     groups: dict[Key, RecordedGroup] = {}
     for of_run in lines:
@@ -68,8 +70,7 @@ def key_of(line: Line) -> Key:
 
 
 def joined(first: RecordedGroup, other: RecordedGroup) -> RecordedGroup:
-    """Return a group with the names of both groups, and with the stack and texts of the first
-    group."""
+    """Merge two groups: take `tf_ops` and `signatures` from both, and all else from the first."""
     if first == other:
         return first
     return first._replace(

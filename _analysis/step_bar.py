@@ -1,4 +1,4 @@
-"""Cut the step into bins, and find the time by class, the idle time and the longest op in each
+"""Divide the step into bins, and find the time by class, the idle time and the longest op for each
 bin."""
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ N_BINS = 1000
 
 
 class Strip(NamedTuple):
-    """The step in bins of equal length."""
+    """The step, divided into bins of equal length."""
 
     n_bins: int
-    # For each class that ran, the picoseconds in each bin.
+    # For each class that ran, its time in each bin, in picoseconds.
     by_class: dict[str, list[int]]
     idle: list[int]
-    # For each bin, the index in `ops` of the op with the longest stretch in the bin.
+    # For each bin, the index in `ops` of the op with the longest execution within the bin.
     longest: list[int | None]
     ops: list[tuple[Op, str]]
 
 
 class Bins:
-    """A window cut into bins that differ in length by at most a picosecond."""
+    """A window divided into bins whose lengths differ by at most one picosecond."""
 
     def __init__(self, start: int, end: int) -> None:
         self.start, self.end = start, end
@@ -44,19 +44,20 @@ class Bins:
 
 
 class Row:
-    """The time that some spans take in each bin. Adding a long span takes no longer than adding a
-    short span."""
+    """The time that spans take in each bin. Adding a span takes constant time, however many bins it
+    covers."""
 
     def __init__(self, bins: Bins) -> None:
         self._bins = bins
-        # For each bin, the time of spans that do not fill the bin.
+        # For each bin, the time of spans that cover only part of it.
         self.parts = [0] * bins.n
-        # For each bin, the change in the number of spans that fill it.
+        # For each bin, the number of spans that cover it completely, minus this number for the
+        # preceding bin.
         self._fills = [0] * (bins.n + 1)
 
     def add(self, start: int, end: int, first: int, last: int) -> None:
-        """Add a span inside the window; `first` and `last` are the bins of the span's start and
-        end."""
+        """Add a span inside the window; `first` and `last` are the bins in which it starts and
+        ends."""
         if first == last:
             self.parts[first] += end - start
         else:
@@ -76,14 +77,14 @@ class Row:
 
 
 class Longest:
-    """The op with the longest stretch in each bin, by metadata id."""
+    """For each bin, the metadata id of the op with the longest execution within the bin."""
 
     def __init__(self, bins: Bins) -> None:
         self._bins = bins
         self.stretch = [0] * bins.n
         self._who: list[int | None] = [None] * bins.n
-        # For each bin, the op that fills the most bins from this bin on, as a pair of the end of
-        # the filled bins and the op's id.
+        # For each bin, the op that fills the most bins starting with this one: a pair of the index
+        # after the last filled bin and the op's metadata id.
         self._until: list[tuple[int, int]] = [(0, 0)] * (bins.n + 1)
 
     def add(self, start: int, end: int, first: int, last: int, who: int) -> None:
@@ -111,7 +112,7 @@ class Longest:
 
 
 def strip_of(step: Step, class_of: Mapping[int, str]) -> Strip:
-    """Return the step in bins; `class_of` maps metadata ids to the classes of ops."""
+    """Divide the step into bins; `class_of` maps metadata ids to the classes of ops."""
     start, end = step.timeline.start, step.timeline.end
     if start == end:
         return Strip(0, {}, [], [], [])
@@ -121,8 +122,8 @@ def strip_of(step: Step, class_of: Mapping[int, str]) -> Strip:
     parts_of = {metadata_id: row.parts for metadata_id, row in row_of.items()}
     longest = Longest(bins)
     containers = {executions.metadata_id for executions in step.containers}
-    # The bin of the last span. In a long step, most ops are in the same bin as the op before:
-    # adding them here takes a third of the time, 9 % of the command for a million events.
+    # Remember the bin of the last span: in a long step, most ops are in the same bin as the
+    # preceding op. Adding such ops without a search for the bin takes a third of the time.
     place, stretch = 0, longest.stretch
     left, right = bins.edges[:2]
     for columns in leaves_of(step.admitted.pieces, step.clock, containers):

@@ -21,28 +21,28 @@ if TYPE_CHECKING:
     from _analysis.cohorts import Load, LoadRecords, Member
     from _output.fields.units import Kind
 
-    # A function that applies a function to each item, in any process.
+    # Applies a function to each item, in the current process or in others.
     OnEach = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
     Imbalance = Literal["balanced", "slight", "large"]
     Scope = Literal["host", "device"]
     Cause = Literal["own", "idle", "host"]
 
-# Limits of the verdict, as percentages of the step: an imbalance below the first limit is
-# `balanced`, below the second limit `slight`.
+# Limits of the verdict, in percent of the step: an imbalance below the first limit is `balanced`,
+# below the second `slight`, and otherwise `large`.
 BALANCED, SLIGHT = 1, 5
-# A straggler costs at least this share of the step.
+# A device is reported as a straggler only if it costs at least this share of the step.
 SMALLEST_COST = Fraction(1, 200)
-# The share of the excess that a cause must cover.
+# A cause must account for at least this share of the excess.
 CAUSE_COVERS = Fraction(4, 5)
 
 
 class Spread(NamedTuple):
-    """The devices of a run by program, most devices first."""
+    """The devices of a run, grouped by program; the program with the most devices comes first."""
 
     cohorts: list[Cohort]
     n_hosts: int
     n_devices: int
-    # Reasons why hosts cannot be read.
+    # The reason for each host that cannot be read.
     unreadable: list[str]
     notes: list[str]
 
@@ -56,9 +56,9 @@ def spread_of_records(
 ) -> Spread:
     """Compare the devices of a run.
 
-    `loaders` maps the name of a file to a function that reads the file, and returns a record or a
-    NoAnswer for each host; the function raises NoAnswer if the file cannot be read. The function is
-    called again to read the lines of a few devices. `steps` selects steps by time; `on_each`
+    `loaders` maps file names to functions that read the file. Such a function returns a record or a
+    NoAnswer for each host, or raises NoAnswer if the file cannot be read. It is called again to
+    read the lines of a few devices. `steps` is a slice of the steps in order of time. `on_each`
     decides in which processes files are read.
     """
     readers = list(loaders.values())
@@ -89,7 +89,7 @@ def notes_of(cohort: Cohort) -> Iterator[str]:
 
 
 class StepSpread(NamedTuple):
-    """A step on all devices of a cohort."""
+    """Figures of one step over all devices of a cohort."""
 
     name: str | None
     slowest: Member
@@ -97,7 +97,7 @@ class StepSpread(NamedTuple):
     # Largest load of the other devices; None if the cohort has only one device.
     next_load: int | None
     mean_load: int
-    # Imbalance as a percentage of the mean step.
+    # Imbalance as a percentage of the mean step duration.
     imbalance: Fraction | None
     # Longest minus shortest duration, as a percentage of the median duration.
     duration_spread: float | None
@@ -122,7 +122,8 @@ def step_spread(cohort: Cohort, key: Hashable) -> StepSpread:
 
 
 def imbalance_of(steps: Sequence[Load]) -> Fraction | None:
-    """Return the most time that perfect balance would save, as a percentage of the mean step."""
+    """Return the most time that perfect balance could save, as a percentage of the mean step
+    duration."""
     loads = [step.load for step in steps]
     duration = sum(step.step_duration for step in steps)
     return Fraction(100 * (len(loads) * max(loads) - sum(loads)), duration) if duration else None
@@ -135,11 +136,11 @@ class SlowHost(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """The slow device or host of a cohort of several devices, and the lines that are slow."""
+    """The slow device or host of a cohort with several devices, and its slow lines."""
 
     imbalance: Imbalance | None
-    # Time that a step saves if the slowest device (or the slow host) becomes as fast as the second
-    # slowest.
+    # Time saved per step if the slowest device (for `host_gain`, the slow host) became as fast as
+    # the second slowest.
     gain: int
     gain_pct: float | None
     host_gain: int | None
@@ -158,8 +159,8 @@ def verdict_of(cohort: Cohort) -> Verdict:
     p_value = chance_of_slowest(n_slowest, len(cohort.keys), len(cohort.members))
     scope = scope_of_straggler(cohort, suspect)
     lead = lead_of_host(cohort, suspect.host) if scope == "host" else lead_of(cohort, suspect)
-    # If all devices are equal, the first by name counts as the slowest in each step, but no device
-    # is slow.
+    # If all devices are equal, the first by name counts as the slowest in each step although no
+    # device is slow, so also compare loads.
     is_slow = (
         p_value <= ALPHA and cohort.load(suspect) > cohort.load(median) and costs(cohort, lead)
     )
@@ -187,34 +188,34 @@ def verdict_of(cohort: Cohort) -> Verdict:
 
 
 def lead_of(cohort: Cohort, device: Member) -> int:
-    """Return the sum of a device's loads over all steps, minus the largest sum of loads of another
-    device."""
+    """Return a device's total load, minus the largest total load of any other device."""
     others = (cohort.load(member) for member in cohort.members if member is not device)
     return cohort.load(device) - max(others)
 
 
 def lead_of_host(cohort: Cohort, host: str) -> int:
-    """Return the largest sum of loads of a device on the host, minus the largest sum of a device on
-    another host."""
+    """Return the largest total load of the host's devices, minus the largest total load of any
+    device on another host."""
     largest = {name: max(map(cohort.load, members)) for name, members in cohort.by_host.items()}
     return largest.pop(host) - max(largest.values())
 
 
 def costs(cohort: Cohort, lead: int) -> bool:
-    """Return whether a difference, summed over all steps, is a large enough share of the step's
-    time to be reported."""
+    """Return whether a difference in load, summed over all steps, is a large enough share of their
+    duration to be reported."""
     duration = total_of(cohort.totals.values()).step_duration
     return lead * len(cohort.members) >= SMALLEST_COST * duration
 
 
 def chance_of_slowest(k: int, n: int, n_devices: int) -> Fraction:
-    """Return the chance that one of several equal devices is the slowest in at least k of n steps.
+    """Return the probability that any of several equal devices is the slowest in at least k of n
+    steps.
 
-    The result is an upper limit, because the chance of one device is multiplied by the number of
-    devices.
+    The result is an upper bound: the probability for one device, times the number of devices.
     """
     ways, term = 0, 1
-    # Sum from n steps down, so that each term of the binomial sum follows from the preceding term.
+    # Sum from n down to k, so that each term of the binomial sum can be computed from the preceding
+    # term.
     for i in range(n, k - 1, -1):
         ways += term
         term = term * i * (n_devices - 1) // (n - i + 1)
@@ -222,10 +223,10 @@ def chance_of_slowest(k: int, n: int, n_devices: int) -> Fraction:
 
 
 def slow_host_of(cohort: Cohort) -> SlowHost | None:
-    """Return the host on which all devices are slow, so that no single device stands out.
+    """Return a host on which all devices are slow, so that no single device stands out.
 
-    Hosts are compared by the fastest device of each host. Hosts of different sizes are not
-    compared, because the fastest of few devices is slower by chance than the fastest of many.
+    Hosts are compared by their fastest devices. Hosts with different numbers of devices are not
+    compared, because the fastest of few devices tends to be slower than the fastest of many.
     """
     by_host = cohort.by_host
     sizes = set(map(len, by_host.values()))
@@ -257,7 +258,8 @@ def imbalance_verdict(cohort: Cohort) -> Imbalance | None:
 
 
 def scope_of_straggler(cohort: Cohort, straggler: Member) -> Scope | None:
-    """Return `host` if all devices of the straggler's host are slow."""
+    """Return `host` if all devices of the straggler's host are slow, else `device`. Return None if
+    there is only one host, or if the straggler is the only device of its host."""
     members = cohort.members
     own = [cohort.load(member) for member in members if member.host == straggler.host]
     others = [cohort.load(member) for member in members if member.host != straggler.host]
@@ -271,8 +273,8 @@ def scope_of_straggler(cohort: Cohort, straggler: Member) -> Scope | None:
 
 
 def cause_of(slow: Load, median: Load) -> Cause | None:
-    """Return the part of the load that makes at least 80 % of the excess, or None without such a
-    part."""
+    """Return the part of the load that accounts for at least 80 % of the excess; None if no part
+    does."""
     parts: dict[Cause, int] = {
         "own": slow.own - median.own,
         "idle": slow.idle - median.idle,
@@ -283,7 +285,7 @@ def cause_of(slow: Load, median: Load) -> Cause | None:
 
 
 class LineDelta(NamedTuple):
-    """The mean time of a line on two devices."""
+    """The mean time of a line on the median device and on the slow device."""
 
     kind: Kind
     agg_key: str
@@ -305,7 +307,7 @@ class SlowVsMedian(NamedTuple):
     slow: Member
     median: Member
     excess: int
-    # Sum over the lines of the slow device, divided by the sum over the lines of the median device.
+    # Total time of the lines on the slow device, divided by their total time on the median device.
     factor: float | None
     # Percentage of the excess that a uniform slowdown of all lines explains.
     uniform: Fraction | None

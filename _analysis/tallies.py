@@ -1,4 +1,4 @@
-"""Count the events of a line, and sum up their times by name."""
+"""Count the events of a trace line, and add up their times by name."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ INT64_END = 1 << 63
 
 
 class Union:
-    """The time during which at least one of some events runs."""
+    """The time during which at least one of the added events runs."""
 
     def __init__(self) -> None:
-        # Starts and durations, sorted within each run; overlapping events are joined. Most lines
-        # are sorted, so there is one run, and a million events take a few megabytes.
+        # Starts and durations, sorted within each run; overlapping events are merged. Most lines
+        # are sorted, so there is a single run, and a million events take only a few megabytes.
         self._runs: list[tuple[array[int], array[int]]] = []
 
     def add(self, spans: Iterable[tuple[int, int]]) -> None:
-        """Add events, given as pairs (start, duration)."""
+        """Add events, each a pair of start and duration."""
         for start, duration in sorted(spans):
             if not self._runs or start < self._runs[-1][0][-1]:
                 self._runs.append((array("q", [start]), array("q", [duration])))
@@ -56,7 +56,7 @@ class Union:
 
 
 class Name(NamedTuple):
-    """The events of one name; `name` is None for events without a name."""
+    """Number and total time of the events of one name; `name` is None for events without a name."""
 
     name: str | None
     n: int
@@ -67,7 +67,7 @@ class Sampled(NamedTuple):
     """An event with its stats."""
 
     name: str | None
-    # None if the event only counts occurrences.
+    # None if the event has a number of occurrences instead of a time.
     start: int | None
     duration: int
     stats: dict[str, Value | None]
@@ -75,7 +75,8 @@ class Sampled(NamedTuple):
 
 
 class PartCounts(NamedTuple):
-    """Numbers of events by metadata id, for one part of a plane."""
+    """For one part of a plane, by metadata id: whether the name matches, number of events, and
+    total time."""
 
     matches: dict[int, bool]
     ns: Counter[int]
@@ -83,7 +84,8 @@ class PartCounts(NamedTuple):
 
 
 class Tally:
-    """The counted events of a line, or only events with a matching name. Times are offsets."""
+    """Figures of all events of a line, or only of events with a matching name. Times are
+    offsets."""
 
     def __init__(
         self, grep: re.Pattern[str] | None, n_sampled: int, counters: Counters | None
@@ -91,7 +93,8 @@ class Tally:
         self._grep = grep
         self._n_sampled = n_sampled
         self.n_events = 0
-        # Number of events that only count occurrences, and of events with a negative duration.
+        # Number of events that have a number of occurrences instead of a time, and number of events
+        # with a negative duration.
         self.n_timeless = self.n_negative = 0
         self.first: int | None = None
         self.end: int | None = None
@@ -99,12 +102,12 @@ class Tally:
         self.event_stats: Counter[str] = Counter()
         self.counters = counters
         self.sampled: list[Sampled] = []
-        # Counts by part, because each part has separate metadata ids.
+        # Counts are kept per part, because each part has its own metadata ids.
         self._of_parts: dict[PlanePart, PartCounts] = {}
 
     def add(self, part: PlanePart, shift: int, at: int, events: Sequence[XEvent]) -> None:
-        """Add the events of a piece; `at` is the piece's offset in the file, `shift` is added to
-        times."""
+        """Add the events of a piece; `at` is the piece's offset in the file, and `shift` is added
+        to all times."""
         if part not in self._of_parts:
             self._of_parts[part] = PartCounts({}, Counter(), Counter())
         of_part = self._of_parts[part]
@@ -187,5 +190,5 @@ class Tally:
 
 
 def rank(name: Name) -> tuple[int, bool, str]:
-    """Return the sort key of a name: largest total first, then by name."""
+    """Return the sort key of a name: largest total first, ties in order of name."""
     return -name.total, name.name is None, name.name or ""

@@ -1,4 +1,4 @@
-"""Compute throughput and useful flops of a step from the number of tokens that the user gives."""
+"""Compute throughput and useful flops of a step from the number of tokens passed by the user."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _pipeline.normalize import Step
 
-# Training takes two flops per parameter and token in the forward pass, and four in the backward.
+# Training takes two flops per parameter and token in the forward pass, and four in the backward
+# pass.
 FLOPS_PER_PARAM = 6
 
 

@@ -1,4 +1,4 @@
-"""Find transfers: ops that communicate, with starts, times in flight and moved bytes."""
+"""Find transfers: ops that communicate, with their start ops, times in flight and moved bytes."""
 
 from __future__ import annotations
 
@@ -32,10 +32,9 @@ UPDATE_RE = re.compile(r"-update(?=\.|\Z)")
 
 
 class Starts:
-    """The start ops of a device: ops that start an operation that other ops wait for. If several
-    start ops of a program have the same name, use the first in the step, or else the first outside
-    the step.
-    """
+    """The start ops of a device, which begin operations that other ops wait for. If several start
+    ops of a program have the same name, the first in the step is used, else the first outside the
+    step."""
 
     def __init__(self, step: Step) -> None:
         self._device = step.device
@@ -49,7 +48,7 @@ class Starts:
 
     @cached_property
     def _ids(self) -> dict[str, list[int]]:
-        """Map op names to the metadata ids on this device."""
+        """Map op names to their metadata ids on this device."""
         ids: dict[str, list[int]] = {}
         for metadata_id, text in self._device.plane.metadata_names():
             ids.setdefault(HloText(text).name, []).append(metadata_id)
@@ -63,12 +62,12 @@ class Starts:
         return self._found.get(place)
 
     def of(self, done: Op) -> tuple[Place, Op | None]:
-        """Return the program and name of the start op that a wait belongs to, and the start op, or
-        None if the start op cannot be found.
+        """Return the program and name of the start op that belongs to a wait, and the start op
+        itself, or None if it cannot be found.
 
-        The start op is the wait's operand, or the start op of the update that is the wait's
-        operand. Otherwise the start op is the first part of the asynchronous op in the program.
-        Otherwise the start op has the wait's name with `start` instead of `done`.
+        First look for the wait's operands, with `-update` in their names replaced with `-start`.
+        Else use the first part of the asynchronous op in the program, or the wait's name with
+        `start` instead of `done`.
         """
         for name in done.hlo.operand_names:
             start = self.at((done.program_id, UPDATE_RE.sub("-start", name)))
@@ -83,13 +82,13 @@ class Starts:
 
 
 def cover_of(step: Step, metadata_ids: Set[int]) -> Cover:
-    """Return the stretches of time during which at least one of the ops runs."""
+    """Return the intervals during which at least one of the ops runs."""
     clock = step.clock
     pieces = [p for p in step.admitted.pieces if not metadata_ids.isdisjoint(p.metadata_ids)]
     columns = [clock.times(piece) for piece in pieces]
     start = min((min(starts) for starts, _ in columns), default=0)
     end = max((max(map(add, *of_piece)) for of_piece in columns), default=0)
-    # One of the ops runs from each gap between the ops to the next gap.
+    # Between two successive gaps, at least one of the ops is running.
     gaps = gaps_of(pieces, clock, step.executions.keys() - metadata_ids, (start, end))
     return Cover([start, *gaps.ends], [*gaps.starts, end])
 
@@ -100,8 +99,8 @@ class Transfer:
     def __init__(self, executions: Executions, starts: Starts, exchanges: Exchanges) -> None:
         op = self.op = executions.op
         self.executions = executions
-        # Program and name of the op; for a wait, of the start op. `transfers_of` adds the paired
-        # executions.
+        # Program and name of the op, or of its start op if the op is a wait. `transfers_of` adds
+        # the paired executions.
         self.place, start = starts.of(op) if op.is_wait else (op.place, None)
         self.flights = Flights()
         self.collective = collective_of(op)
@@ -125,7 +124,8 @@ class Transfer:
 
 
 def transfers_in(step: Step, is_wanted: Callable[[Op], bool]) -> list[Transfer]:
-    """Return the transfers among the wanted ops, in order of appearance, without flights."""
+    """Return the transfers among the wanted ops, in order of appearance; their `flights` are
+    empty."""
     starts, exchanges = Starts(step), Exchanges()
     members = Group(step.leaves).where(lambda op: is_wanted(op) and is_communication(op)).members
     return [Transfer(executions, starts, exchanges) for executions in members]

@@ -1,8 +1,8 @@
-"""Read the values of XLA flags in a launch script, and check whether a program shows the effects.
+"""Read the values of XLA flags from a launch script, and check whether a compiled program shows
+their effects.
 
-A capture does not have the values of flags. The effects of flags show in how collectives run. Each
-pair of flag and effect was found by switching one flag at a time and comparing the compiled
-programs.
+A capture does not contain the values of flags, but some flags affect how collectives run. The
+effect of each flag was found by changing only this flag and comparing the compiled programs.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from _output.fields.program import FlagVerdict, How
     from _pipeline.context import Context
 
-# For each flag: the collective that the flag affects (None for all), and the ways to run
-# collectives that show the flag's effect.
+# For each flag: the collective that it affects (None for all), and the ways of running a collective
+# that show its effect.
 FLAGS: dict[str, tuple[str | None, tuple[How, ...]]] = {
     "xla_tpu_enable_async_collective_fusion": (None, (ASYNC_FUSION,)),
     "xla_tpu_overlap_compute_collective_tc": (None, (ASYNC_FUSION,)),
@@ -44,14 +44,14 @@ FLAGS: dict[str, tuple[str | None, tuple[How, ...]]] = {
 }
 ON, OFF = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
 
-# Maximum size of a flags file. Launch scripts are far smaller.
+# Maximum size of a flags file; launch scripts are far smaller.
 MAX_BYTES = 16 << 20
 N_NAMED = 8
 
 LINE_END_RE = re.compile(r"\r\n?")
 COMMENT_RE = re.compile(r"(?:^|(?<=\s))#.*", re.MULTILINE)
-# Matches a flag with a value in quotes, or a bare value, which ends at white space or a quote. If
-# the whole flag is in quotes, the quotes around the value are escaped.
+# Matches a flag with a quoted value, or with a bare value that ends at white space or a quote. If
+# the entire flag is quoted, the quotes around its value are escaped.
 FLAG_RE = re.compile(
     r"""--(?P<name>xla[\w-]*)
     (?P<is_set>=(?:\\*(?P<quote>["'`])(?P<quoted>.*?)(?P=quote)|(?P<bare>[^\s"'`]*)))?""",
@@ -62,9 +62,9 @@ TRAILING = "\\,;)]"
 
 
 def read_flags(path: str, context: Context) -> dict[str, str]:
-    """Return the values of the flags that a file sets, by name."""
+    """Map the names of the flags that a file sets to their values."""
     try:
-        # Use O_NONBLOCK, because opening a FIFO without a writer would hang.
+        # Use O_NONBLOCK, because opening a FIFO that has no writer would hang.
         with open(path, "rb", opener=lambda at, how: os.open(at, how | os.O_NONBLOCK)) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise ValueError("not a regular file; copy the text to a regular file")
@@ -108,17 +108,17 @@ def flags_in(text: str, where: str, context: Context) -> dict[str, str]:
 
 
 def stripped(value: str) -> str:
-    # A variable of the shell can end in `)` or `]`.
+    # Keep `)` and `]` at the end of a value that begins with a shell variable, because they can
+    # belong to it.
     return value.rstrip("\\" if value.startswith("$") else TRAILING)
 
 
 class FlagFinding(NamedTuple):
-    """The visible effects of a flag, compared with the flag's value."""
+    """A flag's effects in the program, compared with its value."""
 
     flag: str
     set_to: str | None
-    # Number of collectives that the flag affects, and number of collectives that show the flag's
-    # effect.
+    # Number of collectives that the flag can affect, and number of those that show its effect.
     n_instructions: int
     n_seen: int
     # Exposed time of the collectives that do not show the effect.
@@ -146,7 +146,7 @@ def finding(flag: str, value: str | None, planned: Iterable[Planned]) -> FlagFin
 
 
 def judged(value: str, n_about: int, n_seen: int) -> FlagVerdict:
-    """Compare a flag's value with the effects in the program."""
+    """Compare a flag's value with its effects in the program."""
     if value not in (*ON, *OFF) or not n_about:
         return "unknown"
     if value in OFF and n_seen:
