@@ -1,2 +1,2 @@
-"""Find the causes of lost time: patterns in the step's program or the trace, each with a line and a
-gain."""
+"""Find the causes of lost time: patterns in the step's program or the trace, each with the source
+line to change and the gain."""

@@ -1,4 +1,4 @@
-"""Define a cause: a pattern in a program or trace that costs time, the line to change, and the
+"""Define a cause: a pattern in a program or trace that costs time, with the line to change and the
 gain."""
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ if TYPE_CHECKING:
     from _output.fields.bottleneck import CauseName, Confidence
     from _pipeline.executions import Executions
 
-# Confidence of a cause: the pattern is unambiguous, or there can be another explanation.
+# Confidence of a cause: `seen` if the pattern is unambiguous, `likely` if there can be another
+# explanation.
 SEEN: Final = "seen"
 LIKELY: Final = "likely"
 
 
 class Evidence(NamedTuple):
-    """The evidence of a cause: the executions from which the gain is computed, and other figures.
+    """The evidence for a cause: the executions from which the gain is computed, and other figures.
 
-    `by_depth` maps the number of checkpoints around recomputed ops to the ops' time. `device` is
-    the slow device. `hbm_free` is the memory that was never allocated.
+    `by_depth` maps a number of enclosing checkpoints to the time of the ops recomputed inside them.
+    `device` is the slow device. `hbm_free` is the number of bytes of HBM that were never allocated.
     """
 
     executions: Sequence[Executions]
@@ -36,10 +37,10 @@ class Evidence(NamedTuple):
 
 
 class Cause(NamedTuple):
-    """A cause of lost time, with the most time that removing it can gain.
+    """A cause of lost time; `gain_ps` is the most time that removing it can save.
 
-    `unknown_ps` is the time of kernels that the cause slows by an unknown amount. `gain_bytes` is
-    the memory that can be saved, for causes that cost memory instead of time. `period_ps` is the
+    `unknown_ps` is the time of kernels that the cause slows down by an unknown amount. `gain_bytes`
+    is the memory that can be saved, for causes that cost memory instead of time. `period_ps` is the
     time from the start of a step to the start of the next step, for causes that cost time between
     steps.
     """

@@ -1,23 +1,24 @@
-"""Find collectives that run in each round of a loop although one run would be enough.
+"""Find collectives that run in each iteration of a loop although once would be enough.
 
-The usual case is an accumulation, which sums up the results of a collective:
+Usually the loop accumulates the results of a collective; the right column shows the remedy:
 
     for i in range(n):                      for i in range(n):
         acc += all_reduce(grad(i))              acc += grad(i)
                                             acc = all_reduce(acc)
 
-An accumulation is seen if the result reaches, through only linear and layout ops, an addition to an
-element of the loop's state that nothing else in the body reads. A residual stream is not an
-accumulator, because the next layer reads the stream. An inner loop may first write the results into
-slices of a larger array, which the outer loop adds up.
+An accumulation is `seen` if the collective's result passes only through linear and layout ops and
+is added to an element of the loop's state. Nothing else in the body may read this element. A
+residual stream is not an accumulator, because the next layer reads it. An inner loop may first
+write the results into slices of a larger array that the outer loop adds up.
 
-The cause is likely if the operands of a collective are the same in each round: for example, a
-weight is gathered again for each microbatch, with or without a loop over layers in between.
-Gathering the weight once, before the loop, takes memory. A loop can gather weights and also sum up
-gradients. Each loop has one row, which is seen if accumulations take most of the row's time.
+The cause is `likely` if the operands of a collective are the same in each iteration: for example,
+if a weight is gathered again for each microbatch, with or without a loop over layers in between.
+This may be intended, because gathering the weight once, before the loop, takes memory. A loop can
+gather weights and also add up gradients. Each loop has one row, which is `seen` if accumulations
+take at least half of its exposed time.
 
-The gain is the time that all rounds but one save without these collectives. The gain can exceed the
-exposed time of these collectives, because other collectives wait for the links, too.
+The gain is the time that all iterations but one save without these collectives. It can exceed their
+exposed time, because other collectives wait for the links that they occupy.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
     from _proto.hlo.program import Computation, Instruction
 
 NAME: Final = "collective_in_loop"
-# Linear functions: adding up the results of all rounds equals applying the function to the sum.
+# Linear ops: adding up their results over all iterations equals applying the op to the sum.
 _LINEAR = frozenset("add subtract multiply divide negate convert select".split())
 _COPIES = ("copy", "copy-start", "copy-done")
 _COUNTERS = ("s32", "u32", "s64")
@@ -64,8 +65,8 @@ _CONSTANT = frozenset(("constant", "iota", "replica-id", "partition-id"))
 
 
 class _Repeated(NamedTuple):
-    """The collectives that a loop repeats: collectives whose results are summed up, and collectives
-    with the same operands in each round."""
+    """The collectives that a loop repeats: `summed` if their results are added up, `same` if their
+    operands are the same in each iteration."""
 
     summed: list[Executions]
     same: list[Executions]
@@ -74,7 +75,7 @@ class _Repeated(NamedTuple):
 def find(of: StepProgram) -> list[Cause]:
     rows: dict[Instruction, _Repeated] = {}
     for executions in of.collectives:
-        # A short collective can only be added to a row of longer collectives, not start a row.
+        # Skip collectives that take less than 1 / 20 of the smallest gain that is reported.
         if executions.total * 20 < of.floor or executions.op.instruction is None:
             continue
         if found := _repeated_by(executions.op.instruction):
@@ -85,7 +86,7 @@ def find(of: StepProgram) -> list[Cause]:
 
 
 def _repeated_by(collective: Instruction) -> tuple[Instruction, Confidence] | None:
-    """Return the loop that repeats a collective needlessly, and the confidence."""
+    """Return the loop that repeats a collective needlessly, and the confidence of the cause."""
     loop = loop_around(collective.computation)
     if loop is None:
         return None
@@ -97,7 +98,7 @@ def _repeated_by(collective: Instruction) -> tuple[Instruction, Confidence] | No
 
 
 def _accumulates_in(collective: Instruction, loop: Instruction) -> Instruction | None:
-    """Return the loop that sums up the results of a collective."""
+    """Return the loop that adds up the results of a collective, or None if no loop does."""
     starts = [Value(collective, path) for path, _ in collective.leaves or ()]
     if len(starts) > 1:
         starts.append(Value(collective))
@@ -109,7 +110,8 @@ def _accumulates_in(collective: Instruction, loop: Instruction) -> Instruction |
         ends = [value for value in flow.passed if value.instruction is body.root and value.path]
         if any(_is_accumulator(body, value, flow.passed) for value in ends):
             return within
-        # Results that were written into slices of the state leave the loop as part of the state.
+        # Results that were written into slices of the state leave this loop with the state, so
+        # follow them into the next outer loop.
         if not ends:
             return None
         starts = [Value(within, value.path) for value in ends]
@@ -117,7 +119,7 @@ def _accumulates_in(collective: Instruction, loop: Instruction) -> Instruction |
 
 
 def _within(body: Computation) -> Callable[[Value], list[Value]]:
-    """Return `consumers`, but stay within one round of a loop."""
+    """Return a variant of `consumers` that stays within one iteration of a loop."""
 
     def step(value: Value) -> list[Value]:
         is_end = value.instruction is body.root
@@ -132,7 +134,7 @@ def _is_linear(value: Value) -> bool:
 
 
 def _is_accumulator(body: Computation, end: Value, results: set[Value]) -> bool:
-    """Return True if the loop only adds results of a collective to an element of the loop's
+    """Return True if the loop only adds results of a collective to the element `end` of its
     state."""
     state = parameter(body, 0)
     if state is None:
@@ -145,10 +147,10 @@ def _is_accumulator(body: Computation, end: Value, results: set[Value]) -> bool:
 
 
 def _same_each_round(collective: Instruction, loop: Instruction) -> Instruction | None:
-    """Return the innermost loop in which all operands of a collective are the same.
+    """Return the innermost loop whose iterations all pass the same operands to a collective.
 
-    An inner loop may take the operands from slices of an array, such as the weights of each layer.
-    The slices are the same in each round of an outer loop that passes this array on unchanged.
+    An inner loop may take the operands from slices of an array, such as the weights of all layers.
+    The slices are the same in each iteration of an outer loop that passes this array on unchanged.
     """
     starts = producers(Value(collective))
     for within in _loops_from(loop):
@@ -175,8 +177,8 @@ def _loops_from(loop: Instruction) -> Iterator[Instruction]:
 
 
 def _elements_of(values: list[Value], state: Instruction) -> set[int] | None:
-    """Return the elements of a loop's state that values are made of; None if the values are also
-    made of other values."""
+    """Return the indices of the elements of a loop's state from which values are computed; None if
+    other inputs than these and constants contribute."""
     flow = reach(values, producers, lambda value: value.instruction.opcode not in DOTS)
     if flow.stopped:
         return None
@@ -192,9 +194,9 @@ def _elements_of(values: list[Value], state: Instruction) -> set[int] | None:
 
 
 def _is_handed_on(state: Instruction, element: int) -> bool:
-    """Return True if an element of the state is the same before and after a round.
+    """Return True if an iteration passes on an element of the state unchanged.
 
-    A copy of the element from one memory to another does not count as a change.
+    Copying the element from one memory to another does not count as a change.
     """
     root = state.computation.root
     if root is None:
@@ -237,7 +239,7 @@ def _cause(of: StepProgram, loop: Instruction, row: _Repeated) -> Cause | None:
         f"of it at {line_says(place)}. {once} would save {duration(gain)} "
         f"({percent_of(gain, of.step)} of the step).",
         helps,
-        # An array that is the same in each round may be gathered again to save memory.
+        # Gathering the same array in each iteration may be intended, to save memory.
         SEEN if 2 * total_of(row.summed) >= exposed else LIKELY,
         Evidence(members, collective=only(group_by(members, collective_name_of)), trips=trips),
         *place,

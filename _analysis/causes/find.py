@@ -1,4 +1,4 @@
-"""Find the causes of a step: run the detectors on the step and the step's programs, and rank the
+"""Find the causes in a step: run the detectors on the step and its programs, and rank the
 causes."""
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from _pipeline.context import Context
     from _pipeline.normalize import Step
 
-# Causes that gain less than 1 / _SMALLEST_PART of the step or period are left out, and programs
-# that take less time are not examined.
+# Causes that gain less than 1 / `_SMALLEST_PART` of the step or period are omitted, and programs
+# that take less than this share of the step are not examined.
 _SMALLEST_PART = 200
 
 
@@ -34,10 +34,9 @@ def causes_of(
 ) -> list[Cause]:
     """Return the causes, sorted by gain, largest first.
 
-    Recomputation comes after all other causes that cost time, because the gain is only an upper
+    Recomputation comes after all other causes that cost time, because its gain is only an upper
     bound: saving the activations takes time, too. In two pairs of captures that differ only in
-    recomputation, the step without recomputation was slower. Causes that cost only memory come
-    last.
+    recomputation, the step without it was even slower. Causes that cost only memory come last.
     """
     found = [
         *recompute.find(step, context),
@@ -54,7 +53,7 @@ def causes_of(
         if cause.gain_bytes or (cause.gain_ps and cause.gain_ps * _SMALLEST_PART >= step.duration)
     ]
     if periods and periods.typical.pause * _SMALLEST_PART >= periods.median > 0:
-        # Reading the host's events takes time, so read these events only if there is a pause.
+        # Reading the host's events takes time, so read them only if there is a pause.
         from _analysis.causes import pause_between_steps
 
         causes.append(pause_between_steps.find(step.device, periods))
@@ -99,7 +98,7 @@ def _of_programs(
 
 
 def _overlap_notes(causes: Sequence[Cause]) -> list[str]:
-    """Return a note on causes that share executions."""
+    """Return a note that lists the causes that share executions, if there are any."""
     members = [{id(executions) for executions in cause.evidence.executions} for cause in causes]
     overlapping = [
         f"{i}"

@@ -1,14 +1,14 @@
-"""Find arrays that are joined to one flat array and later cut out of the flat array again.
+"""Find arrays that are joined into one flat array and later cut out of it again.
 
     flat, unravel = ravel_pytree(grads)    # f32[66724864]
     grads = unravel(psum(flat) / n)        # one collective instead of three
 
-An array with one dimension has another layout than an array with several dimensions. So each array
-is copied twice, and elementwise ops on the flat array are not fused into other ops. The cause needs
-two kinds of ops that only move data: ops that write parts into a large array with one dimension,
-and ops that take parts out of an array with one dimension. The gain is the time of all ops that
-only move data or work elementwise on these arrays. The cause is reported as a likely
-`layout_change`, since one collective for many small arrays can be faster than many collectives.
+An array with one dimension has a different layout from an array with several dimensions. Therefore
+each array is copied twice, and elementwise ops on the flat array are not fused into other ops. The
+cause requires two kinds of ops that only move data: ops that write parts into a large array with
+one dimension, and ops that take parts out of such an array. The gain is the time of all ops that
+only move data or work elementwise on these arrays. The cause is reported as a `likely`
+`layout_change`, because one collective for many small arrays can be faster than many collectives.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from _proto.hlo.program import Instruction
     from _proto.hlo.shapes import Array
 
-# Ignore smaller arrays, because arrays such as weights of norms always have one dimension.
+# Ignore smaller arrays: for example, the weights of norms always have one dimension.
 _MIN_BYTES = 1 << 20
 _JOINING = frozenset(("concatenate", "dynamic-update-slice"))
 _CUTTING = frozenset(("dynamic-slice", "reshape", "slice"))
@@ -50,7 +50,8 @@ def find(of: StepProgram) -> list[Cause]:
             continue
         opcodes = {part.opcode for part in here.inside()} or {here.opcode}
         opcodes -= _FREE
-        # Skip an op that computes arrays with several dimensions, because this op does other work.
+        # Skip ops that compute arrays with several dimensions, because they do not only handle the
+        # flat array.
         is_move = opcodes <= _MOVING
         if not is_move and not (_all_flat(here) and opcodes <= _MOVING | ELEMENTWISE):
             continue
@@ -89,6 +90,6 @@ def _operands(instruction: Instruction) -> Iterable[Array]:
 
 
 def _all_flat(instruction: Instruction) -> bool:
-    """Return True if all large outputs have one dimension."""
+    """Return True if an instruction has large outputs and all of them have one dimension."""
     large = [array for array in instruction.arrays or () if _n_bytes(array) >= _MIN_BYTES]
     return bool(large) and all(len(array.dims) == 1 for array in large)

@@ -1,9 +1,10 @@
-"""Walk the values of a program, across fusions, tuples, loops and asynchronous ops.
+"""Follow values through a program, across fusions, tuples, loops and asynchronous ops.
 
-A value is an output of an instruction, or a part of an output that is a tuple. `producers` returns
-the values that a value is made of, and `consumers` returns the values that are made of a value.
-Instructions that only pass values on (tuples, fusions, parameters, loops) are values, too. So a
-walk need not know how the compiler has divided the program into computations.
+A value is the output of an instruction, or an element of an output that is a tuple. `producers`
+returns the values from which a value is computed, and `consumers` returns the values that are
+computed from it. Outputs of instructions that only pass values on (tuples, fusions, parameters,
+loops) are also values, so a walk need not know how the compiler has divided the program into
+computations.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _ELEMENT, _TUPLE, _PARAMETER, _BARRIER = "get-tuple-element", "tuple", "paramete
 
 # Instructions that pass values on unchanged.
 STRUCTURE = frozenset((*_CALLS, _ELEMENT, _TUPLE, _PARAMETER, _BARRIER, WHILE))
-# Instructions that move values without changing or dropping elements.
+# Instructions that move values, or slices of them, without changing their elements.
 LAYOUT = frozenset(
     "bitcast copy copy-start copy-done reshape transpose slice-start slice-done".split()
 )
@@ -39,12 +40,12 @@ ELEMENTWISE = frozenset(
 )
 DOTS = frozenset(("dot", "convolution"))
 _CONCAT_BITCAST = b"ConcatBitcast"
-# Part of the names of layout changes that a SparseCore carries out.
+# Substring of the names of layout changes that run on a SparseCore.
 _FORMATTING = "data-format"
 
 
 class Value(NamedTuple):
-    """An output of an instruction; `path` leads to a part of a tuple."""
+    """The output of an instruction, or the element at `path` if the output is a tuple."""
 
     instruction: Instruction
     path: Path = ()
@@ -57,15 +58,15 @@ class Value(NamedTuple):
 
 
 class Reached(NamedTuple):
-    """The values of a walk: values through which the walk continued, and values at which the walk
-    stopped."""
+    """The values that a walk reached: it continued from those in `passed`, and stopped at those in
+    `stopped`."""
 
     passed: set[Value]
     stopped: set[Value]
 
 
 def is_layout(instruction: Instruction) -> bool:
-    """Return True if an instruction moves or splits a value without changing the elements."""
+    """Return True if an instruction moves or splits a value without changing its elements."""
     if instruction.opcode == "custom-call":
         return instruction.message.custom_call_target == _CONCAT_BITCAST
     if instruction.opcode.startswith("async-"):
@@ -80,7 +81,7 @@ def is_backward(instruction: Instruction) -> bool:
 
 
 def _wraps_slice(instruction: Instruction) -> bool:
-    """Return True if an asynchronous op only copies a part of an array."""
+    """Return True if an asynchronous op only copies an array or a slice of it."""
     inside = [inner.opcode for part in instruction.chain for inner in part.inside()]
     return bool(inside) and set(inside) <= {"parameter", "slice", "copy", "bitcast"}
 
@@ -95,7 +96,8 @@ def parameter(computation: Computation, number: int) -> Instruction | None:
 
 
 def body_of(loop: Instruction) -> Computation | None:
-    """Return the body of a `while`, which programs list before the condition."""
+    """Return the body of a `while`: the first computation that it calls, followed by the
+    condition."""
     return loop.called[0] if loop.opcode == WHILE and loop.called else None
 
 
@@ -110,7 +112,8 @@ def callers(computation: Computation) -> Iterator[Instruction]:
 
 
 def loop_around(computation: Computation) -> Instruction | None:
-    """Return the innermost `while` whose body contains or calls a computation."""
+    """Return the innermost `while` whose body is `computation`, or calls it; None if there is
+    none."""
     for caller in callers(computation):
         if caller.opcode == WHILE:
             return caller if body_of(caller) is computation else None
@@ -119,8 +122,8 @@ def loop_around(computation: Computation) -> Instruction | None:
 
 
 def producers(value: Value) -> list[Value]:
-    """Return the values that a value is made of; none for the state at the start of a loop's
-    body."""
+    """Return the values from which a value is computed. The state at the start of a loop's body has
+    no producers."""
     here, path = value
     opcode = here.opcode
     found: Iterable[tuple[Instruction | None, Path]]
@@ -148,14 +151,15 @@ def producers(value: Value) -> list[Value]:
 
 
 def inputs_of_chain(part: Instruction) -> Iterator[Instruction]:
-    """Yield the inputs of all parts of an asynchronous op."""
+    """Yield the inputs of all parts of an asynchronous op, excluding outputs of its other parts."""
     chain = part.chain
     for member in chain:
         yield from (operand for operand in member.operands if operand not in chain)
 
 
 def consumers(value: Value) -> list[Value]:
-    """Return the values that are made of a value, also in the next round of a loop."""
+    """Return the values that are computed from a value, including those in the next iteration of a
+    loop."""
     here, path = value
     found = [taken for user in here.users for taken in _taken_by(user, here, path)]
     computation = here.computation
@@ -168,7 +172,8 @@ def consumers(value: Value) -> list[Value]:
 
 
 def _taken_by(user: Instruction, here: Instruction, path: Path) -> Iterator[Value]:
-    """Yield the values that a user makes of a part of `here`."""
+    """Yield the values that the instruction `user` computes from the element of `here` at
+    `path`."""
     opcode = user.opcode
     if opcode == _ELEMENT:
         # Without a path, accept any element, because the parts of an asynchronous op are not
@@ -195,7 +200,7 @@ def _taken_by(user: Instruction, here: Instruction, path: Path) -> Iterator[Valu
             yield Value(user, path)
         else:
             last = user.chain[-1]
-            # A collective of several arrays returns each array at the array's own index.
+            # A collective on several arrays returns each array at the index of its operand.
             is_part = len(ids) > 1 and last is user and _has_part(user, (place,))
             yield Value(last, (place,) if is_part else ())
 
@@ -205,7 +210,8 @@ def _has_part(instruction: Instruction, path: Path) -> bool:
 
 
 def origins(value: Value, passes: Callable[[Value], bool]) -> set[Value]:
-    """Return a value and all values that it is made of, up to values that `passes` refuses."""
+    """Return a value and all values from which it is computed, up to values that `passes`
+    rejects."""
     if value.instruction.opcode in STRUCTURE or passes(value):
         return {value, *(source for source, _ in walk([value], producers, passes))}
     return {value}
@@ -216,7 +222,7 @@ def reach(
     step: Callable[[Value], Sequence[Value]],
     passes: Callable[[Value], bool],
 ) -> Reached:
-    """Return all values that a walk reaches."""
+    """Return all values that `walk` reaches, divided into passed and stopped values."""
     starts = list(starts)
     reached = Reached(set(starts), set())
     for value, is_passed in walk(starts, step, passes):
@@ -229,11 +235,11 @@ def walk(
     step: Callable[[Value], Sequence[Value]],
     passes: Callable[[Value], bool],
 ) -> Iterator[tuple[Value, bool]]:
-    """Walk from values to their `producers` or `consumers`, and continue from each value that
-    `passes` accepts.
+    """Walk from `starts` along `step` (`producers` or `consumers`), and continue from each value
+    that `passes` accepts.
 
-    The walk always continues from the starts and from instructions in STRUCTURE. Yield each value
-    that the walk reaches, and True if the walk continues from the value.
+    The walk also continues from all instructions in `STRUCTURE`. Yield each reached value, and True
+    if the walk continues from it.
     """
     to_do = deque(starts)
     seen = set(to_do)

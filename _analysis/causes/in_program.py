@@ -1,4 +1,4 @@
-"""Run the detectors that need a program."""
+"""Run the detectors that require the compiled program."""
 
 from __future__ import annotations
 
@@ -50,5 +50,5 @@ def causes_in_program(of: StepProgram) -> list[Cause]:
 
 
 def _executions_of(causes: Iterable[Cause]) -> set[int]:
-    """Return the ids of the executions that are evidence of causes."""
+    """Return the ids of the executions that are evidence for causes."""
     return {id(executions) for cause in causes for executions in cause.evidence.executions}

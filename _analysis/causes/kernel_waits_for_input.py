@@ -1,11 +1,12 @@
-"""Find kernels that wait for their input: kernels with named regions that only wait for copies.
+"""Find kernels that wait for their input: kernels that spend time in regions that only wait for
+copies.
 
     pl.BlockSpec((128, 128), …)                            # small blocks: little math per copy
     pl.BlockSpec((512, 512), …, pipeline_mode=pl.Buffered(3))
 
-Pallas's pipeline copies the next block while the body computes the present one. If a copy takes
-longer than the body, the kernel waits. The cause can be found only if the capture has regions
-inside kernels. Each kernel has one row.
+The Pallas pipeline copies the next block while the kernel's body computes the current one. If a
+copy takes longer than the body, the kernel waits. The cause can be found only if the capture
+contains the regions inside kernels. Each kernel has one row.
 """
 
 from __future__ import annotations

@@ -3,18 +3,17 @@
     p = log_softmax(logits)            # f32[batch, time, vocabulary] in memory
     loss = -take(p, labels).mean()     # one element of each row is used
 
-The cause is seen if an op without a dot writes an array, and all ops that read the array are
-reductions or gathers without a dot, with outputs of at most an eighth of the array's size. The gain
-is only the time for writing and reading the array at the HBM peak, because the ops often do vector
-work that remains.
+The cause is `seen` if an op without a dot writes an array, and all ops that read it also have no
+dot and return at most an eighth of its size. The gain is only the time to write and read the array
+at peak HBM bandwidth, because these ops often do vector work that remains.
 
     scores = exp(q @ k.T - max)        # [batch, heads, time, time] in memory
     out = (scores / sum) @ v
 
-The scores of attention are another kind of array: at least 4 times as large as both operands of the
-dot that makes the scores, and multiplied again after a softmax. A kernel such as flash attention
-never writes scores to memory. The gain is the time of the ops on the lines that write or read
-arrays of this size, minus the time that the dots' flops take at the peak. Under a mask, only half
+The second pattern is attention scores: the result of a dot that is at least 4 times as large as
+either operand, and is multiplied again after a softmax. A kernel such as flash attention never
+writes scores to memory. The gain is the time of all ops on the source lines that write or read such
+arrays, minus the time that their flops take at the peak rate. If the scores are masked, only half
 of the flops count.
 """
 
@@ -46,14 +45,14 @@ _ON_THE_CORE = (COMPUTE_BOUND, MEMORY_BOUND, DATA_MOVEMENT, KERNEL, UNJUDGED)
 _SHRINKING = 8
 _GROWING = 4
 _HBM = 0
-# Name of the kernel that XLA makes from a softmax and the following matmul.
+# Name of the kernel into which XLA fuses a softmax and the following matmul.
 _SOFTMAX_KERNEL = "online-softmax"
-# Part of the names of gathers that a SparseCore runs.
+# Substring of the names of gathers that run on a SparseCore.
 _OFFLOADED_GATHER = "gather_offload"
 
 
 class _Written(NamedTuple):
-    """An array that an op writes, and that other ops only reduce."""
+    """An array that one op writes and other ops only reduce."""
 
     writer: Executions
     readers: list[Executions]
@@ -76,7 +75,8 @@ def _reduced(of: StepProgram) -> list[Cause]:
             continue
         for path, array in instruction.leaves or ():
             n_bytes = array.n_bytes if array and array.memory_space == _HBM else None
-            # The array is written once and read once.
+            # Skip arrays that are too small: writing and reading one takes less time than the
+            # smallest reported gain.
             if array is None or not n_bytes or 2 * writer.n * n_bytes < of.floor * hbm:
                 continue
             readers = _readers(of, Value(instruction, path), n_bytes)
@@ -122,7 +122,8 @@ def _readers(of: StepProgram, value: Value, n_bytes: int) -> list[Executions] | 
 
 
 def _picks(reader: Executions) -> bool:
-    """Return True if a reader takes single elements of an array, which costs almost nothing."""
+    """Return True if a reader gathers only some elements of an array, which costs almost
+    nothing."""
     instruction = reader.op.instruction
     parts = instruction.chain if instruction else ()
     opcodes = {part.opcode for part in parts} | {i.opcode for part in parts for i in part.inside()}
@@ -131,7 +132,7 @@ def _picks(reader: Executions) -> bool:
 
 def _reduced_cause(of: StepProgram, shape: str, arrays: list[_Written]) -> Cause:
     gain = sum(array.gain for array in arrays)
-    # One op can read several of the arrays.
+    # Count each op once, because it can read several of the arrays.
     ran = {
         id(executions): executions
         for array in arrays
@@ -198,7 +199,7 @@ def _is_backward(dot: Instruction) -> bool:
 
 
 def _is_masked(dot: Instruction) -> bool:
-    """Return True if scores are masked by a select, or a selected value is added to the scores."""
+    """Return True if scores are masked: by a select, or by adding the result of a select."""
     reached = reach([Value(dot)], consumers, _is_computed)
     added = {
         value
@@ -220,8 +221,7 @@ def _scores_cause(of: StepProgram, dots: list[Instruction]) -> Cause | None:
     needed = sum((entry.t_compute for entry in entries), Fraction(0))
     is_masked = _is_masked(dot)
     if is_masked:
-        # A kernel skips blocks in which all scores are masked: half of the blocks if the mask is
-        # causal.
+        # A kernel skips fully masked blocks: half of all blocks if the mask is causal.
         needed = needed / 2
     gain = total - min(total, round(needed))
     place = of.place_at(dot)
@@ -242,13 +242,13 @@ def _scores_cause(of: StepProgram, dots: list[Instruction]) -> Cause | None:
 
 
 def _on_scores(of: StepProgram, dots: list[Instruction]) -> list[Entry]:
-    """Return the executions of ops with arrays of scores, and of other ops on the lines of these
-    ops.
+    """Return the ledger entries of ops that read or write scores, and of other ops on the same
+    lines.
 
-    The compiler may work on blocks of the scores.
+    The other ops may work on blocks of the scores, which have other shapes.
     """
-    # Compare sorted dimensions, because compilers transpose the scores and add dimensions of size
-    # 1.
+    # Compare sorted dimensions, because compilers can transpose the scores and add dimensions of
+    # size 1.
     wanted = {_sorted_dims(map(str, array.dims)) for dot in dots for array in dot.arrays or ()}
     ops = [entry for entry in of.ledger if entry.name in _ON_THE_CORE]
     whole = {

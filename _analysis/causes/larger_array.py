@@ -1,23 +1,24 @@
-"""Find matmuls that are split so that the largest of the three arrays crosses the links.
+"""Find matmuls that are sharded such that the largest of their three arrays is moved between
+devices.
 
     logits = x @ embedding.T    # x and embedding are split along the contracted dimension, so
                                 # partial sums [batch, time, vocabulary] are reduced
 
-A matmul has three arrays. An all-gather or a reduction next to the matmul moves one of these
-arrays, and another sharding would move the other two arrays instead. The moved array must have more
-than twice the bytes of the other two arrays together on all devices of a group: then even gathering
-both other arrays everywhere would be cheaper. The gain is the exposed time minus the time for
-moving the other two arrays at the same rate. The cause is reported as a likely `resharding`, since
-the line that sets the sharding is elsewhere.
+A matmul has three arrays: two operands and the result. An all-gather or a reduction next to the
+matmul moves one of them, and another sharding would move the other two instead. The moved array
+must have more than twice as many bytes as the other two together, summed over all devices of a
+group: then even gathering both of them everywhere would be cheaper. The gain is the exposed time
+minus the time for moving the other two arrays at the same rate. The cause is reported as a `likely`
+`resharding`, because the line that sets the sharding is elsewhere.
 
-The cause is also reported if an operand is gathered and the result is reduced, and if the gathered
-operand has more than twice the bytes of the other operand on all devices: then gathering the other
-operand would be enough.
+The cause is also reported if one operand is gathered, the result is reduced, and the gathered
+operand has more than twice as many bytes as the other operand on all devices together. Then
+gathering the other operand would be enough.
 
     dx = dh @ w.T    # dh is gathered, and dx is reduced, although w is small
 
-Reductions alone count in the forward pass only: in the backward pass they sum up gradients over
-batches.
+Reductions without a gather count only in the forward pass, because in the backward pass they sum
+gradients over batches.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
 
 _GATHER = "all-gather"
 _REDUCTIONS = ("all-reduce", "reduce-scatter")
-# The moved array must have more than this many times the bytes of the matmul's other two arrays on
-# all devices.
+# The bytes of the moved array must exceed those of the matmul's other arrays, on all devices
+# together, by more than this factor.
 _FACTOR = 2
 
 
@@ -61,7 +62,7 @@ class _Moved(NamedTuple):
 
 
 class _Line(NamedTuple):
-    """The matmuls of a line that have a gathered operand and a reduced result."""
+    """The matmuls at a source line that have a gathered operand and a reduced result."""
 
     rows: list[_Moved]
     dots: list[Executions]
@@ -69,7 +70,7 @@ class _Line(NamedTuple):
 
 
 def find(of: StepProgram, left_out: Container[int]) -> list[Cause]:
-    """Return the causes; `left_out` has the ids of executions that belong to other causes."""
+    """Return the causes; `left_out` contains the ids of executions that belong to other causes."""
     gathered, reduced = [], []
     causes = _gathered_and_reduced(of, left_out)
     seen = {id(executions) for cause in causes for executions in cause.evidence.executions}
@@ -102,7 +103,8 @@ def _gathered(executions: Executions) -> _Moved | None:
 
 
 def _gathered_and_reduced(of: StepProgram, left_out: Container[int]) -> list[Cause]:
-    """Return a cause for each line of matmuls that have a gathered operand and a reduced result."""
+    """Return a cause for each line with matmuls that have a gathered operand and a reduced
+    result."""
     reductions = {
         executions.op.instruction: executions
         for executions in of.collectives
@@ -133,7 +135,7 @@ def _gathered_and_reduced(of: StepProgram, left_out: Container[int]) -> list[Cau
                 line.rows.append(moved._replace(n_bytes=moved.n_bytes + (_bytes_of([dot]) or 0)))
                 line.dots.append(ran)
                 for member in (executions, *(reductions[reduction] for reduction in found)):
-                    # A collective counts for one line.
+                    # Count each collective for one line only.
                     if id(member) not in counted:
                         counted.add(id(member))
                         line.members.append(member)
@@ -161,9 +163,10 @@ def _line_cause(of: StepProgram, line: _Line) -> Cause:
 
 
 def _keeps(dot: Instruction, gather: Executions) -> bool:
-    """Return True if the dimensions along which an array was gathered are also in a dot's result.
+    """Return True if the dimensions along which an operand was gathered are also in the dot's
+    result.
 
-    Otherwise the dot sums along these dimensions, as for the gradient of a weight.
+    Otherwise the dot sums over these dimensions, as for the gradient of a weight.
     """
     inside, arrays = gather.op.inside, dot.arrays
     if inside is None or not inside.inputs or not inside.outputs or not arrays:

@@ -3,17 +3,17 @@
     pairs = stack([a, b], -1).reshape(x.shape)    # interleaved: the last dimension has two elements
     q = kernel(pairs)                             # and the kernel wants another layout
 
-The op before and the op after want different orders of dimensions or tiles in memory, so the
-compiler puts a copy between these ops, which moves all bytes twice and computes nothing. A layout
-change is a synchronous copy or transpose with another layout than the operand, a fusion of only
-such ops, or a reshape that runs as an op, because other reshapes are free. Copies that belong to a
-change of shardings are left to the cause `resharding`. Each source line has one row.
+Two successive ops require different orders of dimensions or different tiles in memory, so the
+compiler inserts a copy between them, which reads and writes all bytes and computes nothing. A
+layout change is a synchronous copy or transpose whose layout differs from its operand's, a fusion
+of only such ops, or a reshape that runs as an op (other reshapes are free). Copies that belong to a
+change in sharding are reported under the cause `resharding`. Each source line has one row.
 
-The compiler can also fuse a layout change with other work. Such a change is seen if a large array
-has a last dimension of 2: ops that make or read these arrays often take much longer than the bytes
-need, whichever dimension the layout spreads over the 128 lanes. An op with a dot or with an array
-more than twice as large does other work. The gain is the time of these ops minus the time for
-reading and writing the array's bytes once at the HBM peak.
+The compiler can also fuse a layout change into other ops. This is assumed if a large array has a
+last dimension of 2: ops that write or read such arrays often take much longer than the bytes
+require, whichever dimension the layout spreads over the 128 lanes. Ops that have a dot, or an array
+more than twice as large, are excluded because they do more than that. The gain is the time of the
+remaining ops minus the time to read and write the array once at peak HBM bandwidth.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _ONLY_LAYOUT = _REORDERING | {"bitcast", "parameter"}
 
 
 def find(of: StepProgram, left_out: Container[int]) -> list[Cause]:
-    """Return the causes; `left_out` has the ids of executions that belong to other causes."""
-    # Skip ops that take little time, because reading shapes takes time, too.
+    """Return the causes; `left_out` contains the ids of executions that belong to other causes."""
+    # Skip short ops, because reading their shapes takes time.
     ran = [
         executions
         for executions in of.leaves
@@ -69,12 +69,12 @@ def find(of: StepProgram, left_out: Container[int]) -> list[Cause]:
 
 
 def _pairs_of(executions: Executions) -> Array | None:
-    """Return a large array of pairs (last dimension 2) that an op makes or reads."""
+    """Return a large array of pairs (last dimension 2) that an op writes or reads, or None."""
     here = executions.op.instruction
     if here is None or executions.op.kind not in (COMPUTE, DATA_MOVE) or executions.op.dot:
         return None
     of_op = [array for arrays in (here.arrays, *here.operand_arrays) for array in arrays or ()]
-    # An op with a much larger array does other work.
+    # Exclude ops with a much larger array, because they do more than handle the pairs.
     least = max(_MIN_BYTES, max((array.n_bytes or 0 for array in of_op), default=0) // 2)
     pairs = (array for array in of_op if len(array.dims) > 2 and array.dims[-1] == 2)
     return next((array for array in pairs if (array.n_bytes or 0) >= least), None)

@@ -1,18 +1,20 @@
-"""Replay a program to estimate the time that a step saves without some of its collectives.
+"""Estimate how much time a step would save without some of its collectives, by replaying its
+program.
 
-The exposed time of a collective says little about the saved time, because collectives share the
-links:
+The exposed time of a collective says little about the time that would be saved without it, because
+collectives share the links:
 
     core    |--math--|==wait for B==|--math--|      without A, B would end earlier
     links   |-----A-----|-----B-----|
 
-So the replay runs the ops of a computation again. The core keeps the order of the trace. A
+Therefore the ops of a computation are replayed. The core runs them in the order of the trace. A
 collective begins when its operands are ready and the links are free. Collectives with little data
-do not wait for the links, and keep their time.
+do not wait for the links, and take as long as measured.
 
-A synchronous collective takes as long per byte as the fastest collective of its kind, since others
-may have waited for the links. The trace does not show how long asynchronous collectives take, so
-the speed of the links is chosen such that the replay takes as long as the trace.
+A synchronous collective is assumed to take as long per byte as the fastest collective of its kind,
+because others may have waited for the links. The trace does not show how long asynchronous
+collectives take, so the speed of the links is chosen such that the replay takes as long as the
+trace.
 """
 
 from __future__ import annotations
@@ -30,38 +32,40 @@ if TYPE_CHECKING:
     from _proto.hlo.collectives import Collective
     from _proto.hlo.program import Computation, Instruction
 
-# A collective that moves fewer bytes does not keep other collectives from using the links.
+# Collectives that move fewer bytes are assumed not to occupy the links.
 _SMALL_BYTES = 1 << 20
-# Number of times that a range is halved to find the speed of the links.
+# Number of bisections to find the speed of the links.
 _HALVINGS = 12
 # Maximum number of unread results of collectives that become asynchronous. Without a limit, a
-# collective that is read late could take the links before a collective that is read early.
+# collective whose result is read late could occupy the links before one whose result is read early.
 _UNREAD = 2
-# A short op takes at most this part of the mean time of collectives that become asynchronous.
+# An op is short if it takes at most 1 / `_SHORT` of the mean time of the collectives that become
+# asynchronous.
 _SHORT = 2
-# Math that takes less than 1 / _LITTLE of the wait counts as hiding nothing.
+# Math that takes at most 1 / `_LITTLE` of the wait is assumed to hide nothing.
 _LITTLE = 20
-# Kinds of events at one position in the order of the trace, in the order in which they happen.
+# Kinds of events. Events at the same position happen in this order.
 _BEGIN, _END, _RUN = range(3)
 
 
 class _Event(NamedTuple):
-    """An event at a position in the order of the trace: an op runs, or a collective begins or is
-    waited for."""
+    """An event of the replay: an op runs, or a collective begins or is waited for. `place` is the
+    event's position in the order of the trace."""
 
     place: int
     kind: int
     # The position at which the core waits for the collective.
     end: int
     here: Instruction
-    # The time on the core, or on the links in addition to the time for the bytes.
+    # The time on the core; for a collective, the time on the links in addition to the time for
+    # `n_bytes`.
     time: float = 0
     n_bytes: int = 0
 
 
 class Links:
-    """The collectives of a program, each with the bytes or the time that the collective needs on
-    the links."""
+    """The collectives of a program, each with the bytes that it moves over the links, or the time
+    that it occupies them."""
 
     def __init__(self, of: StepProgram) -> None:
         self._of = of
@@ -87,7 +91,7 @@ class Links:
             self._alone[here] = n_bytes / fastest[kind]
 
     def saved_without(self, removed: Iterable[Executions]) -> int:
-        """Return the time that the step saves if some ops are removed."""
+        """Return the time that the step saves if the given ops are removed."""
         by_computation, saved = _by_computation(removed)
         for computation, gone in by_computation.items():
             events = self._events(computation)
@@ -96,11 +100,10 @@ class Links:
         return saved
 
     def saved_if_asynchronous(self, members: Iterable[Executions]) -> int:
-        """Return the time that the step saves if synchronous collectives run at the same time as
-        math. Each collective begins when its operands are ready. Short ops that make the operands,
-        such as the cast of a weight before a gather, run equally early, and short ops that read the
-        result run later.
-        """
+        """Return the time that the step saves if the given synchronous collectives overlap with
+        math. Each collective begins when its operands are ready. Short ops that compute the
+        operands, such as the cast of a weight before a gather, are moved forward, and short ops
+        that read the result are moved back."""
         by_computation, _ = _by_computation(members)
         saved = 0
         for computation, moved in by_computation.items():
@@ -111,7 +114,8 @@ class Links:
     def waited_for_at_once(self) -> set[Instruction]:
         """Return all asynchronous collectives if math hides very little of them, otherwise none.
 
-        Math hides very little if most bytes move with little math between the begin and the end.
+        Math hides very little if collectives with little math between begin and end move at least
+        three quarters of the bytes.
         """
         n_bytes = n_at_once = 0
         for computation in {here.computation for here in self._bytes}:
@@ -192,7 +196,7 @@ class Links:
         short: float = 0,
         beyond: Container[Instruction] = (),
     ) -> tuple[list[int], set[Instruction]]:
-        """Return the positions of the next ops, in one direction, that take longer than `short`.
+        """Return the positions of the nearest ops, in one direction, that take longer than `short`.
 
         Also return all instructions that the search reached. Ops in `beyond` count as short.
         """
@@ -219,7 +223,8 @@ class Links:
     def _saved(
         self, computation: Computation, now: Sequence[_Event], then: Sequence[_Event]
     ) -> int:
-        """Return the time that all executions of a computation save if the events are `then`."""
+        """Return the time that all executions of a computation save if its events change from `now`
+        to `then`."""
         n = max(self._of.n_of(event.here) for event in now)
         pace = self._paces.get(computation)
         if pace is None:
@@ -232,7 +237,7 @@ class Links:
     def _pace_of(self, events: Sequence[_Event], measured: float) -> float:
         """Return the time per byte on the links for which the replay takes as long as the trace."""
         n_bytes = sum(event.n_bytes for event in events)
-        # The links are not busy for longer than the computation takes.
+        # The links cannot be busy for longer than the computation takes.
         fast, slow = 0.0, measured / max(n_bytes, 1)
         for _ in range(_HALVINGS):
             pace = (fast + slow) / 2
@@ -244,7 +249,7 @@ class Links:
 
 
 def _replayed(events: Iterable[_Event], pace: float) -> float:
-    """Return the time of one execution if the links need `pace` per byte."""
+    """Return the replayed time of one execution if the links take `pace` per byte."""
     now = free = 0.0
     ends: dict[Instruction, float] = {}
     for _, kind, _, here, time, n_bytes in events:
@@ -258,10 +263,9 @@ def _replayed(events: Iterable[_Event], pace: float) -> float:
 
 
 def _bytes_of(collective: Collective) -> int:
-    """Return the bytes of the input or of the output, whichever is larger, and twice as many for an
-    all-reduce. This number is slightly too large, because a device does not send its own part to
-    itself.
-    """
+    """Return the bytes of the input or the output, whichever are more, and twice as many for an
+    all-reduce. This is a slight overestimate, because a device does not send its own part to
+    itself."""
     sides = [
         sum(array.n_bytes or 0 for array in arrays or ())
         for arrays in (collective.inputs, collective.outputs)
@@ -272,7 +276,7 @@ def _bytes_of(collective: Collective) -> int:
 def _by_computation(
     members: Iterable[Executions],
 ) -> tuple[dict[Computation, set[Instruction]], int]:
-    """Group instructions by computation; also return the time of executions without an
+    """Group instructions by computation; also return the total time of executions without an
     instruction."""
     found: dict[Computation, set[Instruction]] = {}
     unknown = 0

@@ -1,23 +1,23 @@
-"""Find arrays that are gathered on all devices although neighbouring arrays are split in another
-way.
+"""Find arrays that are gathered on all devices only because neighbouring arrays are split
+differently.
 
     h = with_sharding_constraint(h, P("data", "model", None))    # the weight is P("data", "model")
     y = h @ weight                                               # and is gathered along both
 
-Devices need a part of the array, or the array whole along one dimension. Two patterns show that two
-shardings disagree:
+The devices need only a part of the array, or need it complete along only one dimension. Two
+patterns show that two shardings disagree:
 
-- An all-gather makes the whole array, and all users of the result cut a part out by a dynamic-slice
-  at an index that depends on the device. An all-to-all would move only the parts. A gather is left
-  out if an op uses the whole result.
+- An all-gather builds the complete array, and all users of the result cut a part out with a
+  dynamic-slice at an index that depends on the device. An all-to-all would move only the parts. A
+  gather is excluded if any op uses the complete result.
 - An all-gather among at least four devices gathers an operand of a matmul along two dimensions at
-  once, so that a copy has to put the parts in order. If the shardings agreed, the matmul would be
-  split along one of the dimensions.
+  once, so a copy has to put the parts in order. If the shardings agreed, the matmul would be split
+  along one of these dimensions.
 
-The gain is the exposed time minus the time for moving only the needed part, plus the time of the
-copies. The cause is reported as a `resharding` and always likely: the program does not have the
-constraint that requires the whole array, and splitting weights along two dimensions can be
-intended.
+The gain is the time that the step saves without these gathers, minus the estimated time for moving
+only the needed part, plus the time of the copies. The cause is reported as a `resharding` and is
+always `likely`: the program does not contain the constraint that requires the complete array, and
+splitting weights along two dimensions can be intended.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ if TYPE_CHECKING:
 
 _GATHER = "all-gather"
 _CUT = "dynamic-slice"
-# Opcodes that return the number of the device.
+# Opcodes that return the index of the device.
 _DEVICE = ("partition-id", "replica-id")
-# A group of fewer devices cannot be the product of two mesh axes.
+# A smaller group of devices cannot be the product of two mesh axes.
 _FEWEST_DEVICES = 4
 
 
 def find(of: StepProgram, left_out: Container[int]) -> list[Cause]:
-    """Return the causes; `left_out` has the ids of executions that belong to other causes."""
+    """Return the causes; `left_out` contains the ids of executions that belong to other causes."""
     cut: list[Executions] = []
     spread: list[Executions] = []
     copies: dict[int, Executions] = {}
@@ -85,7 +85,7 @@ def _is_same(value: Value) -> bool:
 
 
 def _depends_on_device(cut: Instruction) -> bool:
-    """Return True if a dynamic-slice cuts out another part on each device."""
+    """Return True if a dynamic-slice cuts out a different part on each device."""
     walk = reach([Value(index) for index in cut.operands[1:]], producers, lambda _: True)
     return any(value.instruction.opcode in _DEVICE for value in walk.passed)
 
@@ -125,7 +125,8 @@ def _cause_of_cut(of: StepProgram, members: list[Executions]) -> Cause:
 
 def _cause_of_spread(of: StepProgram, members: list[Executions], copies: list[Executions]) -> Cause:
     exposed, copying = total_of(members), total_of(copies)
-    # The gather along the other dimension remains, among at least two devices.
+    # Count only half of the saved time, because the gather along the other dimension remains, among
+    # at least two devices.
     gain = of.links.saved_without(members) // 2 + copying
     place = place_of_longest([*members, *copies])
     return Cause(

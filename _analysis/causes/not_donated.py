@@ -1,13 +1,12 @@
-"""Find arguments that keep their memory although an output of the same shape could take over the
-memory.
+"""Find arguments that keep their memory although an output of the same shape could reuse it.
 
     step = jit(train_step)                              # old and new state are both in memory
     step = jit(train_step, donate_argnums=(0, 1, 2))    # the new state takes the old one's memory
 
-An argument is reported if it was not donated and has the shape of an output that reuses no
-argument's memory. The cause is always likely, because the program does not say if the caller still
-needs the argument. The cause costs memory, not time. All arguments share one row, since state often
-consists of many small arrays.
+An argument is reported if it was not donated and has the shape of an output that does not reuse the
+memory of any argument. The cause is always `likely`, because the program does not show whether the
+caller still needs the argument. It costs memory, not time. All arguments share one row, because a
+training state often consists of many small arrays.
 """
 
 from __future__ import annotations
@@ -27,7 +26,8 @@ if TYPE_CHECKING:
     from _analysis.causes.step_program import StepProgram
 
 NAME: Final = "not_donated"
-# Arguments that take less than 1 / _SMALLEST_SHARE of the memory of all arguments are not reported.
+# The cause is not reported if these arguments together take less than 1 / `_SMALLEST_SHARE` of the
+# memory of all arguments.
 _SMALLEST_SHARE = 100
 
 

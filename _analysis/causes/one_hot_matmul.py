@@ -2,13 +2,14 @@
 
     x = one_hot(tokens, vocab) @ table      # x = table[tokens] reads one row for each token
 
-The matmul reads the whole table for each token and multiplies by zeros, and the matrix may be
-written to memory or gathered from other devices first. A one-hot matrix is a comparison for
-equality with an iota, which may include the offset of a shard. The cause is seen if an operand of a
-dot comes from a one-hot matrix through only converts, collectives and layout ops. The cause is
-likely if weights are multiplied by a one-hot matrix and summed up, as in the dispatch of tokens to
-experts. The gain is the time of these dots and of the ops that only make or move the matrix, minus
-the time of a gather, which reads and writes the bytes of the results at a tenth of the HBM peak.
+For each token, the matmul multiplies the entire table, mostly by zeros, and the one-hot matrix may
+first be written to memory or gathered from other devices. A one-hot matrix is recognised as a
+comparison for equality with an iota, to which the offset of a shard may be added. The cause is
+`seen` if an operand of a dot is a one-hot matrix that passed through only converts, broadcasts,
+collectives and layout ops. It is `likely` if the one-hot matrix was also multiplied by weights or
+summed, as in the dispatch of tokens to experts. The gain is the time of these dots and of the ops
+that compute or move the matrix, minus the time of a gather, which is assumed to read and write the
+results at a tenth of the peak HBM bandwidth.
 """
 
 from __future__ import annotations
@@ -34,13 +35,14 @@ if TYPE_CHECKING:
 
 NAME: Final = "one_hot_matmul"
 _EQUAL = b"EQ"
-# Gathers and scatters move single rows, so these ops reach about this fraction of the HBM peak.
+# Gathers and scatters move single rows, so they reach only about this fraction of the peak HBM
+# bandwidth.
 _GATHER_SPEED = Fraction(1, 10)
 _OFFSET = frozenset("add subtract broadcast convert".split())
 
 
 class _Lookup(NamedTuple):
-    """A dot by a one-hot matrix, and the values that the matrix is made of."""
+    """A dot with a one-hot matrix, and the values from which the matrix is computed."""
 
     dot: Instruction
     matrix: Value
@@ -52,8 +54,8 @@ def find(of: StepProgram) -> list[Cause]:
     rows: dict[tuple[str | None, Confidence], list[_Lookup]] = {}
     for dot in of.program.instructions():
         if dot.opcode in DOTS and (found := _lookup(dot)):
-            # Several matmuls can share the ops that make a weighted matrix, so all of these matmuls
-            # are in one row.
+            # Several matmuls can share the ops that compute a weighted matrix, so all matmuls with
+            # weighted matrices are in one row.
             is_seen = found.confidence == SEEN
             line = own_line_of(dot, of.is_own) or dot.line if is_seen else None
             rows.setdefault((line, found.confidence), []).append(found)
@@ -85,7 +87,8 @@ def _is_kept(value: Value) -> bool:
 def _is_weighted(value: Value) -> bool:
     here = value.instruction
     if here.opcode == "select":
-        # The compiler replaces multiplying by a comparison with a select between a value and 0.
+        # The compiler turns a multiplication by the result of a comparison into a select between a
+        # value and 0.
         other = operand(here, 2)
         if other is not None and other.opcode == "broadcast":
             other = operand(other, 0)
@@ -94,7 +97,7 @@ def _is_weighted(value: Value) -> bool:
 
 
 def _is_one_hot(value: Value) -> bool:
-    """Return True if a value is a comparison with the index in a dimension."""
+    """Return True if a value is a comparison for equality with the index along a dimension."""
     here = value.instruction
     return (
         here.opcode == "compare"
@@ -104,7 +107,7 @@ def _is_one_hot(value: Value) -> bool:
 
 
 def _is_place(value: Value) -> bool:
-    """Return True if an operand is an iota, plus or minus a scalar."""
+    """Return True if an operand is an iota, possibly plus or minus a scalar."""
     return any(
         value.instruction.opcode == "iota" and value.array is not None and value.array.dims
         for value in origins(value, _is_shifted)
@@ -126,8 +129,8 @@ def _cause(of: StepProgram, row: list[_Lookup]) -> Cause | None:
         gathered += executed.n * 2 * sum(array.n_bytes or 0 for array in lookup.dot.arrays or ())
         for value in lookup.values:
             maker = of.executed(value.instruction)
-            # Count ops that make the matrix, but not an op with a dot, because this op does other
-            # work.
+            # Include the ops that compute the matrix, except ops with a dot, because these do more
+            # than that.
             if maker and maker.op.instruction and not maker.op.dot:
                 ran[id(maker)] = maker
     if not ran:

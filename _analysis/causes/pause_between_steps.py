@@ -4,11 +4,12 @@
         state, loss = train_step(state, batch)
         log(float(loss))               # and here
 
-The pause is the time in which no step runs during a typical period, which lasts from the start of a
-step to the start of the next step of the same name. The line is the outermost call of a launching
-thread that covers at least half of the pause and is not longer than the period: longer calls, such
-as the training loop, contain several periods. A thread can start the next call before the device
-has finished, so the call need not begin within the period.
+The pause is the time within a typical period during which no step runs. A period lasts from the
+start of a step to the start of the next step of the same name. The reported line belongs to the
+outermost call on a thread that launches programs. This call must cover at least half of the pause
+and must not be longer than the period: longer calls, such as the training loop, contain several
+periods. A thread can start the next call before the device has finished, so the call need not begin
+within the period.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 PAUSE: Final = "pause_between_steps"
 N_CALLS_NAMED = 6
-# Matches frames of the Python tracer, which have the name of a file without the folder.
+# Matches the Python tracer's frames, which contain a file's name without its folder.
 PYTHON_FRAME = re.compile(r"\$(?P<line>.+:\d+) (?P<function>.+)")
 
 
@@ -86,7 +87,7 @@ def find(device: Device, periods: Periods) -> Cause:
 
 
 def what_host_does(host: HostInPause) -> str:
-    """Return the end of the sentence about the pause, which says what the host does."""
+    """Return the end of the message about the pause: what the host does during it."""
     if host.calls:
         outermost, *inner = host.calls
         chain = "".join(f" > {call.says}" for call in inner[:N_CALLS_NAMED])
@@ -124,7 +125,8 @@ def host_in(device: Device, period: Period) -> HostInPause:
 
 
 def longest_pause(device: Device, period: Period) -> tuple[int, int]:
-    """Return the longest stretch of a period in which no step runs, in absolute time."""
+    """Return start and end, in absolute time, of the longest part of a period in which no step
+    runs."""
     running = union((step.start, step.end) for step in device.steps)
     pauses = complement(running, (period.step.start, period.following.start))
     start, end = max(pauses, key=lambda pause: pause[1] - pause[0])
@@ -134,7 +136,7 @@ def longest_pause(device: Device, period: Period) -> tuple[int, int]:
 def calls_covering(
     track: Track, host: Host, window: tuple[int, int], longest: int
 ) -> Iterator[Call]:
-    """Yield the events that cover half of a window and are not longer than `longest`."""
+    """Yield the events that cover at least half of a window and are not longer than `longest`."""
     first, last = window[0] - host.start, window[1] - host.start
     for start, end, name in zip(track.starts, track.ends, track.names):  # noqa: B905
         if 2 * (min(end, last) - max(start, first)) >= last - first and end - start <= longest:

@@ -1,18 +1,18 @@
-"""Find work of the forward pass that runs again in the backward pass.
+"""Find ops of the forward pass that run again in the backward pass.
 
     step = checkpoint(block)                # each block runs twice: memory for time
     loss = checkpoint(loss_of_all_blocks)   # and now all blocks run three times
 
-`recompute` is all work that a checkpoint repeats. The confidence is always `likely`, because
-the checkpoint may be there to save memory.
+The cause `recompute` covers all ops that a checkpoint recomputes, except those of the second cause.
+Its confidence is always `likely`, because the checkpoint may be there to save memory.
 
-`recomputed_repeatedly` is work that is repeated twice, since a checkpoint contains another
-checkpoint. The path of an op names each `checkpoint` around the op, before `rematted_computation`;
-the number of checkpoints is the op's depth. This cause is seen if a matmul or kernel of depth 2
-also runs in the recomputation of the outer checkpoint, with the same path apart from the
-checkpoints. The outer checkpoint is superfluous if a loop is between the two checkpoints, or if the
-inner checkpoints contain nearly all backward matmuls and kernels of the outer checkpoint: then the
-outer checkpoint saves little additional memory. Otherwise the inner checkpoint is superfluous.
+The cause `recomputed_repeatedly` covers ops that are recomputed twice, because a checkpoint
+contains another checkpoint. The path of an op lists each enclosing `checkpoint` before
+`rematted_computation`; their number is the op's depth. The cause is `seen` if a matmul or kernel of
+depth 2 or more also runs at depth 1, with the same path apart from the checkpoints. The outer
+checkpoint is superfluous if there is a loop between the two checkpoints, or if the inner
+checkpoints contain nearly all backward matmuls and kernels of the outer one, which then saves
+little additional memory. Otherwise the inner checkpoint is superfluous.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ _DOT = "dot_general"
 
 
 class _Recomputed(NamedTuple):
-    """The executions of a recomputed op; `checkpoints` are the indices of the checkpoints in the
-    parts of the op's path."""
+    """The executions of a recomputed op. `parts` are the parts of its path, and `checkpoints` are
+    the indices of the checkpoints among them."""
 
     executions: Executions
     parts: tuple[str, ...]
@@ -75,8 +75,8 @@ def find(step: Step, context: Context) -> list[Cause]:
         is_outer = _is_outer_in_excess(step, twice)
         place = -2 if is_outer else -1
         prefixes = {(*_prefix(work, place), _REPEATED_PART) for work in twice}
-        # Work that only the inner checkpoint repeats must still run once if this checkpoint is
-        # removed.
+        # Ops that only the inner checkpoint recomputes must still be recomputed once if it is
+        # removed, so they are not excess.
         excess = [
             work.executions
             for work in recomputed
@@ -85,7 +85,7 @@ def find(step: Step, context: Context) -> list[Cause]:
         if excess:
             causes.append(_repeated(step, excess, is_outer, recomputed))
     counted = set(map(id, excess))
-    # The compiler also recomputes without a checkpoint if memory is short.
+    # Exclude ops of depth 0: the compiler recomputes them without a checkpoint if memory is short.
     rest = [work for work in recomputed if work.depth and id(work.executions) not in counted]
     if rest:
         causes.append(_recompute(step, rest, context))
@@ -109,7 +109,7 @@ def _parts_of(op: Op) -> tuple[str, ...]:
 
 
 def _prefix(work: _Recomputed, place: int) -> tuple[str, ...]:
-    """Return the parts of the path up to one of the checkpoints."""
+    """Return the parts of the path up to and including one of the checkpoints."""
     return work.parts[: work.checkpoints[place] + 1]
 
 
@@ -135,8 +135,8 @@ def _multiplies(op: Op) -> bool:
 
 
 def _place(members: Sequence[Executions]) -> Place:
-    """Return the innermost line of the user's own code that is in all stacks, searched in the stack
-    of the longest op."""
+    """Return the innermost line of the user's own code that all stacks share, in the order of the
+    longest op's stack."""
     stacks = [executions for executions in members if executions.op.stack]
     if not stacks:
         return place_of_longest(members)

@@ -3,14 +3,14 @@
     attention = shard_map(kernel, mesh=mesh, in_specs=P("data", None, None), ...)
     out = attention(q, k, v)    # the heads are split by "model"
 
-The compiler cannot split a kernel, so it gathers the dimensions that in_specs do not split, and all
-devices along this axis compute the same result. The cause is seen if all large operands of a kernel
-come from all-gathers of the same groups, through only layout ops. A kernel that gathers only keys
-and values works on different queries on each device, and a kernel that gathers only weights works
-on different activations. Kernels of the backward pass that read only these all-gathers belong to
-the cause, too.
+The compiler cannot split a kernel, so it gathers the dimensions that `in_specs` does not split, and
+all devices along this mesh axis compute the same result. The cause is `seen` if all large operands
+of a kernel come from all-gathers among the same devices, through layout ops only. If only keys and
+values are gathered, each device works on different queries; if only weights are gathered, on
+different activations. Other kernels, such as those of the backward pass, belong to the cause if
+they read only these all-gathers.
 
-The gain is the time of the kernels on all devices of a group but one, plus the time that the step
+For groups of n devices, the gain is (n - 1) / n of the kernels' time, plus the time that the step
 saves without the all-gathers and without the reductions of the kernels' results in the backward
 pass. The cause is reported as a `resharding`.
 """
@@ -111,7 +111,7 @@ def _reached(
     step: Callable[[Value], Sequence[Value]],
     collectives: Mapping[Instruction, Executions],
 ) -> Iterable[Executions]:
-    """Yield the collectives that are reached through only layout ops."""
+    """Yield the collectives that can be reached from `start` through layout ops only."""
     walk = reach([Value(start)] if start else [], step, lambda value: is_layout(value.instruction))
     for instruction in {value.instruction for value in walk.passed | walk.stopped}:
         if instruction in collectives:

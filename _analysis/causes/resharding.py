@@ -1,23 +1,24 @@
-"""Find shardings that disagree, so that an array is split along another axis between two ops.
+"""Find shardings that disagree, so that an array must be split along a different axis between two
+ops.
 
     x = with_sharding_constraint(x, P("fsdp", None, None))    # split by batch
     h = with_sharding_constraint(h, P(None, "fsdp", None))    # split by sequence
 
-Between two shardings, the compiler inserts an all-to-all, with copies before and after the
-all-to-all. All-to-alls that the user wrote have the primitive `all_to_all` or `ragged_all_to_all`;
-all others come from shardings. Collectives with the primitive `sharding_constraint` or `reshard`
-name the line of the constraint, so the cause is seen. Most programs no longer have the line of the
-constraint, since the compiler has propagated the sharding. Then the cause is likely, and the line
-with most time is named: this line is often near the constraint. A dispatch to experts, which is
+Between two such ops, the compiler inserts an all-to-all, with copies before and after it.
+All-to-alls that the user wrote have the primitive `all_to_all` or `ragged_all_to_all`; all others
+come from shardings. Collectives with the primitive `sharding_constraint` or `reshard` have the
+constraint's source line, so the cause is `seen`. Most programs no longer contain the constraint's
+line, because the compiler has propagated the sharding. Then the cause is `likely` and reports the
+line with the most time, which is often near the constraint. A dispatch to experts, which is
 intended, looks the same.
 
 In the optimizer, a collective-permute of an elementwise op is also a resharding: the op's operands,
-such as parameters and the optimizer's state, are sharded in different ways. (Within the model the
-compiler also makes permutes of matmuls that it runs in pieces.)
+such as parameters and the optimizer's state, are sharded differently. (Within the model, the
+compiler also creates permutes for matmuls that it runs in pieces.)
 
 Each set of replica groups has one row for the model and one row for the optimizer. Copies that are
-connected to the collectives through only layout ops belong to the row. In the end, rows of the same
-line are joined, also with those of other patterns of disagreeing shardings.
+connected to the collectives through layout ops only belong to the row. Finally, rows of the same
+line are joined, including those of other patterns of disagreeing shardings.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _CONSTRAINTS = ("sharding_constraint", "reshard")
 _PERMUTE = "collective-permute"
 # The phase of ops that are neither forward nor backward, such as an optimizer's ops.
 _OUTSIDE = "other"
-# Elementwise ops need no communication, unless their operands are sharded in different ways.
+# Elementwise ops need no communication unless their operands are sharded differently.
 _ELEMENTWISE = frozenset("add div max min mul select_n sub".split())
 
 
@@ -149,7 +150,7 @@ def _cause(of: StepProgram, row: _Row, members: list[Executions]) -> Cause:
 
 
 def joined(of: StepProgram, causes: Iterable[Cause]) -> list[Cause]:
-    """Join causes of the same line, because one sharding often makes several patterns."""
+    """Join causes of the same line, because one sharding often produces several patterns."""
     by_line: dict[tuple[str | None, Confidence], list[Cause]] = {}
     for cause in sorted(causes, key=lambda cause: -cause.gain_ps):
         by_line.setdefault((cause.source_user, cause.confidence), []).append(cause)

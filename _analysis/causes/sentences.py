@@ -1,4 +1,4 @@
-"""Format figures and lines for the sentences of causes."""
+"""Format figures and source lines for the messages of causes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def percent_of(ps: int, step: Step) -> str:
 
 
 def short(line: str) -> str:
-    """Return the last two parts of a path, which are enough to recognise the file."""
+    """Return the last two parts of a path, which are enough to identify the file."""
     return "/".join(line.split("/")[-2:])
 
 
@@ -45,7 +45,7 @@ def plural(n: int, singular: str, several: str | None = None) -> str:
 
 
 def listed(names: list[str]) -> str:
-    """Return names as a list in a sentence, such as `a, b and c`."""
+    """Join names as in a sentence, for example `a, b and c`."""
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 

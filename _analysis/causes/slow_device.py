@@ -3,10 +3,10 @@
     device 0   |--math--|=======wait=======|--math--|=======wait=======|
     device 1   |-----------math------------|-----------math------------|
 
-The slow device gets more work (an expert that gets most tokens, a longer shard), or the device's
-chip is slower. The slow device has the largest load in more than half of the steps that all devices
-have in common. The load is the step without communication, as in `spread`. Only `--peers` reads the
-loads.
+The slow device has more work (for example, an expert that receives most tokens, or a longer shard),
+or its chip is slower. A device is reported if it has the largest load in more than half of the
+steps that all devices have in common. The load is the step duration minus communication, as in the
+mode `spread`. Loads are read only with `--peers`.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
     from _pipeline.normalize import Step
 
 NAME: Final = "slow_device"
-# With fewer steps, one of several equal devices often has the largest load in most steps.
+# With fewer steps, one of several equal devices often has the largest load in most steps by chance.
 FEWEST_STEPS = 3
 
 
 class Slow(NamedTuple):
-    """The device with the largest load in most steps; times are picoseconds."""
+    """The device with the largest load in most steps; times are in picoseconds."""
 
     device: str
     n_slowest: int
     n_steps: int
-    # The median over the steps of this device's load minus the largest load of another device.
+    # Median, over the steps, of this device's load minus the largest load of the other devices.
     gain: int
     median_device: str
     # Mean load of the device.
@@ -62,7 +62,8 @@ def find(step: Step, peers: Peers) -> list[Cause]:
 
 
 def slowest_of(loads: Mapping[str, Loads]) -> Slow | None:
-    """Return the device with the largest load in more than half of the common steps."""
+    """Return the device with the largest load in more than half of the common steps; None if there
+    is no such device."""
     if len(loads) < 2:
         return None
     first, *others = loads.values()

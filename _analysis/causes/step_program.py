@@ -1,4 +1,5 @@
-"""The executions of one program's instructions in a step, and their exposed time."""
+"""Look up the executions of a program's instructions in a step: their time, order, loops and source
+lines."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Place(NamedTuple):
-    """The line of the user's code to change, and the line's scope."""
+    """The source line to change in the user's code, and its scope."""
 
     source_user: str | None
     source_inner: str | None
@@ -46,8 +47,8 @@ def place_of(op: Op) -> Place:
 
 
 def place_of_longest(members: Sequence[Executions]) -> Place:
-    """Return the place of the line that takes most of the time; prefer lines that come from an op's
-    own stack."""
+    """Return the place of the line with the most time; lines in the user's own files are
+    preferred."""
     times: dict[Place, int] = {}
     for executions in members:
         place = place_of(executions.op)
@@ -65,7 +66,7 @@ class StepProgram:
 
     def __init__(self, step: Step, program: Program, ledger: Sequence[Entry], roofs: Roofs) -> None:
         self.step, self.program, self.ledger, self.roofs = step, program, ledger, roofs
-        # A cause that gains less than this time is not reported.
+        # Causes that gain less than this time are not reported.
         self.floor = step.duration // 200
 
     @cached_property
@@ -74,7 +75,7 @@ class StepProgram:
 
     @cached_property
     def ran(self) -> dict[Instruction, Executions]:
-        """Map instructions to their executions; containers are left out."""
+        """Map instructions to their executions, excluding containers."""
         return {
             executions.op.instruction: executions
             for executions in self.leaves
@@ -93,7 +94,8 @@ class StepProgram:
     def order(self) -> dict[Instruction, int]:
         """Map instructions that ran to their positions in the order of the trace.
 
-        Programs list instructions in another order. A loop has the position of the first op inside.
+        Programs list instructions in a different order. A loop has the position of the first op
+        inside it.
         """
         order: dict[Instruction, int] = {}
         for place, instruction in enumerate(self.ran):
@@ -111,13 +113,13 @@ class StepProgram:
         }
 
     def time_of(self, instruction: Instruction) -> int:
-        """Return the time of an instruction; for a loop, include all ops inside."""
+        """Return the time of an instruction; the time of a loop includes all ops inside it."""
         executed = self.ran.get(instruction)
         return executed.total if executed else self._time_of_loop.get(instruction, 0)
 
     @cached_property
     def n_of_loop(self) -> dict[Instruction, int]:
-        """Map each `while` that ran to its executions."""
+        """Map each container that ran, such as a `while`, to its number of executions."""
         return {
             executions.op.instruction: executions.n
             for executions in self.step.containers
@@ -125,13 +127,13 @@ class StepProgram:
         }
 
     def n_of(self, instruction: Instruction) -> int:
-        """Return the executions of an instruction or a loop."""
+        """Return the number of executions of an instruction or a loop."""
         executed = self.ran.get(instruction)
         return executed.n if executed else self.n_of_loop.get(instruction, 0)
 
     def trips(self, loop: Instruction) -> int | None:
-        """Return the number of rounds of one execution of a loop, computed from the ops that ran
-        directly in the loop's body."""
+        """Return the number of iterations in one execution of a loop, computed from the first
+        instruction of its body that ran."""
         body = body_of(loop)
         n_loop = self.n_of_loop.get(loop)
         if body is None or not n_loop:
@@ -142,8 +144,8 @@ class StepProgram:
         return None
 
     def executed(self, instruction: Instruction) -> Executions | None:
-        """Return the executions of an instruction, or of the fusion or asynchronous op around the
-        instruction."""
+        """Return the executions of an instruction, or of the fusion or asynchronous op that
+        contains it."""
         for here in (instruction, *callers(instruction.computation)):
             if here.opcode == WHILE:
                 return None
@@ -153,14 +155,14 @@ class StepProgram:
         return None
 
     def place_at(self, instruction: Instruction) -> Place:
-        """Return the place of an instruction, including an instruction inside a fusion."""
+        """Return the place of an instruction, which can be inside a fusion."""
         owner = self.executed(instruction)
         scope = owner.op.scope.name if owner and owner.op.scope else None
         return Place(own_line_of(instruction, self.is_own), instruction.line, scope)
 
     @cached_property
     def collectives(self) -> list[Executions]:
-        """Return collectives that the core runs or waits for."""
+        """Return the executions of all collectives that the core runs or waits for."""
         return [
             executions
             for executions in self.leaves
@@ -178,7 +180,8 @@ class StepProgram:
 
 
 def collective_name_of(op: Op) -> str | None:
-    """Return the collective that the core runs or waits for; None for copies and the host."""
+    """Return the name of the collective that the op runs or waits for; None for other ops, such as
+    copies."""
     if op.waits_for in COLLECTIVES:
         return op.waits_for
     return op.inside.opcode if op.inside and op.kind == COMM else None

@@ -1,19 +1,18 @@
-"""Find collectives that stop the core although independent math could run at the same time.
+"""Find collectives that block the core although independent math could run at the same time.
 
     grads = all_reduce(grads)    # the core waits
     y = x @ w                    # this needs none of the result
 
-An asynchronous collective runs at the same time as math. The gain is the time that the step saves
-if all these collectives begin as soon as they can, while the core keeps the order of the trace
-(`links`). All collectives are in one row, because a flag switches all of them and they share the
-links. The cause is always likely: the compiler may have a reason, and hides less if memory is
-short. If some collectives of a kind are asynchronous, the compiler has decided on each collective
-of this kind, so the kind is left out. All-to-alls are left out, too, because no flag makes an
-all-to-all asynchronous.
+An asynchronous collective overlaps with math. The gain is the time that the step saves if all these
+collectives begin as early as possible while the core keeps the order of the trace (see `links.py`).
+All collectives are in one row, because a flag switches all of them and they share the links. The
+cause is always `likely`: the compiler may have a reason, and it hides less if memory is short. If
+some collectives with an opcode are asynchronous, the compiler has decided on each of them
+individually, so this opcode is excluded. All-to-alls are also excluded, because no flag makes them
+asynchronous.
 
 Without the latency hiding scheduler, the compiler still makes collectives asynchronous, but waits
-for each collective as soon as the collective has begun. Then asynchronous collectives are in the
-row, too.
+for each of them as soon as it has begun. Then the row also includes asynchronous collectives.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _FUSION_FLAGS = (
     _SCHEDULER,
 )
 _PERMUTE_FLAGS = ("xla_enable_async_collective_permute",)
-# The flags that make a collective asynchronous on a chip.
+# For each chip and collective, the flags that make the collective asynchronous.
 _FLAGS: dict[str, dict[str, tuple[str, ...]]] = {
     "v5e": {"all-gather": _FUSION_FLAGS, "all-reduce": _FUSION_FLAGS},
     **{chip: dict.fromkeys(_OFFLOADED, (f"{_OFFLOAD}{{name}}",)) for chip in ("v6e", "v7x")},
@@ -49,7 +48,7 @@ _FLAGS: dict[str, dict[str, tuple[str, ...]]] = {
 
 
 def find(of: StepProgram, left_out: Container[int]) -> list[Cause]:
-    """Return the causes; `left_out` has the ids of executions that belong to other causes."""
+    """Return the causes; `left_out` contains the ids of executions that belong to other causes."""
     flags_of = {**_FLAGS.get(of.roofs.choice.chip, {}), "collective-permute": _PERMUTE_FLAGS}
     asynchronous = {
         collective_name_of(executions.op) for executions in of.collectives if executions.op.is_wait

@@ -1,36 +1,36 @@
-"""Find f32 operands that make all following values f32.
+"""Find f32 operands that widen all following values to f32.
 
     table = sinusoid(T, D)              # f32
     x = x + table                       # bf16 + f32 gives f32
     for layer in layers:                # all layers now read, write, gather and multiply f32
         x = x + mlp(norm(x))
 
-The cause is a convert from a narrower float, in the user's program, that reaches a dot or a kernel
-before the program narrows the value again. The walk follows the value through elementwise and
-layout ops, collectives, loops, and dots and kernels that return f32. The compiler narrows operands
-of dots by converts without a name, so a dot with bf16 operands and an f32 result can still be a
-multiplication of f32 values in the user's program. The f32 values of a norm or softmax that
-converts its result back do not reach a dot.
+The cause is a convert from a narrower float in the user's program, if its result reaches a dot or a
+kernel before the program narrows it again. The result is followed through elementwise and layout
+ops, collectives, loops, and dots and kernels that return f32. The compiler narrows operands of dots
+with converts that have no name, so a dot with bf16 operands and an f32 result can still be a
+multiplication of f32 values in the user's program. The f32 values of a norm or softmax do not reach
+a dot if it converts its result back.
 
-If a convert has the same stack as the op that uses the result, the convert is an implicit
-promotion, and the cause is seen. An explicit cast may be intended, so the cause is likely. If the
-value of one line makes the other operand of a second line f32, the second line is a symptom and is
-not reported. If the value is a small factor of a large array, the reported line is the line of the
-product.
+If a convert has the same stack as the op that uses its result, it is an implicit promotion, and the
+cause is `seen`. An explicit cast may be intended, so the cause is `likely`. If the widened value of
+one line reaches all ops at which another line joins its widened value, the other line is only a
+symptom and is not reported. If the widened value is a small factor of a large array, the line of
+the product is reported.
 
     return norm(x.astype(f32)) * scale + bias       # f32, and the weights are cast to bf16
 
-Compilers remove a convert that follows another convert, so a program may have no convert that
-widens. Then three other patterns make the cause likely:
+Compilers remove a convert that follows another convert, so a program may contain no widening
+convert. Then three other patterns make the cause `likely`:
 
-- A matmul of an f32 operand and a bf16 operand shows that values are wide, since programs that
-  narrow all operands have no matmul with mixed operands. The reported line has the f32 elementwise
-  ops that make most f32 operands of these matmuls in the forward pass. A weight in f32 does not
-  count, because the compiler narrows the weight.
-- Additions of the forward pass pass f32 to each other in memory. These values are a residual
-  stream, even if all norms cast back before the matmuls. The reported line makes the first of these
-  arrays.
-- The matmuls of one line, such as the line of the logits, write their gradients in f32.
+- A matmul of an f32 operand and a bf16 operand shows that values are wide, because programs that
+  narrow all operands have no matmul with mixed operands. The reported line is the one whose f32
+  elementwise ops compute the most f32 operands of these matmuls in the forward pass. Weights in f32
+  do not count, because the compiler narrows them.
+- Additions in the forward pass hand on f32 arrays to each other through memory. These arrays are a
+  residual stream, even if all norms cast back before the matmuls. The reported line computes the
+  first of them.
+- The matmuls of only one line, such as the line that computes the logits, have gradients in f32.
 """
 
 from __future__ import annotations
@@ -68,19 +68,20 @@ if TYPE_CHECKING:
 NAME: Final = "widened_dtype"
 _NARROW = ("bf16", "f16", "f8")
 _WIDE = "f32"
-# Smaller arrays, such as statistics and weights of norms, cost nothing.
+# Smaller arrays, such as statistics and weights of norms, cost almost nothing.
 _MIN_ELEMENTS = 1 << 16
-# A value with less than this part of an array's elements is a factor of the array.
+# A value counts as a factor of an array that has more than this many times as many elements.
 _GROWING = 8
 _MOVING = frozenset("broadcast concatenate dynamic-slice dynamic-update-slice pad slice".split())
-# Ops of these classes take longer with twice the bytes. Kernels also need more passes for matmuls.
+# Ops of these classes take longer if their arrays have twice the bytes. Kernels also need more
+# passes for matmuls in f32.
 _SLOWED = (COLLECTIVE, DATA_MOVEMENT, MEMORY_BOUND, KERNEL)
 _USERS_CONVERT = "convert_element_type"
 
 
 class _Wide(dict["Instruction", int]):
-    """Map instructions to the number of elements of their largest f32 array, because reading shapes
-    again would take time."""
+    """Caches, for each instruction, the number of elements of its largest f32 output, because
+    reading shapes takes time."""
 
     def __missing__(self, instruction: Instruction) -> int:
         arrays = instruction.arrays or ()
@@ -95,7 +96,7 @@ class _Wide(dict["Instruction", int]):
         """Return True if an op with f32 operands returns f32."""
         here = value.instruction
         if here.opcode == "convert":
-            # Converts that the compiler adds to narrow the operands of dots have no name.
+            # Follow converts without a name: the compiler adds them to narrow the operands of dots.
             return not here.op_name or self.has(here)
         if _multiplies(here):
             return self.has(here)
@@ -107,7 +108,7 @@ class _Wide(dict["Instruction", int]):
 
 
 class _Widening:
-    """The converts of a line that widen values, and where these values go."""
+    """The converts of a line that widen values, and the values that are computed from them."""
 
     def __init__(
         self,
@@ -135,8 +136,8 @@ class _Widening:
 
     @property
     def first(self) -> tuple[Instruction, Instruction, bool]:
-        """Return a convert, the op that joins the value with others, and True for an implicit
-        promotion; prefer an implicit promotion."""
+        """Return a convert, the op that joins its result with other values, and True if this is an
+        implicit promotion. Implicit promotions are preferred."""
         if self.is_stream:
             return self.converts[0], self.converts[0], False
         found = [
@@ -178,9 +179,10 @@ def find(of: StepProgram) -> list[Cause]:
 
 
 def _f32_matmul(of: StepProgram, wide: _Wide) -> _Widening | None:
-    """Return the results of the matmuls of one line that also write gradients in f32.
+    """Return the forward matmuls of the only line whose gradients are also f32; None unless there
+    is exactly one such line.
 
-    If there are several such lines, the whole program is meant to be f32.
+    If there are several such lines, f32 is assumed to be intended for the entire program.
     """
     forward: dict[str, list[Instruction]] = {}
     backward: set[str | None] = set()
@@ -197,13 +199,13 @@ def _f32_matmul(of: StepProgram, wide: _Wide) -> _Widening | None:
 
 
 def _residual_stream(of: StepProgram, wide: _Wide) -> _Widening | None:
-    """Return the f32 arrays that additions of the forward pass read and write in memory, one after
-    the other.
+    """Return the f32 arrays that successive additions in the forward pass read from and write to
+    memory.
 
-    The backward pass has the gradients of these arrays, in arrays of the same shape.
+    Also return their gradients: f32 arrays of the same shape in the backward pass.
     """
     if not any(_is_narrowing(here) for here in of.program.instructions()):
-        # All values of the program are meant to be f32.
+        # The user's program never narrows values, so f32 is assumed to be intended.
         return None
     trains = any(is_backward(here) for here in of.program.instructions())
 
@@ -238,7 +240,8 @@ def _residual_stream(of: StepProgram, wide: _Wide) -> _Widening | None:
 
 
 def _written(ran: Iterable[Instruction]) -> dict[str, list[tuple[Value, Instruction]]]:
-    """Return the f32 arrays that ops write, by shape, with the elementwise op that makes each."""
+    """Return the f32 arrays that ops write, by shape, each with the elementwise op that computes
+    it."""
     found: dict[str, list[tuple[Value, Instruction]]] = {}
     for here in ran:
         for path, array in here.leaves or ():
@@ -250,8 +253,8 @@ def _written(ran: Iterable[Instruction]) -> dict[str, list[tuple[Value, Instruct
 
 
 def _computed(value: Value) -> Instruction | None:
-    """Return the elementwise op of the user's program that makes a value, or None if another op
-    makes the value."""
+    """Return the elementwise op of the user's program that computes a value; None if the value is
+    computed in another way."""
     sources = origins(value, _is_moved)
     made = {here for here, _ in sources if here.opcode not in STRUCTURE and not is_layout(here)}
     here = made.pop() if len(made) == 1 else None
@@ -263,9 +266,10 @@ def _is_moved(value: Value) -> bool:
 
 
 def _before_mixed_matmuls(of: StepProgram, wide: _Wide) -> _Widening | None:
-    """Return the f32 values of the line that makes most wide operands of mixed matmuls.
+    """Return the f32 values of the line that computes the most f32 operands of mixed matmuls.
 
-    The compiler narrows operands of matmuls without mixed operands by converts without a name.
+    The f32 values also include operands that the compiler narrows before other matmuls, with
+    converts that have no name.
     """
     dots = [instruction for instruction in of.program.instructions() if instruction.opcode in DOTS]
     if not any(_is_mixed(dot) for dot in dots):
@@ -295,7 +299,7 @@ def _is_mixed(dot: Instruction) -> bool:
 
 
 def _computed_from(operand: Instruction) -> list[Instruction]:
-    """Return the elementwise ops of the user's program that make an operand."""
+    """Return the elementwise ops of the user's program that compute an operand."""
 
     def passes(value: Value) -> bool:
         here = value.instruction
@@ -312,7 +316,8 @@ def _computed_from(operand: Instruction) -> list[Instruction]:
 def _is_widening(convert: Instruction) -> bool:
     """Return True if the user's program, not the compiler, converts a large array to f32.
 
-    In the backward pass, a convert to f32 is the gradient of a convert to a narrower dtype.
+    Converts in the backward pass do not count: there, a convert to f32 is the gradient of a convert
+    to a narrower dtype.
     """
     is_users = (convert.op_name or "").endswith(_USERS_CONVERT) and not is_backward(convert)
     if not is_users or not convert.operands:
@@ -353,8 +358,8 @@ def _leads_to_matmul(convert: Instruction, wide: _Wide) -> bool:
 
 
 def _product_of(convert: Instruction, wide: _Wide) -> Instruction | None:
-    """Return the first op that makes a much larger array from a value, so that the value is a
-    factor of the array."""
+    """Return the first op that computes a much larger array from the converted value, which is then
+    a factor of this array; None if there is no such op."""
     for value, _ in walk([Value(convert)], consumers, wide.is_kept):
         here = value.instruction
         if here.opcode in ELEMENTWISE and wide[here] > _GROWING * wide[convert]:
@@ -363,8 +368,8 @@ def _product_of(convert: Instruction, wide: _Wide) -> Instruction | None:
 
 
 def _join_of(convert: Instruction) -> Instruction:
-    """Return the first op that computes with the widened value; without such an op, return the
-    convert."""
+    """Return the first op that computes with the widened value, preferably one with the same stack
+    as the convert. If there is no such op, return the convert itself."""
     reached = walk([Value(convert)], consumers, lambda value: _only_moves(value.instruction))
     taking = [value.instruction for value, is_passed in reached if not is_passed]
     frame = convert.message.metadata.stack_frame_id
@@ -384,10 +389,9 @@ def _source_text(convert: Instruction) -> str:
 
 
 def _with_backward(of: StepProgram, widening: _Widening, wide: _Wide) -> set[Value]:
-    """Return the wide values of the matmuls and of the matmuls' backward pass. Matmuls of the
-    backward pass are found by their lines, because the compiler narrows their operands and no
-    convert leads to them.
-    """
+    """Return the widened values, including those in the backward pass of the matmuls. Backward
+    matmuls are found by their lines: the compiler narrows their operands, so no convert leads to
+    them."""
     lines = {own_line_of(dot, of.is_own) for dot in widening.dots} - {None}
     others = [
         Value(instruction)
@@ -455,7 +459,8 @@ def _cause(of: StepProgram, widening: _Widening, wide: _Wide) -> Cause | None:
 
 
 def _affected(of: StepProgram, made: set[Instruction]) -> list[Entry]:
-    """Return the executions of ops that make or read f32 arrays, without ops of the optimizer."""
+    """Return the ledger entries of ops that write or read f32 arrays, excluding the optimizer's
+    ops."""
     passing = STRUCTURE - {"fusion"}
     readers = {user for here in made for user in here.users if user.opcode not in passing}
     found: dict[int, Entry] = {}
