@@ -73,7 +73,7 @@ def runtime_of(trace: Trace, device: str, context: Context) -> Runtime | None:
 def index_on_host(trace: Trace, rank: Rank, device: str) -> int | None:
     """Return the index by which the allocator identifies a device, or None if unknown.
 
-    It is the number in the device's name, unless a merged capture renumbered the devices.
+    The index is the number in the device's name, unless a merged capture renumbered the devices.
     """
     match = TPU_RE.match(device)
     if not trace.is_merged and match:

@@ -54,7 +54,8 @@ def records_in(folder: str) -> dict[str, str]:
     for name in sorted(os.listdir(folder)):
         path = os.path.join(folder, name)
         is_json = name.endswith(RECORD_SUFFIXES) and TRACE_VIEWER not in name
-        # Include broken links: reading them reports an error instead of ignoring them silently.
+        # Include broken links, so that reading them reports an error; otherwise they would be
+        # ignored silently.
         is_file = os.path.isfile(path) or not os.path.exists(path)
         if is_json and is_file and is_record(path):
             found.setdefault(host_of_record(path), path)
@@ -71,7 +72,7 @@ def is_record(path: str) -> bool:
         with open(path, "rb") as file:
             return begins_record(file.read(N_HEAD), is_gzipped=path.endswith(".gz"))
     except OSError:
-        # Treat the file as a record, so that reading it later reports the reason.
+        # Treat the file as a record, so that reading it later reports why it is unreadable.
         return True
 
 
@@ -99,7 +100,7 @@ def record_at(place: Place, device: str | None, context: Context) -> Record:
 
 
 def records_at(path: str, device: str | None, context: Context) -> list[Record | NoAnswer]:
-    """Return a record or a NoAnswer for each host in a file, which can be a record or a trace."""
+    """Read a file with a record or a trace; return a record or a NoAnswer for each host in it."""
     with refusals_of_records(path):
         ready = ready_record(path, context)
         if ready is not None:

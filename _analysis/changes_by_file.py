@@ -1,7 +1,8 @@
 """Compare the time of each source file in two captures, even if its lines cannot be paired.
 
-Times per file remain comparable after a loop was unrolled or code was rewritten. `paired_files`
-pairs the files. Each group of ops counts toward the file of its innermost source line.
+Times per file remain comparable after a loop was unrolled or code was rewritten. Files are paired
+by `paired_files` in `matching.py`. Each group of ops counts toward the file of its innermost source
+line.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 
 
 class FileLines(NamedTuple):
-    """A file's lines on both sides, and its name on each side; None if that side has no lines in
-    it."""
+    """A file's lines on both sides, and its name on each side, which is None if that side has no
+    lines in the file."""
 
     before_file: str | None
     file: str | None

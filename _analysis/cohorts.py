@@ -49,7 +49,7 @@ class Load(NamedTuple):
 
 
 class DeviceLoads(NamedTuple):
-    """A device and its steps, picklable so that worker processes can return it."""
+    """A device and its steps, picklable so that worker processes can return them."""
 
     host: str
     device: str
@@ -154,7 +154,7 @@ def slowest(members: Sequence[Member], key: Hashable) -> Member:
 
 
 class Crew(NamedTuple):
-    """The run's devices by name, its hosts, the reason for each unreadable file, and notes."""
+    """The devices of a run by name, its hosts, the reasons why files are unreadable, and notes."""
 
     members: dict[Name, Member]
     hosts: set[str]

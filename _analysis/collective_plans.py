@@ -24,8 +24,8 @@ SYNC: Final = "sync"
 ASYNC: Final = "async"
 ASYNC_FUSION: Final = "async_fusion"
 # Prefixes of the names of computations that fusions call. An all-reduce fused with a dynamic-slice
-# is a reduce-scatter. A carrier fuses math with a piece of a collective, which is attributed to the
-# fusion that completes it.
+# is a reduce-scatter. A carrier fuses math with a piece of a collective; the collective is
+# attributed to the fusion that completes it.
 REDUCE_SCATTER, CARRIER = "all-reduce-scatter", "async_collective_fusion"
 
 
@@ -145,7 +145,7 @@ def how_moved(instruction: Instruction, holding: set[Computation]) -> tuple[str,
         inside = collective_of(instruction)
         name = inside.opcode if inside else SOME_COLLECTIVE if is_fusion else None
     if name is None:
-        # Neither an asynchronous copy nor a SparseCore op without a collective is reported.
+        # Exclude asynchronous copies, and SparseCore ops that are not collectives.
         return None
     if is_fusion:
         return name, ASYNC_FUSION

@@ -97,7 +97,7 @@ class Comparison(NamedTuple):
     before: Side
     after: Side
     noise: Noise
-    # What one sample is: a step, if each side is a single capture, else a capture.
+    # Unit of the samples: steps if each side is a single capture, else captures.
     unit: NoiseUnit
     # Number of lines that were tested for significance.
     n_tested: int
@@ -120,7 +120,8 @@ def compare_records(
     after_device: str = DEVICE,
     steps: slice = slice(None),
 ) -> Comparison:
-    """Compare one device of each record; `steps` selects steps by time in each record."""
+    """Compare one device of each record; `steps` is a slice of each record's steps in order of
+    time."""
     sides = sides_of(
         [run_of(record, before_device, steps, side="baseline") for record in before],
         [run_of(record, after_device, steps) for record in after],
@@ -161,7 +162,7 @@ def large_of(changes: Sequence[Change]) -> list[Change]:
 
 
 def test(families: Sequence[Sequence[Change]], noise: Noise) -> None:
-    """Set the p-value of each change within the change's family."""
+    """Set the p-value of each change, corrected for the number of changes in its family."""
     if noise.too_few_samples:
         return
     samples = [[change.samples for change in family] for family in families]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from _pipeline.groups import Group
     from _pipeline.ops import Op
 
-# Origins of a cost. The cost of an opaque op is unknown.
+# Where a cost comes from; the cost of an opaque op is unknown.
 OPAQUE: Final = "opaque"
 XLA: Final = "xla"
 DECLARED: Final = "declared"

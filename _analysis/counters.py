@@ -81,8 +81,7 @@ class Counters:
 
 
 def number_in(value: Value | None) -> Number | None:
-    """Return a finite number as it is, and a text with a decimal number as a number; return None
-    for other values."""
+    """Convert a finite number or a decimal text to a number; return None for other values."""
     if isinstance(value, str) and DECIMAL_RE.fullmatch(value):
         value = int(value) if value.lstrip("+-").isdigit() else float(value)
     if isinstance(value, (int, float)) and math.isfinite(value):

@@ -1,8 +1,8 @@
 """Find how many bytes a collective moves, and which devices take part.
 
-Both are read from the collective's HLO texts and from the program. An asynchronous collective has
-two texts: the start op's text has the input, and the done op's text has the result. Sizes are
-logical: the number of elements times the element size, excluding tile padding.
+Bytes and devices are read from the collective's HLO texts and from the program. An asynchronous
+collective has two texts: the start op's text has the input, and the done op's text has the result.
+Sizes are logical: the number of elements times the element size, excluding tile padding.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Exchange(NamedTuple):
     """The bytes that one execution moves, and the devices that take part; None if unknown.
 
     `bus` is the minimum number of bytes that each device must send if all devices send the same
-    amount. `who` describes the devices, and `who_is` says where `who` comes from.
+    amount. `who` describes the devices, and `who_is` says where this description comes from.
     """
 
     payload: int | None

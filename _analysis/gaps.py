@@ -54,7 +54,8 @@ class Surroundings:
     def __init__(self, step: Step, gaps: Iterable[Window]) -> None:
         self._step = step
         self._edges = step.edges
-        # Preceding execution by the gap's start, and following execution by the gap's end.
+        # The execution that precedes a gap, keyed by the gap's start, and the execution that
+        # follows it, keyed by the gap's end.
         self._preceding: dict[int, Neighbour | None] = dict.fromkeys(start for start, _ in gaps)
         self._following: dict[int, Neighbour | None] = dict.fromkeys(end for _, end in gaps)
         self._find_neighbours()
@@ -106,8 +107,8 @@ class Surroundings:
         )
 
     def window(self, start: int, end: int) -> Window | None:
-        """Return a gap's start and end as absolute times on the trace clock; None if they are in
-        the wrong order or equal there."""
+        """Return a gap's start and end as absolute times on the trace clock; None if the gap has no
+        positive length on this clock."""
         preceding, following = self._preceding.get(start), self._following.get(end)
         first, last = self._edges
         begin = preceding.drawn[1] if preceding else first

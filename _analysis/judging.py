@@ -35,8 +35,7 @@ class Part:
     def __init__(self, whole: Group, members: list[Costed], opaque_time: int) -> None:
         self.whole = whole
         self.members = members
-        # Time of the source group's opaque ops, which is printed in the row of its ops with a cost
-        # from XLA.
+        # Time of the source group's opaque ops; printed in the row of its ops with a cost from XLA.
         self.opaque_time = opaque_time
         self.group = Group([member.executions for member in members])
         self.source, self.kernel = members[0].cost.source, members[0].cost.kernel
@@ -132,8 +131,8 @@ class Verdict(NamedTuple):
 
     @property
     def is_over_roof(self) -> bool:
-        """Return whether a part is faster than its roof. A correct roof cannot be exceeded, so if
-        True, the dtype, the peak or the flop count is wrong."""
+        """Return whether a part is faster than its roof. A correct roof cannot be exceeded, so in
+        this case the dtype, the peak or the flop count is wrong."""
         return (self.utilization(self.t_roofline) or 0) > 1
 
     def utilization(self, t: Fraction) -> float | None:

@@ -192,7 +192,8 @@ def starting_in(
 def inside_kernels(step: Step) -> Inside:
     """Read the regions of the step's kernels."""
     if not any(entry.op.kernel for entry in step.leaves):
-        # Skip the line with the regions: it can have as many events as the step itself.
+        # Without kernels, skip the line with the regions: it can have as many events as the step
+        # itself.
         return Inside({}, 0, 0)
     events = _region_events(step)
     first = next(events, None)

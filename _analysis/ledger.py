@@ -39,7 +39,8 @@ class Entry(NamedTuple):
     name: OpClass
     # Cost of the op; None if the op is not compute.
     cost: Cost | None
-    # Time at the roof, and measured time beyond it; None if unknown.
+    # Time that the executions would take at the roof, and the measured time beyond it; None if
+    # unknown.
     at_roof: int | None
     lost: int | None
     # False if the flops, the bytes or a peak rate for the roof are unknown.

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from _pipeline.ops import Op
     from _proto.hlo.program import Instruction
 
-# The likely line is the op's own; `_proto/hlo/nearest_line.py` has the other three origins.
+# Origin of a likely line that is the op's own; `_proto/hlo/nearest_line.py` defines the other three
+# origins.
 OWN: Final = "own"
 
 

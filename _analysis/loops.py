@@ -63,8 +63,8 @@ class Loops:
     """The loops around given ops of a step. Events are read only if the step has loops.
 
     All executions of an op are in the same loop, unless the op's computation is called from several
-    places. Therefore only three executions of each op are looked up first, and the others only if
-    these three are in different loops.
+    places. Therefore three executions of each op are looked up first, and all of them only if these
+    three are in different loops.
     """
 
     def __init__(self, step: Step, members: Collection[Executions]) -> None:

@@ -102,7 +102,7 @@ def similar(before: Sequence[Traits], after: Sequence[Traits]) -> Iterator[Match
         for j, their in enumerate(after)
         if our.line.kind == their.line.kind and our.scopes & their.scopes
     }
-    # For each side, the shares of each line.
+    # For each side, the shares of scopes that each line has in common with lines of the other side.
     of_line: list[dict[int, list[Fraction]]] = [defaultdict(list), defaultdict(list)]
     for pair, share in shares.items():
         for side in (0, 1):

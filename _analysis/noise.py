@@ -60,8 +60,8 @@ def assignments(noise: Noise) -> Iterator[Sequence[int]]:
 
 
 class Deviations(NamedTuple):
-    """A row's times minus its minimum, times the number of samples, and the constants of the row's
-    test statistic."""
+    """A row's times minus their minimum, multiplied by the number of samples, and the constants of
+    the row's test statistic."""
 
     of_samples: list[int]
     expected: int

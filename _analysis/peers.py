@@ -119,7 +119,8 @@ def _match(
     of_ops: Mapping[int, Waits],
 ) -> bool:
     """Add a collective's executions to the sums of its ops and devices, and return True. Return
-    False if the members are fewer than two, or did not all run it the same number of times."""
+    False if there are fewer than two members, or if they ran the collective different numbers of
+    times."""
     durations = [member.device.durations.get(place, []) for member in members]
     if len(members) < 2 or any(len(of_member) != len(executions) for of_member in durations):
         for execution in executions:

@@ -1,6 +1,6 @@
 """Process items in parallel, in several processes.
 
-A Python program gets further processes only if it asks for them, because a fork can deadlock a
+Callers of the Python API must request several processes explicitly, because a fork can deadlock a
 program that has threads.
 """
 

@@ -1,7 +1,7 @@
 """Read the JSON records that the mode `record` prints.
 
-A record is a JSON object whose values are texts and integers. It has a row for each group of ops
-and, for each step of each device, the time of every group. `_output/fields/record.py` declares all
+A record is a JSON object whose numbers are all integers. It has a row for each group of ops and,
+for each step of each device, the time of every group. `_output/fields/record.py` declares all
 fields. The classes in this module contain only the fields that `compare` and `spread` need.
 """
 
@@ -307,7 +307,7 @@ class Row:
 
     def list_of(self, name: str, wanted: type[T]) -> list[T]:
         values: list[T] = self.of_type(name, list)
-        # Check all types at once, which is faster: records have many figures.
+        # Check the types of all values at once, because records have many figures.
         if not set(map(type, values)) <= {wanted}:
             raise self.wrong(name, f"all values must be of type {wanted.__name__}")
         return values

@@ -123,7 +123,7 @@ def strip_of(step: Step, class_of: Mapping[int, str]) -> Strip:
     longest = Longest(bins)
     containers = {executions.metadata_id for executions in step.containers}
     # Remember the bin of the last span: in a long step, most ops are in the same bin as the
-    # preceding op. Adding such ops without a search for the bin takes a third of the time.
+    # preceding op. Adding such an op without searching for its bin takes a third of the time.
     place, stretch = 0, longest.stretch
     left, right = bins.edges[:2]
     for columns in leaves_of(step.admitted.pieces, step.clock, containers):

@@ -42,7 +42,7 @@ class Spread(NamedTuple):
     cohorts: list[Cohort]
     n_hosts: int
     n_devices: int
-    # The reason for each host that cannot be read.
+    # For each host that cannot be read, the reason.
     unreadable: list[str]
     notes: list[str]
 

@@ -65,9 +65,9 @@ class Starts:
         """Return the program and name of the start op that belongs to a wait, and the start op
         itself, or None if it cannot be found.
 
-        First look for the wait's operands, with `-update` in their names replaced with `-start`.
-        Else use the first part of the asynchronous op in the program, or the wait's name with
-        `start` instead of `done`.
+        The start op is an operand of the wait, or the start op of an update that is such an
+        operand. Otherwise it is the first part of the asynchronous op in the program. Otherwise it
+        has the wait's name with `start` instead of `done`.
         """
         for name in done.hlo.operand_names:
             start = self.at((done.program_id, UPDATE_RE.sub("-start", name)))

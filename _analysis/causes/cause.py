@@ -22,8 +22,9 @@ LIKELY: Final = "likely"
 class Evidence(NamedTuple):
     """The evidence for a cause: the executions from which the gain is computed, and other figures.
 
-    `by_depth` maps a number of enclosing checkpoints to the time of the ops recomputed inside them.
-    `device` is the slow device. `hbm_free` is the number of bytes of HBM that were never allocated.
+    `by_depth` maps each nesting depth of checkpoints to the time of the ops recomputed at this
+    depth. `device` is the slow device. `hbm_free` is the number of bytes of HBM that were never
+    allocated.
     """
 
     executions: Sequence[Executions]

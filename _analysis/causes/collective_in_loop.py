@@ -11,14 +11,14 @@ is added to an element of the loop's state. Nothing else in the body may read th
 residual stream is not an accumulator, because the next layer reads it. An inner loop may first
 write the results into slices of a larger array that the outer loop adds up.
 
-The cause is `likely` if the operands of a collective are the same in each iteration: for example,
-if a weight is gathered again for each microbatch, with or without a loop over layers in between.
-This may be intended, because gathering the weight once, before the loop, takes memory. A loop can
-gather weights and also add up gradients. Each loop has one row, which is `seen` if accumulations
-take at least half of its exposed time.
+The cause is `likely` if the operands of a collective are the same in each iteration. For example, a
+weight is gathered again for each microbatch, possibly in an inner loop over layers. This may be
+intended, because gathering the weight once, before the loop, takes memory. A loop can gather
+weights and also add up gradients. Each loop has one row, which is `seen` if accumulations take at
+least half of its exposed time.
 
-The gain is the time that all iterations but one save without these collectives. It can exceed their
-exposed time, because other collectives wait for the links that they occupy.
+The gain is the time that the step saves if only one iteration runs these collectives. The gain can
+exceed their exposed time, because they also make other collectives wait for the links.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def _loops_from(loop: Instruction) -> Iterator[Instruction]:
 
 def _elements_of(values: list[Value], state: Instruction) -> set[int] | None:
     """Return the indices of the elements of a loop's state from which values are computed; None if
-    other inputs than these and constants contribute."""
+    anything else, except constants, contributes to the values."""
     flow = reach(values, producers, lambda value: value.instruction.opcode not in DOTS)
     if flow.stopped:
         return None

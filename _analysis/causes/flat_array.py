@@ -50,8 +50,8 @@ def find(of: StepProgram) -> list[Cause]:
             continue
         opcodes = {part.opcode for part in here.inside()} or {here.opcode}
         opcodes -= _FREE
-        # Skip ops that compute arrays with several dimensions, because they do not only handle the
-        # flat array.
+        # Skip ops that compute arrays with several dimensions, because the flat array is only a
+        # part of their work.
         is_move = opcodes <= _MOVING
         if not is_move and not (_all_flat(here) and opcodes <= _MOVING | ELEMENTWISE):
             continue

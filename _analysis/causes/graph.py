@@ -96,7 +96,7 @@ def parameter(computation: Computation, number: int) -> Instruction | None:
 
 
 def body_of(loop: Instruction) -> Computation | None:
-    """Return the body of a `while`: the first computation that it calls, followed by the
+    """Return the body of a `while`, which is the first computation that it calls; the second is the
     condition."""
     return loop.called[0] if loop.opcode == WHILE and loop.called else None
 
@@ -112,8 +112,8 @@ def callers(computation: Computation) -> Iterator[Instruction]:
 
 
 def loop_around(computation: Computation) -> Instruction | None:
-    """Return the innermost `while` whose body is `computation`, or calls it; None if there is
-    none."""
+    """Return the innermost `while` whose body contains `computation`, directly or through calls;
+    None if there is none."""
     for caller in callers(computation):
         if caller.opcode == WHILE:
             return caller if body_of(caller) is computation else None
@@ -238,8 +238,8 @@ def walk(
     """Walk from `starts` along `step` (`producers` or `consumers`), and continue from each value
     that `passes` accepts.
 
-    The walk also continues from all instructions in `STRUCTURE`. Yield each reached value, and True
-    if the walk continues from it.
+    The walk also continues from all instructions in `STRUCTURE`. Yield each reached value, with a
+    flag that is True if the walk continues from it.
     """
     to_do = deque(starts)
     seen = set(to_do)

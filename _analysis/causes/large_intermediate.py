@@ -5,14 +5,14 @@
 
 The cause is `seen` if an op without a dot writes an array, and all ops that read it also have no
 dot and return at most an eighth of its size. The gain is only the time to write and read the array
-at peak HBM bandwidth, because these ops often do vector work that remains.
+at peak HBM bandwidth, because these ops often do other vector work, which remains.
 
     scores = exp(q @ k.T - max)        # [batch, heads, time, time] in memory
     out = (scores / sum) @ v
 
-The second pattern is attention scores: the result of a dot that is at least 4 times as large as
-either operand, and is multiplied again after a softmax. A kernel such as flash attention never
-writes scores to memory. The gain is the time of all ops on the source lines that write or read such
+The second pattern is attention scores: a dot's result that is at least 4 times as large as either
+operand, and is multiplied again after a softmax. A kernel such as flash attention never writes
+scores to memory. The gain is the time of all ops on the source lines that write or read such
 arrays, minus the time that their flops take at the peak rate. If the scores are masked, only half
 of the flops count.
 """

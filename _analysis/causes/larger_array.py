@@ -42,14 +42,14 @@ if TYPE_CHECKING:
 
 _GATHER = "all-gather"
 _REDUCTIONS = ("all-reduce", "reduce-scatter")
-# The bytes of the moved array must exceed those of the matmul's other arrays, on all devices
-# together, by more than this factor.
+# Report a collective only if the moved array has more than this many times the bytes of the
+# matmul's other arrays on all devices together.
 _FACTOR = 2
 
 
 class _Moved(NamedTuple):
-    """A collective next to matmuls, with the bytes of the moved array and of the matmuls' other
-    arrays."""
+    """A collective before or after matmuls, with the bytes of the moved array and of the matmuls'
+    other arrays."""
 
     executions: Executions
     n_devices: int

@@ -12,8 +12,8 @@ change in sharding are reported under the cause `resharding`. Each source line h
 The compiler can also fuse a layout change into other ops. This is assumed if a large array has a
 last dimension of 2: ops that write or read such arrays often take much longer than the bytes
 require, whichever dimension the layout spreads over the 128 lanes. Ops that have a dot, or an array
-more than twice as large, are excluded because they do more than that. The gain is the time of the
-remaining ops minus the time to read and write the array once at peak HBM bandwidth.
+more than twice as large, are excluded, because the pairs are only a part of their work. The gain is
+the time of the remaining ops minus the time to read and write the array once at peak HBM bandwidth.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _pairs_of(executions: Executions) -> Array | None:
     if here is None or executions.op.kind not in (COMPUTE, DATA_MOVE) or executions.op.dot:
         return None
     of_op = [array for arrays in (here.arrays, *here.operand_arrays) for array in arrays or ()]
-    # Exclude ops with a much larger array, because they do more than handle the pairs.
+    # Exclude ops with a much larger array, because the pairs are only a part of their work.
     least = max(_MIN_BYTES, max((array.n_bytes or 0 for array in of_op), default=0) // 2)
     pairs = (array for array in of_op if len(array.dims) > 2 and array.dims[-1] == 2)
     return next((array for array in pairs if (array.n_bytes or 0) >= least), None)

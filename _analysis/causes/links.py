@@ -7,9 +7,9 @@ collectives share the links:
     core    |--math--|==wait for B==|--math--|      without A, B would end earlier
     links   |-----A-----|-----B-----|
 
-Therefore the ops of a computation are replayed. The core runs them in the order of the trace. A
-collective begins when its operands are ready and the links are free. Collectives with little data
-do not wait for the links, and take as long as measured.
+Therefore the ops of a computation are replayed. In the replay, the core runs them in the order of
+the trace. A collective begins when its operands are ready and the links are free. Collectives with
+little data do not wait for the links, and take as long as measured.
 
 A synchronous collective is assumed to take as long per byte as the fastest collective of its kind,
 because others may have waited for the links. The trace does not show how long asynchronous
@@ -44,7 +44,7 @@ _UNREAD = 2
 _SHORT = 2
 # Math that takes at most 1 / `_LITTLE` of the wait is assumed to hide nothing.
 _LITTLE = 20
-# Kinds of events. Events at the same position happen in this order.
+# Kinds of events. Events at the same position are sorted in this order.
 _BEGIN, _END, _RUN = range(3)
 
 
@@ -264,7 +264,7 @@ def _replayed(events: Iterable[_Event], pace: float) -> float:
 
 def _bytes_of(collective: Collective) -> int:
     """Return the bytes of the input or the output, whichever are more, and twice as many for an
-    all-reduce. This is a slight overestimate, because a device does not send its own part to
+    all-reduce. The result is a slight overestimate, because a device does not send its own part to
     itself."""
     sides = [
         sum(array.n_bytes or 0 for array in arrays or ())

@@ -5,8 +5,8 @@
 
 An argument is reported if it was not donated and has the shape of an output that does not reuse the
 memory of any argument. The cause is always `likely`, because the program does not show whether the
-caller still needs the argument. It costs memory, not time. All arguments share one row, because a
-training state often consists of many small arrays.
+caller still needs the argument. The cause costs memory, not time. All arguments share one row,
+because a training state often consists of many small arrays.
 """
 
 from __future__ import annotations

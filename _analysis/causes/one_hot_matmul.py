@@ -6,10 +6,10 @@ For each token, the matmul multiplies the entire table, mostly by zeros, and the
 first be written to memory or gathered from other devices. A one-hot matrix is recognised as a
 comparison for equality with an iota, to which the offset of a shard may be added. The cause is
 `seen` if an operand of a dot is a one-hot matrix that passed through only converts, broadcasts,
-collectives and layout ops. It is `likely` if the one-hot matrix was also multiplied by weights or
-summed, as in the dispatch of tokens to experts. The gain is the time of these dots and of the ops
-that compute or move the matrix, minus the time of a gather, which is assumed to read and write the
-results at a tenth of the peak HBM bandwidth.
+collectives and layout ops. The cause is `likely` if the one-hot matrix was also multiplied by
+weights or summed, as in the dispatch of tokens to experts. The gain is the time of these dots and
+of the ops that compute or move the matrix, minus the time of a gather, which is assumed to read and
+write the results at a tenth of the peak HBM bandwidth.
 """
 
 from __future__ import annotations
@@ -129,8 +129,8 @@ def _cause(of: StepProgram, row: list[_Lookup]) -> Cause | None:
         gathered += executed.n * 2 * sum(array.n_bytes or 0 for array in lookup.dot.arrays or ())
         for value in lookup.values:
             maker = of.executed(value.instruction)
-            # Include the ops that compute the matrix, except ops with a dot, because these do more
-            # than that.
+            # Include the ops that compute the matrix, except ops with a dot, because the matrix is
+            # only a part of their work.
             if maker and maker.op.instruction and not maker.op.dot:
                 ran[id(maker)] = maker
     if not ran:

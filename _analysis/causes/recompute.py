@@ -3,8 +3,9 @@
     step = checkpoint(block)                # each block runs twice: memory for time
     loss = checkpoint(loss_of_all_blocks)   # and now all blocks run three times
 
-The cause `recompute` covers all ops that a checkpoint recomputes, except those of the second cause.
-Its confidence is always `likely`, because the checkpoint may be there to save memory.
+The cause `recompute` covers all ops that a checkpoint recomputes, except those of
+`recomputed_repeatedly`. The confidence of `recompute` is always `likely`, because the checkpoint
+may be there to save memory.
 
 The cause `recomputed_repeatedly` covers ops that are recomputed twice, because a checkpoint
 contains another checkpoint. The path of an op lists each enclosing `checkpoint` before
@@ -76,7 +77,7 @@ def find(step: Step, context: Context) -> list[Cause]:
         place = -2 if is_outer else -1
         prefixes = {(*_prefix(work, place), _REPEATED_PART) for work in twice}
         # Ops that only the inner checkpoint recomputes must still be recomputed once if it is
-        # removed, so they are not excess.
+        # removed, so their time would not be saved.
         excess = [
             work.executions
             for work in recomputed
@@ -135,8 +136,8 @@ def _multiplies(op: Op) -> bool:
 
 
 def _place(members: Sequence[Executions]) -> Place:
-    """Return the innermost line of the user's own code that all stacks share, in the order of the
-    longest op's stack."""
+    """Return the innermost line of the user's own code that all stacks share. If their order
+    differs, that of the longest op's stack counts."""
     stacks = [executions for executions in members if executions.op.stack]
     if not stacks:
         return place_of_longest(members)

@@ -77,8 +77,8 @@ def find(of: StepProgram) -> list[Cause]:
 
 
 class _Read(NamedTuple):
-    """The all-gathers that a kernel reads, by id; `is_all` is True if all large operands are
-    gathered."""
+    """The all-gathers whose results a kernel reads, keyed by id; `is_all` is True if all large
+    operands are gathered."""
 
     group: _Group
     gathers: dict[int, Executions]

@@ -6,7 +6,7 @@ ops.
 
 Between two such ops, the compiler inserts an all-to-all, with copies before and after it.
 All-to-alls that the user wrote have the primitive `all_to_all` or `ragged_all_to_all`; all others
-come from shardings. Collectives with the primitive `sharding_constraint` or `reshard` have the
+result from shardings. Collectives with the primitive `sharding_constraint` or `reshard` have the
 constraint's source line, so the cause is `seen`. Most programs no longer contain the constraint's
 line, because the compiler has propagated the sharding. Then the cause is `likely` and reports the
 line with the most time, which is often near the constraint. A dispatch to experts, which is
@@ -16,9 +16,9 @@ In the optimizer, a collective-permute of an elementwise op is also a resharding
 such as parameters and the optimizer's state, are sharded differently. (Within the model, the
 compiler also creates permutes for matmuls that it runs in pieces.)
 
-Each set of replica groups has one row for the model and one row for the optimizer. Copies that are
-connected to the collectives through layout ops only belong to the row. Finally, rows of the same
-line are joined, including those of other patterns of disagreeing shardings.
+Each set of replica groups has one row for the model and one row for the optimizer. A row includes
+the copies that are connected to its collectives solely through layout ops. Finally, rows of the
+same line are joined, including those of other patterns of disagreeing shardings.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _ELEMENTWISE = frozenset("add div max min mul select_n sub".split())
 
 
 class _Row(NamedTuple):
-    """The properties that the collectives of a row share."""
+    """The properties that the collectives of a row have in common."""
 
     is_outside: bool
     label: str | None

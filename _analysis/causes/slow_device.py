@@ -45,7 +45,8 @@ class Slow(NamedTuple):
     median_device: str
     # Mean load of the device.
     load: int
-    # The line on which the device differs most from the median device, and the difference.
+    # The source line at which the device is slowest compared with the median device, and the
+    # difference.
     line: str | None
     excess: int
 

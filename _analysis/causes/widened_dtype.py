@@ -14,9 +14,9 @@ a dot if it converts its result back.
 
 If a convert has the same stack as the op that uses its result, it is an implicit promotion, and the
 cause is `seen`. An explicit cast may be intended, so the cause is `likely`. If the widened value of
-one line reaches all ops at which another line joins its widened value, the other line is only a
-symptom and is not reported. If the widened value is a small factor of a large array, the line of
-the product is reported.
+one line reaches all ops that combine the widened value of a second line with others, the second
+line is only a symptom and is not reported. If the widened value is a small factor of a large array,
+the line of the product is reported.
 
     return norm(x.astype(f32)) * scale + bias       # f32, and the weights are cast to bf16
 
@@ -136,8 +136,8 @@ class _Widening:
 
     @property
     def first(self) -> tuple[Instruction, Instruction, bool]:
-        """Return a convert, the op that joins its result with other values, and True if this is an
-        implicit promotion. Implicit promotions are preferred."""
+        """Return a convert, the op that combines its result with other values, and whether the
+        convert is an implicit promotion. Implicit promotions are preferred."""
         if self.is_stream:
             return self.converts[0], self.converts[0], False
         found = [
@@ -147,7 +147,7 @@ class _Widening:
         return next((choice for choice in found if choice[2]), found[0])
 
     def makes(self, other: _Widening) -> bool:
-        """Return True if the other line is a symptom of this line."""
+        """Return True if the other line widens values only because this line does."""
         return self._feeds(other) and not other._feeds(self)
 
     def _feeds(self, other: _Widening) -> bool:
@@ -179,8 +179,8 @@ def find(of: StepProgram) -> list[Cause]:
 
 
 def _f32_matmul(of: StepProgram, wide: _Wide) -> _Widening | None:
-    """Return the forward matmuls of the only line whose gradients are also f32; None unless there
-    is exactly one such line.
+    """Return the forward matmuls of the line whose gradients are also in f32; None unless there is
+    exactly one such line.
 
     If there are several such lines, f32 is assumed to be intended for the entire program.
     """
