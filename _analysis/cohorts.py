@@ -217,7 +217,7 @@ def crew_of(all_found: Iterable[tuple[str, LoadRecords, list[Found | Failure]]])
             for loads in found.loads:
                 alike[loads.name].append((file, Member(loads, load_records, place)))
     notes: set[str] = set()
-    members = {name: the_one_of(alike[name], notes) for name in sorted(alike)}
+    members = {name: merged_member(alike[name], notes) for name in sorted(alike)}
     failures.sort(key=lambda failure: failure.detail)
     if failures and not hosts:
         detail, reason, fields = failures[0]
@@ -229,7 +229,7 @@ def crew_of(all_found: Iterable[tuple[str, LoadRecords, list[Found | Failure]]])
     return Crew(members, hosts, [failure.detail for failure in failures], sorted(notes))
 
 
-def the_one_of(members: list[tuple[str, Member]], notes: set[str]) -> Member:
+def merged_member(members: list[tuple[str, Member]], notes: set[str]) -> Member:
     """Return a device that one or more files contain; raise NoAnswer if its figures differ between
     the files."""
     # Sort by file name, so that the message does not depend on the order of the arguments.

@@ -172,8 +172,8 @@ def test(families: Sequence[Sequence[Change]], noise: Noise) -> None:
 
 
 def change_of_period(*sides: Run) -> Change | None:
-    """Return the change in the period. It is tested separately, because the last step has no period
-    and so there are fewer samples."""
+    """Return the change in the period. The change is tested separately, because the last step has
+    no period and so there are fewer samples."""
     samples = [[step.period for step in side.steps if step.period is not None] for side in sides]
     if not all(samples):
         return None

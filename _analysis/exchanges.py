@@ -190,7 +190,7 @@ def _sizes(
         # The output is the full array, but only the second operand is transferred.
         out = into[1:2]
     if op.opcode == "fusion":
-        # A fusion can contain other ops than the collective. If a fusion has several inputs or
+        # A fusion can contain ops other than the collective. If a fusion has several inputs or
         # outputs, it is therefore unknown which of them belong to the collective.
         into, out = (side if len(side) == 1 else [] for side in (into, out))
     sources: list[tuple[_Arrays, _Arrays]] = [(into, out)]

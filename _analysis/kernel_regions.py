@@ -2,8 +2,8 @@
 
 If kernel tracing is on, the line `XLA TraceMe` has an event each time a region of a kernel runs. A
 region is a stage of the Pallas pipeline (`ep_wait_in`, `ep_run_kernel`, …), or a scope that the
-kernel's author named with `jax.named_scope`. It belongs to the execution in which it begins, and it
-is nested in the innermost region that is open at that time.
+kernel's author named with `jax.named_scope`. A region belongs to the execution in which it begins,
+and is nested in the innermost region that is open at that time.
 """
 
 from __future__ import annotations

@@ -50,7 +50,8 @@ class Launches:
     def threads_around(self, start: int, end: int) -> set[str]:
         """Return the threads that launched both the program before and the program after a gap.
 
-        If the gap is inside an execution of a program, this execution counts as both.
+        If the gap is inside an execution of a program, this execution counts as the one before and
+        after the gap.
         """
         before = bisect_right(self._starts, start) - 1
         after = bisect_left(self._ends, end)
@@ -63,7 +64,7 @@ def launch_level(thread: Thread, carriers: set[str]) -> int:
     """Rank a thread by how likely it is to launch programs; 0 is the most likely.
 
     JAX can call a program on one thread and launch it on another; then both threads have level 1. A
-    thread that does both has level 0.
+    thread that calls and launches programs has level 0.
     """
     is_carrier, is_caller = thread.name in carriers, thread.launch_rank == CALLER
     if is_carrier and is_caller:

@@ -43,7 +43,7 @@ class LikelyGroup(NamedTuple):
 
 
 def likely_line(op: Op) -> LikelyLine:
-    """Return the line of the data that an op without a stack moves or waits for."""
+    """Return the source line of the data that an op without a stack moves or waits for."""
     if op.instruction is None:
         return LikelyLine(op.source_inner, op.source_user, OWN) if op.source_inner else NO_LINE
     # Attribute reductions and transfers to the host to the code that produces the data, because

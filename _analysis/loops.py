@@ -1,5 +1,5 @@
-"""Find the loop that contains an op, and how often the op runs in each run of the loop. This needs
-only the events, not the program."""
+"""Find the loop that contains an op, and how often the op runs in each run of the loop. Finding
+loops requires only the events, not the program."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@ line.
 Line numbers, paths, launchers and op names can change although the code is the same. A group is
 therefore recognised by the files and columns of its stack frames, and by the scopes of its ops.
 Files and scopes that occur on only one side (a launcher's file, a renamed scope) are ignored. If
-several groups look alike, and both sides have the same number of them, they are paired in the order
-of their lines; otherwise they share one row.
+several groups look alike, they are paired in the order of their lines if both sides have the same
+number of them. Otherwise they share one row.
 """
 
 from __future__ import annotations
@@ -117,8 +117,8 @@ def similar(before: Sequence[Traits], after: Sequence[Traits]) -> Iterator[Match
 def with_look_alikes(matches: list[Match], scopes_of: dict[int, frozenset[Any]]) -> list[Match]:
     """Join matches with equal scopes if one has more lines before and another has more lines after.
 
-    Such matches occur if code was moved to another file or into a helper function, where it looks
-    like other code.
+    Such matches occur if code was moved to another file or into a helper function and now looks
+    like other code there.
     """
     uneven: dict[Hashable, list[Match]] = defaultdict(list)
     for match in matches:
@@ -153,8 +153,8 @@ def files_and_scopes(traits: Traits) -> Hashable:
 
 
 def innermost_place_and_ops(traits: Traits) -> Hashable:
-    """Return the innermost frame's file and column, and the primitives with their phases. They stay
-    the same if only scopes are renamed."""
+    """Return the innermost frame's file and column, and the primitives with their phases. This key
+    stays the same if only scopes are renamed."""
     stack = traits.line.group.frames
     if not stack or split_frame(stack[-1])[0] in traits.strangers:
         return None
@@ -233,8 +233,8 @@ def ordered(alike: list[Traits]) -> list[Traits]:
     return sorted(alike, key=lambda traits: traits.order)
 
 
-# The matching methods in the order in which they are tried. Each has a function that returns a
-# line's key, and a rule that matches lines with equal keys.
+# The matching methods in the order in which they are tried. Each method has a function that returns
+# a line's key, and a rule that matches lines with equal keys.
 LEVELS: dict[MatchedBy, tuple[Callable[[Traits], Hashable], Rule]] = {
     "same_ops": (lambda traits: (traits.line.group.ops, traits.scopes), unique),
     "same_key": (key_without_stack, pooled),

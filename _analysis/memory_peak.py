@@ -1,8 +1,8 @@
 """Find a program's peak use of HBM by simulating its buffer assignment.
 
 Parameters, outputs and constants have memory for as long as the program runs; all other buffers
-share temporary allocations. Heap traces show when each buffer is live. They are replayed as in
-XProf's memory viewer.
+share temporary allocations. Heap traces show when each buffer is live. Heap traces are replayed as
+in XProf's memory viewer.
 """
 
 from __future__ import annotations

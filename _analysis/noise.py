@@ -82,11 +82,11 @@ def p_values_of(
     """Yield the p-values of each family's rows: the probability that any row of the family is at
     least as extreme by chance.
 
-    The test statistic of a row x and an assignment c of n_b samples is |z(c)|, where z(c) is the
-    sum over c of z_j = (N x_j - S) / sqrt(N sum(x^2) - S^2). It measures the difference of the
-    means in units of the spread. For each assignment, the maximum over the rows of the family is
-    computed. The p-value of a row is the share of assignments whose maximum reaches the row's own
-    statistic. Squares are compared, because they are exact fractions.
+    The test statistic of a row x and an assignment c of n_b samples is |z(c)|: the absolute sum
+    over c of z_j = (N x_j - S) / sqrt(N sum(x^2) - S^2). The statistic measures the difference of
+    the means in units of the spread. For each assignment, the maximum over the rows of the family
+    is computed. The p-value of a row is the share of assignments whose maximum reaches the row's
+    own statistic. Squares are compared, because they are exact fractions.
     """
     rows = [[deviations_of(sample, noise.n_before) for sample in family] for family in families]
     maxima: list[list[Fraction]] = [[] for _ in families]

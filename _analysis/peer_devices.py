@@ -53,7 +53,8 @@ class PeerDevice(NamedTuple):
     programs: frozenset[int | None]
     # Idle time at barriers, where the device waits for other devices.
     barrier: int
-    # False if the core measured no times of ops; durations are then fitted to the host's clock.
+    # False if the core did not measure the times of any op; durations are then fitted to the host's
+    # clock.
     is_measured: bool
     # Notes about events that were left out.
     notes: list[str]

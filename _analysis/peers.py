@@ -184,8 +184,8 @@ class _Members:
         """Return the devices in the file by their position in the program's device assignment.
 
         Devices are identified by global id. If global ids are missing or not unique, devices are
-        identified by number, but only if the assignment contains exactly the numbers of the devices
-        in the file.
+        identified by number. This requires that the assignment contains exactly the numbers of the
+        devices in the file.
         """
         if op.program_id not in self._devices_at:
             names, trace = tpus_of(self._device), self._device.trace

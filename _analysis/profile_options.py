@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from _proto.trace.plane import Value
     from _proto.trace.survey import Survey
 
-    # Some options are maps.
+    # The value of an option can be a map.
     Options = dict[str, OptionValue | dict[str, OptionValue]]
 
 VERSIONS = ("jax_version", "jaxlib_version", "tpu_version")
@@ -76,7 +76,7 @@ def plain_value(field: Any, value: Any) -> Any:
 
 
 def configured(setting: pb.ProfileOptions.AdvancedConfigValue) -> OptionValue:
-    """Return a value of the advanced configuration, or None for an empty value."""
+    """Return the value of a setting in the advanced configuration; None if it is empty."""
     kind = setting.WhichOneof("value")
     value = getattr(setting, kind) if kind else None
     return exact(value) if isinstance(value, int) else value

@@ -201,7 +201,7 @@ def program_of(row: Row) -> RecordedProgram:
     facts: dict[ProgramWhat, dict[str, Fact]] = {}
     for what, wanted in KINDS_OF_FACTS.items():
         if wanted is None:
-            # A single number has no name.
+            # A property that is a single number has no name.
             number = row.number_or_null(what)
             facts[what] = {} if number is None else {"": number}
         else:

@@ -1,5 +1,5 @@
-"""Build the rows of a record. `record` prints them; `compare` and `spread` read them from a file,
-or build them directly from a trace."""
+"""Build the rows of a record. The mode `record` prints these rows; `compare` and `spread` read them
+from a file, or build them directly from a trace."""
 
 from __future__ import annotations
 

@@ -220,8 +220,8 @@ def record_step(
     why_not: WhyNot | None,
     figures: StepFigures | None,
 ) -> StepOfDevice:
-    """Record a step. Its duration is on the clock of its ops if these were read, else on the trace
-    clock."""
+    """Record a step. The step's duration is on the clock of its ops if these were read, else on the
+    trace clock."""
     duration = step.duration if step else event.end - event.start
     if step and not figures:
         why_not = "not_asked"

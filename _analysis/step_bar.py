@@ -83,8 +83,8 @@ class Longest:
         self._bins = bins
         self.stretch = [0] * bins.n
         self._who: list[int | None] = [None] * bins.n
-        # For each bin, the op that fills the most bins starting with this one: a pair of the index
-        # after the last filled bin and the op's metadata id.
+        # For each bin, the op that fills the most bins starting with this one. Each entry is the
+        # index after the last filled bin and the op's metadata id.
         self._until: list[tuple[int, int]] = [(0, 0)] * (bins.n + 1)
 
     def add(self, start: int, end: int, first: int, last: int, who: int) -> None:

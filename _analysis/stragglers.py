@@ -57,9 +57,9 @@ def spread_of_records(
     """Compare the devices of a run.
 
     `loaders` maps file names to functions that read the file. Such a function returns a record or a
-    NoAnswer for each host, or raises NoAnswer if the file cannot be read. It is called again to
-    read the lines of a few devices. `steps` is a slice of the steps in order of time. `on_each`
-    decides in which processes files are read.
+    NoAnswer for each host, or raises NoAnswer if the file cannot be read. The function is called
+    again to read the lines of a few devices. `steps` is a slice of the steps in order of time.
+    `on_each` decides in which processes files are read.
     """
     readers = list(loaders.values())
     found = on_each(lambda load_records: found_in(load_records, device, steps), readers)
@@ -311,7 +311,7 @@ class SlowVsMedian(NamedTuple):
     factor: float | None
     # Percentage of the excess that a uniform slowdown of all lines explains.
     uniform: Fraction | None
-    # Lines, largest difference first.
+    # Lines, sorted by absolute difference, largest first.
     lines: list[LineDelta]
 
 

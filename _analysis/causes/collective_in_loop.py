@@ -12,8 +12,8 @@ residual stream is not an accumulator, because the next layer reads it. An inner
 write the results into slices of a larger array that the outer loop adds up.
 
 The cause is `likely` if the operands of a collective are the same in each iteration. For example, a
-weight is gathered again for each microbatch, possibly in an inner loop over layers. This may be
-intended, because gathering the weight once, before the loop, takes memory. A loop can gather
+weight is gathered again for each microbatch, possibly in an inner loop over layers. The repetition
+may be intended, because gathering the weight once, before the loop, takes memory. A loop can gather
 weights and also add up gradients. Each loop has one row, which is `seen` if accumulations take at
 least half of its exposed time.
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from _pipeline.context import Context
     from _pipeline.normalize import Step
 
-# Causes that gain less than 1 / `_SMALLEST_PART` of the step or period are omitted, and programs
-# that take less than this share of the step are not examined.
+# Causes that gain less than 1 / `_SMALLEST_PART` of the step or period are omitted. Programs that
+# take less than this share of the step are not examined.
 _SMALLEST_PART = 200
 
 

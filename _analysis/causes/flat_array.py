@@ -3,11 +3,11 @@
     flat, unravel = ravel_pytree(grads)    # f32[66724864]
     grads = unravel(psum(flat) / n)        # one collective instead of three
 
-An array with one dimension has a different layout from an array with several dimensions. Therefore
-each array is copied twice, and elementwise ops on the flat array are not fused into other ops. The
-cause requires two kinds of ops that only move data: ops that write parts into a large array with
-one dimension, and ops that take parts out of such an array. The gain is the time of all ops that
-only move data or work elementwise on these arrays. The cause is reported as a `likely`
+An array with one dimension has a different layout from an array with several dimensions. Joining
+arrays into a flat array therefore copies each of them twice, and elementwise ops on the flat array
+are not fused into other ops. The cause requires two kinds of ops that only move data: some write
+parts into a large array with one dimension, others take parts out of one. The gain is the time of
+all ops that only move data or work elementwise on these arrays. The cause is reported as a `likely`
 `layout_change`, because one collective for many small arrays can be faster than many collectives.
 """
 

@@ -3,7 +3,7 @@
 A value is the output of an instruction, or an element of an output that is a tuple. `producers`
 returns the values from which a value is computed, and `consumers` returns the values that are
 computed from it. Outputs of instructions that only pass values on (tuples, fusions, parameters,
-loops) are also values, so a walk need not know how the compiler has divided the program into
+loops) are also values. Therefore a walk need not know how the compiler has divided the program into
 computations.
 """
 

@@ -5,15 +5,15 @@ devices.
                                 # partial sums [batch, time, vocabulary] are reduced
 
 A matmul has three arrays: two operands and the result. An all-gather or a reduction next to the
-matmul moves one of them, and another sharding would move the other two instead. The moved array
-must have more than twice as many bytes as the other two together, summed over all devices of a
-group: then even gathering both of them everywhere would be cheaper. The gain is the exposed time
-minus the time for moving the other two arrays at the same rate. The cause is reported as a `likely`
-`resharding`, because the line that sets the sharding is elsewhere.
+matmul moves one of these arrays, and another sharding would move the other two instead. The moved
+array must have more than twice as many bytes as the other two together, summed over all devices of
+a group. Then even gathering both other arrays everywhere would be cheaper. The gain is the exposed
+time minus the time for moving the other two arrays at the same rate. The cause is reported as a
+`likely` `resharding`, because the line that sets the sharding is elsewhere.
 
-The cause is also reported if one operand is gathered, the result is reduced, and the gathered
-operand has more than twice as many bytes as the other operand on all devices together. Then
-gathering the other operand would be enough.
+The cause is also reported if one operand is gathered and the result is reduced. The gathered
+operand must have more than twice as many bytes as the other operand on all devices together,
+because then gathering the other operand would be enough.
 
     dx = dh @ w.T    # dh is gathered, and dx is reduced, although w is small
 

@@ -3,17 +3,19 @@
     pairs = stack([a, b], -1).reshape(x.shape)    # interleaved: the last dimension has two elements
     q = kernel(pairs)                             # and the kernel wants another layout
 
-Two successive ops require different orders of dimensions or different tiles in memory, so the
-compiler inserts a copy between them, which reads and writes all bytes and computes nothing. A
-layout change is a synchronous copy or transpose whose layout differs from its operand's, a fusion
-of only such ops, or a reshape that runs as an op (other reshapes are free). Copies that belong to a
-change in sharding are reported under the cause `resharding`. Each source line has one row.
+If two successive ops require different orders of dimensions or different tiles in memory, the
+compiler inserts a copy between them. The copy reads and writes all bytes and computes nothing. A
+layout change is a synchronous copy or transpose whose layout differs from its operand's, or a
+fusion of only such ops. Reshapes that run as ops are also layout changes; other reshapes are free.
+Copies that belong to a change in sharding are reported under the cause `resharding`. Each source
+line has one row.
 
-The compiler can also fuse a layout change into other ops. This is assumed if a large array has a
-last dimension of 2: ops that write or read such arrays often take much longer than the bytes
-require, whichever dimension the layout spreads over the 128 lanes. Ops that have a dot, or an array
-more than twice as large, are excluded, because the pairs are only a part of their work. The gain is
-the time of the remaining ops minus the time to read and write the array once at peak HBM bandwidth.
+The compiler can also fuse a layout change into other ops. A fused layout change is assumed if a
+large array has a last dimension of 2. Ops that write or read such arrays often take much longer
+than the bytes require, whichever dimension the layout spreads over the 128 lanes. Ops that have a
+dot, or an array more than twice as large, are excluded, because the pairs are only a part of their
+work. The gain is the time of the remaining ops minus the time to read and write the array once at
+peak HBM bandwidth.
 """
 
 from __future__ import annotations

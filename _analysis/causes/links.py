@@ -7,14 +7,14 @@ collectives share the links:
     core    |--math--|==wait for B==|--math--|      without A, B would end earlier
     links   |-----A-----|-----B-----|
 
-Therefore the ops of a computation are replayed. In the replay, the core runs them in the order of
-the trace. A collective begins when its operands are ready and the links are free. Collectives with
-little data do not wait for the links, and take as long as measured.
+Therefore the ops of a computation are replayed. In the replay, the core runs the ops in the order
+of the trace. A collective begins when its operands are ready and the links are free. Collectives
+with little data do not wait for the links, and take as long as measured.
 
 A synchronous collective is assumed to take as long per byte as the fastest collective of its kind,
 because others may have waited for the links. The trace does not show how long asynchronous
-collectives take, so the speed of the links is chosen such that the replay takes as long as the
-trace.
+collectives take. Therefore the speed of the links is chosen such that the replay takes as long as
+the trace.
 """
 
 from __future__ import annotations
@@ -102,13 +102,13 @@ class Links:
     def saved_if_asynchronous(self, members: Iterable[Executions]) -> int:
         """Return the time that the step saves if the given synchronous collectives overlap with
         math. Each collective begins when its operands are ready. Short ops that compute the
-        operands, such as the cast of a weight before a gather, are moved forward, and short ops
-        that read the result are moved back."""
+        operands, such as the cast of a weight before a gather, run earlier, too. Short ops that
+        read the result run later."""
         by_computation, _ = _by_computation(members)
         saved = 0
         for computation, moved in by_computation.items():
             events = self._events(computation)
-            saved += self._saved(computation, events, self._beside(events, moved))
+            saved += self._saved(computation, events, self._made_asynchronous(events, moved))
         return saved
 
     def waited_for_at_once(self) -> set[Instruction]:
@@ -133,7 +133,7 @@ class Links:
                         n_at_once += n_moved
         return set(self._bytes) if n_at_once * 4 >= n_bytes * 3 else set()
 
-    def _beside(self, events: Iterable[_Event], moved: set[Instruction]) -> list[_Event]:
+    def _made_asynchronous(self, events: Iterable[_Event], moved: set[Instruction]) -> list[_Event]:
         order = self._of.order
         short = sum(map(self._time_of, moved)) / len(moved) / _SHORT
         last = max(order.values()) + 1

@@ -5,7 +5,7 @@ differently.
     y = h @ weight                                               # and is gathered along both
 
 The devices need only a part of the array, or need it complete along only one dimension. Two
-patterns show that two shardings disagree:
+patterns indicate that shardings disagree:
 
 - An all-gather builds the complete array, and all users of the result cut a part out with a
   dynamic-slice at an index that depends on the device. An all-to-all would move only the parts. A
@@ -14,9 +14,9 @@ patterns show that two shardings disagree:
   once, so a copy has to put the parts in order. If the shardings agreed, the matmul would be split
   along one of these dimensions.
 
-The gain is the time that the step saves without these gathers, minus the estimated time for moving
-only the needed part, plus the time of the copies. The cause is reported as a `resharding` and is
-always `likely`: the program does not contain the constraint that requires the complete array, and
+The gain is the time that the step saves without these gathers, plus the time of the copies, minus
+the estimated time for moving only the needed part. The cause is reported as a `resharding` and is
+always `likely`. The program does not contain the constraint that requires the complete array, and
 splitting weights along two dimensions can be intended.
 """
 

@@ -8,8 +8,8 @@ comparison for equality with an iota, to which the offset of a shard may be adde
 `seen` if an operand of a dot is a one-hot matrix that passed through only converts, broadcasts,
 collectives and layout ops. The cause is `likely` if the one-hot matrix was also multiplied by
 weights or summed, as in the dispatch of tokens to experts. The gain is the time of these dots and
-of the ops that compute or move the matrix, minus the time of a gather, which is assumed to read and
-write the results at a tenth of the peak HBM bandwidth.
+of the ops that compute or move the matrix, minus the time of a gather. The gather is assumed to
+read and write the results at a tenth of the peak HBM bandwidth.
 """
 
 from __future__ import annotations

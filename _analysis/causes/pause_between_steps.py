@@ -7,7 +7,7 @@
 The pause is the time within a typical period during which no step runs. A period lasts from the
 start of a step to the start of the next step of the same name. The reported line belongs to the
 outermost call on a thread that launches programs. This call must cover at least half of the pause
-and must not be longer than the period: longer calls, such as the training loop, contain several
+and must not be longer than the period. Longer calls, such as the training loop, contain several
 periods. A thread can start the next call before the device has finished, so the call need not begin
 within the period.
 """

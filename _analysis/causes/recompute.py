@@ -11,8 +11,8 @@ The cause `recomputed_repeatedly` covers ops that are recomputed twice, because 
 contains another checkpoint. The path of an op lists each enclosing `checkpoint` before
 `rematted_computation`; their number is the op's depth. The cause is `seen` if a matmul or kernel of
 depth 2 or more also runs at depth 1, with the same path apart from the checkpoints. The outer
-checkpoint is superfluous if there is a loop between the two checkpoints, or if the inner
-checkpoints contain nearly all backward matmuls and kernels of the outer one, which then saves
+checkpoint is superfluous if there is a loop between the two checkpoints. It is also superfluous if
+the inner checkpoints contain nearly all of its backward matmuls and kernels, because it then saves
 little additional memory. Otherwise the inner checkpoint is superfluous.
 """
 

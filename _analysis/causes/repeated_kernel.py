@@ -11,8 +11,8 @@ different activations. Other kernels, such as those of the backward pass, belong
 they read only these all-gathers.
 
 For groups of n devices, the gain is (n - 1) / n of the kernels' time, plus the time that the step
-saves without the all-gathers and without the reductions of the kernels' results in the backward
-pass. The cause is reported as a `resharding`.
+saves without the collectives. These are the all-gathers, and the reductions of the kernels' results
+in the backward pass. The cause is reported as a `resharding`.
 """
 
 from __future__ import annotations

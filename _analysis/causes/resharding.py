@@ -4,13 +4,13 @@ ops.
     x = with_sharding_constraint(x, P("fsdp", None, None))    # split by batch
     h = with_sharding_constraint(h, P(None, "fsdp", None))    # split by sequence
 
-Between two such ops, the compiler inserts an all-to-all, with copies before and after it.
-All-to-alls that the user wrote have the primitive `all_to_all` or `ragged_all_to_all`; all others
-result from shardings. Collectives with the primitive `sharding_constraint` or `reshard` have the
-constraint's source line, so the cause is `seen`. Most programs no longer contain the constraint's
-line, because the compiler has propagated the sharding. Then the cause is `likely` and reports the
-line with the most time, which is often near the constraint. A dispatch to experts, which is
-intended, looks the same.
+Between ops with different shardings, the compiler inserts an all-to-all, with copies before and
+after it. All-to-alls that the user wrote have the primitive `all_to_all` or `ragged_all_to_all`;
+all others result from shardings. Collectives with the primitive `sharding_constraint` or `reshard`
+have the constraint's source line, so the cause is `seen`. Most programs no longer contain the
+constraint's line, because the compiler has propagated the sharding. Then the cause is `likely` and
+reports the line with the most time, which is often near the constraint. A dispatch to experts,
+which is intended, looks the same.
 
 In the optimizer, a collective-permute of an elementwise op is also a resharding: the op's operands,
 such as parameters and the optimizer's state, are sharded differently. (Within the model, the

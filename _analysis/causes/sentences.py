@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def duration(ps: int) -> str:
-    """Return a time with three digits and a unit, such as `13.3 ms`."""
+    """Format a time with three digits and a unit, such as `13.3 ms`."""
     return with_unit(ps, digits=3)
 
 
 def size(n_bytes: int) -> str:
-    """Return a number of bytes with a unit, such as `524 MB`."""
+    """Format a number of bytes with a unit, such as `524 MB`."""
     for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if n_bytes >= factor:
             return f"{n_bytes / factor:.{1 if n_bytes < 100 * factor else 0}f} {unit}"

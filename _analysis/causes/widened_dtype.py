@@ -5,18 +5,18 @@
     for layer in layers:                # all layers now read, write, gather and multiply f32
         x = x + mlp(norm(x))
 
-The cause is a convert from a narrower float in the user's program, if its result reaches a dot or a
+The cause is a convert from a narrower float in the user's program. Its result must reach a dot or a
 kernel before the program narrows it again. The result is followed through elementwise and layout
 ops, collectives, loops, and dots and kernels that return f32. The compiler narrows operands of dots
-with converts that have no name, so a dot with bf16 operands and an f32 result can still be a
+with converts that have no name. Therefore a dot with bf16 operands and an f32 result can still be a
 multiplication of f32 values in the user's program. The f32 values of a norm or softmax do not reach
 a dot if it converts its result back.
 
 If a convert has the same stack as the op that uses its result, it is an implicit promotion, and the
 cause is `seen`. An explicit cast may be intended, so the cause is `likely`. If the widened value of
-one line reaches all ops that combine the widened value of a second line with others, the second
-line is only a symptom and is not reported. If the widened value is a small factor of a large array,
-the line of the product is reported.
+one line reaches all ops at which a second line widens values, the second line is only a symptom and
+is not reported. If the widened value is a small factor of a large array, the line of the product is
+reported.
 
     return norm(x.astype(f32)) * scale + bias       # f32, and the weights are cast to bf16
 
@@ -70,7 +70,8 @@ _NARROW = ("bf16", "f16", "f8")
 _WIDE = "f32"
 # Smaller arrays, such as statistics and weights of norms, cost almost nothing.
 _MIN_ELEMENTS = 1 << 16
-# A value counts as a factor of an array that has more than this many times as many elements.
+# A value counts as a factor of an array if the array has more than this many times the value's
+# elements.
 _GROWING = 8
 _MOVING = frozenset("broadcast concatenate dynamic-slice dynamic-update-slice pad slice".split())
 # Ops of these classes take longer if their arrays have twice the bytes. Kernels also need more
@@ -358,8 +359,8 @@ def _leads_to_matmul(convert: Instruction, wide: _Wide) -> bool:
 
 
 def _product_of(convert: Instruction, wide: _Wide) -> Instruction | None:
-    """Return the first op that computes a much larger array from the converted value, which is then
-    a factor of this array; None if there is no such op."""
+    """Return the first op that computes a much larger array from the converted value; None if there
+    is no such op. The value is then a factor of this array."""
     for value, _ in walk([Value(convert)], consumers, wide.is_kept):
         here = value.instruction
         if here.opcode in ELEMENTWISE and wide[here] > _GROWING * wide[convert]:
