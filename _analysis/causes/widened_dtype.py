@@ -27,7 +27,7 @@ convert. Then three other patterns make the cause `likely`:
   narrow all operands have no matmul with mixed operands. The reported line is the one whose f32
   elementwise ops compute the most f32 operands of these matmuls in the forward pass. Weights in f32
   do not count, because the compiler narrows them.
-- Additions in the forward pass hand on f32 arrays to each other through memory. These arrays are a
+- Additions in the forward pass hand f32 arrays to each other through memory. These arrays are a
   residual stream, even if all norms cast back before the matmuls. The reported line computes the
   first of them.
 - The matmuls of only one line, such as the line that computes the logits, have gradients in f32.
