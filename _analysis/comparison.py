@@ -72,7 +72,7 @@ class LineChange(NamedTuple):
 
     @property
     def order(self) -> tuple[Any, ...]:
-        """Sort the largest change first."""
+        """Return the sort key: largest change first."""
         before, after = self.match.before, self.match.after
         keys = agg_keys(after), agg_keys(before), self.kind
         return -abs(self.change.delta), source_of(after) or "", *keys
@@ -108,7 +108,7 @@ class Comparison(NamedTuple):
     period: Change | None
     lines: list[LineChange]
     files: list[FileChange]
-    # Lines that moved to other files.
+    # Lines that are in different files on the two sides.
     moved: list[LineChange]
 
 

@@ -1,6 +1,6 @@
 """Pair the starts and ends of asynchronous ops; the trace itself does not link them.
 
-Names and programs show which done op belongs to which start op. Executions of these two ops are
+Op names and programs show which done op belongs to which start op. Executions of these two ops are
 paired first in, first out: the oldest execution in flight ends first. Executions are ordered on the
 trace clock, because both programs and ops have times on it. Some ops have zero duration on the
 trace clock, so a start and a done can have equal times; then the start is sorted first.

@@ -27,7 +27,7 @@ class Neighbour(NamedTuple):
 
     op: Op
     start: int
-    # Start and end of the execution on the trace's clock.
+    # Start and end of the execution on the trace clock.
     drawn: Window
 
 

@@ -64,7 +64,7 @@ class PeerDevice(NamedTuple):
 class Execution(NamedTuple):
     """An execution of a collective."""
 
-    # Start on the trace's clock.
+    # Start on the trace clock.
     start: int
     duration: int
     metadata_id: int

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 def peer_fields(peers: Peers | None, transfers: Sequence[Transfer]) -> PeersOfRow:
-    """Return the fields about late devices for a row of transfers; all are null without
-    `--peers`."""
+    """Return a row's fields about late devices, summed over its transfers; all fields are null
+    without `--peers`."""
     waits = peers.waits_of(transfers) if peers else None
     is_matched = waits is not None and waits.n_matched > 0
     last = waits.last_device if waits else None

@@ -76,7 +76,7 @@ class DeviceWaits:
 class Peers(NamedTuple):
     """Waits for each op of the picked device, and for each device of the file."""
 
-    # Waits of the picked device's ops, by metadata id.
+    # Waits for each op of the picked device, by metadata id.
     of_ops: dict[int, Waits]
     # All devices sorted by number, including the picked device.
     devices: list[DeviceWaits]
@@ -154,7 +154,8 @@ class _Members:
         self._devices_at: dict[int | None, dict[int, str]] = {}
 
     def of(self, transfer: Transfer) -> tuple[set[str], bool]:
-        """Return the members, and whether all of them are known to be in the file.
+        """Return the names of the devices that take part, and whether all of them are known to be
+        in the file.
 
         If the picked device's group is unknown, return all devices that ran the program. All groups
         of a collective move the same number of bytes, so the shortest execution in any group is the

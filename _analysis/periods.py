@@ -68,8 +68,8 @@ def lower_median(periods: Sequence[Period], figure: Callable[[Period], int]) -> 
 
 
 def periods_of(device: Device, picked: StepEvent | None) -> Periods | None:
-    """Return the periods of the steps that have the picked step's name; None if there is only one
-    such step, or no picked step."""
+    """Return the periods of all steps with the picked step's name. Return None if there is only one
+    such step, or if no step is picked."""
     if picked is None:
         return None
     name = common_name(device, picked)

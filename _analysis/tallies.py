@@ -168,7 +168,7 @@ class Tally:
         )
 
     def names(self) -> tuple[list[Name], int]:
-        """Return the names with the largest total time, and the number of different names.
+        """Return the event names with the most total time, and the number of different names.
 
         Names are read on demand, because all HLO texts of a plane together can take a gigabyte.
         """

@@ -124,8 +124,8 @@ class Transfer:
 
 
 def transfers_in(step: Step, is_wanted: Callable[[Op], bool]) -> list[Transfer]:
-    """Return the transfers among the wanted ops, in order of appearance; their `flights` are
-    empty."""
+    """Return the transfers among the ops that `is_wanted` accepts, in order of appearance; their
+    `flights` are empty."""
     starts, exchanges = Starts(step), Exchanges()
     members = Group(step.leaves).where(lambda op: is_wanted(op) and is_communication(op)).members
     return [Transfer(executions, starts, exchanges) for executions in members]

@@ -6,7 +6,7 @@ copies.
 
 The Pallas pipeline copies the next block while the kernel's body computes the current one. If a
 copy takes longer than the body, the kernel waits. The cause can be found only if the capture
-contains the regions inside kernels. Each kernel has one row.
+contains the regions inside kernels. All executions of a kernel share one row.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ If two successive ops require different orders of dimensions or different tiles 
 compiler inserts a copy between them. The copy reads and writes all bytes and computes nothing. A
 layout change is a synchronous copy or transpose whose layout differs from its operand's, or a
 fusion of only such ops. Reshapes that run as ops are also layout changes; other reshapes are free.
-Copies that belong to a change in sharding are reported under the cause `resharding`. Each source
-line has one row.
+Copies that belong to a change in sharding are reported under the cause `resharding`. All changes at
+one source line share one row.
 
 The compiler can also fuse a layout change into other ops. A fused layout change is assumed if a
 large array has a last dimension of 2. Ops that write or read such arrays often take much longer
