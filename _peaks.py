@@ -63,7 +63,8 @@ CHIPS = {
     "v7x": Chip(("TPU v7x", "TPU7x", "TPU v7"), 1153.5, hbm_gibps=3690.0, fp8=2307.0),
 }
 V7X_HBM = (
-    "HBM peak 3690 GiB/s per device, but 3436.6 by the vendor's figure (--peak-hbm-gibps 3436.6)"
+    "using an HBM peak of 3690 GiB/s per device; for the vendor's 3436.6, pass"
+    " --peak-hbm-gibps 3436.6"
 )
 # Add a note only if the trace's peaks differ from the peaks in use by more than this fraction. For
 # example, v6e captures declare 918 or 946.7 TFLOPS.
@@ -135,7 +136,10 @@ def _chip_notes(requested: str | None, device_type: str | None, chip: str, own: 
         if chip == fits == DEFAULT_CHIP:
             return []
         if fits is None:
-            return [f"assuming {chip}, because the trace is of {device}; pass --chip"]
+            return [
+                f"assuming the peaks of {chip}, because {device} has no known peaks; to use"
+                " others, pass --chip"
+            ]
         return [f"the trace is of {device}; using the peaks of {chip} (--chip selects others)"]
     if not device_type or chip in (fits, PROFILE_CHIP):
         return []
@@ -154,6 +158,6 @@ def _own_notes(own: Peaks, used: Peaks) -> list[str]:
         ("HBM peak is {:.6g} GiB/s", own.hbm_gibps, used.hbm_gibps),
     ):
         if traced and in_use and abs(traced - in_use) > TOLERANCE * in_use:
-            note = f"in the trace the {text.format(traced)}, but {in_use:.6g} is used"
+            note = f"the trace says that the {text.format(traced)}, but {in_use:.6g} is used"
             notes.append(V7X_HBM if in_use == CHIPS["v7x"].hbm_gibps else note)
     return notes

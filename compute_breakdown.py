@@ -195,13 +195,13 @@ MODES = (
     ),
     of_step(
         "by_source",
-        "the math of every source line; with options, also communication and data movement",
+        "the cost of math by source line; with options, also of communication and data movement",
         ("--include-data-move", "--include-comm", "--top"),
         "--include-data-move",
     ),
     of_step(
         "by_scope",
-        "how long each layer takes, by the program's own structure",
+        "how long each layer of the model takes, by scope",
         ("--depth", "--below", "--merge-layers"),
         "--depth 2 --merge-layers",
     ),
@@ -219,7 +219,7 @@ MODES = (
     ),
     of_step(
         "roofline",
-        "how far each source line is from what the chip could do",
+        "how close each source line comes to the peak rates of the chip",
         ("--top", *PEAK_OPTIONS, "--bytes", "--kernel-cost"),
         "--peak-tflops-fp32 70",
     ),
@@ -256,7 +256,7 @@ MODES = (
     ),
     of_step(
         "page",
-        "the answers of the modes above in one HTML file, for people",
+        "an HTML report with the answers of all modes above",
         ("--out", "--open", "--baseline", "--baseline-device", "--baseline-host"),
         "--out step.html --open",
     ),
@@ -275,7 +275,7 @@ MODES = (
     ),
     Mode(
         "compare",
-        "what a change did: two captures line by line, with the differences beyond noise",
+        "what a change did: two captures compared line by line, with a test for noise",
         ("--baseline", "--baseline-device", "--baseline-host", "--steps", "--top", "--fail-over"),
         "--baseline BASELINE",
     ),
@@ -288,7 +288,7 @@ MODES = (
     ),
     Mode(
         "anatomy",
-        "what a file of any device contains: planes, lines, stats, programs, events",
+        "the contents of a file of any device: planes, lines, stats, programs, events",
         ("--plane", "--line", "--grep", "--sample"),
         "--plane 0 --sample 1",
         device=None,
@@ -305,25 +305,25 @@ OPTIONS: dict[str, Json] = {
     "--device": {
         "metavar": "NAME",
         "type": plane_of,
-        "help": "name of the device's plane, or N or TPU:N for /device:TPU:N"
-        f" (default: {DEVICE}; in record and spread all TPUs)",
+        "help": f"name of the device's plane, or N or TPU:N for /device:TPU:N (default: {DEVICE};"
+        " all TPUs in record and spread)",
     },
     "--host": {
         "metavar": "NAME",
-        "help": "host of a multi-host run: a file name without .xplane.pb, or in a merged file the"
-        " name or number of a host, or FILE:HOST"
-        " (default: the first file by name that can be read and has the device)",
+        "help": "host of a multi-host run: a file name without .xplane.pb; in a merged file, the"
+        " name or number of a host, or FILE:HOST (default: the first readable file, by"
+        " name, that contains the device)",
     },
     **FORM_OPTIONS,
     "--step": {
         "metavar": "N",
         "type": TO_STEP,
-        "help": "index of the step in order of time, from 0, or negative from the end; all for"
-        " every op (default: a typical step among the busiest)",
+        "help": "index of the step in time order, from 0; a negative index counts from the end; all"
+        " covers the whole capture (default: a typical step among the busiest)",
     },
     "--step-id": {
         "metavar": "NAME",
-        "help": "name of the step, or the beginning of exactly one name",
+        "help": "name of the step, or a unique prefix of the name",
     },
     "--own": {
         "metavar": "TEXT",
@@ -334,20 +334,20 @@ OPTIONS: dict[str, Json] = {
     "--steps": {
         "metavar": "A:B",
         "type": TO_SLICE,
-        "help": "slice of the steps in order of time, as in Python; write a negative start as"
-        " --steps=-3: (default: all)",
+        "help": "Python slice of the steps in time order; write a negative start as --steps=-3:"
+        " (default: all)",
     },
     "--baseline": {
         "metavar": "PROFILE",
         "action": "append",
-        "help": "a capture before the change (compare: required, repeatable; page: shows what"
-        " changed)",
+        "help": "capture before the change (required and repeatable in compare; page then also"
+        " shows what changed)",
     },
     "--fail-over": {
         "metavar": "PCT",
         "type": TO_LIMIT,
-        "help": "exit with 3 if the step or the period is significantly slower by more than PCT"
-        " percent, and with 1 if there are too few samples to decide",
+        "help": "exit with status 3 if the step or the period is significantly slower by more than"
+        " PCT percent, and with 1 if there are too few samples to decide",
     },
     "--baseline-device": {
         "metavar": "NAME",
@@ -358,47 +358,47 @@ OPTIONS: dict[str, Json] = {
     "--top": {
         "metavar": "K",
         "type": TO_NATURAL,
-        "help": "number of rows (default: 8 in bottleneck, 10 in idle, 10 in kernel, 20 in comm,"
-        " 20 in memory, 20 in program, 50 in summary, 50 in by_op, 50 in compare, 50 in spread,"
-        " else all in order of appearance)",
+        "help": "maximum number of rows (default: 8 in bottleneck, 10 in idle, 10 in kernel, 20 in"
+        " comm, 20 in memory, 20 in program, 50 in summary, 50 in by_op, 50 in compare, 50"
+        " in spread; all in other modes, in order of appearance)",
     },
     "--depth": {
         "metavar": "D",
         "type": TO_DEPTH,
-        "help": "number of levels of scopes below the first, or all (default: 4)",
+        "help": "number of scope levels below the first, or all (default: 4)",
     },
-    "--below": {"metavar": "SCOPE", "help": "show this scope only, named as in the answer"},
+    "--below": {"metavar": "SCOPE", "help": "show only this scope, spelled as in the answer"},
     "--merge-layers": {
         "action": "store_true",
-        "help": "replace numbers in scopes by *, so that layers_0 to layers_63 become one row",
+        "help": "replace numbers in scopes with *, so that layers_0 to layers_63 become one row",
     },
     "--op": {
         "metavar": "NAME",
-        "help": "show one op in detail, by its name or the beginning of exactly one name",
+        "help": "show one op in detail; NAME can be a unique prefix",
     },
     "--kernel": {
         "metavar": "NAME",
-        "help": "show the ops of one kernel, given by the name of the kernel or of an op, or by the"
-        " beginning of exactly one name",
+        "help": "show the ops of one kernel; NAME is the name of the kernel or of one of its ops,"
+        " or a unique prefix",
     },
     "--peers": {
         "action": "store_true",
-        "help": "also read the other devices of the file, and separate waiting for a late device"
-        " from transfer",
+        "help": "also read the other devices of the file, and split communication into transfer and"
+        " waiting for a late device",
     },
-    "--include-comm": {"action": "store_true", "help": "also rank or list communication"},
+    "--include-comm": {"action": "store_true", "help": "also include communication"},
     "--include-data-move": {"action": "store_true", "help": "also list data movement"},
     "--no-comm-stalls": {"action": "store_true", "help": "leave out waits for communication"},
     **PEAK_ARGUMENTS,
     "--plane": {
         "metavar": "NAME",
-        "help": "count all events of one plane, given by name or by the number of a TPU",
+        "help": "count all events of one plane; NAME is the plane's name or a TPU's number",
     },
-    "--line": {"metavar": "NAME", "help": "only lines of this name"},
+    "--line": {"metavar": "NAME", "help": "count only events of lines with this name"},
     "--grep": {
         "metavar": "REGEX",
         "type": TO_REGEX,
-        "help": "only events with a matching name",
+        "help": "count only events whose name matches",
     },
     "--sample": {
         "metavar": "K",
@@ -408,34 +408,35 @@ OPTIONS: dict[str, Json] = {
     "--bytes": {
         "dest": "traffic",
         "choices": ["accessed", "hbm"],
-        "help": "count the bytes of all memories, or only the bytes of HBM (default: accessed)",
+        "help": "count the bytes of all memories, or only those of HBM (default: accessed)",
     },
     "--model-flops": {
         "metavar": "F",
         "type": TO_COUNT,
-        "help": "useful flops of the step on one device (such as 6e12), computed from batch and"
-        " model; the answer then has the mfu",
+        "help": "useful flops of the step on one device (such as 6e12), computed from batch size"
+        " and model; the answer then includes mfu",
     },
     "--tokens": {
         "metavar": "N",
         "type": TO_WHOLE,
-        "help": "tokens of one step on all devices; the answer then has tokens_per_s, and with"
-        " --flops-per-token or --params also the mfu",
+        "help": "tokens per step over all devices; the answer then includes tokens_per_s, and with"
+        " --flops-per-token or --params also mfu",
     },
-    "--flops-per-token": {"metavar": "F", "type": TO_POSITIVE, "help": "useful flops of one token"},
+    "--flops-per-token": {"metavar": "F", "type": TO_POSITIVE, "help": "useful flops per token"},
     "--params": {
         "metavar": "P",
         "type": TO_POSITIVE,
-        "help": "active parameters of a model in training; each counts 6 flops per token",
+        "help": "active parameters of a model in training, at 6 flops each per token",
     },
     "--n-devices": {
         "metavar": "D",
         "type": TO_WHOLE,
-        "help": "number of devices that share the tokens (default: the devices of the program)",
+        "help": "number of devices that share the tokens (default: the number in the program)",
     },
     "--flags": {
         "metavar": "FILE",
-        "help": "text that sets XLA flags, such as a launch script; shows the effects of flags",
+        "help": "file that sets XLA flags, such as a launch script; the answer then shows which"
+        " flags have an effect",
     },
     "--out": {"metavar": "FILE", "help": "path of the file to write (required)"},
     "--open": {"action": "store_true", "help": "open the page in the browser"},
@@ -443,8 +444,7 @@ OPTIONS: dict[str, Json] = {
         "metavar": "NAME=FLOPS,BYTES[,DTYPE]",
         "type": TO_COST,
         "action": "append",
-        "help": "cost of one execution of a custom kernel; NAME can be the beginning of exactly one"
-        " name (repeatable)",
+        "help": "cost of one execution of a kernel; NAME can be a unique prefix (repeatable)",
     },
 }
 PIPELINE_OPTIONS = ("--device", "--host", "--format", "--text", "--all")
@@ -489,9 +489,11 @@ def parser_of_modes() -> tuple[Parser, dict[str, str]]:
     parser.add_argument(
         "profile",
         metavar="PROFILE",
-        help="an .xplane.pb file, plain or gzipped, or an .xplane.riegeli file, or a run or log"
-        " directory with such files, or - for standard input; for compare and spread also a record,"
-        " .json or .json.gz, or a directory of records; these two modes take several PROFILEs",
+        help=(
+            "an .xplane.pb file (plain or gzipped), an .xplane.riegeli file, a run or log"
+            " directory with such files, or - for standard input; compare and spread also"
+            " accept records (.json or .json.gz), directories of records, and several PROFILEs"
+        ),
     )
     parser.add_argument(
         "--mode", required=True, metavar="MODE", choices=MODE_NAMES, help=", ".join(MODE_NAMES)
@@ -507,7 +509,7 @@ def parser_of_modes() -> tuple[Parser, dict[str, str]]:
         description = f"{mode.purpose}\nexample: %(prog)s PROFILE --mode {mode.name} {mode.example}"
         shared = [flag for flag in mode.options if flag in dest_of and flag not in common]
         if shared:
-            description += f"\nalso takes {', '.join(shared)}"
+            description += f"\nalso accepts {', '.join(shared)}"
         section = parser.add_argument_group(f"--mode {mode.name}", description)
         for flag in mode.options:
             if flag not in dest_of:
@@ -521,7 +523,7 @@ def parse_command_line(argv: Sequence[str] | None) -> Request:
     for word in words:
         if word.startswith("--") and word.endswith("=--"):
             # Reject the value here: argparse would silently drop it.
-            parser.error(f"{word[:-3]} must not be --")
+            parser.error(f"{word[:-3]} must not be '--'; pass another value")
     try:
         namespace, more = parser.parse_known_args(argv)
         given = vars(namespace)

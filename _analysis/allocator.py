@@ -66,7 +66,7 @@ def runtime_of(trace: Trace, device: str, context: Context) -> Runtime | None:
         return summed((at, numbers) for at, numbers in reports if numbers.get(DEVICE) == index)
     except (Damage, OSError) as error:
         where = trace.in_file(error) if isinstance(error, Damage) else error
-        context.warn(f"the host's plane cannot be read: {where}; runtime is null")
+        context.warn(f"runtime is null, because the host's plane cannot be read: {where}")
         return None
 
 

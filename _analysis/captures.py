@@ -138,5 +138,5 @@ def content_of(path: str) -> bytes:
     # Open in non-blocking mode: opening a FIFO that has no writer would hang.
     with open(path, "rb", opener=lambda at, flags: os.open(at, flags | os.O_NONBLOCK)) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise UnreadableRecord("byte 0: not a regular file; copy the content to a regular file")
+            raise UnreadableRecord("byte 0: not a regular file; copy its content to a regular file")
         return file.read()

@@ -240,12 +240,12 @@ def merged_member(members: list[tuple[str, Member]], notes: set[str]) -> Member:
         if not is_same or identity_of_lines(first) != identity_of_lines(other):
             raise NoAnswer(
                 "duplicate_host",
-                detail=f"{file} and {other_file} are both of host {first.host}, but have different"
-                f" figures for {device}; remove one of the files",
+                detail=f"{file} and {other_file} are both of host {first.host}, but their figures"
+                f" for {device} differ; remove one of the files",
             )
         notes.add(
-            f"{device} of host {first.host} occurs in several files with equal figures; counted"
-            " once"
+            f"several files have equal figures for {device} of host {first.host}, which is"
+            " counted once"
         )
     return first
 

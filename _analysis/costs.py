@@ -112,7 +112,7 @@ def costs_by_kernel(
         if kernel in costs:
             raise NoAnswer(
                 "bad_arguments",
-                detail=f"--kernel-cost was given twice for {kernel}; give one cost per kernel",
+                detail=f"--kernel-cost was passed twice for {kernel}; pass one cost per kernel",
             )
         costs[kernel] = KernelCost(kernel, flops, n_bytes, dtype)
     return costs
@@ -122,4 +122,6 @@ def declared_notes(kernels: Set[str | None]) -> list[str]:
     if not kernels:
         return []
     n = len(kernels)
-    return [f"kernels with declared costs: {n}; a causal kernel often declares twice its true cost"]
+    return [
+        f"kernels with a declared cost: {n}; a causal kernel often declares twice its true cost"
+    ]

@@ -145,8 +145,8 @@ class Inside(NamedTuple):
         if not self.n_cut:
             return []
         return [
-            f"{self.n_cut} regions of kernels end after the region or execution in which they"
-            f" begin, so {self.cut_off} ps are cut off"
+            f"{self.n_cut} regions of kernels end later than the enclosing region or"
+            f" execution, so {self.cut_off} ps are cut off"
         ]
 
 

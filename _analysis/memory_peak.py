@@ -86,7 +86,7 @@ def peak_of(assignment: BufferAssignment) -> Peak:
         if allocation.color == HBM and not allocation.is_thread_local
     ]
     if not assignment.allocations:
-        raise Contradiction("no allocation has memory")
+        raise Contradiction("the assignment has no allocations")
     heap_events = _heap_events(assignment, _allocation_by_buffer(allocations, assignment.buffers))
     held: list[Held] = []
     maxima: list[_Maximum] = []
@@ -98,7 +98,8 @@ def peak_of(assignment: BufferAssignment) -> Peak:
             found = [_maximum(events, assignment.buffers) for events in heap_events[place]]
             if sum(maximum.size for maximum in found) > allocation.size:
                 raise Contradiction(
-                    f"allocation {allocation.number} is smaller than the buffers live in it"
+                    f"allocation {allocation.number} is smaller than the buffers that are"
+                    " live in it"
                 )
             maxima += found
             live = [buffer for maximum in found for buffer in maximum.live]
@@ -165,7 +166,7 @@ def _allocation_by_buffer(
         for buffer_id, offset, size in allocation.assigned:
             if buffer_id not in buffers:
                 raise Contradiction(
-                    f"allocation {allocation.number} has an unknown buffer {buffer_id}"
+                    f"allocation {allocation.number} refers to the unknown buffer {buffer_id}"
                 )
             if buffer_id in allocation_by_buffer:
                 raise Contradiction(f"buffer {buffer_id} is in two allocations")
@@ -189,7 +190,7 @@ def _heap_events(
         by_place: dict[int, list[HeapEvent]] = {}
         for event in trace:
             if event.buffer_id not in assignment.buffers:
-                raise Contradiction(f"a heap trace has an unknown buffer {event.buffer_id}")
+                raise Contradiction(f"a heap trace refers to the unknown buffer {event.buffer_id}")
             if event.buffer_id in allocation_by_buffer:
                 by_place.setdefault(allocation_by_buffer[event.buffer_id], []).append(event)
         for place, events in by_place.items():
@@ -197,7 +198,7 @@ def _heap_events(
                 continue
             for event in events:
                 if events_of_buffer.setdefault(event.buffer_id, events) is not events:
-                    raise Contradiction(f"two heap traces differ on buffer {event.buffer_id}")
+                    raise Contradiction(f"two heap traces disagree about buffer {event.buffer_id}")
             heap_events.setdefault(place, []).append(events)
     return heap_events
 

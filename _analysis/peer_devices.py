@@ -94,7 +94,9 @@ def read_peers(
     own = picked.plane.name
     key = _keys_of(picked.steps)[step.picked.index] if step.picked else None
     if with_loads and key is None:
-        context.warn("--peers: the cause slow_device can be found only if a single step is picked")
+        context.warn(
+            "--peers can find the cause slow_device only in a single step; select one with --step"
+        )
         with_loads = False
 
     def read(name: str) -> PeerDevice | str:
@@ -113,7 +115,7 @@ def read_peers(
     if own not in found:
         found[own] = _peer_of(step, wanted)
     left_out = ((name, why) for name, why in found.items() if isinstance(why, str))
-    context.warn(*(f"{name} left out of --peers: {why}" for name, why in left_out))
+    context.warn(*(f"--peers: {name} is left out: {why}" for name, why in left_out))
     return [peer for name in tpus or [own] if isinstance(peer := found[name], PeerDevice)]
 
 
@@ -135,8 +137,8 @@ def _read_device(
     if key is not None and key not in events:
         name, n_earlier = key
         if n_earlier:
-            return f"fewer than {n_earlier + 1} steps named {name!r}"
-        return f"no step named {name!r}"
+            return f"it has fewer than {n_earlier + 1} steps named {name!r}"
+        return f"it has no step named {name!r}"
     event = events[key] if key else None
     if not with_loads or event is None:
         admitted = read_events(device, event)

@@ -210,8 +210,8 @@ def _notes(peers: Sequence[PeerDevice], *, is_complete: bool) -> list[str]:
     notes = []
     if not is_complete:
         notes.append(
-            "--peers: this file may lack devices that take part in collectives; then the true"
-            " transfers are shorter, and the true waits are longer"
+            "--peers: if this file lacks devices that take part in collectives, the true"
+            " transfers are shorter and the true waits longer"
         )
     fitted = [peer.name for peer in peers if not peer.is_measured]
     if fitted:

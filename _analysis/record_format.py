@@ -156,14 +156,16 @@ def record_of(value: Any) -> Record:
     if top.get("status") == "absent":
         texts = [top.get(name) for name in ("reason", "detail")]
         reasons = [text for text in texts if isinstance(text, str)]
-        raise UnreadableRecord(": ".join(["the file says that no record could be made", *reasons]))
+        raise UnreadableRecord(": ".join(["the file holds an error instead of a record", *reasons]))
     top.choice("status", ("ok",))
     top.choice("mode", ("record",))
     top.choice("format", (FORMAT,))
     frames = top.texts("frames")
     groups = [group_of(row, frames) for row in top.rows("groups")]
     if len({(group.kind, group.agg_key) for group in groups}) < len(groups):
-        raise top.wrong("groups", "two groups have the same kind and agg_key; give each pair once")
+        raise top.wrong(
+            "groups", "two groups have the same kind and agg_key; each pair must occur only once"
+        )
     programs = [program_of(row) for row in top.rows("programs")] if top.has("programs") else []
     devices = [device_of(row, programs) for row in top.rows("devices")]
     if len({device.name for device in devices}) < len(devices):
@@ -315,7 +317,7 @@ class Row:
     def map_of(self, name: str, wanted: type) -> dict[str, Any]:
         values: dict[str, Any] = self.of_type(name, dict)
         if not set(map(type, values.values())) <= {wanted}:
-            raise self.wrong(name, f"not all values in it are of the type {wanted.__name__}")
+            raise self.wrong(name, f"all values must be of type {wanted.__name__}")
         return values
 
     def rows(self, name: str) -> list[Row]:

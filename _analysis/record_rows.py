@@ -209,4 +209,4 @@ def notes_of_record(devices: Sequence[DeviceFacts]) -> Iterator[str]:
     for note, names in by_note.items():
         yield note if len(names) == len(devices) else f"{', '.join(names)}: {note}"
     if not any(step.figures for device in devices for step in device.steps):
-        yield "no step is used; why_not of each step gives the reason"
+        yield "no step is used; the why_not of each step gives the reason"

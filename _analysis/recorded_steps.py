@@ -71,7 +71,10 @@ def run_of(record: Record, device: str, asked: slice, **more: str) -> Run:
     run = runs[device]
     if not run.steps:
         steps = run.device.steps
-        detail = f"none of the {len(steps)} steps is both used and selected by --steps"
+        detail = (
+            f"none of the {len(steps)} steps is both usable and selected; check --steps, and"
+            " why_not in the record"
+        )
         names = [step.name for step in steps]
         raise NoAnswer("step_not_found", detail=detail, available_steps=names, **more)
     return run

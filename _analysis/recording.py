@@ -163,7 +163,8 @@ def record_device(
     n_dropped = n_aggregated + sum(step.admitted.n_dropped - n_aggregated for step in read)
     if n_dropped:
         context.warn(
-            f"{n_dropped} XLA Ops events left out: no metadata, no time or a negative duration"
+            f"{n_dropped} XLA Ops events left out, because they have no metadata, no time or"
+            " a negative duration"
         )
     asked_for = set(range(len(steps))[asked])
     periods = periods_by_index(device)

@@ -40,7 +40,7 @@ _LAYOUT: Final = "copy, transpose, reshape"
 _FP32: Final = "matmul in fp32"
 _MATMUL: Final = "matmul"
 _PALLAS: Final = "kernel"
-_VECTOR: Final = "other, if bytes explain less than 5 % of the time"
+_VECTOR: Final = "other, if moving the bytes takes less than 5 % of the time"
 _OTHER: Final = "other"
 
 # Remedies for the time that a finding loses, by classes and kind of op.
@@ -59,7 +59,7 @@ FINDINGS: tuple[tuple[tuple[OpClass, ...], str, str], ...] = (
     (
         (COLLECTIVE,),
         _WAIT,
-        "Start the communication before math that does not need the result, or send less"
+        "Start the communication before math that does not need its result, or send less"
         " (bf16, fewer axes).",
     ),
     (
@@ -76,7 +76,7 @@ FINDINGS: tuple[tuple[tuple[OpClass, ...], str, str], ...] = (
     (
         (HOST,),
         _CALLBACK,
-        "Take callbacks and prints out of the step, and feed the next batch during this step.",
+        "Move callbacks and prints out of the step, and feed the next batch during this step.",
     ),
     (
         (DATA_MOVEMENT,),
@@ -97,7 +97,7 @@ FINDINGS: tuple[tuple[tuple[OpClass, ...], str, str], ...] = (
     (
         (DATA_MOVEMENT,),
         _BROADCAST,
-        "Pass the small array, and broadcast where the array is used.",
+        "Pass the small array, and broadcast it where it is used.",
     ),
     (
         (DATA_MOVEMENT, COMPUTE_BOUND, MEMORY_BOUND),
@@ -114,7 +114,8 @@ FINDINGS: tuple[tuple[tuple[OpClass, ...], str, str], ...] = (
     (
         (COMPUTE_BOUND, MEMORY_BOUND),
         _PALLAS,
-        "Try larger blocks (`program` has the VMEM), skip masked blocks, and read bf16.",
+        "Try larger blocks (`program` shows the VMEM that is free), skip masked blocks, and"
+        " read bf16.",
     ),
     (
         (COMPUTE_BOUND,),
@@ -130,7 +131,7 @@ FINDINGS: tuple[tuple[tuple[OpClass, ...], str, str], ...] = (
     (
         (MEMORY_BOUND,),
         _MATMUL,
-        "Use more rows per device (a larger batch), or narrower weights (int8, fp8).",
+        "Process more rows per device (a larger batch), or use narrower weights (int8, fp8).",
     ),
     (
         (COMPUTE_BOUND, MEMORY_BOUND, UNJUDGED),
@@ -164,14 +165,14 @@ IDLE: tuple[tuple[str, str, str], ...] = (
     ),
     (
         BETWEEN_PROGRAMS,
-        "no program is on the core: none was launched, or the core switches to the next one",
+        "no program runs on the core: none was launched, or the core is switching to the next one",
         "launch asynchronously: no `np.asarray`, `print` or `block_until_ready` between steps;"
         " merge small programs",
     ),
     (
         IN_PROGRAM,
         "short pauses between ops",
-        "nothing, unless many pauses add up",
+        "no change is needed, unless many pauses add up",
     ),
 )
 _WHAT_HELPS = {(name, kind): says for names, kind, says in FINDINGS for name in names}
@@ -187,8 +188,9 @@ CAUSES: dict[str, str] = {
         "Run the collective before the loop and pass the result into the loop, if memory allows."
     ),
     "collective_in_loop, both": (
-        "If memory allows, gather the weights before the loop and take gradients of the gathered "
-        "weights, add up local gradients in the loop, and reduce the sums once after the loop."
+        "If memory allows, gather the weights before the loop, differentiate with respect"
+        " to the gathered weights, add up local gradients in the loop, and reduce the sums"
+        " once after the loop."
     ),
     "kernel_waits_for_input": (
         "Use larger blocks, so that there is more math for each byte that is copied, or more "
@@ -196,19 +198,20 @@ CAUSES: dict[str, str] = {
         "bytes: a narrower dtype, or blocks that stay in VMEM between grid steps."
     ),
     "large_intermediate, reduced": (
-        "Reduce before writing: compute only the elements that are used, for example logsumexp "
-        "less the picked logit instead of log_softmax, or work on chunks."
+        "Reduce before writing: compute only the elements that are used, for example"
+        " logsumexp minus the selected logit instead of log_softmax, or work in chunks."
     ),
     "large_intermediate, scores": (
         "Use a fused attention kernel (flash or splash attention), or compute attention in blocks."
     ),
     "layout_change": (
-        "Write the ops around this line so that both use the same order of dimensions: avoid "
-        "transposes, and reshapes that split or interleave the last dimension."
+        "Use the same order of dimensions before and after this line: avoid transposes, and"
+        " reshapes that split or interleave the last dimension."
     ),
     "layout_change, pairs": (
-        "Split the last dimension into two halves (jnp.split and jnp.concatenate) instead of pairs "
-        "(x[..., ::2] and jnp.stack), with the columns of the weights in the matching order."
+        "Split the last dimension into two halves (jnp.split and jnp.concatenate) instead"
+        " of pairs (x[..., ::2] and jnp.stack), and reorder the columns of the weights to"
+        " match."
     ),
     "layout_change, flat": (
         "Keep the arrays separate: apply the collective or the update to each array with "
@@ -219,12 +222,12 @@ CAUSES: dict[str, str] = {
         "the call, such as the old state."
     ),
     "one_hot_matmul, lookup": (
-        "Index the table with the numbers instead of multiplying by one_hot: `table[tokens]`, or "
-        "`jnp.take` along the axis."
+        "Index the table instead of multiplying by one_hot: `table[tokens]`, or `jnp.take`"
+        " along the axis."
     ),
     "one_hot_matmul, weighted": (
-        "Compute the positions of the tokens (cumsum or argsort of the experts' numbers) and move "
-        "rows with take_along_axis and .at[].set or .add instead of einsum."
+        "Compute the positions of the tokens (cumsum or argsort of the expert indices), and"
+        " move rows with take_along_axis and .at[].set or .add instead of einsum."
     ),
     "pause_between_steps": (
         "Let the host work ahead: load and transfer the next batch in another thread while the "
@@ -232,8 +235,8 @@ CAUSES: dict[str, str] = {
         "each step."
     ),
     "recompute": (
-        "If memory is free, save more: a checkpoint policy that keeps the outputs of matmuls, or "
-        "no checkpoint for some layers."
+        "If memory is free, save more activations: use a checkpoint policy that keeps the"
+        " outputs of matmuls, or no checkpoint in some layers."
     ),
     "recomputed_repeatedly, outer": (
         "Remove the outer checkpoint; the inner checkpoints already save the memory."
@@ -242,48 +245,51 @@ CAUSES: dict[str, str] = {
         "Remove the inner checkpoint; the outer checkpoint already saves the memory."
     ),
     "resharding, constraint": (
-        "Give the constraint the sharding that the array has, or remove it."
+        "Change the constraint to the sharding that the array already has, or remove the"
+        " constraint."
     ),
     "resharding, optimizer": (
-        "Give all operands of this line the same sharding, such as parameters, gradients and the "
-        "optimizer's state."
+        "Use the same sharding for all operands of this line, such as parameters, gradients"
+        " and optimizer state."
     ),
     "resharding, model": (
-        "Look near this line for a with_sharding_constraint, in_specs or parameter spec that "
-        "splits another dimension than its neighbours. Without one, constrain the activations."
+        "Look near this line for a with_sharding_constraint, in_specs or parameter spec"
+        " that splits another dimension than its neighbours. If there is none, constrain"
+        " the activations."
     ),
     "resharding, kernel": (
         "Name the mesh axis in in_specs and out_specs of the shard_map around the kernel, so that "
         "each device gets its own part, for example some of the heads."
     ),
     "resharding, matmul": (
-        "Split the weight by the dimension by which the activations are split, "
-        'for example P("tp", "fsdp") for the second matmul of an MLP, or constrain the '
-        "activations before this line (with_sharding_constraint, in_specs)."
+        "Split the weight along the dimension that it shares with the split of the"
+        " activations, for example P('tp', 'fsdp') for the second matmul of an MLP, or"
+        " constrain the activations before this line (with_sharding_constraint, in_specs)."
     ),
     "slow_device": (
-        "Share the work of this line evenly among devices (tokens per expert, sequence lengths, "
-        "uneven shards). If all lines are slower by one factor (uniform_pct of --mode spread), the "
-        "chip is slow: replace it."
+        "Share the work of this line evenly among devices (tokens per expert, sequence"
+        " lengths, uneven shards). If all lines are slower by the same factor (uniform_pct"
+        " in --mode spread is near 100), the chip is slow: replace it."
     ),
     "resharding, two dimensions": (
-        "Look near these lines for a with_sharding_constraint, in_specs or parameter spec that "
-        "keeps the matmul from being split like its weight. If all devices are meant to gather "
-        "whole weights, split these along one dimension by both mesh axes."
+        "Look near these lines for a with_sharding_constraint, in_specs or parameter spec"
+        " that prevents the matmul from being split like its weight. If every device should"
+        " gather whole weights, split the weights along one dimension over both mesh axes."
     ),
     "synchronous_collective": (
-        "Set {flags} to true in the compiler's options, or look for an option that turns this off."
+        "Set {flags} to true in the compiler options, or look for an option that turns"
+        " asynchronous collectives off."
     ),
     "widened_dtype, matmul": (
         "Multiply in the narrower dtype and cast the result: `(x @ w.astype(x.dtype)).astype(f32)`."
     ),
     "widened_dtype, promotion": (
-        "Cast the f32 operand of this line to the dtype of the other one, for example with "
-        "`.astype(x.dtype)`, or cast the result back."
+        "Cast the f32 operand of this line to the dtype of the other operand, for example"
+        " with `.astype(x.dtype)`, or cast the result back."
     ),
     "widened_dtype, stream": (
-        "Cast the f32 operand of this line, such as a table of positions, or its result to the "
-        "dtype of the matmuls, so that the residual stream is narrow."
+        "Cast either the f32 operand of this line, such as a position table, or the result"
+        " to the dtype of the matmuls, so that the residual stream stays narrow."
     ),
     "widened_dtype, cast": (
         "Cast back to the narrower dtype before the matmuls, unless they need f32."

@@ -78,13 +78,13 @@ def notes_of(cohort: Cohort) -> Iterator[str]:
     n_left_out = max(len(member.steps) for member in members) - len(cohort.keys)
     if n_left_out:
         yield (
-            f"program {cohort.program}: {n_left_out} steps left out, because not all devices have"
-            " figures for them"
+            f"program {cohort.program}: {n_left_out} steps left out, because some devices"
+            " have no figures for them"
         )
     if len(members) > 1 and any(member.loads.step_source == MODULES for member in members):
         yield (
-            f"program {cohort.program}: executions are aligned by index; if captures begin at"
-            " different executions, the comparison is wrong"
+            f"program {cohort.program}: executions are aligned by index, so the comparison"
+            " is wrong if captures begin at different executions"
         )
 
 

@@ -12,6 +12,7 @@ import re
 import stat
 from typing import NamedTuple
 
+from _analysis.causes.sentences import plural
 from _analysis.collective_plans import ASYNC, ASYNC_FUSION
 from _pipeline.no_answer import NoAnswer
 from _pipeline.vocabulary import SPARSE_CORE
@@ -67,7 +68,7 @@ def read_flags(path: str, context: Context) -> dict[str, str]:
         # Use O_NONBLOCK, because opening a FIFO that has no writer would hang.
         with open(path, "rb", opener=lambda at, how: os.open(at, how | os.O_NONBLOCK)) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise ValueError("not a regular file; copy the text to a regular file")
+                raise ValueError("not a regular file; copy its text to a regular file")
             data = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else None
@@ -101,9 +102,9 @@ def flags_in(text: str, where: str, context: Context) -> dict[str, str]:
         names = ", ".join(list(again)[:N_NAMED])
         context.warn(f"flags set more than once in {where} (the last value counts): {names}{more}")
     if n_not_set:
-        context.warn(f"{n_not_set} flags without a value (=) in {where} are left out")
+        context.warn(f"{where}: ignoring {plural(n_not_set, 'flag')} without a value (=)")
     if not values:
-        context.warn(f"{where} sets no flag; a flag is set by --xla…=value")
+        context.warn(f"{where} sets no flag; write flags as --xla…=value")
     return values
 
 

@@ -153,7 +153,7 @@ def planes_asked_for(survey: Survey, place: Place, name: str | None) -> list[int
         return []
     raise NoAnswer(
         "plane_not_found",
-        detail=f"no plane is named {name!r}",
+        detail=f"no plane is named {name!r}; see available_planes",
         available_planes=list(dict.fromkeys(names)),
     )
 
@@ -186,7 +186,7 @@ def plane_row(plane: SurveyedPlane, asked: Asked, context: Context) -> AnatomyPl
     if asked.line is not None and not rows and plane.damage is None:
         raise NoAnswer(
             "line_not_found",
-            detail=f"no line of {plane.name} is named {asked.line!r}",
+            detail=f"no line of {plane.name} is named {asked.line!r}; see available_lines",
             available_lines=list(dict.fromkeys(others)),
         )
     return {
@@ -247,11 +247,12 @@ def with_events(
 
 def notes_of(line: SurveyedLine, tally: Tally) -> Iterator[str]:
     if tally.n_timeless:
-        yield (
-            f"{line.name}: {tally.n_timeless} events have a number of occurrences instead of a time"
-        )
+        yield f"{line.name}: {tally.n_timeless} events have no time, only a number of occurrences"
     if tally.n_negative:
-        yield f"{line.name}: {tally.n_negative} events have a negative duration, which counts as 0"
+        yield (
+            f"{line.name}: {tally.n_negative} events have a negative duration, which is counted"
+            " as 0"
+        )
 
 
 def counter_rows(counters: Counters) -> Iterator[Counter]:

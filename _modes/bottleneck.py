@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from _analysis.causes.find import causes_of
+from _analysis.causes.sentences import plural
 from _analysis.costs import costs_by_kernel, declared_notes
 from _analysis.exposed import is_exposed
 from _analysis.findings import findings_of
@@ -266,8 +267,8 @@ def over_roof_notes(over: list[Entry]) -> list[str]:
     total = sum(entry.total for entry in over)
     return [
         over_roof_note(
-            f"{len(over)} ops ({with_unit(total)}) are faster than their roof, so lower bounds"
-            " leave them out",
+            f"{plural(len(over), 'op')} ({with_unit(total)}) excluded from lower bounds,"
+            " because faster than their roof",
             (line_of(op).line or op.agg_key for op in ops),
         )
     ]

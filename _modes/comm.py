@@ -8,6 +8,7 @@ from itertools import chain
 from operator import lt, sub
 from typing import NamedTuple
 
+from _analysis.causes.sentences import plural
 from _analysis.flights import Flights
 from _analysis.likely_lines import LikelyLine
 from _analysis.loops import Loops
@@ -129,7 +130,10 @@ def clock_notes(transfers: Iterable[Transfer]) -> list[str]:
     n = sum(map(lt, flights.ends, flights.starts))
     if not n:
         return []
-    return [f"{n} paired executions end before they begin, because the two clocks disagree"]
+    return [
+        f"{plural(n, 'transfer')} with an end before the start, because the two clocks"
+        " disagree; counted as 0 ps in flight"
+    ]
 
 
 def collective_row(transfers: Sequence[Transfer]) -> Collective:

@@ -38,7 +38,7 @@ N_SIGNATURES = 4
 UNMATCHED_PCT = 5
 UNMATCHED = "only_before", "only_after"
 RUN_TO_RUN = (
-    "run-to-run differences are not covered: compare two captures of the same code to see them"
+    "run-to-run differences are not covered; to see them, compare two captures of the same code"
 )
 
 
@@ -103,7 +103,7 @@ def read_records(
         context.note(*of_profile.provenance)
         key = os.path.realpath(place.path), place.host
         if key in places:
-            context.warn(f"{profile} was given twice and counts once")
+            context.warn(f"{profile} was passed twice and is used once")
             continue
         places.add(key)
         records[profile] = record
@@ -125,26 +125,26 @@ def notes_of(found: comparison.Comparison) -> Iterator[str]:
     noise, unit = found.noise, found.unit
     yield from notes_on_devices(found)
     if unit == "step" and noise.n_before != noise.n_after:
-        yield f"number of steps differs: {noise.n_before} before, {noise.n_after} after"
+        yield f"the number of steps differs: {noise.n_before} before, {noise.n_after} after"
     if noise.too_few_samples:
         yield (
-            f"{noise.n_before} + {noise.n_after} {unit}s are too few to tell a difference from"
-            " noise; use at least 4 of each side"
+            f"too few {unit}s ({noise.n_before} before, {noise.n_after} after) to tell a"
+            " difference from noise; use at least 4 on each side"
         )
     unmatched = unmatched_row(found.lines)
     parts = unmatched["before_pct"], unmatched["after_pct"]
     if max(part or 0 for part in parts) > UNMATCHED_PCT:
         of_before, of_after = (f"{part:.1f} %" if part is not None else "nothing" for part in parts)
         yield (
-            f"lines without a counterpart take {of_before} of the ops' time before and {of_after}"
-            " after; compare files in by_file instead"
+            f"lines without a counterpart take {of_before} of the op time before and"
+            f" {of_after} after; use by_file instead, which compares files"
         )
     if found.moved:
         time_before, time_after = sums_of(found.moved)
         yield (
-            f"{len(found.moved)} rows ({with_unit(time_before)} before, {with_unit(time_after)}"
-            " after) match lines of different files: in by_file, one file loses this time and"
-            " another gains it"
+            f"{len(found.moved)} rows ({with_unit(time_before)} before,"
+            f" {with_unit(time_after)} after) match lines in different files, so in by_file"
+            " one file loses this time and another gains it"
         )
 
 
@@ -163,7 +163,7 @@ def notes_on_devices(found: comparison.Comparison) -> Iterator[str]:
         }
         for side, of_side in values.items():
             if len(of_side) > 1:
-                yield f"captures {side} differ in their {what}: {', '.join(of_side)}"
+                yield f"the captures {side} the change differ in {what}: {', '.join(of_side)}"
         if set(values["before"]) != set(values["after"]):
             before, after = (", ".join(of_side) for of_side in values.values())
             yield f"{what} differs: {before} before, {after} after"
@@ -281,7 +281,7 @@ def gate_row(gate: Gate, why_not: str | None) -> fields.Gate:
 
 def reason_of(gate: Gate, why_not: str | None) -> str:
     if not gate.failed_by:
-        return f"nothing can be significant ({why_not}); use at least 4 of each side"
+        return f"no difference can be significant ({why_not}); use at least 4 on each side"
     slower = [
         f"{name} is {100 * change.delta / change.before.mean:.1f} % slower"
         for name, change in gate.failed_by.items()

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-NO_KERNELS = "the step runs no kernels, which are custom calls of the target tpu_custom_call"
+NO_KERNELS = "the step runs no kernels (custom calls with the target tpu_custom_call)"
 NO_REGIONS = (
     "the capture has no regions inside kernels; to see them, set"
     ' LIBTPU_INIT_ARGS="--xla_xprof_enable_custom_call_tracing=true'
@@ -116,8 +116,8 @@ def ops_of_kernel(asked: str, kernels: Mapping[str, Group], context: Context) ->
             return candidates[found]
     raise NoAnswer(
         "kernel_not_found",
-        detail=f"neither a kernel of the step nor an op of a kernel is named {asked!r}, and"
-        f" {asked!r} is not a unique prefix",
+        detail=f"no kernel in the step, and no op of a kernel, is named {asked!r}, and {asked!r} is"
+        " not a unique prefix",
         available_kernels=list(by_kernel),
     )
 

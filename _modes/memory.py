@@ -193,7 +193,7 @@ def peak_of_program(program: Program) -> Peak | None:
     try:
         return None if buffers is None else peak_of(buffers)
     except Contradiction as error:
-        program.complain(f"the buffer assignment contradicts itself: {error}")
+        program.complain(f"the buffer assignment is inconsistent: {error}")
         return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from _analysis.causes.sentences import plural
 from _analysis.costs import DECLARED, OPAQUE, costs_by_kernel, declared_notes
 from _analysis.judging import Verdict, judge, parts_of, weighted_average
 from _analysis.roofs import over_roof_note, roofs_of, rounded
@@ -221,8 +222,8 @@ def roofline_notes(verdicts: Sequence[Verdict]) -> list[str]:
         ops = [verdict.part.whole.op for verdict in over]
         notes.append(
             over_roof_note(
-                f"{len(over)} groups have a roofline_util above 1, because a dtype, a peak or a"
-                " flop count is wrong",
+                f"{plural(len(over), 'group')} with a roofline_util above 1, because a"
+                " dtype, a peak or a flop count is wrong",
                 (op.source_inner or op.agg_key for op in ops),
             )
         )
@@ -231,5 +232,5 @@ def roofline_notes(verdicts: Sequence[Verdict]) -> list[str]:
     )
     n_differ = sum(verdict.part.model_flops not in (None, verdict.flops) for verdict in verdicts)
     if n_differ:
-        notes.append(f"{n_differ} groups have a flops_sum that differs from model_flops_sum")
+        notes.append(f"flops_sum differs from model_flops_sum in {plural(n_differ, 'group')}")
     return notes

@@ -83,7 +83,7 @@ def captures_of(profiles: Sequence[str], context: Context) -> dict[str, str]:
         for host, path in find_captures(profile, context).items():
             real = os.path.realpath(path)
             if real in seen:
-                context.note(f"{path} was given twice and counts once")
+                context.note(f"{path} was passed twice and is used once")
                 continue
             seen.add(real)
             # Files with the same name belong to different hosts; otherwise the answer is

@@ -113,7 +113,10 @@ def open_device(
     if not steps:
         steps, source = noted_steps(plane, MODULES_LINE, base, context), MODULES
         if steps:
-            context.note("no Steps line; executions of programs (XLA Modules) are taken as steps")
+            context.note(
+                "the trace has no Steps line, so each execution of a program (XLA Modules)"
+                " counts as a step"
+            )
     return Device(
         path=path,
         trace=trace,

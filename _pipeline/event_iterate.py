@@ -46,7 +46,7 @@ class Admitted:
             for n, what in (
                 (self.n_unresolved, "no metadata"),
                 (self.n_negative, "negative duration"),
-                (self.n_aggregated, "a number of occurrences instead of a time"),
+                (self.n_aggregated, "no time, only a number of occurrences"),
             )
             if n
         ]

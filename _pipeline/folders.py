@@ -77,7 +77,9 @@ def files_of_newest_run(folder: str, context: Context, files_in: FilesIn) -> dic
                 newest = run
         except OSError as error:
             if not found:
-                context.warn(f"run {run} is skipped, because it cannot be listed: {error.strerror}")
+                context.warn(
+                    f"run {run} is skipped, because its folder cannot be listed: {error.strerror}"
+                )
                 rejected = error
     if found:
         kind = "a trace" if any(map(is_trace, found.values())) else "a record"

@@ -68,15 +68,15 @@ def find_files(
     except (FileNotFoundError, NotADirectoryError):
         detail = f"no such path: {profile}"
         if re.match(r"[A-Za-z][A-Za-z0-9+.\-]+:/", profile):
-            detail = f"{profile} is a URL; copy the file to a local path, or pipe it in and give -"
+            detail = f"{profile} is a URL; copy the file to a local path, or pipe it in and pass -"
         raise NoAnswer("no_such_path", detail=detail) from None
     except (OSError, ValueError) as error:
         raise unreadable(profile, error) from None
-    detail = f"{missing} in {profile}, in a run below it or in its plugins/profile"
+    detail = f"{missing} in {profile}, in its runs or in its plugins/profile"
     if near:
-        detail += f"; give {near}, which has such a file"
+        detail += f"; pass {near}, which has such a file"
     if for_viewer:
-        detail += f"; {for_viewer} lacks most of the trace, so give the .xplane.pb file"
+        detail += f"; {for_viewer} lacks most of the trace, so pass the .xplane.pb file"
     raise NoAnswer("no_xplane_pb", detail=detail)
 
 

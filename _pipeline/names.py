@@ -36,7 +36,7 @@ def resolve_name(name: str, names: Collection[str], option: str, context: Contex
     longer = [] if name.isdecimal() else [other for other in names if other.startswith(name)]
     if len(longer) != 1:
         return None
-    context.note(f"{option} {name}: using {longer[0]}, the only name that begins with {name}")
+    context.note(f"{option} {name}: using {longer[0]}, the only name with this prefix")
     return longer[0]
 
 

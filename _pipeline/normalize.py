@@ -96,16 +96,18 @@ def normalize(
     if picked and picked.n_events != admitted.n_started:
         # `count_starts` assumes one start per event, which can be wrong for unusual events.
         context.warn(
-            f"{picked.n_events} events were counted in this step, but {admitted.n_started} start"
-            " in it:"
-            " some events have two times, so counts of other steps may also be wrong"
+            f"this step was counted with {picked.n_events} events, but {admitted.n_started}"
+            " start in it: some events have two times, so counts of other steps may also be"
+            " wrong"
         )
         picked.n_events = admitted.n_started
     if picked is None:
         if not admitted.pieces:
             raise NoAnswer("empty_xla_ops_line")
         if not device.steps:
-            context.note("no Steps line; using the whole XLA Ops window")
+            context.note(
+                "the trace has no Steps line; using the time of the whole XLA Ops line as the step"
+            )
     step = step_of(device, picked, admitted, make_ops(device, [admitted], context))
     context.note(*clock_notes(step))
     context.warn(*false_stack_notes(step))
@@ -167,8 +169,9 @@ def clock_notes(step: Step) -> list[str]:
     if 100 * off <= measured and 100 * worst <= step.duration:
         return []
     return [
-        "durations are on the device's clock; on the trace's clock, which trace viewers and `steps`"
-        f" use, durations of ops differ by {with_unit(off)} in total, by {with_unit(worst)} at most"
+        "durations use the device's clock; on the trace's clock, which trace viewers and"
+        f" `steps` use, op durations differ by {with_unit(off)} in total and by up to"
+        f" {with_unit(worst)} for one op"
     ]
 
 
@@ -178,6 +181,6 @@ def false_stack_notes(step: Step) -> list[str]:
     if not false.members:
         return []
     return [
-        f"{len(false.members)} ops ({with_unit(false.total)}) have a source that is not their"
-        " stack's innermost frame: the stack may be wrong"
+        f"{len(false.members)} ops ({with_unit(false.total)}) have a source that is not the"
+        " innermost frame of their stack, so the stack may be wrong"
     ]

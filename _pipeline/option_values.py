@@ -99,9 +99,9 @@ def converter(convert: Callable[[str], Any], expected: str) -> Callable[[str], A
 
 TO_NATURAL = converter(natural, "a whole number of at least 0")
 TO_DEPTH = converter(natural_or_all, "a whole number of at least 0, or all")
-TO_REGEX = converter(re.compile, "a regular expression of Python")
+TO_REGEX = converter(re.compile, "a Python regular expression")
 TO_STEP = converter(index_or_all, "a whole number, or all")
-TO_SLICE = converter(slice_of, "a slice A:B as in Python, such as 2: or :-1")
+TO_SLICE = converter(slice_of, "a Python slice A:B, such as 2: or :-1")
 TO_COST = converter(
     cost, f"NAME=FLOPS,BYTES[,DTYPE], where DTYPE is one of {', '.join(_peaks.DTYPES)}"
 )
@@ -164,12 +164,13 @@ FORM_OPTIONS: dict[str, Json] = {
     },
     "--all": {
         "action": "store_true",
-        "help": "in text and Markdown, show whole sentences, and rows below 0.1 %% of the step",
+        "help": "in text and Markdown, also show rows below 0.1 %% of the step, and do not cut"
+        " sentences",
     },
     "--no-merge": {
         "action": "store_true",
-        "help": "in by_op as text or Markdown, list each op separately, even if names differ"
-        " only in numbers",
+        "help": "in text and Markdown of by_op, list each op separately, even if names differ only"
+        " in numbers",
     },
 }
 PEAK_ARGUMENTS: dict[str, Json] = {
@@ -184,7 +185,7 @@ PEAK_ARGUMENTS: dict[str, Json] = {
             "metavar": "X",
             "type": peak_of(dtype),
             "action": "append",
-            "help": f"override the {dtype} peak",
+            "help": f"override the {dtype} peak, in TFLOPS",
         }
         for dtype in _peaks.DTYPES
     },
@@ -207,21 +208,21 @@ OF_CAPTURES = ("compare", "spread")
 def contradictions_in(mode: str, given: Json, more: Sequence[str]) -> Iterator[str]:
     """Yield a message for each rule that the combination of options breaks."""
     if "step" in given and "step_id" in given:
-        yield "--step and --step-id exclude each other: give only one"
+        yield "--step and --step-id exclude each other; pass only one"
     if mode == "compare" and "baseline" not in given:
         yield "--mode compare requires --baseline PROFILE, the capture before the change"
     if mode in WRITING and "out" not in given:
-        yield f"--mode {mode} requires --out FILE, such as {WRITING[mode]}"
+        yield f"--mode {mode} requires --out FILE, for example --out {WRITING[mode]}"
     if given.get("out") == "-":
         yield "--out must be a file, got '-'; stdout is used for the JSON answer"
     if is_trace(given.get("out", "")):
-        yield f"--out {given['out']} would overwrite a trace; give a name such as {WRITING[mode]}"
+        yield f"--out {given['out']} would overwrite a trace; pass a name such as {WRITING[mode]}"
     if mode == "page":
         yield from contradictions_with_baseline(given)
     if [given["profile"], *more, *given.get("baseline", ())].count("-") > 1:
-        yield "- is given twice, but stdin can be read only once; replace one - by a file"
+        yield "- was passed twice, but stdin can be read only once; replace one - with a file"
     if len({"model_flops", "flops_per_token", "params"} & given.keys()) > 1:
-        yield "--model-flops, --flops-per-token and --params exclude each other: give only one"
+        yield "--model-flops, --flops-per-token and --params exclude each other; pass only one"
     per_token = {"flops_per_token", "params"} & given.keys()
     if per_token and "tokens" not in given:
         yield (
@@ -232,7 +233,7 @@ def contradictions_in(mode: str, given: Json, more: Sequence[str]) -> Iterator[s
     kernels = [kernel for kernel, *_ in given.get("kernel_cost", ())]
     for kernel in dict.fromkeys(kernels):
         if kernels.count(kernel) > 1:
-            yield f"--kernel-cost was given twice for {kernel}; give one cost per kernel"
+            yield f"--kernel-cost was passed twice for {kernel}; pass one cost per kernel"
     form = given.get("format", "json")
     if form != "json" and mode in WITHOUT_TEXT:
         yield f"--mode {mode} has no {form} format; leave out --format {form}"
@@ -240,7 +241,7 @@ def contradictions_in(mode: str, given: Json, more: Sequence[str]) -> Iterator[s
         if option in given and form not in ("text", "markdown"):
             yield f"--{option.replace('_', '-')} requires --format text or --format markdown"
     if mode == "anatomy" and "device" in given:
-        yield "--mode anatomy does not take --device; use --plane"
+        yield "--mode anatomy does not accept --device; use --plane"
     if given.keys() & {"line", "grep", "sample"} and "plane" not in given:
         yield "--line, --grep and --sample require --plane"
 
@@ -251,7 +252,7 @@ def contradictions_with_baseline(given: Json) -> Iterator[str]:
     if given.keys() & {"baseline_device", "baseline_host"} and not baseline:
         yield "--baseline-device and --baseline-host require --baseline"
     if len(baseline) > 1:
-        yield f"--mode page takes one --baseline, got {len(baseline)}"
+        yield f"--mode page accepts only one --baseline, got {len(baseline)}"
     if baseline and given.keys() & {"step", "step_id"}:
         yield "--baseline compares all steps; leave out --step and --step-id"
 

@@ -46,9 +46,11 @@ class Sources:
         if not isinstance(captures, (list, tuple)):
             return [self._word(captures, takes_records)]
         if self._mode not in OF_CAPTURES:
-            raise TypeError(f"mode {self._mode} takes one profile, not a {type(captures).__name__}")
+            raise TypeError(
+                f"mode {self._mode} accepts one profile, got a {type(captures).__name__}"
+            )
         if not captures:
-            raise ValueError("the list of profiles is empty")
+            raise ValueError("the list of profiles is empty; pass at least one")
         return [self._word(capture, takes_records) for capture in captures]
 
     def _word(self, capture: Any, takes_records: bool) -> str:
@@ -106,7 +108,7 @@ def words_of(flag: str, value: Any, arguments: Mapping[str, Any]) -> Iterator[st
         return
     values = value if isinstance(value, (list, tuple)) else [value]
     if len(values) != 1 and arguments.get("action") != "append":
-        raise ValueError(f"{flag} takes one value, got {len(values)}")
+        raise ValueError(f"{flag} accepts one value, got {len(values)}")
     for one in values:
         yield f"{flag}={text_of(flag, one)}"
 
@@ -127,7 +129,7 @@ def text_of(flag: str, value: Any) -> str:
     if isinstance(value, os.PathLike):
         return os.fsdecode(value)
     if isinstance(value, (bytes, Mapping)) or value is None:
-        raise TypeError(f"{flag} does not take a {type(value).__name__}")
+        raise TypeError(f"{flag} does not accept a value of type {type(value).__name__}")
     return str(value)
 
 

@@ -66,7 +66,7 @@ def pick_among(device: Device, choice: StepChoice, context: Context) -> StepEven
     elif steps:
         picked, n_busy = busiest(steps)
         if n_busy:
-            typical = f"; typical of {n_busy} equally busy" if n_busy > 1 else ""
+            typical = f"; median duration among {n_busy} equally busy steps" if n_busy > 1 else ""
             context.note(
                 f"auto-picked the busiest step (index {picked.index}, {picked.n_events} of"
                 f" {device.n_events} ops in {len(steps)} steps{typical})"
@@ -86,12 +86,13 @@ def notes_on_time_outside(steps: Sequence[StepEvent]) -> list[str]:
     without_ops = [step for step in steps if not step.n_events]
     if without_ops:
         idle = sum(step.duration for step in without_ops)
-        notes.append(f"{len(without_ops)} of {len(steps)} steps have no op ({with_unit(idle)})")
+        notes.append(f"{len(without_ops)} of {len(steps)} steps contain no op ({with_unit(idle)})")
     between, whole = time_between(steps)
     if 100 * between > whole:
         share = 100 * between / whole
         notes.append(
-            f"{with_unit(between)} between steps ({share:.1f} % of the capture) are in no step"
+            f"{with_unit(between)} ({share:.1f} % of the capture) pass between steps; --step"
+            " all includes this time"
         )
     return notes
 

@@ -90,9 +90,9 @@ def _of_programs(
             found += causes_in_program(StepProgram(step, program, entries, roofs))
     if not has_program:
         context.warn(
-            "the capture has no program of this step, so only pause_between_steps, recompute,"
-            " recomputed_repeatedly, kernel_waits_for_input and (with --peers) slow_device are"
-            " looked for in causes"
+            "the capture does not contain the program of this step, so causes can only"
+            " include pause_between_steps, recompute, recomputed_repeatedly,"
+            " kernel_waits_for_input and (with --peers) slow_device"
         )
     return found
 
@@ -107,4 +107,4 @@ def _overlap_notes(causes: Sequence[Cause]) -> list[str]:
     ]
     if not overlapping:
         return []
-    return [f"causes {', '.join(overlapping)} share executions: their gains cannot be added"]
+    return [f"causes {', '.join(overlapping)} share executions, so their gains cannot be added"]

@@ -66,9 +66,10 @@ def find(of: StepProgram) -> list[Cause]:
         Cause(
             NAME,
             gain,
-            f"{plural(len(members), 'op')} (most time at {line_says(place)}) join arrays to a flat "
-            f"array {largest.text} ({size(_n_bytes(largest))}) and later cut it up again: "
-            f"{duration(gain)} ({percent_of(gain, of.step)} of the step).",
+            f"Arrays are joined into one flat array {largest.text}"
+            f" ({size(_n_bytes(largest))}), which is later split again: {duration(gain)}"
+            f" ({percent_of(gain, of.step)} of the step) in {plural(len(members), 'op')},"
+            f" most time at {line_says(place)}.",
             CAUSES["layout_change, flat"],
             LIKELY,
             Evidence(members, shape=largest.text),

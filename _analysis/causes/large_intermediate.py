@@ -229,11 +229,11 @@ def _scores_cause(of: StepProgram, dots: list[Instruction]) -> Cause | None:
     return Cause(
         NAME,
         gain,
-        f"{line_says(place)} computes all attention scores, {result.text}, before a softmax and "
-        f"the next matmul read them: ops on them take {duration(total)}. A fused kernel needs "
-        f"{duration(total - gain)} for the matmuls{', half of them masked,' if is_masked else ''} "
-        f"at the peak, so it would save up to {duration(gain)} ({percent_of(gain, of.step)} of the "
-        "step).",
+        f"{line_says(place)} computes all attention scores, {result.text}, before a softmax"
+        f" and the next matmul read them: ops on the scores take {duration(total)}. At peak"
+        f" rate, a fused kernel needs {duration(total - gain)} for the"
+        f" matmuls{' (half of them masked)' if is_masked else ''}, so it would save up to"
+        f" {duration(gain)} ({percent_of(gain, of.step)} of the step).",
         CAUSES["large_intermediate, scores"],
         LIKELY,
         Evidence(members, shape=result.text),

@@ -150,11 +150,11 @@ def _line_cause(of: StepProgram, line: _Line) -> Cause:
     return Cause(
         NAME,
         gain,
-        f"An operand of the matmul at {line_says(place)} is gathered and its result is "
-        f"reduced, {size(largest.n_bytes)} among {largest.n_devices} devices, although the "
-        f"other operand is only {size(largest.n_others)} on all of them together. "
-        f"{duration(exposed)} are exposed, and with another sharding {duration(gain)} "
-        f"({percent_of(gain, of.step)} of the step) would be saved.",
+        f"The matmul at {line_says(place)} gathers one operand and reduces its result,"
+        f" {size(largest.n_bytes)} among {largest.n_devices} devices, although the other"
+        f" operand has only {size(largest.n_others)} on all devices together."
+        f" {duration(exposed)} of communication is exposed; another sharding would save up"
+        f" to {duration(gain)} ({percent_of(gain, of.step)} of the step).",
         CAUSES["resharding, matmul"],
         LIKELY,
         Evidence(line.members, n_participants=largest.n_devices),
@@ -220,10 +220,11 @@ def _cause(of: StepProgram, rows: list[_Moved], action: str, others: str) -> Cau
     return Cause(
         NAME,
         gain,
-        f"The {name} at {line_says(place)} {action} of a matmul, {size(largest.n_bytes)} among "
-        f"{largest.n_devices} devices, although {others} are only {size(largest.n_others)} on all "
-        f"devices together{more}. {duration(total)} are exposed, and with another sharding "
-        f"{duration(gain)} ({percent_of(gain, of.step)} of the step) would be saved.",
+        f"The {name} at {line_says(place)} {action} of a matmul, {size(largest.n_bytes)}"
+        f" among {largest.n_devices} devices, although {others} have only"
+        f" {size(largest.n_others)} on all devices together{more}. {duration(total)} of"
+        f" communication is exposed; another sharding would save up to {duration(gain)}"
+        f" ({percent_of(gain, of.step)} of the step).",
         CAUSES["resharding, matmul"],
         LIKELY,
         Evidence(members, collective=name, n_participants=largest.n_devices),

@@ -93,9 +93,10 @@ def _cause_of_pairs(of: StepProgram, pairs: dict[Executions, Array]) -> Cause:
     return Cause(
         NAME,
         gain,
-        f"{plural(len(members), 'op')} (most time at {line_says(place)}) make or read arrays whose "
-        f"last dimension is 2, such as {shape}: {duration(total)}, which is {duration(gain)} "
-        f"({percent_of(gain, of.step)} of the step) more than the bytes need.",
+        f"Arrays whose last dimension is 2, such as {shape}, are written or read by"
+        f" {plural(len(members), 'op')} (most time at {line_says(place)}). This takes"
+        f" {duration(total)}, {duration(gain)} ({percent_of(gain, of.step)} of the step)"
+        " more than moving the bytes needs.",
         CAUSES["layout_change, pairs"],
         SEEN,
         Evidence(members, shape=shape),
@@ -123,8 +124,9 @@ def _cause(of: StepProgram, row: list[tuple[Place, Executions]]) -> Cause:
     return Cause(
         NAME,
         gain,
-        f"{plural(n, 'copy', 'copies')} at {line_says(place)} only change the layout of arrays "
-        f"such as {shape}: {duration(gain)} ({percent_of(gain, of.step)} of the step).",
+        f"{plural(n, 'copy', 'copies')} at {line_says(place)} only"
+        f" {'changes' if n == 1 else 'change'} the layout of arrays such as {shape}:"
+        f" {duration(gain)} ({percent_of(gain, of.step)} of the step).",
         CAUSES[NAME],
         SEEN,
         Evidence(members, shape=shape),

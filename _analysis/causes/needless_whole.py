@@ -112,10 +112,11 @@ def _cause_of_cut(of: StepProgram, members: list[Executions]) -> Cause:
     return Cause(
         NAME,
         gain,
-        f"{_counts(members)} (most time at {line_says(place_of_longest(members))}, "
-        f"{duration(exposed)} exposed) make arrays whole, and each device then cuts its part out, "
-        f"so shardings before and after disagree. With shardings that agree, up to "
-        f"{duration(gain)} ({percent_of(gain, of.step)} of the step) would be saved.",
+        f"Whole arrays are gathered by {_counts(members)} (most time at"
+        f" {line_says(place_of_longest(members))}, {duration(exposed)} exposed), and each"
+        " device then keeps only a part, so the shardings before and after disagree."
+        f" Matching shardings would save up to {duration(gain)} ({percent_of(gain, of.step)}"
+        " of the step).",
         CAUSES["resharding, model"],
         LIKELY,
         Evidence(members),
@@ -132,10 +133,11 @@ def _cause_of_spread(of: StepProgram, members: list[Executions], copies: list[Ex
     return Cause(
         NAME,
         gain,
-        f"{_counts(members)} gather operands of matmuls that are split along two dimensions "
-        f"({_lines([*members, *copies])}): {duration(exposed)} exposed and {duration(copying)} of "
-        f"copies. If each matmul were split like its weight along one dimension, up to "
-        f"{duration(gain)} ({percent_of(gain, of.step)} of the step) would be saved.",
+        "Operands of matmuls that are split along two dimensions"
+        f" ({_lines([*members, *copies])}) are gathered by {_counts(members)}:"
+        f" {duration(exposed)} exposed and {duration(copying)} of copies. Splitting each"
+        f" matmul like its weight, along one dimension, would save up to {duration(gain)}"
+        f" ({percent_of(gain, of.step)} of the step).",
         CAUSES["resharding, two dimensions"],
         LIKELY,
         Evidence([*members, *copies]),

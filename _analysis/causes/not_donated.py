@@ -67,9 +67,10 @@ def find(of: StepProgram) -> list[Cause]:
         Cause(
             NAME,
             0,
-            f"{plural(len(wasted), 'argument')} ({names}{more}) and outputs of the same shapes are "
-            f"both kept: donating the arguments, if they are not used after the call, would free "
-            f"{size(n_bytes)} of HBM on each device.",
+            f"{plural(len(wasted), 'argument')} ({names}{more})"
+            f" {'stays' if len(wasted) == 1 else 'stay'} in memory next to outputs of the"
+            " same shapes. Donating what is not used after the call would free up to"
+            f" {size(n_bytes)} of HBM on each device.",
             CAUSES[NAME],
             LIKELY,
             Evidence([]),

@@ -147,16 +147,17 @@ def _cause(of: StepProgram, row: list[_Lookup]) -> Cause | None:
     saved = f"up to {duration(gain)} ({percent_of(gain, of.step)} of the step)"
     if is_seen:
         says = (
-            f"{line_says(place)} multiplies a table by a one-hot matrix ({matrix}): "
-            f"{duration(total)} in matmuls and in making the matrix. Looking the rows up would "
-            f"save {saved}."
+            f"{line_says(place)} multiplies a table by a one-hot matrix ({matrix}):"
+            f" {duration(total)} in matmuls and in building the matrix. Looking up the rows"
+            f" would save {saved}."
         )
         helps = CAUSES["one_hot_matmul, lookup"]
     else:
         says = (
-            f"{line_says(place)} multiplies by a matrix of weighted one-hot rows ({matrix}): "
-            f"{duration(total)} in matmuls and in making the matrix, which is mostly zeros. "
-            f"Gathering or scattering rows, such as tokens of an expert, would save {saved}."
+            f"{line_says(place)} multiplies by a matrix of weighted one-hot rows ({matrix}),"
+            f" which is mostly zeros: {duration(total)} in matmuls and in building the"
+            " matrix. Gathering or scattering rows, such as an expert's tokens, would save"
+            f" {saved}."
         )
         helps = CAUSES["one_hot_matmul, weighted"]
     return Cause(

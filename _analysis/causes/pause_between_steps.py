@@ -96,12 +96,12 @@ def what_host_does(host: HostInPause) -> str:
         return f", while the host is in {outermost.says}{chain}. {call} takes {took}."
     if host.is_known:
         return (
-            ". No call of the thread that launches the steps covers half of this time and fits into"
-            " one period; `idle --step all` lists what the host did."
+            ". No single call of the thread that launches the steps covers half of this"
+            " time within one period; `idle --step all` lists what the host did."
         )
     return (
-        ". The capture has no events of the host at that time, so the reason is unknown and"
-        " can also be another device or host."
+        ". The capture has no host events in that time, so the reason is unknown; it can"
+        " also be another device or host."
     )
 
 

@@ -133,10 +133,10 @@ def _cause(
     return Cause(
         NAME,
         gain,
-        f"{plural(n, 'execution')} of kernels at {line_says(place)} ({duration(computing)}) "
-        f"compute the same on {n_devices} devices, because all operands are gathered among them "
-        f"first ({duration(exposed)} exposed in collectives). If these devices shared the work, "
-        f"{duration(gain)} ({percent_of(gain, of.step)} of the step) would be saved.",
+        f"Kernels at {line_says(place)} ({plural(n, 'execution')}, {duration(computing)})"
+        f" compute the same result on {n_devices} devices, because these devices gather all"
+        f" operands first ({duration(exposed)} exposed in collectives). Sharing the work"
+        f" would save up to {duration(gain)} ({percent_of(gain, of.step)} of the step).",
         CAUSES["resharding, kernel"],
         SEEN,
         Evidence([*kernels, *moved], n_participants=n_devices),

@@ -122,20 +122,23 @@ def _cause(of: StepProgram, row: _Row, members: list[Executions]) -> Cause:
         copied = f" and {duration(copying)} of copies before and after them"
     verb = "changes" if n == 1 else "change"
     says = (
-        f"{what}{groups} {verb} how arrays are sharded, with most time at {line_says(place)}: "
-        f"{duration(exposed)} exposed{copied}. Without them the step would take "
-        f"{duration(gain)} ({percent_of(gain, of.step)}) less. "
+        f"{what}{groups} {verb} how arrays are sharded, with most time at"
+        f" {line_says(place)}: {duration(exposed)} exposed{copied}. Matching shardings would"
+        f" save up to {duration(gain)} ({percent_of(gain, of.step)} of the step). "
     )
     if constraints:
         says += "The sharding constraint at this line requires the change."
         helps = CAUSES["resharding, constraint"]
     elif row.is_outside:
-        says += "This line has no collective, so the line's operands are sharded in different ways."
+        says += (
+            "The code at this line calls no collective, so its operands must be sharded in"
+            " different ways."
+        )
         helps = CAUSES["resharding, optimizer"]
     else:
         says += (
-            "This line has no all_to_all, so the shardings around it disagree; a dispatch to "
-            "experts also looks like this."
+            "The code at this line calls no all_to_all, so the shardings around it probably"
+            " disagree; dispatching tokens to experts looks the same."
         )
         helps = CAUSES["resharding, model"]
     return Cause(
@@ -169,8 +172,10 @@ def _together(of: StepProgram, causes: list[Cause]) -> Cause:
     }
     return first._replace(
         gain_ps=gain,
-        says=f"{first.says} Other collectives and copies at this line, where shardings disagree, "
-        f"cost {duration(sum(cause.gain_ps for cause in others))}, which makes {duration(gain)} "
-        f"({percent_of(gain, of.step)}) in all.",
+        says=(
+            f"{first.says} Other collectives and copies that this line needs because shardings"
+            f" disagree cost {duration(sum(cause.gain_ps for cause in others))}, so the total"
+            f" is {duration(gain)} ({percent_of(gain, of.step)})."
+        ),
         evidence=first.evidence._replace(executions=list(members.values())),
     )

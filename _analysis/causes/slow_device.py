@@ -113,9 +113,9 @@ def cause_of(step: Step, slow: Slow) -> Cause:
     longest = max(at_line, key=lambda executions: executions.total, default=None)
     place = place_of(longest.op) if longest else Place(slow.line, None, None)
     says = (
-        f"{slow.device} has the largest load in {slow.n_slowest} of {slow.n_steps} steps: without "
-        f"communication {duration(slow.load)}, {duration(slow.gain)} "
-        f"({percent_of(slow.gain, step)} of the step) more than the next device"
+        f"{slow.device} has the largest load in {slow.n_slowest} of {slow.n_steps} steps:"
+        f" {duration(slow.load)} without communication, {duration(slow.gain)}"
+        f" ({percent_of(slow.gain, step)} of the step) more than the next device"
     )
     if slow.line:
         says += (

@@ -80,10 +80,10 @@ def find(of: StepProgram, left_out: Container[int]) -> list[Cause]:
         Cause(
             NAME,
             gain,
-            f"{listed(counts)} (most time at {line_says(place)}) stop the core for "
-            f"{duration(total)}. Math that needs none of their results could hide up to "
-            f"{duration(gain)} of it ({percent_of(gain, of.step)} of the step) if they ran "
-            "asynchronously.",
+            f"The core stops for {duration(total)} in {listed(counts)} (most time at"
+            f" {line_says(place)}). If they ran asynchronously, math that needs none of"
+            f" their results could hide up to {duration(gain)} of this time"
+            f" ({percent_of(gain, of.step)} of the step).",
             CAUSES[NAME].format(flags=listed(list(flags))),
             LIKELY,
             Evidence(members, collective=only(by_time)),

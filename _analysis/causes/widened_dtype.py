@@ -426,11 +426,11 @@ def _cause(of: StepProgram, widening: _Widening, wide: _Wide) -> Cause | None:
     follows = f"so its result and what follows are f32, through {after}"
     if widening.is_stream:
         what = f"{where} makes {source}"
-        follows = "and what is added to it stays f32, as a residual stream"
+        follows = "so every sum with it, such as a residual stream, is f32"
         helps = CAUSES["widened_dtype, stream"]
     elif convert.opcode in DOTS:
         what = f"{where} multiplies matrices in f32 to {source}"
-        follows = "and the gradients are f32, too, although the compiler narrows the operands"
+        follows = "so the gradients are f32, too, although the compiler narrows the operands"
         helps = CAUSES["widened_dtype, matmul"]
     elif not is_convert:
         what = f"{where} computes {source} ({convert.opcode}) for matmuls with narrower operands"
@@ -441,12 +441,12 @@ def _cause(of: StepProgram, widening: _Widening, wide: _Wide) -> Cause | None:
         what = f"{where} casts {source} to f32"
     with_kernels = f", {duration(kernels)} of it in kernels" if kernels else ""
     says = (
-        f"{what}, {follows}. Ops that move these arrays, which have twice the bytes, take "
-        f"{duration(total)}{with_kernels}; the narrower dtype would halve this time and save about "
-        f"{duration(gain)} ({percent_of(gain, of.step)} of the step)"
+        f"{what}, {follows}. These arrays have twice the bytes, and the ops that move them"
+        f" take {duration(total)}{with_kernels}; the narrower dtype would halve this time"
+        f" and save about {duration(gain)} ({percent_of(gain, of.step)} of the step)"
     )
     if confidence == LIKELY:
-        says += f". This is no fault if {'the cast' if is_convert else 'f32'} is intended"
+        says += f". Ignore this cause if {'the cast' if is_convert else 'f32'} is intended"
     return Cause(
         NAME,
         gain,

@@ -87,7 +87,7 @@ def read_buffers(program: Program) -> BufferAssignment | None:
 def _read(program: Program, data: bytes) -> BufferAssignment:
     message = parse(pb.BufferAssignment, data)
     if message is None:
-        raise _Unreadable("the protobuf parser refuses the message")
+        raise _Unreadable("the protobuf parser rejects the message")
     buffers = {}
     for logical_buffer in message.logical_buffers:
         buffer = _buffer(program, logical_buffer)
@@ -113,7 +113,7 @@ def _buffer(program: Program, data: bytes) -> Buffer:
 def _allocation(data: bytes) -> Allocation:
     message = parse(pb.BufferAllocation, data)
     if message is None:
-        raise _Unreadable("the protobuf parser refuses an allocation")
+        raise _Unreadable("the protobuf parser rejects an allocation")
     assigned = [
         Assigned(part.logical_buffer_id, part.offset, part.size) for part in message.assigned
     ]
@@ -135,7 +135,7 @@ def _allocation(data: bytes) -> Allocation:
 def _heap_trace(data: bytes) -> list[HeapEvent]:
     message = parse(pb.HeapSimulatorTrace, data)
     if message is None:
-        raise _Unreadable("the protobuf parser refuses a heap trace")
+        raise _Unreadable("the protobuf parser rejects a heap trace")
     return [_event(event) for event in message.events]
 
 

@@ -57,7 +57,7 @@ class Program:
         if message is None:
             if len(data) <= _MAX_EXPLAINED_BYTES:
                 explain(pb.HloModule.DESCRIPTOR, data, offset)
-            raise Damage(offset, "the protobuf parser refuses the module")
+            raise Damage(offset, "the protobuf parser rejects the module")
         self.message = message
         self.read_buffer_assignment = read_buffer_assignment
         self.complain = complain
@@ -90,7 +90,7 @@ class Program:
         exactly one."""
         found = self._instruction_of.get(instruction_id)
         if found is None:
-            self.complain(f"no single instruction has the id {instruction_id}")
+            self.complain(f"instruction id {instruction_id} is missing or not unique")
         return found
 
     @cached_property
@@ -100,7 +100,7 @@ class Program:
     def computation(self, computation_id: int) -> Computation | None:
         found = self._computation_of.get(computation_id)
         if found is None:
-            self.complain(f"no single computation has the id {computation_id}")
+            self.complain(f"computation id {computation_id} is missing or not unique")
         return found
 
     @cached_property
@@ -161,7 +161,7 @@ class Program:
         unreadable."""
         message = parse(kind, data) if data else None
         if data and message is None:
-            self.complain(f"the protobuf parser refuses a {kind.DESCRIPTOR.name}")
+            self.complain(f"the protobuf parser rejects a {kind.DESCRIPTOR.name}")
         return message
 
 
@@ -189,7 +189,7 @@ class Computation:
         found = self.instruction_of.get(instruction_id)
         if found is None:
             self.program.complain(
-                f"no single instruction of {self.name} has the id {instruction_id}"
+                f"instruction id {instruction_id} is missing or not unique in {self.name}"
             )
         return found
 

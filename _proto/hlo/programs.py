@@ -144,7 +144,7 @@ class Programs:
 
     def _note(self, what: str) -> None:
         self.notes.append(
-            f"the program's HLO can't be read: {what}; the answer lacks the unreadable facts"
+            f"the program's HLO can't be read: {what}; fields that depend on it are null"
         )
 
 

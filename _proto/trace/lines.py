@@ -197,7 +197,7 @@ def _decode(kind: type[M], data: bytes, at: int) -> M:
     message = parse(kind, data)
     if message is None:
         explain(pb.LineEvents.DESCRIPTOR, data, at)
-        raise Damage(at, "the protobuf parser refuses the message")
+        raise Damage(at, "the protobuf parser rejects the message")
     return message
 
 

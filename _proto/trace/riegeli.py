@@ -111,7 +111,7 @@ def _chunk_at(read: Read, size: int, begin: int) -> _Chunk | Damage:
     if 0 < end % BLOCK <= BLOCK_HEADER:
         end += BLOCK_HEADER + 1 - end % BLOCK
     if end > size:
-        what = f"this chunk has {end - begin} bytes, but the file ends after {size - begin}"
+        what = f"this chunk has {end - begin} bytes, but the file ends after {size - begin} of them"
         return Damage(begin, what)
     kind = kind_and_number & 0xFF
     return _Chunk(begin, end, data, data_size, kind, n_records, decoded_size)
@@ -151,10 +151,9 @@ def _decoded(read: Read, chunk: _Chunk) -> tuple[bytes, list[int]]:
     if len(sizes) != chunk.n_records or not sum(sizes) == len(values) == chunk.decoded_size:
         raise Damage(
             chunk.begin,
-            f"the chunk is damaged: the header gives {chunk.n_records} records with"
-            f" {chunk.decoded_size} bytes, but there are {len(sizes)} records with {sum(sizes)}"
-            " bytes"
-            f" in {len(values)} bytes of data",
+            f"the chunk is damaged: its header declares {chunk.n_records} records with"
+            f" {chunk.decoded_size} bytes, but the chunk has {len(sizes)} records with"
+            f" {sum(sizes)} bytes in {len(values)} bytes of data",
         )
     return values, sizes
 

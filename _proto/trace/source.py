@@ -45,14 +45,14 @@ _OTHERS = (
     ),
     (
         rb"\s*[\[{]\s*[\[{\"\]}\d]",
-        "JSON; instead of a .trace.json.gz, give the .xplane.pb in the same folder",
+        "JSON; instead of a .trace.json.gz, pass the .xplane.pb in the same folder",
     ),
     (rb"\xfd7zXZ\0", "xz data; unpack the file first"),
     (rb"PK\x03\x04", "a zip archive; unpack the file first"),
     (rb"\x28\xb5\x2f\xfd", "zstd data; unpack the file first"),
     (rb"BZh\d1AY", "bzip2 data; unpack the file first"),
     (rb".{257}ustar", "a tar archive; unpack the file first"),
-    (rb"version https://git-lfs", "a pointer of Git LFS; run git lfs pull first"),
+    (rb"version https://git-lfs", "a Git LFS pointer; run git lfs pull first"),
     (rb"(?i)\s*<(?:!doctype|html|\?xml)", "HTML or XML"),
     # Text has no control characters except tabs and line ends, but a trace has another one among
     # the first five bytes. A trace with only a host name may have none, but begins with a quotation
@@ -62,8 +62,8 @@ _OTHERS = (
 
 NOT_A_TRACE = "not a trace but "
 MANGLED = (
-    "mangled by a text conversion, which replaced bytes by U+FFFD and cannot be undone; copy the"
-    " original file again in binary mode"
+    "mangled by a text conversion, which replaced bytes with U+FFFD and cannot be undone;"
+    " copy the original file again in binary mode"
 )
 
 # A function that is called after every read with the activity, the number of bytes done, and the
@@ -186,8 +186,8 @@ class Source:
         if self.riegeli_size % BLOCK == 0:
             return []
         return [
-            f"the file has {self.riegeli_size} bytes, not a multiple of {BLOCK}: the file may be"
-            " incomplete, without the last records"
+            f"the file has {self.riegeli_size} bytes, which is not a multiple of {BLOCK}, so"
+            " it may lack its last records"
         ]
 
     def in_file(self, damage: Damage) -> Damage:
@@ -306,7 +306,7 @@ def _open(path: str | None) -> int:
 def _check_file(file: FileContent, path: str) -> None:
     """Raise Damage if a file cannot be a trace because of its kind or its name."""
     if not stat.S_ISREG(os.fstat(file.fd).st_mode):
-        raise Damage(0, "not a regular file; pipe the content in and give - as PROFILE")
+        raise Damage(0, "not a regular file; pipe its content in and pass - as PROFILE")
     head = file.read(0, _HEAD)
     if path.endswith(".gz") and not head.startswith(GZIP_MAGIC):
         mangled = is_mangled(_Stream(file, file.size, None))
@@ -381,7 +381,9 @@ def _copy(chunks: Iterable[bytes], file: IO[bytes], limit: int) -> Damage | None
                 # Check the first byte before copying, because an endless stream of other data would
                 # fill the disk.
                 if head[0] not in _FIRST_BYTES:
-                    raise Damage(0, f"a trace cannot begin with the byte 0x{head[0]:02x}")
+                    raise Damage(
+                        0, f"not a trace: a trace cannot begin with the byte 0x{head[0]:02x}"
+                    )
             written += len(chunk)
             if written > limit:
                 raise Damage(limit, f"the data exceeds the limit of {limit} bytes")

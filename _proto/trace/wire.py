@@ -189,7 +189,7 @@ def decode(kind: type[M], data: bytes, at: int) -> M:
     message = parse(kind, data)
     if message is None:
         explain(kind.DESCRIPTOR, data, at)
-        raise Damage(at, "the protobuf parser refuses the message")
+        raise Damage(at, "the protobuf parser rejects the message")
     return message
 
 

@@ -57,7 +57,7 @@ class Cut(unittest.TestCase):
         # An all-to-all among four devices would move a quarter of the bytes.
         self.assertEqual((row["gain_ps"], row["confidence"]), (150, "likely"))
         self.assertEqual(row["source_user"], "model.py:3")
-        self.assertIn("each device then cuts its part out", row["says"])
+        self.assertIn("each device then keeps only a part", row["says"])
 
     def test_slice_at_an_index_that_a_loop_changes_is_not_reported(self) -> None:
         self.assertEqual(cut("all-gather", index="parameter"), [])

@@ -89,21 +89,23 @@ class PauseBetweenSteps(unittest.TestCase):
         found = row(writer, thread((FEED, 50, 89)))
         assert found is not None
         self.assertEqual((found["source_user"], found["confidence"]), (None, "likely"))
-        self.assertIn("No call of the thread that launches the steps covers half", found["says"])
+        self.assertIn(
+            "No single call of the thread that launches the steps covers half", found["says"]
+        )
 
     def test_pause_without_events_of_the_host_has_no_line(self) -> None:
         for threads in ((), (thread((FEED, 0, 70)),)):
             found = row(*threads)
             assert found is not None
             self.assertEqual((found["source_user"], found["confidence"]), (None, "likely"))
-            self.assertIn("no events of the host at that time", found["says"])
+            self.assertIn("no host events in that time", found["says"])
 
     def test_unreadable_plane_of_the_host_has_no_events(self) -> None:
         damaged = host(thread((FEED, 50, 99)))
         damaged.lines[0].extra = b"\x22\x03\x10"
         data = encode(Space([device(), damaged]))
         (found,) = answer(data, "bottleneck")["causes"]
-        self.assertIn("no events of the host at that time", found["says"])
+        self.assertIn("no host events in that time", found["says"])
 
     def test_pause_below_half_a_percent_is_not_a_cause(self) -> None:
         for pause, is_cause in ((5 * MS, True), (5 * MS - 1, False)):

@@ -140,7 +140,9 @@ class Repeatedly(unittest.TestCase):
 class Notes(unittest.TestCase):
     def test_missing_program_is_noted(self) -> None:
         notes = said(self.op())["notes"]
-        self.assertTrue(any("the capture has no program of this step" in note for note in notes))
+        self.assertTrue(
+            any("the capture does not contain the program of this step" in note for note in notes)
+        )
 
     @staticmethod
     def op() -> Op:

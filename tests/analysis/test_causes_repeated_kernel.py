@@ -50,7 +50,7 @@ class RepeatedKernel(unittest.TestCase):
         # The gain is half of the kernel's work and the time of the all-gathers.
         self.assertEqual((row["gain_ps"], row["confidence"]), (200 + 30, "seen"))
         self.assertEqual((row["source_user"], row["evidence"]["n_participants"]), ("model.py:8", 2))
-        self.assertIn("compute the same on 2 devices", row["says"])
+        self.assertIn("compute the same result on 2 devices", row["says"])
         self.assertIn("in_specs", row["what_helps"])
 
     def test_kernel_with_its_own_queries_is_not_reported(self) -> None:

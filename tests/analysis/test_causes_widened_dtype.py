@@ -62,7 +62,7 @@ class Promotions(unittest.TestCase):
     def test_explicit_cast_is_a_likely_cause(self) -> None:
         (row,) = found([*widened(frame=2), DOT])
         self.assertEqual((row["source_user"], row["confidence"]), ("gate.py:6", "likely"))
-        self.assertIn("no fault if the cast is intended", row["says"])
+        self.assertIn("Ignore this cause if the cast is intended", row["says"])
 
     def test_operand_that_the_compiler_narrows_again_counts(self) -> None:
         main = [

@@ -51,7 +51,7 @@ class Help(unittest.TestCase):
                 with self.subTest(mode=mode.name):
                     default = keywords_of(mode)["top"].default
                     if default is None:
-                        self.assertIn("else all in order of appearance", text)
+                        self.assertIn("all in other modes, in order of appearance", text)
                         self.assertNotIn(f" in {mode.name}", text)
                     else:
                         self.assertIn(f"{default} in {mode.name}", text)
@@ -107,7 +107,7 @@ class UsageErrors(unittest.TestCase):
     def test_second_cost_of_a_kernel_is_refused(self) -> None:
         for again in ("k=1,1", "k=2,3,fp8"):
             self.assert_usage_error(
-                "--kernel-cost was given twice for k; give one cost per kernel",
+                "--kernel-cost was passed twice for k; pass one cost per kernel",
                 *(DEMO, "--mode", "roofline", "--kernel-cost", "k=1,1"),
                 *("--kernel-cost", "j=1,1", "--kernel-cost", again),
             )
@@ -206,7 +206,7 @@ class ShortNames(unittest.TestCase):
             with self.subTest(asked):
                 outcome = run(data, "summary", "--step-id", asked)
                 said = outcome.object
-                note = f"--step-id {asked}: using {name}, the only name that begins with {asked}"
+                note = f"--step-id {asked}: using {name}, the only name with this prefix"
                 self.assertEqual(note in said["notes"], name not in (None, asked))
                 if name is None:
                     self.assertEqual((said["reason"], outcome.status), ("step_not_found", 1))
@@ -224,14 +224,14 @@ class KernelNames(unittest.TestCase):
         for mode in sampled(("roofline", "bottleneck"), 1):
             whole = run(DEMO, mode, "--kernel-cost", f"{kernel}=1e12,1e9").object
             said = run(DEMO, mode, "--kernel-cost", f"{short}=1e12,1e9").object
-            note = f"--kernel-cost {short}: using {kernel}, the only name that begins with {short}"
+            note = f"--kernel-cost {short}: using {kernel}, the only name with this prefix"
             self.assertIn(note, said["notes"])
             said["notes"].remove(note)
             self.assertEqual(said, whole)
             twice = ("--kernel-cost", f"{short}=1,1", "--kernel-cost", f"{kernel}=1,1")
             outcome = run(DEMO, mode, *twice)
             self.assertEqual((outcome.object["reason"], outcome.status), ("bad_arguments", 2))
-            self.assertIn(f"--kernel-cost was given twice for {kernel}", outcome.stderr)
+            self.assertIn(f"--kernel-cost was passed twice for {kernel}", outcome.stderr)
             for asked in ("f", "nothing"):
                 said = run(DEMO, mode, "--kernel-cost", f"{asked}=1,1").object
                 self.assertEqual(said["reason"], "kernel_not_found", asked)

@@ -17,7 +17,7 @@ from tests.fuzz import check_outcome
 
 SMALL = trace([op(f"f.{i}", "loop fusion", 300 * i, 200, tf_op="x" * 300) for i in range(9)])
 SIGNATURE = bytes.fromhex("83af70d10d884a3f 0000000000000000 4000000000000000 91ba c23c9287e1a9")
-SAYS = ": mangled by a text conversion, which replaced bytes by U+FFFD and cannot be undone;"
+SAYS = ": mangled by a text conversion, which replaced bytes with U+FFFD and cannot be undone;"
 
 
 def mangled(data: bytes) -> bytes:

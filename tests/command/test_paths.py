@@ -47,7 +47,7 @@ class Paths(RobustnessTest):
         path = "gs://bucket/run/h.xplane.pb"
         outcome = run(path)
         self.assert_absent(outcome, "no_such_path")
-        detail = f"{path} is a URL; copy the file to a local path, or pipe it in and give -"
+        detail = f"{path} is a URL; copy the file to a local path, or pipe it in and pass -"
         self.assertEqual(outcome.object["detail"], detail)
 
     def test_folder_without_a_trace_is_not_a_failure(self) -> None:
@@ -59,7 +59,7 @@ class Paths(RobustnessTest):
         # The error answer suggests a trace in a nearby folder.
         self.write(f"given/logs/{RUNS}/2024_01_01/a.xplane.pb", SMALL)
         detail = run(given).object["detail"]
-        self.assertTrue(detail.startswith(f"{nothing}; give "), detail)
+        self.assertTrue(detail.startswith(f"{nothing}; pass "), detail)
         self.assertIn("logs", detail.removeprefix(nothing))
 
     def test_folder_with_the_name_of_a_trace_is_read_as_a_folder(self) -> None:
@@ -75,7 +75,7 @@ class Paths(RobustnessTest):
                 with self.subTest(folder=folder, mode=mode):
                     outcome = run(self.folder / folder.partition("/")[0], mode)
                     self.assert_absent(outcome, "no_xplane_pb")
-                    end = f"; {path} lacks most of the trace, so give the .xplane.pb file"
+                    end = f"; {path} lacks most of the trace, so pass the .xplane.pb file"
                     self.assertTrue(outcome.object["detail"].endswith(end), outcome.object)
 
     def test_newest_run_with_a_trace_is_used_and_noted(self) -> None:
@@ -104,7 +104,9 @@ class Paths(RobustnessTest):
 
         with mock.patch("_pipeline.folders.files_in", files_in):
             notes = run(self.folder / RUNS).object["notes"]
-            skipped = "run 2026_01_01 is skipped, because it cannot be listed: Permission denied"
+            skipped = (
+                "run 2026_01_01 is skipped, because its folder cannot be listed: Permission denied"
+            )
             self.assertEqual(notes[0], skipped)
             self.assertIn("using run 2025_01_01, the newest with a trace", notes)
             # If no run is readable, an unreadable folder may contain the trace.

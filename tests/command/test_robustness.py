@@ -159,7 +159,7 @@ class Damage(RobustnessTest):
     def test_file_of_a_known_format_is_reported_with_the_format(self) -> None:
         for what, data in {
             "HTML": b"<!DOCTYPE html><html></html>",
-            "a pointer of Git LFS": b"version https://git-lfs.github.com/spec/v1\n",
+            "a Git LFS pointer": b"version https://git-lfs.github.com/spec/v1\n",
             "JSON": b'{"traceEvents": []}',
             "text": b"# Notes\n\nOf what was tried.\n",
         }.items():

@@ -105,7 +105,7 @@ class WhatHelps(unittest.TestCase):
             (op("all-to-all-done.1", "all-to-all-done", 0, 9), "Start the communication before"),
             (op("copy-done.1", "copy-done", 0, 9, shape=host), "Offload fewer"),
             (op("copy-done.1", "copy-done", 0, 9, operands=f"{host} %x"), "Start the copy one"),
-            (op("infeed.1", "infeed", 0, 9), "Take callbacks"),
+            (op("infeed.1", "infeed", 0, 9), "Move callbacks"),
             (op("copy-done.1", "copy-done", 0, 9), "The prefetch is late"),
             (op("convert.1", "convert", 0, 9), "Cast once"),
             (op("copy.1", "data formatting", 0, 9), "Keep the order of the axes"),
@@ -115,7 +115,7 @@ class WhatHelps(unittest.TestCase):
             (op("gather.1", "gather", 0, 9), "Gather and scatter"),
             (matmul(0, 9, 8, 0), "Make matmuls larger"),
             (matmul(0, 9, 8, 0, shape="f32[8]{0}"), None),
-            (matmul(0, 9, 0, 1), "Use more rows"),
+            (matmul(0, 9, 0, 1), "Process more rows"),
             (leaf(0, 9, bytes_accessed=1, flops=0, **path), "Write fewer"),
             (
                 leaf(0, 9, "copy_bitcast_fusion.1", bytes_accessed=1, **path),
@@ -352,7 +352,7 @@ class OverRoof(unittest.TestCase):
         self.assertEqual(said["speed_of_light"]["pct_at_least"], 5)
         self.assertEqual(said["speed_of_light"]["pct_at_most"], 10)
         (note,) = notes_of_roofs(said)
-        self.assertTrue(note.startswith("1 ops (50 ps) are faster") and note.endswith(": m.py:2"))
+        self.assertTrue(note.startswith("1 op (50 ps) excluded") and note.endswith(": m.py:2"))
         # The op that is over its roof remains in the class `compute_bound`.
         (row,) = [row for row in said["budget"] if row["class"] == "compute_bound"]
         self.assertEqual((row["dur_ps"], row["at_roof_ps"], row["lost_ps"]), (150, 100, 50))

@@ -252,13 +252,13 @@ class Figures(unittest.TestCase):
         facts = ("kernel", "cost_source", "flops", "hbm_bytes")
         self.assertEqual([row[name] for name in facts], ["k", "declared", 10**6, 2000])
         is_told = [
-            note for note in said["notes"] if note.startswith("kernels with declared costs: 1;")
+            note for note in said["notes"] if note.startswith("kernels with a declared cost: 1;")
         ]
         self.assertEqual(len(is_told), 1)
         self.assertFalse([n for n in answer(data, "by_op", "--top=0")["notes"] if "declare" in n])
         said = answer(data, "by_op", "--top=0", "--op=k.3")
         self.assertTrue(
-            [note for note in said["notes"] if note.startswith("kernels with declared costs: 1;")]
+            [note for note in said["notes"] if note.startswith("kernels with a declared cost: 1;")]
         )
 
     def test_one_hot_matmul_is_judged_in_the_dtype_of_the_non_boolean_operand(self) -> None:
@@ -522,10 +522,10 @@ class Names(unittest.TestCase):
         ):
             said = said_of(list(self.OPS), "--top=0", "--op", asked)
             self.assertEqual(said["op"]["hlo_op"], name)
-            notes = [note for note in said["notes"] if "the only name that begins" in note]
+            notes = [note for note in said["notes"] if "the only name with" in note]
             is_whole = asked.removeprefix("%") == name
             short = asked.removeprefix("%")
-            expected = f"--op {short}: using {name}, the only name that begins with {short}"
+            expected = f"--op {short}: using {name}, the only name with this prefix"
             self.assertEqual(notes, [] if is_whole else [expected])
 
     def test_unknown_or_ambiguous_name_is_refused_with_similar_names(self) -> None:
@@ -554,7 +554,7 @@ class Names(unittest.TestCase):
         ]
         said = said_of(ops, "--op", "a")
         self.assertEqual((said["op"]["program_id"], said["op"]["rank"]), ("2", 2))
-        note = "3 programs have an op a; this is the op of program 2, which takes most time"
+        note = "3 programs have an op named a; using the op of program 2, which takes the most time"
         self.assertIn(note, said["notes"])
         self.assertEqual(said_of(ops[:3], "--op", "a")["op"]["program_id"], "2")
 

@@ -158,7 +158,7 @@ class Sources(unittest.TestCase):
                 )
             detail = run(runs / "r3", "spread").object["detail"]
             self.assertTrue(detail.startswith("neither a .xplane.pb file nor a record in"))
-            self.assertTrue(detail.endswith(f"; give {runs}, which has such a file"))
+            self.assertTrue(detail.endswith(f"; pass {runs}, which has such a file"))
 
     def test_json_files_that_are_not_records_are_ignored(self) -> None:
         others = {
@@ -187,7 +187,7 @@ class Sources(unittest.TestCase):
                     self.assertEqual(outcome.status, 1)
                     self.assertEqual(outcome.object["reason"], "unreadable_record")
                     detail = (
-                        f"{name}: byte 0: not a regular file; copy the content to a regular file"
+                        f"{name}: byte 0: not a regular file; copy its content to a regular file"
                     )
                     self.assertEqual(outcome.object["detail"], detail)
 
@@ -232,7 +232,7 @@ class Options(unittest.TestCase):
         answer = spread(records() | {"h1 (copy).json": a_record("h1")})
         self.assertEqual((answer["n_hosts"], answer["n_devices"]), (3, 6))
         self.assertEqual(
-            [note.rpartition("; ")[2] for note in answer["notes"]], ["counted once"] * 2
+            [note.rpartition(", ")[2] for note in answer["notes"]], ["which is counted once"] * 2
         )
         self.assertEqual(answer["cohorts"], spread(records())["cohorts"])
         answer = spread(records() | {"h1.json.gz": gzip.compress(a_record("h1"))})
@@ -329,7 +329,9 @@ class Unreadable(unittest.TestCase):
         self.assert_one_lost(files, "h1.xplane.pb: byte 0: the file is empty")
         # Records of a future version may have no reason, or an unknown reason.
         for absent in ({"status": "absent"}, {"status": "absent", "reason": 1, "detail": None}):
-            self.assert_one_lost(records() | {"h1.json": json.dumps(absent).encode()}, "no record")
+            self.assert_one_lost(
+                records() | {"h1.json": json.dumps(absent).encode()}, "an error instead"
+            )
 
     def test_trace_without_ops_is_named_in_a_note(self) -> None:
         no_tpu = encode(Space([Plane("/host:CPU")]))

@@ -42,7 +42,10 @@ STEP = ("s", 0, 1000)
 
 Json = dict[str, Any]
 Program = dict[str, list[hlo_proto.Op]]
-CONTRADICTION = "1 paired executions end before they begin, because the two clocks disagree"
+CONTRADICTION = (
+    "1 transfer with an end before the start, because the two clocks disagree; counted as 0 ps in"
+    " flight"
+)
 
 
 def start(name: str, at: int, dur: int = 0, **more: Any) -> Op:

@@ -959,7 +959,7 @@ class Figures(unittest.TestCase):
                 "device_type differs: TPU7x before, TPU v6e after",
                 "clock differs: device before, trace after",
                 f"program differs: {programs[0]} before, {programs[1]} after",
-                "number of steps differs: 5 before, 4 after",
+                "the number of steps differs: 5 before, 4 after",
             ],
         )
 
@@ -1112,7 +1112,7 @@ class Reading(unittest.TestCase):
             (("format",), 2, "record.format: must be one of (1,), got 2"),
             (("format",), True, "record.format"),
             (("mode",), "compare", "record.mode"),
-            (("status",), "absent", "no record could be made"),
+            (("status",), "absent", "an error instead of a record"),
             (("status",), "fine", "record.status"),
             (("host",), None, "record.host: must be of type str, got None"),
             (("host",), ..., "record.host: is missing"),

@@ -115,7 +115,7 @@ class SeveralCaptures(unittest.TestCase):
                 self.assertEqual(said["noise"]["why_not"], "too_few_captures")
                 for figure in (*said["rows"], *said["totals"].values()):
                     self.assertEqual((figure["p_value"], figure["significant"]), (None, None))
-                self.assertIn("captures are too few", str(said["notes"]))
+                self.assertIn("too few captures", str(said["notes"]))
 
     def test_same_code_is_rarely_slower(self) -> None:
         """Split captures of the same code at random: at most 5 % of the splits may be significant.
@@ -161,7 +161,7 @@ class SeveralCaptures(unittest.TestCase):
         after[2]["devices"][0]["device_type"] = "TPU v6 lite"
         said = compare_captures(before, after)
         self.assertIn(
-            "captures after differ in their device_type: TPU7x, TPU v6 lite", said["notes"]
+            "the captures after the change differ in device_type: TPU7x, TPU v6 lite", said["notes"]
         )
 
 
@@ -297,7 +297,7 @@ class CommandLine(InFolder):
         said = answer(path, "compare", str(link), "--baseline", str(path))
         self.assertEqual(said["after"]["n_captures"], 1)
         self.assertEqual(said["noise"]["noise_unit"], "step")
-        self.assertIn(f"{link} was given twice and counts once", said["notes"])
+        self.assertIn(f"{link} was passed twice and is used once", said["notes"])
 
     def test_modes_other_than_compare_and_spread_accept_one_profile(self) -> None:
         path = str(self.write("a.json", json.dumps(capture(1, 4)).encode()))
@@ -319,7 +319,7 @@ class CommandLine(InFolder):
         self.assertEqual(apart["cohorts"], together["cohorts"])
         self.assertEqual((apart["n_hosts"], apart["n_devices"]), (2, 2))
         again = answer(self.folder / "two", "spread", str(self.folder / "one" / "a.json"))
-        said = "of host a occurs in several files with equal figures; counted once"
+        said = "of host a, which is counted once"
         self.assertIn(said, str(again["notes"]))
         other = self.write("four/a.json", captures["b"].replace(b'"host": "b"', b'"host": "a"'))
         outcome = run(self.folder / "two", "spread", str(other))

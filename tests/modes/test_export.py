@@ -442,9 +442,9 @@ class Writing(Exports):
 
     def test_missing_or_dangerous_out_is_refused(self) -> None:
         for options, detail in (
-            ((), "--mode export requires --out FILE, such as step.db"),
+            ((), "--mode export requires --out FILE, for example --out step.db"),
             (("--out", "-"), "--out must be a file"),
-            (("--out", "a.xplane.pb"), "would overwrite a trace; give a name such as step.db"),
+            (("--out", "a.xplane.pb"), "would overwrite a trace; pass a name such as step.db"),
         ):
             outcome = run(SMALL, "export", *options)
             self.assertEqual(outcome.object["reason"], "bad_arguments")

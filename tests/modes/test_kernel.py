@@ -117,7 +117,7 @@ class Regions(unittest.TestCase):
         self.assertEqual(tree(row), [("a", 0, 1, 10), ("b", 1, 1, 5), ("c", 0, 1, 10)])
         assert_adds_up(self, row)
         self.assertIn(
-            "2 regions of kernels end after the region or execution in which they begin, so 37 ps"
+            "2 regions of kernels end later than the enclosing region or execution, so 37 ps"
             " are cut off",
             answered["notes"],
         )
@@ -455,9 +455,7 @@ class Asked(unittest.TestCase):
     def test_unique_prefix_of_kernels_comes_before_ops(self) -> None:
         self.assertEqual(self.ops("ot"), [("other.1", 200)])
         answered = said(Rows.OPS, options=["--kernel", "fl"])
-        self.assertIn(
-            "--kernel fl: using flash, the only name that begins with fl", answered["notes"]
-        )
+        self.assertIn("--kernel fl: using flash, the only name with this prefix", answered["notes"])
         self.assertEqual(len(answered["kernels"]), 2)
 
     def test_unique_prefix_of_ops_is_used_if_no_kernel_has_the_prefix(self) -> None:

@@ -280,7 +280,7 @@ class Contradictions(MemoryTest):
         fine = some + heap(16, 1, 2)
         for why, buffers in {
             "unknown buffer 3": fine + heap_trace((ALLOC, 3, "y", 0)),
-            "has an unknown buffer 3": some + heap(16, 1, 3),
+            "refers to the unknown buffer 3": some + heap(16, 1, 3),
             "is in two allocations": fine + allocation(0, 8, (1, 0, 8), live_out=True),
             "exceeds allocation": some + allocation(0, 16, (1, 9, 8)),
             "2 is freed": fine + heap_trace((ALLOC, 1, "y", 0), (FREE, 2, "y", 0)),
@@ -295,7 +295,7 @@ class Contradictions(MemoryTest):
             + heap(15, 1, 2)
             + heap_trace((ALLOC, 1, "y", 0))
             + heap_trace((ALLOC, 2, "y", 0)),
-            "differ on buffer 1": fine
+            "disagree about buffer 1": fine
             + heap_trace((ALLOC, 1, "y", 0))
             + heap_trace((ALLOC, 2, "y", 0), (ALLOC, 1, "y", 0)),
             "two buffers have the id 1": fine + buffers_of({1: 8}),
@@ -304,8 +304,8 @@ class Contradictions(MemoryTest):
             "allocation 1 has a negative size": some + allocation(1, 16, (1, -8, 8)),
             "allocation 2 has a negative size": some + allocation(2, 16, (1, 0, -8)),
             "kind 3": fine + heap_trace((3, 1, "y", 0)),
-            "parser refuses": fine + b"\x0a\x05",
-            "no allocation has memory": b"",
+            "parser rejects": fine + b"\x0a\x05",
+            "the assignment has no allocations": b"",
         }.items():
             with self.subTest(why):
                 self.assert_absent("no_buffer_assignment", traced(buffers), why)

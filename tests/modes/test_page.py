@@ -320,10 +320,10 @@ class Comparison(OfPages):
         for profile, options, says in (
             (DEMO, (*baseline, "--step", "1"), "leave out --step and --step-id"),
             (DEMO, (*baseline, "--step-id", "100"), "leave out --step and --step-id"),
-            (DEMO, (*baseline, *baseline), "takes one --baseline, got 2"),
+            (DEMO, (*baseline, *baseline), "accepts only one --baseline, got 2"),
             (DEMO, ("--baseline-device", "1"), "require --baseline"),
             (DEMO, ("--baseline-host", "x"), "require --baseline"),
-            (DEMO, ("--baseline", "-"), "give files instead of -"),
+            (DEMO, ("--baseline", "-"), "pass files instead of -"),
         ):
             outcome = run(profile, "page", "--out", "step.html", *options)
             with self.subTest(options=options):
@@ -399,7 +399,7 @@ class Limits(OfPages):
     def assert_left_out(self, data: Json, said: Json) -> None:
         """Check that a note gives the number of omitted rows."""
         self.assertTrue(data["left_out"])
-        (note,) = (note for note in said["notes"] if "rows left out to keep" in note)
+        (note,) = (note for note in said["notes"] if "rows omitted to keep" in note)
         for name, n in data["left_out"].items():
             self.assertIn(f"{n} of {name}", note)
 
@@ -497,7 +497,7 @@ class Writing(InFolder):
             with mock.patch("webbrowser.open", return_value=is_open) as opened:
                 outcome = run(self.small, "page", "--out", str(out), "--open")
             opened.assert_called_once_with(out.as_uri())
-            complaint = f"no browser found for --open; open {out} in a browser"
+            complaint = f"--open found no browser; open {out} yourself"
             self.assertEqual(complaint in outcome.object["notes"], not is_open)
         with mock.patch("webbrowser.open") as opened:
             run(self.small, "page", "--out", str(out))

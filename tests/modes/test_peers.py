@@ -214,7 +214,7 @@ class Groups(unittest.TestCase):
         found = said(planes)
         self.assertEqual(figures(planes), (10, 30, 1, 0))
         self.assertIs(found["totals"]["peers"]["complete"], False)
-        self.assertTrue(any("this file may lack devices" in note for note in found["notes"]))
+        self.assertTrue(any("if this file lacks devices" in note for note in found["notes"]))
 
     def test_single_group_has_all_devices_of_the_file(self) -> None:
         for groups in ("{}", "{{0,1,2,3}}", "[1,4]<=[4]"):
@@ -239,7 +239,9 @@ class Groups(unittest.TestCase):
         found = said(planes)
         self.assertEqual(found["rows"][0]["transfer_ps"], 10)
         self.assertIs(found["totals"]["peers"]["complete"], False)
-        self.assertIn("/device:TPU:1 left out of --peers: no step named 's'", found["notes"])
+        self.assertIn(
+            "--peers: /device:TPU:1 is left out: it has no step named 's'", found["notes"]
+        )
 
     def test_device_assignment_of_several_replicas_and_partitions_is_unknown(self) -> None:
         assignment = int_field(1, 2) + int_field(2, 2)
@@ -310,7 +312,7 @@ class Steps(unittest.TestCase):
             device(1, durations(10, 10, 10), steps=self.TWO[:2]),
         ]
         found = said(planes, "--step", "2")
-        note = "/device:TPU:1 left out of --peers: fewer than 2 steps named 's'"
+        note = "--peers: /device:TPU:1 is left out: it has fewer than 2 steps named 's'"
         self.assertIn(note, found["notes"])
         self.assertEqual(found["totals"]["peers"]["n_devices"], 1)
 
@@ -321,7 +323,7 @@ class Steps(unittest.TestCase):
 
     def test_device_without_ops_line_is_noted(self) -> None:
         planes = [device(0, durations(10)), Plane("/device:TPU:1", [Line("Steps")])]
-        self.assertIn("/device:TPU:1 left out of --peers: no_xla_ops_line", said(planes)["notes"])
+        self.assertIn("--peers: /device:TPU:1 is left out: no_xla_ops_line", said(planes)["notes"])
 
     def test_barrier_of_each_device_equals_the_barrier_of_idle(self) -> None:
         late = device(1, durations(10, 10))
@@ -462,7 +464,7 @@ class SlowDevice(unittest.TestCase):
 
     def test_all_steps_have_no_slow_device(self) -> None:
         found = answer(with_slow_device(), "bottleneck", "--peers", "--step", "all")
-        self.assertTrue(any("only if a single step is picked" in note for note in found["notes"]))
+        self.assertTrue(any("only in a single step" in note for note in found["notes"]))
 
 
 @unittest.skipUnless(PROFILES.exists(), "the captures aren't here")

@@ -51,8 +51,8 @@ class Demo(unittest.TestCase):
             by_length = sorted(said["steps"], key=lambda step: step["duration_ps"])
             self.assertEqual((said["step_id"], by_length[1]["index"]), (1, 1))
             self.assertIn(
-                "auto-picked the busiest step (index 1, 1493 of 4479 ops in 3 steps;"
-                " typical of 3 equally busy)",
+                "auto-picked the busiest step (index 1, 1493 of 4479 ops in 3 steps; median"
+                " duration among 3 equally busy steps)",
                 said["notes"],
             )
 
@@ -114,11 +114,12 @@ class Offloading(unittest.TestCase):
         self.assertEqual(
             said["notes"],
             [
-                "1 of 105 steps have no op (961.3 ns)",
-                "13.75 s between steps (14.9 % of the capture) are in no step",
-                "no Steps line; executions of programs (XLA Modules) are taken as steps",
+                "1 of 105 steps contain no op (961.3 ns)",
+                "13.75 s (14.9 % of the capture) pass between steps; --step all includes this time",
+                "the trace has no Steps line, so each execution of a program (XLA Modules)"
+                " counts as a step",
                 "auto-picked the busiest step (index 101, 15 of 1504 ops in 105 steps;"
-                " typical of 100 equally busy)",
+                " median duration among 100 equally busy steps)",
             ],
         )
 

@@ -34,7 +34,7 @@ from tests.harness import DEMO, OFFLOADING, InFolder, answer, run
 
 Json = dict[str, Any]
 DAMAGED = "the program's HLO can't be read: jit_f(7): "
-NOTE_END = "; the answer lacks the unreadable facts"
+NOTE_END = "; fields that depend on it are null"
 PLAN = {"collective_algorithm_config": {"emitter": "RingEmitter", "strategy": "StrategyRing"}}
 RAN = (op("y", "loop fusion", 100, 10),)
 BF16 = "bf16[8,128]{1,0}"
@@ -605,7 +605,7 @@ class Parameters(unittest.TestCase):
             said = answer(traced(encode(hlo_proto.HloProto(one))), "program")
             names = ("parameters", "tail", "aliased_bytes", "donated_unused_bytes")
             self.assertEqual([said[name] for name in names], [None] * 4)
-            what = f"no single computation has the id {entry_id or 0}"
+            what = f"computation id {entry_id or 0} is missing or not unique"
             note = f"{DAMAGED}{what}{NOTE_END}"
             self.assertEqual(damage(said), [note])
             self.assertEqual(said["n_instructions"], 1)
@@ -653,7 +653,7 @@ class Flags(InFolder):
             [
                 "flags set more than once in flags.txt (the last value counts):"
                 " xla_tpu_scoped_vmem_limit_kib",
-                "1 flags without a value (=) in flags.txt are left out",
+                "flags.txt: ignoring 1 flag without a value (=)",
             ],
         )
 
@@ -706,7 +706,7 @@ class Flags(InFolder):
         for text in ("#--xla_a=1", " # --xla_a=1", "x\t#y --xla_a=1", "'b #' --xla_a=1"):
             self.assertEqual(self.set_by(text), {}, text)
             self.assertEqual(
-                self.notes_on(text), ["flags.txt sets no flag; a flag is set by --xla…=value"]
+                self.notes_on(text), ["flags.txt sets no flag; write flags as --xla…=value"]
             )
         self.assertEqual(
             self.set_by("# a \\\n--xla_a=1\nb#c --xla_b=2"), {"xla_a": "1", "xla_b": "2"}
@@ -733,8 +733,8 @@ class Flags(InFolder):
         large = self.write("large", b"\n" * ((16 << 20) + 1))
         os.mkfifo(f"{folder}/fifo")
         for path, what in (
-            (f"{folder}/fifo", "not a regular file; copy the text to a regular file"),
-            ("/dev/zero", "not a regular file; copy the text to a regular file"),
+            (f"{folder}/fifo", "not a regular file; copy its text to a regular file"),
+            ("/dev/zero", "not a regular file; copy its text to a regular file"),
             (f"{folder}/none", "No such file or directory"),
             (folder, "Is a directory"),
             (str(large), "too large for a flags file (limit 16 MiB)"),

@@ -290,8 +290,8 @@ class Notes(unittest.TestCase):
         self.assertEqual(
             record(planes)["notes"],
             [
-                "/device:TPU:0: 1 XLA Ops events left out: no metadata, no time or a negative"
-                " duration",
+                "/device:TPU:0: 1 XLA Ops events left out, because they have no metadata, no"
+                " time or a negative duration",
                 "/device:TPU:1: 1 events of the Steps line left out, because they have no valid"
                 " time",
             ],
@@ -302,7 +302,10 @@ class Notes(unittest.TestCase):
         plane.lines.append(Line("XLA Ops", [Event(1, num_occurrences=3)]))
         self.assertEqual(
             record(plane)["notes"],
-            ["1 XLA Ops events left out: no metadata, no time or a negative duration"],
+            [
+                "1 XLA Ops events left out, because they have no metadata, no time or a negative"
+                " duration"
+            ],
         )
 
     def test_note_about_all_devices_appears_once(self) -> None:
@@ -315,7 +318,7 @@ class Notes(unittest.TestCase):
             for device in ("/device:TPU:0", "/device:TPU:1")
         ]
         (note,) = record(planes)["notes"]
-        self.assertTrue(note.startswith("no Steps line; executions of programs"), note)
+        self.assertTrue(note.startswith("the trace has no Steps line, so each"), note)
 
 
 class LongTexts(unittest.TestCase):

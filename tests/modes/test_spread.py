@@ -616,8 +616,8 @@ class Joining(unittest.TestCase):
                 self.assertEqual(
                     said,
                     {
-                        "b.json and h1 (copy).json are both of host h1, but have different figures"
-                        f" for {device}; remove one of the files"
+                        "b.json and h1 (copy).json are both of host h1, but their figures for"
+                        f" {device} differ; remove one of the files"
                     },
                 )
 
@@ -696,19 +696,19 @@ class Joining(unittest.TestCase):
             ]
         first, second = sorted({record["devices"][0]["program"] for record in run})
         n_left_out = {run[0]["devices"][0]["program"]: 2, run[2]["devices"][0]["program"]: 1}
-        left_out = "steps left out, because not all devices have figures for them"
+        left_out = "steps left out, because some devices have no figures for them"
         offset = (
-            "executions are aligned by index; if captures begin at different executions, the"
-            " comparison is wrong"
+            "executions are aligned by index, so the comparison is wrong if captures begin at"
+            " different executions"
         )
         self.assertEqual(
             spread([*run, run[1]])["notes"],
             [
-                "0 of host h1 occurs in several files with equal figures; counted once",
                 f"program {first}: {n_left_out[first]} {left_out}",
                 f"program {first}: {offset}",
                 f"program {second}: {n_left_out[second]} {left_out}",
                 f"program {second}: {offset}",
+                "several files have equal figures for 0 of host h1, which is counted once",
             ],
         )
 

@@ -88,7 +88,10 @@ def analyse_step(device: Plane, mode: str, options: Options, notes: list[str]) -
     if not steps:
         steps, source = read_steps(device, "XLA Modules"), "modules"
         if steps:
-            notes.append("no Steps line; executions of programs (XLA Modules) are taken as steps")
+            notes.append(
+                "the trace has no Steps line, so each execution of a program (XLA Modules) counts"
+                " as a step"
+            )
 
     if options.step != "all" and (steps or options.step is not None or options.step_id is not None):
         step = pick_step(steps, options, len(on_line), notes)
@@ -99,7 +102,9 @@ def analyse_step(device: Plane, mode: str, options: Options, notes: list[str]) -
         if not usable:
             raise AbsentError("empty_xla_ops_line")
         if not steps:
-            notes.append("no Steps line; using the whole XLA Ops window")
+            notes.append(
+                "the trace has no Steps line; using the time of the whole XLA Ops line as the step"
+            )
         first, end = min(span.start for span in usable), max(span.end for span in usable)
         step = Step(None, None, Span(first, end))
 

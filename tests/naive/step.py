@@ -101,7 +101,7 @@ def why_picked(step: Step, steps: list[Step], n_on_line: int) -> str:
     if step.n_events == 0:
         return "~no op starts in any step; took the middle one"
     n_as_busy = len(as_busy_as_any(steps))
-    clause = f"; typical of {n_as_busy} equally busy" if n_as_busy > 1 else ""
+    clause = f"; median duration among {n_as_busy} equally busy steps" if n_as_busy > 1 else ""
     return (
         f"auto-picked the busiest step (index {step.index}, {step.n_events} of {n_on_line} ops in "
         f"{len(steps)} steps{clause})"
@@ -233,7 +233,7 @@ class Picked:
         if doubtful:
             self.notes.append(
                 f"{len(ops_of(doubtful))} ops ({readable(duration(doubtful))}) have a source that"
-                " is not their stack's innermost frame: the stack may be wrong"
+                " is not the innermost frame of their stack, so the stack may be wrong"
             )
 
     @property
@@ -360,13 +360,15 @@ def notes_of_all(steps: list[Step]) -> list[str]:
     notes = []
     idle = [step for step in steps if step.n_events == 0]
     if idle:
-        notes.append(f"{len(idle)} of {len(steps)} steps have no op ({readable(step_time(idle))})")
+        notes.append(
+            f"{len(idle)} of {len(steps)} steps contain no op ({readable(step_time(idle))})"
+        )
     spans = [step.on_trace for step in steps]
     between, whole = time_between(spans), whole_time(spans)
     if between > Fraction(whole, 100):
         notes.append(
-            f"{readable(between)} between steps"
-            f" ({float(Fraction(100 * between, whole)):.1f} % of the capture) are in no step"
+            f"{readable(between)} ({float(Fraction(100 * between, whole)):.1f} % of the capture)"
+            " pass between steps; --step all includes this time"
         )
     return notes
 

@@ -37,10 +37,10 @@ SPECIFIED_NOTES = (
     "order of stack frames unknown",
 )
 SPECIFIED_ENDS = (
-    "have a source that is not their stack's innermost frame: the stack may be wrong",
-    "of the capture) are in no step",
+    "a source that is not the innermost frame of their stack, so the stack may be wrong",
+    "of the capture) pass between steps; --step all includes this time",
 )
-NO_OPS = re.compile(r"\d steps have no op \([\d.]+ \w+\)\Z")
+NO_OPS = re.compile(r"\d steps contain no op \([\d.]+ \w+\)\Z")
 
 
 def without_unread(value: Any) -> Any:

@@ -439,8 +439,8 @@ class Order(unittest.TestCase):
 
 def note(total: int, worst: int) -> str:
     return (
-        "durations are on the device's clock; on the trace's clock, which trace viewers and `steps`"
-        f" use, durations of ops differ by {total} ps in total, by {worst} ps at most"
+        "durations use the device's clock; on the trace's clock, which trace viewers and `steps`"
+        f" use, op durations differ by {total} ps in total and by up to {worst} ps for one op"
     )
 
 

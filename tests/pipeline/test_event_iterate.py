@@ -48,7 +48,7 @@ class Admission(unittest.TestCase):
             ("no metadata", Event(8, 200, 10)),
             ("no metadata", Event(None, 200, 10)),
             (
-                "a number of occurrences instead of a time",
+                "no time, only a number of occurrences",
                 Event(7, None, 10, num_occurrences=3),
             ),
             ("negative duration", Event(7, 200, -10)),

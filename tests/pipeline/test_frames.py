@@ -37,8 +37,8 @@ ALL_KINDS: Json = {"include_comm": True, "include_data_move": True}
 
 def doubtful(n: int, ps: int) -> str:
     return (
-        f"{n} ops ({ps} ps) have a source that is not their stack's innermost frame: "
-        "the stack may be wrong"
+        f"{n} ops ({ps} ps) have a source that is not the innermost frame of their stack, so"
+        " the stack may be wrong"
     )
 
 

@@ -11,9 +11,9 @@ from tests.harness import MODES_OF_TRACE, answer, run, sampled
 from tests.pipeline.small_steps import NO_STEPS, Steps, leaf, plane
 
 NO_OP = "no op starts in this step, so the answer has only idle time"
-WHOLE_LINE = "no Steps line; using the whole XLA Ops window"
+WHOLE_LINE = "the trace has no Steps line; using the time of the whole XLA Ops line as the step"
 # Notes about all steps, which do not depend on the picked step.
-ON_ALL_STEPS = re.compile(r" steps have no op \(\d+ ps\)$| are in no step$")
+ON_ALL_STEPS = re.compile(r" steps contain no op \(\d+ ps\)$| --step all includes this time$")
 
 
 def pick_notes(step: dict[str, Any]) -> list[str]:
@@ -60,7 +60,7 @@ class StepPick(unittest.TestCase):
                 self.assertEqual(step["step_id"], typical)
                 note = (
                     f"auto-picked the busiest step (index {typical}, 1 of {n + 1} ops"
-                    f" in {n + 1} steps; typical of {n} equally busy)"
+                    f" in {n + 1} steps; median duration among {n} equally busy steps)"
                 )
                 self.assertEqual(pick_notes(step), [note])
 
@@ -200,16 +200,16 @@ class StepsRollup(unittest.TestCase):
             for options in ([], ["--step", "1"], ["--step", "all"]):
                 with self.subTest(mode=mode, options=options):
                     _, notes = self.rollup(steps, *options, mode=mode)
-                    self.assertEqual(notes, ["2 of 5 steps have no op (80 ps)"])
+                    self.assertEqual(notes, ["2 of 5 steps contain no op (80 ps)"])
 
     def test_time_between_steps_is_noted_if_it_exceeds_one_percent(self) -> None:
         steps: Steps = [("0", 0, 10), ("1", 10, 10), ("2", 20, 10), ("3", 31, 20)]
         _, notes = self.rollup([*steps, ("4", 51, 49)])
-        self.assertEqual(notes, ["2 of 5 steps have no op (69 ps)"])
+        self.assertEqual(notes, ["2 of 5 steps contain no op (69 ps)"])
         rollup, notes = self.rollup([*steps, ("4", 51, 48)])
         self.assertEqual(rollup["between_steps_pct"], 1.01)
-        between = "1 ps between steps (1.0 % of the capture) are in no step"
-        self.assertEqual(notes, ["2 of 5 steps have no op (68 ps)", between])
+        between = "1 ps (1.0 % of the capture) pass between steps; --step all includes this time"
+        self.assertEqual(notes, ["2 of 5 steps contain no op (68 ps)", between])
 
     def test_time_between_overlapping_steps_is_zero(self) -> None:
         rollup, notes = self.rollup([("0", 0, 20), ("1", 10, 20)])
@@ -225,7 +225,9 @@ class StepsRollup(unittest.TestCase):
 class ExecutionsAsSteps(unittest.TestCase):
     """Test traces without steps, in which executions of programs are the steps."""
 
-    NOTE = "no Steps line; executions of programs (XLA Modules) are taken as steps"
+    NOTE = (
+        "the trace has no Steps line, so each execution of a program (XLA Modules) counts as a step"
+    )
     EXECUTIONS = (Event(8, 2000, 1000), Event(9, 0, 500), Event(99, 4000, 10))
 
     def answer(

@@ -74,7 +74,7 @@ from tests.harness import sampled
 
 BIG = 12190760917235803885
 NOTE = "the program's HLO can't be read: "
-NOTE_END = "; the answer lacks the unreadable facts"
+NOTE_END = "; fields that depend on it are null"
 
 
 @contextmanager
@@ -268,7 +268,7 @@ class Damaged(unittest.TestCase):
             self.assertEqual(list(read[name].called), [], name)
             self.assertIsNone(nearest(read, name), name)
         self.assertEqual(len(read.notes), 1)
-        self.assertIn("no single instruction", read.notes[0])
+        self.assertIn("is missing or not unique", read.notes[0])
 
     def test_name_of_two_instructions_finds_neither_instruction(self) -> None:
         read = main_of(op("a", "add"), op("a", "sub"), op("b", "neg"))

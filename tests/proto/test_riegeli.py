@@ -117,7 +117,7 @@ class Container(unittest.TestCase):
             ((b"\0\5\0", "r", 1, 1), "cut off"),
             ((b"", "r", 1, 1), "inside a number"),
             ((b"\0\1\2x", "r", 1, 2), "2 bytes in 1 bytes of data"),
-            ((b"\0\2\1\1xx", "r", 1, 2), "there are 2 records"),
+            ((b"\0\2\1\1xx", "r", 1, 2), "the chunk has 2 records"),
             ((b"\0" + b"\xff" * 10 + b"\1", "r", 1, 2), "more than 10 bytes"),
         ]
         for chunk, what in cases:
