@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 N_SHAPES_PER_SIDE = 4
 
 STALLS = (
-    "waits for asynchronous communication are included as 'async-done (comm stall)'; to"
-    " leave them out, pass --no-comm-stalls"
+    "waits for asynchronous communication are listed as 'async-done (comm stall)'; pass"
+    " --no-comm-stalls to omit them"
 )
 
 

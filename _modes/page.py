@@ -232,7 +232,7 @@ def read_baseline(
     """Return the answer of `compare`, and what the page shows of a step of the baseline."""
     given = (context.request.profile, *baseline)
     if STDIN in given and STDIN not in context.request.in_memory:
-        detail = "--mode page with --baseline reads both captures twice; pass files instead of -"
+        detail = "with --baseline, --mode page reads both captures twice; pass files instead of -"
         raise NoAnswer(BAD_ARGUMENTS, detail=detail)
     try:
         comparison = compared(baseline, device, host, context)
@@ -276,8 +276,8 @@ def side_before(
         with candidates.attempt(place), refusals_of_records(place.path):
             if ready_record(place.path, context):
                 context.warn(
-                    "the baseline is a record, which has no ops, so the page has no charts"
-                    " or causes of the baseline; to show them, pass the capture instead"
+                    "the baseline is a record, which has no ops, so the page lacks its"
+                    " charts and causes; pass the capture instead"
                 )
                 return None
             with opened(place, name, of_baseline) as trace:
@@ -406,8 +406,8 @@ def fitted(data: PageData) -> tuple[str, list[str]]:
         if kept["before"]:
             counts += ((f"before.{name}", n) for name, n in kept["before"]["left_out"].items())
         if counts:
-            said = ", ".join(f"{n} of {name}" for name, n in counts)
-            kept["notes"].append(f"rows omitted to keep the page small: {said}")
+            omitted = ", ".join(f"{n} of {name}" for name, n in counts)
+            kept["notes"].append(f"rows omitted to keep the page small: {omitted}")
         cut_texts(kept, longest)
         encoded = json.dumps(kept, separators=(",", ":"), allow_nan=False)
         for character, escape in ESCAPES.items():

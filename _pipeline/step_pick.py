@@ -66,7 +66,7 @@ def pick_among(device: Device, choice: StepChoice, context: Context) -> StepEven
     elif steps:
         picked, n_busy = busiest(steps)
         if n_busy:
-            typical = f"; median duration among {n_busy} equally busy steps" if n_busy > 1 else ""
+            typical = f"; median of {n_busy} equally busy" if n_busy > 1 else ""
             context.note(
                 f"auto-picked the busiest step (index {picked.index}, {picked.n_events} of"
                 f" {device.n_events} ops in {len(steps)} steps{typical})"

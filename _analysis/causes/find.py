@@ -4,6 +4,7 @@ causes."""
 from __future__ import annotations
 
 from _analysis.causes import kernel_waits_for_input, recompute
+from _analysis.causes.sentences import listed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -107,4 +108,4 @@ def _overlap_notes(causes: Sequence[Cause]) -> list[str]:
     ]
     if not overlapping:
         return []
-    return [f"causes {', '.join(overlapping)} share executions, so their gains cannot be added"]
+    return [f"causes {listed(overlapping)} share executions, so their gains cannot be added"]

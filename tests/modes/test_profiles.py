@@ -52,7 +52,7 @@ class Demo(unittest.TestCase):
             self.assertEqual((said["step_id"], by_length[1]["index"]), (1, 1))
             self.assertIn(
                 "auto-picked the busiest step (index 1, 1493 of 4479 ops in 3 steps; median"
-                " duration among 3 equally busy steps)",
+                " of 3 equally busy)",
                 said["notes"],
             )
 
@@ -119,7 +119,7 @@ class Offloading(unittest.TestCase):
                 "the trace has no Steps line, so each execution of a program (XLA Modules)"
                 " counts as a step",
                 "auto-picked the busiest step (index 101, 15 of 1504 ops in 105 steps;"
-                " median duration among 100 equally busy steps)",
+                " median of 100 equally busy)",
             ],
         )
 

@@ -101,7 +101,7 @@ def why_picked(step: Step, steps: list[Step], n_on_line: int) -> str:
     if step.n_events == 0:
         return "~no op starts in any step; took the middle one"
     n_as_busy = len(as_busy_as_any(steps))
-    clause = f"; median duration among {n_as_busy} equally busy steps" if n_as_busy > 1 else ""
+    clause = f"; median of {n_as_busy} equally busy" if n_as_busy > 1 else ""
     return (
         f"auto-picked the busiest step (index {step.index}, {step.n_events} of {n_on_line} ops in "
         f"{len(steps)} steps{clause})"

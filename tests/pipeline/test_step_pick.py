@@ -60,7 +60,7 @@ class StepPick(unittest.TestCase):
                 self.assertEqual(step["step_id"], typical)
                 note = (
                     f"auto-picked the busiest step (index {typical}, 1 of {n + 1} ops"
-                    f" in {n + 1} steps; median duration among {n} equally busy steps)"
+                    f" in {n + 1} steps; median of {n} equally busy)"
                 )
                 self.assertEqual(pick_notes(step), [note])
 
