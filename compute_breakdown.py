@@ -537,7 +537,7 @@ def parse_command_line(argv: Sequence[str] | None) -> Request:
     for flag, dest in dest_of.items():
         if dest in given and flag not in (*PIPELINE_OPTIONS, *mode.options):
             names = [other.name for other in MODES if flag in other.options]
-            parser.error(f"{flag} belongs to --mode {' or '.join(names)}")
+            parser.error(f"{flag} is only valid with --mode {' or '.join(names)}")
     for contradiction in contradictions_in(mode.name, given, more):
         parser.error(contradiction)
     options = {
@@ -639,8 +639,8 @@ def outcome_without_answer(
     usage = ""
     if failure.reason == BAD_ARGUMENTS:
         usage = parser_of_modes()[0].format_usage() + listed_modes(failure.fields)
-    details = [fields["detail"]] if "detail" in fields else available_in(failure.fields)
-    line = ": ".join(("compute_breakdown", failure.reason, *details))
+    details = "; ".join(filter(None, (fields.get("detail"), *available_in(failure.fields))))
+    line = ": ".join(filter(None, ("compute_breakdown", failure.reason, details)))
     complaint = f"{usage}{''.join(c if c.isprintable() else '?' for c in line)}\n"
     if request and "fail_over" in request.mode_options:
         fields["gate"] = gate_without_answer(request.mode_options["fail_over"], failure.reason)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from _analysis.causes.sentences import plural
 from _pipeline.names import resolve_name
 from _pipeline.no_answer import NoAnswer
 
@@ -123,5 +124,6 @@ def declared_notes(kernels: Set[str | None]) -> list[str]:
         return []
     n = len(kernels)
     return [
-        f"kernels with a declared cost: {n}; a causal kernel often declares twice its true cost"
+        f"{plural(n, 'kernel')} with a declared cost; a causal kernel often declares twice"
+        " its true cost"
     ]

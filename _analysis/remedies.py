@@ -114,7 +114,7 @@ FINDINGS: tuple[tuple[tuple[OpClass, ...], str, str], ...] = (
     (
         (COMPUTE_BOUND, MEMORY_BOUND),
         _PALLAS,
-        "Try larger blocks (`program` shows the VMEM that is free), skip masked blocks, and"
+        "Try larger blocks (`program` shows how much VMEM is used), skip masked blocks, and"
         " read bf16.",
     ),
     (

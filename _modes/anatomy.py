@@ -153,7 +153,7 @@ def planes_asked_for(survey: Survey, place: Place, name: str | None) -> list[int
         return []
     raise NoAnswer(
         "plane_not_found",
-        detail=f"no plane is named {name!r}; see available_planes",
+        detail=f"no plane is named {name!r}",
         available_planes=list(dict.fromkeys(names)),
     )
 
@@ -186,7 +186,7 @@ def plane_row(plane: SurveyedPlane, asked: Asked, context: Context) -> AnatomyPl
     if asked.line is not None and not rows and plane.damage is None:
         raise NoAnswer(
             "line_not_found",
-            detail=f"no line of {plane.name} is named {asked.line!r}; see available_lines",
+            detail=f"no line of {plane.name} is named {asked.line!r}",
             available_lines=list(dict.fromkeys(others)),
         )
     return {

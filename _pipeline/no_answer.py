@@ -87,11 +87,11 @@ def listed_modes(fields: dict[str, Any]) -> str:
 
 
 def available_in(fields: dict[str, Any]) -> list[str]:
-    """Return a text for each `available_…` field, with its first nine names."""
+    """Return the first nine names of each `available_…` field except `available_modes`."""
     return [
-        f"{field} {', '.join(map(str, names[:9]))}"
+        f"{field}: {', '.join(map(str, names[:9]))}"
         for field, names in fields.items()
-        if field.startswith("available_")
+        if field.startswith("available_") and field != "available_modes"
     ]
 
 

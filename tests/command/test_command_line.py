@@ -96,11 +96,11 @@ class UsageErrors(unittest.TestCase):
 
     def test_option_of_another_mode_is_refused_with_the_modes_that_accept_the_option(self) -> None:
         self.assert_usage_error(
-            "--no-comm-stalls belongs to --mode non_compute",
+            "--no-comm-stalls is only valid with --mode non_compute",
             *(DEMO, "--mode", "summary", "--no-comm-stalls"),
         )
         self.assert_usage_error(
-            "--include-comm belongs to --mode summary or by_source or non_compute",
+            "--include-comm is only valid with --mode summary or by_source or non_compute",
             *(DEMO, "--mode", "roofline", "--include-comm"),
         )
 

@@ -252,13 +252,13 @@ class Figures(unittest.TestCase):
         facts = ("kernel", "cost_source", "flops", "hbm_bytes")
         self.assertEqual([row[name] for name in facts], ["k", "declared", 10**6, 2000])
         is_told = [
-            note for note in said["notes"] if note.startswith("kernels with a declared cost: 1;")
+            note for note in said["notes"] if note.startswith("1 kernel with a declared cost;")
         ]
         self.assertEqual(len(is_told), 1)
         self.assertFalse([n for n in answer(data, "by_op", "--top=0")["notes"] if "declare" in n])
         said = answer(data, "by_op", "--top=0", "--op=k.3")
         self.assertTrue(
-            [note for note in said["notes"] if note.startswith("kernels with a declared cost: 1;")]
+            [note for note in said["notes"] if note.startswith("1 kernel with a declared cost;")]
         )
 
     def test_one_hot_matmul_is_judged_in_the_dtype_of_the_non_boolean_operand(self) -> None:

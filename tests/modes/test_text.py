@@ -821,7 +821,7 @@ class Command(InFolder):
         for options, detail in (
             (["--mode=idle", "--all"], "--all requires --format text or --format markdown"),
             (["--mode=by_op", "--no-merge", "--format=csv"], "--no-merge requires --format text"),
-            (["--mode=idle", "--no-merge", "--text"], "--no-merge belongs to --mode by_op"),
+            (["--mode=idle", "--no-merge", "--text"], "--no-merge is only valid with --mode by_op"),
         ):
             outcome = compute_breakdown.outcome_of([str(DEMO), *options])
             self.assertEqual(outcome.status, 2)
