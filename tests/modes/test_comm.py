@@ -1,6 +1,4 @@
-"""Test the mode comm: pairs, flight times, payloads and groups on small traces and on real
-captures.
-"""
+"""Test the mode `comm`: pairs, flight times, payloads and groups, on small and on real traces."""
 
 from __future__ import annotations
 
@@ -51,7 +49,7 @@ def start(name: str, at: int, dur: int = 0, **more: Any) -> Op:
 
 
 def done(of: str, at: int, dur: int = 0, **more: Any) -> Op:
-    """Return a wait for the operand with the given name."""
+    """Return the op that waits for the transfer of the op `of`."""
     kind = of.partition("-start")[0].partition("-update")[0]
     name = more.pop("name", of.replace("-start", "-done").replace("-update", "-done"))
     operands = more.pop("operands", f"(f32[8]{{0}}, f32[8]{{0}}) %{of}")
@@ -70,7 +68,7 @@ def file_of(
     steps: Sequence[tuple[str, int, int]] = (STEP,),
     **more: Any,
 ) -> bytes:
-    """Return a trace with ops, executions of programs (`modules`), and the compiled program."""
+    """Encode a trace of ops, executions of programs (`modules`), and the compiled program."""
     for ran in ops:
         ran.stats.setdefault("program_id", PROGRAM_ID)
     plane = tpu_plane(ops, steps)
@@ -96,27 +94,27 @@ def row(ops: Sequence[Op], program: Program | None = None, **more: Any) -> Json:
 
 
 def pairs(ops: Sequence[Op], program: Program | None = None, **more: Any) -> tuple[int, ...]:
-    """Return the numbers of paired, ambiguous and unpaired executions."""
+    """Count the paired, the ambiguous and the unpaired executions."""
     found = [entry["pairs"] for entry in rows(ops, program, **more) if entry["pairs"]]
     return tuple(sum(entry[key] for entry in found) for key in ("paired", "ambiguous", "unpaired"))
 
 
 class Pairing(unittest.TestCase):
-    """Test how a wait finds the op that starts the transfer."""
+    """Test which op a wait is paired with."""
 
-    def test_wait_is_paired_with_the_operand(self) -> None:
+    def test_wait_is_paired_with_its_operand(self) -> None:
         name = "all-gather-start.5"
         ops = [start(name, 0), done(name, 10, 5, name="another-name")]
         self.assertEqual(pairs(ops), (1, 0, 0))
 
-    def test_operand_that_is_an_update_leads_to_the_start(self) -> None:
+    def test_wait_for_an_update_is_paired_with_the_start(self) -> None:
         ops = [
             start("all-gather.1.call-start", 0, category="async-start"),
             done("all-gather.1.call-update", 10, 5, category="async-done", name="all-gather.x"),
         ]
         self.assertEqual(pairs(ops), (1, 0, 0))
 
-    def test_operand_that_starts_nothing_is_not_paired(self) -> None:
+    def test_wait_is_unpaired_if_its_operand_starts_no_transfer(self) -> None:
         ops = [
             math(0, 1, name="all-gather-start.5"),
             done("all-gather-start.5", 10, 5),
@@ -141,7 +139,7 @@ class Pairing(unittest.TestCase):
         )
         wait = done("g", 10, 5, category="all-gather-done", name="all-gather-done.7")
         begun = [start("all-gather-start.5", 0), start("copy-start.1", 2)]
-        # An operand that is math starts no transfer, whether the trace contains the operand or not.
+        # The operand is math, so it starts no transfer, whether or not the trace contains it.
         ops = [*begun, math(4, 1, name="g"), wait]
         self.assertEqual(pairs(ops, program), (1, 0, 0))
         ops = [*begun, wait]
@@ -149,7 +147,7 @@ class Pairing(unittest.TestCase):
         self.assertEqual(row(ops, program)["in_flight_ps"], 15)
         self.assertEqual(pairs(ops), (0, 0, 1))
 
-    def test_operand_takes_precedence_over_program_and_program_over_name(self) -> None:
+    def test_wait_is_paired_by_operand_then_by_program_then_by_name(self) -> None:
         program = self.upstream(last="all-gather-start.5")
         by_name = start("all-gather-start.7", 4)
         by_program = start("all-gather-start.5", 2)
@@ -158,14 +156,13 @@ class Pairing(unittest.TestCase):
         for ops, in_flight in (
             ([by_operand, by_program, by_name, wait], 15),
             ([by_program, by_name, wait], 13),
-            # The start in the program takes precedence over the name, even if the trace lacks the
-            # start.
+            # The program takes precedence over the name, even if the trace lacks its start.
             ([by_name, wait], None),
         ):
             self.assertEqual(row(ops, program)["in_flight_ps"], in_flight)
         self.assertEqual(row([by_program, by_name, wait])["in_flight_ps"], 11)
 
-    def test_wait_without_an_operand_is_paired_by_name(self) -> None:
+    def test_wait_is_paired_by_name_if_its_operand_is_unknown(self) -> None:
         for begin, end in (
             ("all-gather-start.3", "all-gather-done.3"),
             ("all-gather.1.cloned.1.call-start", "all-gather.1.cloned.1.call-done"),
@@ -186,7 +183,7 @@ class Pairing(unittest.TestCase):
         ]
         self.assertEqual(pairs(ops), (1, 0, 0))
 
-    def test_send_op_starts_a_transfer(self) -> None:
+    def test_wait_for_a_send_is_paired_with_the_send(self) -> None:
         ops = [op("send.3", "send", 0, 1), done("send.3", 10, 5, category="send-done", name="d")]
         self.assertEqual(pairs(ops), (1, 0, 0))
 
@@ -197,12 +194,12 @@ class Pairing(unittest.TestCase):
         ]
         self.assertEqual(pairs(ops), (0, 0, 1))
 
-    def test_equal_names_of_different_programs_are_not_paired(self) -> None:
+    def test_ops_of_different_programs_are_not_paired(self) -> None:
         name = "all-gather-start.5"
         ops = [start(name, 0, program_id=1), done(name, 10, 5, program_id=2)]
         self.assertEqual(pairs(ops), (0, 0, 1))
 
-    def test_start_outside_the_step_supplies_the_groups(self) -> None:
+    def test_unpaired_wait_has_the_groups_of_a_start_before_the_step(self) -> None:
         groups = ", replica_groups={{0,1},{2,3}}"
         name = "all-gather-start.5"
         ops = [start(name, 0, attributes=groups), done(name, 100, 5)]
@@ -210,7 +207,7 @@ class Pairing(unittest.TestCase):
         self.assertEqual(said["pairs"], {"paired": 0, "ambiguous": 0, "unpaired": 1})
         self.assertEqual((said["groups"], said["groups_from"]), ("2 x 2, stride 1", "text"))
 
-    def test_start_inside_the_step_is_preferred_to_earlier_starts(self) -> None:
+    def test_groups_come_from_the_first_start_in_the_step_or_else_before_it(self) -> None:
         name = "all-gather-start.5"
         ops = [
             start(name, at, attributes=f", replica_groups=[{8 // n},{n}]<=[8]")
@@ -237,11 +234,10 @@ class Executions(unittest.TestCase):
         self.assertEqual(said["in_flight_ps"], 35 + 45)
         self.assertEqual((said["covered_ps"], said["other_ps"]), (5 + 5, 25 + 35))
 
-    def test_pair_is_ambiguous_if_a_second_transfer_was_in_flight(self) -> None:
+    def test_pair_is_ambiguous_if_a_second_transfer_of_the_op_was_in_flight(self) -> None:
         one_by_one = [self.begin(0), self.end(10), self.begin(20), self.end(30)]
         self.assertEqual(pairs(one_by_one), (2, 0, 0))
-        # The second flight starts during the first flight, so both pairs are ambiguous. The third
-        # pair is not ambiguous.
+        # The second flight starts during the first, so both pairs are ambiguous; the third is not.
         second = [self.begin(0), self.begin(5), self.end(10), self.end(30), self.begin(40),
                   self.end(50)]  # fmt: skip
         self.assertEqual(pairs(second), (3, 2, 0))
@@ -260,7 +256,7 @@ class Executions(unittest.TestCase):
         self.assertEqual(said["pairs"], {"paired": 1, "ambiguous": 0, "unpaired": 1})
         self.assertEqual(said["in_flight_ps"], 25)
 
-    def test_flight_ends_with_the_program(self) -> None:
+    def test_wait_is_not_paired_with_a_start_in_a_program_that_has_ended(self) -> None:
         ops = [self.begin(0), self.end(30)]
         for modules, paired in (
             ([(0, 20), (20, 60)], 0),
@@ -281,8 +277,9 @@ class Executions(unittest.TestCase):
         self.assertEqual(said["in_flight_ps"], 15)
 
     def timed(self, *times: tuple[int, int, int]) -> Json:
-        """Return the answer about a start, a wait and math; each op has an offset on the trace's
-        clock, and a start and a duration on the device's clock.
+        """Return the answer for a start, a wait and math.
+
+        Each op has a start on the trace clock, then a start and a duration on the device clock.
         """
         stats = [StatMetadata(1, "device_offset_ps"), StatMetadata(2, "device_duration_ps"),
                  StatMetadata(3, "hlo_category")]  # fmt: skip
@@ -297,13 +294,13 @@ class Executions(unittest.TestCase):
         plane = Plane("/device:TPU:0", [Line("XLA Ops", events)], entries, stats)
         return answer(encode(Space([plane])), "comm")
 
-    def test_pairs_are_ordered_by_the_trace_clock(self) -> None:
+    def test_flight_times_are_measured_on_the_device_clock(self) -> None:
         said = self.timed((0, 100, 2), (0, 130, 20), (0, 110, 5))
         (only,) = said["rows"]
         self.assertEqual((only["in_flight_ps"], only["wait_dur_ps"]), (50, 20))
         self.assertEqual(only["covered_ps"], 5)
 
-    def test_pair_that_ends_before_the_start_is_noted(self) -> None:
+    def test_note_appears_if_the_clocks_place_a_wait_before_its_start(self) -> None:
         said = self.timed((0, 200, 2), (10, 100, 20), (5, 130, 50))
         (only,) = said["rows"]
         self.assertEqual(only["pairs"]["paired"], 1)
@@ -314,7 +311,7 @@ class Executions(unittest.TestCase):
         self.assertEqual(said["totals"]["in_flight_union_ps"], 0)
         self.assertEqual(said["totals"]["hidden_union_ps"], 0)
 
-    def test_whole_flight_is_waiting_if_the_wait_begins_before_the_start(self) -> None:
+    def test_whole_flight_is_waiting_time_if_the_wait_begins_before_the_start(self) -> None:
         said = self.timed((0, 110, 2), (10, 100, 20), (5, 130, 50))
         (only,) = said["rows"]
         self.assertEqual((only["in_flight_ps"], only["in_flight_union_ps"]), (10, 10))
@@ -325,13 +322,13 @@ class Executions(unittest.TestCase):
 class Time(unittest.TestCase):
     NAME = "all-gather-start.5"
 
-    def test_flight_time_is_split_into_wait_covered_and_uncovered(self) -> None:
+    def test_flight_time_is_split_into_waiting_covered_and_other_time(self) -> None:
         ops = [
             start(self.NAME, 0, 1),
             math(10, 20),
-            op("copy.1", "copy", 25, 10),  # The overlap with the matmul counts once.
+            op("copy.1", "copy", 25, 10),  # The overlap with the math counts once.
             op("copy-done.1", "copy-done", 40, 10),  # Another wait does not cover the flight.
-            op("all-reduce.1", "all-reduce", 50, 10),  # Communication does not cover the flight.
+            op("all-reduce.1", "all-reduce", 50, 10),  # Other communication does not cover it.
             done(self.NAME, 70, 30),
         ]
         said = {entry["collective"]: entry for entry in rows(ops)}["all-gather"]
@@ -340,7 +337,7 @@ class Time(unittest.TestCase):
         self.assertEqual((said["covered_ps"], said["other_ps"]), (25, 45))
         self.assertEqual(said["pct_of_step"], 3)
 
-    def test_only_math_before_the_wait_covers_the_flight(self) -> None:
+    def test_only_math_between_start_and_wait_covers_the_flight(self) -> None:
         ops = [start(self.NAME, 10), math(0, 15), math(50, 100, name="f"), done(self.NAME, 60, 10)]
         self.assertEqual(row(ops)["covered_ps"], 5 + 10)
 
@@ -357,7 +354,7 @@ class Time(unittest.TestCase):
                 self.assertIsNone(said[name], name)
         self.assertIsNone(said["pairs"])
 
-    def test_unions_of_flights_are_separate_for_devices_and_host(self) -> None:
+    def test_transfers_between_devices_and_with_the_host_have_separate_unions(self) -> None:
         host = "f32[8]{0:S(5)}"
         ops = [
             start("all-gather-start.1", 0),
@@ -378,7 +375,7 @@ class Time(unittest.TestCase):
         self.assertEqual((totals["exposed_ps"], totals["host_ps"]), (20, 10))
         self.assertEqual((totals["exposed_pct_of_step"], totals["host_pct_of_step"]), (2, 1))
 
-    def test_synchronous_collective_is_under_way_while_it_runs(self) -> None:
+    def test_synchronous_collective_is_in_flight_while_it_runs(self) -> None:
         ops = [
             start("all-gather-start.1", 0),
             op("all-reduce.2", "all-reduce", 90, 30),
@@ -398,8 +395,8 @@ OF_FOUR = ", channel_id=1, replica_groups=[2,4]<=[8], use_global_device_ids=true
 
 class Payload(unittest.TestCase):
     def test_synchronous_collectives_have_payload_and_bus_bytes(self) -> None:
-        # In groups of 4, an all-gather has an input of 8 * 128 elements and an output of 32 * 128
-        # elements; a reduce-scatter has the opposite.
+        # In groups of 4, an all-gather turns 8 * 128 elements into 32 * 128; a reduce-scatter does
+        # the opposite.
         small, large = 8 * 128 * 2, 32 * 128 * 2
         shapes = "bf16[8,128]{1,0}", "bf16[32,128]{1,0}"
         for name, (into, out), payload, bus in (
@@ -428,7 +425,7 @@ class Payload(unittest.TestCase):
             said = row([op("a", "all-reduce", 0, 1, shape=shape)])
             self.assertEqual(said["payload_bytes"], size, shape)
 
-    def test_input_comes_from_the_start_and_output_from_the_done(self) -> None:
+    def test_input_shape_comes_from_the_start_and_output_shape_from_the_done(self) -> None:
         small, large = "f32[8]{0}", "f32[32]{0}"
         name = "all-gather-start.1"
         ops = [
@@ -470,8 +467,7 @@ class Payload(unittest.TestCase):
             ("reduce-scatter", "f32[64]{0}", "bf16[8]{0}", 8),
             ("reduce-scatter", "f32[12]{0}", "bf16[8]{0}", None),
             ("all-gather", "f32[4]{0}", "bf16[16]{0}", 4),
-            # Elements of 4 bits are packed into bytes, so the bytes of few elements are not
-            # proportional to their number.
+            # 4-bit elements are packed: one takes 1 byte and four take 2, but the group size is 4.
             ("all-gather", "s4[1]{0}", "s4[4]{0}", 4),
             ("all-gather", "f32[0]{0}", "f32[4]{0}", None),
             ("reduce-scatter", "f32[0]{0}", "f32[4]{0}", None),
@@ -482,7 +478,7 @@ class Payload(unittest.TestCase):
                    operands="f32[64]{0} %x")  # fmt: skip
         self.assertEqual(row([fused])["group_size"], 2)
 
-    def test_rate_counts_only_paired_executions(self) -> None:
+    def test_rate_includes_only_paired_executions(self) -> None:
         name = "all-gather-start.1"
         ends = [done(name, at, 10, attributes=OF_FOUR) for at in (20, 90)]
         said = row([start(name, 40), *ends])
@@ -490,7 +486,7 @@ class Payload(unittest.TestCase):
         self.assertEqual(said["bus_gbps"], 4096 * 3 / 4 * 1000 / 60)
         self.assertIsNone(row(ends)["bus_gbps"])
 
-    def test_overlapping_flights_are_counted_once_in_the_rate(self) -> None:
+    def test_time_of_overlapping_flights_counts_once_in_the_rate(self) -> None:
         ops = [
             start("all-gather-start.1", 0),
             start("all-gather-start.2", 10),
@@ -504,7 +500,7 @@ class Payload(unittest.TestCase):
         self.assertEqual((said["in_flight_ps"], said["in_flight_union_ps"]), (40 + 40 + 10, 60))
         self.assertEqual(said["bus_gbps"], 3 * 4096 * 3 / 4 * 1000 / 60)
 
-    def test_sum_with_an_unknown_payload_is_null(self) -> None:
+    def test_total_payload_is_null_if_a_payload_is_unknown(self) -> None:
         ops = [
             op("all-reduce.1", "all-reduce", 0, 10, shape="f32[8]"),
             op("all-reduce.2", "all-reduce", 10, 10, shape="f32[<=8]"),
@@ -526,7 +522,7 @@ class Payload(unittest.TestCase):
             said = row([op("all-reduce.1", "all-reduce", 0, 10, shape=text)], program)
             self.assertEqual(said["payload_bytes"], size)
 
-    def test_payload_of_a_cast_is_the_narrower_side(self) -> None:
+    def test_payload_of_a_collective_that_casts_has_the_narrower_dtype(self) -> None:
         narrow, wide = "bf16[8]{0}", "f32[8]{0}"
         for operand, result in ((narrow, wide), (wide, narrow)):
             said = row([op("all-reduce.1", "all-reduce", 0, 10, shape=result,
@@ -536,7 +532,7 @@ class Payload(unittest.TestCase):
                 said = row([op("a", name, 0, 1, shape=result, operands=f"{operand} %x")])
                 self.assertEqual(said["payload_bytes"], 16, name)
 
-    def test_fusion_that_also_casts_or_reduces_has_no_payload(self) -> None:
+    def test_payload_of_a_fusion_that_also_casts_or_reduces_is_unknown(self) -> None:
         for name, operand, result, payload in (
             ("all-reduce", "f32[8]{0}", "f32[8]{0}", 32),
             ("all-reduce", "f32[8,16]{1,0}", "f32[16]{0}", None),
@@ -558,7 +554,7 @@ class Payload(unittest.TestCase):
         self.assertEqual((said["bus_bytes"], said["bus_gbps"]), (2, 666.667))
         self.assertEqual(row(ops[:1])["bus_bytes"], 1)
 
-    def test_group_of_a_single_device_sends_nothing(self) -> None:
+    def test_group_of_a_single_device_has_zero_bus_bytes(self) -> None:
         alone = ", replica_groups={{0},{1}}"
         said = row([op("a", "all-reduce", 0, 10, attributes=alone)])
         self.assertEqual((said["group_size"], said["bus_bytes"], said["bus_gbps"]), (1, 0, 0))
@@ -578,7 +574,7 @@ class Payload(unittest.TestCase):
             self.assertEqual((said["group_size"], said["groups"], said["bus_gbps"]),
                              (None, None, 2000))  # fmt: skip
 
-    def test_update_of_a_host_buffer_copies_only_the_update(self) -> None:
+    def test_payload_of_a_host_buffer_update_is_only_the_update(self) -> None:
         host, piece = "f32[800]{0:S(5)}", "f32[8]{0}"
         name = "dynamic-update-slice-start.1"
         whole = f"(({host}, {piece}, s32[]), {host}, u32[])"
@@ -590,14 +586,14 @@ class Payload(unittest.TestCase):
             said = row(ops)
             self.assertEqual((said["collective"], said["payload_bytes"]), ("to_host", 32))
 
-    def test_fused_collective_can_be_named_after_a_different_op(self) -> None:
+    def test_payload_of_a_fused_collective_named_after_another_op_is_known(self) -> None:
         said = row([op("dynamic-update-slice_fusion.1", "all-gather fusion", 0, 10,
                        shape="f32[64]{0}", operands="f32[64]{0} %buf, f32[16]{0} %a",
                        attributes=OF_FOUR)])  # fmt: skip
         self.assertEqual((said["payload_bytes"], said["bus_bytes"]), (256, 192))
 
-    def test_permute_in_place_has_no_payload(self) -> None:
-        # The permute writes slices of one input into a second input.
+    def test_payload_of_an_in_place_permute_is_unknown(self) -> None:
+        # An in-place permute writes slices of one input into another.
         sent, into, at = "f32[64]{0}", "f32[128]{0}", "(s32[], s32[])"
         name, sizes = "collective-permute-start.1", ", slice_sizes={{4},{4}}"
         whole = f"({sent}, {into}, {at}, {at})"
@@ -624,7 +620,7 @@ class Payload(unittest.TestCase):
                 self.assertIsNone(row(ops, of)["payload_bytes"], (operands, more))
         alone = op("a", "collective-permute", 0, 1, shape=into, operands=shown)
         self.assertIsNone(row([alone])["payload_bytes"])
-        # A permute sends a single input as a whole, even if the output is unknown.
+        # A single input is sent as a whole, even if the output is unknown.
         alone = op("a", "collective-permute", 0, 1, shape="()", operands=f"{sent} %a")
         self.assertEqual(row([alone])["payload_bytes"], 256)
         # A permute can send several arrays together.
@@ -651,13 +647,13 @@ class Payload(unittest.TestCase):
         )  # fmt: skip
         self.assertEqual({entry["bus_bytes"] for entry in found.values()}, {None})
         self.assertEqual(found["recv", "async"]["pairs"]["paired"], 1)
-        # Send and recv are the two halves of a single transfer.
+        # A send and its done are one transfer, so the totals count its payload once.
         by_collective = answer(file_of(ops), "comm")["totals"]["by_collective"]
         for name in ("send", "recv"):
             of_both = by_collective[name]
             self.assertEqual((of_both["n_executions"], of_both["payload_bytes"]), (2, 32))
 
-    def test_send_without_a_done_counts_once(self) -> None:
+    def test_payload_of_a_send_without_a_done_is_counted(self) -> None:
         data, token = "f32[8]{0}", "token[]"
         half = f"({data}, u32[], {token})"
         send = [
@@ -697,7 +693,7 @@ class Groups(unittest.TestCase):
             ("[9,2]<=[3,2,3]T(2,0,1)", 2, "9 x 2, stride 3"),
             ("[9,2]<=[2,3,3]T(1,0,2)", 2,
              "{0,1},{2,9},{3,4},{5,12},{6,7},{8,15},{10,11},{13,14},…"),
-            # A label shows at most eight groups.
+            # A label shows up to eight groups.
             ("{{0,16},{1,9},{2,10},{3,11},{4,12},{5,13},{6,14},{7,15}}", 2,
              "{0,16},{1,9},{2,10},{3,11},{4,12},{5,13},{6,14},{7,15}"),
             ("[1,70]<=[70]", 70, "1 x 70, stride 1"),
@@ -728,7 +724,7 @@ class Groups(unittest.TestCase):
             with self.subTest(written=written):
                 self.assertEqual(self.of(written), (None, None, None))
 
-    def test_long_lists_of_groups_are_cut(self) -> None:
+    def test_label_shows_up_to_64_members_of_a_group(self) -> None:
         members = ",".join(map(str, [*range(69), 70]))
         size, label, _ = self.of("{{" + members + "}}")
         self.assertEqual((size, label), (70, "{" + ",".join(map(str, range(64))) + ",…}"))
@@ -743,17 +739,17 @@ class Groups(unittest.TestCase):
         )
         self.assertEqual(self.of("{}", program=program, devices=(1, 1)), (1, "1 x 1", "text"))
 
-    def test_groups_of_the_done_take_precedence_over_groups_of_the_start(self) -> None:
+    def test_groups_of_the_done_take_precedence_over_those_of_the_start(self) -> None:
         name = "all-gather-start.1"
         begin = start(name, 0, attributes=", replica_groups=[4,2]<=[8]")
         self.assertEqual(row([begin, done(name, 10, 5)])["groups"], "4 x 2, stride 1")
         both = [begin, done(name, 10, 5, attributes=", replica_groups=[2,4]<=[8]")]
         self.assertEqual(row(both)["groups"], "2 x 4, stride 1")
-        # A synchronous op does not get the groups of the op that computes its operand.
+        # A synchronous op does not take the groups of its operand.
         said = rows([begin, op("a", "all-reduce", 10, 5, operands=f"f32[8]{{0}} %{name}")])
         self.assertEqual([entry["groups"] for entry in said], [None])
 
-    def test_permute_is_labelled_with_the_pairs(self) -> None:
+    def test_label_of_a_permute_counts_its_pairs(self) -> None:
         name = "collective-permute-start.1"
         written = ", channel_id=1, source_target_pairs={{0,0},{2,2},{4,1},{1,4}}"
         said = row([start(name, 0, attributes=written), done(name, 10, 5)])
@@ -774,7 +770,7 @@ class Groups(unittest.TestCase):
             ],
         }
 
-    def test_groups_and_payload_come_from_the_program(self) -> None:
+    def test_groups_and_payload_come_from_the_program_if_the_text_has_none(self) -> None:
         ops = [
             op("a.call-start", "async-start", 0, 1, shape="((), (), ())", operands=""),
             op("a.call-done", "async-done", 10, 5, shape="()", operands="() %a.call-start"),
@@ -791,11 +787,11 @@ class Groups(unittest.TestCase):
         self.assertEqual(row(ops, self.program(extra, thread="sparsecore"))["engine"],
                          "sparse_core")  # fmt: skip
 
-        # The groups contain all devices, and the number of devices is unknown.
+        # Without groups, all devices take part, but their number is unknown.
         said = row(ops, self.program(b""))
         self.assertEqual((said["group_size"], said["groups_from"]), (None, None))
         self.assertEqual(row(ops, self.program(b""), devices=(2, 3))["groups"], "1 x 6, stride 1")
-        # Without the compiled program, the collective of a fusion is unknown.
+        # Without the compiled program, the collective that the op calls is unknown.
         self.assertEqual(row(ops)["collective"], "collective")
         self.assertIsNone(row(ops)["payload_bytes"])
         gathered = self.program(extra)
@@ -807,7 +803,7 @@ class Groups(unittest.TestCase):
         )
         self.assertEqual(row(ops, gathered)["payload_bytes"], 128)
 
-    def test_program_with_a_different_collective_is_ignored(self) -> None:
+    def test_program_is_ignored_if_its_collective_is_another_one(self) -> None:
         ops = [op("a.call-done", "all-gather-done", 10, 5, shape="f32[8]{0}", operands="() %x")]
         program = self.program(hlo_proto.listed_groups((0, 2), (1, 3)))
         for opcode in ("all-to-all", "all-reduce"):
@@ -815,7 +811,7 @@ class Groups(unittest.TestCase):
             said = row(ops, program)
             self.assertEqual((said["collective"], said["groups"]), ("all-gather", None))
 
-    def test_reduce_scatter_can_be_written_as_all_reduce_and_slice(self) -> None:
+    def test_all_reduce_with_a_slice_in_a_fusion_is_a_reduce_scatter(self) -> None:
         program: Program = {
             "body": [
                 hlo_proto.op("p", "parameter", shape=array("bf16", 64)),
@@ -832,7 +828,7 @@ class Groups(unittest.TestCase):
         self.assertEqual((said["payload_bytes"], said["bus_bytes"]), (128, 64))
         self.assertEqual((said["groups"], said["groups_from"]), ("2 x 2, stride 1", "program"))
         self.assertIsNone(row([fused])["payload_bytes"])
-        # The operand of a fusion can have a different dtype than the scattered data.
+        # The fusion's operand can have another dtype than the scattered data.
         fused = op("fusion.1", "all-reduce-scatter fusion", 0, 10, shape="bf16[32]{0}",
                    operands="f32[64]{0} %x")  # fmt: skip
         self.assertEqual(row([fused], program)["payload_bytes"], 128)
@@ -917,14 +913,14 @@ class Rows(unittest.TestCase):
             op("all-gather.2", "all-gather", 10, 8, shape="s8[8]", operands="s8[2] %a"),
             op("all-gather.3", "all-gather", 20, 7, shape="s8[8]", operands="s8[2] %a",
                source="m.py:1"),
-            # One group has a single device, and one group has an unknown size.
+            # A group of one device, and a group of unknown size.
             op("all-gather.4", "all-gather", 30, 6, shape="s8[8]", operands="s8[8] %a"),
             op("all-gather.5", "all-gather", 40, 5, shape="s8[8]", operands="%a"),
         ]  # fmt: skip
         said = [(entry["source_inner"], entry["group_size"]) for entry in rows(ops)]
         self.assertEqual(said, [(None, 2), (None, 4), ("m.py:1", 4), (None, 1), (None, None)])
 
-    def test_source_of_a_row_is_the_line_with_most_time(self) -> None:
+    def test_source_of_a_row_is_that_of_the_op_with_most_time(self) -> None:
         program: Program = {
             "main": [
                 hlo_proto.op("all-gather.1", "all-gather"),
@@ -939,11 +935,11 @@ class Rows(unittest.TestCase):
             ]
             said = row(ops, program)
             self.assertEqual((said["source_inner"], said["source_is"]), ("m.py:1", how))
-        # The line of an op with a stack is the op's own line.
+        # An op with a stack has a line of its own.
         said = row([op("all-gather.1", "all-gather", 0, 5, stack="n.py:7:1")], program)
         self.assertEqual((said["source_inner"], said["source_is"]), ("n.py:7", "own"))
 
-    def test_first_execution_describes_the_row(self) -> None:
+    def test_row_is_described_by_its_first_execution(self) -> None:
         ops = [
             op(f"all-reduce.{i}", "all-reduce", 10 * i, i, stack="m.py:1:1", tf_op=f"f/{i}:")
             for i in (1, 2)
@@ -1025,7 +1021,7 @@ def steps_of(path: Any, *names: str) -> Iterator[Step]:
 
 @unittest.skipUnless(OFFLOADING.exists(), "the capture is not available")
 class Offloading(unittest.TestCase):
-    """Test a real v6e capture that has the flight time of each copy on the line `Async XLA Ops`."""
+    """Test a real v6e capture, whose line `Async XLA Ops` shows the flight of each copy."""
 
     def on_async_line(self) -> dict[str, list[tuple[int, int]]]:
         spans: dict[str, list[tuple[int, int]]] = {}
@@ -1040,7 +1036,7 @@ class Offloading(unittest.TestCase):
                         spans.setdefault(name, []).append((begin, begin + lasting))
         return spans
 
-    def test_flights_equal_the_spans_of_the_async_line(self) -> None:
+    def test_flights_equal_those_on_the_line_async_xla_ops(self) -> None:
         by_trace = Clock(ON_TRACE, {})
         found = {
             name: sorted(zip(flights.starts, flights.ends, strict=True))
@@ -1050,7 +1046,7 @@ class Offloading(unittest.TestCase):
         self.assertEqual(found, {name: sorted(of) for name, of in self.on_async_line().items()})
         self.assertEqual(sum(map(len, found.values())), 600)
 
-    def test_all_reduce_has_a_payload_and_a_rate(self) -> None:
+    def test_all_reduce_has_the_expected_payload_and_rate(self) -> None:
         for device in range(4):
             options = "--step", "all", "--device", f"/device:TPU:{device}"
             said = answer(OFFLOADING, "comm", *options)
@@ -1070,13 +1066,11 @@ class Offloading(unittest.TestCase):
 
 @unittest.skipUnless(TRAINING.exists(), "the capture is not available")
 class Training(unittest.TestCase):
-    """Test a real TPU7x capture with most collectives on the SparseCore, and no groups in the
-    texts.
-    """
+    """Test a real TPU7x capture; texts of its collectives on the SparseCore have no groups."""
 
     devices = "/device:TPU:0", "/device:TPU:1"
 
-    def test_program_supplies_lines_groups_and_payloads(self) -> None:
+    def test_all_rows_have_lines_groups_and_payloads(self) -> None:
         for device in self.devices:
             said = answer(TRAINING, "comm", "--device", device, "--top", "1000")
             offloaded = [entry for entry in said["rows"] if entry["engine"] == "sparse_core"]

@@ -1,4 +1,4 @@
-"""Test compare with several captures of each side, its periods, and its gate."""
+"""Test `compare` with several captures before and after, its periods, and its gate."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 from tests.builders import records
 from tests.builders.records import Json, Program
 from tests.builders.xspace import Space, encode, op, tpu_plane
-from tests.harness import InFolder, answer, command, run
+from tests.harness import FULL, InFolder, answer, command, run
 from tests.modes.test_compare import compare, compare_captures, mean
 
 PROGRAM: Program = [
@@ -26,8 +26,7 @@ PROGRAM: Program = [
 
 
 def capture(seed: int, n_steps: int = 3, *, factor: float = 1.0, pause: int | None = 5000) -> Json:
-    """Return a record of a run. All times are multiplied by `factor`, and times of steps vary by 1
-    %."""
+    """Return a record whose times are multiplied by `factor` and vary by 1 % between steps."""
     program = [
         records.without_stack(number, part.category, round(part.duration * factor))
         for number, part in enumerate(PROGRAM)
@@ -41,14 +40,13 @@ def capture(seed: int, n_steps: int = 3, *, factor: float = 1.0, pause: int | No
 
 
 def runs_of_one_program(n: int, seed: int) -> list[Json]:
-    """Return captures of the same code. Runs differ by 3 %, and steps within a run by less."""
+    """Return captures of the same code; runs differ by 3 %, and steps within a run by 1 %."""
     rng = random.Random(seed)
     return [capture(1000 * seed + i, factor=rng.gauss(1, 0.03)) for i in range(n)]
 
 
 def p_value_of(before: Sequence[int], after: Sequence[int]) -> float:
-    """Return the share of all assignments whose difference of means is at least the observed
-    difference."""
+    """Return the share of assignments whose means differ at least as much as the observed means."""
     samples, n = [*before, *after], len(before)
 
     def difference(chosen: Sequence[int]) -> Fraction:
@@ -91,7 +89,7 @@ class SeveralCaptures(unittest.TestCase):
         for sizes in ((4, 4), (3, 5), (2, 5), (1, 20)):
             for seed in range(4):
                 before, after = (runs_of_one_program(n, 10 * seed + n) for n in sizes)
-                # With a single row, no correction for several rows is necessary.
+                # A single row needs no correction for multiple testing.
                 for captured in (*before, *after):
                     captured["groups"] = captured["groups"][:1]
                     for step in captured["steps"]:
@@ -107,7 +105,7 @@ class SeveralCaptures(unittest.TestCase):
                         self.assertEqual(said["rows"][0]["p_value"], p_value_of(*samples))
                     self.assertEqual(said["noise"]["covers"], "run_to_run")
 
-    def test_too_few_captures_give_no_p_value_whatever_the_number_of_steps(self) -> None:
+    def test_too_few_captures_give_no_p_value(self) -> None:
         for sizes in ((1, 2), (2, 2), (3, 3), (2, 4), (1, 18)):
             before, after = (runs_of_one_program(n, n + i) for i, n in enumerate(sizes))
             said = compare_captures(before, after)
@@ -117,13 +115,13 @@ class SeveralCaptures(unittest.TestCase):
                     self.assertEqual((figure["p_value"], figure["significant"]), (None, None))
                 self.assertIn("captures are too few", str(said["notes"]))
 
-    def test_same_code_is_rarely_slower(self) -> None:
+    def test_captures_of_the_same_code_rarely_differ_significantly(self) -> None:
         """Split captures of the same code at random: at most 5 % of the splits may be significant.
 
-        The steps of one capture are much more alike than captures are.
+        Steps of a capture vary much less than captures do, so steps must not count as samples.
         """
         rng = random.Random(3)
-        n_splits = 300
+        n_splits = 300 if FULL else 100
         n_found = 0
         for split in range(n_splits):
             captures = runs_of_one_program(8, split)
@@ -132,7 +130,7 @@ class SeveralCaptures(unittest.TestCase):
             n_found += said["totals"]["step_duration"]["significant"]
         self.assertLessEqual(n_found, 0.05 * n_splits)
 
-    def test_slower_code_is_significant(self) -> None:
+    def test_slower_code_is_usually_significant(self) -> None:
         n_found = 0
         for seed in range(20):
             before = runs_of_one_program(5, seed)
@@ -142,7 +140,7 @@ class SeveralCaptures(unittest.TestCase):
             n_found += total["significant"] and total["delta_ps"] > 0
         self.assertGreaterEqual(n_found, 15)
 
-    def test_group_that_a_capture_lacks_counts_as_zero_in_the_capture(self) -> None:
+    def test_group_counts_as_zero_in_a_capture_that_lacks_it(self) -> None:
         before = runs_of_one_program(4, 5)
         lacking = json.loads(json.dumps(before[0]))
         gone = lacking["groups"].pop()["agg_key"]
@@ -155,7 +153,7 @@ class SeveralCaptures(unittest.TestCase):
         self.assertEqual(row["after_ps"], mean([*times, 0]))
         self.assertEqual((row["n_executions_before"], row["n_executions_after"]), (1.0, 0.75))
 
-    def test_captures_that_differ_among_themselves_are_noted(self) -> None:
+    def test_differences_between_captures_of_one_side_are_noted(self) -> None:
         before = runs_of_one_program(4, 5)
         after = runs_of_one_program(4, 6)
         after[2]["devices"][0]["device_type"] = "TPU v6 lite"
@@ -181,17 +179,17 @@ class Periods(unittest.TestCase):
         self.assertEqual([period["before_ps"], period["after_ps"]], list(map(mean, sides)))
         self.assertEqual(period["p_value"], p_value_of(*sides))
         self.assertEqual((period["delta_ps"], period["significant"]), (4000, True))
-        # All steps are equally long; only the pauses between steps grew.
+        # Only the pauses between the steps are longer.
         self.assertEqual(said["totals"]["step_duration"]["delta_ps"], 0)
 
     def test_period_of_four_steps_is_shown_but_not_tested(self) -> None:
         period = compare(capture(1, 4), capture(2, 4, pause=9000))["totals"]["period"]
         self.assertEqual((period["p_value"], period["significant"]), (None, None))
 
-    def test_record_without_periods_has_no_total_for_periods(self) -> None:
+    def test_total_of_periods_is_null_if_a_record_has_no_periods(self) -> None:
         self.assertIsNone(compare(capture(1, 6, pause=None), capture(2, 6))["totals"]["period"])
 
-    def test_period_in_a_record_lasts_until_the_next_step_with_the_same_name(self) -> None:
+    def test_period_in_a_record_ends_at_the_next_step_of_the_same_kind(self) -> None:
         ops = [op("fusion.1", "loop fusion", start, 10) for start in (0, 130, 300, 470)]
         for steps, periods in (
             ([("1", 0, 50), ("2", 130, 50), ("3", 300, 50), ("4", 470, 9)], [130, 170, 170, None]),
@@ -217,7 +215,7 @@ class Gate(InFolder):
         self.assertEqual(gate["passed"], outcome.status == 0)
         return outcome.status, gate["failed_by"]
 
-    def test_slower_step_fails_over_the_limit(self) -> None:
+    def test_gate_fails_if_the_step_is_slower_by_more_than_the_limit(self) -> None:
         before = capture(1, 4)
         slower, faster = capture(1, 4, factor=1.2), capture(1, 4, factor=0.8)
         self.assertEqual(self.gate(before, slower, "5"), (3, ["step_duration"]))
@@ -229,7 +227,7 @@ class Gate(InFolder):
         before, after = capture(1, 6), capture(1, 6, pause=20000)
         self.assertEqual(self.gate(before, after, "5"), (3, ["period"]))
 
-    def test_limit_is_exact_as_a_decimal_number(self) -> None:
+    def test_gate_passes_at_exactly_the_limit(self) -> None:
         before, after = capture(1, 4, pause=None), capture(1, 4, pause=None)
         for captured, duration in ((before, 100_000), (after, 100_300)):
             for step in captured["steps"]:
@@ -237,10 +235,10 @@ class Gate(InFolder):
         self.assertEqual(self.gate(before, after, "0.3"), (0, []))
         self.assertEqual(self.gate(before, after, "0.299"), (3, ["step_duration"]))
 
-    def test_too_few_steps_exit_with_1(self) -> None:
+    def test_gate_exits_with_1_if_steps_are_too_few(self) -> None:
         self.assertEqual(self.gate(capture(1, 3), capture(2, 3, factor=2), "1"), (1, []))
 
-    def test_gate_without_an_answer_exits_with_1_even_for_a_reason_with_status_0(self) -> None:
+    def test_gate_exits_with_1_if_there_is_no_answer(self) -> None:
         path = str(self.file(capture(1, 4)))
         options = ("--baseline", path, "--device", "TPU:7")
         self.assertEqual(run(path, "compare", *options).status, 0)
@@ -248,13 +246,13 @@ class Gate(InFolder):
         self.assertEqual((outcome.status, outcome.object["reason"]), (1, "device_not_found"))
         self.assertFalse(outcome.object["gate"]["passed"])
 
-    def test_limit_must_be_a_finite_number_of_at_least_0(self) -> None:
+    def test_limit_must_be_finite_and_not_negative(self) -> None:
         path = str(self.file(capture(1, 4)))
         for limit in ("-1", "nan", "inf", "1e999", "x", ""):
             outcome = run(path, "compare", "--baseline", path, f"--fail-over={limit}")
             self.assertEqual((outcome.status, outcome.object["reason"]), (2, "bad_arguments"))
 
-    def test_text_ends_with_the_result(self) -> None:
+    def test_text_ends_with_the_result_of_the_gate(self) -> None:
         before, slower = self.file(capture(1, 4)), self.file(capture(1, 4, factor=1.2))
         for after, ending in (
             (before, "\ngate: passed\n"),
@@ -299,7 +297,7 @@ class CommandLine(InFolder):
         self.assertEqual(said["noise"]["noise_unit"], "step")
         self.assertIn(f"{link} was given twice and counts once", said["notes"])
 
-    def test_modes_other_than_compare_and_spread_accept_one_profile(self) -> None:
+    def test_modes_other_than_compare_and_spread_accept_only_one_profile(self) -> None:
         path = str(self.write("a.json", json.dumps(capture(1, 4)).encode()))
         outcome = run(path, "summary", path)
         self.assertEqual(outcome.object["reason"], "bad_arguments")
@@ -319,8 +317,8 @@ class CommandLine(InFolder):
         self.assertEqual(apart["cohorts"], together["cohorts"])
         self.assertEqual((apart["n_hosts"], apart["n_devices"]), (2, 2))
         again = answer(self.folder / "two", "spread", str(self.folder / "one" / "a.json"))
-        said = "of host a occurs in several files with equal figures; counted once"
-        self.assertIn(said, str(again["notes"]))
+        note = "of host a occurs in several files with equal figures; counted once"
+        self.assertIn(note, str(again["notes"]))
         other = self.write("four/a.json", captures["b"].replace(b'"host": "b"', b'"host": "a"'))
         outcome = run(self.folder / "two", "spread", str(other))
         self.assertEqual(outcome.object["reason"], "duplicate_host")

@@ -1,4 +1,4 @@
-"""Test the mode memory: the peak of HBM for small buffer assignments and for real programs."""
+"""Test the mode `memory`: the HBM peak of small buffer assignments and of real programs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.harness import DEMO, OFFLOADING, answer, run
 Json = dict[str, Any]
 BOUND = "the peak is an upper bound: "
 DAMAGED = "the program's HLO can't be read: "
-# Ids of instructions start at 1.
+# Instruction ids, which start at 1.
 X, Y, Z = 1, 2, 3
 MAIN = [
     instruction("x", "parameter", tf_op="params['w']['b']"),
@@ -43,7 +43,7 @@ def traced(
     ran: Sequence[Op] = RUN,
     **more: Any,
 ) -> bytes:
-    """Return a trace of the given ops with their program and the given buffer assignment."""
+    """Encode a trace of the given ops, with their program and its buffer assignment."""
     for ran_op in ran:
         ran_op.stats.setdefault("program_id", 7)
     program = hlo_proto.hlo_proto({"main": list(main)}, buffers=buffers, **more)
@@ -56,12 +56,12 @@ def say(buffers: bytes, *options: str, **more: Any) -> Json:
 
 
 def whole(number: int, size: int, **flags: Any) -> bytes:
-    """Return a buffer of `x` that fills an allocation."""
+    """Encode an allocation that consists of a single buffer of `x`."""
     return buffer(number, size, X) + allocation(number, size, (number, 0, size), **flags)
 
 
 def heap(size: int, *ids: int, number: int = 90) -> bytes:
-    """Return a temporary allocation of the given buffers."""
+    """Encode a temporary allocation that holds the given buffers."""
     return allocation(number, size, *((i, 0, 0) for i in ids))
 
 
@@ -106,7 +106,7 @@ class MemoryTest(unittest.TestCase):
 class Lasting(MemoryTest):
     """Test allocations that last as long as the program."""
 
-    def test_allocations_are_sorted_by_kind(self) -> None:
+    def test_allocations_are_classified_by_kind(self) -> None:
         said = self.assert_peak(
             15,
             whole(1, 1, parameter=0, live_out=True, constant=True)
@@ -122,7 +122,7 @@ class Lasting(MemoryTest):
         self.assertEqual(rows(said, "pct_of_peak"), [53.333, 26.667, 13.333, 6.667])
         self.assertIsNone(said["peak_at"])
 
-    def test_thread_local_and_host_memories_are_excluded(self) -> None:
+    def test_thread_local_and_non_default_memories_are_excluded(self) -> None:
         self.assert_peak(
             1,
             whole(1, 1, parameter=0)
@@ -132,7 +132,7 @@ class Lasting(MemoryTest):
             + whole(5, 16, color=1),
         )
 
-    def test_allocation_is_described_by_the_parameter_or_the_largest_buffer(self) -> None:
+    def test_allocation_is_described_by_its_parameter_or_its_largest_buffer(self) -> None:
         for expected, made_by in (
             ("x", [(5, 8, Y), (4, 1, X), (3, 9, Z)]),
             ("z", [(5, 8, Y), (3, 9, Z)]),
@@ -150,7 +150,7 @@ class Lasting(MemoryTest):
 class Heap(MemoryTest):
     """Test buffers that share the temporary memory."""
 
-    def test_first_maximum_is_the_peak(self) -> None:
+    def test_peak_of_a_heap_is_the_first_maximum(self) -> None:
         said = self.assert_peak(
             12,
             buffers_of({1: 2, 2: 10, 3: 5, 4: 5})
@@ -187,7 +187,7 @@ class Heap(MemoryTest):
         )
         self.assertEqual(rows(said, "hlo_op")[0], "y")
 
-    def test_buffer_that_shares_freed_memory_owns_the_memory(self) -> None:
+    def test_buffer_that_shares_freed_memory_keeps_it_allocated(self) -> None:
         self.assert_peak(
             15,
             buffers_of({1: 8, 2: 8, 3: 7})
@@ -207,13 +207,13 @@ class Heap(MemoryTest):
             [8],
         )
 
-    def test_buffer_without_an_event_does_not_count(self) -> None:
-        # A table of a tuple is a buffer without an event in the heap trace.
+    def test_buffer_without_a_heap_event_is_excluded(self) -> None:
+        # Buffer 2 has no event in the heap trace, like the index table of a tuple.
         self.assert_peak(
             8, buffers_of({1: 8, 2: 32}) + heap(40, 1, 2) + heap_trace((ALLOC, 1, "y", 0)), [8]
         )
 
-    def test_events_of_buffers_in_host_memory_are_ignored(self) -> None:
+    def test_heap_events_of_buffers_outside_of_hbm_heaps_are_ignored(self) -> None:
         self.assert_peak(
             9,
             whole(5, 1, parameter=0)
@@ -227,7 +227,7 @@ class Heap(MemoryTest):
     def test_peaks_of_several_heaps_are_summed_with_a_note(self) -> None:
         for copies in (1, 2):
             with self.subTest(copies=copies):
-                # Compilers repeat the trace of a heap for each allocation of the heap.
+                # Compilers repeat the heap's trace for each of its allocations.
                 events = [(ALLOC, 1, "y", 0), (FREE, 1, "y", 0), (ALLOC, 2, "z", 0)]
                 said = self.assert_peak(
                     24,
@@ -240,7 +240,7 @@ class Heap(MemoryTest):
                 self.assertEqual(said["peak_at"]["hlo_op"], "z")
                 self.assertEqual(len([n for n in said["notes"] if n.startswith(BOUND)]), 1)
 
-    def test_peak_is_at_the_first_of_equal_maxima(self) -> None:
+    def test_peak_of_equally_large_heaps_is_at_the_first_heap(self) -> None:
         said = self.assert_peak(
             16,
             buffers_of({1: 8, 2: 8})
@@ -250,7 +250,7 @@ class Heap(MemoryTest):
         )
         self.assertEqual(said["peak_at"]["hlo_op"], "y")
 
-    def test_several_traces_of_one_allocation_are_summed(self) -> None:
+    def test_peaks_of_several_heap_traces_of_one_allocation_are_summed(self) -> None:
         said = self.assert_peak(
             24,
             buffers_of({1: 8, 2: 16})
@@ -262,14 +262,14 @@ class Heap(MemoryTest):
         )
         self.assertEqual(len([n for n in said["notes"] if n.startswith(BOUND)]), 1)
 
-    def test_heap_without_a_trace_counts_in_full(self) -> None:
+    def test_heap_without_a_heap_trace_counts_in_full(self) -> None:
         said = self.assert_peak(20, buffers_of({1: 8, 2: 9}) + heap(20, 1, 2), [20])
         self.assertEqual(rows(said, "kind", "hlo_op"), [("temporary", "y")])
         self.assertIn(f"{BOUND}20 bytes", " ".join(said["notes"]))
         self.assertIsNone(said["peak_at"])
         said = self.assert_peak(29, buffers_of({1: 8}) + heap(20, 1) + heap(9, number=91), [20, 9])
         self.assertIn(f"{BOUND}29 bytes", " ".join(said["notes"]))
-        # A heap without events gives no note.
+        # An empty heap causes no note.
         said = self.assert_peak(1, whole(1, 1, parameter=0) + heap(0), [1])
         self.assertFalse(any(note.startswith(BOUND) for note in said["notes"]))
 
@@ -310,10 +310,10 @@ class Contradictions(MemoryTest):
             with self.subTest(why):
                 self.assert_absent("no_buffer_assignment", traced(buffers), why)
 
-    def test_missing_assignment_needs_no_note(self) -> None:
+    def test_missing_assignment_causes_no_note(self) -> None:
         self.assert_absent("no_buffer_assignment", traced(None))
 
-    def test_memory_without_a_program_is_absent(self) -> None:
+    def test_answer_is_absent_without_a_program(self) -> None:
         plane = tpu_plane([op("y", "loop fusion", 100, 10, program_id=7)], [("s", 90, 200)])
         nameless = tpu_plane([op("y", "loop fusion", 100, 10)], [("s", 90, 200)])
         for planes, note in (
@@ -324,7 +324,7 @@ class Contradictions(MemoryTest):
         ):
             self.assert_absent("no_program", encode(Space(planes)), note)
 
-    def test_damage_in_unused_programs_is_ignored(self) -> None:
+    def test_damage_in_other_programs_is_ignored(self) -> None:
         program = hlo_proto.hlo_proto({"main": list(MAIN)}, buffers=whole(1, 8, parameter=0)
                                       + heap(8, 2) + buffer(2, 8, Y)
                                       + heap_trace((ALLOC, 2, "y", 0)))  # fmt: skip
@@ -342,13 +342,13 @@ class Contradictions(MemoryTest):
 
 
 class Rows(MemoryTest):
-    def test_rows_are_ordered_by_size_name_and_index(self) -> None:
+    def test_buffers_are_ordered_by_size_name_and_index(self) -> None:
         main = [instruction("b", "fusion"), instruction("a", "fusion"), *MAIN]
         made = [(1, 8, 1, 1), (2, 8, 1, 0), (3, 8, 2), (4, 9, 3), (7, 8, 99)]
         said = say(
             b"".join(buffer(*facts) for facts in made)
             + b"".join(allocation(i, size, (i, 0, size), live_out=True) for i, size, *_ in made)
-            # Allocations that have no buffer.
+            # These allocations have no buffer.
             + b"".join(allocation(i, 8, live_out=True) for i in (5, 6)),
             main=main,
         )
@@ -369,7 +369,7 @@ class Rows(MemoryTest):
                 self.assertEqual(said["tail"], tail)
                 self.assertEqual(said["by_opcode"][0]["n_buffers"], 30)
 
-    def test_buffer_of_a_tuple_element_has_the_shape_of_the_element(self) -> None:
+    def test_buffer_of_a_tuple_element_has_its_shape(self) -> None:
         shape = tuple_of(array("bf16", 4, 8), tuple_of(array("f32"), array("token")))
         main = [instruction("x", "fusion", shape=shape)]
         for index, expected in (
@@ -402,10 +402,10 @@ class Rows(MemoryTest):
         tf_ops = {path and f"{path}:" for path in (*paths, "jit(f)/neg")}
         self.assertEqual(set(rows(said, "tf_op")), tf_ops)
 
-    def test_buffers_have_the_likely_line_of_their_instruction(self) -> None:
+    def test_buffers_have_the_likely_source_line_of_their_instruction(self) -> None:
         frames = StackFrames(["m.py"], [(1, 7, 3), (1, 9, 5)], [(1, 0), (2, 1)])
         main = [
-            # The line of a parameter is far from the use of the parameter.
+            # A parameter's own line says little about the buffer, so it is not used.
             instruction("p", "parameter", line="m.py:1"),
             instruction("copy", "copy", "p"),
             instruction("use", "negate", "copy", frame=2),
@@ -426,7 +426,7 @@ class Rows(MemoryTest):
         self.assertEqual(rows(said, "source_inner", "source_is", "source_stack"), expected)
         sources = [tuple(row.values()) for row in said["by_source"]]
         self.assertEqual(sources, [("m.py:9", 26, 4), (None, 4, 1)])
-        # The source in the trace takes precedence over the program.
+        # The source in the trace takes precedence over the one in the program.
         ran = [op("end", "copy", 100 + i, 10, source=f"n.py:{5 - i}") for i in range(2)]
         said = say(buffers, main=main, frames=frames, ran=ran)
         self.assertEqual(rows(said, "source_inner", "source_is")[3], ("n.py:5", "own"))
@@ -439,9 +439,9 @@ class Padding(MemoryTest):
         instruction("z", "add", "x", "y", shape=array("f32", 4), tf_op="jit(f)/add"),
     )
 
-    def test_padding_is_the_size_beyond_the_array(self) -> None:
-        # The cases are 12 padding bytes of 32; a tuple; 3 packed s4 elements in 16 bytes; only
-        # padding; and a buffer smaller than the array.
+    def test_padding_is_the_part_of_a_buffer_beyond_its_array(self) -> None:
+        # An array of 12 bytes in 32; a tuple; 3 packed s4 elements in 16 bytes; an array without
+        # padding; and a buffer that is smaller than its array.
         said = say(
             buffer(1, 32, X)
             + allocation(0, 32, (1, 0, 32), parameter=0)
@@ -473,7 +473,7 @@ class Padding(MemoryTest):
             ],
         )
 
-    def test_padding_counts_all_live_buffers(self) -> None:
+    def test_total_padding_includes_buffers_omitted_by_top(self) -> None:
         buffers = buffer(1, 32, X) + allocation(0, 32, (1, 0, 32), parameter=0)
         said = say(buffers, "--top", "0", main=self.SHAPED)
         self.assertEqual(said["padding_bytes"], 20)
@@ -481,7 +481,7 @@ class Padding(MemoryTest):
         self.assertIsNone(said["padding_bytes"])
 
     def test_largest_buffers_of_the_demo_have_the_expected_padding(self) -> None:
-        # Tiles of 8 rows extend 2047 rows to 2048 rows.
+        # Tiles of 8 rows pad 2047 rows to 2048.
         largest, *others = answer(DEMO, "memory")["buffers"][:3]
         self.assertEqual(largest["shape"], "f32[4,2047,16000]")
         self.assertEqual(largest["padding_bytes"], 4 * (2048 - 2047) * 16000 * 4)
@@ -504,7 +504,7 @@ class Padding(MemoryTest):
 class PeakAt(MemoryTest):
     BUFFERS = buffers_of({1: 8}) + heap(8, 1)
 
-    def test_peak_is_at_an_instruction(self) -> None:
+    def test_peak_is_located_at_an_instruction_and_its_source(self) -> None:
         said = say(self.BUFFERS + heap_trace((ALLOC, 1, "z", 0)))
         expected = {
             "hlo_op": "z",
@@ -519,8 +519,7 @@ class PeakAt(MemoryTest):
         for name, ran, expected in (
             ("x", RUN, None),
             ("z", [op("z", "loop fusion", t, 5) for t in (170, 130, 150, 20)], 130),
-            # The cases are a loop, an op of a second program, and an op with two entries of
-            # metadata.
+            # A loop, an op of which another program has a namesake, and an op with two entries.
             ("z", [op("z", "while", 120, 50), op("y", "loop fusion", 130, 10)], 120),
             (
                 "z",
@@ -545,14 +544,14 @@ class PeakAt(MemoryTest):
 
 
 class Real(MemoryTest):
-    """Test real programs against the figures of XProf's memory viewer."""
+    """Compare real programs with the figures in XProf's memory viewer."""
 
     def assert_answer(self, said: Json, peak: int, reserved: int) -> None:
         self.assert_adds_up(said)
         self.assertEqual((said["peak_bytes"], said["reserved_bytes"]), (peak, reserved))
         self.assertFalse(any(note.startswith((BOUND, DAMAGED)) for note in said["notes"]))
 
-    def test_peak_of_training_equals_the_memory_viewer(self) -> None:
+    def test_peak_of_the_demo_equals_the_peak_in_the_memory_viewer(self) -> None:
         said = answer(DEMO, "memory")
         self.assert_answer(said, 1_277_657_728, 1_324_710_016)
         self.assertEqual(f"{said['peak_bytes'] / 2**20:.2f}", "1218.47")
@@ -574,7 +573,7 @@ class Real(MemoryTest):
         arguments = [row["argument"] for row in said["by_argument"]]
         self.assertEqual(arguments, ["m", "v", "w", "tok", None])
 
-    def test_peak_of_offloading_equals_the_memory_viewer(self) -> None:
+    def test_peak_of_the_offloading_capture_equals_the_peak_in_the_memory_viewer(self) -> None:
         path = OFFLOADING
         if not path.exists():
             self.skipTest("the capture is not available")
