@@ -89,12 +89,12 @@ def one_line(data: bytes, *options: str) -> Json:
 class Planes(unittest.TestCase):
     def test_gpu_capture_is_listed(self) -> None:
         data = encode(gpu())
-        said = answer(data + text_field(2, "lost") + text_field(3, "slow"), "anatomy")
-        texts = {key: said[key] for key in ("hostnames", "errors", "warnings", "notes")}
+        result = answer(data + text_field(2, "lost") + text_field(3, "slow"), "anatomy")
+        texts = {key: result[key] for key in ("hostnames", "errors", "warnings", "notes")}
         expected = {"hostnames": ["gpu-host"], "errors": ["lost"], "warnings": ["slow"]}
         self.assertEqual(texts, {**expected, "notes": []})
-        self.assertEqual(said["file_bytes"], len(data) + 12)
-        device, programs, host = said["planes"]
+        self.assertEqual(result["file_bytes"], len(data) + 12)
+        device, programs, host = result["planes"]
         self.assertEqual(
             device["stats"],
             {
@@ -123,7 +123,7 @@ class Planes(unittest.TestCase):
         self.assertEqual(device["bytes"], len(encode(gpu().planes[0])))
         self.assertEqual((programs["name"], host["name"]), ("/host:metadata", "/host:CPU"))
         program = {"program_id": str(2**64 - 3), "name": "jit_f", "hlo_bytes": 3}
-        self.assertEqual(said["programs"], [program])
+        self.assertEqual(result["programs"], [program])
 
     def test_missing_stat_names_are_ids_and_other_missing_names_are_empty_or_null(self) -> None:
         plane = Plane(
@@ -133,13 +133,13 @@ class Planes(unittest.TestCase):
             [StatMetadata(4, ""), StatMetadata(5)],
             [Stat(4, int64(-(2**53) - 1)), Stat(5), Stat(-6, double(float("inf")))],
         )
-        (said,) = answer(encode(Space([plane])), "anatomy", "--plane", "", "--sample", "2")[
+        (result,) = answer(encode(Space([plane])), "anatomy", "--plane", "", "--sample", "2")[
             "planes"
         ]
-        self.assertEqual((said["name"], said["lines"][0]["name"]), ("", ""))
-        self.assertEqual(said["stats"], {"4": "-9007199254740993", "5": None, "-6": None})
-        self.assertEqual(said["stat_names"], ["4", "5"])
-        (line,) = said["lines"]
+        self.assertEqual((result["name"], result["lines"][0]["name"]), ("", ""))
+        self.assertEqual(result["stats"], {"4": "-9007199254740993", "5": None, "-6": None})
+        self.assertEqual(result["stat_names"], ["4", "5"])
+        (line,) = result["lines"]
         self.assertEqual(line["names"], [{"name": None, "n": 3, "total_dur_ps": 3}])
         self.assertEqual(line["sample"][1]["metadata_stats"], {"7": 2**53})
 
@@ -177,9 +177,9 @@ DEFAULTS = bytes.fromhex("080110021801200128013801")
 
 class Provenance(unittest.TestCase):
     def options(self, data: StatValue) -> Json:
-        said = answer(captured(("Task Environment", {"profile_options": data})), "anatomy")
-        self.assertEqual(said["notes"], [])
-        found: Json = said["profile_options"]
+        result = answer(captured(("Task Environment", {"profile_options": data})), "anatomy")
+        self.assertEqual(result["notes"], [])
+        found: Json = result["profile_options"]
         return found
 
     def test_versions_are_read_only_from_the_metadata_plane(self) -> None:
@@ -190,10 +190,10 @@ class Provenance(unittest.TestCase):
             "process_id": 7,
         }
         expected = {"jax_version": "0.10.0", "tpu_version": "PJRT C API\nTPU v6 lite"}
-        said = answer(captured(("/host:metadata", stats)), "anatomy")
-        self.assertEqual(said["versions"], expected)
-        said = answer(captured(("/host:CPU", stats)), "anatomy")
-        self.assertEqual((said["versions"], said["profile_options"]), ({}, None))
+        result = answer(captured(("/host:metadata", stats)), "anatomy")
+        self.assertEqual(result["versions"], expected)
+        result = answer(captured(("/host:CPU", stats)), "anatomy")
+        self.assertEqual((result["versions"], result["profile_options"]), ({}, None))
 
     def test_provenance_is_reported_whichever_plane_is_selected(self) -> None:
         data = captured(
@@ -201,9 +201,9 @@ class Provenance(unittest.TestCase):
             ("Task Environment", {"profile_options": DEFAULTS}),
             ("other", {}),
         )
-        said = answer(data, "anatomy", "--plane", "other")
-        self.assertEqual(said["versions"], {"jax_version": "0.10.0"})
-        self.assertEqual(said["profile_options"]["host_tracer_level"], 2)
+        result = answer(data, "anatomy", "--plane", "other")
+        self.assertEqual(result["versions"], {"jax_version": "0.10.0"})
+        self.assertEqual(result["profile_options"]["host_tracer_level"], 2)
 
     def test_unset_profile_options_are_omitted(self) -> None:
         defaults = {
@@ -253,9 +253,9 @@ class Provenance(unittest.TestCase):
         for data in (DEFAULTS[:-1], bytes_field(14, b"\xff")):
             with self.subTest(data=data):
                 options: dict[str, StatValue] = {"profile_options": data}
-                said = answer(captured(("Task Environment", options)), "anatomy")
-                self.assertIsNone(said["profile_options"])
-                (note,) = said["notes"]
+                result = answer(captured(("Task Environment", options)), "anatomy")
+                self.assertIsNone(result["profile_options"])
+                (note,) = result["notes"]
                 self.assertIn("profile_options", note)
 
     def test_text_shows_the_version_and_the_profile_options(self) -> None:
@@ -343,14 +343,14 @@ class OnePlane(unittest.TestCase):
     def test_events_without_a_valid_time_are_noted(self) -> None:
         events = [Event(1, 10, -4), Event(1, num_occurrences=3, duration_ps=6), Event(1, 20, 5)]
         data = encode(Space([Plane(DEVICE, [Line("l", events)], [EventMetadata(1, "x")])]))
-        said = answer(data, "anatomy", "--plane", "0", "--sample", "5")
-        (line,) = said["planes"][0]["lines"]
+        result = answer(data, "anatomy", "--plane", "0", "--sample", "5")
+        (line,) = result["planes"][0]["lines"]
         self.assertEqual((line["first_start_ps"], line["last_end_ps"]), (10, 25))
         self.assertEqual((line["n_events"], line["busy_ps"]), (3, 5))
         self.assertEqual(line["names"], [{"name": "x", "n": 3, "total_dur_ps": 11}])
         starts = [(event["start_ps"], event["dur_ps"]) for event in line["sample"]]
         self.assertEqual(starts, [(10, -4), (None, 6), (20, 5)])
-        self.assertEqual(len(said["notes"]), 2, said["notes"])
+        self.assertEqual(len(result["notes"]), 2, result["notes"])
 
     def test_extreme_times_are_exact(self) -> None:
         end = 2**63 - 1
@@ -455,10 +455,10 @@ class Damaged(InFolder):
 
     def refused(self, data: bytes, *options: str) -> Json:
         outcome = run(data, "anatomy", *options)
-        said = outcome.object
-        self.assertEqual((said.get("reason"), outcome.status), ("unreadable_xplane_pb", 1))
-        self.assertRegex(said["detail"], r"byte \d+")
-        return said
+        result = outcome.object
+        self.assertEqual((result.get("reason"), outcome.status), ("unreadable_xplane_pb", 1))
+        self.assertRegex(result["detail"], r"byte \d+")
+        return result
 
     def test_planes_of_a_truncated_file_are_listed(self) -> None:
         data = self.whole()
@@ -469,12 +469,14 @@ class Damaged(InFolder):
             with self.subTest(end=end):
                 n_whole = sum(plane_end <= end for plane_end in ends)
                 if end in ends or end >= ends[-1]:
-                    said = run(data[:end], "anatomy").object
+                    result = run(data[:end], "anatomy").object
                 else:
-                    said = self.refused(data[:end])
-                self.assertEqual(said["planes"][:n_whole], intact[:n_whole])
-                self.assertLessEqual(len(said["planes"]), n_whole + 1)
-                for plane, before in zip(said["planes"][n_whole:], intact[n_whole:], strict=False):
+                    result = self.refused(data[:end])
+                self.assertEqual(result["planes"][:n_whole], intact[:n_whole])
+                self.assertLessEqual(len(result["planes"]), n_whole + 1)
+                for plane, before in zip(
+                    result["planes"][n_whole:], intact[n_whole:], strict=False
+                ):
                     for line, whole in zip(plane["lines"], before["lines"], strict=False):
                         self.assertLessEqual(line["n_events"], whole["n_events"])
 
@@ -496,10 +498,10 @@ class Damaged(InFolder):
         counts = set()
         for end in range(0, len(packed), 197):
             path = self.write("cut.xplane.pb.gz", packed[:end])
-            said = run(path, "anatomy").object
-            self.assertEqual(said["reason"], "unreadable_xplane_pb")
-            self.assertEqual(said["detail"], run(path, "summary").object["detail"])
-            counts.add(len(said["planes"]))
+            result = run(path, "anatomy").object
+            self.assertEqual(result["reason"], "unreadable_xplane_pb")
+            self.assertEqual(result["detail"], run(path, "summary").object["detail"])
+            counts.add(len(result["planes"]))
         self.assertGreaterEqual(counts, {0, 4})
 
     def test_damage_inside_a_line_does_not_hide_other_lines(self) -> None:
@@ -518,25 +520,25 @@ class Damaged(InFolder):
 
     def test_invalid_error_warning_or_hostname_is_rejected(self) -> None:
         for number in (2, 3, 4):
-            said = self.refused(self.whole() + bytes_field(number, b"\xff"))
-            self.assertIn(f"byte {len(self.whole())}", said["detail"])
-            self.assertEqual(len(said["planes"]), 4)
+            result = self.refused(self.whole() + bytes_field(number, b"\xff"))
+            self.assertIn(f"byte {len(self.whole())}", result["detail"])
+            self.assertEqual(len(result["planes"]), 4)
 
     def test_error_identifies_empty_json_and_zip_files(self) -> None:
         for data, words in (
             *((b"", "empty"), (b'{"traceEvents": []}', "JSON")),
             (b"PK\x03\x04" + bytes(40), "a zip archive"),
         ):
-            said = run(data, "anatomy").object
-            self.assertIn(words, said["detail"])
-            self.assertEqual(said["planes"], [])
+            result = run(data, "anatomy").object
+            self.assertIn(words, result["detail"])
+            self.assertEqual(result["planes"], [])
 
     def test_first_readable_host_is_used_with_a_note(self) -> None:
         self.write("a.xplane.pb", self.whole()[:-3])
         self.write("b.xplane.pb", self.whole())
-        said = answer(self.folder, "anatomy")
-        self.assertEqual(said["xplane_file"], "b.xplane.pb")
-        self.assertIn("a.xplane.pb", said["notes"][0])
+        result = answer(self.folder, "anatomy")
+        self.assertEqual(result["xplane_file"], "b.xplane.pb")
+        self.assertIn("a.xplane.pb", result["notes"][0])
         outcome = run(self.folder, "anatomy", "--host", "a")
         self.assertEqual(len(outcome.object["planes"]), 4)
 

@@ -25,8 +25,8 @@ def bottleneck(ops: list[Op], *options: str) -> Json:
     return answer(trace(ops, STEP), "bottleneck", *PEAKS, *options)
 
 
-def notes_of_roofs(said: Json) -> list[str]:
-    return [note for note in said["notes"] if "faster than their roof" in note]
+def notes_of_roofs(result: Json) -> list[str]:
+    return [note for note in result["notes"] if "faster than their roof" in note]
 
 
 class Findings(unittest.TestCase):
@@ -58,8 +58,8 @@ class Findings(unittest.TestCase):
             ("copy-done", "f32[8]{0} %copy-start.1", "data_movement"),
             ("all-gather-done", host, "collective"),
         ):
-            said = bottleneck([op(f"{category}.1", category, 0, 10, operands=operands)])
-            self.assertEqual([row["class"] for row in said["findings"]], [name])
+            result = bottleneck([op(f"{category}.1", category, 0, 10, operands=operands)])
+            self.assertEqual([row["class"] for row in result["findings"]], [name])
 
 
 class Facts(unittest.TestCase):
@@ -160,9 +160,9 @@ class UnknownKernels(unittest.TestCase):
     )
 
     def test_kernels_of_unknown_cost_are_listed_without_a_rank(self) -> None:
-        said = bottleneck(list(self.OPS))
-        self.assertEqual([row["class"] for row in said["findings"]], ["compute_bound"])
-        rows = said["kernels_of_unknown_cost"]
+        result = bottleneck(list(self.OPS))
+        self.assertEqual([row["class"] for row in result["findings"]], ["compute_bound"])
+        rows = result["kernels_of_unknown_cost"]
         facts = ("kernel", "source_inner", "dur_ps", "n_executions", "scope", "shape")
         self.assertEqual(
             [tuple(row[name] for name in facts) for row in rows],
@@ -175,16 +175,16 @@ class UnknownKernels(unittest.TestCase):
         self.assertEqual(rows[0]["pct_of_step"], 7)
 
     def test_top_limits_the_list_of_kernels_of_unknown_cost(self) -> None:
-        said = bottleneck(list(self.OPS), "--top", "1")
-        self.assertEqual([row["kernel"] for row in said["kernels_of_unknown_cost"]], ["flash"])
-        tail = said["tail"]
+        result = bottleneck(list(self.OPS), "--top", "1")
+        self.assertEqual([row["kernel"] for row in result["kernels_of_unknown_cost"]], ["flash"])
+        tail = result["tail"]
         self.assertEqual((tail["n_kernels_omitted"], tail["kernels_dur_ps"]), (1, 60))
         self.assertEqual((tail["n_findings_omitted"], tail["dur_ps"]), (0, 0))
 
     def test_kernel_of_known_cost_is_a_finding(self) -> None:
-        said = bottleneck(list(self.OPS), "--kernel-cost", "flash=8,8")
-        self.assertEqual([row["kernel"] for row in said["kernels_of_unknown_cost"]], ["other"])
-        self.assertIn("flash", [row["kernel"] for row in said["findings"]])
+        result = bottleneck(list(self.OPS), "--kernel-cost", "flash=8,8")
+        self.assertEqual([row["kernel"] for row in result["kernels_of_unknown_cost"]], ["other"])
+        self.assertIn("flash", [row["kernel"] for row in result["findings"]])
 
 
 class Verdict(unittest.TestCase):
@@ -224,9 +224,9 @@ class Verdict(unittest.TestCase):
         self.assertEqual(bottleneck(ops)["bottleneck"], "kernel")
 
     def test_speed_of_light_has_a_lower_and_an_upper_bound(self) -> None:
-        said = bottleneck([matmul(0, 500, 200, 0), kernel(500, 150)])["speed_of_light"]
-        self.assertEqual((said["at_least_ps"], said["at_most_ps"]), (100, 250))
-        self.assertEqual((said["pct_at_least"], said["pct_at_most"]), (10, 25))
+        result = bottleneck([matmul(0, 500, 200, 0), kernel(500, 150)])["speed_of_light"]
+        self.assertEqual((result["at_least_ps"], result["at_most_ps"]), (100, 250))
+        self.assertEqual((result["pct_at_least"], result["pct_at_most"]), (10, 25))
 
 
 class Utilization(unittest.TestCase):
@@ -243,8 +243,8 @@ class Utilization(unittest.TestCase):
             ([matmul(0, 100, 100, 0)], 0.05, 0.05),
         ):
             with self.subTest(ops=ops):
-                said = bottleneck([op("copy.1", "copy", 200, 70), *ops])
-                self.assertEqual((said["mfu_at_least"], said["hfu_at_least"]), (mfu, hfu))
+                result = bottleneck([op("copy.1", "copy", 200, 70), *ops])
+                self.assertEqual((result["mfu_at_least"], result["hfu_at_least"]), (mfu, hfu))
 
 
 class Recomputed(unittest.TestCase):
@@ -257,8 +257,8 @@ class Recomputed(unittest.TestCase):
             op("copy.1.remat", "copy", 300, 20, tf_op="jit(f)/jvp()/copy:"),
             op("tuple.1", "mystery", 400, 7, tf_op=again),
         ]
-        said = bottleneck(ops)
-        self.assertEqual((said["recompute_dur_ps"], said["recompute_pct_of_step"]), (100, 10))
+        result = bottleneck(ops)
+        self.assertEqual((result["recompute_dur_ps"], result["recompute_pct_of_step"]), (100, 10))
         for mode in ("bottleneck", "summary"):
             found = answer(trace(ops, STEP), mode)
             self.assertEqual(found["recompute_total_dur_ps"], 157)
@@ -275,25 +275,25 @@ class Hideable(unittest.TestCase):
             op("all-reduce-done.1", "all-reduce-done", 200, 50),
             op("infeed.1", "infeed", 300, 80),
         ]
-        said = bottleneck(ops)
+        result = bottleneck(ops)
         expected = {"collective": 50, "host": 60, "data_movement": 60}
-        for rows in (said["budget"], said["findings"]):
+        for rows in (result["budget"], result["findings"]):
             found = {row["class"]: row["hideable_ps"] for row in rows}
             self.assertEqual({k: v for k, v in found.items() if v is not None}, expected)
 
     def test_hideable_time_is_zero_without_math(self) -> None:
-        said = bottleneck([op("copy.1", "copy", 100, 70)])
-        self.assertEqual([row["hideable_ps"] for row in said["findings"]], [0])
-        rows = {row["class"]: row["hideable_ps"] for row in said["budget"]}
+        result = bottleneck([op("copy.1", "copy", 100, 70)])
+        self.assertEqual([row["hideable_ps"] for row in result["findings"]], [0])
+        rows = {row["class"]: row["hideable_ps"] for row in result["budget"]}
         self.assertEqual((rows["data_movement"], rows["collective"], rows["idle"]), (0, 0, None))
 
     def test_hideable_time_of_a_synchronous_collective_requires_a_program(self) -> None:
         ops = [leaf(0, 30), op("all-reduce.1", "all-reduce", 200, 50)]
         # The wait shares a row with the synchronous collective, so the row is unknown, too.
         ops.append(op("all-gather-done.1", "all-gather-done", 300, 10))
-        said = bottleneck(ops)
-        self.assertEqual([row["hideable_ps"] for row in said["findings"]], [None, None])
-        rows = {row["class"]: row["hideable_ps"] for row in said["budget"]}
+        result = bottleneck(ops)
+        self.assertEqual([row["hideable_ps"] for row in result["findings"]], [None, None])
+        rows = {row["class"]: row["hideable_ps"] for row in result["budget"]}
         self.assertEqual((rows["collective"], rows["host"]), (None, 0))
 
     def test_independent_math_in_the_same_computation_hides_a_synchronous_collective(self) -> None:
@@ -326,9 +326,9 @@ class Hideable(unittest.TestCase):
                 op("moved.2", "all-reduce", 500, 50, **facts),
             ]
             programs = hlo_proto.metadata_plane({7: ("jit_f(7)", hlo_proto.hlo_proto(program))})
-            said = answer(encode(Space([tpu_plane(ran, STEP), programs])), "bottleneck", *PEAKS)
-            budget = {row["class"]: row["hideable_ps"] for row in said["budget"]}
-            (row,) = [row for row in said["findings"] if row["class"] == "collective"]
+            result = answer(encode(Space([tpu_plane(ran, STEP), programs])), "bottleneck", *PEAKS)
+            budget = {row["class"]: row["hideable_ps"] for row in result["budget"]}
+            (row,) = [row for row in result["findings"] if row["class"] == "collective"]
             with self.subTest(free=free):
                 self.assertEqual(row["hideable_ps"], min(100, free + 20))
                 self.assertEqual(budget["collective"], row["hideable_ps"])
@@ -343,17 +343,17 @@ class OverRoof(unittest.TestCase):
         fair = bottleneck([self.FAIR])
         self.assertEqual((fair["mfu_at_least"], fair["over_roof"]["n_ops"]), (0.05, 0))
         self.assertEqual(notes_of_roofs(fair), [])
-        said = bottleneck([self.FAIR, matmul(100, 50, 1000, 0, name="f.2", stack="m.py:2:2")])
-        self.assertEqual(said["over_roof"], {"n_ops": 1, "dur_ps": 50})
+        result = bottleneck([self.FAIR, matmul(100, 50, 1000, 0, name="f.2", stack="m.py:2:2")])
+        self.assertEqual(result["over_roof"], {"n_ops": 1, "dur_ps": 50})
         for name in ("mfu_at_least", "hfu_at_least"):
-            self.assertEqual(said[name], fair[name])
-        self.assertEqual(said["speed_of_light"]["at_roof_ps"], 50 + 50)
-        self.assertEqual(said["speed_of_light"]["pct_at_least"], 5)
-        self.assertEqual(said["speed_of_light"]["pct_at_most"], 10)
-        (note,) = notes_of_roofs(said)
+            self.assertEqual(result[name], fair[name])
+        self.assertEqual(result["speed_of_light"]["at_roof_ps"], 50 + 50)
+        self.assertEqual(result["speed_of_light"]["pct_at_least"], 5)
+        self.assertEqual(result["speed_of_light"]["pct_at_most"], 10)
+        (note,) = notes_of_roofs(result)
         self.assertTrue(note.startswith("1 ops (50 ps) are faster") and note.endswith(": m.py:2"))
         # The op over its roof remains in the class `compute_bound`.
-        (row,) = [row for row in said["budget"] if row["class"] == "compute_bound"]
+        (row,) = [row for row in result["budget"] if row["class"] == "compute_bound"]
         self.assertEqual((row["dur_ps"], row["at_roof_ps"], row["lost_ps"]), (150, 100, 50))
 
     def test_note_has_the_key_of_an_op_without_a_source_line(self) -> None:
@@ -363,8 +363,8 @@ class OverRoof(unittest.TestCase):
     def test_one_percent_over_the_roof_is_tolerated(self) -> None:
         for flops, n in ((200, 0), (202, 0), (203, 1)):
             with self.subTest(flops=flops):
-                said = bottleneck([matmul(0, 100, flops, 0)])
-                self.assertEqual(said["over_roof"]["n_ops"], n)
+                result = bottleneck([matmul(0, 100, flops, 0)])
+                self.assertEqual(result["over_roof"]["n_ops"], n)
 
     def test_roof_is_compared_with_the_total_of_all_executions(self) -> None:
         runs = [matmul(0, 100, 150, 0), matmul(200, 20, 150, 0)]
@@ -390,8 +390,8 @@ class Tokens(unittest.TestCase):
         return encode(Space([tpu_plane(list(self.OPS), STEP), programs]))
 
     def mfu(self, data: bytes, *options: str) -> tuple[float | None, float | None]:
-        said = answer(data, "bottleneck", *PEAKS, *options)
-        return said["mfu"], said["tokens_per_s"]
+        result = answer(data, "bottleneck", *PEAKS, *options)
+        return result["mfu"], result["tokens_per_s"]
 
     def test_tokens_without_flops_give_a_token_rate_but_no_mfu(self) -> None:
         data = self.on_devices((8, 1))
@@ -449,11 +449,11 @@ class Tokens(unittest.TestCase):
         if not OFFLOADING.exists():
             self.skipTest("the capture isn't here")
         options = ("--tokens", "1e6", "--params", "7e9")
-        said = command(OFFLOADING, "--mode", "bottleneck", *options).object
-        seconds = said["step_duration_ps"] / 1e12
-        self.assertEqual(len(said["capture"]["devices"]), 4)
-        self.assertEqual(said["mfu"], round(1e6 * 6 * 7e9 / 8 / 918e12 / seconds, 6))
-        self.assertEqual(said["tokens_per_s"], round(1e6 / seconds, 3))
+        result = command(OFFLOADING, "--mode", "bottleneck", *options).object
+        seconds = result["step_duration_ps"] / 1e12
+        self.assertEqual(len(result["capture"]["devices"]), 4)
+        self.assertEqual(result["mfu"], round(1e6 * 6 * 7e9 / 8 / 918e12 / seconds, 6))
+        self.assertEqual(result["tokens_per_s"], round(1e6 / seconds, 3))
 
 
 if __name__ == "__main__":

@@ -136,9 +136,9 @@ class OfRecords(Against):
             op(2, "/new/m.py:2:0", "/new/c.py:20:4", tf_op="f/y:", duration=70),
             op(3, tf_op="w:", kind="data_move", duration=1007),
         ]
-        said = compare(record(before), record(after))
+        result = compare(record(before), record(after))
         self.assertEqual(
-            rows_of(said, "file", "before_file", *FIGURES, "n_rows"),
+            rows_of(result, "file", "before_file", *FIGURES, "n_rows"),
             [
                 ("/new/c.py", None, 0, 70, 70, 1),
                 (None, "/old/b.py", 50, 0, -50, 1),
@@ -146,27 +146,29 @@ class OfRecords(Against):
                 (None, None, 7, 1007, 1000, 1),
             ],
         )
-        self.assertIn("1 rows (50 ps before, 70 ps after) match lines", " ".join(said["notes"]))
+        self.assertIn("1 rows (50 ps before, 70 ps after) match lines", " ".join(result["notes"]))
         zero = {"before_ps": 0, "after_ps": 0, "before_pct": 0.0, "after_pct": 0.0}
-        self.assertEqual(said["unmatched"], zero)
-        self.assert_holds(record(before), record(after), said)
+        self.assertEqual(result["unmatched"], zero)
+        self.assert_holds(record(before), record(after), result)
 
     def test_file_that_remains_as_a_caller_is_not_paired_with_a_new_file(self) -> None:
         """`x/a.py` still calls `z.py`, so it was not moved to `y/a.py`, which is a new file."""
         before = [op(1, "x/a.py:1:1", tf_op="f/p:")]
         after = [op(2, "x/a.py:1:1", "z.py:1:1", tf_op="g/q:"), op(3, "y/a.py:1:1", tf_op="h/r:")]
-        said = compare(record(before), record(after))
+        result = compare(record(before), record(after))
         self.assertEqual(
-            rows_of(said, "file", "before_file"),
+            rows_of(result, "file", "before_file"),
             [(None, "x/a.py"), ("y/a.py", None), ("z.py", None)],
         )
-        self.assert_holds(record(before), record(after), said)
+        self.assert_holds(record(before), record(after), result)
 
     def test_files_with_equal_changes_are_ordered_by_name(self) -> None:
         before = [op(n, f"{name}.py:1:1") for n, name in enumerate("cad")]
         after = [op(n, f"{name}.py:1:1", duration=90) for n, name in enumerate("cadb")]
-        said = compare(record(before), record([*after[:3], op(4, "b.py:9:9", duration=10)]))
-        self.assertEqual([row["file"] for row in said["by_file"]], ["a.py", "b.py", "c.py", "d.py"])
+        result = compare(record(before), record([*after[:3], op(4, "b.py:9:9", duration=10)]))
+        self.assertEqual(
+            [row["file"] for row in result["by_file"]], ["a.py", "b.py", "c.py", "d.py"]
+        )
 
     def test_note_appears_if_more_than_5_percent_of_the_time_has_no_counterpart(self) -> None:
         kept = op(1, "a.py:1:1", tf_op="f/x:", duration=95_000)
@@ -184,10 +186,10 @@ class OfRecords(Against):
                 op(3, "c.py:1:1", duration=100_000 * factor, tf_op="h:"),
             ]
 
-        said = compare(*(record(program(factor), 4) for factor in (1, 2)))
-        tested = {row["file"]: row["p_value"] for row in said["by_file"]}
+        result = compare(*(record(program(factor), 4) for factor in (1, 2)))
+        tested = {row["file"]: row["p_value"] for row in result["by_file"]}
         self.assertEqual(tested, {"a.py": 1.0, "b.py": None, "c.py": 0.028571})
-        self.assertEqual(said["noise"]["n_tested"], 2)
+        self.assertEqual(result["noise"]["n_tested"], 2)
 
     def test_files_and_rows_are_corrected_for_multiple_testing_separately(self) -> None:
         """Slow down 100 noisy lines by 2 %: no line is significant, but their file is."""
@@ -206,10 +208,10 @@ class OfRecords(Against):
                 ]
                 step |= {"durs_ps": durs, "busy_ps": sum(durs), "duration_ps": 2 * sum(durs)}
             sides.append(made)
-        said = compare(*sides)
-        self.assertNotIn(True, [row["significant"] for row in said["rows"]])
-        self.assertEqual(rows_of(said, "file", "significant"), [("a.py", True), ("b.py", False)])
-        self.assert_holds(sides[0], sides[1], said)
+        result = compare(*sides)
+        self.assertNotIn(True, [row["significant"] for row in result["rows"]])
+        self.assertEqual(rows_of(result, "file", "significant"), [("a.py", True), ("b.py", False)])
+        self.assert_holds(sides[0], sides[1], result)
 
     def test_swapping_before_and_after_negates_the_changes(self) -> None:
         program = records.made_up(4, 80)

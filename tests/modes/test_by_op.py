@@ -31,13 +31,13 @@ KERNEL = ', custom_call_target="tpu_custom_call"'
 PEAK, HBM = Fraction("1153.5"), Fraction(3690 * 2**30, 10**12)
 
 
-def said_of(ops: list[Op], *options: str) -> Json:
+def result_of(ops: list[Op], *options: str) -> Json:
     return answer(trace(ops, STEP), "by_op", *options)
 
 
 def row_of(*ops: Op, options: tuple[str, ...] = ()) -> Json:
     """Return the only row for the given ops."""
-    [row] = said_of(list(ops), *options)["ops"]
+    [row] = result_of(list(ops), *options)["ops"]
     found: Json = row
     return found
 
@@ -53,7 +53,7 @@ def matmul(start: int, dur: int, **facts: Any) -> Op:
 
 class Rows(unittest.TestCase):
     def test_ops_with_the_same_name_and_program_share_a_row(self) -> None:
-        said = said_of(
+        result = result_of(
             [
                 op("a.1", "loop fusion", 0, 10, program_id=7),
                 op("a.1", "loop fusion", 10, 20, program_id=8),
@@ -67,7 +67,7 @@ class Rows(unittest.TestCase):
         self.assertEqual(
             [
                 (row["rank"], row["hlo_op"], row["program_id"], row["total_dur_ps"])
-                for row in said["ops"]
+                for row in result["ops"]
             ],
             [
                 (1, "b", "7", 30),
@@ -77,7 +77,7 @@ class Rows(unittest.TestCase):
                 (5, "a.2", str(2**64 - 1), 20),
             ],
         )
-        first = said["ops"][1]
+        first = result["ops"][1]
         self.assertEqual(
             [first[name] for name in ("n_executions", "min_dur_ps", "max_dur_ps", "avg_dur_ps")],
             [3, 5, 10, 8],
@@ -86,18 +86,18 @@ class Rows(unittest.TestCase):
 
     def test_top_keeps_the_longest_ops_and_the_tail_sums_the_rest(self) -> None:
         ops = [op(f"f.{i:02}", "loop fusion", 100 * i, i + 1) for i in range(60)]
-        everything = said_of(ops, "--top", "99")
+        everything = result_of(ops, "--top", "99")
         self.assertEqual(everything["tail"], {"n_ops_omitted": 0, "dur_ps": 0})
         for top, options in ((50, ()), (0, ("--top", "0")), (7, ("--top", "7"))):
-            said = said_of(ops, *options)
-            self.assertEqual(said["ops"], everything["ops"][:top])
+            result = result_of(ops, *options)
+            self.assertEqual(result["ops"], everything["ops"][:top])
             left_out = [row["total_dur_ps"] for row in everything["ops"][top:]]
             self.assertEqual(
-                said["tail"], {"n_ops_omitted": len(left_out), "dur_ps": sum(left_out)}
+                result["tail"], {"n_ops_omitted": len(left_out), "dur_ps": sum(left_out)}
             )
 
     def test_containers_are_listed_in_a_separate_table(self) -> None:
-        said = said_of(
+        result = result_of(
             [
                 op("while.1", "while", 0, 100),
                 op("f", "loop fusion", 10, 20),
@@ -107,7 +107,7 @@ class Rows(unittest.TestCase):
             "--top=0",
         )
         self.assertEqual(
-            said["containers"],
+            result["containers"],
             [
                 {
                     "hlo_op": name,
@@ -118,15 +118,15 @@ class Rows(unittest.TestCase):
                 for name, category, n in (("call.2", "call", 1), ("while.1", "while", 2))
             ],
         )
-        self.assertEqual(said["tail"], {"n_ops_omitted": 1, "dur_ps": 20})
+        self.assertEqual(result["tail"], {"n_ops_omitted": 1, "dur_ps": 20})
 
     def test_op_without_a_name_is_named_after_its_hlo_text(self) -> None:
         texts = ("not HLO at all", "", "%", "jit_f(7)", "%named = f32[] add()")
         ops = [op("", "copy", 10 * i, 9 - i, text=text) for i, text in enumerate(texts)]
-        said = said_of(ops)
-        self.assertEqual(named(said["ops"]), ["", "not HLO at all", "jit_f(7)", "named"])
-        self.assertEqual(said["ops"][0]["n_executions"], 2)
-        found = said_of(ops, "--op", "not HLO")["op"]
+        result = result_of(ops)
+        self.assertEqual(named(result["ops"]), ["", "not HLO at all", "jit_f(7)", "named"])
+        self.assertEqual(result["ops"][0]["n_executions"], 2)
+        found = result_of(ops, "--op", "not HLO")["op"]
         self.assertEqual((found["text"], found["program"]), ("not HLO at all", None))
 
     def test_row_has_kind_phase_scope_and_source(self) -> None:
@@ -246,18 +246,18 @@ class Figures(unittest.TestCase):
         program = hlo_proto.hlo_proto({"main": [instruction("k.3", "custom-call", config=config)]})
         ops = [op("k.3", "custom-call", 0, 100, attributes=KERNEL, program_id=7)]
         data = encode(Space([tpu_plane(ops, STEP), metadata_plane({7: ("f", program)})]))
-        said = answer(data, "by_op")
-        [row] = said["ops"]
+        result = answer(data, "by_op")
+        [row] = result["ops"]
         facts = ("kernel", "cost_source", "flops", "hbm_bytes")
         self.assertEqual([row[name] for name in facts], ["k", "declared", 10**6, 2000])
         cost_notes = [
-            note for note in said["notes"] if note.startswith("kernels with declared costs: 1;")
+            note for note in result["notes"] if note.startswith("kernels with declared costs: 1;")
         ]
         self.assertEqual(len(cost_notes), 1)
         self.assertFalse([n for n in answer(data, "by_op", "--top=0")["notes"] if "declare" in n])
-        said = answer(data, "by_op", "--top=0", "--op=k.3")
+        result = answer(data, "by_op", "--top=0", "--op=k.3")
         self.assertTrue(
-            [note for note in said["notes"] if note.startswith("kernels with declared costs: 1;")]
+            [note for note in result["notes"] if note.startswith("kernels with declared costs: 1;")]
         )
 
     def test_one_hot_matmul_is_judged_in_the_dtype_of_its_non_boolean_operand(self) -> None:
@@ -276,8 +276,8 @@ class Figures(unittest.TestCase):
         [row] = answer(data, "by_op")["ops"]
         facts = ("class", "dtype", "dtype_source", "achieved_tflops")
         self.assertEqual([row[name] for name in facts], ["compute_bound", "bf16", "program", 800.0])
-        said = answer(data, "roofline")
-        self.assertEqual(said["groups"][0]["operand_dtypes"], {"bf16": 10**6})
+        result = answer(data, "roofline")
+        self.assertEqual(result["groups"][0]["operand_dtypes"], {"bf16": 10**6})
 
     def test_operand_dtypes_are_those_in_memory_before_any_conversion(self) -> None:
         square = {dtype: array(dtype, 8, 8) for dtype in ("f32", "bf16", "s32", "pred")}
@@ -319,12 +319,12 @@ class Figures(unittest.TestCase):
         bare = hlo_proto.hlo_proto({"main": [*main, instruction("f.1", "dot", "a", "b")]})
         data = encode(Space([tpu_plane(ops, STEP), metadata_plane({7: ("f", bare)})]))
         self.assertEqual(answer(data, "by_op")["ops"][0]["operand_dtypes"], ["bf16", "f32"])
-        self.assertIsNone(said_of(ops)["ops"][0]["operand_dtypes"])
+        self.assertIsNone(result_of(ops)["ops"][0]["operand_dtypes"])
 
     def test_chip_and_peak_options_are_applied(self) -> None:
-        said = said_of([matmul(0, 10**7)], "--chip", "v4", "--peak-tflops-bf16", "100")
-        self.assertEqual((said["chip"], said["peaks_used"]["peak_tflops_bf16"]), ("v4", 100.0))
-        self.assertEqual(said["ops"][0]["at_roof_ps"], 10**7)
+        result = result_of([matmul(0, 10**7)], "--chip", "v4", "--peak-tflops-bf16", "100")
+        self.assertEqual((result["chip"], result["peaks_used"]["peak_tflops_bf16"]), ("v4", 100.0))
+        self.assertEqual(result["ops"][0]["at_roof_ps"], 10**7)
         outcome = run(trace([matmul(0, 9)], STEP), "by_op", "--kernel-cost", "k=1,1")
         self.assertEqual(outcome.object["reason"], "kernel_not_found")
 
@@ -354,9 +354,9 @@ def with_program(ops: list[Op], **more: Any) -> bytes:
 
 class OneOp(unittest.TestCase):
     def one(self, data: bytes, name: str) -> Json:
-        said = answer(data, "by_op", "--top", "0", "--op", name)
-        self.assertEqual(said["ops"], [])
-        found: Json = said["op"]
+        result = answer(data, "by_op", "--top", "0", "--op", name)
+        self.assertEqual(result["ops"], [])
+        found: Json = result["op"]
         return found
 
     def test_option_op_adds_details_to_the_row_of_the_op(self) -> None:
@@ -369,16 +369,16 @@ class OneOp(unittest.TestCase):
             ("b", {"source_stack": "n.py:2:2\nm.py:1:1", "executions": [[10, 20]]}),
             ("a", {"source_stack": None, "executions": [[0, 10], [90, 5]]}),
         ):
-            said = said_of(ops, "--op", name)
-            [row] = [row for row in said["ops"] if row["hlo_op"] == name]
+            result = result_of(ops, "--op", name)
+            [row] = [row for row in result["ops"] if row["hlo_op"] == name]
             text = (
                 f"%{name} = f32[8,128]{{1,0:T(8,128)}} copy(f32[8,128]{{1,0:T(8,128)}} %operand.1)"
             )
             self.assertEqual(
-                said["op"],
+                result["op"],
                 {**row, "text": text, **more, "n_executions_omitted": 0, "program": None},
             )
-        self.assertNotIn("op", said_of(ops))
+        self.assertNotIn("op", result_of(ops))
 
     def test_first_thousand_executions_are_listed_in_order_of_start(self) -> None:
         ops = [op("a", "copy", 10 * i, 5) for i in reversed(range(1200))]
@@ -397,9 +397,9 @@ class OneOp(unittest.TestCase):
             plane.stat_metadata.append(StatMetadata(names + i, name))
             plane.lines[1].events[0].stats.append(Stat(names + i, uint64(value)))
         data = encode(Space([plane]))
-        said = answer(data, "by_op", "--op", "a")
-        self.assertEqual(said["op"]["executions"], [[5000, 70]])
-        self.assertEqual(said["step_window_ps"][0], 4990)
+        result = answer(data, "by_op", "--op", "a")
+        self.assertEqual(result["op"]["executions"], [[5000, 70]])
+        self.assertEqual(result["step_window_ps"][0], 4990)
 
     def test_fusion_has_operands_users_and_body(self) -> None:
         found = self.one(with_program([op("fusion.1", "loop fusion", 0, 10)]), "fusion.1")
@@ -519,9 +519,9 @@ class Names(unittest.TestCase):
             ("w", "while.9"),
             ("42", "42"),
         ):
-            said = said_of(list(self.OPS), "--top=0", "--op", asked)
-            self.assertEqual(said["op"]["hlo_op"], name)
-            notes = [note for note in said["notes"] if "the only name that begins" in note]
+            result = result_of(list(self.OPS), "--top=0", "--op", asked)
+            self.assertEqual(result["op"]["hlo_op"], name)
+            notes = [note for note in result["notes"] if "the only name that begins" in note]
             is_whole = asked.removeprefix("%") == name
             short = asked.removeprefix("%")
             expected = f"--op {short}: using {name}, the only name that begins with {short}"
@@ -551,11 +551,11 @@ class Names(unittest.TestCase):
             op("a", "copy", 40, 25, program_id=3),
             op("ab", "copy", 70, 99, program_id=1),
         ]
-        said = said_of(ops, "--op", "a")
-        self.assertEqual((said["op"]["program_id"], said["op"]["rank"]), ("2", 2))
+        result = result_of(ops, "--op", "a")
+        self.assertEqual((result["op"]["program_id"], result["op"]["rank"]), ("2", 2))
         note = "3 programs have an op a; this is the op of program 2, which takes most time"
-        self.assertIn(note, said["notes"])
-        self.assertEqual(said_of(ops[:3], "--op", "a")["op"]["program_id"], "2")
+        self.assertIn(note, result["notes"])
+        self.assertEqual(result_of(ops[:3], "--op", "a")["op"]["program_id"], "2")
 
 
 class Captures(unittest.TestCase):
@@ -572,8 +572,8 @@ class Captures(unittest.TestCase):
         }
         found = dict.fromkeys(expected, (0, 0))
         for device in range(4):
-            said = answer(OFFLOADING, "by_op", "--step=all", f"--device=/device:TPU:{device}")
-            for row in said["ops"]:
+            result = answer(OFFLOADING, "by_op", "--step=all", f"--device=/device:TPU:{device}")
+            for row in result["ops"]:
                 if row["hlo_op"] in found:
                     n, total = found[row["hlo_op"]]
                     found[row["hlo_op"]] = n + row["n_executions"], total + row["total_dur_ps"]

@@ -130,8 +130,8 @@ class GroupNumbers(unittest.TestCase):
     def test_groups_are_in_order_of_appearance_in_the_file(self) -> None:
         ops = [leaf(50, 1, tf_op="b"), leaf(0, 9, tf_op="c"), leaf(20, 5, tf_op="a")]
         self.assertEqual(column(by_source(ops), "agg_key"), ["tfop:b", "tfop:c", "tfop:a"])
-        said = answer(trace(ops, STEP), "by_source")
-        self.assertEqual(said["totals"]["n_groups_total"], 3)
+        result = answer(trace(ops, STEP), "by_source")
+        self.assertEqual(result["totals"]["n_groups_total"], 3)
 
     def test_include_options_add_data_movement_and_communication(self) -> None:
         ops = [op(c, c, i, 1) for i, c in enumerate(("copy", "all-reduce", "tuple", "sort"))]
@@ -246,9 +246,9 @@ class HbmBytes(unittest.TestCase):
             ("accessed", "memory", 10 * PS, 186.2645, 10 * PS),
             ("hbm", "compute", PS // 2, 3725.2903, PS),
         ):
-            said = roofline(ops, *PEAKS, "--bytes", traffic)
-            (row,) = said["groups"]
-            self.assertEqual(said["peaks_used"]["bytes"], traffic)
+            result = roofline(ops, *PEAKS, "--bytes", traffic)
+            (row,) = result["groups"]
+            self.assertEqual(result["peaks_used"]["bytes"], traffic)
             self.assertEqual((row["bound"], row["t_hbm_theory_ps"]), (bound, t_hbm))
             self.assertEqual(
                 (row["arithmetic_intensity"], row["t_roofline_per_op_ps"]), (intensity, per_op)
@@ -265,12 +265,12 @@ class HbmBytes(unittest.TestCase):
         self.assertEqual((row["hbm_util"], row["roofline_util"]), (0.0, 0.4))
 
     def test_bytes_of_a_kernel_cost_count_as_hbm_bytes(self) -> None:
-        said = roofline([kernel(0, 5)], "--kernel-cost", "flash=8,3", "--bytes", "hbm")
-        self.assertEqual(column(said["groups"], "hbm_bytes_sum", "bytes_accessed_sum"), [(3, 3)])
+        result = roofline([kernel(0, 5)], "--kernel-cost", "flash=8,3", "--bytes", "hbm")
+        self.assertEqual(column(result["groups"], "hbm_bytes_sum", "bytes_accessed_sum"), [(3, 3)])
 
     def test_ops_with_unknown_hbm_bytes_are_skipped(self) -> None:
-        said = roofline([matmul(0, 10, 8, 9)], "--bytes", "hbm")
-        self.assertEqual(column(said["skipped_groups"]["top_skipped"], "reason"), ["no_bytes"])
+        result = roofline([matmul(0, 10, 8, 9)], "--bytes", "hbm")
+        self.assertEqual(column(result["skipped_groups"]["top_skipped"], "reason"), ["no_bytes"])
 
 
 if __name__ == "__main__":

@@ -75,10 +75,10 @@ def on_files(files: Files, mode: str, *options: str) -> Outcome:
 
 def piped(data: bytes, mode: str) -> Json:
     words = [sys.executable, str(SCRIPT), "-", "--mode", mode]
-    said: Json = json.loads(
+    result: Json = json.loads(
         subprocess.run(words, input=data, capture_output=True, check=True).stdout
     )
-    return said
+    return result
 
 
 def spread(files: Files, *options: str) -> Json:
@@ -145,9 +145,9 @@ class Sources(unittest.TestCase):
                 for name, content in files.items():
                     (runs / run_name / name).write_bytes(content)
             for path in (Path(folder), runs):
-                said = run(path, "spread").object
-                self.assertEqual(said["n_hosts"], len(records()))
-                self.assertEqual(said["notes"][0], "using run r2, the newest with a record")
+                result = run(path, "spread").object
+                self.assertEqual(result["n_hosts"], len(records()))
+                self.assertEqual(result["notes"][0], "using run r2, the newest with a record")
                 compared = run(path, "compare", "--baseline", str(runs / "r1")).object
                 self.assertEqual(compared["status"], "ok")
                 # Single-step modes do not read records.
@@ -211,11 +211,11 @@ class Options(unittest.TestCase):
         name = "/device:CUSTOM:0"
         plane = tpu_plane([op("a", "loop fusion", 0, 5)], [("0", 0, 9)], name=name)
         data = {"h0.xplane.pb": encode(Space([plane])), "h1.xplane.pb": a_trace("h1")}
-        said = spread(data, "--device", name)
-        self.assertEqual((said["n_hosts"], said["n_devices"]), (2, 1))
+        result = spread(data, "--device", name)
+        self.assertEqual((result["n_hosts"], result["n_devices"]), (2, 1))
         made = json.dumps(on_files(data, "record", "--device", name, "--host", "h0").object)
         records = {"h0.json": made.encode(), "h1.json": a_record("h1")}
-        self.assertEqual(without_notes(spread(records, "--device", name)), without_notes(said))
+        self.assertEqual(without_notes(spread(records, "--device", name)), without_notes(result))
 
     def test_missing_host_or_device_is_rejected_and_available_names_are_listed(self) -> None:
         for files in (records(), traces()):
@@ -249,11 +249,10 @@ class Options(unittest.TestCase):
 
     def test_record_made_from_standard_input_has_its_file_name_as_host(self) -> None:
         """Records made from standard input all have the host `-`."""
-        made = {}
-        for host in HOSTS:
-            said = piped(a_trace(host), "record")
-            self.assertEqual((said["host"], said["xplane_file"]), ("-", "-"))
-            made[host] = json.dumps(said).encode()
+        from_input = {"host": "-", "xplane_file": "-", "profile_dir": "-"}
+        records_made = {host: json.loads(a_record(host)) | from_input for host in HOSTS}
+        self.assertEqual(piped(a_trace("h1"), "record"), records_made["h1"])
+        made = {host: json.dumps(record).encode() for host, record in records_made.items()}
         expected = spread(records())
         plain = {f"{host}.json": data for host, data in made.items()}
         zipped = {f"{host}.json.gz": gzip.compress(data) for host, data in made.items()}
@@ -266,8 +265,8 @@ class Options(unittest.TestCase):
             path = Path(folder, "one.json")
             path.write_bytes(made["h1"])
             self.assertEqual(run(path, "spread").object["cohorts"][0]["hosts"][0]["host"], "one")
-        said = piped(a_trace("h1"), "spread")
-        self.assertEqual(said["cohorts"][0]["hosts"][0]["host"], "-")
+        result = piped(a_trace("h1"), "spread")
+        self.assertEqual(result["cohorts"][0]["hosts"][0]["host"], "-")
 
     def test_compare_selects_a_host_before_and_after(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
@@ -300,12 +299,12 @@ CUT_OFF = {
 
 
 class Unreadable(unittest.TestCase):
-    def assert_one_lost(self, files: Files, *said: str) -> None:
+    def assert_one_lost(self, files: Files, *texts: str) -> None:
         answer = spread(files)
         self.assertEqual((answer["n_hosts"], answer["n_hosts_unreadable"]), (2, 1))
         self.assertEqual(answer["n_devices"], 4)
         [note] = [note for note in answer["notes"] if "cannot be read" in note]
-        for text in ("h1.", *said):
+        for text in ("h1.", *texts):
             self.assertIn(text, note)
         rest = {name: data for name, data in files.items() if not name.startswith("h1.")}
         self.assertEqual(answer["cohorts"], spread(rest)["cohorts"])

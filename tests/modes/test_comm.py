@@ -203,9 +203,9 @@ class Pairing(unittest.TestCase):
         groups = ", replica_groups={{0,1},{2,3}}"
         name = "all-gather-start.5"
         ops = [start(name, 0, attributes=groups), done(name, 100, 5)]
-        said = row(ops, steps=[("s", 50, 100)])
-        self.assertEqual(said["pairs"], {"paired": 0, "ambiguous": 0, "unpaired": 1})
-        self.assertEqual((said["groups"], said["groups_from"]), ("2 x 2, stride 1", "text"))
+        result = row(ops, steps=[("s", 50, 100)])
+        self.assertEqual(result["pairs"], {"paired": 0, "ambiguous": 0, "unpaired": 1})
+        self.assertEqual((result["groups"], result["groups_from"]), ("2 x 2, stride 1", "text"))
 
     def test_groups_come_from_the_first_start_in_the_step_or_else_before_it(self) -> None:
         name = "all-gather-start.5"
@@ -214,8 +214,8 @@ class Pairing(unittest.TestCase):
             for at, n in ((0, 8), (10, 4), (60, 2), (70, 1))
         ]
         for begin, size in ((50, 2), (90, 8)):
-            said = row([*ops, done(name, 100, 5)], steps=[("s", begin, 100)])
-            self.assertEqual(said["group_size"], size)
+            result = row([*ops, done(name, 100, 5)], steps=[("s", begin, 100)])
+            self.assertEqual(result["group_size"], size)
 
 
 class Executions(unittest.TestCase):
@@ -229,10 +229,10 @@ class Executions(unittest.TestCase):
 
     def test_wait_is_paired_with_the_oldest_open_start(self) -> None:
         ops = [self.begin(0), self.begin(10), math(12, 5), self.end(30), self.end(50)]
-        said = row(ops)
-        self.assertEqual(said["pairs"], {"paired": 2, "ambiguous": 2, "unpaired": 0})
-        self.assertEqual(said["in_flight_ps"], 35 + 45)
-        self.assertEqual((said["covered_ps"], said["other_ps"]), (5 + 5, 25 + 35))
+        result = row(ops)
+        self.assertEqual(result["pairs"], {"paired": 2, "ambiguous": 2, "unpaired": 0})
+        self.assertEqual(result["in_flight_ps"], 35 + 45)
+        self.assertEqual((result["covered_ps"], result["other_ps"]), (5 + 5, 25 + 35))
 
     def test_pair_is_ambiguous_if_a_second_transfer_of_the_op_was_in_flight(self) -> None:
         one_by_one = [self.begin(0), self.end(10), self.begin(20), self.end(30)]
@@ -242,9 +242,9 @@ class Executions(unittest.TestCase):
                   self.end(50)]  # fmt: skip
         self.assertEqual(pairs(second), (3, 2, 0))
         # A flight that never ends makes later pairs ambiguous.
-        said = row([self.begin(0), self.begin(5), self.end(10)])
-        self.assertEqual(said["pairs"], {"paired": 1, "ambiguous": 1, "unpaired": 0})
-        self.assertEqual(said["in_flight_ps"], 15)
+        result = row([self.begin(0), self.begin(5), self.end(10)])
+        self.assertEqual(result["pairs"], {"paired": 1, "ambiguous": 1, "unpaired": 0})
+        self.assertEqual(result["in_flight_ps"], 15)
 
     def test_start_precedes_a_wait_at_the_same_instant(self) -> None:
         ops = [self.end(10), self.begin(10)]
@@ -252,9 +252,9 @@ class Executions(unittest.TestCase):
 
     def test_wait_without_a_start_is_unpaired(self) -> None:
         ops = [self.end(5), self.begin(10), self.end(30)]
-        said = row(ops)
-        self.assertEqual(said["pairs"], {"paired": 1, "ambiguous": 0, "unpaired": 1})
-        self.assertEqual(said["in_flight_ps"], 25)
+        result = row(ops)
+        self.assertEqual(result["pairs"], {"paired": 1, "ambiguous": 0, "unpaired": 1})
+        self.assertEqual(result["in_flight_ps"], 25)
 
     def test_wait_is_not_paired_with_a_start_in_a_program_that_has_ended(self) -> None:
         ops = [self.begin(0), self.end(30)]
@@ -272,9 +272,9 @@ class Executions(unittest.TestCase):
 
     def test_start_at_the_end_of_a_program_belongs_to_the_next_program(self) -> None:
         ops = [self.begin(0), self.begin(20), self.end(30)]
-        said = row(ops, modules=[(0, 20), (20, 60)])
-        self.assertEqual(said["pairs"], {"paired": 1, "ambiguous": 0, "unpaired": 0})
-        self.assertEqual(said["in_flight_ps"], 15)
+        result = row(ops, modules=[(0, 20), (20, 60)])
+        self.assertEqual(result["pairs"], {"paired": 1, "ambiguous": 0, "unpaired": 0})
+        self.assertEqual(result["in_flight_ps"], 15)
 
     def timed(self, *times: tuple[int, int, int]) -> Json:
         """Return the answer for a start, a wait and math.
@@ -295,28 +295,28 @@ class Executions(unittest.TestCase):
         return answer(encode(Space([plane])), "comm")
 
     def test_flight_times_are_measured_on_the_device_clock(self) -> None:
-        said = self.timed((0, 100, 2), (0, 130, 20), (0, 110, 5))
-        (only,) = said["rows"]
+        result = self.timed((0, 100, 2), (0, 130, 20), (0, 110, 5))
+        (only,) = result["rows"]
         self.assertEqual((only["in_flight_ps"], only["wait_dur_ps"]), (50, 20))
         self.assertEqual(only["covered_ps"], 5)
 
     def test_note_appears_if_the_clocks_place_a_wait_before_its_start(self) -> None:
-        said = self.timed((0, 200, 2), (10, 100, 20), (5, 130, 50))
-        (only,) = said["rows"]
+        result = self.timed((0, 200, 2), (10, 100, 20), (5, 130, 50))
+        (only,) = result["rows"]
         self.assertEqual(only["pairs"]["paired"], 1)
         for name in ("in_flight_ps", "in_flight_union_ps", "covered_ps", "other_ps"):
             self.assertEqual(only[name], 0, name)
         self.assertIsNone(only["bus_gbps"])
-        self.assertEqual([note for note in said["notes"] if "clocks" in note], [CONTRADICTION])
-        self.assertEqual(said["totals"]["in_flight_union_ps"], 0)
-        self.assertEqual(said["totals"]["hidden_union_ps"], 0)
+        self.assertEqual([note for note in result["notes"] if "clocks" in note], [CONTRADICTION])
+        self.assertEqual(result["totals"]["in_flight_union_ps"], 0)
+        self.assertEqual(result["totals"]["hidden_union_ps"], 0)
 
     def test_whole_flight_is_waiting_time_if_the_wait_begins_before_the_start(self) -> None:
-        said = self.timed((0, 110, 2), (10, 100, 20), (5, 130, 50))
-        (only,) = said["rows"]
+        result = self.timed((0, 110, 2), (10, 100, 20), (5, 130, 50))
+        (only,) = result["rows"]
         self.assertEqual((only["in_flight_ps"], only["in_flight_union_ps"]), (10, 10))
         self.assertEqual((only["covered_ps"], only["other_ps"]), (0, 0))
-        self.assertNotIn(CONTRADICTION, said["notes"])
+        self.assertNotIn(CONTRADICTION, result["notes"])
 
 
 class Time(unittest.TestCase):
@@ -331,11 +331,11 @@ class Time(unittest.TestCase):
             op("all-reduce.1", "all-reduce", 50, 10),  # Other communication does not cover it.
             done(self.NAME, 70, 30),
         ]
-        said = {entry["collective"]: entry for entry in rows(ops)}["all-gather"]
-        self.assertEqual(said["in_flight_ps"], 100)
-        self.assertEqual((said["wait_dur_ps"], said["sync_dur_ps"]), (30, 0))
-        self.assertEqual((said["covered_ps"], said["other_ps"]), (25, 45))
-        self.assertEqual(said["pct_of_step"], 3)
+        result = {entry["collective"]: entry for entry in rows(ops)}["all-gather"]
+        self.assertEqual(result["in_flight_ps"], 100)
+        self.assertEqual((result["wait_dur_ps"], result["sync_dur_ps"]), (30, 0))
+        self.assertEqual((result["covered_ps"], result["other_ps"]), (25, 45))
+        self.assertEqual(result["pct_of_step"], 3)
 
     def test_only_math_between_start_and_wait_covers_the_flight(self) -> None:
         ops = [start(self.NAME, 10), math(0, 15), math(50, 100, name="f"), done(self.NAME, 60, 10)]
@@ -343,16 +343,16 @@ class Time(unittest.TestCase):
 
     def test_flight_can_extend_beyond_the_step(self) -> None:
         ops = [start(self.NAME, 900), done(self.NAME, 990, 100)]
-        said = answer(file_of(ops), "comm")
-        self.assertEqual(said["rows"][0]["in_flight_ps"], 190)
-        self.assertEqual(said["totals"]["in_flight_union_ps"], 190)
+        result = answer(file_of(ops), "comm")
+        self.assertEqual(result["rows"][0]["in_flight_ps"], 190)
+        self.assertEqual(result["totals"]["in_flight_union_ps"], 190)
 
     def test_unpaired_and_synchronous_ops_have_no_flight_time(self) -> None:
         for ops in ([done(self.NAME, 60, 10)], [op("all-reduce.1", "all-reduce", 50, 10)]):
-            said = row(ops)
+            result = row(ops)
             for name in ("in_flight_ps", "in_flight_union_ps", "covered_ps", "other_ps"):
-                self.assertIsNone(said[name], name)
-        self.assertIsNone(said["pairs"])
+                self.assertIsNone(result[name], name)
+        self.assertIsNone(result["pairs"])
 
     def test_transfers_between_devices_and_with_the_host_have_separate_unions(self) -> None:
         host = "f32[8]{0:S(5)}"
@@ -410,20 +410,20 @@ class Payload(unittest.TestCase):
         ):
             ran = op(f"{name}.1", name, 0, 1000, shape=out, operands=f"{into} %x",
                       attributes=OF_FOUR)  # fmt: skip
-            said = row([ran, op(ran.text[1:].split()[0], name, 0, 1000, text=ran.text)])
-            self.assertEqual(said["n_executions"], 2)
+            result = row([ran, op(ran.text[1:].split()[0], name, 0, 1000, text=ran.text)])
+            self.assertEqual(result["n_executions"], 2)
             for figure, of_one in (("payload_bytes", payload), ("bus_bytes", bus)):
-                self.assertEqual(said[figure], None if of_one is None else 2 * of_one, name)
+                self.assertEqual(result[figure], None if of_one is None else 2 * of_one, name)
             gbps = None if bus is None else round(2 * bus / 2000 * 1000, 3)
-            self.assertEqual((said["bus_gbps"], said["bus_gbps_over"]), (gbps, "duration"))
+            self.assertEqual((result["bus_gbps"], result["bus_gbps_over"]), (gbps, "duration"))
 
     def test_narrow_elements_are_packed_into_bytes(self) -> None:
         for shape, size in (
             *(("s4[5]", 3), ("pred[5]", 5), ("s2[4]", 1), ("f8e4m3fn[3]", 3), ("f4e2m1fn[2]", 1)),
             *(("c64[2]", 16), ("f32[]", 4), ("f32[0]", 0), ("f32[<=8]", None), ("odd[2]", None)),
         ):
-            said = row([op("a", "all-reduce", 0, 1, shape=shape)])
-            self.assertEqual(said["payload_bytes"], size, shape)
+            result = row([op("a", "all-reduce", 0, 1, shape=shape)])
+            self.assertEqual(result["payload_bytes"], size, shape)
 
     def test_input_shape_comes_from_the_start_and_output_shape_from_the_done(self) -> None:
         small, large = "f32[8]{0}", "f32[32]{0}"
@@ -432,10 +432,10 @@ class Payload(unittest.TestCase):
             start(name, 0, shape=f"({small}, {large})", operands=f"{small} %x"),
             done(name, 90, 10, shape=large, operands=f"({small}, {large}) %{name}"),
         ]
-        said = row(ops)
-        self.assertEqual((said["payload_bytes"], said["group_size"]), (128, 4))
-        self.assertEqual((said["groups"], said["groups_from"]), (None, "shapes"))
-        self.assertEqual((said["bus_gbps"], said["bus_gbps_over"]), (960, "in_flight_union"))
+        result = row(ops)
+        self.assertEqual((result["payload_bytes"], result["group_size"]), (128, 4))
+        self.assertEqual((result["groups"], result["groups_from"]), (None, "shapes"))
+        self.assertEqual((result["bus_gbps"], result["bus_gbps_over"]), (960, "in_flight_union"))
 
     def sparse(self, name: str, into: str, out: str) -> list[Op]:
         flags = "(s32[8192]{0}, s32[69]{0:S(11)})"
@@ -455,11 +455,11 @@ class Payload(unittest.TestCase):
             ("all-to-all", small, small, 32, None),
             ("reduce-scatter", "f32[20]{0}", small, 80, None),
         ):
-            said = row(self.sparse(name, into, out))
-            self.assertEqual((said["payload_bytes"], said["group_size"]), (payload, n), name)
-            self.assertEqual(said["groups_from"], n and "shapes")
-            self.assertEqual(said["engine"], "sparse_core")
-            self.assertEqual(said["pairs"]["paired"], 1)
+            result = row(self.sparse(name, into, out))
+            self.assertEqual((result["payload_bytes"], result["group_size"]), (payload, n), name)
+            self.assertEqual(result["groups_from"], n and "shapes")
+            self.assertEqual(result["engine"], "sparse_core")
+            self.assertEqual(result["pairs"]["paired"], 1)
 
     def test_group_size_from_shapes_ignores_casts(self) -> None:
         for name, into, out, n in (
@@ -472,8 +472,10 @@ class Payload(unittest.TestCase):
             ("all-gather", "f32[0]{0}", "f32[4]{0}", None),
             ("reduce-scatter", "f32[0]{0}", "f32[4]{0}", None),
         ):
-            said = row(self.sparse(name, into, out))
-            self.assertEqual((said["group_size"], said["groups_from"]), (n, n and "shapes"), out)
+            result = row(self.sparse(name, into, out))
+            self.assertEqual(
+                (result["group_size"], result["groups_from"]), (n, n and "shapes"), out
+            )
         fused = op("fusion.1", "all-reduce-scatter fusion", 0, 10, shape="bf16[32]{0}",
                    operands="f32[64]{0} %x")  # fmt: skip
         self.assertEqual(row([fused])["group_size"], 2)
@@ -481,9 +483,9 @@ class Payload(unittest.TestCase):
     def test_rate_includes_only_paired_executions(self) -> None:
         name = "all-gather-start.1"
         ends = [done(name, at, 10, attributes=OF_FOUR) for at in (20, 90)]
-        said = row([start(name, 40), *ends])
-        self.assertEqual(said["payload_bytes"], 2 * 4096)
-        self.assertEqual(said["bus_gbps"], 4096 * 3 / 4 * 1000 / 60)
+        result = row([start(name, 40), *ends])
+        self.assertEqual(result["payload_bytes"], 2 * 4096)
+        self.assertEqual(result["bus_gbps"], 4096 * 3 / 4 * 1000 / 60)
         self.assertIsNone(row(ends)["bus_gbps"])
 
     def test_time_of_overlapping_flights_counts_once_in_the_rate(self) -> None:
@@ -496,18 +498,18 @@ class Payload(unittest.TestCase):
             start("all-gather-start.3", 70),
             done("all-gather-start.3", 75, 5, attributes=OF_FOUR),
         ]
-        said = row(ops)
-        self.assertEqual((said["in_flight_ps"], said["in_flight_union_ps"]), (40 + 40 + 10, 60))
-        self.assertEqual(said["bus_gbps"], 3 * 4096 * 3 / 4 * 1000 / 60)
+        result = row(ops)
+        self.assertEqual((result["in_flight_ps"], result["in_flight_union_ps"]), (40 + 40 + 10, 60))
+        self.assertEqual(result["bus_gbps"], 3 * 4096 * 3 / 4 * 1000 / 60)
 
     def test_total_payload_is_null_if_a_payload_is_unknown(self) -> None:
         ops = [
             op("all-reduce.1", "all-reduce", 0, 10, shape="f32[8]"),
             op("all-reduce.2", "all-reduce", 10, 10, shape="f32[<=8]"),
         ]
-        said = answer(file_of(ops), "comm")
-        self.assertIsNone(said["rows"][0]["payload_bytes"])
-        self.assertIsNone(said["totals"]["by_collective"]["all-reduce"]["payload_bytes"])
+        result = answer(file_of(ops), "comm")
+        self.assertIsNone(result["rows"][0]["payload_bytes"])
+        self.assertIsNone(result["totals"]["by_collective"]["all-reduce"]["payload_bytes"])
 
     def test_dynamic_dimension_makes_the_payload_unknown(self) -> None:
         for dynamic, size in ((False, 32), (True, None)):
@@ -519,21 +521,21 @@ class Payload(unittest.TestCase):
                 ]
             }
             text = "f32[<=8]" if dynamic else "f32[8]"
-            said = row([op("all-reduce.1", "all-reduce", 0, 10, shape=text)], program)
-            self.assertEqual(said["payload_bytes"], size)
+            result = row([op("all-reduce.1", "all-reduce", 0, 10, shape=text)], program)
+            self.assertEqual(result["payload_bytes"], size)
 
     def test_payload_of_a_collective_that_casts_has_the_narrower_dtype(self) -> None:
         narrow, wide = "bf16[8]{0}", "f32[8]{0}"
-        for operand, result in ((narrow, wide), (wide, narrow)):
-            said = row([op("all-reduce.1", "all-reduce", 0, 10, shape=result,
+        for operand, output in ((narrow, wide), (wide, narrow)):
+            result = row([op("all-reduce.1", "all-reduce", 0, 10, shape=output,
                            operands=f"{operand} %x", attributes=OF_FOUR)])  # fmt: skip
-            self.assertEqual((said["payload_bytes"], said["bus_bytes"]), (16, 24))
+            self.assertEqual((result["payload_bytes"], result["bus_bytes"]), (16, 24))
             for name in ("all-to-all", "collective-permute", "collective-broadcast"):
-                said = row([op("a", name, 0, 1, shape=result, operands=f"{operand} %x")])
-                self.assertEqual(said["payload_bytes"], 16, name)
+                result = row([op("a", name, 0, 1, shape=output, operands=f"{operand} %x")])
+                self.assertEqual(result["payload_bytes"], 16, name)
 
     def test_payload_of_a_fusion_that_also_casts_or_reduces_is_unknown(self) -> None:
-        for name, operand, result, payload in (
+        for name, operand, output, payload in (
             ("all-reduce", "f32[8]{0}", "f32[8]{0}", 32),
             ("all-reduce", "f32[8,16]{1,0}", "f32[16]{0}", None),
             ("all-reduce", "f32[8]{0}", "bf16[8]{0}", None),
@@ -542,23 +544,23 @@ class Payload(unittest.TestCase):
             ("all-reduce-scatter", "f32[8]{0}", "f32[4]{0}", 32),
             ("all-reduce-scatter", "f32[8]{0}", "bf16[4]{0}", None),
         ):
-            said = row([op("fusion.1", f"{name} fusion", 0, 10, shape=result,
+            result = row([op("fusion.1", f"{name} fusion", 0, 10, shape=output,
                            operands=f"{operand} %x")])  # fmt: skip
-            self.assertEqual(said["payload_bytes"], payload, (name, operand, result))
+            self.assertEqual(result["payload_bytes"], payload, (name, operand, output))
 
     def test_bus_bytes_are_rounded_after_summing(self) -> None:
         groups = ", replica_groups={{0,1,2}}"
         ops = [op("all-to-all.1", "all-to-all", at, 1, shape="s8[1]", attributes=groups)
                for at in (0, 10, 20)]  # fmt: skip
-        said = row(ops)
-        self.assertEqual((said["bus_bytes"], said["bus_gbps"]), (2, 666.667))
+        result = row(ops)
+        self.assertEqual((result["bus_bytes"], result["bus_gbps"]), (2, 666.667))
         self.assertEqual(row(ops[:1])["bus_bytes"], 1)
 
     def test_group_of_a_single_device_has_zero_bus_bytes(self) -> None:
         alone = ", replica_groups={{0},{1}}"
-        said = row([op("a", "all-reduce", 0, 10, attributes=alone)])
-        self.assertEqual((said["group_size"], said["bus_bytes"], said["bus_gbps"]), (1, 0, 0))
-        self.assertEqual(said["groups"], "2 x 1")
+        result = row([op("a", "all-reduce", 0, 10, attributes=alone)])
+        self.assertEqual((result["group_size"], result["bus_bytes"], result["bus_gbps"]), (1, 0, 0))
+        self.assertEqual(result["groups"], "2 x 1")
 
     def test_host_copies_have_a_direction_and_payload(self) -> None:
         host, here = "f32[8]{0:S(5)}", "f32[8]{0}"
@@ -568,10 +570,10 @@ class Payload(unittest.TestCase):
                 done("copy-start.1", 10, 6, shape=shape,
                      operands=f"({shape}, {other}, u32[]) %copy-start.1"),
             ]  # fmt: skip
-            said = row(ops)
-            self.assertEqual((said["collective"], said["mode"]), (name, "async"))
-            self.assertEqual((said["payload_bytes"], said["bus_bytes"]), (32, 32))
-            self.assertEqual((said["group_size"], said["groups"], said["bus_gbps"]),
+            result = row(ops)
+            self.assertEqual((result["collective"], result["mode"]), (name, "async"))
+            self.assertEqual((result["payload_bytes"], result["bus_bytes"]), (32, 32))
+            self.assertEqual((result["group_size"], result["groups"], result["bus_gbps"]),
                              (None, None, 2000))  # fmt: skip
 
     def test_payload_of_a_host_buffer_update_is_only_the_update(self) -> None:
@@ -583,14 +585,14 @@ class Payload(unittest.TestCase):
         begin = start(name, 0, category="async-start", shape=whole,
                       operands=f"{host} %a, {piece} %b, s32[] %c")  # fmt: skip
         for ops in ([begin, end], [end]):
-            said = row(ops)
-            self.assertEqual((said["collective"], said["payload_bytes"]), ("to_host", 32))
+            result = row(ops)
+            self.assertEqual((result["collective"], result["payload_bytes"]), ("to_host", 32))
 
     def test_payload_of_a_fused_collective_named_after_another_op_is_known(self) -> None:
-        said = row([op("dynamic-update-slice_fusion.1", "all-gather fusion", 0, 10,
+        result = row([op("dynamic-update-slice_fusion.1", "all-gather fusion", 0, 10,
                        shape="f32[64]{0}", operands="f32[64]{0} %buf, f32[16]{0} %a",
                        attributes=OF_FOUR)])  # fmt: skip
-        self.assertEqual((said["payload_bytes"], said["bus_bytes"]), (256, 192))
+        self.assertEqual((result["payload_bytes"], result["bus_bytes"]), (256, 192))
 
     def test_payload_of_an_in_place_permute_is_unknown(self) -> None:
         # An in-place permute writes slices of one input into another.
@@ -662,15 +664,15 @@ class Payload(unittest.TestCase):
         ]
         end = done("send.1", 10, 5, category="send-done", name="send-done.1", shape=token)
         other = done("send.2", 20, 5, category="recv-done", name="recv-done.2", shape=data)
-        said = answer(file_of([*send, end, other]), "comm")["totals"]["by_collective"]
-        self.assertEqual(said["send"]["payload_bytes"], 3 * 32)
+        result = answer(file_of([*send, end, other]), "comm")["totals"]["by_collective"]
+        self.assertEqual(result["send"]["payload_bytes"], 3 * 32)
 
 
 class Groups(unittest.TestCase):
     def of(self, written: str, **more: Any) -> tuple[Any, ...]:
         attributes = f", channel_id=3, replica_groups={written}, dimensions={{0}}"
-        said = row([op("all-to-all.1", "all-to-all", 0, 10, attributes=attributes)], **more)
-        return said["group_size"], said["groups"], said["groups_from"]
+        result = row([op("all-to-all.1", "all-to-all", 0, 10, attributes=attributes)], **more)
+        return result["group_size"], result["groups"], result["groups_from"]
 
     def test_replica_groups_are_parsed_in_every_notation(self) -> None:
         for written, size, label in (
@@ -711,8 +713,8 @@ class Groups(unittest.TestCase):
         self.assertEqual(row(ops)["n_executions"], 3)
         # Different groups of the same size have separate rows.
         ops.append(op("a", "all-reduce", 40, 10, attributes=", replica_groups=[2,4]<=[8]"))
-        said = [(entry["n_executions"], entry["groups"]) for entry in rows(ops)]
-        self.assertEqual(said, [(3, "2 x 4, stride 2"), (1, "2 x 4, stride 1")])
+        result = [(entry["n_executions"], entry["groups"]) for entry in rows(ops)]
+        self.assertEqual(result, [(3, "2 x 4, stride 2"), (1, "2 x 4, stride 1")])
 
     def test_contradictory_or_truncated_groups_are_unknown(self) -> None:
         for written in (
@@ -746,15 +748,15 @@ class Groups(unittest.TestCase):
         both = [begin, done(name, 10, 5, attributes=", replica_groups=[2,4]<=[8]")]
         self.assertEqual(row(both)["groups"], "2 x 4, stride 1")
         # A synchronous op does not take the groups of its operand.
-        said = rows([begin, op("a", "all-reduce", 10, 5, operands=f"f32[8]{{0}} %{name}")])
-        self.assertEqual([entry["groups"] for entry in said], [None])
+        result = rows([begin, op("a", "all-reduce", 10, 5, operands=f"f32[8]{{0}} %{name}")])
+        self.assertEqual([entry["groups"] for entry in result], [None])
 
     def test_label_of_a_permute_counts_its_pairs(self) -> None:
         name = "collective-permute-start.1"
         written = ", channel_id=1, source_target_pairs={{0,0},{2,2},{4,1},{1,4}}"
-        said = row([start(name, 0, attributes=written), done(name, 10, 5)])
+        result = row([start(name, 0, attributes=written), done(name, 10, 5)])
         self.assertEqual(
-            (said["group_size"], said["groups"], said["groups_from"]),
+            (result["group_size"], result["groups"], result["groups_from"]),
             (None, "4 pairs, 2 to self", "text"),
         )
 
@@ -776,20 +778,20 @@ class Groups(unittest.TestCase):
             op("a.call-done", "async-done", 10, 5, shape="()", operands="() %a.call-start"),
         ]
         extra = hlo_proto.listed_groups((0, 2), (1, 3))
-        said = row(ops, self.program(extra))
-        self.assertEqual(said["collective"], "all-to-all")
+        result = row(ops, self.program(extra))
+        self.assertEqual(result["collective"], "all-to-all")
         self.assertEqual(
-            (said["group_size"], said["groups"], said["groups_from"]),
+            (result["group_size"], result["groups"], result["groups_from"]),
             (2, "2 x 2, stride 2", "program"),
         )
-        self.assertEqual((said["payload_bytes"], said["bus_bytes"]), (32, 16))
-        self.assertEqual(said["engine"], "core")
+        self.assertEqual((result["payload_bytes"], result["bus_bytes"]), (32, 16))
+        self.assertEqual(result["engine"], "core")
         self.assertEqual(row(ops, self.program(extra, thread="sparsecore"))["engine"],
                          "sparse_core")  # fmt: skip
 
         # Without groups, all devices take part, but their number is unknown.
-        said = row(ops, self.program(b""))
-        self.assertEqual((said["group_size"], said["groups_from"]), (None, None))
+        result = row(ops, self.program(b""))
+        self.assertEqual((result["group_size"], result["groups_from"]), (None, None))
         self.assertEqual(row(ops, self.program(b""), devices=(2, 3))["groups"], "1 x 6, stride 1")
         # Without the compiled program, the collective that the op calls is unknown.
         self.assertEqual(row(ops)["collective"], "collective")
@@ -808,8 +810,8 @@ class Groups(unittest.TestCase):
         program = self.program(hlo_proto.listed_groups((0, 2), (1, 3)))
         for opcode in ("all-to-all", "all-reduce"):
             program["called"][1].instruction.opcode = opcode
-            said = row(ops, program)
-            self.assertEqual((said["collective"], said["groups"]), ("all-gather", None))
+            result = row(ops, program)
+            self.assertEqual((result["collective"], result["groups"]), ("all-gather", None))
 
     def test_all_reduce_with_a_slice_in_a_fusion_is_a_reduce_scatter(self) -> None:
         program: Program = {
@@ -823,10 +825,10 @@ class Groups(unittest.TestCase):
         }  # fmt: skip
         fused = op("fusion.1", "all-reduce-scatter fusion", 0, 10, shape="bf16[32]{0}",
                    operands="f32[64]{0} %x, s32[] %i")  # fmt: skip
-        said = row([fused], program)
-        self.assertEqual((said["collective"], said["mode"]), ("reduce-scatter", "sync"))
-        self.assertEqual((said["payload_bytes"], said["bus_bytes"]), (128, 64))
-        self.assertEqual((said["groups"], said["groups_from"]), ("2 x 2, stride 1", "program"))
+        result = row([fused], program)
+        self.assertEqual((result["collective"], result["mode"]), ("reduce-scatter", "sync"))
+        self.assertEqual((result["payload_bytes"], result["bus_bytes"]), (128, 64))
+        self.assertEqual((result["groups"], result["groups_from"]), ("2 x 2, stride 1", "program"))
         self.assertIsNone(row([fused])["payload_bytes"])
         # The fusion's operand can have another dtype than the scattered data.
         fused = op("fusion.1", "all-reduce-scatter fusion", 0, 10, shape="bf16[32]{0}",
@@ -834,8 +836,8 @@ class Groups(unittest.TestCase):
         self.assertEqual(row([fused], program)["payload_bytes"], 128)
         # Contradictory groups in the program are ignored.
         program["body"][1].instruction.extra = hlo_proto.listed_groups((0, 1), (1, 2))
-        said = row([fused], program)
-        self.assertEqual((said["group_size"], said["groups_from"]), (2, "shapes"))
+        result = row([fused], program)
+        self.assertEqual((result["group_size"], result["groups_from"]), (2, "shapes"))
 
     def test_payload_of_a_widening_fusion_comes_from_the_program(self) -> None:
         program: Program = {
@@ -866,9 +868,9 @@ class Groups(unittest.TestCase):
             op("async-collective-done.1", "custom fusion", 10, 5, shape="f32[32]{0}",
                operands="f32[32]{0} %g"),
         ]  # fmt: skip
-        said = row(ops, program)
-        self.assertEqual((said["collective"], said["payload_bytes"]), ("all-gather", 128))
-        self.assertEqual((said["groups"], said["groups_from"]), ("1 x 4, stride 1", "program"))
+        result = row(ops, program)
+        self.assertEqual((result["collective"], result["payload_bytes"]), ("all-gather", 128))
+        self.assertEqual((result["groups"], result["groups_from"]), ("1 x 4, stride 1", "program"))
         ops[1] = op("async-collective-done.1", "custom fusion", 10, 5,
                     shape="(f32[32]{0}, f32[4]{0})", operands="f32[32]{0} %g")  # fmt: skip
         self.assertIsNone(row(ops, program)["payload_bytes"])
@@ -892,10 +894,10 @@ class Rows(unittest.TestCase):
         ]  # fmt: skip
 
     def test_rows_are_split_by_collective_mode_line_and_groups(self) -> None:
-        said = rows(self.ops())
+        result = rows(self.ops())
         keys = ("collective", "mode", "source_inner", "groups", "sync_dur_ps", "wait_dur_ps")
         self.assertEqual(
-            [tuple(entry[key] for key in keys) for entry in said],
+            [tuple(entry[key] for key in keys) for entry in result],
             [
                 ("all-reduce", "sync", "m.py:2", None, 20, 0),
                 ("all-reduce", "sync", "m.py:2", "2 x 2, stride 1", 20, 0),
@@ -904,8 +906,8 @@ class Rows(unittest.TestCase):
                 ("all-reduce", "async", "m.py:2", None, 0, 5),
             ],
         )
-        self.assertEqual({entry["source_is"] for entry in said}, {"own"})
-        self.assertEqual(len(said[3]["tf_op"]), 201)
+        self.assertEqual({entry["source_is"] for entry in result}, {"own"})
+        self.assertEqual(len(result[3]["tf_op"]), 201)
 
     def test_rows_without_a_stack_are_split_by_line_and_group_size(self) -> None:
         ops = [
@@ -917,8 +919,8 @@ class Rows(unittest.TestCase):
             op("all-gather.4", "all-gather", 30, 6, shape="s8[8]", operands="s8[8] %a"),
             op("all-gather.5", "all-gather", 40, 5, shape="s8[8]", operands="%a"),
         ]  # fmt: skip
-        said = [(entry["source_inner"], entry["group_size"]) for entry in rows(ops)]
-        self.assertEqual(said, [(None, 2), (None, 4), ("m.py:1", 4), (None, 1), (None, None)])
+        result = [(entry["source_inner"], entry["group_size"]) for entry in rows(ops)]
+        self.assertEqual(result, [(None, 2), (None, 4), ("m.py:1", 4), (None, 1), (None, None)])
 
     def test_source_of_a_row_is_that_of_the_op_with_most_time(self) -> None:
         program: Program = {
@@ -933,11 +935,11 @@ class Rows(unittest.TestCase):
                 op("all-gather.1", "all-gather", 0, first),
                 op("all-gather.2", "all-gather", 10, second),
             ]
-            said = row(ops, program)
-            self.assertEqual((said["source_inner"], said["source_is"]), ("m.py:1", how))
+            result = row(ops, program)
+            self.assertEqual((result["source_inner"], result["source_is"]), ("m.py:1", how))
         # An op with a stack has a line of its own.
-        said = row([op("all-gather.1", "all-gather", 0, 5, stack="n.py:7:1")], program)
-        self.assertEqual((said["source_inner"], said["source_is"]), ("n.py:7", "own"))
+        result = row([op("all-gather.1", "all-gather", 0, 5, stack="n.py:7:1")], program)
+        self.assertEqual((result["source_inner"], result["source_is"]), ("n.py:7", "own"))
 
     def test_row_is_described_by_its_first_execution(self) -> None:
         ops = [
@@ -952,12 +954,12 @@ class Rows(unittest.TestCase):
         data = file_of(self.ops())
         whole = answer(data, "comm")
         for top in range(6):
-            said = answer(data, "comm", "--top", str(top))
-            self.assertEqual(said["rows"], whole["rows"][:top])
-            self.assertEqual(said["totals"], whole["totals"])
+            result = answer(data, "comm", "--top", str(top))
+            self.assertEqual(result["rows"], whole["rows"][:top])
+            self.assertEqual(result["totals"], whole["totals"])
             left_out = whole["rows"][top:]
             self.assertEqual(
-                said["tail"],
+                result["tail"],
                 {
                     "n_rows_omitted": len(left_out),
                     "sync_dur_ps": sum(entry["sync_dur_ps"] for entry in left_out),
@@ -972,14 +974,14 @@ class Rows(unittest.TestCase):
 
     def test_twenty_rows_are_shown_by_default(self) -> None:
         ops = [op(f"all-reduce.{i}", "all-reduce", i, 1, stack=f"m.py:{i}:1") for i in range(25)]
-        said = answer(file_of(ops), "comm")
-        self.assertEqual((len(said["rows"]), said["tail"]["n_rows_omitted"]), (20, 5))
+        result = answer(file_of(ops), "comm")
+        self.assertEqual((len(result["rows"]), result["tail"]["n_rows_omitted"]), (20, 5))
 
     def test_step_without_communication_has_no_rows(self) -> None:
-        said = answer(file_of([math(0, 10)]), "comm")
-        self.assertEqual(said["rows"], [])
+        result = answer(file_of([math(0, 10)]), "comm")
+        self.assertEqual(result["rows"], [])
         self.assertEqual(
-            {name: said["totals"][name] for name in ("exposed_ps", "host_ps", "by_collective",
+            {name: result["totals"][name] for name in ("exposed_ps", "host_ps", "by_collective",
                                                      "in_flight_union_ps", "hidden_union_ps")},
             {"exposed_ps": 0, "host_ps": 0, "by_collective": {}, "in_flight_union_ps": 0,
              "hidden_union_ps": 0},
@@ -1049,8 +1051,8 @@ class Offloading(unittest.TestCase):
     def test_all_reduce_has_the_expected_payload_and_rate(self) -> None:
         for device in range(4):
             options = "--step", "all", "--device", f"/device:TPU:{device}"
-            said = answer(OFFLOADING, "comm", *options)
-            (summed,) = [entry for entry in said["rows"] if entry["collective"] == "all-reduce"]
+            result = answer(OFFLOADING, "comm", *options)
+            (summed,) = [entry for entry in result["rows"] if entry["collective"] == "all-reduce"]
             n = summed["n_executions"]
             self.assertEqual(summed["payload_bytes"], n * 5_368_709_120)
             self.assertEqual(summed["bus_bytes"], n * 5_368_709_120)
@@ -1058,10 +1060,10 @@ class Offloading(unittest.TestCase):
             self.assertEqual(summed["groups_from"], "text")
             self.assertAlmostEqual(summed["bus_gbps"], 44.1, 1)
             for name in ("to_host", "from_host"):
-                (copies,) = [entry for entry in said["rows"] if entry["collective"] == name]
+                (copies,) = [entry for entry in result["rows"] if entry["collective"] == name]
                 self.assertEqual(copies["pairs"], {"paired": 300, "ambiguous": 0, "unpaired": 0})
                 self.assertEqual(copies["payload_bytes"], 300 * 5_368_709_120)
-            self.assertEqual(said["totals"]["in_flight_union_ps"], said["totals"]["exposed_ps"])
+            self.assertEqual(result["totals"]["in_flight_union_ps"], result["totals"]["exposed_ps"])
 
 
 @unittest.skipUnless(TRAINING.exists(), "the capture is not available")
@@ -1072,13 +1074,13 @@ class Training(unittest.TestCase):
 
     def test_all_rows_have_lines_groups_and_payloads(self) -> None:
         for device in self.devices:
-            said = answer(TRAINING, "comm", "--device", device, "--top", "1000")
-            offloaded = [entry for entry in said["rows"] if entry["engine"] == "sparse_core"]
+            result = answer(TRAINING, "comm", "--device", device, "--top", "1000")
+            offloaded = [entry for entry in result["rows"] if entry["engine"] == "sparse_core"]
             self.assertEqual(
                 Counter(entry["collective"] for entry in offloaded).keys(),
                 {"all-gather", "reduce-scatter", "all-reduce"},
             )
-            for entry in said["rows"]:
+            for entry in result["rows"]:
                 self.assertIsNotNone(entry["source_inner"])
                 self.assertIsNotNone(entry["groups"])
                 self.assertGreater(entry["payload_bytes"], 0)

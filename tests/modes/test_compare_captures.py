@@ -65,23 +65,27 @@ def durations_of(captured: Json) -> list[int]:
 class SeveralCaptures(unittest.TestCase):
     def test_samples_are_the_rounded_means_of_captures(self) -> None:
         before, after = runs_of_one_program(4, 1), runs_of_one_program(5, 2)
-        said = compare_captures(before, after)
-        total = said["totals"]["step_duration"]
+        result = compare_captures(before, after)
+        total = result["totals"]["step_duration"]
         for side, captures in (("before", before), ("after", after)):
             means = [mean(durations_of(captured)) for captured in captures]
             self.assertEqual(total[f"{side}_ps"], mean(means))
             self.assertEqual(total[f"{side}_range_ps"], [min(means), max(means)])
-            found = [row["step_duration_ps"] for row in said[side]["captures"]]
-            self.assertEqual((said[side]["n_captures"], found), (len(captures), means))
+            found = [row["step_duration_ps"] for row in result[side]["captures"]]
+            self.assertEqual((result[side]["n_captures"], found), (len(captures), means))
             middle = sorted(means)[(len(means) - 1) // 2]
             spread = round(100 * (max(means) - min(means)) / middle, 3)
-            self.assertEqual(said["noise"]["run_to_run_pct"][side], spread)
-            for row in said["rows"]:
+            self.assertEqual(result["noise"]["run_to_run_pct"][side], spread)
+            for row in result["rows"]:
                 [key] = row[f"agg_keys_{side}"]
                 per_capture = [mean_of_group(captured, key) for captured in captures]
                 self.assertEqual(row[f"{side}_ps"], mean(per_capture))
         self.assertEqual(
-            (said["noise"]["noise_unit"], said["noise"]["n_before"], said["noise"]["n_after"]),
+            (
+                result["noise"]["noise_unit"],
+                result["noise"]["n_before"],
+                result["noise"]["n_after"],
+            ),
             ("capture", 4, 5),
         )
 
@@ -94,26 +98,26 @@ class SeveralCaptures(unittest.TestCase):
                     captured["groups"] = captured["groups"][:1]
                     for step in captured["steps"]:
                         step["durs_ps"], step["ns"] = step["durs_ps"][:1], step["ns"][:1]
-                said = compare_captures(before, after)
-                self.assertIsNone(said["noise"]["why_not"])
+                result = compare_captures(before, after)
+                self.assertIsNone(result["noise"]["why_not"])
                 key = before[0]["groups"][0]["agg_key"]
                 samples = [
                     [mean_of_group(captured, key) for captured in side] for side in (before, after)
                 ]
                 with self.subTest(sizes=sizes, seed=seed):
-                    if said["noise"]["exact"]:
-                        self.assertEqual(said["rows"][0]["p_value"], p_value_of(*samples))
-                    self.assertEqual(said["noise"]["covers"], "run_to_run")
+                    if result["noise"]["exact"]:
+                        self.assertEqual(result["rows"][0]["p_value"], p_value_of(*samples))
+                    self.assertEqual(result["noise"]["covers"], "run_to_run")
 
     def test_too_few_captures_give_no_p_value(self) -> None:
         for sizes in ((1, 2), (2, 2), (3, 3), (2, 4), (1, 18)):
             before, after = (runs_of_one_program(n, n + i) for i, n in enumerate(sizes))
-            said = compare_captures(before, after)
+            result = compare_captures(before, after)
             with self.subTest(sizes=sizes):
-                self.assertEqual(said["noise"]["why_not"], "too_few_captures")
-                for figure in (*said["rows"], *said["totals"].values()):
+                self.assertEqual(result["noise"]["why_not"], "too_few_captures")
+                for figure in (*result["rows"], *result["totals"].values()):
                     self.assertEqual((figure["p_value"], figure["significant"]), (None, None))
-                self.assertIn("captures are too few", str(said["notes"]))
+                self.assertIn("captures are too few", str(result["notes"]))
 
     def test_captures_of_the_same_code_rarely_differ_significantly(self) -> None:
         """Split captures of the same code at random: at most 5 % of the splits may be significant.
@@ -126,8 +130,8 @@ class SeveralCaptures(unittest.TestCase):
         for split in range(n_splits):
             captures = runs_of_one_program(8, split)
             rng.shuffle(captures)
-            said = compare_captures(captures[:4], captures[4:])
-            n_found += said["totals"]["step_duration"]["significant"]
+            result = compare_captures(captures[:4], captures[4:])
+            n_found += result["totals"]["step_duration"]["significant"]
         self.assertLessEqual(n_found, 0.05 * n_splits)
 
     def test_slower_code_is_usually_significant(self) -> None:
@@ -147,8 +151,8 @@ class SeveralCaptures(unittest.TestCase):
         for step in lacking["steps"]:
             step["durs_ps"].pop()
             step["ns"].pop()
-        said = compare_captures(before, [*before[:3], lacking])
-        [row] = [row for row in said["rows"] if row["agg_keys_before"] == [gone]]
+        result = compare_captures(before, [*before[:3], lacking])
+        [row] = [row for row in result["rows"] if row["agg_keys_before"] == [gone]]
         times = [mean_of_group(captured, gone) for captured in before[:3]]
         self.assertEqual(row["after_ps"], mean([*times, 0]))
         self.assertEqual((row["n_executions_before"], row["n_executions_after"]), (1.0, 0.75))
@@ -157,9 +161,9 @@ class SeveralCaptures(unittest.TestCase):
         before = runs_of_one_program(4, 5)
         after = runs_of_one_program(4, 6)
         after[2]["devices"][0]["device_type"] = "TPU v6 lite"
-        said = compare_captures(before, after)
+        result = compare_captures(before, after)
         self.assertIn(
-            "captures after differ in their device_type: TPU7x, TPU v6 lite", said["notes"]
+            "captures after differ in their device_type: TPU7x, TPU v6 lite", result["notes"]
         )
 
 
@@ -171,8 +175,8 @@ def mean_of_group(captured: Json, agg_key: str) -> int:
 class Periods(unittest.TestCase):
     def test_period_is_corrected_separately_from_other_totals(self) -> None:
         before, after = capture(1, 6), capture(1, 6, pause=9000)
-        said = compare(before, after)
-        period = said["totals"]["period"]
+        result = compare(before, after)
+        period = result["totals"]["period"]
         sides = [
             [step["period_ps"] for step in captured["steps"][:-1]] for captured in (before, after)
         ]
@@ -180,7 +184,7 @@ class Periods(unittest.TestCase):
         self.assertEqual(period["p_value"], p_value_of(*sides))
         self.assertEqual((period["delta_ps"], period["significant"]), (4000, True))
         # Only the pauses between the steps are longer.
-        self.assertEqual(said["totals"]["step_duration"]["delta_ps"], 0)
+        self.assertEqual(result["totals"]["step_duration"]["delta_ps"], 0)
 
     def test_period_of_four_steps_is_shown_but_not_tested(self) -> None:
         period = compare(capture(1, 4), capture(2, 4, pause=9000))["totals"]["period"]
@@ -195,8 +199,8 @@ class Periods(unittest.TestCase):
             ([("1", 0, 50), ("2", 130, 50), ("3", 300, 50), ("4", 470, 9)], [130, 170, 170, None]),
             ([("a", 0, 50), ("b", 130, 50), ("a", 300, 50), ("b", 470, 9)], [300, 340, None, None]),
         ):
-            said = answer(encode(Space([tpu_plane(ops, steps)])), "record")
-            self.assertEqual([step["period_ps"] for step in said["steps"]], periods)
+            result = answer(encode(Space([tpu_plane(ops, steps)])), "record")
+            self.assertEqual([step["period_ps"] for step in result["steps"]], periods)
 
 
 class Gate(InFolder):
@@ -258,10 +262,12 @@ class Gate(InFolder):
             (before, "\ngate: passed\n"),
             (slower, "\ngate: failed: step_duration is 20.0 % slower; the limit is 5 %\n"),
         ):
-            said = self.text(after, "--baseline", str(before), "--fail-over", "5")
-            self.assertTrue(said.endswith(ending), said[-200:])
-        said = self.text(self.folder / "none", "--baseline", str(before), "--fail-over", "5")
-        self.assertTrue(said.endswith("\ngate: failed: no answer (no_such_path)\n"), said[-200:])
+            result = self.text(after, "--baseline", str(before), "--fail-over", "5")
+            self.assertTrue(result.endswith(ending), result[-200:])
+        result = self.text(self.folder / "none", "--baseline", str(before), "--fail-over", "5")
+        self.assertTrue(
+            result.endswith("\ngate: failed: no answer (no_such_path)\n"), result[-200:]
+        )
         self.assertNotIn("gate", self.text(before, "--baseline", str(before)))
 
     def text(self, profile: Path, *options: str) -> str:
@@ -283,19 +289,19 @@ class CommandLine(InFolder):
             for i, captured in enumerate(runs_of_one_program(8, 4))
         ]
         baselines = [word for path in paths[:4] for word in ("--baseline", path)]
-        said = answer(paths[4], "compare", paths[5], *baselines, paths[6], paths[7])
-        self.assertEqual(said["noise"]["noise_unit"], "capture")
+        result = answer(paths[4], "compare", paths[5], *baselines, paths[6], paths[7])
+        self.assertEqual(result["noise"]["noise_unit"], "capture")
         for side, given in (("before", paths[:4]), ("after", paths[4:])):
-            self.assertEqual([row["profile_dir"] for row in said[side]["captures"]], given)
+            self.assertEqual([row["profile_dir"] for row in result[side]["captures"]], given)
 
     def test_capture_that_is_given_twice_counts_once(self) -> None:
         [path] = [self.write("a.json", json.dumps(capture(1, 4)).encode())]
         link = self.folder / "b.json"
         link.symlink_to(path)
-        said = answer(path, "compare", str(link), "--baseline", str(path))
-        self.assertEqual(said["after"]["n_captures"], 1)
-        self.assertEqual(said["noise"]["noise_unit"], "step")
-        self.assertIn(f"{link} was given twice and counts once", said["notes"])
+        result = answer(path, "compare", str(link), "--baseline", str(path))
+        self.assertEqual(result["after"]["n_captures"], 1)
+        self.assertEqual(result["noise"]["noise_unit"], "step")
+        self.assertIn(f"{link} was given twice and counts once", result["notes"])
 
     def test_modes_other_than_compare_and_spread_accept_only_one_profile(self) -> None:
         path = str(self.write("a.json", json.dumps(capture(1, 4)).encode()))

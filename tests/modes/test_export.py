@@ -74,10 +74,10 @@ class Exports(InFolder):
     def export(self, profile: str | Path | bytes, *options: str) -> Json:
         """Export a profile, open the database, and return the printed answer."""
         path = self.folder / "step.db"
-        said = answer(profile, "export", "--out", str(path), *options)
+        result = answer(profile, "export", "--out", str(path), *options)
         self.database = sqlite3.connect(path)
         self.addCleanup(self.database.close)
-        return said
+        return result
 
     def rows(self, query: str) -> Rows:
         return self.database.execute(query).fetchall()
@@ -161,13 +161,13 @@ class Tables(Exports):
             op("call", "call", 30, 60),
             leaf(30, 1, "c"),
         ]
-        said = self.export(trace(ops, STEP))
+        result = self.export(trace(ops, STEP))
         self.assertEqual(
             self.rows("SELECT name, start_ps, e.dur_ps FROM executions AS e JOIN ops USING (op)"),
             [("a", 0, 5), ("b", 10, 0), ("a", 20, 7), ("c", 30, 1)],
         )
         self.assertEqual(
-            said["n_rows"],
+            result["n_rows"],
             {"ops": 3, "executions": 4, "frames": 0, "gaps": 4, "steps": 1, "answer": 20},
         )
 
@@ -224,11 +224,11 @@ class Tables(Exports):
         self.assertEqual(self.rows("SELECT count(*) FROM executions"), [(3,)])
 
     def test_table_answer_has_the_printed_fields(self) -> None:
-        said = self.export(DEMO, "--chip", "v6e")
+        result = self.export(SMALL, "--chip", "v6e")
         own = {"headline", "next_steps", "out", "bytes", "n_rows"}
         expected = {
             name: value if isinstance(value, str) else json.dumps(value)
-            for name, value in said.items()
+            for name, value in result.items()
             if name not in own
         }
         self.assertEqual(self.rows("SELECT * FROM answer"), list(expected.items()))
@@ -237,10 +237,10 @@ class Tables(Exports):
     def test_table_answer_has_the_note_about_a_damaged_program(self) -> None:
         plane = tpu_plane([leaf(0, 5, program_id=7)], STEP)
         programs = hlo_proto.metadata_plane({7: ("f", b"\x0a\x7f")})
-        said = self.export(encode(Space([plane, programs])))
-        self.assertTrue(any("HLO" in note for note in said["notes"]), said["notes"])
+        result = self.export(encode(Space([plane, programs])))
+        self.assertTrue(any("HLO" in note for note in result["notes"]), result["notes"])
         ((notes,),) = self.rows("SELECT value FROM answer WHERE key = 'notes'")
-        self.assertEqual(json.loads(notes), said["notes"])
+        self.assertEqual(json.loads(notes), result["notes"])
 
     def test_sql_statements_of_the_tables_are_documented(self) -> None:
         self.export(SMALL)
@@ -253,8 +253,8 @@ class Tables(Exports):
 class Sums(Exports):
     def assert_sums_equal_figures_of_modes(self, profile: Path | bytes, given: Json) -> None:
         options = command_line(given)
-        said = self.export(profile, *options)
-        totals = said["totals"]
+        result = self.export(profile, *options)
+        totals = result["totals"]
         query = "SELECT count(*), total(e.dur_ps) FROM executions AS e JOIN ops USING (op)"
         expected = totals["n_events_total"], totals["non_while_duration_ps_sum"]
         self.assertEqual(self.rows(query), [expected])
@@ -283,7 +283,7 @@ class Sums(Exports):
             {(row["agg_key"], row["kind"], row["total_dur_ps"]) for row in groups["groups"]},
         )
 
-    def assert_rows_equal_rows_of_by_op(self, said: Json) -> None:
+    def assert_rows_equal_rows_of_by_op(self, result: Json) -> None:
         """Compare the ops with `by_op`, which merges ops that share a program and a name."""
         entries: dict[tuple[str | None, str], list[Json]] = {}
         for row in self.columns("ops"):
@@ -292,8 +292,8 @@ class Sums(Exports):
                 "SELECT count(*), sum(dur_ps) FROM executions WHERE op = ?", (row["op"],)
             ).fetchone()
             self.assertEqual(executions, (row["n_executions"], row["dur_ps"]))
-        self.assertEqual(len(entries), len(said["ops"]))
-        for expected in said["ops"]:
+        self.assertEqual(len(entries), len(result["ops"]))
+        for expected in result["ops"]:
             rows = entries[expected["program_id"], expected["hlo_op"]]
             for column, field in SUMMED.items():
                 values = [row[column] for row in rows]
@@ -349,8 +349,8 @@ class Sums(Exports):
         n = 30_000
         profile = self.write("a.xplane.pb", trace([leaf(10 * i, 5) for i in range(n)]))
         with within(1.5):
-            said = self.export(profile)
-        self.assertEqual((said["n_rows"]["executions"], said["n_rows"]["gaps"]), (n, n - 1))
+            result = self.export(profile)
+        self.assertEqual((result["n_rows"]["executions"], result["n_rows"]["gaps"]), (n, n - 1))
 
 
 class Names(Exports):
@@ -478,14 +478,14 @@ class Writing(Exports):
         for mask, expected in ((0o027, 0o640), (0o002, 0o664), (0o077, 0o600)):
             before = os.umask(mask)
             self.addCleanup(os.umask, before)
-            said = self.export(SMALL)
+            result = self.export(SMALL)
             os.umask(before)
             found = (self.folder / "step.db").stat()
             self.assertEqual(stat.S_IMODE(found.st_mode), expected)
-            self.assertEqual(said["bytes"], found.st_size)
+            self.assertEqual(result["bytes"], found.st_size)
 
     def test_database_is_a_single_valid_file(self) -> None:
-        self.export(DEMO)
+        self.export(SMALL)
         self.assertEqual(self.rows("PRAGMA application_id"), [(1667392622,)])
         self.assertEqual(self.rows("PRAGMA journal_mode"), [("delete",)])
         self.assertEqual(self.rows("PRAGMA integrity_check"), [("ok",)])

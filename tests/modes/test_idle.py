@@ -86,14 +86,14 @@ def host(*threads: Calls, timestamp_ns: int | None = None) -> Plane:
     return plane
 
 
-def said(*planes: Plane, options: Sequence[str] = (), mode: str = "idle") -> dict[str, Any]:
+def result_of(*planes: Plane, options: Sequence[str] = (), mode: str = "idle") -> dict[str, Any]:
     return answer(encode(Space(list(planes))), mode, *options)
 
 
 class Causes(unittest.TestCase):
     def assert_causes(self, plane: Plane, **expected: int) -> None:
         for mode in ("idle", "bottleneck"):
-            found = said(plane, mode=mode)
+            found = result_of(plane, mode=mode)
             self.assertEqual(found["idle_by_cause"], dict.fromkeys(CAUSES, 0) | expected)
             self.assertEqual(sum(expected.values()), found["totals"]["idle_duration_ps"])
         self.assertEqual(list(found["idle_by_cause"]), list(CAUSES))
@@ -142,7 +142,7 @@ class Causes(unittest.TestCase):
         ):
             with self.subTest(wait=wait):
                 plane = device(ops, (0, 80), waits=[("barrier-cores", *wait)])
-                gap = next(g for g in said(plane)["gaps"] if g["start_ps"] == 1020)
+                gap = next(g for g in result_of(plane)["gaps"] if g["start_ps"] == 1020)
                 self.assertEqual(gap["cause"]["barrier"], barrier[1] - barrier[0])
 
     def test_wait_at_an_edge_of_the_step_is_shifted_with_the_edge(self) -> None:
@@ -155,7 +155,7 @@ class Causes(unittest.TestCase):
             )
             (steps,) = (line for line in plane.lines if line.name == "Steps")
             steps.events[0].stats = [Stat(901, uint64(980)), Stat(902, uint64(110))]
-            self.assertEqual(said(plane)["idle_by_cause"]["barrier"], barrier, wait)
+            self.assertEqual(result_of(plane)["idle_by_cause"]["barrier"], barrier, wait)
 
     def test_wait_with_device_times_is_placed_on_the_device_clock(self) -> None:
         plane = device(
@@ -163,7 +163,7 @@ class Causes(unittest.TestCase):
             (0, 80),
             waits=[("barrier-cores", 10, 20, 1030, 7)],
         )
-        self.assertEqual(said(plane)["idle_by_cause"]["barrier"], 7)
+        self.assertEqual(result_of(plane)["idle_by_cause"]["barrier"], 7)
 
 
 class Gaps(unittest.TestCase):
@@ -173,7 +173,7 @@ class Gaps(unittest.TestCase):
             (0, 100),
             [("m", 0, 60)],
         )
-        rows = said(plane, host())["gaps"]
+        rows = result_of(plane, host())["gaps"]
         self.assertEqual(
             [(row["start_ps"], row["dur_ps"], row["inside"]) for row in rows],
             [(60, 40, None), (30, 20, "while.1"), (10, 10, None), (0, 5, None)],
@@ -185,23 +185,23 @@ class Gaps(unittest.TestCase):
         self.assertTrue(rows[1]["before_hlo_op"].startswith("%c = "))
         self.assertIsNone(rows[0]["before_hlo_op"])
         self.assertEqual(rows[0]["pct_of_step"], 40.0)
-        self.assertEqual(said(plane, host(), options=["--top", "1"])["gaps"], rows[:1])
-        self.assertEqual(said(plane, host(), options=["--top", "0"])["gaps"], [])
+        self.assertEqual(result_of(plane, host(), options=["--top", "1"])["gaps"], rows[:1])
+        self.assertEqual(result_of(plane, host(), options=["--top", "0"])["gaps"], [])
 
     def test_ten_gaps_are_shown_by_default(self) -> None:
         plane = device([("f", 10 * i, 10 * i + 5) for i in range(12)], (0, 120))
-        self.assertEqual(len(said(plane)["gaps"]), 10)
-        self.assertEqual(len(said(plane, options=["--top", "50"])["gaps"]), 12)
+        self.assertEqual(len(result_of(plane)["gaps"]), 10)
+        self.assertEqual(len(result_of(plane, options=["--top", "50"])["gaps"]), 12)
 
     def test_neighbour_of_a_gap_is_the_adjacent_op_that_starts_first(self) -> None:
         ops: list[Drawn] = [("late", 5, 10), ("first", 2, 10), ("x", 20, 22), ("y", 20, 30)]
-        row = said(device(ops, (0, 30)))["gaps"][0]
+        row = result_of(device(ops, (0, 30)))["gaps"][0]
         self.assertTrue(row["after_hlo_op"].startswith("%first = "))
         self.assertTrue(row["before_hlo_op"].startswith("%x = "))
 
     def test_gap_that_is_empty_on_the_trace_clock_has_no_window(self) -> None:
         ops: list[Drawn] = [("a", 0, 10, 1000, 10), ("b", 10, 20, 1050, 10), ("c", 25, 30, 1065, 5)]
-        rows = said(device(ops, (0, 30)), host(("t", [("e", 0, 30)])))["gaps"]
+        rows = result_of(device(ops, (0, 30)), host(("t", [("e", 0, 30)])))["gaps"]
         self.assertEqual(
             [(row["dur_ps"], row["trace_window_ps"], row["host"]) for row in rows],
             [
@@ -218,7 +218,7 @@ class Gaps(unittest.TestCase):
             plane = device([("f", 0, 10)], (0, 993))
             for line in plane.lines:
                 line.timestamp_ns = timestamp_ns
-            self.assertEqual(said(plane)["gaps"][0]["trace_window_ps"], window)
+            self.assertEqual(result_of(plane)["gaps"][0]["trace_window_ps"], window)
 
 
 def row_of(thread: str, event: str, dur: int, *within: str, still: bool = False) -> dict[str, Any]:
@@ -237,7 +237,7 @@ class HostRows(unittest.TestCase):
     def rows(self, *threads: Calls, gap: tuple[int, int] = (100, 200)) -> list[dict[str, Any]]:
         """Return the rows of host activity in the only gap of a step."""
         plane = device([("f", 0, gap[0]), ("f", gap[1], 300)], (0, 300))
-        (row,) = said(plane, host(*threads))["gaps"]
+        (row,) = result_of(plane, host(*threads))["gaps"]
         rows: list[dict[str, Any]] = row["host"]
         return rows
 
@@ -291,7 +291,9 @@ class HostRows(unittest.TestCase):
         plane = host(("", [("x", 110, 120)]), ("", [("x", 110, 120)]))
         plane.lines[0].id, plane.lines[1].id = 1, 2**63 - 1
         gap = 2 * US
-        found = said(device([("f", 0, 100), ("f", 100 + gap, 200 + gap)], (0, 200 + gap)), plane)
+        found = result_of(
+            device([("f", 0, 100), ("f", 100 + gap, 200 + gap)], (0, 200 + gap)), plane
+        )
         self.assertEqual(found["host_events"], [{"event": "x", "dur_ps": 10, "n_threads": 2}])
 
     def test_thread_whose_events_neither_begin_nor_end_in_the_gap_is_ranked_last(self) -> None:
@@ -345,7 +347,9 @@ class HostRows(unittest.TestCase):
             Event(2, None, 10, num_occurrences=3),
             Event(1, 0, 5, stats=[Stat(5, string("as some events have"))]),
         ]
-        rows = said(device([("f", 0, 100), ("f", 200, 300)], (0, 300)), plane)["gaps"][0]["host"]
+        rows = result_of(device([("f", 0, 100), ("f", 200, 300)], (0, 300)), plane)["gaps"][0][
+            "host"
+        ]
         self.assertEqual(rows, [row_of("t", "w", 40), row_of("t", "x", 10, "w")])
 
 
@@ -353,7 +357,7 @@ class HostEvents(unittest.TestCase):
     def events(self, *threads: Calls, gap: int = US) -> list[tuple[str, int, int]]:
         """Return the host events of two gaps of length `gap`; the second ends with the step."""
         ops: list[Drawn] = [("f", 0, US), ("f", US + gap, 3 * US)]
-        rows = said(device(ops, (0, 3 * US + gap)), host(*threads))["host_events"]
+        rows = result_of(device(ops, (0, 3 * US + gap)), host(*threads))["host_events"]
         return [(row["event"], row["dur_ps"], row["n_threads"]) for row in rows]
 
     def test_simultaneous_host_events_with_the_same_name_count_once(self) -> None:
@@ -409,7 +413,7 @@ class Unknown(unittest.TestCase):
         # The host has no events in the gap of the first step.
         plane = tpu_plane([leaf(0, 10), leaf(500, 10)], [("a", 0, 100), ("b", 500, 100)])
         for start, end in ((505, 600), (500, 501), (200, 300)):
-            found = said(plane, host(("t", [("x", start, end)])), options=["--step", "0"])
+            found = result_of(plane, host(("t", [("x", start, end)])), options=["--step", "0"])
             self.assertEqual((found["gaps"][0]["host"], found["host_events"]), ([], []))
 
     def test_damaged_host_plane_is_noted(self) -> None:
@@ -428,20 +432,20 @@ class Unknown(unittest.TestCase):
 class Captures(unittest.TestCase):
     """Test real captures, which are not part of the repository."""
 
-    def said(self, name: str, *options: str) -> dict[str, Any]:
+    def result(self, name: str, *options: str) -> dict[str, Any]:
         path = PROFILES / f"{name}.xplane.pb"
         if not path.exists():
             self.skipTest("the capture is not available")
         return answer(path, "idle", *options)
 
     def test_nearly_all_idle_time_of_the_offloading_capture_is_a_barrier(self) -> None:
-        found = self.said("v6e-host-offload", "--device", "/device:TPU:2", "--step", "0")
+        found = self.result("v6e-host-offload", "--device", "/device:TPU:2", "--step", "0")
         self.assertEqual(found["totals"]["idle_duration_ps"], 340_977_878_750)
         self.assertEqual(found["idle_by_cause"]["barrier"], 340_977_877_344)
         self.assertEqual(found["idle_by_cause"]["in_program"], 1328)
 
     def test_host_executes_a_program_in_the_longest_gap(self) -> None:
-        found = self.said("v6e-host-offload", "--step", "all", "--top", "1")
+        found = self.result("v6e-host-offload", "--step", "all", "--top", "1")
         (gap,) = found["gaps"]
         self.assertEqual(gap["dur_ps"], 5_547_053_171_250)
         self.assertEqual(gap["host"][0]["event"], "TfrtTpuLoadedExecutable::Execute")
@@ -454,12 +458,12 @@ class Captures(unittest.TestCase):
             ("v6e-pallas-kernel", "python"),
             ("vllm-bf16", "VLLM::EngineCor"),
         ):
-            for gap in self.said(name, "--step", "all", "--top", "2")["gaps"]:
+            for gap in self.result(name, "--step", "all", "--top", "2")["gaps"]:
                 first = gap["host"][0]
                 self.assertEqual((first["thread"], first["is_launching"]), (thread, True))
 
     def test_python_lines_in_gaps_between_programs_are_listed(self) -> None:
-        found = self.said("vllm-bf16", "--step", "all", "--top", "3")
+        found = self.result("vllm-bf16", "--step", "all", "--top", "3")
         for gap in found["gaps"]:
             self.assertGreater(gap["cause"]["between_programs"], 3_000_000)
             (engine,) = (row for row in gap["host"] if row["thread"] == "VLLM::EngineCor")

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.builders.xspace import Plane, Stat, StatMetadata, tpu_plane, uint64
 from tests.modes.small_steps import leaf
-from tests.modes.test_idle import Calls, drawn_line, host, said
+from tests.modes.test_idle import Calls, drawn_line, host, result_of
 
 RUN_ID = 950
 # The step is idle from 100 to 200, between two executions of a program.
@@ -35,7 +35,7 @@ def give_run_ids(plane: Plane, ids: dict[str, list[int | None]]) -> Plane:
 class Launching(unittest.TestCase):
     def launching(self, *threads: Calls, **ids: list[int | None]) -> list[tuple[str, bool]]:
         """Return the thread of each row in the gap, and whether it launches programs."""
-        found = said(device(), give_run_ids(host(*threads), dict(ids)))
+        found = result_of(device(), give_run_ids(host(*threads), dict(ids)))
         (gap,) = (row for row in found["gaps"] if row["dur_ps"] == 100)
         return [(row["thread"], row["is_launching"]) for row in gap["host"]]
 
@@ -109,7 +109,7 @@ class Period(unittest.TestCase):
         """Return the host events in the second half of a step, which is idle."""
         plane = tpu_plane([leaf(start, 50) for _, start, _ in self.STEPS], self.STEPS)
         calls = [("feed", 60, 140), ("log", 80, 90), ("feed", 180, 300), ("feed", 330, 400)]
-        found = said(plane, host(("t", calls)), options=["--step", str(step)])
+        found = result_of(plane, host(("t", calls)), options=["--step", str(step)])
         rows = found["gaps"][0]["host"]
         return [(row["event"], row["dur_ps"], row["in_period_ps"]) for row in rows]
 
@@ -123,11 +123,13 @@ class Period(unittest.TestCase):
     def test_capture_reports_the_time_outside_of_steps(self) -> None:
         plane = tpu_plane([leaf(0, 50)], self.STEPS)
         whole = {"n_steps": 3, "dur_ps": 420, "in_no_step_ps": 120, "in_no_step_pct": 28.571}
-        self.assertEqual(said(plane)["capture"], whole)
+        self.assertEqual(result_of(plane)["capture"], whole)
 
     def test_capture_without_steps_has_no_time_outside_of_steps(self) -> None:
         none: dict[str, Any] = {"n_steps": 0, "dur_ps": 0, "in_no_step_ps": 0}
-        self.assertEqual(said(tpu_plane([leaf(0, 50)]))["capture"], none | {"in_no_step_pct": None})
+        self.assertEqual(
+            result_of(tpu_plane([leaf(0, 50)]))["capture"], none | {"in_no_step_pct": None}
+        )
 
 
 if __name__ == "__main__":

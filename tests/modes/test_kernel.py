@@ -58,7 +58,7 @@ def traced(
     return encode(Space([plane, *programs]))
 
 
-def said(*parts: Any, options: Sequence[str] = (), **more: Any) -> Json:
+def result_of(*parts: Any, options: Sequence[str] = (), **more: Any) -> Json:
     return answer(traced(*parts, **more), "kernel", *options)
 
 
@@ -76,7 +76,7 @@ def assert_adds_up(test: unittest.TestCase, row: Json) -> None:
 
 class Regions(unittest.TestCase):
     def row(self, ops: list[Op], regions: Sequence[Drawn], **more: Any) -> Json:
-        [row] = said(ops, regions, **more)["kernels"]
+        [row] = result_of(ops, regions, **more)["kernels"]
         assert_adds_up(self, row)
         found: Json = row
         return found
@@ -112,18 +112,18 @@ class Regions(unittest.TestCase):
         self.assertEqual(tree(row), [("a", 0, 1, 10), ("b", 0, 1, 10), ("instant", 1, 1, 0)])
 
     def test_region_is_truncated_at_the_end_of_its_parent_or_execution(self) -> None:
-        answered = said([kernel(0, 100)], [("a", 10, 20), ("b", 15, 27), ("c", 90, 130)])
-        [row] = answered["kernels"]
+        result = result_of([kernel(0, 100)], [("a", 10, 20), ("b", 15, 27), ("c", 90, 130)])
+        [row] = result["kernels"]
         self.assertEqual(tree(row), [("a", 0, 1, 10), ("b", 1, 1, 5), ("c", 0, 1, 10)])
         assert_adds_up(self, row)
         self.assertIn(
             "2 regions of kernels end after the region or execution in which they begin, so 37 ps"
             " are cut off",
-            answered["notes"],
+            result["notes"],
         )
 
     def test_region_belongs_to_the_execution_in_which_it_begins(self) -> None:
-        first, second = said(
+        first, second = result_of(
             [kernel(0, 100), leaf(100, 50), kernel(150, 60, "other.1"), kernel(210, 5, "none.1")],
             [
                 # `z` begins in the first kernel and `x` in the second; `y` begins in the op between
@@ -135,7 +135,7 @@ class Regions(unittest.TestCase):
         self.assertEqual((second["kernel"], tree(second)), ("other", [("x", 0, 1, 10)]))
 
     def test_regions_belong_to_the_inner_of_two_nested_kernels(self) -> None:
-        outer, inner = said(
+        outer, inner = result_of(
             [kernel(0, 100), kernel(20, 10, "inner.1")],
             [("a", 5, 50), ("b", 20, 25), ("c", 30, 40)],
         )["kernels"]
@@ -143,16 +143,18 @@ class Regions(unittest.TestCase):
         self.assertEqual(tree(inner), [("b", 0, 1, 5)])
 
     def test_waits_of_the_core_are_not_regions(self) -> None:
-        answered = said([kernel(0, 100)], [("barrier-cores", 0, 50), ("dependency-wait", 50, 60)])
-        [row] = answered["kernels"]
+        result = result_of(
+            [kernel(0, 100)], [("barrier-cores", 0, 50), ("dependency-wait", 50, 60)]
+        )
+        [row] = result["kernels"]
         for field in ("regions", "waiting_ps", "waiting_pct", "computing_ps", "outside_regions_ps"):
             self.assertIsNone(row[field])
-        self.assertTrue(any(note.startswith(NO_REGIONS) for note in answered["notes"]))
+        self.assertTrue(any(note.startswith(NO_REGIONS) for note in result["notes"]))
 
     def test_note_about_missing_regions_is_omitted_if_any_kernel_has_regions(self) -> None:
-        answered = said([kernel(0, 100), kernel(100, 50, "other.1")], [("a", 10, 20)])
-        self.assertEqual([row["regions"] is None for row in answered["kernels"]], [False, True])
-        self.assertFalse(any(note.startswith(NO_REGIONS) for note in answered["notes"]))
+        result = result_of([kernel(0, 100), kernel(100, 50, "other.1")], [("a", 10, 20)])
+        self.assertEqual([row["regions"] is None for row in result["kernels"]], [False, True])
+        self.assertFalse(any(note.startswith(NO_REGIONS) for note in result["notes"]))
 
     def test_region_without_a_name_is_listed_as_none(self) -> None:
         plane = tpu_plane([kernel(0, 100)], STEP)
@@ -175,7 +177,7 @@ class Regions(unittest.TestCase):
             names = ("ep_wait_in", "ep_run_kernel", "x/wait", "y")
             regions = [(rng.choice(names), start, start + dur) for start, dur in spans]
             with self.subTest(seed=seed):
-                for row in said(ops, regions)["kernels"]:
+                for row in result_of(ops, regions)["kernels"]:
                     expected = quadratic(row["kernel"], ops, regions)
                     if row["regions"] is None:
                         self.assertEqual(expected, {})
@@ -234,7 +236,7 @@ def covered(expected: dict[tuple[str, ...], tuple[int, int]]) -> tuple[int, int 
 
 class Waiting(unittest.TestCase):
     def row(self, *regions: Drawn) -> Json:
-        [row] = said([kernel(0, 200)], regions)["kernels"]
+        [row] = result_of([kernel(0, 200)], regions)["kernels"]
         found: Json = row
         return found
 
@@ -274,7 +276,7 @@ class Waiting(unittest.TestCase):
 class Clocks(unittest.TestCase):
     def test_regions_are_placed_on_the_device_clock(self) -> None:
         # On the trace clock, the regions are outside of the kernel.
-        [row] = said(
+        [row] = result_of(
             [kernel(0, 100)],
             [("a", 500, 510, 1010, 30), ("b", 500, 505, 1020, 5)],
             measured=[(1000, 90)],
@@ -283,26 +285,26 @@ class Clocks(unittest.TestCase):
         self.assertEqual(row["total_dur_ps"], 90)
 
     def test_device_times_of_regions_are_ignored_on_the_trace_clock(self) -> None:
-        answered = said([kernel(0, 100)], [("a", 10, 30, 1010, 5)])
-        self.assertEqual(answered["clock"], "trace")
-        self.assertEqual(tree(answered["kernels"][0]), [("a", 0, 1, 20)])
+        result = result_of([kernel(0, 100)], [("a", 10, 30, 1010, 5)])
+        self.assertEqual(result["clock"], "trace")
+        self.assertEqual(tree(result["kernels"][0]), [("a", 0, 1, 20)])
 
     def test_region_without_device_times_is_shifted_like_the_nearest_op(self) -> None:
         # On the device clock, the kernel begins 1000 later and ends 990 later.
-        [row] = said(
+        [row] = result_of(
             [kernel(0, 100), leaf(200, 10)],
             [("a", 10, 20), ("b", 60, 70), ("other", 195, 199)],
             measured=[(1000, 90), (1300, 10)],
         )["kernels"]
         self.assertEqual(tree(row), [("a", 0, 1, 10), ("b", 0, 1, 10)])
-        [row] = said([kernel(0, 100)], [("a", 40, 60)], measured=[(1000, 90)])["kernels"]
+        [row] = result_of([kernel(0, 100)], [("a", 40, 60)], measured=[(1000, 90)])["kernels"]
         # The region lasts from 1040 to 1050.
         self.assertEqual(tree(row), [("a", 0, 1, 10)])
 
 
 class Counters(unittest.TestCase):
     def test_counters_that_begin_in_a_kernel_are_listed_without_a_mean(self) -> None:
-        answered = said(
+        result = result_of(
             [kernel(0, 100), leaf(100, 50), kernel(150, 10, "other.1")],
             (),
             [
@@ -310,15 +312,15 @@ class Counters(unittest.TestCase):
                 ("ALU", 50, 8.0),
             ],
         )
-        first, second = answered["kernels"]
+        first, second = result["kernels"]
         expected = {"name": "MXU", "stat": "% util", "n": 2, "min": 3.0, "max": 70.5}
         alu = {"name": "ALU", "stat": "% util", "n": 1, "min": 8.0, "max": 8.0}
         self.assertEqual(first["counters"], [alu, expected])
         self.assertEqual(column(second["counters"], "n", "max"), [(1, 1.0)])
-        self.assertTrue(any(note.startswith(STATIC) for note in answered["notes"]))
+        self.assertTrue(any(note.startswith(STATIC) for note in result["notes"]))
 
     def test_counters_are_placed_on_the_device_clock(self) -> None:
-        [row] = said(
+        [row] = result_of(
             [kernel(0, 100)],
             (),
             # On the device clock, `a` is inside the kernel and `b` outside. `c` and `d` have no
@@ -331,9 +333,9 @@ class Counters(unittest.TestCase):
         )
 
     def test_note_about_counters_is_omitted_if_no_kernel_has_counters(self) -> None:
-        answered = said([kernel(0, 100)], (), [("a", 500, 1.0)])
-        self.assertEqual(answered["kernels"][0]["counters"], [])
-        self.assertFalse(any(note.startswith(STATIC) for note in answered["notes"]))
+        result = result_of([kernel(0, 100)], (), [("a", 500, 1.0)])
+        self.assertEqual(result["kernels"][0]["counters"], [])
+        self.assertFalse(any(note.startswith(STATIC) for note in result["notes"]))
 
     def test_counters_without_a_numeric_value_are_skipped(self) -> None:
         plane = tpu_plane([kernel(0, 100)], STEP)
@@ -363,12 +365,12 @@ class Rows(unittest.TestCase):
     )
 
     def test_value_that_differs_between_ops_of_a_kernel_is_null(self) -> None:
-        answered = said(self.OPS)
+        result = result_of(self.OPS)
         self.assertEqual(
-            column(answered["kernels"], "rank", "kernel", "hlo_op", "n_ops", "n_executions"),
+            column(result["kernels"], "rank", "kernel", "hlo_op", "n_ops", "n_executions"),
             [(1, "other", "other.1", 1, 1), (2, "flash", "flash.3", 2, 3)],
         )
-        flash = answered["kernels"][1]
+        flash = result["kernels"][1]
         times = ("total_dur_ps", "min_dur_ps", "avg_dur_ps", "max_dur_ps", "pct_of_step")
         self.assertEqual([flash[name] for name in times], [180, 30, 60, 100, 18.0])
         self.assertEqual((flash["scope"], flash["source_is"]), ("a", "own"))
@@ -380,38 +382,38 @@ class Rows(unittest.TestCase):
 
     def test_top_keeps_the_longest_kernels_and_the_tail_sums_the_rest(self) -> None:
         ops = [kernel(10 * i, i % 9 + 1, f"k{i}.1") for i in range(12)]
-        answered = said(ops)
-        self.assertEqual(len(answered["kernels"]), 10)
-        self.assertEqual(answered["tail"], {"n_kernels_omitted": 2, "dur_ps": 2})
-        answered = said(ops, options=["--top", "0"])
-        self.assertEqual(answered["tail"], {"n_kernels_omitted": 12, "dur_ps": 51})
+        result = result_of(ops)
+        self.assertEqual(len(result["kernels"]), 10)
+        self.assertEqual(result["tail"], {"n_kernels_omitted": 2, "dur_ps": 2})
+        result = result_of(ops, options=["--top", "0"])
+        self.assertEqual(result["tail"], {"n_kernels_omitted": 12, "dur_ps": 51})
 
     def test_step_without_kernels_has_no_rows_and_a_note(self) -> None:
         target = ', custom_call_target="ConcatBitcast"'
-        answered = said([leaf(0, 10), leaf(10, 5, "c.1", attributes=target)])
-        self.assertEqual(answered["kernels"], [])
-        self.assertIn("the step runs no kernels", " ".join(answered["notes"]))
-        self.assertFalse(any(note.startswith(NO_REGIONS) for note in answered["notes"]))
+        result = result_of([leaf(0, 10), leaf(10, 5, "c.1", attributes=target)])
+        self.assertEqual(result["kernels"], [])
+        self.assertIn("the step runs no kernels", " ".join(result["notes"]))
+        self.assertFalse(any(note.startswith(NO_REGIONS) for note in result["notes"]))
 
     def test_kernels_without_a_name_share_a_row(self) -> None:
         """Test kernels without a name: the compiler names them after the opcode."""
         ops = [kernel(0, 10, "custom-call.3"), kernel(10, 20, "custom-call.12.cloned")]
-        [row] = said(ops, [("a", 0, 5)])["kernels"]
+        [row] = result_of(ops, [("a", 0, 5)])["kernels"]
         self.assertEqual((row["kernel"], row["n_ops"]), ("custom-call", 2))
         self.assertEqual(tree(row), [("a", 0, 1, 5)])
 
     def test_op_with_an_incomplete_text_is_not_a_kernel(self) -> None:
         text = 'f32[8] custom-call(f32[8] %x), custom_call_target="tpu_custom_call"'
-        self.assertEqual(said([kernel(0, 10, text=text)])["kernels"], [])
+        self.assertEqual(result_of([kernel(0, 10, text=text)])["kernels"], [])
 
     def test_roof_of_a_kernel_with_a_given_cost_is_summed_over_its_ops(self) -> None:
         # The peak is 2 flops per picosecond.
-        answered = said(self.OPS, options=[*PEAKS, "--kernel-cost", "flash=20,0,bf16"])
-        flash = answered["kernels"][1]
+        result = result_of(self.OPS, options=[*PEAKS, "--kernel-cost", "flash=20,0,bf16"])
+        flash = result["kernels"][1]
         self.assertEqual((flash["flops"], flash["cost_source"]), (20, "user"))
         self.assertEqual((flash["at_roof_ps"], flash["lost_ps"]), (30, 150))
         self.assertEqual(flash["class"], "compute_bound")
-        self.assertIsNone(answered["kernels"][0]["at_roof_ps"])
+        self.assertIsNone(result["kernels"][0]["at_roof_ps"])
 
     def test_vmem_sizes_come_from_the_program(self) -> None:
         config = (
@@ -421,7 +423,7 @@ class Rows(unittest.TestCase):
         call = hlo_proto.op("flash.3", "custom-call", config=config)
         program = hlo_proto.hlo_proto({"main": [call]})
         ops = [kernel(0, 10, program_id=7), kernel(10, 5, "other.1", program_id=7)]
-        flash, other = said(ops, program=program)["kernels"]
+        flash, other = result_of(ops, program=program)["kernels"]
         self.assertEqual((flash["vmem_used_bytes"], flash["vmem_limit_bytes"]), (4096, 8192))
         self.assertEqual((other["vmem_used_bytes"], other["vmem_limit_bytes"]), (None, None))
 
@@ -432,8 +434,8 @@ class Asked(unittest.TestCase):
     REGIONS = (("a", 0, 10), ("a", 100, 103))
 
     def ops(self, name: str) -> list[tuple[str, int]]:
-        answered = said(Rows.OPS, self.REGIONS, options=["--kernel", name])
-        rows = answered["kernels"]
+        result = result_of(Rows.OPS, self.REGIONS, options=["--kernel", name])
+        rows = result["kernels"]
         self.assertEqual(column(rows, "n_ops"), [1] * len(rows))
         self.assertEqual(column(rows, "rank"), list(range(1, len(rows) + 1)))
         return [(row["hlo_op"], row["total_dur_ps"]) for row in rows]
@@ -442,7 +444,7 @@ class Asked(unittest.TestCase):
         self.assertEqual(self.ops("flash"), [("flash.3", 130), ("flash.4", 50)])
 
     def test_row_of_an_op_has_only_its_own_regions(self) -> None:
-        rows = said(Rows.OPS, self.REGIONS, options=["--kernel", "flash"])["kernels"]
+        rows = result_of(Rows.OPS, self.REGIONS, options=["--kernel", "flash"])["kernels"]
         self.assertEqual([tree(row) for row in rows], [[("a", 0, 1, 10)], [("a", 0, 1, 3)]])
 
     def test_name_of_an_op_selects_only_this_op(self) -> None:
@@ -451,25 +453,25 @@ class Asked(unittest.TestCase):
 
     def test_unique_prefix_of_a_kernel_takes_precedence_over_ops(self) -> None:
         self.assertEqual(self.ops("ot"), [("other.1", 200)])
-        answered = said(Rows.OPS, options=["--kernel", "fl"])
+        result = result_of(Rows.OPS, options=["--kernel", "fl"])
         self.assertIn(
-            "--kernel fl: using flash, the only name that begins with fl", answered["notes"]
+            "--kernel fl: using flash, the only name that begins with fl", result["notes"]
         )
-        self.assertEqual(len(answered["kernels"]), 2)
+        self.assertEqual(len(result["kernels"]), 2)
 
     def test_unique_prefix_of_an_op_is_used_if_it_matches_no_kernel(self) -> None:
         ops = [kernel(0, 10, "aa.12"), kernel(10, 10, "ab.1")]
-        rows = said(ops, options=["--kernel", "aa.1"])["kernels"]
+        rows = result_of(ops, options=["--kernel", "aa.1"])["kernels"]
         self.assertEqual(column(rows, "hlo_op"), ["aa.12"])
 
     def test_top_limits_the_number_of_ops(self) -> None:
-        answered = said(Rows.OPS, options=["--kernel", "flash", "--top", "1"])
-        self.assertEqual(answered["tail"], {"n_kernels_omitted": 1, "dur_ps": 50})
+        result = result_of(Rows.OPS, options=["--kernel", "flash", "--top", "1"])
+        self.assertEqual(result["tail"], {"n_kernels_omitted": 1, "dur_ps": 50})
 
     def test_op_of_several_programs_has_a_row_for_each_program(self) -> None:
         ops = [kernel(0, 10, program_id=7), kernel(10, 20, program_id=8)]
-        answered = said(ops, options=["--kernel", "flash.3"])
-        self.assertEqual(column(answered["kernels"], "total_dur_ps"), [20, 10])
+        result = result_of(ops, options=["--kernel", "flash.3"])
+        self.assertEqual(column(result["kernels"], "total_dur_ps"), [20, 10])
 
     def test_similar_name_is_suggested_for_a_misspelled_name(self) -> None:
         outcome = run(traced(Rows.OPS), "kernel", "--kernel", "flahs")
