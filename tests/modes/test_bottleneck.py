@@ -36,7 +36,7 @@ class Findings(unittest.TestCase):
             (row,) = answer(data, "bottleneck")["findings"]
             self.assertEqual(row["tf_op"], shown)
 
-    def test_roof_uses_hbm_bytes_if_known_and_bytes_accessed_otherwise(self) -> None:
+    def test_roof_uses_bytes_accessed_only_if_hbm_bytes_are_unknown(self) -> None:
         # The peaks are 1 byte and 2 flops per picosecond, so 8 bytes take as long as 16 flops.
         peaks = ("--peak-tflops-bf16", "2", "--peak-hbm-gibps", str(10**12 / 2**30))
         for breakdown, flops, name, at_roof in (
@@ -219,7 +219,7 @@ class Verdict(unittest.TestCase):
             ops = [matmul(0, 1000 - copied, 2000, 0), op("copy.1", "copy", 1000 - copied, copied)]
             with self.subTest(copied=copied):
                 self.assertEqual(bottleneck(ops)["bottleneck"], name)
-        # No single class takes a tenth of the step, but their sum does.
+        # No single class loses a tenth of the step, but together they do.
         ops = [matmul(0, 860, 1720, 0), op("copy.1", "copy", 860, 50), kernel(910, 60)]
         self.assertEqual(bottleneck(ops)["bottleneck"], "kernel")
 
@@ -289,7 +289,7 @@ class Hideable(unittest.TestCase):
 
     def test_hideable_time_of_a_synchronous_collective_requires_a_program(self) -> None:
         ops = [leaf(0, 30), op("all-reduce.1", "all-reduce", 200, 50)]
-        # The wait shares a row with the synchronous collective, so the row is unknown, too.
+        # The wait shares a row with the synchronous collective, so its time is unknown, too.
         ops.append(op("all-gather-done.1", "all-gather-done", 300, 10))
         result = bottleneck(ops)
         self.assertEqual([row["hideable_ps"] for row in result["findings"]], [None, None])

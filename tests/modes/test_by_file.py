@@ -107,7 +107,7 @@ class OfTraces(Against):
         significant = [row["file"] for row in compared["by_file"] if row["significant"]]
         self.assertEqual(significant, [file])
 
-    def test_by_file_agrees_with_random_records(self) -> None:
+    def test_by_file_agrees_with_the_records_of_random_traces(self) -> None:
         n_compared = 0
         for seed in sampled(range(60), 6):
             pair = (random_record_case(random.Random(seed + n)) for n in (0, seed % 2))

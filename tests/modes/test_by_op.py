@@ -184,7 +184,7 @@ class Figures(unittest.TestCase):
             {"flops": 0, "bytes_accessed": 0},
             {"flops": -1, "bytes_accessed": -1},
             {"flops": 10**9, "dur": 0},
-            # All bytes in the breakdown are in another memory than HBM.
+            # None of the bytes in the breakdown are in HBM.
             {"flops": 0, "memory_access_breakdown": memory_access_breakdown((1, 3, 5))},
         ):
             duration = facts.pop("dur", 100)

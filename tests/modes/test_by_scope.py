@@ -328,7 +328,7 @@ class Options(unittest.TestCase):
             self.assertEqual(outcome.object["reason"], "bad_arguments")
 
 
-# Paths with the expected parts of the scope, and the expected primitive.
+# Paths, with the expected scope and primitive of each.
 PATHS = {
     "jit(f)/jvp(layer)/dot_general:": ("layer", "dot_general"),
     "jit(f)/transpose(jvp(decoder))/while/body/mlp/mul:": ("decoder | mlp", "mul"),

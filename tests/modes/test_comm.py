@@ -49,7 +49,7 @@ def start(name: str, at: int, dur: int = 0, **more: Any) -> Op:
 
 
 def done(of: str, at: int, dur: int = 0, **more: Any) -> Op:
-    """Return the op that waits for the transfer of the op `of`."""
+    """Return a wait for the transfer that the op `of` starts."""
     kind = of.partition("-start")[0].partition("-update")[0]
     name = more.pop("name", of.replace("-start", "-done").replace("-update", "-done"))
     operands = more.pop("operands", f"(f32[8]{{0}}, f32[8]{{0}}) %{of}")
@@ -156,7 +156,7 @@ class Pairing(unittest.TestCase):
         for ops, in_flight in (
             ([by_operand, by_program, by_name, wait], 15),
             ([by_program, by_name, wait], 13),
-            # The program takes precedence over the name, even if the trace lacks its start.
+            # The start in the program takes precedence, even if the trace lacks this start.
             ([by_name, wait], None),
         ):
             self.assertEqual(row(ops, program)["in_flight_ps"], in_flight)
@@ -328,7 +328,7 @@ class Time(unittest.TestCase):
             math(10, 20),
             op("copy.1", "copy", 25, 10),  # The overlap with the math counts once.
             op("copy-done.1", "copy-done", 40, 10),  # Another wait does not cover the flight.
-            op("all-reduce.1", "all-reduce", 50, 10),  # Other communication does not cover it.
+            op("all-reduce.1", "all-reduce", 50, 10),  # A collective does not cover the flight.
             done(self.NAME, 70, 30),
         ]
         result = {entry["collective"]: entry for entry in rows(ops)}["all-gather"]
@@ -805,7 +805,7 @@ class Groups(unittest.TestCase):
         )
         self.assertEqual(row(ops, gathered)["payload_bytes"], 128)
 
-    def test_program_is_ignored_if_its_collective_is_another_one(self) -> None:
+    def test_program_is_ignored_if_it_contradicts_the_collective_in_the_trace(self) -> None:
         ops = [op("a.call-done", "all-gather-done", 10, 5, shape="f32[8]{0}", operands="() %x")]
         program = self.program(hlo_proto.listed_groups((0, 2), (1, 3)))
         for opcode in ("all-to-all", "all-reduce"):
@@ -1068,7 +1068,7 @@ class Offloading(unittest.TestCase):
 
 @unittest.skipUnless(TRAINING.exists(), "the capture is not available")
 class Training(unittest.TestCase):
-    """Test a real TPU7x capture; texts of its collectives on the SparseCore have no groups."""
+    """Test a real TPU7x capture in which the texts of SparseCore collectives show no groups."""
 
     devices = "/device:TPU:0", "/device:TPU:1"
 

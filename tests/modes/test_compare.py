@@ -106,11 +106,11 @@ class Judged:
                 yield ours, theirs, next(row for row in self.pairs if ours <= row[0])
 
     def lost(self) -> list[Any]:
-        """Return the groups that are in another row than their counterpart."""
+        """Return the groups whose counterpart is in another row."""
         return [ours for ours, theirs, row in self.counterparts() if not theirs <= row[1]]
 
     def separate_and_pooled_times(self) -> tuple[int, int]:
-        """Return the time of counterparts in rows of their own, and that of all other ones."""
+        """Return the time of counterparts in rows of their own, and of all other counterparts."""
         times = [0, 0]
         for ours, theirs, row in self.counterparts():
             is_pooled = row != (ours, theirs)
@@ -253,7 +253,7 @@ CASES: dict[str, tuple[Program, Program, Rows]] = {
             ("same_key", ["tfop:w['b']:"], ["tfop:w['b']:"]),
         ],
     ),
-    "as many look-alikes match in the order of their lines": (
+    "equally many look-alikes match in the order of their lines": (
         under(MAIN, "a.py:10:4", "a.py:20:4", "a.py:30:4"),
         under("m.py:9:0", "a.py:9:4", "a.py:10:4", "a.py:20:4"),
         [
@@ -262,7 +262,7 @@ CASES: dict[str, tuple[Program, Program, Rows]] = {
             ("same_places_and_scopes", ["a.py:30:4"], ["a.py:20:4"]),
         ],
     ),
-    "look-alikes of unequal number are one row": (
+    "look-alikes share a row if one side has more of them": (
         at("a.py:10:4", "a.py:20:4", "a.py:30:4"),
         at("a.py:10:4", "a.py:30:4"),
         [
@@ -273,7 +273,7 @@ CASES: dict[str, tuple[Program, Program, Rows]] = {
             )
         ],
     ),
-    "look-alikes of which two got other columns match in order": (
+    "look-alikes match in order although the columns of two changed": (
         at("a.py:9:13", "a.py:10:13", "a.py:11:13"),
         at("a.py:9:13", "a.py:10:18", "a.py:12:22"),
         [
@@ -312,7 +312,7 @@ CASES: dict[str, tuple[Program, Program, Rows]] = {
             ("same_places", ["a.py:1:1", "a.py:2:1"], ["a.py:5:1"]),
         ],
     ),
-    "rows that lack lines on the same side stay apart": (
+    "rows stay separate if both have fewer lines before": (
         under(MAIN, "0.py:9:4", "1.py:9:4"),
         under(MAIN, "0.py:9:4", "1.py:10:4", "0.py:11:4", "1.py:12:4"),
         [
@@ -320,7 +320,7 @@ CASES: dict[str, tuple[Program, Program, Rows]] = {
             ("same_places_and_scopes", ["1.py:9:4"], ["1.py:10:4", "1.py:12:4"]),
         ],
     ),
-    "columns tell lines apart that changed their order": (
+    "columns distinguish lines that changed their order": (
         at("a.py:10:4", "a.py:20:8"),
         at("a.py:20:4", "a.py:10:8"),
         [
@@ -328,7 +328,7 @@ CASES: dict[str, tuple[Program, Program, Rows]] = {
             ("same_places_and_scopes", ["a.py:20:8"], ["a.py:10:8"]),
         ],
     ),
-    "columns of an indented block tell nothing": (
+    "columns of an indented block are ignored": (
         at("a.py:10:4", "a.py:20:8"),
         at("a.py:10:8", "a.py:20:12"),
         [
@@ -344,7 +344,7 @@ CASES: dict[str, tuple[Program, Program, Rows]] = {
             ("same_files_and_scopes", ["a.py:20:8"], ["a.py:20:8"]),
         ],
     ),
-    "a place that stayed counts if others did not stay": (
+    "an unchanged place matches although others changed": (
         [op(1, "m.py:10:5"), op(2, "m.py:20:9")],
         [op(3, "m.py:5:13"), op(1, "m.py:11:5")],
         [
@@ -352,7 +352,7 @@ CASES: dict[str, tuple[Program, Program, Rows]] = {
             ("same_places_and_scopes", ["m.py:10:5"], ["m.py:11:5"]),
         ],
     ),
-    "a line that is left over can match by its scopes": (
+    "a remaining line can match by its scopes": (
         [op(1, "m.py:10:5"), op(2, "m.py:20:9")],
         [op(1, "m.py:11:5"), op(2, "n.py:20:7")],
         [
@@ -360,7 +360,7 @@ CASES: dict[str, tuple[Program, Program, Rows]] = {
             ("same_scopes", ["m.py:20:9"], ["n.py:20:7"]),
         ],
     ),
-    "a line that is left over can stay without a match": (
+    "a remaining line can have no match": (
         [op(1, "m.py:10:5"), op(2, "m.py:20:9")],
         [op(1, "m.py:11:5")],
         [
@@ -389,7 +389,7 @@ CASES: dict[str, tuple[Program, Program, Rows]] = {
             ("same_places", ["a.py:20:4"], ["a.py:21:4"]),
         ],
     ),
-    "files that both sides have are not exchanged": (
+    "files that exist on both sides are not swapped": (
         [op(1, "a.py:1:1", tf_op="head/mul:"), op(2, "b.py:2:2", tf_op="tail/exp:")],
         [op(1, "b.py:8:8", tf_op="head/mul:"), op(2, "a.py:9:9", tf_op="tail/exp:")],
         [("same_scopes", ["a.py:1:1"], ["b.py:8:8"]), ("same_scopes", ["b.py:2:2"], ["a.py:9:9"])],
@@ -428,7 +428,7 @@ CASES: dict[str, tuple[Program, Program, Rows]] = {
         [op(1, "a.py:10:4", kind="compute")],
         [("only_after", [], ["a.py:10:4"]), ("only_before", ["a.py:10:4"], [])],
     ),
-    "phases are told apart": (
+    "phases never mix": (
         [op(1, "a.py:10:4", tf_op=FORWARD), op(2, "a.py:30:4", tf_op=BACKWARD)],
         [op(2, "a.py:10:4", tf_op=BACKWARD), op(1, "a.py:30:4", tf_op=FORWARD)],
         [
@@ -469,7 +469,7 @@ class Levels(unittest.TestCase):
         ]
         self.assertCountEqual(pairs, [([f"jit(f)/{scope}/dot:"],) * 2 for scope in scopes])
 
-    def test_number_of_an_op_is_ignored_if_the_path_is_only_the_op(self) -> None:
+    def test_number_in_a_path_that_is_only_the_name_of_an_op_is_ignored(self) -> None:
         before = [op(1, tf_op="copy.17:"), op(2, tf_op="copy.18:")]
         after = [op(1, tf_op="copy.18:"), op(2, tf_op="copy.19:"), op(3, tf_op="slice.17:")]
         rows = [(level, len(ours), len(theirs)) for level, ours, theirs in matched(before, after)]
@@ -511,7 +511,8 @@ class Levels(unittest.TestCase):
         def n_lines(before: Program, after: Program) -> list[int]:
             return [len(row[1]) for row in matched(before, after)]
 
-        # On one side or both, the lines are in different files, so they have no order.
+        # On at least one side, the lines are in different files that the other side lacks, so they
+        # have no order.
         before = under(MAIN, "a.py:10:4", "b.py:20:4")
         after = under(MAIN, "c.py:20:4", "d.py:10:4")
         ordered = under(MAIN, "a.py:10:4", "a.py:20:4")
@@ -1006,7 +1007,7 @@ class Figures(unittest.TestCase):
                          ("only_before", -7, -100))  # fmt: skip
         self.assertEqual((gone["tf_op"], gone["p_value"]), ("jit(f)/dot:", 0.007937))
 
-    def test_rows_with_equal_changes_are_ordered_by_their_line_after(self) -> None:
+    def test_rows_with_equal_changes_are_ordered_by_their_line_in_the_later_capture(self) -> None:
         def program(*lines: int) -> Program:
             calls = [
                 op(n, f"a.py:{line}:1", text=f"%x = f{n}()", duration=100 * n)
@@ -1026,7 +1027,7 @@ class Figures(unittest.TestCase):
             keys = [row["agg_keys_before"] for row in rows[:2]]
             self.assertEqual(keys, [["tfop:u:"], ["tfop:v:"]])
 
-    def test_row_sums_the_groups_that_match_together(self) -> None:
+    def test_row_of_several_groups_sums_their_times(self) -> None:
         before = [op(n, f"a.py:{n}0:4", tf_op=f"jit(f)/mul{n}:", duration=n) for n in (1, 2)]
         after = [op(n, f"a.py:{n}1:4", tf_op=f"jit(f)/add{n}:", duration=n) for n in (3, 4, 5)]
         for ours, theirs in ((before, after), (before[::-1], after[::-1])):

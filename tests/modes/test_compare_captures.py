@@ -89,7 +89,7 @@ class SeveralCaptures(unittest.TestCase):
             ("capture", 4, 5),
         )
 
-    def test_p_value_counts_all_assignments_of_captures(self) -> None:
+    def test_p_value_is_computed_over_all_assignments_of_captures(self) -> None:
         for sizes in ((4, 4), (3, 5), (2, 5), (1, 20)):
             for seed in range(4):
                 before, after = (runs_of_one_program(n, 10 * seed + n) for n in sizes)
@@ -173,7 +173,7 @@ def mean_of_group(captured: Json, agg_key: str) -> int:
 
 
 class Periods(unittest.TestCase):
-    def test_period_is_corrected_separately_from_other_totals(self) -> None:
+    def test_period_is_tested_separately_from_other_totals(self) -> None:
         before, after = capture(1, 6), capture(1, 6, pause=9000)
         result = compare(before, after)
         period = result["totals"]["period"]

@@ -90,7 +90,7 @@ class Exports(InFolder):
 
 
 class Tables(Exports):
-    def test_op_has_facts_of_one_execution_and_sums_over_all_executions(self) -> None:
+    def test_row_of_an_op_has_the_cost_of_one_execution_and_the_time_of_all(self) -> None:
         facts: Json = {
             "shape": BF16,
             "stack": "m.py:1:1\nlib/site-packages/x.py:3:3",

@@ -299,7 +299,7 @@ class HostRows(unittest.TestCase):
     def test_thread_whose_events_neither_begin_nor_end_in_the_gap_is_ranked_last(self) -> None:
         for calls, is_still in (
             ([("w", 0, 400)], True),
-            # Changes exactly at the start or end of the gap do not count.
+            # Events that begin or end exactly at an edge of the gap do not count.
             ([("w", 100, 200)], True),
             ([("w", 0, 400), ("x", 50, 100), ("x", 200, 220)], True),
             ([("w", 0, 400), ("instant", 150, 150)], False),
@@ -313,7 +313,7 @@ class HostRows(unittest.TestCase):
                 first, second = self.rows(("t", calls), ("busy", [("b", 150, 151)]))
                 ranked = [("b", False), ("w", True)] if is_still else [("w", False), ("b", False)]
                 self.assertEqual([(row["event"], row["still"]) for row in (first, second)], ranked)
-        # Changes of a second thread with the same name also count.
+        # Events of a second thread with the same name count, too.
         rows = self.rows(("t", [("w", 0, 400)]), ("t", [("b", 150, 151)]))
         self.assertEqual([row["still"] for row in rows], [False, False])
 
@@ -438,7 +438,7 @@ class Captures(unittest.TestCase):
             self.skipTest("the capture is not available")
         return answer(path, "idle", *options)
 
-    def test_nearly_all_idle_time_of_the_offloading_capture_is_a_barrier(self) -> None:
+    def test_nearly_all_idle_time_of_the_offloading_capture_is_spent_at_a_barrier(self) -> None:
         found = self.result("v6e-host-offload", "--device", "/device:TPU:2", "--step", "0")
         self.assertEqual(found["totals"]["idle_duration_ps"], 340_977_878_750)
         self.assertEqual(found["idle_by_cause"]["barrier"], 340_977_877_344)

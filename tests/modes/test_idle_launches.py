@@ -106,7 +106,7 @@ class Period(unittest.TestCase):
     STEPS = (("0", 0, 100), ("1", 150, 100), ("2", 320, 100))
 
     def rows(self, step: int) -> list[tuple[str, int, int | None]]:
-        """Return the host events in the second half of a step, which is idle."""
+        """Return the host events in the idle second half of a step."""
         plane = tpu_plane([leaf(start, 50) for _, start, _ in self.STEPS], self.STEPS)
         calls = [("feed", 60, 140), ("log", 80, 90), ("feed", 180, 300), ("feed", 330, 400)]
         found = result_of(plane, host(("t", calls)), options=["--step", str(step)])

@@ -264,7 +264,7 @@ class Heap(MemoryTest):
         )
         self.assertEqual(len([n for n in result["notes"] if n.startswith(BOUND)]), 1)
 
-    def test_heap_without_a_heap_trace_counts_in_full(self) -> None:
+    def test_heap_without_a_trace_counts_in_full(self) -> None:
         result = self.assert_peak(20, buffers_of({1: 8, 2: 9}) + heap(20, 1, 2), [20])
         self.assertEqual(rows(result, "kind", "hlo_op"), [("temporary", "y")])
         self.assertIn(f"{BOUND}20 bytes", " ".join(result["notes"]))
@@ -510,7 +510,7 @@ class Padding(MemoryTest):
 class PeakAt(MemoryTest):
     BUFFERS = buffers_of({1: 8}) + heap(8, 1)
 
-    def test_peak_is_located_at_an_instruction_and_its_source(self) -> None:
+    def test_peak_has_its_instruction_and_source_line(self) -> None:
         result = result_of(self.BUFFERS + heap_trace((ALLOC, 1, "z", 0)))
         expected = {
             "hlo_op": "z",
@@ -525,7 +525,7 @@ class PeakAt(MemoryTest):
         for name, ran, expected in (
             ("x", RUN, None),
             ("z", [op("z", "loop fusion", t, 5) for t in (170, 130, 150, 20)], 130),
-            # A loop, an op of which another program has a namesake, and an op with two entries.
+            # A loop, a name that two programs share, and an op with two metadata entries.
             ("z", [op("z", "while", 120, 50), op("y", "loop fusion", 130, 10)], 120),
             (
                 "z",

@@ -59,7 +59,7 @@ class NonCompute(unittest.TestCase):
         alone = answer(trace([op("x", "copy", 0, 4)], STEP), "non_compute")["totals"]
         self.assertIsNone(alone["non_compute_pct_of_compute"])
 
-    def test_note_about_stalls_is_omitted_if_there_is_none(self) -> None:
+    def test_note_about_stalls_is_omitted_without_stalls(self) -> None:
         ops = [op("slice-done.1", "async-done", 0, 1), op("z", "all-reduce", 5, 5)]
         result = answer(trace(ops, STEP), "non_compute", "--include-comm")
         self.assertNotIn(STALLS, result["notes"])

@@ -115,13 +115,12 @@ class Contents(OfPages):
                 self.assertEqual(data["parts"][mode], outcome.get("reason", "ok"))
                 if outcome["status"] == "absent":
                     continue
-                # Fields that modes share are stored once. With the own fields of a mode, its answer
-                # must be complete.
+                # The page stores fields that modes share only once, so join them with a mode's own.
                 common, own = dict(data["page"]), dict(data["answers"][mode])
                 common |= {"mode": mode, "totals": {**common["totals"], **own.pop("totals")}}
                 del outcome["next_steps"]
                 of_all = Counter(outcome.pop("notes")) - Counter(own.pop("notes"))
-                # Which damage of a program is noted depends on the mode.
+                # Modes can note different damage of the same program.
                 of_step = {note for note in of_all if "HLO can't be read" not in note}
                 self.assertLessEqual(of_step, set(data["notes"]))
                 self.assertEqual({**common, **own}, outcome)

@@ -82,13 +82,13 @@ def row(planes: Sequence[Plane], *options: str) -> Json:
 
 
 def figures(planes: Sequence[Plane], *options: str) -> tuple[int | None, ...]:
-    """Return the transfer, the wait, and the number of matched and of unmatched executions."""
+    """Return transfer time, waiting time, and the numbers of matched and unmatched executions."""
     only = row(planes, *options)
     return tuple(only[key] for key in ("transfer_ps", "peer_wait_ps", "n_matched", "n_unmatched"))
 
 
 class Waiting(unittest.TestCase):
-    def test_wait_for_a_late_device_is_exact(self) -> None:
+    def test_time_waiting_for_a_late_device_is_exact(self) -> None:
         late = 1234
         planes = [device(i, durations(50 + late * (i != 1), 50)) for i in range(3)]
         found = result_of(planes)
@@ -152,7 +152,7 @@ class Waiting(unittest.TestCase):
         planes = [device(0, durations(30)), device(1, durations(10)), device(2, other)]
         self.assertEqual(figures(planes), (10, 20, 1, 0))
 
-    def test_executions_are_not_matched_if_devices_ran_the_op_unequally_often(self) -> None:
+    def test_executions_are_not_matched_if_their_number_differs_between_devices(self) -> None:
         planes = [device(0, durations(30, 30)), device(1, durations(10))]
         found = result_of(planes)
         self.assertEqual(figures(planes), (None, None, 0, 2))
@@ -487,7 +487,7 @@ class Drawn(NamedTuple):
     """Describe a random collective and its executions by device."""
 
     op: dict[str, Any]
-    # Places in the device assignment: by group, or by pair of a permute. If both are None, all
+    # Places in the device assignment, by group or as the pairs of a permute. If both are None, all
     # devices take part.
     groups: list[list[int]] | None
     pairs: list[tuple[int, int]] | None

@@ -1,4 +1,4 @@
-"""Test answers for real captures, whose figures are known from other tools or from their programs.
+"""Compare answers for real captures with figures from other tools or from the captured programs.
 
 tests/naive/invariants.py checks the invariants of all answers for the same captures.
 """

@@ -202,12 +202,12 @@ class Changes(InFolder):
         self.assertEqual([row[:2] for row in rows[:2]], [("collective", name) for name in names])
         self.assertIn(("opcode", "all-to-all", None, 1), rows)
 
-    def test_different_fingerprint_has_a_row_if_nothing_else_differs(self) -> None:
+    def test_difference_in_fingerprint_is_listed_if_nothing_else_differs(self) -> None:
         _, [(what, name, before, after)] = self.changes(constant=b"\x02")
         self.assertEqual((what, name), ("other", None))
         self.assertNotEqual(before, after)
 
-    def test_program_is_unknown_to_differ_if_only_the_code_of_a_kernel_changed(self) -> None:
+    def test_same_program_is_null_if_only_the_code_of_a_kernel_changed(self) -> None:
         same, [(what, name, _, _)] = self.changes(body="other", line="c.py:3")
         self.assertEqual((same, what, name), (None, "kernel_code", "flash"))
         result = self.compare(self.record(capture(body="other")), self.record(capture()))
@@ -218,7 +218,7 @@ class Changes(InFolder):
         result = self.compare(self.record(capture(line="b.py:2")), self.record(capture()))
         self.assertTrue(result["headline"].startswith("The compiled program is the same"))
 
-    def test_program_is_unknown_to_differ_if_a_capture_has_no_program(self) -> None:
+    def test_program_changes_are_unknown_if_a_capture_has_no_program(self) -> None:
         for before, after in ((False, True), (True, False), (False, False)):
             paths = [self.record(capture(has_program=has)) for has in (before, after)]
             result = self.compare(paths[1], paths[0])

@@ -118,7 +118,7 @@ class UsedSteps(unittest.TestCase):
                     self.assertEqual(row["duration_ps"], was["duration_ps"])
 
     def test_only_executions_of_the_program_with_most_ops_are_used(self) -> None:
-        # `jit_g` has more executions, and one with most ops, but `jit_f` has more ops in total.
+        # `jit_g` has more executions and the largest one, but `jit_f` has more ops in total.
         names = ("jit_f(1)", *["jit_g(2)"] * 5, *["jit_f(1)"] * 3)
         numbers = (9, 1, 1, 1, 1, 12, 0, 9, 9)
         plane = tpu_plane(steps_of(numbers))
@@ -148,7 +148,7 @@ class Figures(unittest.TestCase):
         (step,) = record(tpu_plane(ops, [("0", 0, 1000)]))["steps"]
         return tuple(step[f"{name}_ps"] for name in ("duration", "busy", "comm", "host", "wait"))
 
-    def test_waits_count_for_the_awaited_op(self) -> None:
+    def test_waits_are_classified_by_what_they_wait_for(self) -> None:
         # Waits for the device's own engines are not communication.
         host = "f32[8]{0:S(5)}"
         math = op("fusion.1", "loop fusion", 0, 100)

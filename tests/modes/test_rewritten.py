@@ -51,7 +51,7 @@ def comparable(of: Json) -> Json:
 
 
 class Record(unittest.TestCase):
-    def test_trace_of_the_program_of_the_demo_has_the_record_of_the_demo(self) -> None:
+    def test_rewritten_trace_of_the_demo_has_the_same_record_as_the_demo(self) -> None:
         again = answer(
             rewrite.trace(records.of_demo(), 2, devices=(DEVICE, "/device:TPU:3")), "record"
         )
@@ -151,7 +151,7 @@ class Spread(WithFiles):
         for step in cohort["steps"]:
             self.assertLess(step["step_spread_pct"], 0.001)
 
-    def test_spread_does_not_depend_on_order_division_and_format_of_files(self) -> None:
+    def test_spread_is_the_same_for_reordered_split_and_compressed_files(self) -> None:
         names = names_of(2, 2)
         traces = self.write_pod("traces", names, 3, jitter=0.01)
         expected = comparable(answer(traces, "spread"))

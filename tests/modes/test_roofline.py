@@ -128,7 +128,8 @@ class Roofline(unittest.TestCase):
         # This group needs 4 of its 12 ps.
         below = matmul(10, 12, 8, 1, stack="m.py:2:1")
         above = matmul(30, 3, 8, 1, stack="m.py:3:1")
-        instant = matmul(40, 0, 8, 1, stack="m.py:4:1")  # Without duration, no utilization.
+        # This group has no duration and so no utilization.
+        instant = matmul(40, 0, 8, 1, stack="m.py:4:1")
         for ops, n, total, mfu in (
             ((on_roof, below, instant), 0, 0, 0.5),
             ((on_roof, below, above, instant), 1, 3, 0.5),
@@ -149,7 +150,7 @@ class Roofline(unittest.TestCase):
         )
         self.assertEqual(result["top_shortfall_groups"], [])
 
-    def test_dtype_with_most_time_is_used_and_the_first_of_equal_ones(self) -> None:
+    def test_dtype_with_most_time_is_used_or_the_first_if_times_are_equal(self) -> None:
         for durations, dtype in (((5, 6), "fp8"), ((6, 5), "bf16"), ((5, 5), "bf16")):
             shapes = ("bf16[8]{0}", "f8e5m2[8]{0}")
             ops = [
@@ -514,7 +515,8 @@ class RooflineNotes(unittest.TestCase):
             matmul(0, 4, 8, 1, stack="m.py:1:1"),  # Exactly at its roof.
             matmul(10, 3, 8, 1, stack="m.py:2:1"),
             matmul(20, 2, 8, 1, stack="m.py:3:1"),
-            matmul(30, 0, 8, 1, stack="m.py:4:1"),  # Without duration, no utilization.
+            # This group has no duration and so no utilization.
+            matmul(30, 0, 8, 1, stack="m.py:4:1"),
         ]
         v7x = ["--chip", "v7x", *peaks]
         without_line = [*ops, matmul(40, 1, 8, 1, tf_op="x", stack=None)]
@@ -601,7 +603,7 @@ class RooflineNotes(unittest.TestCase):
                 self.notes(data, "--chip", "v7x"),
                 [f"{unknown}, but the peaks of v7x are used{end}"],
             )
-        # A single one of the two peaks is not enough.
+        # One of the two peaks alone is not enough.
         for lacking in own:
             data = chip_trace(
                 device_type_string="TPU v99", **{k: v for k, v in own.items() if k != lacking}

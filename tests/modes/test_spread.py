@@ -394,7 +394,7 @@ class Exact(unittest.TestCase):
             (0, 80, "idle"),
             (0, 79, None),
             (40, 40, None),
-            # One part of the load can exceed the excess if other parts are smaller than usual.
+            # One part of the load can exceed the excess if other parts are smaller than elsewhere.
             (120, 0, "host"),
         ):
             slow = loaded([600] * 4, host_ps=100 + host, busy_ps=950 - idle)
@@ -527,7 +527,7 @@ class Joining(unittest.TestCase):
         refusals: list[tuple[list[Loader], str, str]] = [
             ([refuse, refuse], "unreadable_xplane_pb", "h9.xplane.pb"),
             ([bad_record], "unreadable_record", "not a record"),
-            # If the reasons differ, the reason is `unreadable_xplane_pb`.
+            # If the reasons differ, `unreadable_xplane_pb` is reported.
             ([bad_record, partial(refuse, "z")], "unreadable_xplane_pb", "not a record"),
         ]
         for loaders, reason, detail in refusals:
