@@ -289,7 +289,7 @@ class Hideable(unittest.TestCase):
 
     def test_hideable_time_of_a_synchronous_collective_requires_a_program(self) -> None:
         ops = [leaf(0, 30), op("all-reduce.1", "all-reduce", 200, 50)]
-        # The wait shares a row with the synchronous collective, so its time is unknown, too.
+        # The wait shares a row with the synchronous collective, so its hideable time is unknown.
         ops.append(op("all-gather-done.1", "all-gather-done", 300, 10))
         result = bottleneck(ops)
         self.assertEqual([row["hideable_ps"] for row in result["findings"]], [None, None])

@@ -257,7 +257,7 @@ class HbmBytes(unittest.TestCase):
                 (row["bytes_accessed_sum"], row["hbm_bytes_sum"]), (10 * GIB, GIB // 2)
             )
 
-    def test_op_with_zero_hbm_bytes_is_compute_bound_without_intensity(self) -> None:
+    def test_op_with_zero_hbm_bytes_is_compute_bound_and_has_no_intensity(self) -> None:
         accesses = memory_access_breakdown((1, 2, 9))
         ops = [matmul(0, 10, 8, 9, memory_access_breakdown=accesses)]
         (row,) = roofline(ops, *PEAKS, "--bytes", "hbm")["groups"]

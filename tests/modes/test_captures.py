@@ -344,7 +344,7 @@ class Unreadable(unittest.TestCase):
                     self.assertEqual((outcome.object["reason"], outcome.status), (reason, 0))
                     self.assertEqual(outcome.object[field], there)
 
-    def test_run_without_a_readable_file_is_an_error(self) -> None:
+    def test_run_without_a_readable_file_is_rejected(self) -> None:
         failed = made_of("h0", b"")
         for files, reason in (
             ({"h0.xplane.pb": b"", "h1.xplane.pb": b"no trace"}, "unreadable_xplane_pb"),

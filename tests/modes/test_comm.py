@@ -915,7 +915,7 @@ class Rows(unittest.TestCase):
             op("all-gather.2", "all-gather", 10, 8, shape="s8[8]", operands="s8[2] %a"),
             op("all-gather.3", "all-gather", 20, 7, shape="s8[8]", operands="s8[2] %a",
                source="m.py:1"),
-            # A group of one device, and a group of unknown size.
+            # `all-gather.4` has a group of one device, and `all-gather.5` one of unknown size.
             op("all-gather.4", "all-gather", 30, 6, shape="s8[8]", operands="s8[8] %a"),
             op("all-gather.5", "all-gather", 40, 5, shape="s8[8]", operands="%a"),
         ]  # fmt: skip

@@ -469,7 +469,7 @@ class Levels(unittest.TestCase):
         ]
         self.assertCountEqual(pairs, [([f"jit(f)/{scope}/dot:"],) * 2 for scope in scopes])
 
-    def test_number_in_a_path_that_is_only_the_name_of_an_op_is_ignored(self) -> None:
+    def test_number_of_an_op_is_ignored_in_a_path_without_scopes(self) -> None:
         before = [op(1, tf_op="copy.17:"), op(2, tf_op="copy.18:")]
         after = [op(1, tf_op="copy.18:"), op(2, tf_op="copy.19:"), op(3, tf_op="slice.17:")]
         rows = [(level, len(ours), len(theirs)) for level, ours, theirs in matched(before, after)]

@@ -45,7 +45,7 @@ class Launching(unittest.TestCase):
         self.assertEqual(
             self.launching(writer, caller, caller=[7, 8]), [("caller", True), ("writer", False)]
         )
-        # A thread that launched only one of the two programs does not count.
+        # A thread that launched only one of the two programs is not a launching thread.
         one_of_two: list[list[int | None]] = [[7, None], [None, 8], [7, 9]]
         for ids in one_of_two:
             self.assertEqual(

@@ -444,8 +444,8 @@ class Padding(MemoryTest):
     )
 
     def test_padding_is_the_part_of_a_buffer_beyond_its_array(self) -> None:
-        # An array of 12 bytes in 32; a tuple; 3 packed s4 elements in 16 bytes; an array without
-        # padding; and a buffer that is smaller than its array.
+        # Cases: an array of 12 bytes in a buffer of 32; a tuple; 3 packed s4 elements in 16 bytes;
+        # an array without padding; a buffer that is smaller than its array.
         result = result_of(
             buffer(1, 32, X)
             + allocation(0, 32, (1, 0, 32), parameter=0)
@@ -525,7 +525,7 @@ class PeakAt(MemoryTest):
         for name, ran, expected in (
             ("x", RUN, None),
             ("z", [op("z", "loop fusion", t, 5) for t in (170, 130, 150, 20)], 130),
-            # A loop, a name that two programs share, and an op with two metadata entries.
+            # Cases: a loop, a name that two programs share, an op with two metadata entries.
             ("z", [op("z", "while", 120, 50), op("y", "loop fusion", 130, 10)], 120),
             (
                 "z",

@@ -115,7 +115,7 @@ class Contents(OfPages):
                 self.assertEqual(data["parts"][mode], outcome.get("reason", "ok"))
                 if outcome["status"] == "absent":
                     continue
-                # The page stores fields that modes share only once, so join them with a mode's own.
+                # The page stores common fields once, so join them with the mode's own fields.
                 common, own = dict(data["page"]), dict(data["answers"][mode])
                 common |= {"mode": mode, "totals": {**common["totals"], **own.pop("totals")}}
                 del outcome["next_steps"]

@@ -378,7 +378,7 @@ class Alone(unittest.TestCase):
         self.assertEqual(found["totals"]["peers"], {"n_devices": 1, **self.NULLS, "by_device": []})
         self.assertTrue(any("no other device in this file" in note for note in found["notes"]))
 
-    def test_fields_are_null_without_the_option(self) -> None:
+    def test_fields_of_peers_are_null_without_option_peers(self) -> None:
         planes = [device(0, durations(10)), device(1, durations(5))]
         found = answer(encode(Space(planes)), "comm")
         self.assertIsNone(found["totals"]["peers"])

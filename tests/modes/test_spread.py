@@ -25,7 +25,7 @@ Loader = Callable[[], list[record_format.Record | NoAnswer]]
 
 
 def loader(data: bytes) -> Loader:
-    """Return a loader that reads a file with a single record like the program does."""
+    """Return a loader that, like the program, reads a file with a single record."""
 
     def load() -> list[record_format.Record | NoAnswer]:
         try:
@@ -241,7 +241,7 @@ class Stragglers(unittest.TestCase):
             # The slowest devices of both hosts are equally slow.
             [(10, 12), (11, 12)],
             *([(10, 10), (10, 99)], [(10, 10), (10, 10)]),
-            # Hosts with a single device, hosts with different numbers of devices, and one host.
+            # Cases: hosts with one device, hosts with different numbers of devices, a single host.
             *([(10,), (11,)], [(10, 10, 10), (11, 11)], [(10, 10), (11, 11), (9,)], [(10, 11)]),
         ):
             with self.subTest(hosts=hosts):
@@ -485,7 +485,7 @@ class Joining(unittest.TestCase):
             shuffled = random.Random(seed).sample(parts, len(parts))
             self.assertEqual(spread(shuffled), answer)
 
-    def test_rows_and_tail_add_up(self) -> None:
+    def test_rows_and_tail_add_up_to_the_totals(self) -> None:
         for top in (0, 2, 100):
             answer = cohort(self.records, top=top)
             self.assertEqual(len(answer["devices"]), min(top, 6))

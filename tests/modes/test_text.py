@@ -111,7 +111,7 @@ def first_of(row: Json, column: Column) -> Any:
 
 
 class Reading:
-    """Check that a text that lists all rows has the figures of the answer."""
+    """Check that a text with all rows shows the figures in the answer."""
 
     def __init__(self, fields: Json, text: str) -> None:
         self.lines = text.splitlines()
