@@ -1,4 +1,5 @@
-"""List the contents of a file of any device: planes, lines, stats, programs, single events."""
+"""List what a trace file contains, for any device: planes, lines, stats, programs, single
+events."""
 
 from __future__ import annotations
 
@@ -44,13 +45,12 @@ if TYPE_CHECKING:
     from _proto.trace.survey import Survey, SurveyedLine, SurveyedPlane
     from _proto.trace.trace import Trace
 
-# Maximum number of bytes to print from a stat that holds bytes.
+# Maximum number of bytes to print from a stat of type bytes.
 N_HEX = 32
 
 
 class Asked(NamedTuple):
-    """The values of `--plane`, `--line`, `--grep` and `--sample`, or None for an option that is not
-    given."""
+    """Values of `--plane`, `--line`, `--grep` and `--sample`; None if the option is absent."""
 
     plane: str | None
     line: str | None
@@ -76,7 +76,7 @@ def anatomy(
                     return answer_of(place, survey, asked, context)
             except NoAnswer as failure:
                 if failure.reason in UNREADABLE:
-                    # If the file cannot be opened, no plane is known.
+                    # If the file cannot be opened, report an empty list of planes.
                     failure.fields.setdefault("planes", [])
                 raise
     raise candidates.no_answer()
@@ -91,7 +91,7 @@ def answer_of(place: Place, survey: Survey, asked: Asked, context: Context) -> R
         failure = unreadable(place.path, survey.source.explained(damage))
         failure.fields["planes"] = rows
         raise failure
-    # Import late, because the module imports protobuf, which may be missing.
+    # Import late: the module requires protobuf, which may be missing.
     from _analysis.profile_options import profile_options_of, versions_of
 
     hosts = [trace for trace in survey.hosts() if place.host in (None, *trace.host.names)]
@@ -123,25 +123,25 @@ def answer_of(place: Place, survey: Survey, asked: Asked, context: Context) -> R
 def plane_rows(
     survey: Survey, indices: Sequence[int], asked: Asked, context: Context
 ) -> tuple[list[AnatomyPlane], Damage | None]:
-    """Return the rows of the readable planes, and the first damage."""
+    """Return a row for each readable plane, and the first damage found."""
 
     def row_of(index: int) -> tuple[AnatomyPlane, tuple[int, str] | None]:
         plane = survey.plane(index)
         row = plane_row(plane, asked, context)
-        # Return offset and text of the damage, because the exception cannot be pickled.
+        # Return the offset and text of the damage: the exception itself cannot be pickled.
         return row, (plane.damage.offset, plane.damage.what) if plane.damage else None
 
     found = work_on(row_of, indices, "reading planes", context, survey.source.stored_size)
     rows = [row for row, _ in found]
     met = [survey.source.in_file(Damage(*damage)) for _, damage in found if damage is not None]
     damage = next(iter(met), survey.damage and survey.source.in_file(survey.damage))
-    # If unpacking lost a part of the file, report this loss instead of a plane that is cut off.
+    # If decompression lost part of the file, report this loss rather than the truncated plane.
     return rows, survey.source.damage or damage
 
 
 def planes_asked_for(survey: Survey, place: Place, name: str | None) -> list[int]:
-    """Return the indices of the requested planes; if two planes have the requested name, only the
-    first."""
+    """Return the indices of the requested planes. If several planes share the requested name,
+    return only the first."""
     indices = planes_of_host(survey, place)
     if name is None:
         return indices
@@ -214,8 +214,8 @@ def line_row(line: SurveyedLine) -> AnatomyLine:
 def with_events(
     row: AnatomyLine, line: SurveyedLine, asked: Asked, context: Context
 ) -> AnatomyLine:
-    """Return the row of a line with figures of all events, or only of events with a matching
-    name."""
+    """Extend a line's row with statistics about its events; with `--grep`, only about matching
+    events."""
     from _analysis.counters import COUNTER, Counters
     from _analysis.tallies import Tally
 
@@ -279,7 +279,7 @@ def sample_row(sampled: Sampled, base: int) -> SampleEvent:
 
 
 def plain(value: Value | None) -> StatValue:
-    """Convert the value of a stat to a type that JSON has."""
+    """Convert a stat's value to a JSON type."""
     if isinstance(value, bytes):
         return {"bytes": len(value), "hex": value[:N_HEX].hex()}
     if isinstance(value, int):
@@ -294,7 +294,7 @@ def plain_number(number: Number) -> int | float | str:
 
 
 def program_rows(hosts: Sequence[Trace], context: Context) -> list[AnatomyProgram]:
-    """Return the rows of the programs in the file."""
+    """Return a row for each program in the file."""
     from _proto.hlo.programs import Programs
 
     rows: dict[int, AnatomyProgram] = {}
@@ -307,6 +307,6 @@ def program_rows(hosts: Sequence[Trace], context: Context) -> list[AnatomyProgra
                 "name": names[program_id],
                 "hlo_bytes": n_bytes,
             }
-            # Hosts of one job have equal programs, so list each program once.
+            # All hosts of a job run the same programs, so list each program once.
             rows.setdefault(program_id, row)
     return list(rows.values())

@@ -121,19 +121,21 @@ def shape_out(op: Op) -> str | None:
 
 
 class Change(NamedTuple):
-    """Changes of dtype or layout by the ops of a group, and the time of these ops; None if no op
-    can be compared."""
+    """Whether ops of a group change the dtype (or the layout), and the total time of those ops.
+
+    Both are None if no op can be compared.
+    """
 
     is_seen: bool | None
     duration: int | None
 
 
 def changes_of(group: Group) -> tuple[Change, Change]:
-    """Return the change of the dtype and the change of the layout."""
+    """Return the group's dtype change and its layout change."""
     dtypes: list[tuple[int, bool | None]] = []
     layouts: list[tuple[int, bool | None]] = []
     for executions in group.members:
-        # When an op that only starts a transfer ends, no data has moved.
+        # An op that only starts a transfer ends before the data has moved.
         if not executions.op.has_only_started:
             dtype, layout = dtype_and_layout_change(executions.op.hlo)
             dtypes.append((executions.total, dtype))
