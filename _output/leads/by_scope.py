@@ -1,5 +1,5 @@
-"""Write the headline and next steps of by_scope: the largest scope, and the scope with most time
-outside of inner scopes."""
+"""Write the headline and next steps for mode `by_scope`: the largest scope, and the scope with the
+most time outside inner scopes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def sentences(answer: Answer) -> Iterator[str]:
     yield f"Scope {short(top['scope'])} takes {part_of(top['total_dur_ps'], step)}{share}."
     if own is not top:
         yield (
-            f"The most time outside of inner scopes is in {short(own['scope'])}:"
+            f"Excluding inner scopes, {short(own['scope'])} takes the most time:"
             f" {time(own['self_dur_ps'])}."
         )
     without = answer["no_scope"]["dur_ps"]

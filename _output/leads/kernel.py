@@ -1,4 +1,5 @@
-"""Write the headline and next steps of kernel: the costliest kernel, and the time that it waits."""
+"""Write the headline and next steps for mode `kernel`: the costliest kernel, and how long it
+waits."""
 
 from __future__ import annotations
 
