@@ -247,11 +247,9 @@ def with_events(
 
 def notes_of(line: SurveyedLine, tally: Tally) -> Iterator[str]:
     if tally.n_timeless:
-        yield (
-            f"{line.name}: {tally.n_timeless} events have a number of occurrences instead of a time"
-        )
+        yield (f"{line.name}: {tally.n_timeless} events have no time, only a number of occurrences")
     if tally.n_negative:
-        yield f"{line.name}: {tally.n_negative} events have a negative duration, which counts as 0"
+        yield f"{line.name}: {tally.n_negative} events have a negative duration, counted as 0"
 
 
 def counter_rows(counters: Counters) -> Iterator[Counter]:

@@ -266,7 +266,7 @@ def over_roof_notes(over: list[Entry]) -> list[str]:
     return [
         over_roof_note(
             f"{len(over)} ops ({with_unit(total)}) are faster than their roof, so lower bounds"
-            " leave them out",
+            " exclude them",
             (line_of(op).line or op.agg_key for op in ops),
         )
     ]

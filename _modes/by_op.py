@@ -118,14 +118,14 @@ def find_op(asked: str, ops: Sequence[Group], context: Context) -> Group:
     if name is None:
         raise NoAnswer(
             "op_not_found",
-            detail=f"no op of the step is named {asked!r}, and {asked!r} is not a unique prefix",
+            detail=f"no op in the step is named {asked!r}, and {asked!r} is not a unique prefix",
             available_ops=nearest_names(asked.removeprefix("%"), by_name),
         )
     found = max(by_name[name], key=lambda group: group.total)
     if len(by_name[name]) > 1:
         context.note(
-            f"{len(by_name[name])} programs have an op {name}; this is the op of program"
-            f" {found.op.program_id}, which takes most time"
+            f"{len(by_name[name])} programs have an op {name}; using the one of program"
+            f" {found.op.program_id}, which takes the most time"
         )
     return found
 

@@ -37,7 +37,7 @@ N_SIGNATURES = 4
 UNMATCHED_PCT = 5
 UNMATCHED = "only_before", "only_after"
 RUN_TO_RUN = (
-    "run-to-run differences are not covered: compare two captures of the same code to see them"
+    "run-to-run noise is not included; to measure it, compare two captures of the same code"
 )
 
 
@@ -127,8 +127,8 @@ def notes_of(found: comparison.Comparison) -> Iterator[str]:
         yield f"number of steps differs: {noise.n_before} before, {noise.n_after} after"
     if noise.too_few_samples:
         yield (
-            f"{noise.n_before} + {noise.n_after} {unit}s are too few to tell a difference from"
-            " noise; use at least 4 of each side"
+            f"{noise.n_before} + {noise.n_after} {unit}s are too few to distinguish a change from"
+            " noise; use at least 4 per side"
         )
     unmatched = unmatched_row(found.lines)
     parts = unmatched["before_pct"], unmatched["after_pct"]
@@ -142,7 +142,7 @@ def notes_of(found: comparison.Comparison) -> Iterator[str]:
         time_before, time_after = sums_of(found.moved)
         yield (
             f"{len(found.moved)} rows ({with_unit(time_before)} before, {with_unit(time_after)}"
-            " after) match lines of different files: in by_file, one file loses this time and"
+            " after) match lines in different files, so in by_file one file loses this time and"
             " another gains it"
         )
 
@@ -162,7 +162,7 @@ def notes_on_devices(found: comparison.Comparison) -> Iterator[str]:
         }
         for side, of_side in values.items():
             if len(of_side) > 1:
-                yield f"captures {side} differ in their {what}: {', '.join(of_side)}"
+                yield f"captures {side} the change differ in {what}: {', '.join(of_side)}"
         if set(values["before"]) != set(values["after"]):
             before, after = (", ".join(of_side) for of_side in values.values())
             yield f"{what} differs: {before} before, {after} after"
@@ -280,7 +280,7 @@ def gate_row(gate: Gate, why_not: str | None) -> fields.Gate:
 
 def reason_of(gate: Gate, why_not: str | None) -> str:
     if not gate.failed_by:
-        return f"nothing can be significant ({why_not}); use at least 4 of each side"
+        return f"no change can be significant ({why_not}); use at least 4 per side"
     slower = [
         f"{name} is {100 * change.delta / change.before.mean:.1f} % slower"
         for name, change in gate.failed_by.items()

@@ -81,7 +81,7 @@ def refuse_foreign_file(out: str) -> None:
         found = os.lstat(out)
         if not stat.S_ISREG(found.st_mode):
             what = "a link" if stat.S_ISLNK(found.st_mode) else "not a regular file"
-            raise cant_write(f"--out {out} is {what}; give another name")
+            raise cant_write(f"--out {out} is {what}; choose another name")
         with open(out, "rb") as file:
             header = file.read(72)
     except FileNotFoundError:
@@ -90,7 +90,7 @@ def refuse_foreign_file(out: str) -> None:
         raise cant_write(f"{out}: {error.strerror}") from None
     is_export = header[:16] == MAGIC and header[68:] == APPLICATION_ID.to_bytes(4, "big")
     if header and not is_export:
-        raise cant_write(f"--out {out} exists and is not an export; give another name")
+        raise cant_write(f"--out {out} exists and is not an export; choose another name")
 
 
 def write_tables(path: str, out: str, rows: Mapping[str, Iterable[Row]]) -> dict[str, int]:

@@ -118,7 +118,7 @@ def host_activity(
         why = "this file merges several ranks, and the device's rank is unknown"
         if device.rank:
             why = f"the file has no plane {THREADS}"
-        context.warn(f"{why}; the host's activity is unknown")
+        context.warn(f"{why}, so the host's activity is unknown")
         return None
     windows = [*shown, *counted, *([period] if period else [])]
     try:
@@ -127,13 +127,13 @@ def host_activity(
         activity = HostActivity(host, Launches(device, threads), shown, counted, period)
     except Damage as error:
         where = device.trace.in_file(error)
-        context.warn(f"the host's plane cannot be read: {where}; the host's activity is unknown")
+        context.warn(f"the host's plane cannot be read: {where}, so the host's activity is unknown")
         return None
     first, last = span
     if not (host.overlaps(first + device.base, last + device.base) or has_overlap(host, device)):
         context.warn(
-            "the host's events do not overlap the device's ops in time; the host's activity is"
-            " unknown"
+            "the host's events do not overlap the device's ops in time, so the host's activity"
+            " is unknown"
         )
         return None
     return activity

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-NO_KERNELS = "the step runs no kernels, which are custom calls of the target tpu_custom_call"
+NO_KERNELS = "the step runs no kernels (custom calls with target tpu_custom_call)"
 NO_REGIONS = (
     "the capture has no regions inside kernels; to see them, set"
     ' LIBTPU_INIT_ARGS="--xla_xprof_enable_custom_call_tracing=true'

@@ -256,7 +256,7 @@ def peak_notes(peak: Peak) -> list[str]:
     notes = []
     if peak.n_maxima > 1:
         notes.append(
-            f"the peak is an upper bound: {peak.n_maxima} maxima of temporary memory are added up,"
+            f"the peak is an upper bound: {peak.n_maxima} maxima of temporary memory are added,"
             " although they may occur at different times"
         )
     if peak.n_untraced:

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 N_SHAPES_PER_SIDE = 4
 
 STALLS = (
-    "asynchronous communication waits included as 'async-done (comm stall)'; "
-    "pass --no-comm-stalls to leave them out"
+    "waits for asynchronous communication are listed as 'async-done (comm stall)'; "
+    "pass --no-comm-stalls to omit them"
 )
 
 

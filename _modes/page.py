@@ -230,7 +230,7 @@ def read_baseline(
     """Return the `compare` answer, and the page's data for one step of the baseline."""
     given = (context.request.profile, *baseline)
     if STDIN in given and STDIN not in context.request.in_memory:
-        detail = "--mode page reads both captures twice with --baseline; give files instead of -"
+        detail = "with --baseline, --mode page reads both captures twice; pass files instead of -"
         raise NoAnswer(BAD_ARGUMENTS, detail=detail)
     try:
         comparison = compared(baseline, device, host, context)
@@ -273,8 +273,8 @@ def side_before(
         with candidates.attempt(place), refusals_of_records(place.path):
             if ready_record(place.path, context):
                 context.warn(
-                    "the baseline is a record, which has no ops, so the page has no drawings"
-                    " and causes of the baseline; give the capture instead"
+                    "the baseline is a record, which has no ops, so the page lacks its charts"
+                    " and causes; pass the capture instead"
                 )
                 return None
             with opened(place, name, of_baseline) as trace:
@@ -404,8 +404,8 @@ def fitted(data: PageData) -> tuple[str, list[str]]:
         if kept["before"]:
             counts += ((f"before.{name}", n) for name, n in kept["before"]["left_out"].items())
         if counts:
-            said = ", ".join(f"{n} of {name}" for name, n in counts)
-            kept["notes"].append(f"rows left out to keep the page small: {said}")
+            omitted = ", ".join(f"{n} of {name}" for name, n in counts)
+            kept["notes"].append(f"rows omitted to keep the page small: {omitted}")
         cut_texts(kept, longest)
         encoded = json.dumps(kept, separators=(",", ":"), allow_nan=False)
         for character, escape in ESCAPES.items():

@@ -59,7 +59,7 @@ def spread(
         on_each=partial(work_on, activity="reading captures", context=context, n_bytes=n_bytes),
     )
     context.warn(
-        *(f"a host is left out, because it cannot be read: {why}" for why in found.unreadable),
+        *(f"a host is omitted, because it cannot be read: {why}" for why in found.unreadable),
         *found.notes,
     )
     answer: fields.Returned = {

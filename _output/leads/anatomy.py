@@ -24,4 +24,4 @@ def headline(answer: Answer) -> str:
 
 def next_steps(answer: Answer) -> Iterator[Next]:
     if any(plane["name"].startswith("/device:TPU:") for plane in answer["planes"]):
-        yield Next("where the time of a step goes", ("--mode", "bottleneck"))
+        yield Next("where a step's time goes", ("--mode", "bottleneck"))

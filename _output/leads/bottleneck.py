@@ -40,7 +40,7 @@ PAUSE: Final = "pause_between_steps"
 CAUSES: Final = {
     "collective_in_loop": "Communication that a loop repeats",
     "kernel_waits_for_input": "A kernel that waits for copies",
-    "large_intermediate": "A large array written and read again",
+    "large_intermediate": "Writing and re-reading a large array",
     "layout_change": "Changing the layout of arrays",
     "not_donated": "Not donating arguments",
     "one_hot_matmul": "A matmul with a one-hot matrix",
@@ -100,7 +100,7 @@ def verdict(answer: Answer) -> str:
     step = answer["step_duration_ps"]
     name = answer["bottleneck"]
     if name == "at_roof":
-        return "The step is close to the fastest that the chip can do."
+        return "The step is almost as fast as the chip allows."
     lost = time_of(name, answer)
     if name in ("kernel", "unjudged"):
         kernel = next(iter(answer["kernels_of_unknown_cost"]), None) if name == "kernel" else None

@@ -20,7 +20,7 @@ def sentences(answer: Answer) -> Iterator[str]:
     step = answer["step_duration_ps"]
     named = [row for row in answer["scopes"] if row["scope"]]
     if not named:
-        yield f"No op of this step of {time(step)} has a scope."
+        yield f"No op in this {time(step)} step has a scope."
         return
     top = max(named, key=lambda row: row["total_dur_ps"])
     own = max(named, key=lambda row: row["self_dur_ps"])

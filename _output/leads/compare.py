@@ -29,7 +29,7 @@ def sentences(answer: Answer) -> Iterator[str]:
         yield f"The step takes {time(total['after_ps'])} before and after."
     period = answer["totals"]["period"]
     if period and period["significant"] and not total["significant"]:
-        yield f"A step starts every {time(period['after_ps'])}: the period is {change(period)}."
+        yield f"A step starts every {time(period['after_ps'])}, which is {change(period)}."
     rows = [row for row in answer["rows"] if row["significant"] and row["delta_ps"]]
     if rows:
         rows.sort(key=lambda row: -abs(row["delta_ps"]))
@@ -64,8 +64,8 @@ def program_sentences(found: ProgramChanges) -> Iterator[str]:
         kernels = [short(row["name"] or "") for row in found["rows"]]
         more = f" and {len(kernels) - 1} more" if len(kernels) > 1 else ""
         yield (
-            f"Only the code (perhaps only source lines) of kernel {kernels[0]}{more} differs in the"
-            " compiled program."
+            f"In the compiled program, only the code of kernel {kernels[0]}{more} differs, perhaps"
+            " just its source lines."
         )
 
 

@@ -554,7 +554,7 @@ class Names(unittest.TestCase):
         ]
         said = said_of(ops, "--op", "a")
         self.assertEqual((said["op"]["program_id"], said["op"]["rank"]), ("2", 2))
-        note = "3 programs have an op a; this is the op of program 2, which takes most time"
+        note = "3 programs have an op a; using the one of program 2, which takes the most time"
         self.assertIn(note, said["notes"])
         self.assertEqual(said_of(ops[:3], "--op", "a")["op"]["program_id"], "2")
 

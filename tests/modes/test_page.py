@@ -323,7 +323,7 @@ class Comparison(OfPages):
             (DEMO, (*baseline, *baseline), "takes one --baseline, got 2"),
             (DEMO, ("--baseline-device", "1"), "require --baseline"),
             (DEMO, ("--baseline-host", "x"), "require --baseline"),
-            (DEMO, ("--baseline", "-"), "give files instead of -"),
+            (DEMO, ("--baseline", "-"), "pass files instead of -"),
         ):
             outcome = run(profile, "page", "--out", "step.html", *options)
             with self.subTest(options=options):
@@ -399,7 +399,7 @@ class Limits(OfPages):
     def assert_left_out(self, data: Json, said: Json) -> None:
         """Check that a note gives the number of omitted rows."""
         self.assertTrue(data["left_out"])
-        (note,) = (note for note in said["notes"] if "rows left out to keep" in note)
+        (note,) = (note for note in said["notes"] if "rows omitted to keep" in note)
         for name, n in data["left_out"].items():
             self.assertIn(f"{n} of {name}", note)
 
