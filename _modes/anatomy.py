@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 N_HEX = 32
 
 
-class Asked(NamedTuple):
+class Options(NamedTuple):
     """Values of `--plane`, `--line`, `--grep` and `--sample`; None if the option is absent."""
 
     plane: str | None
@@ -67,13 +67,13 @@ def anatomy(
     sample: int | None = None,
 ) -> Returned:
     request = context.request
-    asked = Asked(plane, line, grep, sample)
+    options = Options(plane, line, grep, sample)
     candidates = Candidates(find_files(request.profile, context), request.host, context)
     for place in candidates.places:
         with candidates.attempt(place):
             try:
                 with surveyed(place.path, context) as survey:
-                    return answer_of(place, survey, asked, context)
+                    return answer_of(place, survey, options, context)
             except NoAnswer as failure:
                 if failure.reason in UNREADABLE:
                     # If the file cannot be opened, report an empty list of planes.
@@ -82,11 +82,11 @@ def anatomy(
     raise candidates.no_answer()
 
 
-def answer_of(place: Place, survey: Survey, asked: Asked, context: Context) -> Returned:
+def answer_of(place: Place, survey: Survey, options: Options, context: Context) -> Returned:
     """Return the answer; if the file is damaged, raise NoAnswer with the readable planes."""
     request = context.request
-    indices = planes_asked_for(survey, place, asked.plane)
-    rows, damage = plane_rows(survey, indices, asked, context)
+    indices = planes_asked_for(survey, place, options.plane)
+    rows, damage = plane_rows(survey, indices, options, context)
     if damage is not None:
         failure = unreadable(place.path, survey.source.explained(damage))
         failure.fields["planes"] = rows
@@ -98,7 +98,8 @@ def answer_of(place: Place, survey: Survey, asked: Asked, context: Context) -> R
     context.warn(*survey.source.notes)
     for trace in hosts:
         context.note(*merge_notes(trace, None))
-    options, programs = profile_options_of(survey, context), program_rows(hosts, context)
+    profile_options = profile_options_of(survey, context)
+    programs = program_rows(hosts, context)
     answer: Returned = {
         "status": "ok",
         "mode": request.mode,
@@ -112,7 +113,7 @@ def answer_of(place: Place, survey: Survey, asked: Asked, context: Context) -> R
         "errors": survey.texts["errors"],
         "warnings": survey.texts["warnings"],
         "versions": versions_of(survey),
-        "profile_options": options,
+        "profile_options": profile_options,
         "planes": rows,
         "programs": programs,
     }
@@ -121,13 +122,13 @@ def answer_of(place: Place, survey: Survey, asked: Asked, context: Context) -> R
 
 
 def plane_rows(
-    survey: Survey, indices: Sequence[int], asked: Asked, context: Context
+    survey: Survey, indices: Sequence[int], options: Options, context: Context
 ) -> tuple[list[AnatomyPlane], Damage | None]:
     """Return a row for each readable plane, and the first damage found."""
 
     def row_of(index: int) -> tuple[AnatomyPlane, tuple[int, str] | None]:
         plane = survey.plane(index)
-        row = plane_row(plane, asked, context)
+        row = plane_row(plane, options, context)
         # Return the offset and text of the damage: the exception itself cannot be pickled.
         return row, (plane.damage.offset, plane.damage.what) if plane.damage else None
 
@@ -171,22 +172,22 @@ def planes_of_host(survey: Survey, place: Place) -> list[int]:
     raise host_not_found(place.host, labels)
 
 
-def plane_row(plane: SurveyedPlane, asked: Asked, context: Context) -> AnatomyPlane:
+def plane_row(plane: SurveyedPlane, options: Options, context: Context) -> AnatomyPlane:
     others: list[str] = []
     rows: list[AnatomyLine] = []
     for line in plane.lines():
-        if asked.line not in (None, line.name):
+        if options.line not in (None, line.name):
             others.append(line.name)
             continue
         row = line_row(line)
-        if asked.plane is not None:
-            row = with_events(row, line, asked, context)
+        if options.plane is not None:
+            row = with_events(row, line, options, context)
         rows.append(row)
     stats = {name: plain(value) for name, value in plane.plane_stats().items()}
-    if asked.line is not None and not rows and plane.damage is None:
+    if options.line is not None and not rows and plane.damage is None:
         raise NoAnswer(
             "line_not_found",
-            detail=f"no line of {plane.name} is named {asked.line!r}",
+            detail=f"no line of {plane.name} is named {options.line!r}",
             available_lines=list(dict.fromkeys(others)),
         )
     return {
@@ -212,7 +213,7 @@ def line_row(line: SurveyedLine) -> AnatomyLine:
 
 
 def with_events(
-    row: AnatomyLine, line: SurveyedLine, asked: Asked, context: Context
+    row: AnatomyLine, line: SurveyedLine, options: Options, context: Context
 ) -> AnatomyLine:
     """Extend a line's row with statistics about its events; with `--grep`, only about matching
     events."""
@@ -220,7 +221,7 @@ def with_events(
     from _analysis.tallies import Tally
 
     counters = Counters() if COUNTER in line.name else None
-    tally = Tally(asked.grep, asked.n_sampled or 0, counters)
+    tally = Tally(options.grep, options.n_sampled or 0, counters)
     try:
         for part, shift, at, events in line.events():
             tally.add(part, shift, at, events)
@@ -240,7 +241,7 @@ def with_events(
         "n_names": n_names,
         "counters": None if counters is None else list(counter_rows(counters)),
     }
-    if asked.n_sampled is not None:
+    if options.n_sampled is not None:
         figures["sample"] = [sample_row(event, base) for event in tally.sampled]
     return {**row, "n_events": tally.n_events, **figures}
 

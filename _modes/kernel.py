@@ -161,9 +161,9 @@ def kernel_row(
     }
 
 
-def common(facts: Iterable[T | None]) -> T | None:
+def common(values: Iterable[T | None]) -> T | None:
     """Return the value that all items share; None if they differ."""
-    first, *others = facts
+    first, *others = values
     return first if all(other == first for other in others) else None
 
 

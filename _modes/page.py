@@ -67,11 +67,11 @@ if TYPE_CHECKING:
     K = TypeVar("K", bound=Hashable)
     Side = TypeVar("Side", bound=PageSide)
 
-    Asked = dict[str, tuple[Callable[..., Mapping[str, Any]], dict[str, object]]]
+    Modes = dict[str, tuple[Callable[..., Mapping[str, Any]], dict[str, object]]]
 
 OK = "ok"
 # The modes shown on the page, with their options.
-ASKED: Asked = {
+PAGE_MODES: Modes = {
     "bottleneck": (bottleneck, {"top": 400}),
     "summary": (summary, {"top": 50}),
     "by_source": (by_source, {"include_data_move": True, "include_comm": True, "top": 600}),
@@ -86,9 +86,9 @@ ASKED: Asked = {
     "by_op": (by_op, {"top": 400}),
 }
 # The modes needed for the baseline's charts.
-ASKED_BEFORE: Asked = {
+BASELINE_MODES: Modes = {
     "bottleneck": (bottleneck, {"top": 0}),
-    **{mode: ASKED[mode] for mode in ("by_source", "roofline", "idle", "by_scope")},
+    **{mode: PAGE_MODES[mode] for mode in ("by_source", "roofline", "idle", "by_scope")},
 }
 TOP_OF_COMPARE = 400
 # Show a changed cause if its gain differs by at least this fraction of the step.
@@ -115,7 +115,7 @@ def page(
     comparison = before = None
     if baseline:
         comparison, before = read_baseline(step, baseline, baseline_device, baseline_host, context)
-    parts, answers = ask_all(step, context, ASKED)
+    parts, answers = compute_answers(step, context, PAGE_MODES)
     if "memory" not in answers:
         # Allocator events are available even without a program.
         of_memory = context.with_own_notes()
@@ -157,7 +157,7 @@ def side_of(
 ) -> PageSide:
     """Return the page's data for one step, and add headlines to the answers."""
     head = {name: value for name, value in head_of(step, context).items() if name != "notes"}
-    for mode in ASKED:
+    for mode in PAGE_MODES:
         if parts.get(mode) == OK:
             totals = totals_of(step) | answers[mode]["totals"]
             whole = head | answers[mode] | {"mode": mode, "totals": totals}
@@ -179,8 +179,8 @@ def side_of(
     }
 
 
-def ask_all(
-    step: Step, context: Context, modes: Asked
+def compute_answers(
+    step: Step, context: Context, modes: Modes
 ) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
     """Compute the answers of all modes, and add their notes to the page's notes. Return two maps by
     mode: `ok` or the reason why there is no answer, and the answers."""
@@ -281,7 +281,9 @@ def side_before(
                 device = open_device(place.path, trace, name, [], of_baseline, is_own)
                 picked = pick_step(device, StepChoice(), of_baseline)
                 step = normalize(device, picked, read_events(device, picked), of_baseline)
-                side = side_of(step, of_baseline, *ask_all(step, of_baseline, ASKED_BEFORE))
+                side = side_of(
+                    step, of_baseline, *compute_answers(step, of_baseline, BASELINE_MODES)
+                )
             # `compare` already warns about the baseline, so add these notes without a warning.
             context.note(*(f"baseline: {note}" for note in of_baseline.notes))
             return side

@@ -71,5 +71,5 @@ def text_of(value: Any) -> str:
 
 def field_of(text: str, is_terminal: bool) -> str:
     if is_terminal and not text.isprintable():
-        text = "".join(one if one.isprintable() else escaped(one) for one in text)
+        text = "".join(c if c.isprintable() else escaped(c) for c in text)
     return '"' + text.replace('"', '""') + '"' if NEEDS_QUOTES & set(text) else text

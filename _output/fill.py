@@ -94,19 +94,19 @@ def filled(part: Part, fields: Json, view: View) -> Iterator[Block]:
             parts = part.parts if isinstance(part, Section) else (part,)
             found: list[Paragraph | Grid] = []
             for inner in parts:
-                for one in _part_filled(inner, fields, view):
+                for block in _part_filled(inner, fields, view):
                     before = found[-1] if found else None
                     if (
-                        isinstance(one, Paragraph)
-                        and one.continues
+                        isinstance(block, Paragraph)
+                        and block.continues
                         and isinstance(before, Paragraph)
                     ):
-                        gap = "" if str(one.spans[0]).startswith(";") else " "
-                        found[-1] = before._replace(spans=[*before.spans, gap, *one.spans])
+                        gap = "" if str(block.spans[0]).startswith(";") else " "
+                        found[-1] = before._replace(spans=[*before.spans, gap, *block.spans])
                     else:
-                        found.append(one)
-            unit = unit_of((time for one in found for time in _times_in(one)), "time")
-            yield from (Block(one, unit) for one in found)
+                        found.append(block)
+            unit = unit_of((time for block in found for time in _times_in(block)), "time")
+            yield from (Block(block, unit) for block in found)
     except Missing:
         return
 
@@ -290,10 +290,9 @@ def shown_rows(table: Table, fields: Json, view: View) -> tuple[list[Json], list
     if table.by:
         rows.sort(key=lambda row: -(at(row, table.by) or 0))
     hidden = []
-    most = view.top if table.takes_top and view.top is not None else table.most
-    if view.shows_all:
-        most = view.top if table.takes_top and view.top is not None else len(rows)
-    elif table.size:
+    top = view.top if table.takes_top else None
+    most = top if top is not None else len(rows) if view.shows_all else table.most
+    if table.size and not view.shows_all:
         whole = int(known_at(fields, table.whole) or 0) if table.whole else 100
         hidden = [row for row in rows if is_small(at(row, table.size), whole, table.part)]
         rows = [row for row in rows if not is_small(at(row, table.size), whole, table.part)]

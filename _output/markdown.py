@@ -131,7 +131,7 @@ class Page:
             return ""
         if is_in_table and "\\|" in text:
             # With a backslash in front, `\|` would no longer escape the `|`.
-            marked = (f"&#{ord(one)};" if not one.isalnum() else one for one in text)
+            marked = (f"&#{ord(c)};" if not c.isalnum() else c for c in text)
             return f"<code>{''.join(marked)}</code>"
         longest = max((len(ticks) for ticks in BACKTICKS_RE.findall(text)), default=0)
         fence = "`" * (longest + 1)

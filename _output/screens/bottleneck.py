@@ -4,7 +4,18 @@ time."""
 from __future__ import annotations
 
 from _output.screen import Column, Says, Section, Table
-from _output.screens.shared import CLASS, LINE, LOOP, LOST, PEERS, RUNS, SCOPE, STEP_SHARE, TIME
+from _output.screens.shared import (
+    CLASS,
+    LINE,
+    LOOP,
+    LOST,
+    OP_LINE,
+    PEERS,
+    RUNS,
+    SCOPE,
+    STEP_SHARE,
+    TIME,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -147,7 +158,7 @@ PARTS: tuple[Part, ...] = (
             STEP_SHARE,
             RUNS,
             Column("kernels of unknown cost", "kernel"),
-            Column("line", ("source_user", "source_inner"), "file", least=24),
+            OP_LINE,
             SCOPE,
         ),
         size="dur_ps",

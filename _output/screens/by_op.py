@@ -6,6 +6,7 @@ import re
 
 from _output.screen import Column, Each, Says, Section, Table
 from _output.screens.shared import (
+    AVERAGE,
     CATEGORY,
     LOOP,
     LOST,
@@ -62,15 +63,15 @@ def of_several(members: list[Json]) -> Json:
     first, n_ops = members[0], len(members)
     row = {**first}
     if n_ops > 1:
-        row |= {name: sum(one[name] or 0 for one in members) for name in SUMS}
+        row |= {name: sum(op[name] or 0 for op in members) for name in SUMS}
         for name in ("at_roof_ps", "lost_ps"):
-            values = [one[name] for one in members]
+            values = [op[name] for op in members]
             row[name] = None if None in values else sum(values)
         for name in ("hlo_op", "scope"):
-            if len({one[name] for one in members}) > 1:
+            if len({op[name] for op in members}) > 1:
                 row[name] = without_numbers(first[name])
         row["avg_dur_ps"] = row["total_dur_ps"] // (row["n_executions"] or 1)
-    runs = {one["n_executions"] for one in members}
+    runs = {op["n_executions"] for op in members}
     known = row["at_roof_ps"] and row["total_dur_ps"]
     return {
         **row,
@@ -142,7 +143,7 @@ PARTS: tuple[Part, ...] = (
             STEP_SHARE,
             LOST,
             Column("ops x runs", "ops_x_runs", "word"),
-            Column("avg", "avg_dur_ps", "time"),
+            AVERAGE,
             Column("% of roof", "pct_of_roof", "percent", of="pct_of_roof"),
             LOOP,
             Column("op", "hlo_op", also=(" · {scope}",), least=30),

@@ -19,7 +19,7 @@ from typing import Any
 from unittest import mock
 
 import compute_breakdown
-from _modes.page import ASKED, ASKED_BEFORE, TOP_OF_COMPARE, changed_causes
+from _modes.page import BASELINE_MODES, PAGE_MODES, TOP_OF_COMPARE, changed_causes
 from tests.builders.allocator import allocator, with_host
 from tests.builders.xspace import Plane, Space, StatNames, encode, op, tpu_plane, trace
 from tests.harness import BEFORE, DEMO, FULL, OFFLOADING, InFolder, answer, run
@@ -42,7 +42,7 @@ HOSTILE = (
 
 def options_of(mode: str) -> list[str]:
     """Return the options with which the page calls a mode."""
-    _, asked = ASKED[mode]
+    _, asked = PAGE_MODES[mode]
     return [
         word
         for name, value in asked.items()
@@ -107,7 +107,7 @@ class Contents(OfPages):
         is_default = profile == DEMO and not options
         data = data_of(page_of_demo()[1]) if is_default else self.data(profile, *options)
         self.assertEqual(data["left_out"], {})
-        for mode in ASKED:
+        for mode in PAGE_MODES:
             asked = options_of(mode)
             if mode == "comm" and len(data["answers"]["bottleneck"]["capture"]["devices"]) > 1:
                 asked.append("--peers")
@@ -152,7 +152,7 @@ class Contents(OfPages):
         self.assertEqual(list(said)[:2], ["status", "mode"])
         self.assertEqual(list(said)[-3:], ["out", "bytes", "parts"])
         self.assertEqual(said["bytes"], len(html))
-        self.assertEqual(said["parts"], dict.fromkeys(ASKED, "ok"))
+        self.assertEqual(said["parts"], dict.fromkeys(PAGE_MODES, "ok"))
         as_others = answer(DEMO, "summary")
         for name in set(said) - {"mode", "headline", "notes", "out", "bytes", "parts"}:
             self.assertEqual(said[name], as_others[name])
@@ -245,7 +245,7 @@ class Comparison(OfPages):
         for profile, baseline in ((after, before), (DEMO, BEFORE)):
             said, html = self.page(profile, "--baseline", str(baseline))
             data = data_of(html)
-            self.assertEqual(said["parts"], {**dict.fromkeys(ASKED, "ok"), **said["parts"]})
+            self.assertEqual(said["parts"], {**dict.fromkeys(PAGE_MODES, "ok"), **said["parts"]})
             options = "--baseline", str(baseline), "--top", str(TOP_OF_COMPARE)
             expected = answer(profile, "compare", *options)
             del expected["next_steps"]
@@ -256,7 +256,7 @@ class Comparison(OfPages):
     def test_page_has_the_answers_about_a_step_of_the_baseline(self) -> None:
         before = self.small(8)
         shown = self.data(self.small(40), "--baseline", str(before))["before"]
-        self.assertEqual(list(shown["answers"]), list(ASKED_BEFORE))
+        self.assertEqual(list(shown["answers"]), list(BASELINE_MODES))
         alone = self.data(before)
         self.assertEqual(shown["page"], alone["page"] | {"mode": "page"})
         for name in ("strip", "classes"):
