@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from _proto.trace.survey import Survey, SurveyedLine, SurveyedPlane
     from _proto.trace.trace import Trace
 
-# Maximum number of bytes to print from a stat of type bytes.
+# Maximum number of bytes to print of a stat that holds raw bytes.
 N_HEX = 32
 
 

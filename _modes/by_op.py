@@ -178,11 +178,11 @@ class Judge:
         `entries` is empty."""
         op = group.op
         cost = cost_of(op, self.by_user)
-        # The trace's flops of an opaque op exclude the work inside it.
+        # The flops in the trace exclude the work inside an opaque op.
         flops = None if cost.source == OPAQUE else cost.flops
         n_bytes = cost.moved_bytes
         times = duration_fields(group)
-        # The trace's flops and bytes of a container ignore how often its body runs.
+        # In the trace, a container's flops and bytes ignore how often its body runs.
         average = None if op.is_container else times["avg_dur_ps"]
         return {
             # The callers replace the values of `rank` and `class`; the keys here fix the printed

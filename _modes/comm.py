@@ -123,8 +123,8 @@ def hidden_in(stretches: Cover, cover: Cover) -> int:
 
 
 def clock_notes(transfers: Iterable[Transfer]) -> list[str]:
-    """Return a note if pairs end before they begin. This happens because starts and ends are paired
-    on the trace clock but timed on the device clock."""
+    """Return a note if any pair ends before it begins. This happens because starts and ends are
+    paired on the trace clock but timed on the device clock."""
     flights = flights_of_all(transfers)
     n = sum(map(lt, flights.ends, flights.starts))
     if not n:

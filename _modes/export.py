@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from _pipeline.normalize import Step
 
     Row = tuple[int | str | None, ...]
-    # Maps the frames of a stack to its number.
+    # Maps a stack's frames to the stack's number.
     Stacks = Mapping[tuple[str, ...], int]
 
 MAGIC = b"SQLite format 3\0"
@@ -145,7 +145,7 @@ def op_rows(
             op.agg_key,
             stacks[op.stack.frames] if op.stack else None,
             cost.precision.dtype,
-            # The trace's flops of an opaque op exclude the work inside it.
+            # The flops in the trace exclude the work inside an opaque op.
             None if cost.source == OPAQUE else cost.flops,
             cost.bytes_accessed,
             cost.hbm_bytes,

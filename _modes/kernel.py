@@ -168,7 +168,7 @@ def common(values: Iterable[T | None]) -> T | None:
 
 
 def cost_fields(costs: Sequence[Cost]) -> CostOfRun:
-    """Return the cost of one execution. Ignore XLA's flops of an opaque kernel, because they
+    """Return the cost of one execution. Ignore XLA's flops for an opaque kernel, because they
     exclude the work inside it."""
     return {
         "flops": common(None if cost.source == OPAQUE else cost.flops for cost in costs),

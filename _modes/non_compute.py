@@ -121,9 +121,10 @@ def shape_out(op: Op) -> str | None:
 
 
 class Change(NamedTuple):
-    """Whether ops of a group change the dtype (or the layout), and the total time of those ops.
+    """Result of comparing the dtypes (or layouts) before and after a group's ops.
 
-    Both are None if no op can be compared.
+    `is_seen` is True if any op changes them; `duration` is the time of the ops that do. Both are
+    None if no op can be compared.
     """
 
     is_seen: bool | None

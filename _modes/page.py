@@ -284,7 +284,7 @@ def side_before(
                 side = side_of(
                     step, of_baseline, *compute_answers(step, of_baseline, BASELINE_MODES)
                 )
-            # `compare` already warns about the baseline, so add these notes without a warning.
+            # `compare` already warns about the baseline, so these are added as plain notes.
             context.note(*(f"baseline: {note}" for note in of_baseline.notes))
             return side
     raise candidates.no_answer()
@@ -418,8 +418,7 @@ def fitted(data: PageData) -> tuple[str, list[str]]:
 
 
 def shortened(data: Side, rows: int) -> Side:
-    """Copy the data with up to `rows` rows in each list. Only the lists of `strip` stay
-    complete.
+    """Copy the data with up to `rows` rows in each list. The lists in `strip` stay complete.
 
     The copy's field `left_out` counts the rows omitted from each list of an answer.
     """
@@ -462,7 +461,7 @@ def shortened(data: Side, rows: int) -> Side:
 def around_picked(steps: Sequence[Mapping[str, object]], n: int) -> range:
     """Return the indices of `n` steps around the picked step.
 
-    The first rows would not do, because steps are sorted by time, not by importance.
+    The first `n` steps would be wrong, because steps are sorted by time, not by importance.
     """
     picked = next((i for i, step in enumerate(steps) if "picked" in step), 0)
     first = max(0, min(picked - n // 2, len(steps) - n))

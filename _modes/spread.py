@@ -183,7 +183,7 @@ def name_of(member: Member) -> DeviceName:
 
 
 def means(total: cohorts.Load, n: int) -> fields.Means:
-    """Return the means over n steps; all are None if n is 0."""
+    """Return the means over `n` steps; all are None if `n` is 0."""
 
     def mean(figure: int) -> int | None:
         return rounded_mean(figure, n) if n else None

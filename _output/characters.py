@@ -1,8 +1,8 @@
 """Escape characters, measure their width on a terminal, and truncate texts.
 
-Names in a trace can contain any character. These are shown as escapes: characters that move the
-cursor or change the writing direction, marks in excess of MOST_MARKS on one letter, and characters
-that the stream's encoding lacks.
+Names in a trace can contain any character. Characters are escaped if they move the cursor or change
+the writing direction, or if the stream's encoding lacks them. Marks in excess of MOST_MARKS on one
+letter are escaped, too.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Characters:
     def seen(self, text: str, longest: int = 0) -> str:
         """Escape the characters that cannot be shown. From a very long text, keep only the start
         and end."""
-        # A column of the terminal shows at most one letter with all its marks.
+        # One terminal column shows at most one letter and its marks.
         most = longest * (1 + MOST_MARKS)
         if longest and len(text) > 2 * most:
             text = f"{text[:most]}{text[-most:]}"

@@ -42,7 +42,7 @@ def main_table(fields: Json) -> tuple[list[Json], Sequence[str]]:
 
 
 def declared_columns(mode: str, outer: str, inner: str) -> list[str]:
-    """Return the columns that are declared for a table, for use when it has no rows."""
+    """Return a table's declared columns, for use when the table has no rows."""
     from typing import get_args
 
     from _output.declared import answer_of, fields_of

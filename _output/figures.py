@@ -36,7 +36,7 @@ def is_time(kind: str) -> bool:
 
 
 def unit_of(values: Iterable[Any], kind: str) -> Unit:
-    """Return a unit in which the largest value is at least 1, if there is such a unit."""
+    """Return the largest unit in which the largest value is at least 1, if there is one."""
     largest = max((abs(int(value)) for value in values if value is not None), default=0)
     if not largest or kind not in UNITS:
         return NO_UNIT

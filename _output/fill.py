@@ -167,7 +167,7 @@ def known_at(fields: Json, path: str) -> Any:
 
 
 def holds(fields: Json, when: str) -> bool:
-    """Return True if all conditions in `when`, which are separated by spaces, hold."""
+    """Return True if all conditions in `when` hold; spaces separate them."""
     try:
         return all(
             bool(at(fields, name.removeprefix("!"))) is not name.startswith("!")

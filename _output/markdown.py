@@ -1,8 +1,8 @@
 """Format an answer as GitHub Markdown, for pull requests and job summaries.
 
 Names become code spans, because GitHub would read `<none>`, `__init__.py`, `@x` and `#1` as markup.
-In sentences that contain names from the trace, such as notes, words that could be markup become
-code spans.
+In sentences with names from the trace, such as notes, each word that GitHub could read as markup
+becomes a code span.
 """
 
 from __future__ import annotations

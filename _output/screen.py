@@ -1,4 +1,4 @@
-"""Define how a mode's output for people is described (text, Markdown, CSV).
+"""Define the building blocks that describe a mode's text, Markdown and CSV output.
 
 The files in `_output/screens/` describe each mode as data: sentences with figures (`Says`), tables
 (`Table`), parts that share a unit of time (`Section`), and parts that are repeated for each object

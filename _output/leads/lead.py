@@ -25,8 +25,7 @@ def headline_of(answer: Mapping[str, Any]) -> str:
 
 
 def with_lead(answer: Json, command_of: Callable[[Sequence[str]], str] | None) -> Json:
-    """Return the answer with a headline and next steps, whose list is empty if `command_of` is
-    None."""
+    """Return the answer with a headline and next steps (an empty list if `command_of` is None)."""
     if answer["mode"] in WITHOUT_LEAD:
         return answer
     commands = []

@@ -95,7 +95,7 @@ def counted(n: int, noun: str) -> str:
 
 
 def joined(sentences: Iterable[str]) -> str:
-    """Join the sentences that fit into LONGEST_HEADLINE characters, skipping the others."""
+    """Join the sentences, skipping those that would exceed LONGEST_HEADLINE characters."""
     headline = ""
     for sentence in sentences:
         longer = f"{headline} {sentence}".strip()

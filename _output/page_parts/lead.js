@@ -137,7 +137,7 @@ function stepFigures() {
     ["step", figure("time", PAGE.step_duration_ps)],
     ["period", figure("time", found.period_ps, "the capture contains no two consecutive steps"), "from the start of a step to the start of the next one"],
     ["the chip needs", range, "lower and upper bound on the time that the chip needs for the step"],
-    ["matrix units busy", figure("share", found.hfu_at_least, PEAK_UNKNOWN), "lower bound, including recomputation"],
+    ["matrix units", figure("share", found.hfu_at_least, PEAK_UNKNOWN), "lower bound on the share of the step in which they are busy, including recomputation"],
     ["idle", shareAndTime(totals.idle_pct_of_step, totals.idle_duration_ps)],
     ["exposed communication", shareAndTime(ANSWERS.comm.totals.exposed_pct_of_step, ANSWERS.comm.totals.exposed_ps)],
     ...(host ? [["waits for the host", shareAndTime(ANSWERS.comm.totals.host_pct_of_step, host)]] : []),
