@@ -40,7 +40,7 @@ def with_reads(row: Json) -> Json:
 
 # Columns that have values only with `--peers`.
 PEERS = Says(
-    "\ncommunication with other devices: {totals.peers.transfer_ps:time} transfer,"
+    "\nexposed communication: {totals.peers.transfer_ps:time} transfer,"
     " {totals.peers.peer_wait_ps:time} waiting for a late device,"
     " {totals.peers.unmatched_ps:time} unknown",
     when="totals.peers.by_device",
