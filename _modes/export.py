@@ -47,7 +47,7 @@ def export(
     peaks: Sequence[tuple[str, float]] = (),
     kernel_cost: Sequence[tuple[str, int, int, Dtype | None]] = (),
 ) -> Fields:
-    refuse_foreign_file(out)
+    reject_foreign_file(out)
     roofs = roofs_of(step.device, chip, dict(peaks))
     by_user = costs_by_kernel(step.by_kind[COMPUTE], kernel_cost, context)
     ledger = ledger_of(step, roofs, by_user)
@@ -75,7 +75,7 @@ def export(
     }
 
 
-def refuse_foreign_file(out: str) -> None:
+def reject_foreign_file(out: str) -> None:
     """Raise NoAnswer unless `out` is a new file, an empty file or an earlier export."""
     try:
         found = os.lstat(out)

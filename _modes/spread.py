@@ -106,14 +106,14 @@ def load(context: Context, place: Place) -> Sequence[Record | NoAnswer]:
         else:
             records = [record_at(place, context.request.device, context.with_own_notes())]
     except NoAnswer as failure:
-        raise refused(place, failure) from None
+        raise failure_in(place, failure) from None
     return [
-        refused(place, record) if isinstance(record, NoAnswer) else with_host(place, record)
+        failure_in(place, record) if isinstance(record, NoAnswer) else with_host(place, record)
         for record in records
     ]
 
 
-def refused(place: Place, failure: NoAnswer) -> NoAnswer:
+def failure_in(place: Place, failure: NoAnswer) -> NoAnswer:
     """Return the failure with the file's name added to `detail`."""
     name = os.path.basename(place.path)
     detail = failure.fields.get("detail", failure.reason)

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 MAIN: Final = "collectives"
 WITHOUT_ANSWER: Final = {
-    "no_program": "The capture lacks this step's program; `--mode anatomy` lists the programs that it"
-    " contains.",
+    "no_program": "The capture lacks this step's program; `--mode anatomy` lists the programs that"
+    " it contains.",
 }
 
 PARTS: tuple[Part, ...] = (
