@@ -23,7 +23,7 @@ def replacing(out: str) -> Iterator[str]:
     half = os.path.join(os.path.dirname(target), f".{os.urandom(8).hex()}.part")
     try:
         if os.path.exists(target) and not os.path.isfile(target):
-            raise cant_write(f"--out {out} is not a regular file; give another name")
+            raise cant_write(f"--out {out} is not a regular file; choose another name")
         with open(half, "xb"):
             pass
         yield half

@@ -52,7 +52,7 @@ def column(rows: list[dict[str, Any]], *keys: str) -> list[Any]:
 
 
 STALLS = (
-    "asynchronous communication waits included as 'async-done (comm stall)'; "
-    "pass --no-comm-stalls to leave them out"
+    "waits for asynchronous communication are listed as 'async-done (comm stall)'; "
+    "pass --no-comm-stalls to omit them"
 )
 STALL = "async-done (comm stall)"

@@ -163,7 +163,7 @@ class SeveralCaptures(unittest.TestCase):
         after[2]["devices"][0]["device_type"] = "TPU v6 lite"
         result = compare_captures(before, after)
         self.assertIn(
-            "captures after differ in their device_type: TPU7x, TPU v6 lite", result["notes"]
+            "captures after the change differ in device_type: TPU7x, TPU v6 lite", result["notes"]
         )
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from unittest import mock
 
 import compute_breakdown
-from _modes.page import ASKED, ASKED_BEFORE, TOP_OF_COMPARE, changed_causes
+from _modes.page import BASELINE_MODES, PAGE_MODES, TOP_OF_COMPARE, changed_causes
 from tests.builders.allocator import allocator, with_host
 from tests.builders.xspace import Plane, Space, StatNames, encode, op, tpu_plane, trace
 from tests.harness import BEFORE, DEMO, FULL, OFFLOADING, InFolder, answer, run
@@ -41,7 +41,7 @@ HOSTILE = (
 
 def options_of(mode: str) -> list[str]:
     """Return the options with which the page calls a mode."""
-    _, asked = ASKED[mode]
+    _, asked = PAGE_MODES[mode]
     return [
         word
         for name, value in asked.items()
@@ -106,7 +106,7 @@ class Contents(OfPages):
         is_default = profile == DEMO and not options
         data = data_of(page_of_demo()[1]) if is_default else self.data(profile, *options)
         self.assertEqual(data["left_out"], {})
-        for mode in ASKED:
+        for mode in PAGE_MODES:
             asked = options_of(mode)
             if mode == "comm" and len(data["answers"]["bottleneck"]["capture"]["devices"]) > 1:
                 asked.append("--peers")
@@ -151,7 +151,7 @@ class Contents(OfPages):
         self.assertEqual(list(result)[:2], ["status", "mode"])
         self.assertEqual(list(result)[-3:], ["out", "bytes", "parts"])
         self.assertEqual(result["bytes"], len(html))
-        self.assertEqual(result["parts"], dict.fromkeys(ASKED, "ok"))
+        self.assertEqual(result["parts"], dict.fromkeys(PAGE_MODES, "ok"))
         as_others = answer(DEMO, "summary")
         for name in set(result) - {"mode", "headline", "notes", "out", "bytes", "parts"}:
             self.assertEqual(result[name], as_others[name])
@@ -244,7 +244,9 @@ class Comparison(OfPages):
         for profile, baseline in ((after, before), (DEMO, BEFORE)):
             result, html = self.page(profile, "--baseline", str(baseline))
             data = data_of(html)
-            self.assertEqual(result["parts"], {**dict.fromkeys(ASKED, "ok"), **result["parts"]})
+            self.assertEqual(
+                result["parts"], {**dict.fromkeys(PAGE_MODES, "ok"), **result["parts"]}
+            )
             options = "--baseline", str(baseline), "--top", str(TOP_OF_COMPARE)
             expected = answer(profile, "compare", *options)
             del expected["next_steps"]
@@ -255,7 +257,7 @@ class Comparison(OfPages):
     def test_page_contains_the_answers_for_a_step_of_the_baseline(self) -> None:
         before = self.small(8)
         shown = self.data(self.small(40), "--baseline", str(before))["before"]
-        self.assertEqual(list(shown["answers"]), list(ASKED_BEFORE))
+        self.assertEqual(list(shown["answers"]), list(BASELINE_MODES))
         alone = self.data(before)
         self.assertEqual(shown["page"], alone["page"] | {"mode": "page"})
         for name in ("strip", "classes"):
@@ -324,7 +326,7 @@ class Comparison(OfPages):
             (DEMO, (*baseline, *baseline), "takes one --baseline, got 2"),
             (DEMO, ("--baseline-device", "1"), "require --baseline"),
             (DEMO, ("--baseline-host", "x"), "require --baseline"),
-            (DEMO, ("--baseline", "-"), "give files instead of -"),
+            (DEMO, ("--baseline", "-"), "pass files instead of -"),
         ):
             outcome = run(profile, "page", "--out", "step.html", *options)
             with self.subTest(options=options):
@@ -400,7 +402,7 @@ class Limits(OfPages):
     def assert_left_out(self, data: Json, result: Json) -> None:
         """Check that a note reports how many rows of each table are left out."""
         self.assertTrue(data["left_out"])
-        (note,) = (note for note in result["notes"] if "rows left out to keep" in note)
+        (note,) = (note for note in result["notes"] if "rows omitted to keep" in note)
         for name, n in data["left_out"].items():
             self.assertIn(f"{n} of {name}", note)
 

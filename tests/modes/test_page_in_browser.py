@@ -188,7 +188,7 @@ class Demo(InBrowser):
         self.assertLessEqual(set(shown), {group["roofline_util"] for group in groups})
         n_out = len(groups) - len(shown)
         says = self.tab.value("document.querySelector('.roofline').innerText")
-        self.assertIn(f"{n_out} more of less than 0.5 % of the step", says)
+        self.assertIn(f"{n_out} more points, each less than 0.5 % of the step", says)
 
     def test_header_shows_version_file_device_chip_and_step(self) -> None:
         head = self.tab.value("document.querySelector('header').textContent")

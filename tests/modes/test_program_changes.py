@@ -211,7 +211,7 @@ class Changes(InFolder):
         same, [(what, name, _, _)] = self.changes(body="other", line="c.py:3")
         self.assertEqual((same, what, name), (None, "kernel_code", "flash"))
         result = self.compare(self.record(capture(body="other")), self.record(capture()))
-        self.assertIn("Only the code (perhaps only source lines) of kernel flash",
+        self.assertIn("In the compiled program, only the code of kernel flash",
                       result["headline"])  # fmt: skip
 
     def test_headline_says_that_the_program_is_the_same(self) -> None:

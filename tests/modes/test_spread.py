@@ -49,7 +49,7 @@ def spread_of(loaders: Mapping[str, Loader], top: int = 10**6, **options: Any) -
     """Return the answer of `spread` without the fields that describe the files."""
     found = stragglers.spread_of_records(loaders, **options)
     notes = [
-        *(f"a host is left out, because it cannot be read: {why}" for why in found.unreadable),
+        *(f"a host is omitted, because it cannot be read: {why}" for why in found.unreadable),
         *found.notes,
     ]
     printed: Json = json.loads(json.dumps({"notes": notes, **fields_of(found, top)}))
