@@ -1,1 +1,1 @@
-"""The modes: one file per mode, which is imported only if the command runs that mode."""
+"""Implement the modes, one file each; a file is imported only when its mode runs."""

@@ -1,4 +1,5 @@
-"""List the contents of a file of any device: planes, lines, stats, programs, single events."""
+"""List what a trace file contains, for any device: planes, lines, stats, programs, single
+events."""
 
 from __future__ import annotations
 
@@ -44,13 +45,12 @@ if TYPE_CHECKING:
     from _proto.trace.survey import Survey, SurveyedLine, SurveyedPlane
     from _proto.trace.trace import Trace
 
-# Maximum number of bytes to print from a stat that holds bytes.
+# Maximum number of bytes to print of a stat that holds raw bytes.
 N_HEX = 32
 
 
-class Asked(NamedTuple):
-    """The values of `--plane`, `--line`, `--grep` and `--sample`, or None for an option that is not
-    given."""
+class Options(NamedTuple):
+    """Values of `--plane`, `--line`, `--grep` and `--sample`; None if the option is absent."""
 
     plane: str | None
     line: str | None
@@ -67,38 +67,39 @@ def anatomy(
     sample: int | None = None,
 ) -> Returned:
     request = context.request
-    asked = Asked(plane, line, grep, sample)
+    options = Options(plane, line, grep, sample)
     candidates = Candidates(find_files(request.profile, context), request.host, context)
     for place in candidates.places:
         with candidates.attempt(place):
             try:
                 with surveyed(place.path, context) as survey:
-                    return answer_of(place, survey, asked, context)
+                    return answer_of(place, survey, options, context)
             except NoAnswer as failure:
                 if failure.reason in UNREADABLE:
-                    # If the file cannot be opened, no plane is known.
+                    # If the file cannot be opened, report an empty list of planes.
                     failure.fields.setdefault("planes", [])
                 raise
     raise candidates.no_answer()
 
 
-def answer_of(place: Place, survey: Survey, asked: Asked, context: Context) -> Returned:
+def answer_of(place: Place, survey: Survey, options: Options, context: Context) -> Returned:
     """Return the answer; if the file is damaged, raise NoAnswer with the readable planes."""
     request = context.request
-    indices = planes_asked_for(survey, place, asked.plane)
-    rows, damage = plane_rows(survey, indices, asked, context)
+    indices = planes_asked_for(survey, place, options.plane)
+    rows, damage = plane_rows(survey, indices, options, context)
     if damage is not None:
         failure = unreadable(place.path, survey.source.explained(damage))
         failure.fields["planes"] = rows
         raise failure
-    # Import late, because the module imports protobuf, which may be missing.
+    # Import late: the module requires protobuf, which may be missing.
     from _analysis.profile_options import profile_options_of, versions_of
 
     hosts = [trace for trace in survey.hosts() if place.host in (None, *trace.host.names)]
     context.warn(*survey.source.notes)
     for trace in hosts:
         context.note(*merge_notes(trace, None))
-    options, programs = profile_options_of(survey, context), program_rows(hosts, context)
+    profile_options = profile_options_of(survey, context)
+    programs = program_rows(hosts, context)
     answer: Returned = {
         "status": "ok",
         "mode": request.mode,
@@ -112,7 +113,7 @@ def answer_of(place: Place, survey: Survey, asked: Asked, context: Context) -> R
         "errors": survey.texts["errors"],
         "warnings": survey.texts["warnings"],
         "versions": versions_of(survey),
-        "profile_options": options,
+        "profile_options": profile_options,
         "planes": rows,
         "programs": programs,
     }
@@ -121,27 +122,27 @@ def answer_of(place: Place, survey: Survey, asked: Asked, context: Context) -> R
 
 
 def plane_rows(
-    survey: Survey, indices: Sequence[int], asked: Asked, context: Context
+    survey: Survey, indices: Sequence[int], options: Options, context: Context
 ) -> tuple[list[AnatomyPlane], Damage | None]:
-    """Return the rows of the readable planes, and the first damage."""
+    """Return a row for each readable plane, and the first damage found."""
 
     def row_of(index: int) -> tuple[AnatomyPlane, tuple[int, str] | None]:
         plane = survey.plane(index)
-        row = plane_row(plane, asked, context)
-        # Return offset and text of the damage, because the exception cannot be pickled.
+        row = plane_row(plane, options, context)
+        # Return the offset and text of the damage: the exception itself cannot be pickled.
         return row, (plane.damage.offset, plane.damage.what) if plane.damage else None
 
     found = work_on(row_of, indices, "reading planes", context, survey.source.stored_size)
     rows = [row for row, _ in found]
     met = [survey.source.in_file(Damage(*damage)) for _, damage in found if damage is not None]
     damage = next(iter(met), survey.damage and survey.source.in_file(survey.damage))
-    # If unpacking lost a part of the file, report this loss instead of a plane that is cut off.
+    # If decompression lost part of the file, report this loss rather than the truncated plane.
     return rows, survey.source.damage or damage
 
 
 def planes_asked_for(survey: Survey, place: Place, name: str | None) -> list[int]:
-    """Return the indices of the requested planes; if two planes have the requested name, only the
-    first."""
+    """Return the indices of the requested planes. If several planes share the requested name,
+    return only the first."""
     indices = planes_of_host(survey, place)
     if name is None:
         return indices
@@ -171,22 +172,22 @@ def planes_of_host(survey: Survey, place: Place) -> list[int]:
     raise host_not_found(place.host, labels)
 
 
-def plane_row(plane: SurveyedPlane, asked: Asked, context: Context) -> AnatomyPlane:
+def plane_row(plane: SurveyedPlane, options: Options, context: Context) -> AnatomyPlane:
     others: list[str] = []
     rows: list[AnatomyLine] = []
     for line in plane.lines():
-        if asked.line not in (None, line.name):
+        if options.line not in (None, line.name):
             others.append(line.name)
             continue
         row = line_row(line)
-        if asked.plane is not None:
-            row = with_events(row, line, asked, context)
+        if options.plane is not None:
+            row = with_events(row, line, options, context)
         rows.append(row)
     stats = {name: plain(value) for name, value in plane.plane_stats().items()}
-    if asked.line is not None and not rows and plane.damage is None:
+    if options.line is not None and not rows and plane.damage is None:
         raise NoAnswer(
             "line_not_found",
-            detail=f"no line of {plane.name} is named {asked.line!r}",
+            detail=f"no line of {plane.name} is named {options.line!r}",
             available_lines=list(dict.fromkeys(others)),
         )
     return {
@@ -212,15 +213,15 @@ def line_row(line: SurveyedLine) -> AnatomyLine:
 
 
 def with_events(
-    row: AnatomyLine, line: SurveyedLine, asked: Asked, context: Context
+    row: AnatomyLine, line: SurveyedLine, options: Options, context: Context
 ) -> AnatomyLine:
-    """Return the row of a line with figures of all events, or only of events with a matching
-    name."""
+    """Extend a line's row with statistics about its events; with `--grep`, only about matching
+    events."""
     from _analysis.counters import COUNTER, Counters
     from _analysis.tallies import Tally
 
     counters = Counters() if COUNTER in line.name else None
-    tally = Tally(asked.grep, asked.n_sampled or 0, counters)
+    tally = Tally(options.grep, options.n_sampled or 0, counters)
     try:
         for part, shift, at, events in line.events():
             tally.add(part, shift, at, events)
@@ -240,16 +241,16 @@ def with_events(
         "n_names": n_names,
         "counters": None if counters is None else list(counter_rows(counters)),
     }
-    if asked.n_sampled is not None:
+    if options.n_sampled is not None:
         figures["sample"] = [sample_row(event, base) for event in tally.sampled]
     return {**row, "n_events": tally.n_events, **figures}
 
 
 def notes_of(line: SurveyedLine, tally: Tally) -> Iterator[str]:
     if tally.n_timeless:
-        yield f"{line.name}: {tally.n_timeless} events have no time, only a number of occurrences"
+        yield (f"{line.name}: {tally.n_timeless} events have no time, only a number of occurrences")
     if tally.n_negative:
-        yield (f"{line.name}: {tally.n_negative} events have a negative duration, counted as 0")
+        yield f"{line.name}: {tally.n_negative} events have a negative duration, counted as 0"
 
 
 def counter_rows(counters: Counters) -> Iterator[Counter]:
@@ -277,7 +278,7 @@ def sample_row(sampled: Sampled, base: int) -> SampleEvent:
 
 
 def plain(value: Value | None) -> StatValue:
-    """Convert the value of a stat to a type that JSON has."""
+    """Convert a stat's value to a JSON type."""
     if isinstance(value, bytes):
         return {"bytes": len(value), "hex": value[:N_HEX].hex()}
     if isinstance(value, int):
@@ -292,7 +293,7 @@ def plain_number(number: Number) -> int | float | str:
 
 
 def program_rows(hosts: Sequence[Trace], context: Context) -> list[AnatomyProgram]:
-    """Return the rows of the programs in the file."""
+    """Return a row for each program in the file."""
     from _proto.hlo.programs import Programs
 
     rows: dict[int, AnatomyProgram] = {}
@@ -305,6 +306,6 @@ def program_rows(hosts: Sequence[Trace], context: Context) -> list[AnatomyProgra
                 "name": names[program_id],
                 "hlo_bytes": n_bytes,
             }
-            # Hosts of one job have equal programs, so list each program once.
+            # All hosts of a job run the same programs, so list each program once.
             rows.setdefault(program_id, row)
     return list(rows.values())

@@ -1,4 +1,4 @@
-"""Show where to look first: the classes and lines in which the step loses most time."""
+"""Show where to look first: the op classes and source lines that lose the most time."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ IDLE: Final = "idle"
 OVERLAP: Final = "overlap"
 AT_ROOF: Final = "at_roof"
 N_OPS_NAMED = 10
-# A step is at its roof if less than this part of it is lost, unknown or idle.
+# A step is at its roof if less than 1/LITTLE of its time is lost, unknown or idle.
 LITTLE = 10
 
 
@@ -203,9 +203,9 @@ def cause_row(rank: int, cause: Cause, step: Step) -> CauseRow:
 
 
 def verdict(by_class: Mapping[OpClass, Sequence[Entry]], idle: int, duration: int) -> Bottleneck:
-    """Return the class that loses most time, or `at_roof` if little is lost and unknown.
+    """Return the class that loses the most time, or `at_roof` if little time is lost or unknown.
 
-    If several classes lose equally much, return the first of them in the order of the budget.
+    In a tie, return the class that comes first in the budget.
     """
     weights: dict[Bottleneck, int] = {
         name: sum(entry.weight for entry in entries) for name, entries in by_class.items()
@@ -218,7 +218,7 @@ def verdict(by_class: Mapping[OpClass, Sequence[Entry]], idle: int, duration: in
 
 
 def speed_of_light(ledger: Sequence[Entry], duration: int) -> SpeedOfLight:
-    """Return bounds of the time that the chip needs for the step."""
+    """Return bounds on the time in which the chip could run the step."""
     at_roof = at_roof_of(ledger)
     unknown = sum(entry.weight for entry in ledger if not entry.is_certain)
     at_least, at_most = at_roof_of(filter(counts_for_lower_bound, ledger)), at_roof + unknown
@@ -235,7 +235,7 @@ def speed_of_light(ledger: Sequence[Entry], duration: int) -> SpeedOfLight:
 def utilization_of(
     ledger: Iterable[Entry], step: Step, counts: Callable[[Op], bool]
 ) -> float | None:
-    """Return a lower bound of the share of the step during which the matrix units are busy.
+    """Return a lower bound on the share of the step during which the matrix units are busy.
 
     Return None if no op has a known time on the matrix units.
     """
@@ -253,8 +253,7 @@ def utilization_of(
 def mfu_of(useful: int | Fraction | None, step: Step, roofs: Roofs) -> float | None:
     if useful is None or "bf16" not in roofs.flops or not step.duration:
         return None
-    # With megacore, one device of the program is two planes of the trace, and each peak is for one
-    # plane.
+    # With megacore, one device of the program appears as two planes, and peaks are per plane.
     n_planes = 2 if step.device.stats.get("has_megacore") == 1 else 1
     return rounded(useful / (n_planes * roofs.flops["bf16"]) / step.duration, 6)
 
@@ -323,7 +322,7 @@ def rest_row(name: BudgetClass, duration: int, step: Step) -> BudgetRow:
 
 
 class Rows(NamedTuple):
-    """Builds the rows of findings and kernels."""
+    """Builds the rows for findings and kernels."""
 
     step: Step
     hideable: Hideable

@@ -1,4 +1,4 @@
-"""Show the step by op: the cost of each op, or everything that is known about a single op."""
+"""List the cost of each op in the step, or everything known about a single op."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from _proto.hlo.program import Computation, Instruction
 
     class AnyOpFields(OpFields, DetailClassed):
-        """The fields of ops and containers, in their printed order."""
+        """Fields that ops and containers share, in printed order."""
 
         rank: int | None
 
@@ -98,19 +98,19 @@ def by_op(
 
 
 def ranked_ops(executions: Iterable[Executions]) -> list[Group]:
-    """Return ops by program and name, costliest first."""
+    """Group the executions by program and op name, costliest op first."""
     groups = group_by(executions, lambda op: (op.program_id, op_name(op)))
     ranked = sorted(
         groups.items(),
-        # Sort ops of equal time and name by program, with ops without a program first.
+        # Sort ties by name, then by program; ops without a program come first.
         key=lambda item: (-item[1].total, item[0][1], -1 if item[0][0] is None else item[0][0]),
     )
     return [group for _, group in ranked]
 
 
 def find_op(asked: str, ops: Sequence[Group], context: Context) -> Group:
-    """Return the op with the given name; if several programs have an op of this name, return the op
-    that takes most time."""
+    """Return the op with the given name; if several programs have one, return the op that takes the
+    most time."""
     by_name: dict[str, list[Group]] = {}
     for group in ops:
         by_name.setdefault(op_name(group.op), []).append(group)
@@ -140,7 +140,7 @@ def container_row(group: Group) -> Container:
 
 
 class Judge:
-    """Makes the rows of ops, with the cost of the op and the time that the chip needs for it."""
+    """Builds the rows for ops, including each op's cost and its time at the roof."""
 
     def __init__(
         self, step: Step, roofs: Roofs, by_user: Mapping[str, KernelCost], loops: Loops
@@ -174,19 +174,19 @@ class Judge:
         return [entry_of(executions, self.roofs, self.by_user) for executions in group.members]
 
     def _fields(self, group: Group, entries: Sequence[Entry]) -> AnyOpFields:
-        """Return facts of the op's first execution, and sums over all executions. For a container,
+        """Return properties of the group's first op, and sums over all executions. For a container,
         `entries` is empty."""
         op = group.op
         cost = cost_of(op, self.by_user)
-        # For an opaque op, the flops in the trace do not include the work inside the op.
+        # The flops in the trace exclude the work inside an opaque op.
         flops = None if cost.source == OPAQUE else cost.flops
         n_bytes = cost.moved_bytes
         times = duration_fields(group)
-        # Figures of a container in the trace do not include how often the container's body runs.
+        # In the trace, a container's flops and bytes ignore how often its body runs.
         average = None if op.is_container else times["avg_dur_ps"]
         return {
-            # These values are placeholders that the callers replace; their keys fix the order of
-            # the printed fields.
+            # The callers replace the values of `rank` and `class`; the keys here fix the printed
+            # order.
             "rank": None,
             "hlo_op": op_name(op),
             "program_id": None if op.program_id is None else str(op.program_id),

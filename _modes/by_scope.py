@@ -1,4 +1,4 @@
-"""Show the step by the program's structure: the time, primitives and lines of each scope."""
+"""Break the step down by scope: each scope's time, primitives and source lines."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def by_scope(
 
 
 def places_of(leaves: Iterable[Executions], merge_layers: bool) -> dict[Path, list[int]]:
-    """Return the scopes that directly contain ops, each with the indices of the scope's leaves."""
+    """Map each scope that directly contains ops to the indices of these leaves."""
     places: dict[Path, list[int]] = {}
-    # Ops share parsed scopes, so each long path is looked up only once.
+    # Many ops share one scope object, so each long path is looked up only once.
     known: dict[int, list[int]] = {}
     for place, executions in enumerate(leaves):
         scope = executions.op.scope
@@ -91,13 +91,13 @@ def primitive_rows(layer: Layer) -> list[Primitive]:
 
 
 def in_order(times: Times) -> dict[str, int]:
-    """Return times in order of first appearance, without zeros."""
+    """Return the nonzero times in order of first appearance."""
     ordered = sorted(times.items(), key=lambda item: item[1])
     return {key: duration for key, (_, duration) in ordered if duration}
 
 
 def no_scope_row(group: Group) -> NoScope:
-    """Return the row of the ops without a path, with the likely lines of these ops."""
+    """Return the row for ops without a scope, including their likely source lines."""
     is_known = not group.members or any(executions.op.program for executions in group.members)
     kinds = group.time_by(lambda op: op.kind)
     return {

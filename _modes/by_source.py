@@ -69,8 +69,7 @@ def group_row(group: Group, kind: ListedKind, step: Step, loops: Loops) -> Group
 
 
 def fused_rows(group: Group) -> list[AlsoFused] | None:
-    """Return the other source lines with instructions inside the group's fusions, or None if
-    unknown."""
+    """Return the other source lines fused into the group's ops, or None if unknown."""
     if not any(executions.op.program for executions in group.members):
         return None
     ranked = sorted(lines_fused(group).items(), key=lambda item: (-item[1], item[0]))
@@ -78,7 +77,7 @@ def fused_rows(group: Group) -> list[AlsoFused] | None:
 
 
 def lines_fused(group: Group) -> Counter[str]:
-    """Count the instructions inside the group's fusions by source line, without the group's own
+    """Count the instructions inside the group's fusions by source line, excluding the group's own
     line."""
     n_instructions: Counter[str] = Counter()
     for executions in group.members:
@@ -90,8 +89,7 @@ def lines_fused(group: Group) -> Counter[str]:
 
 
 def scope_rows(group: Group) -> list[ScopeShare]:
-    """Return the scopes that take most time; among scopes of equal time, ops without a scope come
-    last."""
+    """Return the scopes that take the most time; in a tie, ops without a scope come last."""
     by_scope = group_by(group.members, lambda op: op.scope.name if op.scope else None)
     ranked = sorted(
         by_scope.items(), key=lambda item: (-item[1].total, item[0] is None, item[0] or "")

@@ -1,4 +1,4 @@
-"""Show the cost of communication, the time hidden by other ops, and the bytes moved."""
+"""Show what communication costs, how much of it other ops hide, and how many bytes it moves."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def bus_bytes_of(transfers: Iterable[Transfer]) -> Fraction | int | None:
 
 
 def flights_of_all(transfers: Iterable[Transfer]) -> Flights:
-    """Return the paired executions of all transfers."""
+    """Merge the paired start and done executions of all transfers."""
     found = Flights()
     for transfer in transfers:
         found.add(transfer.flights)
@@ -112,7 +112,7 @@ def flights_of_all(transfers: Iterable[Transfer]) -> Flights:
 
 
 def under_way(transfers: Iterable[Transfer], step: Step) -> Cover:
-    """Return the stretches in which transfers are in flight or run on the core."""
+    """Return the intervals during which a transfer is in flight or runs on the core."""
     found = list(transfers)
     on_core = {transfer.executions.metadata_id for transfer in found if not transfer.op.is_wait}
     cover, flights = cover_of(step, on_core), flights_of_all(found)
@@ -124,8 +124,8 @@ def hidden_in(stretches: Cover, cover: Cover) -> int:
 
 
 def clock_notes(transfers: Iterable[Transfer]) -> list[str]:
-    """Add a note about pairs that end before they begin. Such pairs are possible, because starts
-    and ends are paired by the trace's clock, but timed by the device's clock."""
+    """Return a note if any pair ends before it begins. This happens because starts and ends are
+    paired on the trace clock but timed on the device clock."""
     flights = flights_of_all(transfers)
     n = sum(map(lt, flights.ends, flights.starts))
     if not n:
@@ -146,7 +146,8 @@ def collective_row(transfers: Sequence[Transfer]) -> Collective:
 
 
 def without_awaited_halves(transfers: Sequence[Transfer]) -> list[Transfer]:
-    """Leave out a `send` or `recv` that has a wait, because the two ops are a single transfer."""
+    """Omit each `send` or `recv` that has a waiting op, because the two ops form a single
+    transfer."""
     awaited = {transfer.place for transfer in transfers if transfer.op.is_wait}
     return [
         transfer for transfer in transfers if not (transfer.op.begins and transfer.place in awaited)
@@ -154,18 +155,18 @@ def without_awaited_halves(transfers: Sequence[Transfer]) -> list[Transfer]:
 
 
 class InFlight(NamedTuple):
-    """Times of the paired executions of asynchronous transfers."""
+    """Times of asynchronous transfers, counting only paired executions."""
 
     total: int
     # Wall-clock time during which at least one transfer is in flight.
     union: int
-    # The time before the wait, split into time that other ops hide and time that no op hides.
+    # Time between start and wait: `covered` overlaps other ops, `other` does not.
     covered: int
     other: int
 
 
 def in_flight_of(transfers: Sequence[Transfer], cover: Cover) -> InFlight | None:
-    """Return the times in flight; None if no execution is paired."""
+    """Return the times of the transfers; None if no execution is paired."""
     flights = flights_of_all(transfers)
     if not flights:
         return None

@@ -1,4 +1,4 @@
-"""Compare captures of two programs line by line, and tell changes from noise."""
+"""Compare captures of two programs line by line, and separate real changes from noise."""
 
 from __future__ import annotations
 
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from _pipeline.load import Place
 
 N_SIGNATURES = 4
-# A note is added if lines without a counterpart take more than this percentage of either side's
-# time.
+# Add a note if unmatched lines take more than this percentage of either side's op time.
 UNMATCHED_PCT = 5
 UNMATCHED = "only_before", "only_after"
 RUN_TO_RUN = (
@@ -85,7 +84,7 @@ def compare(
         **fields_of(found, top, list(before), list(after)),
         "gate": gate_row(gate, why_not_of(found)) if gate else None,
     }
-    # Cut texts, because a record can have texts of any length.
+    # Shorten texts: a record can contain texts of any length.
     cut_texts(answer)
     return answer
 
@@ -93,7 +92,7 @@ def compare(
 def read_records(
     profiles: Sequence[str], host: str | None, device: str, context: Context
 ) -> dict[str, Record]:
-    """Return the records of one side by profile; a capture that is given twice counts once."""
+    """Read the records of one side, keyed by profile; skip a capture that was passed before."""
     records: dict[str, Record] = {}
     places: set[tuple[str, str | None]] = set()
     for profile in profiles:
@@ -113,7 +112,7 @@ def read_records(
 def read_record(
     profile: str, host: str | None, device: str, context: Context
 ) -> tuple[Place, Record]:
-    """Return the record from the first file that can be read and has the device."""
+    """Return the record of the first readable file that contains the device."""
     candidates = Candidates(find_captures(profile, context), host, context)
     for place in candidates.places:
         with candidates.attempt(place):
@@ -128,8 +127,8 @@ def notes_of(found: comparison.Comparison) -> Iterator[str]:
         yield f"the number of steps differs: {noise.n_before} before, {noise.n_after} after"
     if noise.too_few_samples:
         yield (
-            f"{noise.n_before} + {noise.n_after} {unit}s are too few to distinguish a change"
-            " from noise; use at least 4 per side"
+            f"{noise.n_before} + {noise.n_after} {unit}s are too few to distinguish a change from"
+            " noise; use at least 4 per side"
         )
     unmatched = unmatched_row(found.lines)
     parts = unmatched["before_pct"], unmatched["after_pct"]
@@ -142,14 +141,14 @@ def notes_of(found: comparison.Comparison) -> Iterator[str]:
     if found.moved:
         time_before, time_after = sums_of(found.moved)
         yield (
-            f"{len(found.moved)} rows ({with_unit(time_before)} before,"
-            f" {with_unit(time_after)} after) match lines in different files, so in by_file"
-            " one file loses this time and another gains it"
+            f"{len(found.moved)} rows ({with_unit(time_before)} before, {with_unit(time_after)}"
+            " after) match lines in different files, so in by_file one file loses this time and"
+            " another gains it"
         )
 
 
 def notes_on_devices(found: comparison.Comparison) -> Iterator[str]:
-    """Yield notes on differences of devices between the sides, and among the captures of a side."""
+    """Yield notes on devices that differ between the two sides or within one side."""
     sides = {"before": found.before.runs, "after": found.after.runs}
     for what, attribute in (
         ("device", "name"),
@@ -214,7 +213,7 @@ def program_row(row: ProgramChange) -> fields.ProgramChange:
 
 
 def same_texts(found: comparison.Comparison) -> bool:
-    """Return True if all captures ran ops of the same HLO texts."""
+    """Return True if the ops of all captures have the same HLO texts."""
     runs = [*found.before.runs, *found.after.runs]
     return len({run.device.program for run in runs}) == 1
 
@@ -391,6 +390,6 @@ def sums_of(rows: Sequence[LineChange]) -> tuple[int, int]:
 
 
 def executions(lines: Sequence[Line]) -> float:
-    """Return the mean number of executions in a step."""
+    """Return the mean number of executions per step."""
     n_steps = len(lines[0].ns) if lines else 1
     return round(sum(sum(line.ns) for line in lines) / n_steps, 3)

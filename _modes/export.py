@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from _pipeline.normalize import Step
 
     Row = tuple[int | str | None, ...]
-    # Numbers of stacks by frames.
+    # Maps a stack's frames to the stack's number.
     Stacks = Mapping[tuple[str, ...], int]
 
 MAGIC = b"SQLite format 3\0"
@@ -47,7 +47,7 @@ def export(
     peaks: Sequence[tuple[str, float]] = (),
     kernel_cost: Sequence[tuple[str, int, int, Dtype | None]] = (),
 ) -> Fields:
-    refuse_foreign_file(out)
+    reject_foreign_file(out)
     roofs = roofs_of(step.device, chip, dict(peaks))
     by_user = costs_by_kernel(step.by_kind[COMPUTE], kernel_cost, context)
     ledger = ledger_of(step, roofs, by_user)
@@ -75,8 +75,8 @@ def export(
     }
 
 
-def refuse_foreign_file(out: str) -> None:
-    """Raise NoAnswer if a file with this name exists and is neither empty nor an export."""
+def reject_foreign_file(out: str) -> None:
+    """Raise NoAnswer unless `out` is a new file, an empty file or an earlier export."""
     try:
         found = os.lstat(out)
         if not stat.S_ISREG(found.st_mode):
@@ -94,7 +94,7 @@ def refuse_foreign_file(out: str) -> None:
 
 
 def write_tables(path: str, out: str, rows: Mapping[str, Iterable[Row]]) -> dict[str, int]:
-    """Write the rows of each table into an empty file, and return the number of rows."""
+    """Write each table to the empty file `path`, and return the number of rows by table."""
     try:
         import sqlite3
     except ImportError:
@@ -103,7 +103,7 @@ def write_tables(path: str, out: str, rows: Mapping[str, Iterable[Row]]) -> dict
     n_rows = {}
     try:
         with closing(sqlite3.connect(path)) as database:
-            # No journal is needed, because the new file gets its name only when it is complete.
+            # No journal is needed: the file is renamed to its final name only when complete.
             database.execute("PRAGMA journal_mode = OFF")
             database.execute("PRAGMA synchronous = OFF")
             database.executescript(TABLES)
@@ -145,7 +145,7 @@ def op_rows(
             op.agg_key,
             stacks[op.stack.frames] if op.stack else None,
             cost.precision.dtype,
-            # For an opaque op, the trace's flops do not include the work inside the op.
+            # The flops in the trace exclude the work inside an opaque op.
             None if cost.source == OPAQUE else cost.flops,
             cost.bytes_accessed,
             cost.hbm_bytes,
@@ -158,7 +158,7 @@ def op_rows(
 
 
 def execution_rows(step: Step, context: Context) -> Iterator[Row]:
-    """Yield the executions of leaves in the file's order, and show progress."""
+    """Yield the leaves' executions in file order, and show progress."""
     number_of = {leaf.metadata_id: number for number, leaf in enumerate(step.leaves, 1)}
     pieces = step.admitted.pieces
     for n_done, piece in enumerate(pieces, 1):
@@ -180,10 +180,10 @@ def step_rows(step: Step) -> Iterator[Row]:
 
 
 def answer_rows(step: Step, context: Context, own: Mapping[str, Any]) -> Iterator[Row]:
-    """Yield the fields of every answer; make the other rows first, so that the notes are
+    """Yield the fields that all answers have. Compute the other rows first, so that the notes are
     complete."""
     for key, value in {**head_of(step, context), **own}.items():
-        # Names of files can have bytes that are not UTF-8, which SQLite refuses.
+        # File names can contain bytes that are not UTF-8, and SQLite rejects such text.
         is_text = isinstance(value, str)
         text = value if is_text else json.dumps(value, allow_nan=False)
         yield key, text.encode(errors="backslashreplace").decode()

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from _pipeline.device import Device, StepEvent
     from _pipeline.normalize import Step
 
-    # Start and end of a span of time.
+    # The absolute start and end of a time window.
     Window = tuple[int, int]
 
-# Minimum length in picoseconds of the gaps in which the host's events are counted.
+# Minimum duration in ps of a gap in which host events are counted.
 COUNTED = 1_000_000
 
 
@@ -111,8 +111,8 @@ def host_activity(
     span: Window,
     context: Context,
 ) -> HostActivity | None:
-    """Return the host's activity in windows of absolute time. If the activity is unknown, return
-    None and add a note with the reason."""
+    """Return the host's activity in the windows, which are given in absolute time. If the activity
+    is unknown, return None and add a note with the reason."""
     planes = thread_planes(device.rank) if device.rank else []
     if not planes:
         why = "this file merges several ranks, and the device's rank is unknown"
@@ -132,27 +132,26 @@ def host_activity(
     first, last = span
     if not (host.overlaps(first + device.base, last + device.base) or has_overlap(host, device)):
         context.warn(
-            "the host's events do not overlap the device's ops in time, so the host's"
-            " activity is unknown"
+            "the host's events do not overlap the device's ops in time, so the host's activity"
+            " is unknown"
         )
         return None
     return activity
 
 
 def has_overlap(host: Host, device: Device) -> bool:
-    """Return True if the host's events and the device's ops overlap in time, counting ops of all
-    steps."""
+    """Return True if host events overlap in time with the device's ops of any step."""
     spans = [(line.base_ps, span) for line in device.lines if (span := line.span_of_starts)]
     first = min((base + start for base, (start, _) in spans), default=AFTER_ALL)
     last = max((base + start for base, (_, start) in spans), default=BEFORE_ALL)
-    # If the clocks of host and device differ, they usually differ by years. So first compare the
-    # starts of the ops, allowing for the longest possible duration, and read all ends only if this
-    # check passes.
+    # Host and device clocks that disagree usually differ by years. So first compare only the op
+    # starts, allowing for ops of the maximum duration. Read all ends only if this cheap check finds
+    # an overlap.
     return host.overlaps(first, last + INT64_END) and host.overlaps(*span_of_ops(device))
 
 
 def span_of_ops(device: Device) -> Window:
-    """Return the first start and the last end of all ops of a device, in absolute time."""
+    """Return the first start and last end of the device's ops, in absolute time."""
     first, last = AFTER_ALL, BEFORE_ALL
     for line in device.lines:
         for piece in line.events(BEFORE_ALL, AFTER_ALL):

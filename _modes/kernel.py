@@ -1,4 +1,4 @@
-"""Show the step's Pallas kernels: time, cost, memory, and regions inside."""
+"""Show the step's Pallas kernels: their time, cost, memory use and internal regions."""
 
 from __future__ import annotations
 
@@ -100,7 +100,8 @@ def ops_of(kernel: Group) -> list[Group]:
 
 
 def ops_of_kernel(asked: str, kernels: Mapping[str, Group], context: Context) -> list[Group]:
-    """Return the ops of the kernel with this name, or else the op with this name."""
+    """Return the ops of the kernel named `asked`; if there is none, the kernel op with this
+    name."""
     by_kernel = {name: ops_of(group) for name, group in kernels.items()}
     by_op: dict[str, list[Group]] = {}
     for ops in by_kernel.values():
@@ -131,8 +132,8 @@ def kernel_row(
     inside: Regions | None,
     counters: Mapping[tuple[str | None, str], Extent],
 ) -> Kernel:
-    """Return the row of a kernel, or of one op of a kernel. A fact that differs between the ops is
-    null."""
+    """Return the row for a kernel or for one of its ops. A field is null if its value differs
+    between the ops."""
     each_op = [executions.op for executions in group.members]
     ops, lines = ops_of(group), [line_of(op) for op in each_op]
     entries = [entry_of(executions, roofs, by_user) for executions in group.members]
@@ -160,15 +161,15 @@ def kernel_row(
     }
 
 
-def common(facts: Iterable[T | None]) -> T | None:
-    """Return the common value of all facts; None if the values differ."""
-    first, *others = facts
+def common(values: Iterable[T | None]) -> T | None:
+    """Return the value that all items share; None if they differ."""
+    first, *others = values
     return first if all(other == first for other in others) else None
 
 
 def cost_fields(costs: Sequence[Cost]) -> CostOfRun:
-    """Return the cost of one execution. If the cost is unknown, ignore XLA's flops, which do not
-    count the inside of the kernel."""
+    """Return the cost of one execution. Ignore XLA's flops for an opaque kernel, because they
+    exclude the work inside it."""
     return {
         "flops": common(None if cost.source == OPAQUE else cost.flops for cost in costs),
         "bytes_accessed": common(cost.bytes_accessed for cost in costs),
@@ -202,7 +203,7 @@ def region_fields(inside: Regions | None, total: int) -> Inside:
                 "n": region.n,
                 "total_dur_ps": region.total,
                 "self_dur_ps": region.self_time,
-                # The total is above 0, because a kernel with regions takes time.
+                # `total` is positive, because a kernel with regions takes time.
                 "pct_of_kernel": percent(region.total, total) or 0.0,
             }
             for region, depth, waits in inside.rows()

@@ -1,4 +1,4 @@
-"""Show the buffers that fill the HBM at the peak, by buffer and source line."""
+"""Show what fills the HBM at peak usage, by buffer and by source line."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from _proto.trace.trace import Trace
 
 ARGUMENT_RE = re.compile(r"\w+")
-# Executions by instruction. Several ops can run the same instruction.
+# Executions by instruction; several ops can run the same instruction.
 Ran = dict["Instruction | None", list[Executions]]
 
 
 class Origin:
-    """The instruction that defines buffers, if known, and the instruction's likely line."""
+    """The instruction that defines a buffer, if known, and its likely source line."""
 
     def __init__(self, instruction: Instruction | None, ran: Ran) -> None:
         self.instruction = instruction
@@ -52,7 +52,7 @@ class Origin:
 
     @cached_property
     def arrays(self) -> dict[tuple[int, ...], Array | None]:
-        """Map positions in the nested tuples of the output to arrays."""
+        """Map each shape index of the instruction's output to its array."""
         return dict(self.instruction.leaves or ()) if self.instruction else {}
 
     @property
@@ -73,7 +73,7 @@ class Origin:
 
     @cached_property
     def argument(self) -> str | None:
-        """Return the first part of a parameter's path, or None for other instructions."""
+        """Return the first name in a parameter's path; None for other instructions."""
         part = ARGUMENT_RE.search(self.tf_op or "") if self.opcode == "parameter" else None
         return part[0] if part else None
 
@@ -90,13 +90,13 @@ class Live(NamedTuple):
 
     @property
     def array(self) -> Array | None:
-        """Return the array in the memory, or None if the memory does not hold an array."""
+        """Return the array stored in this memory, or None if there is none."""
         return self.origin.arrays.get(self.shape_index or ())
 
     @property
     def padding(self) -> int | None:
-        """Return the bytes beyond the array's elements, or None if the memory is smaller than the
-        elements."""
+        """Return the bytes in excess of the array's elements; None if there is no array or the
+        memory is too small for it."""
         n_bytes = self.array.n_bytes if self.array else None
         return None if n_bytes is None or n_bytes > self.held.size else self.held.size - n_bytes
 
@@ -115,7 +115,7 @@ def memory(step: Step, context: Context, *, top: int = 20) -> Fields:
         raise NoAnswer("no_buffer_assignment")
     ran: Ran = {}
     for executions in [*step.leaves, *step.containers]:
-        # Compare the id first, to avoid reading other programs, which may be damaged.
+        # Check the id first: `op.instruction` would read other programs, which may be damaged.
         op = executions.op
         if op.program_id == program_id and op.instruction:
             ran.setdefault(op.instruction, []).append(executions)
@@ -165,7 +165,7 @@ def memory(step: Step, context: Context, *, top: int = 20) -> Fields:
 
 
 def runtime_anyway(trace: Trace, device: str, context: Context) -> dict[str, Runtime | None]:
-    """Return the fields that are printed even without a program or a step."""
+    """Return the fields that are printed even if the capture contains no program or no step."""
     return {"runtime": runtime_row(trace, device, context)}
 
 
@@ -187,7 +187,7 @@ def runtime_row(trace: Trace, device: str, context: Context) -> Runtime | None:
 
 
 def peak_of_program(program: Program) -> Peak | None:
-    """Return the peak of the program's HBM, or None if the buffer assignment is missing or
+    """Return the program's peak HBM usage, or None if the buffer assignment is missing or
     contradicts itself."""
     buffers = read_buffers(program)
     try:
@@ -198,8 +198,7 @@ def peak_of_program(program: Program) -> Peak | None:
 
 
 def peak_row(name: str, program: Program, ran: Ran, step: Step) -> PeakAt | None:
-    """Return the instruction at which the peak is reached, or None if no heap trace names an
-    instruction."""
+    """Describe the instruction at which memory usage peaks; None if no heap trace names it."""
     if not name:
         return None
     origin = Origin(program.instruction(name), ran)
@@ -210,7 +209,7 @@ def peak_row(name: str, program: Program, ran: Ran, step: Step) -> PeakAt | None
         "source_inner": origin.line,
         "source_is": origin.how,
         "tf_op": origin.tf_op,
-        # The time is None if no op of the step has the instruction's name.
+        # None if no op of the step runs the instruction.
         "first_start_ps": min((start for start, _, _ in events), default=None),
     }
 
@@ -236,7 +235,7 @@ def buffer_row(rank: int, piece: Live, peak: int) -> Buffer:
 
 
 class Share(NamedTuple):
-    """The part of the peak that belongs to one line, path, opcode or argument."""
+    """Share of the peak memory that belongs to one line, path, opcode or argument."""
 
     key: str | None
     n_bytes: int
@@ -244,8 +243,8 @@ class Share(NamedTuple):
 
 
 def shares(live: Sequence[Live], key_of: Callable[[Origin], str | None]) -> list[Share]:
-    """Split the peak by a fact about instructions, most bytes first; buffers without the fact come
-    last."""
+    """Group the live memory by a property of the defining instruction, largest group first; memory
+    without this property comes last."""
     sizes: dict[str | None, list[int]] = {}
     for piece in live:
         sizes.setdefault(key_of(piece.origin), []).append(piece.held.size)
@@ -257,8 +256,8 @@ def peak_notes(peak: Peak) -> list[str]:
     notes = []
     if peak.n_maxima > 1:
         notes.append(
-            f"the peak is an upper bound: {peak.n_maxima} maxima of temporary memory are"
-            " added, although they may occur at different times"
+            f"the peak is an upper bound: {peak.n_maxima} maxima of temporary memory are added,"
+            " although they may occur at different times"
         )
     if peak.n_untraced:
         notes.append(

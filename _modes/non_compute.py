@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 N_SHAPES_PER_SIDE = 4
 
 STALLS = (
-    "waits for asynchronous communication are listed as 'async-done (comm stall)'; pass"
-    " --no-comm-stalls to omit them"
+    "waits for asynchronous communication are listed as 'async-done (comm stall)'; "
+    "pass --no-comm-stalls to omit them"
 )
 
 
@@ -121,19 +121,22 @@ def shape_out(op: Op) -> str | None:
 
 
 class Change(NamedTuple):
-    """Changes of dtype or layout by the ops of a group, and the time of these ops; None if no op
-    can be compared."""
+    """Result of comparing the dtypes (or layouts) before and after a group's ops.
+
+    `is_seen` is True if any op changes them; `duration` is the time of the ops that do. Both are
+    None if no op can be compared.
+    """
 
     is_seen: bool | None
     duration: int | None
 
 
 def changes_of(group: Group) -> tuple[Change, Change]:
-    """Return the change of the dtype and the change of the layout."""
+    """Return the group's dtype change and its layout change."""
     dtypes: list[tuple[int, bool | None]] = []
     layouts: list[tuple[int, bool | None]] = []
     for executions in group.members:
-        # When an op that only starts a transfer ends, no data has moved.
+        # An op that only starts a transfer ends before the data has moved.
         if not executions.op.has_only_started:
             dtype, layout = dtype_and_layout_change(executions.op.hlo)
             dtypes.append((executions.total, dtype))

@@ -1,8 +1,8 @@
-"""Write the answers of all modes of one step to one HTML file.
+"""Write all modes' answers for one step to an HTML file.
 
-The step is read once, and each mode computes as many rows as the page can show. The file contains
-the answers as JSON, and scripts that draw them. With a baseline, the file also contains the answer
-of `compare` and a step of the baseline.
+The step is read only once, and each mode computes as many rows as the page can show. The file
+contains the answers as JSON, and the scripts that display them. With a baseline, the file also
+contains the `compare` answer and one step of the baseline.
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ if TYPE_CHECKING:
     K = TypeVar("K", bound=Hashable)
     Side = TypeVar("Side", bound=PageSide)
 
-    Asked = dict[str, tuple[Callable[..., Mapping[str, Any]], dict[str, object]]]
+    Modes = dict[str, tuple[Callable[..., Mapping[str, Any]], dict[str, object]]]
 
 OK = "ok"
-# The modes that the page shows, with their options.
-ASKED: Asked = {
+# The modes shown on the page, with their options.
+PAGE_MODES: Modes = {
     "bottleneck": (bottleneck, {"top": 400}),
     "summary": (summary, {"top": 50}),
     "by_source": (by_source, {"include_data_move": True, "include_comm": True, "top": 600}),
@@ -85,21 +85,20 @@ ASKED: Asked = {
     "by_scope": (by_scope, {"depth": 12}),
     "by_op": (by_op, {"top": 400}),
 }
-# The modes that the drawings of the baseline need.
-ASKED_BEFORE: Asked = {
+# The modes needed for the baseline's charts.
+BASELINE_MODES: Modes = {
     "bottleneck": (bottleneck, {"top": 0}),
-    **{mode: ASKED[mode] for mode in ("by_source", "roofline", "idle", "by_scope")},
+    **{mode: PAGE_MODES[mode] for mode in ("by_source", "roofline", "idle", "by_scope")},
 }
 TOP_OF_COMPARE = 400
-# A cause is on the page if its gain differs by at least this part of the step.
+# Show a changed cause if its gain differs by at least this fraction of the step.
 CAUSE_DIFFERS = 1 / 200
-# Limits: LARGEST is the size of the JSON in bytes, ROWS the number of rows in a list, LONGEST_TEXT
-# the length of a text. The limits of rows and texts are halved until the JSON fits.
+# Limits: JSON size in bytes, rows per list, and length of a text. ROWS and LONGEST_TEXT are halved
+# until the JSON fits.
 LARGEST, ROWS, LONGEST_TEXT = 9 << 20, 1000, 4096
-# Objects with fewer keys than this are never cut, so that rows keep all fields.
+# Objects keep at least this many keys, so that no row loses a field.
 FIELDS = 64
-# Characters that could end the script element around the JSON, or begin another script element
-# inside.
+# Escapes for characters that could end the script element containing the JSON, or start another.
 ESCAPES = {"<": r"\u003c", ">": r"\u003e", "&": r"\u0026"}
 
 
@@ -116,9 +115,9 @@ def page(
     comparison = before = None
     if baseline:
         comparison, before = read_baseline(step, baseline, baseline_device, baseline_host, context)
-    parts, answers = ask_all(step, context, ASKED)
+    parts, answers = compute_answers(step, context, PAGE_MODES)
     if "memory" not in answers:
-        # The allocator's events need no program.
+        # Allocator events are available even without a program.
         of_memory = context.with_own_notes()
         runtime = runtime_anyway(step.device.trace, step.device.plane.name, of_memory)
         answers["memory"] = {**runtime, "notes": of_memory.notes}
@@ -145,7 +144,7 @@ def page(
     with replacing(out) as path:
         Path(path).write_bytes(html)
     if open:
-        # Import late, because pages without a baseline don't need this module.
+        # Import late, because only --open needs this module.
         import webbrowser
 
         if not webbrowser.open(Path(out).absolute().as_uri()):
@@ -156,9 +155,9 @@ def page(
 def side_of(
     step: Step, context: Context, parts: dict[str, str], answers: dict[str, dict[str, Any]]
 ) -> PageSide:
-    """Return what the page shows of one step, and add the headlines to the answers."""
+    """Return the page's data for one step, and add headlines to the answers."""
     head = {name: value for name, value in head_of(step, context).items() if name != "notes"}
-    for mode in ASKED:
+    for mode in PAGE_MODES:
         if parts.get(mode) == OK:
             totals = totals_of(step) | answers[mode]["totals"]
             whole = head | answers[mode] | {"mode": mode, "totals": totals}
@@ -180,11 +179,11 @@ def side_of(
     }
 
 
-def ask_all(
-    step: Step, context: Context, modes: Asked
+def compute_answers(
+    step: Step, context: Context, modes: Modes
 ) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
-    """Compute the answers of all modes, and add their notes to the page's notes. Return `ok` or the
-    reason for no answer by mode, and the answers by mode."""
+    """Compute the answers of all modes, and add their notes to the page's notes. Return two maps by
+    mode: `ok` or the reason why there is no answer, and the answers."""
     parts: dict[str, str] = {}
     answers: dict[str, dict[str, Any]] = {}
     warned: dict[str, list[str]] = {}
@@ -192,7 +191,7 @@ def ask_all(
     for n_done, (name, (mode, options)) in enumerate(modes.items()):
         context.show_progress("computing", n_done, len(modes))
         of_mode = context.with_own_notes()
-        # Other devices in the file show who waits for whom.
+        # If the file has several devices, show which device waits for which.
         has_peers = name == "comm" and len(answers["bottleneck"]["capture"]["devices"]) > 1
         asked = {**options, "peers": True} if has_peers else options
         try:
@@ -215,8 +214,7 @@ def ask_all(
 
 
 def captured_at(step: Step) -> int | None:
-    """Return the time at which the capture began, in ns since 1970, or None if the trace does not
-    have this time."""
+    """Return the start time of the capture in ns since 1970; None if the trace lacks it."""
     trace = step.device.trace
     rank = trace.rank_of(step.device.plane.name)
     for name in rank.named(ENVIRONMENT) if rank else ():
@@ -229,7 +227,7 @@ def captured_at(step: Step) -> int | None:
 def read_baseline(
     step: Step, baseline: Sequence[str], device: str, host: str | None, context: Context
 ) -> tuple[dict[str, Any], PageSide | None]:
-    """Return the answer of `compare`, and what the page shows of a step of the baseline."""
+    """Return the `compare` answer, and the page's data for one step of the baseline."""
     given = (context.request.profile, *baseline)
     if STDIN in given and STDIN not in context.request.in_memory:
         detail = "with --baseline, --mode page reads both captures twice; pass files instead of -"
@@ -245,7 +243,7 @@ def read_baseline(
 def compared(
     baseline: Sequence[str], device: str, host: str | None, context: Context
 ) -> dict[str, Any]:
-    """Return the answer of `compare`, and add its notes to the page's notes."""
+    """Return the `compare` answer, and add its notes to the page's notes."""
     of_compare = context.with_own_notes()
     fields = compare(
         of_compare,
@@ -267,8 +265,7 @@ def side_before(
     is_own: Callable[[str], bool],
     context: Context,
 ) -> PageSide | None:
-    """Return what the page shows of a step of the baseline, or None for a record, which has no
-    ops."""
+    """Return the page's data for one step of the baseline; None for a record, which has no ops."""
     request = context.request._replace(profile=profile, device=name, host=host)
     of_baseline = Context(request, context.on_progress)
     candidates = Candidates(find_captures(profile, of_baseline), host, of_baseline)
@@ -276,16 +273,18 @@ def side_before(
         with candidates.attempt(place), refusals_of_records(place.path):
             if ready_record(place.path, context):
                 context.warn(
-                    "the baseline is a record, which has no ops, so the page lacks its"
-                    " charts and causes; pass the capture instead"
+                    "the baseline is a record, which has no ops, so the page lacks its charts"
+                    " and causes; pass the capture instead"
                 )
                 return None
             with opened(place, name, of_baseline) as trace:
                 device = open_device(place.path, trace, name, [], of_baseline, is_own)
                 picked = pick_step(device, StepChoice(), of_baseline)
                 step = normalize(device, picked, read_events(device, picked), of_baseline)
-                side = side_of(step, of_baseline, *ask_all(step, of_baseline, ASKED_BEFORE))
-            # `compare` warns about the baseline; here the notes are about the drawn step only.
+                side = side_of(
+                    step, of_baseline, *compute_answers(step, of_baseline, BASELINE_MODES)
+                )
+            # `compare` already warns about the baseline, so these are added as plain notes.
             context.note(*(f"baseline: {note}" for note in of_baseline.notes))
             return side
     raise candidates.no_answer()
@@ -294,10 +293,10 @@ def side_before(
 def changed_causes(
     before: Sequence[Cause], after: Sequence[Cause], least: float
 ) -> list[CauseChange]:
-    """Return the causes with a gain that differs by at least `least`, the largest change first.
+    """Return the causes whose gain changes by at least `least`, largest change first.
 
-    A cause before and a cause after are the same if their names and lines are equal. Otherwise they
-    are the same if their names and files are equal, because a change moves the lines of a file.
+    Causes before and after are matched by name and line. The rest are matched by name and file,
+    because an edit moves the lines of a file.
     """
     left = list(before)
     rows: list[CauseChange] = []
@@ -341,7 +340,7 @@ def cause_row(before: Cause | None, after: Cause | None) -> CauseChange:
 
 
 def summed(entries: Iterable[Entry], key: Callable[[Op], K]) -> dict[K, Times]:
-    """Sum the time of ops by key and class."""
+    """Sum the ops' time by key and class."""
     found: dict[K, Times] = {}
     for entry in entries:
         times = found.setdefault(key(entry.executions.op), {})
@@ -359,7 +358,7 @@ def classes_without_scope(ledger: Sequence[Entry]) -> Times:
 
 
 def classes_of_scopes(ledger: Sequence[Entry], scopes: Iterable[Mapping[str, Any]]) -> list[Times]:
-    """Return the times by class of each scope, including scopes inside."""
+    """Return each scope's time by class, including inner scopes."""
     shown: dict[str, Times] = {row["scope"]: {} for row in scopes}
     of_scope = summed(
         (entry for entry in ledger if entry.executions.op.scope),
@@ -368,7 +367,7 @@ def classes_of_scopes(ledger: Sequence[Entry], scopes: Iterable[Mapping[str, Any
     for parts, times in of_scope.items():
         for depth in range(len(parts) + 1):
             above = shown.get("/".join(parts[:depth]))
-            # No row has the scope, because the scope is too deep or beyond the last row.
+            # The scope has no row, because it is too deep or was omitted.
             if above is None:
                 break
             for name, duration in times.items():
@@ -397,7 +396,8 @@ def op_row(op: Op, name: str) -> StripOp:
 
 
 def fitted(data: PageData) -> tuple[str, list[str]]:
-    """Return the data as JSON of limited size, and notes on rows and texts that were left out."""
+    """Encode the data as JSON of limited size; also return notes on omitted rows and shortened
+    texts."""
     rows, longest = ROWS, LONGEST_TEXT
     while True:
         kept = shortened(data, rows)
@@ -418,10 +418,9 @@ def fitted(data: PageData) -> tuple[str, list[str]]:
 
 
 def shortened(data: Side, rows: int) -> Side:
-    """Return a copy of a side or of all data with at most `rows` rows in each list. Lists of the
-    strip stay complete.
+    """Copy the data with up to `rows` rows in each list. The lists in `strip` stay complete.
 
-    The field `left_out` of the copy counts the rows that were left out of each answer.
+    The copy's field `left_out` counts the rows omitted from each list of an answer.
     """
     scopes = data["answers"]["by_scope"]["scopes"]
     left_out: dict[str, int] = {}
@@ -438,8 +437,8 @@ def shortened(data: Side, rows: int) -> Side:
             if path[0] == "strip" or len(value) <= rows:
                 places: Iterable[int] = range(len(value))
             elif path[-1] == "scopes" or path == ("classes", "by_scope"):
-                # A scope takes no longer than its parent scope and is listed after the parent, so
-                # the longest scopes still form a tree.
+                # A scope never takes longer than its parent and is listed after it, so the longest
+                # scopes still form a tree.
                 longest = nlargest(rows, range(len(value)), lambda i: scopes[i]["total_dur_ps"])
                 places = sorted(longest)
             else:
@@ -460,10 +459,9 @@ def shortened(data: Side, rows: int) -> Side:
 
 
 def around_picked(steps: Sequence[Mapping[str, object]], n: int) -> range:
-    """Return the indices of the picked step and the neighbouring steps.
+    """Return the indices of `n` steps around the picked step.
 
-    Only this list needs a special choice of rows: all other lists begin with the most important
-    rows.
+    The first `n` steps would be wrong, because steps are sorted by time, not by importance.
     """
     picked = next((i for i, step in enumerate(steps) if "picked" in step), 0)
     first = max(0, min(picked - n // 2, len(steps) - n))

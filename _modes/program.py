@@ -1,4 +1,5 @@
-"""Show the decisions of the compiler: collectives, kernels, parameters and the effects of flags."""
+"""Show the compiler's decisions about collectives, kernels and parameters, and the effects of
+flags."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from _proto.hlo.parameters import Parameter
     from _proto.hlo.program import Instruction
 
-    # Facts that kernels of one row share: name, VMEM used, VMEM allowed, declared cost.
+    # The properties that a row's kernels share: name, VMEM used, VMEM limit, declared cost.
     Kernel = tuple[str, "int | None", "int | None", "DeclaredCost | None"]
     # Executions by instruction.
     Ran = dict[Instruction, list[Executions]]
@@ -78,8 +79,8 @@ def program(step: Step, context: Context, *, top: int = 20, flags: str | None = 
 
 
 def collective_rows(planned: Sequence[Planned]) -> list[ProgramCollective]:
-    """Return one row for each combination of collective, way to run and plan, sorted by exposed
-    time, longest first."""
+    """Return a row for each combination of `collective`, `how` and `plan`, longest exposed time
+    first."""
     alike: dict[tuple[str, str, tuple[str, ...]], list[Planned]] = {}
     for collective in planned:
         key = collective.collective, collective.how, tuple(collective.plan)
@@ -126,7 +127,7 @@ def kernel_rows(instructions: Iterable[Instruction], ran: Ran) -> list[ProgramKe
     groups = {kernel: executions_of(found, ran) for kernel, found in alike.items()}
 
     def rank(kernel: Kernel) -> list[Any]:
-        # Among kernels of equal time and name, unknown figures come first.
+        # If time and name are equal, unknown figures come first.
         name, used, limit, declared = kernel
         facts = [(fact is not None, fact or 0) for fact in (used, limit, *(declared or ()))]
         return [-groups[kernel].total, name, *facts[:2], declared is not None, facts[2:]]
@@ -169,8 +170,7 @@ def retry_rows(instructions: Iterable[Instruction], ran: Ran) -> list[Retry]:
 
 
 def rank_of(parameter: Parameter) -> tuple[bool, int, int, tuple[int, ...]]:
-    """Return the sort key of a parameter: most bytes first; parameters of unknown size come
-    last."""
+    """Return a parameter's sort key: largest first, unknown sizes last."""
     size = bytes_of(parameter)
     return size is None, -(size or 0), parameter.number, parameter.shape_index
 
@@ -187,7 +187,7 @@ def tail_row(omitted: Sequence[Parameter]) -> ParametersTail:
 
 
 def donated_unused_bytes(parameters: Iterable[Parameter]) -> int | None:
-    """Return the bytes of donated parameters with memory that no output takes over."""
+    """Return the bytes of donated parameters whose memory no output reuses."""
     return hbm_bytes(
         parameter for parameter in parameters if parameter.is_donor and not parameter.is_aliased
     )
@@ -221,7 +221,7 @@ def parameter_row(parameter: Parameter, n_devices: int | None) -> ParameterRow:
 
 
 def global_shape(parameter: Parameter, n_devices: int | None) -> str | None:
-    """Return the shape of the user's array, rounded up if tiles are uneven, or None if unknown."""
+    """Return the array's shape before sharding, rounded up if tiles are uneven; None if unknown."""
     array, sharding = parameter.array, parameter.sharding
     if array is None:
         return None

@@ -1,4 +1,4 @@
-"""Print all steps of all devices as one small object, the input of `compare` and `spread`."""
+"""Print all steps of all devices as one small JSON object for `compare` and `spread`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Show the distance of each source line from the roofs of the chip."""
+"""Show how far each source line is from the chip's roofs."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def roofline(
 
 
 def shortfall_rank(verdict: Verdict) -> tuple[int, str, str]:
-    """Return the sort key of a verdict: largest shortfall first."""
+    """Return a verdict's sort key: largest shortfall first."""
     return -verdict.shortfall, verdict.part.whole.op.agg_key, verdict.part.kernel or ""
 
 
@@ -130,7 +130,7 @@ def roofline_row(verdict: Verdict) -> RooflineGroup:
 
 
 def step_summary(ranked: Sequence[Verdict], compute: int) -> StepSummary:
-    """Return averages and sums over the verdicts. Verdicts must be sorted by shortfall."""
+    """Return averages and sums over the verdicts, which must be sorted by shortfall."""
     over = [verdict for verdict in ranked if verdict.is_over_roof]
     under = [verdict for verdict in ranked if not verdict.is_over_roof]
     rooflined = sum(verdict.total for verdict in ranked)
@@ -206,7 +206,7 @@ def skipped_row(skipped: Skipped, utilization: float | None) -> SkippedGroup:
 
 
 def hbm_util(part: Part, roofs: Roofs, hbm_only: bool) -> float | None:
-    """Return the HBM utilization of a part without a roof; None if its bytes are unknown."""
+    """Return the HBM utilization of a skipped part; None if its bytes are unknown."""
     time, total = roofs.t_memory(part.n_bytes(hbm_only)), part.group.total
     # XLA writes 0 bytes for an opaque op, so 0 means unknown.
     if not part.bytes_accessed or time is None or not total:

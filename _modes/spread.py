@@ -1,4 +1,4 @@
-"""Find the slow device of a run, its host, and the lines on which it is slow."""
+"""Find the slow device of a run, its host, and the source lines that are slow on it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from _output.fields.rows import DeviceName
     from _pipeline.context import Context
 
-# Number of lines in the table that compares two devices.
+# Maximum number of source lines in the table that compares two devices.
 N_LINES = 20
 
 
@@ -48,8 +48,8 @@ def spread(
     request = context.request
     places = of_host(captures_of(request.profiles, context), request.host)
     n_named = Counter(os.path.basename(place.path) for place in places)
-    # Keep two loaded files, because two devices of each cohort are read again for their lines, and
-    # standard input can be read only once.
+    # Cache two files: two devices of each cohort are read again for their lines, and standard input
+    # can be read only once.
     load_again = lru_cache(maxsize=2)(partial(load, context))
     n_bytes = sum(size_of(place, context) for place in places)
     found = spread_of_records(
@@ -70,7 +70,7 @@ def spread(
         "notes": context.notes,
         **fields_of(found, top),
     }
-    # Records can have long texts, because the program that wrote a record may not have cut texts.
+    # Shorten texts: another program may have written long texts into a record.
     cut_texts(answer)
     return answer
 
@@ -86,36 +86,35 @@ def captures_of(profiles: Sequence[str], context: Context) -> dict[str, str]:
                 context.note(f"{path} was passed twice and is used once")
                 continue
             seen.add(real)
-            # Files with the same name belong to different hosts; otherwise the answer is
-            # duplicate_host.
+            # Files with the same name are assumed to belong to different hosts; if they do not, the
+            # answer is `duplicate_host`.
             captures[path if host in captures else host] = path
     return captures
 
 
 def name_in(place: Place, n_named: Counter[str]) -> str:
-    """Return the file's name, or its path if several files have this name."""
+    """Return the file's name, or its path if several files share the name."""
     name = os.path.basename(place.path)
     return place.path if n_named[name] > 1 else name
 
 
 def load(context: Context, place: Place) -> Sequence[Record | NoAnswer]:
-    """Read a file; for each host in the file, return a record, or the reason why there is no
-    record."""
+    """Read a file, and return a record (or the reason why there is none) for each host in it."""
     try:
         if place.host is None:
             records = records_at(place.path, context.request.device, context)
         else:
             records = [record_at(place, context.request.device, context.with_own_notes())]
     except NoAnswer as failure:
-        raise refused(place, failure) from None
+        raise failure_in(place, failure) from None
     return [
-        refused(place, record) if isinstance(record, NoAnswer) else with_host(place, record)
+        failure_in(place, record) if isinstance(record, NoAnswer) else with_host(place, record)
         for record in records
     ]
 
 
-def refused(place: Place, failure: NoAnswer) -> NoAnswer:
-    """Return the failure with the file's name in the field `detail`."""
+def failure_in(place: Place, failure: NoAnswer) -> NoAnswer:
+    """Return the failure with the file's name added to `detail`."""
     name = os.path.basename(place.path)
     detail = failure.fields.get("detail", failure.reason)
     named = detail if detail.startswith(f"{name}: ") else f"{name}: {detail}"
@@ -130,7 +129,7 @@ def with_host(place: Place, record: Record) -> Record:
 
 
 def size_of(place: Place, context: Context) -> int:
-    """Return the size of a file; return 0 for a missing file and for standard input."""
+    """Return the file's size in bytes; 0 if the file is missing or is standard input."""
     data = context.request.bytes_of(place.path)
     if data is not None:
         return len(data)
@@ -184,7 +183,7 @@ def name_of(member: Member) -> DeviceName:
 
 
 def means(total: cohorts.Load, n: int) -> fields.Means:
-    """Return the means over n steps; all are None if n is 0."""
+    """Return the means over `n` steps; all are None if `n` is 0."""
 
     def mean(figure: int) -> int | None:
         return rounded_mean(figure, n) if n else None

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from _pipeline.device import Device, StepEvent
     from _pipeline.normalize import Step
 
-# Number of idle gaps that an answer lists.
+# Maximum number of idle gaps in the answer.
 N_GAPS = 10
 
 
@@ -175,7 +175,7 @@ def step_name_row(name: str | None, durations: Sequence[int]) -> StepNameRow:
         "name": name,
         "n": len(durations),
         "total_dur_ps": sum(durations),
-        # If the number of steps is even, take the lower of the two middle lengths.
+        # For an even number of steps, take the lower of the two middle durations.
         "median_dur_ps": sorted(durations)[(len(durations) - 1) // 2],
         "min_dur_ps": min(durations),
         "max_dur_ps": max(durations),

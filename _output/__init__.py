@@ -1,2 +1,2 @@
-"""Declare the fields of answers, and show answers as text and as a page. The package works on
-answers alone and does not import the class `Step`."""
+"""Declare the fields of answers, and present answers as text, Markdown, CSV or an HTML page. This
+package uses only the answers and never imports the class `Step`."""

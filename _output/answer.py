@@ -6,7 +6,7 @@ from typing import Any
 
 
 class Answer(dict[str, Any]):
-    """A dict with the object that the command prints. Notebooks show the answer as tables."""
+    """The JSON object that the command prints, as a dict. Notebooks show it as tables."""
 
     def _repr_html_(self) -> str | None:
         from _output.notebook import html_of

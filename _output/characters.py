@@ -1,8 +1,8 @@
-"""Escape characters, measure their width on a terminal, and cut texts.
+"""Escape characters, measure their width on a terminal, and truncate texts.
 
-Names in a trace can contain any character. Some characters are shown as escapes: characters that
-move the cursor or change the direction of writing, too many marks on one letter, and characters
-that the stream's encoding lacks.
+Names in a trace can contain any character. Characters are escaped if they move the cursor or change
+the writing direction, or if the stream's encoding lacks them. Marks in excess of MOST_MARKS on one
+letter are escaped, too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MOST_MARKS = 2
 
 
 class Characters:
-    """The characters that a stream with a certain encoding can show."""
+    """The characters that a stream can show with its encoding."""
 
     def __init__(self, encoding: str) -> None:
         self.encoding = encoding
@@ -41,13 +41,13 @@ class Characters:
         return f"{self.micro}s" if name == "us" else name
 
     def prose(self, text: str) -> str:
-        """Escape a sentence, and write the unit of microseconds as tables do."""
+        """Escape a sentence, and write `us` as tables do (`µs`, if the encoding has it)."""
         return MICROSECONDS_RE.sub(f" {self.micro}s", self.seen(text))
 
     def seen(self, text: str, longest: int = 0) -> str:
-        """Escape characters that cannot be shown. Keep only the start and the end of a very long
-        text."""
-        # A column of the terminal shows at most one letter with all its marks.
+        """Escape the characters that cannot be shown. From a very long text, keep only the start
+        and end."""
+        # One terminal column shows at most one letter and its marks.
         most = longest * (1 + MOST_MARKS)
         if longest and len(text) > 2 * most:
             text = f"{text[:most]}{text[-most:]}"
@@ -67,8 +67,7 @@ class Characters:
     def _look_up(self, character: str) -> str:
         from unicodedata import bidirectional
 
-        # Escape letters that are written from right to left, because they change the order of the
-        # characters around them.
+        # Escape right-to-left letters, because they reorder the characters around them.
         is_safe = character.isprintable() and bidirectional(character) not in ("R", "AL", "AN")
         shown = character
         if not is_safe or not self._has(character):
@@ -85,19 +84,19 @@ class Characters:
         return pad + text if is_right else text + pad
 
     def start_of(self, text: str, width: int) -> str:
-        """Cut off the end of a text that is wider than the width."""
+        """Truncate a text at the end to fit the width."""
         return text[: fitting(text, width)]
 
     def sentence_of(self, text: str, width: int) -> str:
-        """Cut off the end of a sentence, between two words."""
+        """Truncate a sentence between two words."""
         if self.width(text) <= width:
             return text
         start = self.start_of(text, width - len(self.ellipsis))
         return f"{start.rpartition(' ')[0] or start} {self.ellipsis}"
 
     def ends_of(self, text: str, width: int) -> str:
-        """Cut out the middle of a text. Two thirds of the remaining text come from the start, which
-        says more than the end."""
+        """Remove the middle of a text. Two thirds of the rest come from the start, which is more
+        informative than the end."""
         if self.width(text) <= width:
             return text
         left = width - len(self.ellipsis)
@@ -105,7 +104,7 @@ class Characters:
         return f"{start}{self.ellipsis}{self._tail(text, left // 3)}"
 
     def end_of(self, text: str, width: int) -> str:
-        """Cut off the start of a path, between two folders if possible."""
+        """Truncate a path at the start, if possible between two folders."""
         if self.width(text) <= width:
             return text
         tail = self._tail(text, width - len(self.ellipsis))
@@ -115,7 +114,7 @@ class Characters:
     def _tail(self, text: str, width: int) -> str:
         n = fitting(reversed(text), width)
         while n and not width_of(text[-n]):
-            # Drop a mark at the start, because the letter that it belongs to is cut off.
+            # Drop a leading mark, because its letter has been cut off.
             n -= 1
         return text[len(text) - n :]
 
@@ -136,7 +135,7 @@ def width_of(character: str) -> int:
 
 
 def fitting(text: Iterable[str], width: int) -> int:
-    """Return the number of characters at the start of a text that fit into the width."""
+    """Return how many characters from the start of the text fit into the width."""
     n = 0
     for n, character in enumerate(text, 1):
         width -= width_of(character)

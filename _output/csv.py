@@ -18,7 +18,7 @@ NEEDS_QUOTES = frozenset(',"\r\n')
 
 
 def csv_of(fields: Json, *, is_terminal: bool = False) -> str:
-    """Return the rows of the main table, or the reason for no answer."""
+    """Return the main table as CSV, or the reason why there is no answer."""
     if fields["status"] != "ok":
         return lines_of(("reason", "detail"), [fields], is_terminal)
     rows, columns = main_table(fields)
@@ -27,7 +27,7 @@ def csv_of(fields: Json, *, is_terminal: bool = False) -> str:
 
 def main_table(fields: Json) -> tuple[list[Json], Sequence[str]]:
     """Return the rows and columns of the main table. If the table joins lists of several programs,
-    each row begins with the program."""
+    the first column is the program."""
     path = screen_of(fields["mode"]).MAIN
     outer, _, inner = path.partition("[].")
     if inner:
@@ -36,13 +36,13 @@ def main_table(fields: Json) -> tuple[list[Json], Sequence[str]]:
         ]
     else:
         rows = fields[outer]
-    # Columns that the first row lacks come after the columns of the first row.
+    # The first row's columns come first, followed by columns that only later rows have.
     columns = list(dict.fromkeys(name for row in rows for name in row))
     return rows, columns or declared_columns(fields["mode"], outer, inner)
 
 
 def declared_columns(mode: str, outer: str, inner: str) -> list[str]:
-    """Return the declared columns of a table, for a table without rows."""
+    """Return a table's declared columns, for use when the table has no rows."""
     from typing import get_args
 
     from _output.declared import answer_of, fields_of
@@ -61,7 +61,7 @@ def lines_of(columns: Sequence[str], rows: Iterable[Json], is_terminal: bool) ->
 
 
 def text_of(value: Any) -> str:
-    """Return a text unchanged, null as an empty text, and any other value as JSON."""
+    """Return strings unchanged, null as an empty string, and other values as JSON."""
     if value is None:
         return ""
     if isinstance(value, str):
@@ -71,5 +71,5 @@ def text_of(value: Any) -> str:
 
 def field_of(text: str, is_terminal: bool) -> str:
     if is_terminal and not text.isprintable():
-        text = "".join(one if one.isprintable() else escaped(one) for one in text)
+        text = "".join(c if c.isprintable() else escaped(c) for c in text)
     return '"' + text.replace('"', '""') + '"' if NEEDS_QUOTES & set(text) else text

@@ -1,21 +1,21 @@
-"""Define the tables of the database that the mode `export` writes.
+"""Define the tables of the database that mode `export` writes.
 
-SQLite keeps comments that are inside statements, so `.schema` shows these comments, too.
+SQLite keeps comments inside statements, so `.schema` shows them, too.
 """
 
 from __future__ import annotations
 
-# This number identifies an export. SQLite stores the number in bytes 68 to 71 of the file, in
+# Identifies a file as an export. SQLite stores this number in bytes 68 to 71 of the file, in
 # big-endian order.
 APPLICATION_ID = 1667392622
 
 TABLES = f"""\
 PRAGMA application_id = {APPLICATION_ID};
 CREATE TABLE ops (
-  -- The ops that ran, without containers: the time of a loop is the time of the ops inside.
+  -- The executed ops, excluding containers: a loop's time is the time of the ops inside it.
   op INTEGER PRIMARY KEY,        -- from 1, in order of appearance
-  name TEXT NOT NULL,            -- as hlo_op in by_op
-  program TEXT,                  -- program_id, an unsigned integer of 64 bits
+  name TEXT NOT NULL,            -- the same as hlo_op in by_op
+  program TEXT,                  -- program_id, an unsigned 64-bit integer
   category TEXT NOT NULL,
   kind TEXT NOT NULL,
   class TEXT NOT NULL,
@@ -26,11 +26,11 @@ CREATE TABLE ops (
   agg_key TEXT NOT NULL,
   stack INTEGER,                 -- the stack in frames
   dtype TEXT NOT NULL,
-  flops INTEGER,                 -- of one execution, as are the bytes
+  flops INTEGER,                 -- per execution, like the bytes
   bytes INTEGER,                 -- bytes_accessed, in all memories
   hbm_bytes INTEGER,
   n_executions INTEGER NOT NULL,
-  dur_ps INTEGER NOT NULL,       -- sum over the executions, as are the next two
+  dur_ps INTEGER NOT NULL,       -- summed over executions, like the next two
   at_roof_ps INTEGER,
   lost_ps INTEGER,
   text TEXT NOT NULL             -- HLO
@@ -47,13 +47,13 @@ CREATE TABLE frames (
   PRIMARY KEY (stack, depth)
 ) WITHOUT ROWID;
 CREATE TABLE gaps (
-  -- Stretches of idle time under one cause; adjacent ones can belong to one gap of idle.
+  -- Idle intervals, each with one cause; adjacent intervals can belong to one idle gap.
   start_ps INTEGER NOT NULL,     -- on the scale of step_window_ps
   dur_ps INTEGER NOT NULL,
   cause TEXT NOT NULL            -- as in idle_by_cause
 );
 CREATE TABLE steps (
-  -- All steps of the device, as in summary, on the trace's clock.
+  -- All steps of the device, as in summary, on the trace clock.
   idx INTEGER PRIMARY KEY,
   name TEXT,
   start_ps INTEGER NOT NULL,     -- on the scale of step_window_ps if the field clock is trace
@@ -62,8 +62,8 @@ CREATE TABLE steps (
   picked INTEGER NOT NULL        -- 1 for the step of this file, otherwise 0
 );
 CREATE TABLE answer (
-  -- What every answer has, and the peaks.
+  -- The fields that all answers have, and the chip's peaks.
   key TEXT PRIMARY KEY,
-  value TEXT NOT NULL            -- a text as it is, all else as JSON
+  value TEXT NOT NULL            -- strings unchanged, other values as JSON
 );
 """

@@ -1,7 +1,4 @@
-"""Format figures with their units, and names.
-
-A figure has four digits if its unit allows four digits.
-"""
+"""Format figures with units, and names."""
 
 from __future__ import annotations
 
@@ -26,10 +23,9 @@ BYTES: Units = (("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30))
 FLOPS: Units = (("MFLOP", 10**6), ("GFLOP", 10**9), ("TFLOP", 10**12))
 UNITS = {"time": TIME, "delta": TIME, "bytes": BYTES, "flops": FLOPS}
 PERCENTS = ("percent", "change", "share")
-# Kinds of values that are figures, which tables align to the right. Values of all other kinds are
-# names.
+# Kinds of values that are figures; tables align them to the right. All other kinds are names.
 FIGURES = (*UNITS, *PERCENTS, "number", "decimal", "trips", "chance", "count")
-# Names of closed vocabularies, which Markdown shows as words, not as code.
+# Kinds of names from a fixed vocabulary, which Markdown shows as words, not as code.
 WORDS = ("word", "initials")
 SIGNED = ("delta", "change")
 NO_UNIT: Unit = ("", 1)
@@ -40,7 +36,7 @@ def is_time(kind: str) -> bool:
 
 
 def unit_of(values: Iterable[Any], kind: str) -> Unit:
-    """Return the unit in which the largest of the values is at least 1, if possible."""
+    """Return the largest unit in which the largest value is at least 1, if there is one."""
     largest = max((abs(int(value)) for value in values if value is not None), default=0)
     if not largest or kind not in UNITS:
         return NO_UNIT
@@ -53,26 +49,27 @@ def unit_of(values: Iterable[Any], kind: str) -> Unit:
 
 
 def decimals_of(largest: int, size: int) -> int:
-    """Return the number of decimals for four digits in all, or for three digits if the figure is
+    """Return the number of decimals that gives four significant digits, or three if the figure is
     below 1."""
-    # A figure just below 1 can be rounded to 1.000.
+    # A figure just below 1 may be rounded to 1.000.
     beyond = 10**4 if abs(largest) >= size else 10**3 + 1
     most = min(MOST_DECIMALS, len(str(size)) - 1)
     fitting = (n for n in range(most, 0, -1) if rounded(largest, size, n) < beyond)
-    # Figures with more than four digits in the largest unit have no decimals.
+    # A figure with more than four digits before the decimal point has no decimals.
     return min(next(fitting, 0), 3 if abs(largest) >= size else most)
 
 
 def rounded(number: int, size: int, decimals: int) -> int:
-    """Return the absolute value in units of the last decimal, rounded half up."""
+    """Return the absolute value in units of the last decimal place, rounded half up."""
     # The type checker cannot know that `decimals` is not negative.
     many: int = 10**decimals
     return (2 * abs(number) * many + size) // (2 * size)
 
 
 def figure(value: Any, kind: str, size: int = 1, decimals: int = 0) -> str:
-    """Format a known value. Zero is `0` in every unit, so it differs from a rounded `0.000`."""
-    # Large integers are decimal texts in the JSON.
+    """Format a known value. Zero is `0` in every unit, to distinguish it from a small value rounded
+    to `0.000`."""
+    # In the JSON, large integers are strings of decimal digits.
     number = int(value) if isinstance(value, str) else value
     if kind in UNITS and not number:
         return "0"
@@ -85,13 +82,13 @@ def figure(value: Any, kind: str, size: int = 1, decimals: int = 0) -> str:
     elif kind == "chance":
         text = f"{number:.3f}"
     else:
-        # Formats of percentages, and of numbers of kind "decimal".
+        # The kind is "decimal" or one of PERCENTS.
         number *= 100 if kind == "share" else 1
         text = f"{number:.1f}"
     if len(text) > LONGEST_FIGURE - 1:
         text = f"{number:.2e}" if isinstance(number, float) else _with_exponent(number, size)
     if not text.strip("-0."):
-        # A figure that is rounded to zero has no sign.
+        # Remove the sign of a figure that was rounded to zero.
         return text.removeprefix("-")
     return f"+{text}" if kind in SIGNED and number > 0 else text
 
@@ -114,7 +111,7 @@ def _with_4_digits(number: float) -> str:
 
 
 def _with_exponent(number: int, size: int) -> str:
-    """Format an integer that can be too large for a float, such as 1.23e+400."""
+    """Format an integer that may be too large for a float, for example as `1.23e+400`."""
     whole = rounded(number, size, 0)
     n = len(str(whole)) - 3
     digits = rounded(whole, 10**n, 0)
@@ -124,13 +121,13 @@ def _with_exponent(number: int, size: int) -> str:
     return f"{sign}{digits // 100}.{digits % 100:02}e+{n + 2:02}"
 
 
-# Matches the layout of an array, which follows the dimensions.
+# Matches an array's layout, which follows the dimensions.
 LAYOUT_RE = re.compile(r"\{[^{}]*\}")
 CLAUSE_RE = re.compile(r"[.:] |\.\Z")
 
 
 def name_of(value: Any, kind: str, null: str = UNKNOWN) -> str:
-    """Return a value as text."""
+    """Format a value of a given kind as text."""
     if isinstance(value, dict):
         value = _name_of_map(value, kind)
     if value is None or value in ([], ""):
@@ -147,14 +144,14 @@ def name_of(value: Any, kind: str, null: str = UNKNOWN) -> str:
     if kind == "shape":
         return LAYOUT_RE.sub("", str(value))
     if kind == "clause":
-        # Keep only the start of a sentence, because the row shows the figures that follow in other
-        # columns.
+        # Keep only the first clause of the sentence: the figures after it have columns of their
+        # own.
         return CLAUSE_RE.split(str(value), maxsplit=1)[0]
     return what_of(value) if kind == "what" else str(value)
 
 
 def _name_of_map(fields: Json, kind: str) -> str:
-    """Return a map as text: by default, the key of the largest figure and the number of other
+    """Format a map as text: by default, the key with the largest figure and the number of other
     keys."""
     if kind == "values":
         return ", ".join(f"{key}={name_of(value, kind)}" for key, value in fields.items())
@@ -165,6 +162,6 @@ def _name_of_map(fields: Json, kind: str) -> str:
 
 
 def what_of(signature: str) -> str:
-    """Shorten the name of ops, so that `fusion [loop fusion]` becomes `loop fusion`."""
+    """Shorten an op signature: `fusion [loop fusion]` becomes `loop fusion`."""
     name, _, category = signature.removeprefix("custom-call:").removesuffix("]").partition(" [")
     return category if name in category.split() else name

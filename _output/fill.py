@@ -1,4 +1,4 @@
-"""Fill the sentences and tables of a mode with the figures of an answer.
+"""Fill a mode's sentences and tables with figures from an answer.
 
 `_output/text.py` and `_output/markdown.py` print the result.
 """
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     Span: TypeAlias = "str | Figure | Name"
 
 INDENT: Final = "  "
-# End of a cell that counts hidden rows: the option that lists the hidden rows.
+# Appended to a count of hidden rows: the option that shows them.
 ALL: Final = " (--all)"
-# Times of fewer ps than this number are rounding errors of clocks.
+# Times below this number of ps are clock rounding errors.
 SHORTEST_TIME: Final = 1000
-# Maximum depth of indentation; names at greater depth are indented like names at this depth.
+# Maximum depth of indentation; deeper names are not indented further.
 DEEPEST: Final = 10
 
 
@@ -67,7 +67,7 @@ class Paragraph(NamedTuple):
 
 
 class Grid(NamedTuple):
-    """A filled table: the cells of each column, and the sentences below rows."""
+    """A filled table: the cells by column, and the sentences below rows, by row index."""
 
     title: Sequence[Span]
     columns: Sequence[Column]
@@ -76,15 +76,15 @@ class Grid(NamedTuple):
 
 
 class Block(NamedTuple):
-    """A sentence or table, and the unit of its times."""
+    """A sentence or table, and the unit for its times."""
 
     part: Paragraph | Grid
     unit: Unit
 
 
 def filled(part: Part, fields: Json, view: View) -> Iterator[Block]:
-    """Yield the sentences and tables of a part; yield nothing if the object lacks a field that the
-    part needs."""
+    """Yield the sentences and tables of a part; yield nothing if the object lacks a required
+    field."""
     try:
         if isinstance(part, Each):
             for row in rows_at(fields, part.rows):
@@ -94,19 +94,19 @@ def filled(part: Part, fields: Json, view: View) -> Iterator[Block]:
             parts = part.parts if isinstance(part, Section) else (part,)
             found: list[Paragraph | Grid] = []
             for inner in parts:
-                for one in _part_filled(inner, fields, view):
+                for block in _part_filled(inner, fields, view):
                     before = found[-1] if found else None
                     if (
-                        isinstance(one, Paragraph)
-                        and one.continues
+                        isinstance(block, Paragraph)
+                        and block.continues
                         and isinstance(before, Paragraph)
                     ):
-                        gap = "" if str(one.spans[0]).startswith(";") else " "
-                        found[-1] = before._replace(spans=[*before.spans, gap, *one.spans])
+                        gap = "" if str(block.spans[0]).startswith(";") else " "
+                        found[-1] = before._replace(spans=[*before.spans, gap, *block.spans])
                     else:
-                        found.append(one)
-            unit = unit_of((time for one in found for time in _times_in(one)), "time")
-            yield from (Block(one, unit) for one in found)
+                        found.append(block)
+            unit = unit_of((time for block in found for time in _times_in(block)), "time")
+            yield from (Block(block, unit) for block in found)
     except Missing:
         return
 
@@ -140,7 +140,7 @@ class Missing(Exception):
 
 
 def at(value: Any, path: str) -> Any:
-    """Return the value at a path; null below a null or beyond the end of a list."""
+    """Return the value at a path; None if a value on the path is null or a list is too short."""
     for part in path.split("."):
         if value is None:
             return None
@@ -154,7 +154,7 @@ def at(value: Any, path: str) -> Any:
 
 
 def has(fields: Json, path: str) -> bool:
-    """Return True if the object has the field, which can be null."""
+    """Return True if the object has the field, even if its value is null."""
     try:
         at(fields, path)
     except Missing:
@@ -167,7 +167,7 @@ def known_at(fields: Json, path: str) -> Any:
 
 
 def holds(fields: Json, when: str) -> bool:
-    """Return True if all conditions hold; `when` has the conditions, separated by blanks."""
+    """Return True if all conditions in `when` hold; spaces separate them."""
     try:
         return all(
             bool(at(fields, name.removeprefix("!"))) is not name.startswith("!")
@@ -178,8 +178,8 @@ def holds(fields: Json, when: str) -> bool:
 
 
 def rows_at(fields: Json, path: str) -> list[Json]:
-    """Return the rows of a table. If the table joins lists, the key `^` of each row has the number
-    of the outer row, from 1."""
+    """Return the rows of a table. If the table joins lists, the key `^` of each row holds the
+    number of the outer row, starting at 1."""
     first, _, rest = path.partition("[].")
     found = at(fields, first)
     if rest:
@@ -200,7 +200,7 @@ FIELD_RE = re.compile(r"\{([^{}:]+):?(\w*)\}")
 
 
 def spans_of(text: str, fields: Json) -> list[Span]:
-    """Return a sentence with its figures and names."""
+    """Split a sentence template into text, figures and names."""
     spans: list[Span] = []
     end = 0
     for match in FIELD_RE.finditer(text):
@@ -215,7 +215,8 @@ def spans_of(text: str, fields: Json) -> list[Span]:
 
 
 def with_unit(span: Figure, unit: Unit) -> Iterator[tuple[str, str, str]]:
-    """Yield the figures of a field in a sentence, each as key (only for a map), figure and unit."""
+    """Yield (key, figure, unit) for a field in a sentence; the key is empty unless the field is a
+    map."""
     if isinstance(span.value, dict):
         pairs = sorted(span.value.items(), key=lambda item: -item[1])
         values = [(key, value) for key, value in pairs if value] or [("", 0)]
@@ -228,8 +229,8 @@ def with_unit(span: Figure, unit: Unit) -> Iterator[tuple[str, str, str]]:
             continue
         decimals = decimals_of(int(value), size) if span.kind in UNITS else 0
         if value and span.kind in UNITS and not rounded(int(value), size, 3):
-            # A figure that is too small for the common unit is shown in a smaller unit, unless it
-            # is a time that no core's clock can measure.
+            # Show a figure that is too small for the common unit in a smaller unit, unless it is a
+            # time too short for a core's clock.
             if is_time(span.kind) and abs(int(value)) < SHORTEST_TIME:
                 decimals = min(decimals, 3)
             else:
@@ -245,7 +246,7 @@ def grid_of(table: Table, fields: Json, view: View) -> Grid | None:
         return None
     rows, hidden = shown_rows(table, fields, view)
     ends = [end for end in table.ends if holds(fields, end.when)]
-    # A table without rows is left out, unless it has a sum of hidden rows to show.
+    # Omit a table without rows, unless it can show sums over hidden rows.
     if not rows and not ends and not (hidden and table.tail):
         return None
     if len(rows) + len(hidden) < table.fewest and not view.shows_all:
@@ -265,7 +266,7 @@ def grid_of(table: Table, fields: Json, view: View) -> Grid | None:
         if hidden or n_more:
             texts.append(more_cell(column, columns, table, fields, hidden, is_first=not rows))
         cells.append([*texts, *(end_cell(column, end, fields) for end in ends)])
-    # Leave out columns without any value.
+    # Omit columns without any value.
     kept = [i for i, texts in enumerate(cells) if any(texts)]
     template = table.below_all if view.shows_all else table.below
     below = {i: spans_of(template, row) for i, row in enumerate(rows) if knows(row, template)}
@@ -274,13 +275,13 @@ def grid_of(table: Table, fields: Json, view: View) -> Grid | None:
 
 
 def knows(row: Json, template: str) -> bool:
-    """Return True if a row has a value for each field of a sentence."""
+    """Return True if the row has a value for every field in the sentence template."""
     paths = [path for path, _ in FIELD_RE.findall(template)]
     return bool(paths) and all(known_at(row, path) is not None for path in paths)
 
 
 def shown_rows(table: Table, fields: Json, view: View) -> tuple[list[Json], list[Json]]:
-    """Return the rows to show, and the rows to hide."""
+    """Return the visible rows and the hidden rows."""
     rows = rows_at(fields, table.rows)
     if table.unless_0:
         rows = [row for row in rows if at(row, table.unless_0)]
@@ -289,17 +290,16 @@ def shown_rows(table: Table, fields: Json, view: View) -> tuple[list[Json], list
     if table.by:
         rows.sort(key=lambda row: -(at(row, table.by) or 0))
     hidden = []
-    most = view.top if table.takes_top and view.top is not None else table.most
-    if view.shows_all:
-        most = view.top if table.takes_top and view.top is not None else len(rows)
-    elif table.size:
+    top = view.top if table.takes_top else None
+    most = top if top is not None else len(rows) if view.shows_all else table.most
+    if table.size and not view.shows_all:
         whole = int(known_at(fields, table.whole) or 0) if table.whole else 100
         hidden = [row for row in rows if is_small(at(row, table.size), whole, table.part)]
         rows = [row for row in rows if not is_small(at(row, table.size), whole, table.part)]
     if most:
         rows, hidden = rows[:most], [*rows[most:], *hidden]
     elif table.takes_top:
-        # If `--top` is 0, leave out the table.
+        # With `--top 0`, omit the table.
         rows, hidden = [], []
     return rows, hidden
 
@@ -317,7 +317,7 @@ def cell_of(column: Column, row: Json) -> Span:
     value = value_in(row, column)
     if is_figure(column):
         is_blank = bool(column.of) and known_at(row, column.of) is None
-        # A row of sums lacks the fields of columns that cannot be summed.
+        # A row of sums has no fields for columns that cannot be summed.
         is_blank = is_blank or not any(has(row, path) for path in paths_of(column))
         is_blank = is_blank or (value is None and not column.null)
         # A loop that runs its body once is not worth showing.
@@ -336,7 +336,7 @@ def cell_of(column: Column, row: Json) -> Span:
 
 
 def plain(spans: Sequence[Span]) -> str:
-    """Return a sentence without times as a text."""
+    """Format a sentence that contains no times as text."""
     texts = []
     for span in spans:
         if isinstance(span, Figure):
@@ -355,7 +355,8 @@ def more_cell(
     *,
     is_first: bool,
 ) -> Span:
-    """Return a cell of the last row, which counts the rows that are hidden or not in the JSON."""
+    """Return a cell of the last row, which counts the rows that are hidden or missing from the
+    JSON."""
     path = table.tail.get(column.heading)
     if path is not None and is_figure(column):
         values = [value_in(row, column) for row in hidden]
@@ -379,8 +380,8 @@ def plural(noun: str, n: int) -> str:
 
 
 def label_of(columns: Sequence[Column]) -> Column | None:
-    """Return the column that has the texts of last rows: the first column of files, else the first
-    column of names."""
+    """Return the column that labels the last rows: the first column of files, else the first column
+    of names."""
     names = [column for column in columns if not is_figure(column)]
     kinds = (("file",), ("name", "op"), ("word",))
     found = (column for wanted in kinds for column in names if column.kind in wanted)
@@ -409,7 +410,7 @@ def value_in(row: Json, column: Column) -> Any:
 
 
 def texts_of(column: Column, cells: Sequence[Span], time: Unit) -> tuple[str, list[str]]:
-    """Return the unit of a column, and the cells of the column as texts."""
+    """Return the unit of a column, and its cells as text."""
     values = [cell.value for cell in cells if isinstance(cell, Figure) and cell.value is not None]
     largest = max((abs(int(value)) for value in values), default=0) if column.kind in UNITS else 0
     unit, size = NO_UNIT

@@ -1,4 +1,4 @@
-"""Print an answer in another form than JSON: text, Markdown, CSV, or a line about a page."""
+"""Format an answer as text, Markdown, CSV, or as one line about a written page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     Json = dict[str, Any]
 
     class Request(Protocol):
-        """The command-line options that this file reads."""
+        """The command-line options used in this file."""
 
         @property
         def shows_all(self) -> bool: ...
@@ -30,7 +30,8 @@ FORMS: Final = ("text", "markdown", "csv")
 
 
 def in_form(form: str, fields: Json, request: Request | None, stream: TextIO | None) -> str:
-    """Return an answer in a format other than JSON, with characters that the stream can show."""
+    """Return an answer in a format other than JSON, using only characters that the stream can
+    show."""
     is_terminal = stream is not None and stream.isatty()
     if form == "csv":
         from _output.csv import csv_of
@@ -53,7 +54,7 @@ def in_form(form: str, fields: Json, request: Request | None, stream: TextIO | N
 
 
 def in_pipe(form: str, fields: Json) -> str:
-    """Return an answer as it is printed into a pipe in UTF-8, in lines of 100 columns."""
+    """Return an answer as printed to a UTF-8 pipe, with lines of up to 100 columns."""
     if form not in FORMS:
         raise ValueError(f"format must be json, {', '.join(FORMS)}, got {form!r}")
     if not has_screen(fields["mode"]):
@@ -72,8 +73,7 @@ def in_pipe(form: str, fields: Json) -> str:
 
 
 def style_of(stream: TextIO | None, *, is_terminal: bool) -> Style:
-    """Return the width of a stream (from COLUMNS or the terminal), and whether the stream shows
-    colours."""
+    """Return the stream's width (from COLUMNS or the terminal), and whether it can show colours."""
     from _output.text import WIDTH, Style
 
     width = os.environ.get("COLUMNS", "")

@@ -1,8 +1,8 @@
-"""Show an answer as GitHub Markdown, for pull requests and job summaries.
+"""Format an answer as GitHub Markdown, for pull requests and job summaries.
 
-Names are code spans, because `<none>`, `__init__.py`, `@x` and `#1` would be read as markup. In
-sentences that contain names from the trace, such as notes, words that could be markup are code
-spans.
+Names become code spans, because GitHub would read `<none>`, `__init__.py`, `@x` and `#1` as markup.
+In sentences with names from the trace, such as notes, each word that GitHub could read as markup
+becomes a code span.
 """
 
 from __future__ import annotations
@@ -25,15 +25,14 @@ if TYPE_CHECKING:
 
     Json = dict[str, Any]
 
-# Kinds of names that are sentences.
+# Kinds of names that are sentences or words.
 PROSE: Final = (*WORDS, "whole", "clause")
 BACKTICKS_RE = re.compile(r"`+")
-# Matches opening and closing punctuation around a word, which stays outside of the word's code
-# span.
+# Splits a word from the punctuation around it, which stays outside the word's code span.
 PARTS_RE = re.compile(r"\A([\"'(]*)(.*?)([\"').,;:!?]*)\Z", re.DOTALL)
 # Matches a word without markup: no emphasis, tag, link, mention or reference.
 PLAIN_RE = re.compile(r"[^\W_]*(?:(?:[-+/.,:'%=…]|(?<=[^\W_])_(?=[^\W_]))[^\W_]*)*")
-# Matches the gap between code spans of two words, so that both become one code span.
+# Matches the gap between two code spans, to merge them into one.
 BETWEEN_SPANS_RE = re.compile(r"(?<!`)` `(?!`)")
 EMOJI_RE = re.compile(r":\w+:")
 # Matches the start of a list, heading or quotation.
@@ -47,7 +46,7 @@ def markdown_of(fields: Json, encoding: str, view: View | None = None) -> str:
 
 
 class Page:
-    """Writes an answer for one stream."""
+    """Formats an answer for one stream."""
 
     def __init__(self, characters: Characters) -> None:
         self.characters = characters
@@ -114,7 +113,7 @@ class Page:
         return self.prose(span.text) if span.kind in PROSE else self.code(span.text)
 
     def prose(self, text: str) -> str:
-        """Return a sentence with code spans for words that could be markup."""
+        """Return a sentence in which words that could be markup are code spans."""
         seen = self.characters.prose(text)
         text = BETWEEN_SPANS_RE.sub(" ", " ".join(map(self.word, seen.split(" "))))
         return BLOCK_RE.sub(r"\1\\\2", text)
@@ -131,8 +130,8 @@ class Page:
         if not text:
             return ""
         if is_in_table and "\\|" in text:
-            # A backslash before the escaped `|` would escape the backslash.
-            marked = (f"&#{ord(one)};" if not one.isalnum() else one for one in text)
+            # With a backslash in front, `\|` would no longer escape the `|`.
+            marked = (f"&#{ord(c)};" if not c.isalnum() else c for c in text)
             return f"<code>{''.join(marked)}</code>"
         longest = max((len(ticks) for ticks in BACKTICKS_RE.findall(text)), default=0)
         fence = "`" * (longest + 1)
@@ -150,5 +149,5 @@ def is_plain(word: str) -> bool:
 
 
 def is_word(cell: Span) -> bool:
-    """Return True if the words of a cell are the program's, such as the number of hidden rows."""
+    """Return True if the cell contains this tool's words, such as the number of hidden rows."""
     return isinstance(cell, Name) and cell.kind in WORDS

@@ -1,4 +1,4 @@
-"""Show an answer in a notebook, as the sentences and tables of its text."""
+"""Show an answer in a notebook with the same sentences and tables as in its text output."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from _output.fill import Span
 
 CHARACTERS = Characters("utf-8")
-# Notebooks typeset `$x$` in their output, except in elements of these classes.
+# Notebooks typeset `$x$` as math, except in elements of these classes.
 OPENING = '<div class="tex2jax_ignore mathjax_ignore">'
 
 
 def html_of(fields: dict[str, Any]) -> str | None:
-    """Return an answer as an element of HTML, or None if its mode has no text."""
+    """Return an answer as an HTML element, or None if its mode has no text output."""
     if not has_screen(fields["mode"]):
         return None
     return "\n".join((OPENING, *elements(fields), "</div>"))
@@ -89,5 +89,5 @@ def prose(text: str) -> str:
 
 
 def shown(text: str) -> str:
-    """Return a text for HTML, with escapes for control characters."""
+    """Escape a text for HTML, including control characters."""
     return escape(CHARACTERS.seen(text))

@@ -1,4 +1,4 @@
-"""Build the page: one HTML file with all parts of the page and the JSON of the answers."""
+"""Build the page: one HTML file with the style, the scripts and the answers as JSON."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from base64 import b64encode
 from hashlib import sha256
 
 FOLDER = "page_parts"
-# Scripts of the page in order. All scripts share one scope; the last script starts the page.
+# The page's scripts in order. They share one scope; the last script starts the page.
 SCRIPTS = "core marks table flame charts roofline memory overview lead changes sections".split()
 
 
 def html_of(encoded: str) -> bytes:
-    """Return the HTML of the page with the given JSON."""
+    """Return the page's HTML, including the given JSON."""
     style = part("page.css")
     scripts = "\n".join(part(f"{name}.js") for name in SCRIPTS)
     script = f'(() => {{\n"use strict";\n{scripts}\n}})();\n'
@@ -30,12 +30,12 @@ def html_of(encoded: str) -> bytes:
 
 
 def part(name: str) -> str:
-    """Read a part of the page from a folder or a zip archive."""
+    """Read a file of `page_parts` from a folder or a zip archive."""
     data = pkgutil.get_data("_output", f"{FOLDER}/{name}")
-    assert data is not None  # Python's loaders for files and archives have get_data.
+    assert data is not None  # The loaders of files and zip archives support get_data.
     return data.decode()
 
 
 def hash_of(text: str) -> str:
-    """Return the hash that the page's security policy uses to allow only this style or script."""
+    """Return the hash with which the page's security policy allows this style or script."""
     return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"

@@ -1,6 +1,6 @@
-"""Declare the functions for Python programs, for type checkers and editors.
+"""Declare the functions of the Python API for type checkers and editors.
 
-Imports are relative, because the folder is inside a package after the installation.
+Imports are relative, because this folder becomes part of a package when it is installed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ from .fields import (
 
 Path: TypeAlias = str | PathLike[str]
 Profile: TypeAlias = Path | bytes | bytearray | memoryview
-# A record is a dict or its JSON as bytes.
+# `record.Answer` and `Mapping` are records as dicts; a record can also be JSON in bytes.
 Capture: TypeAlias = Profile | Mapping[str, Any] | record.Answer
 Captures: TypeAlias = Capture | Sequence[Capture]
 Form: TypeAlias = Literal["json", "text", "markdown", "csv"]
@@ -141,7 +141,7 @@ class Anatomy(Common, total=False):
     sample: int | None
 
 class Analyse(Protocol):
-    """Return the answer of a mode as a dict, as the command prints it."""
+    """Return a mode's answer as a dict, with the same fields that the command prints."""
     @overload
     def __call__(
         self, profile: Profile, mode: Literal["bottleneck"], **options: Unpack[Bottleneck]
@@ -216,6 +216,6 @@ class Analyse(Protocol):
     ) -> anatomy.Answer: ...
 
 class Render(Protocol):
-    """Return what the command prints into a pipe for an answer."""
+    """Return the text that the command would print to a pipe for this answer."""
 
     def __call__(self, answer: Mapping[str, object], format: Form) -> str: ...

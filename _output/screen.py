@@ -1,9 +1,9 @@
-"""Define the data that describe what a mode shows to people, for text, Markdown and CSV.
+"""Define the building blocks that describe a mode's text, Markdown and CSV output.
 
 The files in `_output/screens/` describe each mode as data: sentences with figures (`Says`), tables
 (`Table`), parts that share a unit of time (`Section`), and parts that are repeated for each object
-of a list (`Each`). A description refers to a figure by the figure's path in the JSON, such as
-`totals.busy_duration_ps`. A part is left out if the object lacks a field of the part, because an
+in a list (`Each`). A description refers to a figure by its path in the JSON, such as
+`totals.busy_duration_ps`. A part is omitted if the object lacks one of its fields, because an
 object without an answer has few fields.
 """
 
@@ -21,40 +21,40 @@ if TYPE_CHECKING:
     Json = dict[str, Any]
     Part: TypeAlias = "Says | Table | Section | Each"
 
-# By default, a table hides rows that are less than a thousandth of the whole.
+# By default, a table hides rows smaller than this fraction (1/1000) of the total.
 SMALLEST_PART: Final = 1000
 
 
 class View(NamedTuple):
-    """Options that decide which rows and columns are shown."""
+    """Options that select the rows and columns to show."""
 
     shows_all: bool = False
     merges: bool = True
-    # Value of `--top`, or None if the option is not given.
+    # Value of `--top`, or None if the option is absent.
     top: int | None = None
 
 
 class Column(NamedTuple):
-    """A column. `path` leads to the value in a row; if there are several paths, the first path with
-    a value counts."""
+    """A column. `path` locates the value in a row; among several paths, the first with a value is
+    used."""
 
     heading: str
     path: str | tuple[str, ...]
     kind: str = "name"
     null: str = UNKNOWN
-    # If this field of a row is null, the cell is blank instead of `?`.
+    # If this field of the row is null, the cell is blank instead of `?`.
     of: str = ""
-    # Only for names. `depth` is the field with the level of indentation, and `least` the minimum
-    # width if the line has room. A text in `also` contains a field `{path:kind}`; the cell shows
-    # the text if the field has a value.
+    # Only for names. `depth` is the field that holds the indentation level; `least` is the minimum
+    # width if the line has room. Each template in `also` contains a field `{path:kind}` and is
+    # appended to the cell if the field has a value.
     depth: str = ""
     least: int = 8
     also: tuple[str, ...] = ()
 
 
 class End(NamedTuple):
-    """A row at the end of a table, shown if the condition `when` holds. `cells` maps headings to
-    the path of a figure or to a sentence."""
+    """A row at the end of a table, shown if the condition `when` holds. `cells` maps a column's
+    heading to the path of a figure or to a sentence."""
 
     when: str
     cells: Mapping[str, str]
@@ -67,21 +67,21 @@ class Table(NamedTuple):
     title: str
     rows: str
     columns: tuple[Column, ...]
-    # Sort by this field, largest first; by default keep the order of the JSON.
+    # Sort by this field, largest first. By default, keep the order of the JSON.
     by: str = ""
-    # Leave out rows where this field is zero or null.
+    # Omit rows in which this field is zero or null.
     unless_0: str = ""
-    # Hide rows in which the field `size` times `part` is less than the field `whole` (without
-    # `whole`, less than 100).
+    # Hide rows in which field `size` times `part` is less than field `whole` (or less than 100, if
+    # `whole` is empty).
     size: str = ""
     whole: str = "step_duration_ps"
     part: int = SMALLEST_PART
-    # Maximum number of rows; if `takes_top` is true, `--top` replaces this number.
+    # Maximum number of rows; `--top` replaces it if `takes_top` is true.
     most: int = 0
     takes_top: bool = False
-    # The last row gives the number of hidden rows plus the number of rows that the JSON omits,
-    # which is the field `omitted`. `tail` names the columns that the last row sums, each with the
-    # path of the sum over the rows that the JSON omits.
+    # The last row counts the hidden rows plus the rows omitted from the JSON, whose number is in
+    # field `omitted`. For the columns in `tail`, the last row also shows sums; `tail` maps a
+    # column's heading to the path of the sum over the omitted rows.
     what: str = "row"
     omitted: str = ""
     tail: Mapping[str, str] = {}
@@ -89,19 +89,20 @@ class Table(NamedTuple):
     # Functions that replace the rows, before and after small rows are hidden.
     derive: Callable[[list[Json], View], list[Json]] | None = None
     group: Callable[[list[Json]], list[Json]] | None = None
-    # The sentence to show below each row, and the sentence to show instead with `--all`.
+    # The sentence to show below each row, and its replacement with `--all`.
     below: str = ""
     below_all: str = ""
-    # Show the table only with the option `--all` or `--top`, or only if the table has at least this
-    # number of rows.
+    # Show the table only with the option named in `only` (`all` or `top`), and only if it has at
+    # least `fewest` rows or `--all` is given.
     only: str = ""
     fewest: int = 0
 
 
 class Says(NamedTuple):
-    """Sentences with fields `{path:kind}`, shown if the fields of `when` are neither 0 nor null.
+    """Sentences with fields `{path:kind}`, shown if no field in `when` is 0, empty or null.
 
-    `!field` in `when` reverses the condition. Text that starts with a line feed starts a paragraph.
+    `!field` in `when` reverses the condition. A leading line feed in the text starts a new
+    paragraph.
     """
 
     text: str
@@ -111,13 +112,13 @@ class Says(NamedTuple):
 
 
 class Section(NamedTuple):
-    """Parts in which all times have the same unit."""
+    """Parts that show all times in the same unit."""
 
     parts: tuple[Says | Table, ...]
 
 
 class Each(NamedTuple):
-    """Parts that are repeated for each object of a list."""
+    """Parts that are repeated for each object in a list."""
 
     rows: str
     parts: tuple[Part, ...]

@@ -1,6 +1,6 @@
-"""Show an answer as text for a terminal: align columns, cut long names and wrap lines.
+"""Format an answer as text for a terminal: align columns, shorten long names and wrap lines.
 
-All text comes from the object that is printed as JSON.
+All figures and names come from the answer's JSON.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     Json = dict[str, Any]
 
 WIDTH: Final = 100
-# Minimum width of lines, used for all terminals that are narrower.
+# Minimum line width, also used on narrower terminals.
 NARROWEST: Final = 60
 GAP: Final = "  "
-# The NUL character represents a blank at which lines are not broken. Names do not contain NUL,
-# because NUL is escaped in names.
+# A NUL character stands for a space at which lines must not break. Names contain no NUL, because it
+# is escaped in them.
 TIED: Final = "\0"
-# Maximum width of a sentence, and of a name in a sentence, in columns of the terminal.
+# Maximum width of a sentence, and of a name in a sentence, in terminal columns.
 LONGEST_SENTENCE, LONGEST_NAME = 1000, 70
 PROSE = ("whole", "clause")
 WHOLE = (*PROSE, "stack", "values")
@@ -49,7 +49,7 @@ BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
 
 
 class Style(NamedTuple):
-    """The width of lines, and whether the terminal has bold letters and colours."""
+    """The line width, and whether the terminal can show bold letters and colours."""
 
     width: int = WIDTH
     has_colours: bool = False
@@ -83,7 +83,7 @@ class Page:
         if fields.get("next_steps") or fields["notes"]:
             yield ""
         for step in fields.get("next_steps", ()):
-            # Don't break lines with commands, so that the commands can be copied.
+            # Don't wrap lines that contain commands, so that they can be copied.
             command = f"next: {self.seen(step['command'])}"
             both = f"{command}  # {self.seen(step['why'])}"
             yield both if view.shows_all or self.characters.width(both) <= self.width else command
@@ -93,7 +93,7 @@ class Page:
             yield from ("", f"gate: {self.seen(fields['gate']['says'])}")
 
     def joined(self, notes: Iterable[str]) -> list[str]:
-        """Put short notes on one line."""
+        """Join short notes on one line."""
         lines: list[str] = []
         for note in map(self.characters.prose, notes):
             both = f"{lines[-1]}; {note}" if lines else note
@@ -134,13 +134,14 @@ class Page:
         return self.cut(self.characters.seen(text, longest), kind, longest)
 
     def cut(self, text: str, kind: str, width: int) -> str:
-        """Cut a text to a width. Keep the end of a file name, and both ends of any other name."""
+        """Shorten a text to a width, keeping the end of a file name or both ends of any other
+        name."""
         if kind == "file":
             return self.characters.end_of(text, width)
         return self.characters.ends_of(text, width)
 
     def wrapped(self, text: str, first: str = "", rest: str = INDENT) -> list[str]:
-        """Break a text into lines, between words if possible."""
+        """Break a text into lines, if possible between words."""
         width = self.characters.width
         lines = [first]
         is_empty = True
@@ -176,19 +177,19 @@ class Page:
             if i in grid.below:
                 below = self.sentence(grid.below[i], time)
                 if len(grid.below[i]) == 1:
-                    # A cell shows the start of a sentence on at most two lines.
+                    # Show only the start of the sentence, on up to two lines.
                     below = self.characters.sentence_of(below, 2 * (self.width - 3 * len(INDENT)))
                 yield from self.wrapped(below, INDENT * 2, INDENT * 2)
 
     def row(self, cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> str:
         last = max((i for i, cell in enumerate(cells) if cell), default=0)
-        # The last name of a row may fill the rest of the line.
+        # A row's last name may fill the rest of the line.
         rest = self.width - len(INDENT) - sum(width + len(GAP) for width in widths[:last])
         padded: list[str] = []
         for i, (cell, column, width) in enumerate(zip(cells, columns, widths, strict=True)):
             room = width if i != last else max(width, rest)
             if i == last and cell.endswith(ALL):
-                # The number of hidden rows also takes the room of preceding empty cells.
+                # The count of hidden rows may extend into empty cells before it.
                 while padded and padded[-1].isspace() and self.characters.width(cell) > room:
                     room += len(padded.pop()) + len(GAP)
             shown = self.cut(cell, column.kind, room)
@@ -197,7 +198,8 @@ class Page:
         return f"{INDENT}{GAP.join(padded)}".rstrip()
 
     def widths_of(self, cells: Sequence[Sequence[str]], columns: Sequence[Column]) -> list[int]:
-        """Return the widths of the columns; the widest names are cut if the line is too long."""
+        """Return the columns' widths; if the line is too long, narrow the widest columns of
+        names."""
         widths = [min(max(map(self.characters.width, texts)), self.width) for texts in cells]
         names = [i for i, column in enumerate(columns) if column.kind not in FIGURES]
         room = self.width - len(INDENT) - len(GAP) * (len(columns) - 1)

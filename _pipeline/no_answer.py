@@ -89,7 +89,7 @@ def listed_modes(fields: dict[str, Any]) -> str:
 def available_in(fields: dict[str, Any]) -> list[str]:
     """Return the first nine names of each `available_…` field except `available_modes`."""
     return [
-        f"{field}: {', '.join(map(str, names[:9]))}"
+        f"{field} {', '.join(map(str, names[:9]))}"
         for field, names in fields.items()
         if field.startswith("available_") and field != "available_modes"
     ]

@@ -1,5 +1,5 @@
-"""Write the headline of an answer, and the commands to run next.
+"""Write an answer's headline and the commands to run next.
 
 Each mode has a file with two functions, `headline` and `next_steps`. Both functions read the
-printed answer, so that a headline has only figures of the answer.
+printed answer, so that a headline contains only figures from the answer.
 """

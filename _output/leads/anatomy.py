@@ -1,5 +1,4 @@
-"""Write the headline and next steps of anatomy: the numbers of planes, devices and programs in the
-file."""
+"""Write the headline and next steps for mode `anatomy`: file size, planes, devices and programs."""
 
 from __future__ import annotations
 
@@ -18,11 +17,11 @@ def headline(answer: Answer) -> str:
     jax = answer["versions"].get("jax_version")
     version = f" (JAX {jax})" if jax else ""
     return (
-        f"The file{version} has {size(answer['file_bytes'])}, {counted(len(planes), 'plane')}"
+        f"The file{version} is {size(answer['file_bytes'])}, with {counted(len(planes), 'plane')}"
         f" ({devices} of TPUs) and {counted(len(answer['programs']), 'program')}."
     )
 
 
 def next_steps(answer: Answer) -> Iterator[Next]:
     if any(plane["name"].startswith("/device:TPU:") for plane in answer["planes"]):
-        yield Next("where the time of a step goes", ("--mode", "bottleneck"))
+        yield Next("where a step's time goes", ("--mode", "bottleneck"))

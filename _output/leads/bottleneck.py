@@ -1,5 +1,5 @@
-"""Write the headline and next steps of bottleneck: the first cause that is certain and large, then
-the class that loses most."""
+"""Write the headline and next steps for mode `bottleneck`: the largest cause, preferably a certain
+one, then the class that loses the most time."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from _output.fields.bottleneck import Answer, Cause, Finding, UnknownKernel
 
-# The headline names no cause that gains less than this share of the step.
+# The headline mentions a cause only if its gain is at least this percentage of the step.
 WORTH_NAMING_PCT: Final = 5
-# Parts of the step below this share, such as communication and kernels, need no further command.
+# Suggest a command about a part of the step, such as communication, only above this percentage.
 WORTH_A_LOOK_PCT: Final = 3
 CLASSES: Final = {
     "collective": "communication that nothing hides",
@@ -40,7 +40,7 @@ PAUSE: Final = "pause_between_steps"
 CAUSES: Final = {
     "collective_in_loop": "Communication that a loop repeats",
     "kernel_waits_for_input": "A kernel that waits for copies",
-    "large_intermediate": "A large array written and read again",
+    "large_intermediate": "Writing and re-reading a large array",
     "layout_change": "Changing the layout of arrays",
     "not_donated": "Not donating arguments",
     "one_hot_matmul": "A matmul with a one-hot matrix",
@@ -70,7 +70,7 @@ def sentences(answer: Answer) -> Iterator[str]:
 def cause_says(cause: Cause, answer: Answer) -> str:
     likely, share = cause["confidence"] == "likely", percent(cause["gain_pct_of_step"])
     if cause["cause"] == PAUSE:
-        # The pause is not part of the step, so the share is a share of the period.
+        # The pause is outside the step, so its percentage is relative to the period.
         waits = part_of(cause["gain_ps"], answer["period_ps"] or 0)
         probably = ", probably" if likely else ""
         line = at(cause["source_user"])
@@ -84,10 +84,9 @@ def cause_says(cause: Cause, answer: Answer) -> str:
 
 
 def main_cause(answer: Answer) -> Cause | None:
-    """Return the first large cause with confidence `seen`, or else the first large cause.
-
-    Recomputation does not count, because without recomputation the step may take as long, to write
-    and read activations.
+    """Return the first large cause with confidence `seen`, or else the first large cause. Skip
+    recomputation: without it, the step may take just as long, because it would write and read
+    activations instead.
     """
     large = [
         row
@@ -101,7 +100,7 @@ def verdict(answer: Answer) -> str:
     step = answer["step_duration_ps"]
     name = answer["bottleneck"]
     if name == "at_roof":
-        return "The step is close to the fastest that the chip can do."
+        return "The step is almost as fast as the chip allows."
     lost = time_of(name, answer)
     if name in ("kernel", "unjudged"):
         kernel = next(iter(answer["kernels_of_unknown_cost"]), None) if name == "kernel" else None
@@ -116,7 +115,7 @@ def verdict(answer: Answer) -> str:
 
 
 def bounds(answer: Answer) -> Iterator[str]:
-    """Yield a sentence on how fast the chip could run the step, if a bound is known."""
+    """Yield a sentence about how fast the chip could run the step, if a bound is known."""
     light = answer["speed_of_light"]
     if light["at_least_ps"] and answer["bottleneck"] != "at_roof":
         chip = answer["chip"] if answer["chip_is_assumed"] else "The chip"
@@ -154,7 +153,7 @@ def next_steps(answer: Answer) -> Iterator[Next]:
             "why the device is idle, and what the host does at that time", ("--mode", "idle")
         )
     if (exposed and not has_peers) or (budget["host"]["pct_of_step"] or 0) >= WORTH_A_LOOK_PCT:
-        yield Next("which collectives cost time, and how much math hides", ("--mode", "comm"))
+        yield Next("which collectives cost time, and how much of it math hides", ("--mode", "comm"))
     if pause_sentence(answer["period_ps"], answer["between_steps_ps"]):
         yield Next("what the host does between steps", ("--mode", "idle", "--step", "all"))
     if (budget["kernel"]["pct_of_step"] or 0) >= WORTH_A_LOOK_PCT:
@@ -162,12 +161,13 @@ def next_steps(answer: Answer) -> Iterator[Next]:
 
 
 def costliest_op(answer: Answer) -> Iterator[Next]:
-    """Yield the command that shows the op of the main cause, or else the op of the largest loss."""
+    """Yield the command that shows an op of the main cause, or else the op that loses the most
+    time."""
     cause = main_cause(answer)
     if cause and cause["evidence"]["ops"]:
-        name, why = cause["evidence"]["ops"][0], f"an op of the cause {cause['cause']} in detail"
+        name, why = cause["evidence"]["ops"][0], f"details of an op of cause {cause['cause']}"
     elif answer["findings"]:
-        name, why = answer["findings"][0]["hlo_op"], "details of the op that loses most"
+        name, why = answer["findings"][0]["hlo_op"], "details of the op that loses the most time"
     else:
         return
     yield Next(why, ("--mode", "by_op", "--op", name, "--top", "0"))

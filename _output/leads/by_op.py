@@ -1,4 +1,5 @@
-"""Write the headline and next steps of by_op: the costliest op, or the op that `--op` names."""
+"""Write the headline and next steps for mode `by_op`: the costliest op, or the op passed as
+`--op`."""
 
 from __future__ import annotations
 
@@ -25,10 +26,10 @@ def sentences(answer: Answer) -> Iterator[str]:
         op = answer["ops"][0]
         yield described(op, answer["step_duration_ps"], "The costliest op is")
     else:
-        yield "The answer lists no op."
+        yield "The answer lists no ops."
         return
     if op["lost_ps"]:
-        yield f"The chip needs {time(op['lost_ps'])} less for this op."
+        yield f"At its roof, this op would take {time(op['lost_ps'])} less."
     elif op["at_roof_ps"] is None:
         yield "The roof of this op is unknown."
 

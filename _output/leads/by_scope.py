@@ -1,5 +1,5 @@
-"""Write the headline and next steps of by_scope: the largest scope, and the scope with most time
-outside of inner scopes."""
+"""Write the headline and next steps for mode `by_scope`: the largest scope, and the scope with the
+most time outside inner scopes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def sentences(answer: Answer) -> Iterator[str]:
     step = answer["step_duration_ps"]
     named = [row for row in answer["scopes"] if row["scope"]]
     if not named:
-        yield f"No op of this step of {time(step)} has a scope."
+        yield f"No op in this {time(step)} step has a scope."
         return
     top = max(named, key=lambda row: row["total_dur_ps"])
     own = max(named, key=lambda row: row["self_dur_ps"])
@@ -28,7 +28,7 @@ def sentences(answer: Answer) -> Iterator[str]:
     yield f"Scope {short(top['scope'])} takes {part_of(top['total_dur_ps'], step)}{share}."
     if own is not top:
         yield (
-            f"The most time outside of inner scopes is in {short(own['scope'])}:"
+            f"Excluding inner scopes, {short(own['scope'])} takes the most time:"
             f" {time(own['self_dur_ps'])}."
         )
     without = answer["no_scope"]["dur_ps"]

@@ -1,5 +1,5 @@
-"""Write the headline and next steps of by_source: the costliest line, and the kinds of work that
-are left out."""
+"""Write the headline and next steps for mode `by_source`: the costliest line, and the time that is
+not listed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def sentences(answer: Answer) -> Iterator[str]:
         if duration
     ]
     if left_out:
-        yield f"Left out: {' and '.join(left_out)}."
+        yield f"Not listed: {' and '.join(left_out)}."
 
 
 def next_steps(answer: Answer) -> Iterator[Next]:

@@ -1,5 +1,5 @@
-"""Write the headline and next steps of comm: the time during which communication stops the step,
-and the line."""
+"""Write the headline and next steps for mode `comm`: how long communication stops the step, and the
+line with the largest part."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def sentences(answer: Answer) -> Iterator[str]:
 
 
 def waiting(answer: Answer, peers: PeersOfStep) -> Iterator[str]:
-    """Return sentences that say if communication waits for a late device or for the network."""
+    """Yield sentences that say whether communication waits for a late device or for the network."""
     exposed, unmatched = answer["totals"]["exposed_ps"], peers["unmatched_ps"] or 0
     wait, transfer = peers["peer_wait_ps"] or 0, peers["transfer_ps"] or 0
     own = next(row for row in peers["by_device"] if row["device"] == answer["device"])

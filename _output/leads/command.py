@@ -13,17 +13,17 @@ STEP_OPTIONS = ("--step", "--step-id")
 
 
 def called_as(n_words: int) -> list[str]:
-    """Return the part of the process's command line before the last `n_words` arguments."""
+    """Return the process's command line without the last `n_words` arguments."""
     folder, name = os.path.split(sys.argv[0])
     if "." not in name:
-        # The operating system puts the interpreter before an installed command.
+        # Omit the interpreter, which the operating system puts before an installed command.
         in_path = folder in os.environ.get("PATH", "").split(os.pathsep)
         return [name if in_path else sys.argv[0]]
     return sys.orig_argv[: len(sys.orig_argv) - n_words]
 
 
 def from_python() -> list[str]:
-    """Return the start of a command for a Python program that imported this package."""
+    """Return the start of a command for use when a Python program imported this package."""
     python = sys.executable or "python3"
     script = os.path.realpath(os.path.join(os.path.dirname(__file__), "../../compute_breakdown.py"))
     # The installed package has no file `compute_breakdown.py`.
@@ -37,7 +37,7 @@ def following(
     words: Sequence[str],
     kept: Collection[str],
 ) -> str:
-    """Return a command with new words, and with the `given` options that should be kept."""
+    """Build a command from new words and those of the `given` options that are in `kept`."""
     import shlex
 
     if not set(STEP_OPTIONS).isdisjoint(words):
@@ -46,7 +46,8 @@ def following(
 
 
 def options_in(given: Sequence[str], kept: Collection[str]) -> Iterator[str]:
-    """Yield the given words that belong to the kept options, which all take a value."""
+    """Yield the words in `given` that belong to the options in `kept`, all of which take a
+    value."""
     words = iter(given)
     for word in words:
         if word == "--":

@@ -1,5 +1,5 @@
-"""Write the headline and next steps of compare: the change of the step, and the line that changed
-most."""
+"""Write the headline and next steps for mode `compare`: the change in step time, and the line that
+changed most."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def sentences(answer: Answer) -> Iterator[str]:
         yield f"The step takes {time(total['after_ps'])} before and after."
     period = answer["totals"]["period"]
     if period and period["significant"] and not total["significant"]:
-        yield f"A step starts every {time(period['after_ps'])}: the period is {change(period)}."
+        yield f"A step starts every {time(period['after_ps'])}, which is {change(period)}."
     rows = [row for row in answer["rows"] if row["significant"] and row["delta_ps"]]
     if rows:
         rows.sort(key=lambda row: -abs(row["delta_ps"]))
@@ -38,11 +38,12 @@ def sentences(answer: Answer) -> Iterator[str]:
         yield f"The largest change is{line}: {by(top)}."
         at_line = next((row for row in rows if at(row["source_inner"])), top)
         if at_line is not top:
-            yield f"The largest change of a line is{at(at_line['source_inner'])}: {by(at_line)}."
+            line = at(at_line["source_inner"])
+            yield f"The largest change with a source line is{line}: {by(at_line)}."
 
 
 def by(row: CompareRow) -> str:
-    """Return the change of a row's time with a sign."""
+    """Format a row's change in time, with a sign."""
     return f"{'+' if row['delta_ps'] > 0 else '-'}{time(abs(row['delta_ps']))}"
 
 
@@ -50,27 +51,26 @@ def gate_sentence(gate: Gate) -> str:
     if gate["passed"]:
         return "The gate passes."
     if not gate["failed_by"]:
-        return "The gate fails, because nothing can be significant."
+        return "The gate fails, because no change can be significant."
     failed = " and the ".join(FIGURES[name] for name in gate["failed_by"])
     return f"The gate fails: the {failed} got slower by more than {gate['fail_over_pct']:g} %."
 
 
 def program_sentences(found: ProgramChanges) -> Iterator[str]:
-    """Yield a sentence if the compiled program is the same, or differs only in the code of
-    kernels."""
+    """Yield a sentence if the compiled programs are the same or differ only in kernel code."""
     if found["same_program"]:
         yield "The compiled program is the same, so no change reached the device."
     elif found["same_program"] is None and found["rows"]:
         kernels = [short(row["name"] or "") for row in found["rows"]]
         more = f" and {len(kernels) - 1} more" if len(kernels) > 1 else ""
         yield (
-            f"Only the code (perhaps only source lines) of kernel {kernels[0]}{more} differs in the"
-            " compiled program."
+            f"In the compiled program, only the code of kernel {kernels[0]}{more} differs, perhaps"
+            " just its source lines."
         )
 
 
 def change(total: Total) -> str:
-    """Return the change of a time in words, such as `0.14 ms (0.7 %) slower`."""
+    """Describe a change in time in words, such as `0.14 ms (0.7 %) slower`."""
     share = total["delta_pct"]
     known = f" ({abs(share):.1f} %)" if share is not None else ""
     how = "slower" if total["delta_ps"] > 0 else "faster"
@@ -81,7 +81,7 @@ def step_sentence(changed: str, significant: bool | None, unit: str) -> str:
     if significant is None:
         return f"The step is {changed}, but too few {unit}s were captured to exclude noise."
     if significant:
-        return f"The step is {changed}, which is more than noise between {unit}s."
+        return f"The step is {changed}, which is more than the noise between {unit}s."
     return f"The step is {changed}, which is within the noise between {unit}s."
 
 

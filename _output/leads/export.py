@@ -1,4 +1,4 @@
-"""Write the headline and next steps of export: the file that was written."""
+"""Write the headline and next steps for mode `export`: the file that was written."""
 
 from __future__ import annotations
 

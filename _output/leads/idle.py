@@ -1,5 +1,4 @@
-"""Write the headline and next steps of idle: the time during which nothing runs, and the main
-cause."""
+"""Write the headline and next steps for mode `idle`: how long nothing runs, and the main cause."""
 
 from __future__ import annotations
 
@@ -26,18 +25,18 @@ def sentences(answer: Answer) -> Iterator[str]:
     if answer["step_id"] is not None and (capture["in_no_step_pct"] or 0) > HARDLY_PCT:
         still = part_of(capture["in_no_step_ps"], capture["dur_ps"])
         share = percent(capture["in_no_step_pct"])
-        yield f"The chip is idle between steps for {still} of the capture{share}."
+        yield f"Between the steps of the capture, the device is idle for {still}{share}."
 
 
 def within_step(answer: Answer) -> Iterator[str]:
     totals = answer["totals"]
     idle = totals["idle_duration_ps"]
     taken = part_of(idle, answer["step_duration_ps"])
-    whole = "of this step" if answer["step_source"] else "in the capture"
+    where = "In this step" if answer["step_source"] else "In this capture"
     if (totals["idle_pct_of_step"] or 0) < HARDLY_PCT:
-        yield f"The device is idle for only {taken} {whole}."
+        yield f"{where}, the device is idle for only {taken}."
         return
-    yield f"Nothing runs for {taken}{percent(totals['idle_pct_of_step'])} {whole}."
+    yield f"{where}, the device is idle for {taken}{percent(totals['idle_pct_of_step'])}."
     by_cause = answer["idle_by_cause"]
     durations = [
         (by_cause["barrier"], "waiting at barriers"),
@@ -48,7 +47,7 @@ def within_step(answer: Answer) -> Iterator[str]:
     ]
     longest, cause = max(durations)
     if longest:
-        yield f"Most of the idle time is {cause}: {time(longest)}."
+        yield f"Most of this time is {cause}: {time(longest)}."
 
 
 def next_steps(answer: Answer) -> Iterator[Next]:

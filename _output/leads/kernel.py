@@ -1,4 +1,5 @@
-"""Write the headline and next steps of kernel: the costliest kernel, and the time that it waits."""
+"""Write the headline and next steps for mode `kernel`: the costliest kernel, and how long it
+waits."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ def sentences(answer: Answer) -> Iterator[str]:
 
 def inside(kernel: Kernel) -> Iterator[str]:
     if kernel["waiting_ps"] is None:
-        yield "The capture does not show the inside of the kernel."
+        yield "The capture does not show what happens inside the kernel."
         return
     waiting = part_of(kernel["waiting_ps"], kernel["total_dur_ps"])
     yield f"The kernel waits for copies for {waiting}{percent(kernel['waiting_pct'])}."

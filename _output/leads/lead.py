@@ -1,4 +1,4 @@
-"""Put the headline and the next steps into an answer."""
+"""Add the headline and the next steps to an answer."""
 
 from __future__ import annotations
 
@@ -12,21 +12,20 @@ if TYPE_CHECKING:
     Json = dict[str, Any]
 
 MOST_STEPS: Final = 3
-# The headline and the next steps come after the fields in this list.
+# Fields that are printed before the headline and the next steps.
 FIRST: Final = ("status", "mode", "schema_version")
-# Answers of `record` get no headline, because `compare` and `spread` read records, not people.
+# Answers of `record` get no headline: they are read by `compare` and `spread`, not by people.
 WITHOUT_LEAD: Final = ("record",)
 
 
 def headline_of(answer: Mapping[str, Any]) -> str:
-    """Return one or two sentences with the figures of an answer that matter most."""
+    """Return one or two sentences with the answer's most important figures."""
     headline: str = import_module(f"_output.leads.{answer['mode']}").headline(answer)
     return headline
 
 
 def with_lead(answer: Json, command_of: Callable[[Sequence[str]], str] | None) -> Json:
-    """Return an answer with headline and next steps; without a function for commands, the list of
-    next steps is empty."""
+    """Return the answer with a headline and next steps (an empty list if `command_of` is None)."""
     if answer["mode"] in WITHOUT_LEAD:
         return answer
     commands = []

@@ -1,4 +1,5 @@
-"""Write the headline and next steps of memory: the peak, and the largest buffer at the peak."""
+"""Write the headline and next steps for mode `memory`: the peak, and the largest buffer at the
+peak."""
 
 from __future__ import annotations
 
@@ -18,13 +19,13 @@ def headline(answer: Answer) -> str:
 def sentences(answer: Answer) -> Iterator[str]:
     peak = answer["peak_at"]
     where = at(peak["source_inner"]) if peak else ""
-    yield f"The program's peak in HBM is {size(answer['peak_bytes'])}{where}."
+    yield f"The program's HBM peak is {size(answer['peak_bytes'])}{where}."
     if answer["buffers"]:
         top = answer["buffers"][0]
         shape = top["shape"] or "a buffer"
         share = percent(top["pct_of_peak"])
-        line = f", made{at(top['source_inner'])}" if top["source_inner"] else ""
-        yield f"The largest buffer is {shape} with {size(top['bytes'])}{share}{line}."
+        line = at(top["source_inner"])
+        yield f"The largest buffer is {shape}{line}: {size(top['bytes'])}{share}."
     runtime = answer["runtime"]
     if runtime and runtime["min_available_bytes"] is not None:
         yield f"At least {size(runtime['min_available_bytes'])} stayed free on the device."

@@ -1,5 +1,5 @@
-"""Write the headline and next steps of non_compute: the time that is not math, and the line that
-takes most of this time."""
+"""Write the headline and next steps for mode `non_compute`: the time of data movement and waits,
+and the line with the largest part."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def sentences(answer: Answer) -> Iterator[str]:
     totals = answer["totals"]
     listed = totals["non_compute_duration_ps"]
     yield (
-        f"Data movement and waiting take {part_of(listed, answer['step_duration_ps'])}"
+        f"Data movement and waits take {part_of(listed, answer['step_duration_ps'])}"
         f"{percent(totals['non_compute_pct_of_step'])}."
     )
     rows = answer["by_source_within_category"]
@@ -31,7 +31,7 @@ def sentences(answer: Answer) -> Iterator[str]:
         yield f"The largest part is {short(top['hlo_category'])}{line}: {took}."
     left_out = totals["left_out_ps"]["comm"]
     if left_out:
-        yield f"{time(left_out)} of communication is left out."
+        yield f"Not listed: {time(left_out)} of communication."
 
 
 def next_steps(answer: Answer) -> Iterator[Next]:

@@ -1,4 +1,4 @@
-"""Write the headline and next steps of page: the file that was written."""
+"""Write the headline and next steps for mode `page`: the file that was written."""
 
 from __future__ import annotations
 

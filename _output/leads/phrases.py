@@ -1,4 +1,4 @@
-"""Write figures and names of an answer as parts of an English sentence."""
+"""Format an answer's figures and names as parts of English sentences."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Next(NamedTuple):
 
 
 def time(duration_ps: int) -> str:
-    """Return a duration such as `18.3 ms`, in the largest unit in which the number is at least
+    """Format a duration, such as `18.3 ms`, in the largest unit in which the number is at least
     1."""
     return amount(duration_ps, unit_of(duration_ps, TIME_UNITS))
 
@@ -33,8 +33,8 @@ def size(n_bytes: int) -> str:
 
 
 def part_of(part_ps: int, whole_ps: int) -> str:
-    """Return a part of a duration, such as `6.17 of 18.3 ms`. If the part is less than 1 %, each of
-    the two durations has its own unit."""
+    """Format a part of a duration, such as `6.17 of 18.3 ms`. If the part is less than 1 %, each
+    duration has its own unit."""
     if part_ps and part_ps * 100 < whole_ps:
         return f"{time(part_ps)} of {time(whole_ps)}"
     unit = unit_of(whole_ps, TIME_UNITS)
@@ -51,19 +51,20 @@ def amount(value: int, unit: tuple[int, str]) -> str:
 
 
 def digits(value: float) -> str:
-    """Return a value with three significant digits, or with two if the value is below 1."""
+    """Format a value with at least three significant digits, or with two if the value is below
+    1."""
     if abs(value) >= 9.995:
         return f"{value:.1f}"
     return f"{value:.2f}" if abs(value) >= 0.995 else f"{value:.2g}"
 
 
 def percent(share: float | None) -> str:
-    """Return a share such as `16.0 %`, in parentheses after a figure; empty if unknown."""
+    """Format a percentage in parentheses, such as ` (16.0 %)`; empty if unknown."""
     return "" if share is None else f" ({share:.1f} %)"
 
 
 def pause_sentence(period_ps: int | None, pause_ps: int | None) -> str:
-    """Return a sentence on the pause between steps; empty if the pause is below 1 % of the
+    """Return a sentence about the pause between steps; empty if the pause is at most 1 % of the
     period."""
     if not period_ps or not pause_ps or 100 * pause_ps <= period_ps:
         return ""
@@ -72,7 +73,7 @@ def pause_sentence(period_ps: int | None, pause_ps: int | None) -> str:
 
 
 def short_path(place: str) -> str:
-    """Return the last two parts of a path, such as `…/layers/attention.py:15`."""
+    """Shorten a path to its last two parts, such as `…/layers/attention.py:15`."""
     parts = place.rsplit("/", 2)
     return short(f"…/{parts[1]}/{parts[2]}" if len(parts) == 3 and parts[0] else place)
 
@@ -94,7 +95,7 @@ def counted(n: int, noun: str) -> str:
 
 
 def joined(sentences: Iterable[str]) -> str:
-    """Join the sentences that fit into a headline; the first sentence is always included."""
+    """Join the sentences, skipping those that would exceed LONGEST_HEADLINE characters."""
     headline = ""
     for sentence in sentences:
         longer = f"{headline} {sentence}".strip()

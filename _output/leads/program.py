@@ -1,5 +1,5 @@
-"""Write the headline and next steps of program: the program's size, collectives and kernels, and
-donated memory that is not reused."""
+"""Write the headline and next steps for mode `program`: the number of instructions, collectives and
+kernels, and donated memory that is not reused."""
 
 from __future__ import annotations
 

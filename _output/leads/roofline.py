@@ -1,4 +1,5 @@
-"""Write the headline and next steps of roofline: the time of math above the roofline."""
+"""Write the headline and next steps for mode `roofline`: how much time math takes beyond its
+roof."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ def sentences(answer: Answer) -> Iterator[str]:
     judged = summary["rooflined_dur_ps"]
     lost = summary["shortfall_per_op_ps"]
     if judged and lost is not None:
-        yield f"Math with a known roof takes {time(judged)}, {time(lost)} of it above the roof."
+        yield f"Math with a known roof takes {time(judged)}, {time(lost)} of it beyond the roof."
         top = next(iter(summary["top_shortfall_groups"]), None)
         if top:
             line = at(top["source_inner"]) or " without a source line"

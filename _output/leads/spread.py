@@ -1,4 +1,4 @@
-"""Write the headline and next steps of spread: the slow device or host, and its cost."""
+"""Write the headline and next steps for mode `spread`: the slow device or host, and its cost."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def verdict(cohort: Cohort) -> str:
         return "Only one device ran this program, so there is nothing to compare."
     if verdict["why_not"] == "no_common_step":
         return "The devices have no step in common, so their loads cannot be compared."
-    # An answer with a verdict also names the slowest device.
+    # An answer with a verdict also contains the slowest device.
     assert cohort["slowest_vs_median"] is not None
     slow = cohort["slowest_vs_median"]["slow"]
     name = " of ".join((slow["device"].removeprefix("/device:"), slow["host"]))

@@ -1,4 +1,4 @@
-"""Write the headline and next steps of summary: the step by kind of work, and the costliest
+"""Write the headline and next steps for mode `summary`: the step by kind of work, and the costliest
 line."""
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def sentences(answer: Answer) -> Iterator[str]:
         top = groups[0]
         line = at(top["source_user"] or top["source_inner"]) or " unknown"
         taken = part_of(top["total_dur_ps"], step) + percent(top["pct_of_step"])
-        yield f"The costliest line that is listed is{line}: {taken}."
+        yield f"The costliest listed line is{line}: {taken}."
     yield pause_sentence(answer["period_ps"], answer["between_steps_ps"])
 
 

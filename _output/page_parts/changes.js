@@ -1,6 +1,6 @@
-// Draws what changed since the baseline: the comparison of all steps, and a step of each side.
+// Draws what changed since the baseline: the comparison of all steps, and one step of each side.
 
-// A smaller change of a line, in parts of the step, is in no table.
+// Tables omit changes that are smaller than 1/LEAST_CHANGE of the step.
 const LEAST_CHANGE = 1000;
 const beforeColumn = column("before_ps", "before", "time");
 const afterColumn = column("after_ps", "after", "time");
@@ -16,14 +16,14 @@ function changes() {
   document.querySelector("nav").prepend(element("a", { href: "#changes" }, "Changes"));
   section("changes", sidesOf(found), ...barsOfSides());
   const { before_ps: step } = found.totals.step_duration;
-  // Overlap consists of rounding errors.
+  // Omit small totals, such as overlap that consists of rounding errors.
   const isLarge = (total) => total && LEAST_CHANGE * Math.max(total.before_ps, total.after_ps) >= step;
   const totals = Object.entries(found.totals).filter(([, total]) => isLarge(total));
   addTable(
     "changes",
     "totals",
     totals.map(([name, total]) => ({ name, ...total })),
-    [column("name", "mean of the steps", "text", { value: (row) => row.name.replaceAll("_", " ") }), beforeColumn, afterColumn, deltaColumn, deltaShareColumn, noiseColumn],
+    [column("name", "mean over the steps", "text", { value: (row) => row.name.replaceAll("_", " ") }), beforeColumn, afterColumn, deltaColumn, deltaShareColumn, noiseColumn],
     { label: "totals" },
   );
   causesThatChanged();
@@ -47,7 +47,7 @@ function sidesOf(found) {
   return figures([["before", say("before")], ["after", say("after")]]);
 }
 
-// Draws the budget of both sides on one scale.
+// Draws both sides' budgets on the same scale.
 function barsOfSides() {
   if (!BEFORE) return [noDrawing()];
   const sides = [["before", BEFORE], ["after", DATA]];
@@ -73,7 +73,7 @@ function causesThatChanged() {
       column("after_ps", "after", "time"),
       column("says", "what was seen", "text", { most: 600, wraps: true }),
     ],
-    { label: "causes that came, went, or cost more or less in these two steps" },
+    { label: "causes that appeared, disappeared or changed in cost between these two steps" },
   );
 }
 
@@ -101,26 +101,26 @@ function linesThatChanged(found) {
     "changes",
     "changed-files",
     found.by_file.filter((row) => LEAST_CHANGE * Math.abs(row.delta_ps) >= step),
-    [column("file", "file", "text", { value: (row) => row.file ?? row.before_file ?? "(without a source)" }), deltaColumn, beforeColumn, afterColumn, noiseColumn],
+    [column("file", "file", "text", { value: (row) => row.file ?? row.before_file ?? "(no source line)" }), deltaColumn, beforeColumn, afterColumn, noiseColumn],
     { label: "files" },
   );
-  if (!rows.length) section("changes", element("p", { class: "absent" }, "No line differs by 0.1 % of the step."));
+  if (!rows.length) section("changes", element("p", { class: "absent" }, "No line differs by 0.1 % of the step or more."));
 }
 
-// Returns a fact about a program as a text: `n 4, bytes 1.000 KiB`.
+// Formats a property of a program as text, such as `n 4, bytes 1.000 KiB`.
 function inWords(fact, name) {
   if (/bytes|memory|donation/.test(name)) return asBytes(fact);
   if (isUnknown(fact) || typeof fact !== "object") return fact;
   return Object.entries(fact).map(([part, value]) => `${part.replace(/_bytes$/, "").replaceAll("_", " ")} ${inWords(value, part) ?? "?"}`).join(", ");
 }
 
-const noDrawing = () => element("p", { class: "absent" }, "? The baseline is a record, which has no ops: give the capture to see drawings and causes of it.");
+const noDrawing = () => element("p", { class: "absent" }, "? The baseline is a record, which has no ops. Pass the capture instead to see its charts and causes.");
 
-// Draws the step of the baseline below the same drawing of the page's step.
+// Repeats a chart for the baseline's step below the chart for the page's step.
 function alsoBefore(id, draw) {
   if (!ANSWERS.compare) return;
   const host = element("div");
-  section(id, element("h3", {}, "The same before the change"), host);
+  section(id, element("h3", {}, "Before the change"), host);
   if (BEFORE) draw(host);
   else host.append(noDrawing());
 }

@@ -1,7 +1,7 @@
-// Draws the bar of the budget, the strip and the columns of the steps.
+// Draws the budget bar, the strip (the step over time) and the step columns.
 
-// Returns a bar of parts {name, share, value, cls, lines, go}. The width of a part is its share of the
-// sum. A label that does not fit is left out.
+// Returns a bar of parts {name, share, value, cls, lines, go}. A part's width is its share of the
+// sum. Labels that do not fit are omitted.
 function bar(parts, label) {
   const shown = parts.filter((part) => part.value > 0);
   const whole = shown.reduce((sum, part) => sum + part.value, 0);
@@ -40,7 +40,7 @@ function budgetBar(side) {
       ],
       go: side === DATA && (() => goToClass(row.class)),
     })),
-    "the budget of the step",
+    "the step's budget",
   );
 }
 
@@ -58,7 +58,7 @@ function binEdge(side, i) {
   return start + ((end - start) * i) / side.strip.n_bins;
 }
 
-// Draws one path for each class, because one box for each bin would take a thousand elements.
+// Draws one path per class, because one box per bin would need thousands of elements.
 function stripPaths(side, names, rows) {
   const { n_bins: n, idle } = side.strip;
   const heights = new Float64Array(n);
@@ -69,7 +69,7 @@ function stripPaths(side, names, rows) {
     let path = "";
     for (let i = 0; i < n; i++) {
       if (!row[i]) continue;
-      // If ops overlap, the times in a bin add up to more than the length of the bin.
+      // If ops overlap, their times can add up to more than the bin's duration.
       const height = row[i] / Math.max(sums[i], width);
       path += `M${i},${(1 - heights[i]).toFixed(4)}h1v${(-height).toFixed(4)}h-1z`;
       heights[i] += height;
@@ -97,7 +97,7 @@ function drawStrip(host, side) {
     const parts = names.filter((name) => byClass[name][i]).map((name) => `${CLASSES[name]} ${asTime(byClass[name][i])}`);
     return [
       `from ${asTime(binEdge(side, i) - binEdge(side, 0))} for ${asTime(binEdge(side, i + 1) - binEdge(side, i))}`,
-      who ? `longest: ${shortened(readable(who.hlo_op), 80)}` : "nothing runs",
+      who ? `longest op: ${shortened(readable(who.hlo_op), 80)}` : "nothing runs",
       who && lineOf(who) ? shortened(readable(lineOf(who)), 120) : "",
       [...parts, idle[i] ? `idle ${asTime(idle[i])}` : ""].filter(Boolean).join(", "),
     ];
@@ -115,7 +115,7 @@ function drawStrip(host, side) {
     if (who) goToOp(who);
     else goToClass("idle");
   };
-  filled(holder, { "aria-label": "the step in bins", "aria-valuemin": 0, "aria-valuemax": n - 1 }, []);
+  filled(holder, { "aria-label": "the step over time", "aria-valuemin": 0, "aria-valuemax": n - 1 }, []);
   moveTo(0);
   cursor.setAttribute("visibility", "hidden");
   holder.addEventListener("mousemove", (event) => {
@@ -148,7 +148,7 @@ function tipAtBin(holder, i, n, lines) {
   showTip(lines, box.left + (box.width * i) / n, box.bottom - 14);
 }
 
-// Goes to the row of an op, or if the table lacks the op, to the finding of the op's line.
+// Goes to an op's row or, if the table lacks the op, to the finding for its line.
 function goToOp(who) {
   const i = ANSWERS.by_op.ops.findIndex((row) => row.hlo_op === who.hlo_op && row.program_id === who.program_id);
   if (i >= 0) {
@@ -161,8 +161,8 @@ function goToOp(who) {
   else goToClass(who.class);
 }
 
-// Shows the longest gaps below the strip, because most gaps are too short to be visible in the strip.
-// Gaps below 0.05 % of the step would only seem to take time.
+// Shows the longest gaps below the strip, because most gaps are too short to be visible in the
+// strip. Omits gaps below 0.05 % of the step, which would look longer than they are.
 function gapLane(side) {
   const start = binEdge(side, 0);
   const all = side.answers.idle.gaps;
@@ -186,7 +186,7 @@ function gapLane(side) {
       ],
       go: side === DATA && (() => tables.idle.goTo(all.indexOf(gaps[i]))),
     }),
-    "the longest gaps",
+    "the longest idle gaps",
   );
   return lane;
 }
@@ -204,7 +204,7 @@ function axis(side) {
 }
 
 // ---------------------------------------------------------------------------------------------
-// Draws the steps: one column for each step, as high as the step is long.
+// Draws one column per step; its height is proportional to the step's duration.
 
 function stepColumns(steps) {
   const longest = steps.reduce((most, step) => Math.max(most, step.duration_ps), 1);
@@ -221,7 +221,7 @@ function stepColumns(steps) {
       lines: [
         `step ${readable(steps[i].name || "(unnamed)")} (index ${steps[i].index})${steps[i].picked ? ", this page's" : ""}`,
         asTime(steps[i].duration_ps),
-        `${steps[i].n_xla_ops_events} events of ops`,
+        `${steps[i].n_xla_ops_events} op events`,
       ],
       go: () => tables.steps.goTo(i),
     }),

@@ -4,7 +4,7 @@
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const ANSWERS = DATA.answers;
 const PAGE = DATA.page;
-// The step of the baseline has the same fields as DATA, which has the page's step.
+// The data of the baseline's step, with the same fields as DATA.
 const BEFORE = DATA.before;
 
 const CLASSES = {
@@ -31,7 +31,7 @@ function readable(text) {
   return String(text).replace(UNSEEN, (c) => `\\u${c.codePointAt(0).toString(16).padStart(4, "0")}`);
 }
 
-// Escapes a text of several lines, such as a stack, but keeps line feeds.
+// Escapes a multi-line text, such as a stack, but keeps its line feeds.
 function readableLines(text) {
   return String(text).split("\n").map(readable).join("\n");
 }
@@ -68,7 +68,7 @@ function unitOf(units, number) {
   return units.findLast(([, unit]) => size >= unit) ?? units[0];
 }
 
-// Returns the number of decimals with which the largest figure of a column has four digits.
+// Returns the number of decimals that gives the largest figure in a column four digits.
 const decimalsFor = (largest) => Math.max(0, 4 - String(Math.floor(Math.abs(largest))).length);
 const decimalsOf = ([, unit], largest) => (unit === 1 ? 0 : decimalsFor(largest / unit));
 
@@ -94,7 +94,7 @@ const grouped = (number) =>
     ? String(number).replace(/\B(?=(\d{3})+$)/g, " ")
     : String(number);
 
-// For each kind of figure: the format of a value, and the unit of the exact value.
+// Maps each kind of figure to its formatter and the unit of its exact value.
 const KINDS = {
   time: [asTime, "ps"],
   bytes: [asBytes, "bytes"],
@@ -105,15 +105,16 @@ const KINDS = {
   change: [(pct) => `${signed(pct.toFixed(1), pct)} %`, "%"],
   number: [(n) => (isUnknown(n) ? "?" : String(n)), ""],
 };
-// Kinds of figures that are shown in a unit, with the units.
+// Maps kinds of figures to the units in which they can be shown.
 const UNITS = { time: TIMES, delta: TIMES, bytes: BYTES, count: COUNTS };
 
-// A difference above 0 begins with a plus; a difference that is rounded to 0 has no sign.
+// Prefixes a positive difference with +, and removes the sign of a difference that was rounded to
+// 0.
 const signed = (text, number) => (/[1-9]/.test(text) ? (number > 0 ? `+${text}` : text) : text.replace("-", ""));
 
 const isUnknown = (value) => value === null || value === undefined;
 
-// Returns the element of a figure; an unknown figure is a `?` with the reason in the title.
+// Returns an element that shows a figure; an unknown figure is a `?` with the reason as its title.
 function figure(kind, value, why = "unknown", shown = null) {
   if (isUnknown(value)) {
     return element("span", { class: "unknown", title: why, "data-value": "null" }, "?");
@@ -123,10 +124,11 @@ function figure(kind, value, why = "unknown", shown = null) {
   return element("span", { class: "figure", title: exact, "data-value": value }, shown ?? form(value));
 }
 
-// Returns the element of a percentage; answers round small percentages to 0.
+// Returns an element that shows a percentage. Answers round small percentages to 0, so show <0.1 %
+// if the time is not 0.
 const shareFigure = (pct, ps) => figure("percent", pct, "unknown", pct === 0 && ps ? "<0.1 %" : null);
 
-// Returns the kind of a field according to the field's name.
+// Infers the kind of a field from its name.
 function kindOf(name) {
   if (/^delta_ps$/.test(name)) return "delta";
   if (/^delta_pct/.test(name)) return "change";
@@ -140,13 +142,13 @@ function kindOf(name) {
 // ---------------------------------------------------------------------------------------------
 // Shortens names.
 
-// Keeps the last two parts of a path; the title has the whole path.
+// Keeps the last two parts of a path; the element's title shows the full path.
 function shortLine(line) {
   const parts = line.split("/");
   return parts.length > 2 ? `…/${parts.slice(-2).join("/")}` : line;
 }
 
-// Keeps only the name of the file, because a box has little room.
+// Keeps only the file name, because boxes have little room.
 const withoutFolder = (line) => (/\/[^/]*:\d+$/.test(line) ? line.slice(line.lastIndexOf("/") + 1) : line);
 
 function shortened(text, most) {
@@ -160,14 +162,14 @@ function nameElement(text, most = 60, shown = text) {
   return element("bdi", { title }, shortened(readable(shown), most));
 }
 
-// Returns the source line of a row: the line of the user's own code, if the row has one.
+// Returns a row's source line, preferably the one in the user's own code.
 const lineOf = (row) => row.source_user ?? row.source_inner ?? null;
 
 function lineElement(row) {
   const line = lineOf(row);
   if (line !== null) return nameElement(line, 48, shortLine(line));
   if (row.agg_key) return nameElement(row.agg_key, 48);
-  return element("span", { class: "unknown", title: "the trace gives no line" }, "?");
+  return element("span", { class: "unknown", title: "the trace has no line" }, "?");
 }
 
 // Returns the class with the most time in a map from class to time.
@@ -176,18 +178,18 @@ function mainClass(times) {
   return ranked.length ? ranked[0][0] : "other";
 }
 
-// Returns true if no class takes three quarters of the time, so that a single colour would mislead.
+// Returns true if no class takes three quarters of the time, so a single colour would mislead.
 function isMixed(times) {
   const all = Object.values(times);
   return 4 * Math.max(...all, 0) < 3 * all.reduce((a, b) => a + b, 0);
 }
 
-// Measures texts at the size of labels in drawings.
+// Measures texts in the font of chart labels.
 const pen = document.createElement("canvas").getContext("2d");
 pen.font = `12px ${getComputedStyle(document.body).fontFamily}`;
 const widthOf = (text) => pen.measureText(text).width;
 
-// Returns the first text that fits into a width, or an empty text.
+// Returns the first text that fits into a width, or an empty string.
 const fitting = (width, ...texts) => texts.find((text) => widthOf(text) <= width) ?? "";
 
 function swatch(name) {

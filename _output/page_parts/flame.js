@@ -1,5 +1,6 @@
-// Draws the flame graph, outermost on top: by call path (the stacks of all groups of source lines) or
-// by scope. Both are trees of nodes {name, title, value, times (by class), children, parent, row}.
+// Draws the flame graph, outermost box on top: by call path (from the stacks of all source groups)
+// or by scope. Both are trees of nodes {name, title, value, times (by class), children, parent,
+// row}.
 
 const NARROWEST = 1.5; // pixels; narrower boxes are not drawn
 const LEAST_LABEL = 30; // pixels; narrower boxes have no label
@@ -20,7 +21,7 @@ function addTimes(into, value, times) {
   for (const [name, time] of Object.entries(times)) into.times[name] = (into.times[name] ?? 0) + time;
 }
 
-// Removes the column from `file:line:column`, because the graph does not need columns.
+// Removes the column from `file:line:column`, because the graph does not show columns.
 const withoutColumn = (frame) => frame.replace(/^(.*:\d+):\d+$/, "$1");
 
 function treeOfPaths({ answers, classes }) {
@@ -35,7 +36,7 @@ function treeOfPaths({ answers, classes }) {
     for (const frame of frames) {
       at = child(at, frame);
       addTimes(at, group.total_dur_ps, times);
-      // A click goes to the row of the costliest group below the box.
+      // The button for a box's row goes to the costliest group below the box.
       at.row ??= { table: "lines", i, value: 0 };
       if (group.total_dur_ps > at.row.value) at.row = { table: "lines", i, value: group.total_dur_ps };
     }
@@ -43,7 +44,7 @@ function treeOfPaths({ answers, classes }) {
   const rest = answers.by_source.tail.dur_ps;
   if (rest) {
     addTimes(root, rest, {});
-    addTimes(child(root, "(shorter groups, left out of this page)"), rest, { other: rest });
+    addTimes(child(root, "(shorter groups, not on this page)"), rest, { other: rest });
   }
   return root;
 }
@@ -51,7 +52,7 @@ function treeOfPaths({ answers, classes }) {
 function treeOfScopes({ answers, classes }) {
   const root = node("all ops", null);
   const { scopes, no_scope } = answers.by_scope;
-  // Rows are in depth-first order, so the parent is the last preceding row that is one level higher.
+  // Rows are in depth-first order, so the parent is the last preceding row one level up.
   const path = [];
   scopes.forEach((row, i) => {
     const times = classes.by_scope[i] ?? {};
@@ -71,7 +72,7 @@ function treeOfScopes({ answers, classes }) {
   return root;
 }
 
-// Merges each chain of nodes with a single child that has all the time into one node.
+// Merges a node with its only child if the child takes all of the node's time.
 function collapsed(root) {
   const waiting = [...root.children.values()];
   while (waiting.length) {
@@ -97,13 +98,13 @@ function collapsed(root) {
   return root;
 }
 
-// Returns the label of a box: the names of a chain, or only the first and the last.
+// Returns a box's label: the names of its chain, or only the first and last name of a long chain.
 function labelOfBox(at) {
   const names = (at.names ?? [at.name]).map(withoutFolder);
   return (names.length > 3 ? [names[0], "…", names.at(-1)] : names).join(" → ");
 }
 
-// Draws the classes of a mixed box as a stripe at the lower edge.
+// Returns the gradient of the stripe that shows the classes of a mixed box.
 function stripeOf(times) {
   const whole = Object.values(times).reduce((a, b) => a + b, 0);
   let from = 0;
@@ -185,7 +186,7 @@ class Flame {
     this.inspect(to);
   }
 
-  // Boxes above the zoomed box are as wide as the graph; boxes below are as wide as their share.
+  // Boxes above the zoomed box are as wide as the graph; widths below are proportional to time.
   draw() {
     this.boxes = [];
     if (!this.width) return;
@@ -259,7 +260,7 @@ class Flame {
     this.says.replaceChildren(
       element("bdi", { class: "first" }, title),
       element("span", { class: "muted" }, rest.join(" · ")),
-      row && this.side === DATA ? element("button", { type: "button", onclick: () => tables[row.table].goTo(row.i) }, "show its row") : "",
+      row && this.side === DATA ? element("button", { type: "button", onclick: () => tables[row.table].goTo(row.i) }, "show row") : "",
     );
   }
 

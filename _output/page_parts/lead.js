@@ -1,4 +1,5 @@
-// Draws the head and the lead: the headline, what to change first, figures of the whole step, notes.
+// Draws the header and the summary: the headline, what to change first, figures for the step,
+// notes.
 
 const MOST_OF_LEAD = 3;
 
@@ -26,7 +27,7 @@ function head() {
 function captureDate() {
   if (DATA.captured_at_ns === null) return figure("number", null, "the trace does not say when it was captured");
   const date = new Date(DATA.captured_at_ns / 1e6);
-  // A year beyond 275760 is no date in JavaScript.
+  // JavaScript has no dates beyond the year 275760.
   if (Number.isNaN(date.valueOf())) return figure("number", null, "the trace has an impossible date");
   const text = `${date.toISOString().slice(0, 16).replace("T", " ")} UTC`;
   return element("time", { datetime: date.toISOString(), "data-value": DATA.captured_at_ns }, text);
@@ -50,7 +51,7 @@ function itemList(title, items) {
   return items.length ? element("div", { class: "items" }, element("h2", {}, title), element("ol", {}, ...items)) : null;
 }
 
-// Returns an entry of the lead. The length of the bar is the share of the step.
+// Returns an entry of the summary. The bar's length is the share of the step.
 function item({ name, row, ps, pct, of = "", cls, helps, go, title }) {
   const filled = element("div", { class: cls, "data-value": ps });
   filled.style.width = `${Math.min(100, pct ?? 0)}%`;
@@ -69,7 +70,8 @@ function item({ name, row, ps, pct, of = "", cls, helps, go, title }) {
   );
 }
 
-// Puts the cause first that the headline names: of the causes of at least 5 % the first that is seen.
+// Moves the headline's cause to the front: the first cause with confidence `seen` that gains at
+// least 5 % of the step.
 function causesOfLead(causes) {
   const named = causes.find((row) => row.confidence === "seen" && row.gain_pct_of_step >= 5);
   return named ? [named, ...causes.filter((row) => row !== named)] : causes;
@@ -92,7 +94,8 @@ function causeItem(row) {
 const causeName = (row) => row.cause.replaceAll("_", " ");
 const shareOfStep = (ps) => (PAGE.step_duration_ps ? (100 * ps) / PAGE.step_duration_ps : null);
 
-// Returns what loses most: findings, kernels of unknown cost with their whole time, and idle time.
+// Returns the largest losses: findings, kernels of unknown cost (with their total time) and idle
+// time.
 function lossesOf({ findings: rows, kernels_of_unknown_cost: kernels, budget: classes }) {
   const gap = classes.find((row) => row.class === "idle");
   const found = [
@@ -102,10 +105,10 @@ function lossesOf({ findings: rows, kernels_of_unknown_cost: kernels, budget: cl
       cls: "kernel",
       ps: row.dur_ps,
       what: row.kernel,
-      helps: "The cost of this kernel is unknown, so this is its whole time; --kernel-cost gives the cost.",
+      helps: "The cost of this kernel is unknown, so this is its total time; pass the cost with --kernel-cost.",
       go: () => tables["unknown-kernels"].goTo(i),
     })),
-    { row: {}, cls: "idle", ps: gap?.dur_ps, what: null, helps: "See the gaps and their causes in Idle.", go: () => goToClass("idle") },
+    { row: {}, cls: "idle", ps: gap?.dur_ps, what: null, helps: "See the gaps and their causes in section Idle.", go: () => goToClass("idle") },
   ];
   return found
     .filter((loss) => loss.ps && (shareOfStep(loss.ps) ?? 0) >= 0.5)
@@ -126,24 +129,24 @@ function stepFigures() {
   const { runtime } = ANSWERS.memory;
   const capacity = runtime?.capacity_bytes ? ` of ${asBytes(runtime.capacity_bytes)}` : "";
   const host = ANSWERS.comm.totals.host_ps;
-  // A lower bound of 0 says nothing.
+  // Omit a lower bound of 0, which says nothing.
   const from = light.at_least_ps ? element("span", {}, figure("time", light.at_least_ps), " to ") : "at most ";
   const range = element("span", {}, from, figure("time", light.at_most_ps));
   const shareAndTime = (pct, ps) => (ps ? element("span", {}, shareFigure(pct, ps), ` (${asTime(ps)})`) : figure("time", 0));
   return figures([
     ["step", figure("time", PAGE.step_duration_ps)],
-    ["every", figure("time", found.period_ps, "the capture has no two steps in a row"), "from the start of a step to the start of the next one"],
-    ["the chip could", range, "lower and upper bound of the time that the chip needs for the step"],
-    ["math in use", figure("share", found.hfu_at_least, PEAK_UNKNOWN), "of the matrix units, at least"],
+    ["period", figure("time", found.period_ps, "the capture contains no two consecutive steps"), "from the start of a step to the start of the next one"],
+    ["the chip needs", range, "lower and upper bound on the time that the chip needs for the step"],
+    ["matrix units", figure("share", found.hfu_at_least, PEAK_UNKNOWN), "lower bound on the share of the step in which they are busy, including recomputation"],
     ["idle", shareAndTime(totals.idle_pct_of_step, totals.idle_duration_ps)],
     ["exposed communication", shareAndTime(ANSWERS.comm.totals.exposed_pct_of_step, ANSWERS.comm.totals.exposed_ps)],
     ...(host ? [["waits for the host", shareAndTime(ANSWERS.comm.totals.host_pct_of_step, host)]] : []),
     ["recomputed", shareAndTime(found.recompute_total_pct_of_step, found.recompute_total_dur_ps)],
-    ["memory", element("span", {}, figure("bytes", ANSWERS.memory.peak_bytes, REASONS[DATA.parts.memory]), capacity), "HBM when the program needs most"],
+    ["memory", element("span", {}, figure("bytes", ANSWERS.memory.peak_bytes, REASONS[DATA.parts.memory]), capacity), "the program's HBM peak"],
   ]);
 }
 
-// Shows warnings, and folds the notes that say where figures come from.
+// Shows warnings, and collapses the notes about where figures come from.
 function noteLists() {
   const items = DATA.notes.map((note) => element("li", {}, readable(shortened(note, 4000))));
   const warnings = items.slice(0, DATA.n_warnings);
@@ -153,6 +156,6 @@ function noteLists() {
     "div",
     { id: "notes" },
     warnings.length ? element("ul", { class: "warnings", "aria-label": "warnings" }, ...warnings) : "",
-    others.length ? element("details", {}, element("summary", {}, `${count} on where the figures come from`), element("ul", {}, ...others)) : "",
+    others.length ? element("details", {}, element("summary", {}, `${count} about where the figures come from`), element("ul", {}, ...others)) : "",
   );
 }

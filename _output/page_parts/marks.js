@@ -1,5 +1,6 @@
-// Handles marks: parts of a drawing that have a figure and lead to a row. Tab reaches one mark of a
-// drawing; arrows move among marks, Enter or a click goes to the row, Escape hides the tip.
+// Handles marks: parts of a chart that show a figure and link to a table row. Tab reaches one mark
+// per chart, arrow keys move between marks, Enter or a click goes to the row, Escape hides the
+// tooltip.
 
 const tip = byId("tip");
 
@@ -28,7 +29,7 @@ addEventListener("keydown", (event) => {
   if (event.key === "Escape") hideTip();
 });
 
-// Turns nodes into marks: `of(i)` returns the lines of the tip and the action of a click, or null.
+// Turns nodes into marks: `of(i)` returns the tooltip's lines and the click action (or null).
 function makeMarks(container, nodes, of, label) {
   container.setAttribute("role", "group");
   container.setAttribute("aria-label", label);
@@ -63,8 +64,9 @@ function makeMarks(container, nodes, of, label) {
   });
 }
 
-// Draws a chart for the width of its holder, and again when the width changes, as on a turned phone.
-// Reading a width makes the browser lay out the page, so all first widths are read together.
+// Draws a chart to the width of its container, and again when the width changes, for example when a
+// phone is rotated. Reading a width makes the browser lay out the page, so all initial widths are
+// read together.
 const drawings = [];
 
 function drawnByWidth(host, draw) {

@@ -1,7 +1,7 @@
-// Draws the memory: a treemap of the buffers by source line.
+// Draws a treemap of the live buffers by source line.
 
-// Lays out a treemap: rows of parts along the shorter side, with parts that are nearly squares.
-// Takes parts [{value, …}], largest first, and returns [{part, x, y, w, h}].
+// Lays out a treemap in rows along the shorter side, keeping the parts nearly square. Takes parts
+// [{value, …}], largest first, and returns [{part, x, y, w, h}].
 function squarified(parts, x, y, w, h) {
   const placed = [];
   let rest = parts.filter((part) => part.value > 0);
@@ -50,7 +50,7 @@ function buffersByLine(answer) {
     line.parts.push({ value: buffer.bytes, buffer, i });
   });
   if (answer.tail.bytes) {
-    const name = "(smaller buffers, left out of this page)";
+    const name = "(smaller buffers, not on this page)";
     lines.set(name, { name, value: answer.tail.bytes, parts: [{ value: answer.tail.bytes, buffer: null }] });
   }
   return [...lines.values()].sort((a, b) => b.value - a.value);
@@ -77,7 +77,7 @@ function drawTreemap(host, answer) {
     }
     const nodes = cells.map(({ part, x, y, w, h }) => {
       const { buffer } = part;
-      const name = buffer ? (buffer.shape ?? buffer.hlo_op ?? buffer.kind) : "smaller ones";
+      const name = buffer ? (buffer.shape ?? buffer.hlo_op ?? buffer.kind) : "smaller buffers";
       const made = element(
         "div",
         { class: `cell m-${buffer?.kind ?? "rest"}`, "data-value": part.value },

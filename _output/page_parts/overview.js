@@ -1,4 +1,4 @@
-// Draws budget and findings, and defines parts that all sections share.
+// Draws the budget and the findings, and defines elements that several sections share.
 
 const column = (name, label, kind, more = {}) => ({ name, label, kind, ...more });
 const lineColumn = { name: "line", label: "line", kind: "text", value: lineOf, node: lineElement };
@@ -10,11 +10,11 @@ const shareColumn = column("pct_of_step", "% of step", "percent", { node: (row) 
 const rankColumn = column("rank", "#", "number");
 const COST_UNKNOWN = () => "unknown cost; pass --kernel-cost";
 const lostColumn = column("lost_ps", "lost", "time", { why: COST_UNKNOWN, bar: true });
-const PEAK_UNKNOWN = "the flops or the peak for the dtype are unknown";
+const PEAK_UNKNOWN = "the flops or the dtype's peak are unknown";
 
 function leftOut(mode, list) {
   const n = DATA.left_out[`${mode}.${list}`];
-  return n ? `${n} more are left out of this page to keep it small.` : "";
+  return n ? `${n} more rows are omitted to keep this page small.` : "";
 }
 
 function rest(n, what, time) {
@@ -28,7 +28,7 @@ function addTable(where, id, rows, columns, options) {
   section(where, title, new Table(id, rows, columns, options).node);
 }
 
-// Returns the element of a list of labels and figures.
+// Returns an element that lists labels with their figures.
 function figures(entries) {
   const list = element("dl", { class: "figures" });
   for (const [label, value, title] of entries) {
@@ -39,9 +39,9 @@ function figures(entries) {
 
 function budget() {
   const rows = ANSWERS.bottleneck.budget;
-  // Rounding can make ops overlap by picoseconds.
+  // Hide overlap of a few picoseconds, which comes from rounding.
   const shown = rows.filter((row) => row.dur_ps && (row.class !== "overlap" || shareOfStep(Math.abs(row.dur_ps)) >= 0.05));
-  section("budget", budgetBar(DATA), budgetTable(shown), element("h3", {}, "Moment by moment, and below it the longest gaps"));
+  section("budget", budgetBar(DATA), budgetTable(shown), element("h3", {}, "Moment by moment, with the longest idle gaps below"));
   drawStrip(byId("budget"), DATA);
   alsoBefore("budget", (host) => drawStrip(host, BEFORE));
 }
@@ -61,7 +61,7 @@ function budgetTable(rows) {
   return element("table", { class: "legend-table" }, element("thead", {}, element("tr", {}, ...heads)), element("tbody", {}, ...lines));
 }
 
-// Idle time is lost as a whole; overlap is not time of its own.
+// All idle time is lost. Overlap corrects for time that is counted twice, so it has no loss.
 function lostOfClass(row) {
   if (row.class === "idle") return figure("time", row.dur_ps);
   return row.class === "overlap" ? "" : figure("time", row.lost_ps, "the cost of these ops is unknown");
@@ -76,8 +76,8 @@ function findings() {
     [
       rankColumn,
       lineColumn,
-      column("gain_ps", "costs", "time", { bar: true }),
-      column("gain_pct_of_step", "share", "percent", { title: "of the step; for a pause between steps, of the time from step to step" }),
+      column("gain_ps", "gain", "time", { bar: true }),
+      column("gain_pct_of_step", "% of step", "percent", { title: "percentage of the step; for a pause between steps, of the period" }),
       column("cause", "cause", "text", { value: causeName }),
       column("says", "what was seen", "text", { most: 600, wraps: true }),
     ],
@@ -94,7 +94,7 @@ function findings() {
       column("dur_ps", "time", "time"),
       classColumn,
       column("what", "what", "text", { value: whatOf, most: 30 }),
-      column("hideable_ps", "hideable", "time", { none: "math can't be hidden by math" }),
+      column("hideable_ps", "hideable", "time", { none: "only communication and data movement can be hidden by math" }),
       shareColumn,
       nColumn,
     ],
@@ -112,17 +112,17 @@ function findings() {
       nColumn,
       column("vmem_used_bytes", "VMEM used", "bytes", { why: () => "the program is not in the capture" }),
     ],
-    { label: "kernels of unknown cost: nobody knows what they lose", rest: rest(tail.n_kernels_omitted, "kernels", tail.kernels_dur_ps) },
+    { label: "kernels of unknown cost, so their loss is unknown, too", rest: rest(tail.n_kernels_omitted, "kernels", tail.kernels_dur_ps) },
   );
 }
 
-// Returns a word for the work of a finding.
+// Names the work of a finding: its kernel, what it waits for, or its op.
 function whatOf(row) {
   const waits = Object.entries(row.waits_for ?? {}).sort((a, b) => b[1] - a[1]);
   return row.kernel ?? waits[0]?.[0] ?? row.top_signature?.replace(/ \[.*/, "") ?? null;
 }
 
-// Folds a section about less than 0.5 % of the step.
+// Collapses a section whose time is less than 0.5 % of the step.
 function foldIfSmall(id, ps) {
   const share = shareOfStep(ps);
   if (share === null || share >= 0.5) return;
@@ -138,7 +138,7 @@ function unfold(node) {
   if (around) around.open = true;
 }
 
-// Marks the section on the screen in the navigation. A link to a folded section opens the section.
+// Highlights the visible section in the navigation. A link to a collapsed section expands it.
 function followNavigation() {
   const links = new Map([...document.querySelectorAll("nav a")].map((link) => [link.hash.slice(1), link]));
   for (const [id, link] of links) link.addEventListener("click", () => unfold(byId(id)));

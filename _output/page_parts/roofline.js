@@ -1,4 +1,4 @@
-// Draws the roofline: two logarithmic axes, the roofs of the chip, a point for each source group.
+// Draws the roofline: two logarithmic axes, the chip's roofs, and a point for each source group.
 
 const DTYPES = ["fp8", "bf16", "fp16", "fp32"];
 
@@ -31,7 +31,7 @@ function drawRoofline(host, side) {
   drawnByWidth(chart, (width) => chart.replaceChildren(...plotOf(side, points, roofs, bandwidth, width)));
 }
 
-// Returns the range of logarithms of the values, with room at the edges.
+// Returns the range of the values' logarithms, widened by `room` at both ends.
 function logRange(values, room) {
   const logs = values.map(Math.log10);
   return [logs.reduce((a, b) => Math.min(a, b)) - room, logs.reduce((a, b) => Math.max(a, b)) + room];
@@ -41,7 +41,7 @@ function plotOf(side, points, roofs, bandwidth, width) {
   const height = Math.max(260, Math.min(460, width * 0.45));
   const margin = { left: 52, right: 12, top: 12, bottom: 40 };
   const used = roofs.filter(({ isUsed }) => isUsed);
-  // Small points must not stretch the axes; a point outside is only in the table.
+  // Small points must not stretch the axes; points outside the axes appear only in the table.
   const large = points.filter(({ group }) => 200 * group.total_dur_ps >= side.page.step_duration_ps);
   const fitted = large.length ? large : points;
   const ridges = bandwidth === null ? [] : used.map(({ peak }) => peak / bandwidth);
@@ -86,11 +86,11 @@ function plotOf(side, points, roofs, bandwidth, width) {
   const [marks, labels] = pointsOf(isOfPage, inside, px, py, width - margin.right, taken);
   picture.append(lines, marks, labels);
   const n = points.length - inside.length;
-  const out = n ? element("p", { class: "muted" }, `${n} more of less than 0.5 % of the step lie outside the axes${isOfPage ? "; the table has them" : ""}.`) : "";
+  const out = n ? element("p", { class: "muted" }, `${n} more points, each less than 0.5 % of the step, lie outside the axes${isOfPage ? "; the table has them" : ""}.`) : "";
   return [picture, out];
 }
 
-// Returns the ticks of an axis: powers of ten, and if there are few of them 2 and 5 in between.
+// Returns an axis's ticks: powers of ten and, on a short axis, 2 and 5 times these powers.
 function ticksOf(low, high) {
   const factors = high - low < 2.5 ? [1, 2, 5] : [1];
   const found = [];
@@ -150,18 +150,18 @@ function pointsOf(isOfPage, points, px, py, right, taken) {
           group.kernel && lineOf(group) ? shortened(readable(lineOf(group)), 120) : "",
           `${asTime(group.total_dur_ps)}, ${asShare(group.roofline_util)} of its roof (${group.bound})`,
           `${y.toPrecision(4)} TFLOPS at ${x} flops per byte, ${group.dtype}`,
-          `short of the roof by ${asTime(group.shortfall_ps)}`,
+          `${asTime(group.shortfall_ps)} beyond the roof`,
         ],
         go: isOfPage && (() => tables.roofline.goTo(ordered[i].i)),
       };
     },
-    "groups below their roofs",
+    "source groups below their roofs",
   );
   return [host, svg("g", {}, ...labelsOf(ordered.slice(0, 5), radius, px, py, right, taken))];
 }
 
-// Puts each label beside its point, where the label overlaps nothing that is taken, no other label and no
-// labelled point; otherwise leaves the label out.
+// Places each label next to its point, without overlapping roof names, other labels or labelled
+// points. Omits a label if there is no room for it.
 function labelsOf(points, radius, px, py, right, taken) {
   taken.push(...points.map((point) => ({ x: px(point.x) - radius(point), y: py(point.y) - radius(point), w: 2 * radius(point), h: 2 * radius(point) })));
   const overlap = (a, b) => a.x < b.x + b.w && b.x < a.x + a.w && a.y < b.y + b.h && b.y < a.y + a.h;

@@ -1,4 +1,4 @@
-// Draws all further sections from the answers of the modes, and starts drawing the page.
+// Draws the other sections from the modes' answers, and starts drawing the page.
 
 function roofline() {
   const answer = ANSWERS.roofline;
@@ -11,9 +11,9 @@ function roofline() {
       ["chip", answer.chip, peaks.source],
       ["of the roof, on average", figure("share", sums.weighted_avg_roofline_util)],
       ["of the math peak", figure("share", sums.weighted_avg_mfu)],
-      ["of HBM's peak", figure("share", sums.weighted_avg_hbm_util)],
-      ["short of the roof", figure("time", sums.step_shortfall_ps)],
-      ["without a roof", figure("time", skipped.total_dur_ps_skipped), "math with unknown flops, bytes or peak"],
+      ["of the HBM peak", figure("share", sums.weighted_avg_hbm_util)],
+      ["beyond the roof", figure("time", sums.step_shortfall_ps)],
+      ["without a known roof", figure("time", skipped.total_dur_ps_skipped), "math with unknown flops, bytes or peak"],
     ]),
   );
   addTable(
@@ -22,7 +22,7 @@ function roofline() {
     answer.groups,
     [
       lineColumn,
-      column("shortfall_ps", "lost", "time", { bar: true, title: "time above the roof" }),
+      column("shortfall_ps", "lost", "time", { bar: true, title: "time beyond the roof" }),
       totalColumn,
       column("kernel", "kernel", "text", { value: (row) => row.kernel ?? "", most: 24 }),
       column("roofline_util", "of roof", "share"),
@@ -32,14 +32,14 @@ function roofline() {
       column("mfu", "of math", "share"),
       column("hbm_util", "of HBM", "share"),
     ],
-    { label: "groups with a roof", rest: rest(answer.tail.n_groups_omitted, "groups", answer.tail.dur_ps) || leftOut("roofline", "groups") },
+    { label: "groups with a known roof", rest: rest(answer.tail.n_groups_omitted, "groups", answer.tail.dur_ps) || leftOut("roofline", "groups") },
   );
   addTable(
     "roofline",
     "skipped",
     skipped.top_skipped,
     [lineColumn, totalColumn, column("top_signature", "what", "text"), column("reason", "why", "text", { value: (row) => row.reason.replaceAll("_", " ") }), column("hbm_util", "of HBM", "share")],
-    { label: "the longest without a roof" },
+    { label: "the costliest groups without a known roof" },
   );
 }
 
@@ -50,9 +50,9 @@ function comm() {
     figures([
       ["exposed", figure("time", totals.exposed_ps)],
       ...(totals.exposed_ps ? splitFigures(totals.peers) : []),
-      ["in flight", figure("time", totals.in_flight_union_ps), "time with at least one collective under way"],
-      ["hidden", figure("time", totals.hidden_union_ps), "in flight while ops run that neither wait nor communicate"],
-      ["with the host", figure("time", totals.host_ps)],
+      ["in flight", figure("time", totals.in_flight_union_ps), "time with at least one collective in flight"],
+      ["hidden", figure("time", totals.hidden_union_ps), "time in flight while ops run that neither wait nor communicate"],
+      ["waits for the host", figure("time", totals.host_ps)],
     ]),
   );
   const kinds = Object.entries(totals.by_collective).sort((a, b) => exposedOf(b[1]) - exposedOf(a[1]));
@@ -67,7 +67,7 @@ function comm() {
       ...splitColumns(rows),
       column("collective", "collective", "text"),
       column("mode", "mode", "text"),
-      column("covered_ps", "hidden", "time", { none: "communication on the core is not hidden; otherwise the start is unknown" }),
+      column("covered_ps", "hidden", "time", { none: "communication on the core is not hidden; for other communication, the start is unknown" }),
       shareColumn,
       nColumn,
       column("payload_bytes", "payload", "bytes"),
@@ -83,24 +83,25 @@ function splitFigures(peers) {
   if (!peers || peers.transfer_ps === null) return [];
   return [
     ["of which transfers", figure("time", peers.transfer_ps), "time in which all devices of a collective take part"],
-    ["waits for late devices", figure("time", peers.peer_wait_ps), "time until the last device takes part"],
-    ["not compared", figure("time", peers.unmatched_ps), "executions that were not found on other devices"],
+    ["waits for late devices", figure("time", peers.peer_wait_ps), "time until the last device joins"],
+    ["not compared", figure("time", peers.unmatched_ps), "executions without a counterpart on other devices"],
   ];
 }
 
-// Returns columns that split the exposed time, if other devices in the file show who waits for whom.
+// Returns columns that split the exposed time, if other devices in the file have the same
+// executions.
 function splitColumns(rows) {
   if (rows.every((row) => row.transfer_ps === null)) return [];
   const why = () => "no other device in the file has the same execution";
   return [
     column("transfer_ps", "transfers", "time", { why, title: "exposed time in which all devices take part" }),
-    column("peer_wait_ps", "waits", "time", { why, title: "exposed time in which a device is still missing" }),
+    column("peer_wait_ps", "waits", "time", { why, title: "exposed time until the last device joins" }),
   ];
 }
 
 const exposedOf = (row) => row.sync_dur_ps + row.wait_dur_ps;
 
-// Draws a bar for each collective: the time on the core, and the time for which the core waits.
+// Draws a bar for each collective: its time on the core, and the time during which the core waits.
 function collectiveBars(kinds) {
   const longest = exposedOf(kinds[0][1]) || 1;
   const nodes = [];
@@ -108,7 +109,7 @@ function collectiveBars(kinds) {
   const rows = kinds.map(([name, sums]) => {
     const cls = /host/.test(name) ? "c-host" : "c-collective";
     const track = element("div", { class: "track" });
-    for (const [part, label] of [["sync_dur_ps", "on the core"], ["wait_dur_ps", "waited for"]]) {
+    for (const [part, label] of [["sync_dur_ps", "on the core"], ["wait_dur_ps", "the core waits"]]) {
       if (!sums[part]) continue;
       const made = element("div", { class: `${cls} ${part === "wait_dur_ps" ? "hatched" : ""}`, "data-value": sums[part] });
       made.style.width = `${(100 * sums[part]) / longest}%`;
@@ -123,7 +124,7 @@ function collectiveBars(kinds) {
   });
   const host = element("div", { class: "collectives" }, ...rows);
   makeMarks(host, nodes, (i) => marks[i], "exposed communication by collective");
-  const hatch = element("p", { class: "muted" }, element("span", { class: "swatch c-collective" }), " runs on the core  ", element("span", { class: "swatch c-collective hatched" }), " waited for");
+  const hatch = element("p", { class: "muted" }, element("span", { class: "swatch c-collective" }), " on the core  ", element("span", { class: "swatch c-collective hatched" }), " the core waits");
   return element("div", {}, host, hatch);
 }
 
@@ -143,9 +144,9 @@ function memory() {
     );
     drawTreemap(byId("memory"), answer);
   }
-  section("memory", element("h3", {}, "Reports of the runtime's allocator"));
+  section("memory", element("h3", {}, "Reported by the runtime's allocator"));
   if (!answer.runtime) {
-    section("memory", element("p", { class: "absent" }, "? The capture has no events of the allocator for this device."));
+    section("memory", element("p", { class: "absent" }, "? The capture has no allocator events for this device."));
   } else {
     const { runtime } = answer;
     section("memory", figures(Object.entries(runtime).map(([name, value]) => [name.replace(/_(bytes|ps)$/, "").replaceAll("_", " "), figure(kindOf(name), value, "not reported by the allocator")])));
@@ -184,16 +185,16 @@ function idle() {
       column("cause", "cause", "text", { value: (row) => Object.keys(row.cause).join(", ").replaceAll("_", " ") }),
       column("after_hlo_op", "after", "text", { value: (row) => nameOfText(row.after_hlo_op), why: () => "the step begins here" }),
       column("before_hlo_op", "before", "text", { value: (row) => nameOfText(row.before_hlo_op), why: () => "the step ends here" }),
-      column("host", "host does", "text", { value: hostOf, why: () => "the capture has no events of the host at this time" }),
+      column("host", "host activity", "text", { value: hostOf, why: () => "the capture has no host events at this time" }),
     ],
-    { label: "the longest gaps", rest: leftOut("idle", "gaps") },
+    { label: "the longest idle gaps", rest: leftOut("idle", "gaps") },
   );
   addTable(
     "idle",
     "host-events",
     answer.host_events ?? [],
     [column("event", "event", "text", { most: 80 }), column("dur_ps", "time", "time"), column("n_threads", "threads", "count")],
-    { label: "what the host did in gaps" },
+    { label: "what the host did in the gaps" },
   );
   foldIfSmall("idle", PAGE.totals.idle_duration_ps);
 }
@@ -277,7 +278,7 @@ function kernels() {
   }
   const traced = rows.filter((row) => row.regions);
   if (traced.length) section("kernels", regionBars(traced));
-  else section("kernels", element("p", { class: "absent" }, "? The capture does not show what goes on inside; the notes say how to capture it."));
+  else section("kernels", element("p", { class: "absent" }, "? The capture does not show what happens inside kernels; the notes say how to capture that."));
   const regions = traced.flatMap((row) => row.regions.map((region) => ({ kernel: row.kernel, ...region })));
   addTable(
     "kernels",
@@ -285,8 +286,8 @@ function kernels() {
     regions,
     [
       column("region", "region", "text", { value: (row) => "– ".repeat(row.depth) + row.region }),
-      column("self_dur_ps", "time", "time", { bar: true, title: "without regions inside" }),
-      column("total_dur_ps", "with regions inside", "time"),
+      column("self_dur_ps", "time", "time", { bar: true, title: "excluding inner regions" }),
+      column("total_dur_ps", "with inner regions", "time"),
       column("pct_of_kernel", "% of kernel", "percent"),
       column("n", "n", "count"),
       column("waits", "waits", "text", { value: (row) => (row.waits ? "only waits" : "") }),
@@ -294,7 +295,7 @@ function kernels() {
     ],
     { label: "regions" },
   );
-  const why = () => "the capture has no regions of this kernel";
+  const why = () => "the capture has no regions for this kernel";
   addTable(
     "kernels",
     "inside",
@@ -316,13 +317,14 @@ function kernels() {
   foldIfSmall("kernels", rows.reduce((sum, row) => sum + row.total_dur_ps, tail.dur_ps));
 }
 
-// Draws a bar for each kernel: its regions without those inside, and the time in no region.
+// Draws a bar for each kernel: each region excluding inner regions, and the time outside all
+// regions.
 function regionBars(traced) {
   const nodes = [];
   const marks = [];
   const rows = traced.map((row) => {
     const track = element("div", { class: "track" });
-    const outside = { region: "in no region", self_dur_ps: row.outside_regions_ps, n: null };
+    const outside = { region: "outside all regions", self_dur_ps: row.outside_regions_ps, n: null };
     for (const part of [...row.regions, outside]) {
       const share = row.total_dur_ps ? (100 * part.self_dur_ps) / row.total_dur_ps : 0;
       if (share < 0.1) continue;
@@ -341,7 +343,7 @@ function regionBars(traced) {
   });
   const host = element("div", { class: "collectives" }, ...rows);
   makeMarks(host, nodes, (i) => marks[i], "regions inside kernels");
-  const legend = element("p", { class: "muted" }, element("span", { class: "swatch c-kernel" }), " a region  ", element("span", { class: "swatch c-kernel hatched" }), " only waits for a copy  ", element("span", { class: "swatch c-other" }), " in no region");
+  const legend = element("p", { class: "muted" }, element("span", { class: "swatch c-kernel" }), " a region  ", element("span", { class: "swatch c-kernel hatched" }), " only waits for a copy  ", element("span", { class: "swatch c-other" }), " outside all regions");
   return element("div", {}, host, legend);
 }
 
@@ -368,7 +370,7 @@ function moves() {
   foldIfSmall("moves", rows.reduce((sum, row) => sum + row.total_dur_ps, answer.tail.dur_ps));
 }
 
-// Returns the first likely line. Likely lines are inferred, so the column of lines does not have them.
+// Formats the first likely line. Likely lines are inferred, so they have a column of their own.
 const likelyLine = (row) => {
   const [first, ...others] = row.likely_sources ?? [];
   const line = first?.source_user ?? first?.source_inner;
@@ -418,8 +420,8 @@ function program() {
       ["computations", figure("count", answer.n_computations)],
       ["instructions", figure("count", answer.n_instructions)],
       ["fusions", figure("count", answer.n_fusions)],
-      ["aliased", figure("bytes", answer.aliased_bytes), "bytes of parameters with memory that an output takes over"],
-      ["donated in vain", figure("bytes", answer.donated_unused_bytes), "bytes of donated parameters with memory that no output takes over"],
+      ["aliased", figure("bytes", answer.aliased_bytes), "bytes of parameters whose memory an output reuses"],
+      ["donated, not reused", figure("bytes", answer.donated_unused_bytes), "bytes of donated parameters whose memory no output reuses"],
     ]),
   );
   addTable(
@@ -433,7 +435,7 @@ function program() {
       column("n_instructions", "in the program", "count"),
       nColumn,
       column("sync_dur_ps", "on the core", "time"),
-      column("wait_dur_ps", "waited for", "time"),
+      column("wait_dur_ps", "waiting", "time"),
       column("payload_bytes", "payload", "bytes"),
     ],
     { label: "collectives", rest: leftOut("program", "collectives") },
@@ -447,7 +449,7 @@ function program() {
       totalColumn,
       nColumn,
       column("vmem_used_bytes", "VMEM used", "bytes"),
-      column("vmem_limit_bytes", "VMEM limit", "bytes", { why: () => "listed only where the kernel set one" }),
+      column("vmem_limit_bytes", "VMEM limit", "bytes", { why: () => "the kernel sets no limit" }),
       column("declared", "declared flops", "count", { value: (row) => row.declared?.flops ?? null, why: () => "the kernel declares no cost" }),
     ],
     { label: "kernels", rest: leftOut("program", "kernels") },
@@ -465,7 +467,7 @@ function program() {
     answer.parameters,
     [
       column("number", "#", "number"),
-      column("path", "path", "text", { why: () => "a part of a tuple" }),
+      column("path", "path", "text", { why: () => "part of a tuple" }),
       column("bytes", "size", "bytes"),
       column("shape", "shape", "text"),
       column("global_shape", "global shape", "text"),
@@ -478,10 +480,10 @@ function program() {
 
 function parts() {
   const lost = Object.entries(DATA.parts).filter(([, status]) => status !== "ok");
-  const said = lost.map(([mode, status]) => `${mode}: ${status}`).join(", ");
+  const reasons = lost.map(([mode, status]) => `${mode}: ${status}`).join(", ");
   byId("parts").append(
-    element("p", {}, "Made by compute-breakdown, --mode page. The JSON of all modes is in this file, in the script named data; FIELDS.md describes each field."),
-    said ? element("p", {}, `Without an answer: ${said}.`) : "",
+    element("p", {}, "Made by compute-breakdown --mode page. The script element `data` in this file contains the JSON of all modes; FIELDS.md describes each field."),
+    reasons ? element("p", {}, `No answer: ${reasons}.`) : "",
   );
 }
 

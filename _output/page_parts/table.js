@@ -1,13 +1,14 @@
-// Draws tables: a click on a head sorts, a text or a class filters, a click on a row shows all fields.
+// Draws tables: click a heading to sort, type a text or select a class to filter, click a row to
+// see all its fields.
 
 const tables = {};
 const FIRST_ROWS = 12;
 
 class Table {
-  // A column has `name`, `label` and `kind` (of KINDS, or "text"). Optional: `value(row)` returns the
-  // value if it is not row[name]; `node(row)` draws the cell; `why(row)` returns the reason why a
-  // figure is unknown; `none` is the reason why a figure is missing; `bar` draws a bar behind the
-  // figure; `wraps` lets a text take several lines.
+  // A column has `name`, `label` and `kind` (a key of KINDS, or "text"). Optional: `value(row)`
+  // returns the value if it is not row[name]; `node(row)` draws the cell; `why(row)` returns the
+  // reason why a figure is unknown; `none` is the reason why a figure is missing; `bar` draws a bar
+  // behind the figure; `wraps` lets a text take several lines.
   constructor(id, rows, columns, { label, classes = false, rest = null } = {}) {
     this.id = id;
     this.rows = rows;
@@ -17,7 +18,7 @@ class Table {
       ...column,
     }));
     this.label = label;
-    // Don't hide rows if there are only a few more.
+    // Show all rows if only a few would be hidden.
     this.most = rows.length < 1.5 * FIRST_ROWS ? Infinity : FIRST_ROWS;
     this.sorted = null;
     this.words = "";
@@ -31,7 +32,7 @@ class Table {
     tables[id] = this;
   }
 
-  // All figures in a column have one unit, which the head shows, so that figures can be compared at a
+  // All figures in a column share one unit, which the heading shows, so they can be compared at a
   // glance. The largest figure has four digits.
   setUnits() {
     for (const column of this.columns) {
@@ -159,7 +160,7 @@ class Table {
   }
 
   onClick(i) {
-    // Selecting a text, for example to copy it, is not a click.
+    // Ignore clicks that select text, for example to copy it.
     if (String(getSelection())) return;
     this.toggle(i);
   }
@@ -184,7 +185,7 @@ class Table {
   }
 
   sort(column) {
-    // The first click sorts figures from the largest, and names from the first.
+    // The first click sorts figures in descending and names in ascending order.
     const down = this.sorted?.column === column ? !this.sorted.down : column.kind !== "text";
     this.sorted = { column, down };
     this.draw();
@@ -204,7 +205,7 @@ class Table {
     this.line(this.shown()[FIRST_ROWS])?.focus();
   }
 
-  // Opens a row and scrolls to the row; a click on a mark calls this.
+  // Opens a row and scrolls to it; called by a click on a mark.
   goTo(i) {
     unfold(this.node);
     if (!this.shown().slice(0, this.most).includes(i)) {
@@ -255,18 +256,18 @@ class Table {
   }
 }
 
-// A small figure that is rounded to 0 must not look like 0.
+// Shows a small figure that was rounded to 0 as `<0.001`, for example.
 function notNothing(text, number) {
   return number > 0 && Number(text) === 0 ? `<${text.replace(/0$/, "1")}` : text;
 }
 
-// Returns the text that filters search.
+// Returns the text in which filters search.
 function textOf(value) {
   if (value === null || typeof value !== "object") return readableLines(value);
   return Object.values(value).map(textOf).join("\n");
 }
 
-// Sorts unknown values last in both directions.
+// Compares two values; unknown values come last in both directions.
 function compared(a, b, down) {
   if (isUnknown(a) || isUnknown(b)) return isUnknown(a) - isUnknown(b);
   const [x, y] = down ? [b, a] : [a, b];
@@ -287,14 +288,14 @@ const LABELS = {
   source_is: "innermost line is",
   source_stack: "stack",
   hlo_op: "op",
-  tf_op: "path of the op",
+  tf_op: "op path",
   agg_key: "group",
   pct_of_step: "% of step",
   what_helps: "what helps",
   says: "what was seen",
 };
 
-// Returns the label of a field: the label of its column, or the name in words without the unit.
+// Returns a field's label: the label of its column, or else its name as words, without the unit.
 function labelOf(name, columns) {
   const found = columns.find((column) => column.name === name)?.label ?? LABELS[name];
   return found ?? readable(name).replace(/_(ps|bytes)$/, "").replace(/^pct_/, "% ").replace(/_pct$/, " %").replaceAll("_", " ");
@@ -324,7 +325,7 @@ function valueNode(name, value) {
     if (!value.length) return element("span", { class: "muted" }, "none");
     return element("ul", {}, ...value.map((item) => element("li", {}, valueNode(name, item))));
   }
-  // The name of a map shows the kind of the map's figures; phases are times.
+  // In these maps, all figures are times; in other maps, the key tells the kind of figure.
   const inner = /^(phases|kinds|waits_for|cause)$/.test(name) ? () => "_ps" : (key) => key;
   return element(
     "ul",

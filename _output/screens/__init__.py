@@ -1,6 +1,7 @@
 """Describe the text output of each mode; `_output/screen.py` explains the parts of a description.
 
-Each mode has a file with its sentences and tables, `PARTS`, and the path of its main table, `MAIN`.
+Each mode has a file that defines `PARTS`, its sentences and tables, and `MAIN`, the path of its
+main table.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 
     Json = dict[str, Any]
 
-# The first sentences about each mode of one step. A sentence is left out if the object lacks one of
-# the sentence's fields.
+# The first sentences of every single-step mode. A sentence is omitted if the answer lacks one of
+# its fields.
 HEAD = (
     Section(
         (
@@ -67,7 +68,7 @@ def blocks_of(fields: Json, view: View) -> Iterator[Block]:
     name, file = fields["profile_dir"], fields.get("xplane_file")
     if file:
         fields = {**fields, "trace": name if name.endswith(file) else f"{name}, {file}"}
-    # Pauses below one percent are not shown.
+    # Hide pauses of up to 1 % of the period.
     pause = fields.get("between_steps_ps") or 0
     fields = {**fields, "has_pause": 100 * pause > (fields.get("period_ps") or 0)}
     prepare = getattr(screen_of(fields["mode"]), "prepared", None)
@@ -86,7 +87,7 @@ def screen_of(mode: str | None) -> Any:
 
 
 def has_screen(mode: str | None) -> bool:
-    """Return whether an answer of a mode can be shown as text."""
+    """Return True if the mode's answers can be shown as text."""
     return mode is None or find_spec(f"_output.screens.{mode}") is not None
 
 

@@ -1,4 +1,4 @@
-"""Show anatomy: what is in the file."""
+"""Describe the output of mode `anatomy`: what is in the file."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ PARTS: tuple[Part, ...] = (
                 "lines",
                 (
                     Table(
-                        "events of {name}: the longest of {n_names:count} names",
+                        "events of {name}: the costliest of {n_names:count} names",
                         "names",
                         (
                             Column("time", "total_dur_ps", "time"),
@@ -60,9 +60,9 @@ PARTS: tuple[Part, ...] = (
                         "counters",
                         (
                             Column("n", "n", "count"),
-                            Column("least", "min", "number"),
+                            Column("min", "min", "number"),
                             Column("mean", "mean", "number"),
-                            Column("most", "max", "number"),
+                            Column("max", "max", "number"),
                             Column("first", "first", "number"),
                             Column("last", "last", "number"),
                             Column("name", "name"),

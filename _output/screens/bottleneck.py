@@ -1,9 +1,21 @@
-"""Show bottleneck: causes, classes, and the lines that lose most."""
+"""Describe the output of mode `bottleneck`: causes, classes, and the lines that lose the most
+time."""
 
 from __future__ import annotations
 
 from _output.screen import Column, Says, Section, Table
-from _output.screens.shared import CLASS, LINE, LOOP, LOST, PEERS, RUNS, SCOPE, STEP_SHARE, TIME
+from _output.screens.shared import (
+    CLASS,
+    LINE,
+    LOOP,
+    LOST,
+    OP_LINE,
+    PEERS,
+    RUNS,
+    SCOPE,
+    STEP_SHARE,
+    TIME,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,8 +30,8 @@ LINE_FIELDS: Final = ("source_user", "source_inner", "agg_key")
 
 
 def with_sums(findings: list[Json]) -> list[Json]:
-    """Put a row with the sums of a source line before the line's findings; the line that loses most
-    comes first."""
+    """Sort findings by source line, the line that loses the most time first. Before several
+    findings of one line, insert a row with their sums."""
     lines: dict[Any, list[Json]] = {}
     for row in findings:
         place = next((row[name] for name in LINE_FIELDS if row.get(name)), None)
@@ -41,7 +53,8 @@ def lost_by(findings: list[Json]) -> int:
 
 
 def with_shortened(causes: list[Json]) -> list[Json]:
-    """Add a sentence to the first two causes if they gain at least 5 % of the step."""
+    """Add the sentence `in_short` to each of the first two causes that gains at least 5 % of the
+    step."""
     return [
         {
             **row,
@@ -61,7 +74,7 @@ PARTS: tuple[Part, ...] = (
         (
             Column("gain", "gain_ps", "time", of="gain_ps"),
             Column("%", "gain_pct_of_step", "percent", of="gain_ps"),
-            Column("why", "cause", "word", also=(" ({confidence})",)),
+            Column("cause", "cause", "word", also=(" ({confidence})",)),
             Column("line", ("source_user", "source_inner"), "file", null=""),
         ),
         size="gain_ps",
@@ -84,7 +97,7 @@ PARTS: tuple[Part, ...] = (
                     STEP_SHARE,
                     Column("at roof", "at_roof_ps", "time", of="n_executions"),
                     Column("lost", "lost_ps", "time", of="n_executions"),
-                    Column("can hide", "hideable_ps", "time", null=""),
+                    Column("hideable", "hideable_ps", "time", null=""),
                     Column("runs", "n_executions", "count", null=""),
                 ),
                 unless_0="dur_ps",
@@ -98,19 +111,21 @@ PARTS: tuple[Part, ...] = (
                 " {speed_of_light.at_most_ps:time}."
             ),
             Says(
-                "MFU {mfu_at_least:share} at least.",
+                "MFU is at least {mfu_at_least:share}.",
                 when="mfu_at_least !recompute_total_dur_ps",
                 continues=True,
             ),
             Says(
-                "MFU {mfu_at_least:share} at least, {hfu_at_least:share} with recomputation"
+                "MFU is at least {mfu_at_least:share}, {hfu_at_least:share} with recomputation"
                 " ({recompute_total_dur_ps:time}).",
                 when="mfu_at_least recompute_total_dur_ps",
                 continues=True,
             ),
-            Says("MFU unknown: no flops are known.", when="!mfu_at_least", continues=True),
-            Says("MFU {mfu:share} by the flops that were given.", when="mfu", continues=True),
-            Says("{tokens_per_s:number} tokens a second.", when="tokens_per_s", continues=True),
+            Says(
+                "MFU is unknown, because no flops are known.", when="!mfu_at_least", continues=True
+            ),
+            Says("MFU is {mfu:share} for the given model flops.", when="mfu", continues=True),
+            Says("{tokens_per_s:number} tokens per second.", when="tokens_per_s", continues=True),
         )
     ),
     Table(
@@ -143,7 +158,7 @@ PARTS: tuple[Part, ...] = (
             STEP_SHARE,
             RUNS,
             Column("kernels of unknown cost", "kernel"),
-            Column("line", ("source_user", "source_inner"), "file", least=24),
+            OP_LINE,
             SCOPE,
         ),
         size="dur_ps",

@@ -1,4 +1,4 @@
-"""Show by_op: the costliest ops, and the details of one op."""
+"""Describe the output of mode `by_op`: the costliest ops, and the details of one op."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 
 from _output.screen import Column, Each, Says, Section, Table
 from _output.screens.shared import (
+    AVERAGE,
     CATEGORY,
     LOOP,
     LOST,
@@ -26,20 +27,19 @@ if TYPE_CHECKING:
 
 MAIN: Final = "ops"
 NUMBER_RE: Final = re.compile(r"\d+")
-# Fields that are summed if several ops share a row, and facts that are shown only if all ops of the
-# row agree.
+# SUMS are added up when several ops are merged into one row; ops are merged only if they agree in
+# SAME.
 SUMS: Final = ("n_executions", "total_dur_ps", "pct_of_step")
 SAME: Final = ("class", "kind", "hlo_category", "phase", "dtype")
 
 
 def prepared(fields: Json) -> Json:
-    """Add the fields that the sentences about `op` read, if the answer has `op`."""
+    """If the answer has `op`, add the field `reads` to it."""
     return {**fields, "op": with_reads(fields["op"])} if fields.get("op") else fields
 
 
 def listed(ops: list[Json], view: View) -> list[Json]:
-    """Merge ops with names and scopes that differ only in numbers, such as ops of unrolled
-    layers."""
+    """Merge ops whose names and scopes differ only in numbers, such as ops of unrolled layers."""
     if not view.merges:
         return [of_several([row]) for row in ops]
     groups: dict[Any, list[Json]] = {}
@@ -51,26 +51,27 @@ def listed(ops: list[Json], view: View) -> list[Json]:
 
 
 def without_numbers(name: str) -> str:
-    """Replace the numbers in a name by `*`. Append `*` to a name without numbers, because the first
-    of several copies of an op can lack a number."""
+    """Replace the numbers in a name with `*`. Append `.*` to a name without numbers, because the
+    first of several copies of an op can lack a number."""
     starred: str = NUMBER_RE.sub("*", name)
     return starred if starred != name or not name else f"{name}.*"
 
 
 def of_several(members: list[Json]) -> Json:
-    """Return one row for several ops, with sums, and facts of the longest op."""
+    """Return one row for several ops: their sums, and other fields from the first (costliest)
+    op."""
     first, n_ops = members[0], len(members)
     row = {**first}
     if n_ops > 1:
-        row |= {name: sum(one[name] or 0 for one in members) for name in SUMS}
+        row |= {name: sum(op[name] or 0 for op in members) for name in SUMS}
         for name in ("at_roof_ps", "lost_ps"):
-            values = [one[name] for one in members]
+            values = [op[name] for op in members]
             row[name] = None if None in values else sum(values)
         for name in ("hlo_op", "scope"):
-            if len({one[name] for one in members}) > 1:
+            if len({op[name] for op in members}) > 1:
                 row[name] = without_numbers(first[name])
         row["avg_dur_ps"] = row["total_dur_ps"] // (row["n_executions"] or 1)
-    runs = {one["n_executions"] for one in members}
+    runs = {op["n_executions"] for op in members}
     known = row["at_roof_ps"] and row["total_dur_ps"]
     return {
         **row,
@@ -95,19 +96,19 @@ ONE_OP: tuple[Part, ...] = (
             Says(
                 "{op.n_executions:count} runs, {op.total_dur_ps:time} ({op.pct_of_step:percent} of"
                 " the step), each {op.min_dur_ps:time} to {op.max_dur_ps:time};"
-                " at its roof {op.at_roof_ps:time}, lost {op.lost_ps:time}"
+                " {op.at_roof_ps:time} at the roof, {op.lost_ps:time} lost"
             ),
         )
     ),
     Says(
-        "each {op.flops:flops}, {op.hbm_bytes:bytes} of HBM:"
+        "per run: {op.flops:flops}, {op.hbm_bytes:bytes} of HBM traffic;"
         " {op.achieved_tflops:number} TFLOP/s, {op.achieved_gbps:number} GB/s"
     ),
     Section(
         (
             Says("dtype {op.dtype:word}"),
             Says("(reads {op.reads})", when="op.reads", continues=True),
-            Says("; in a loop of {op.loop.trips:number}", when="op.loop", continues=True),
+            Says("; in a loop with {op.loop.trips:number} trips", when="op.loop", continues=True),
         )
     ),
     Says("line: {op.source_user:file} ({op.source_is:word}), innermost {op.source_inner:file}"),
@@ -135,14 +136,14 @@ ONE_OP: tuple[Part, ...] = (
 PARTS: tuple[Part, ...] = (
     *ONE_OP,
     Table(
-        "ops; lost is what the chip would not need, * stands for numbers",
+        "ops; lost is the time beyond the roof, * stands for a number",
         "ops",
         (
             TOTAL,
             STEP_SHARE,
             LOST,
             Column("ops x runs", "ops_x_runs", "word"),
-            Column("each", "avg_dur_ps", "time"),
+            AVERAGE,
             Column("% of roof", "pct_of_roof", "percent", of="pct_of_roof"),
             LOOP,
             Column("op", "hlo_op", also=(" · {scope}",), least=30),

@@ -1,4 +1,4 @@
-"""Show by_scope: the tree of scopes."""
+"""Describe the output of mode `by_scope`: the tree of scopes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAIN: Final = "scopes"
 
 PARTS: tuple[Part, ...] = (
     Table(
-        "scopes with everything below; self is only the scope's own ops, again is recomputation",
+        "scopes; time includes inner scopes, self does not; recomp is recomputation",
         "scopes",
         (
             Column("scope", "name", null="(all)", depth="depth"),
@@ -24,7 +24,7 @@ PARTS: tuple[Part, ...] = (
             STEP_SHARE,
             Column("fwd", "phases.forward", "time", null=""),
             Column("bwd", "phases.backward", "time", null=""),
-            Column("again", "phases.recompute", "time", null=""),
+            Column("recomp", "phases.recompute", "time", null=""),
             Column("comm", "kinds.comm", "time", null=""),
         ),
         size="total_dur_ps",
@@ -37,11 +37,11 @@ PARTS: tuple[Part, ...] = (
             ),
         ),
     ),
-    Says("{n_scopes_omitted:count} deeper scopes are in --depth all", when="n_scopes_omitted"),
+    Says("--depth all also shows {n_scopes_omitted:count} deeper scopes", when="n_scopes_omitted"),
     Table(
-        "ops without a scope, by the line of the data that they move or wait for",
+        "ops without a scope, by the line that produces or consumes their data",
         "no_scope.likely_sources",
-        (TIME, RUNS, Column("by", "source_is", "word", null="", least=8), LIKELY),
+        (TIME, RUNS, Column("line of", "source_is", "word", null="", least=8), LIKELY),
         size="dur_ps",
         what="line",
         tail={"time": ""},

@@ -1,4 +1,4 @@
-"""Show by_source: the groups of ops of one stack and kind."""
+"""Describe the output of mode `by_source`: groups of ops with the same stack and kind."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ PARTS: tuple[Part, ...] = (
     Section(
         (
             Says(
-                "left out: {totals.left_out_ps.comm:time} of communication (--include-comm)",
+                "not listed: {totals.left_out_ps.comm:time} of communication (--include-comm)",
                 when="totals.left_out_ps.comm",
             ),
             Says(
-                "left out: {totals.left_out_ps.data_move:time} of data movement"
+                "not listed: {totals.left_out_ps.data_move:time} of data movement"
                 " (--include-data-move)",
                 when="totals.left_out_ps.data_move",
             ),
         )
     ),
     Table(
-        "{totals.n_groups_total:count} groups of ops of one stack and kind; math takes"
+        "{totals.n_groups_total:count} groups of ops with the same stack and kind; math takes"
         " {totals.compute_duration_ps:time}",
         "groups",
         (

@@ -1,4 +1,4 @@
-"""Show comm: the cost of communication, by collective and by line."""
+"""Describe the output of mode `comm`: the cost of communication, by collective and by line."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ MAIN: Final = "rows"
 PARTS: tuple[Part, ...] = (
     Says(
         "\nNo communication ran in this step. If other steps communicate, pick one with --step N"
-        " (--mode summary lists them) or take --step all.",
+        " (--mode summary lists the steps), or use --step all.",
         when="!rows !totals.host_in_flight_union_ps",
     ),
     Section(
         (
             Says(
                 "\nexposed {totals.exposed_ps:time} ({totals.exposed_pct_of_step:percent} of the"
-                " step); under way {totals.in_flight_union_ps:time}, of this"
-                " {totals.hidden_union_ps:time} hidden by math or copies",
+                " step); in flight {totals.in_flight_union_ps:time},"
+                " {totals.hidden_union_ps:time} of it hidden by math or copies",
                 when="totals.exposed_ps",
             ),
             Says(
                 "host: exposed {totals.host_ps:time} ({totals.host_pct_of_step:percent} of the"
-                " step); under way {totals.host_in_flight_union_ps:time}, hidden"
-                " {totals.host_hidden_union_ps:time}",
+                " step); in flight {totals.host_in_flight_union_ps:time},"
+                " {totals.host_hidden_union_ps:time} of it hidden",
                 when="totals.host_in_flight_union_ps",
             ),
             Table(
-                "by collective; run is time on the core, wait is waiting for asynchronous ones",
+                "by collective; run is time on the core, wait is for asynchronous collectives",
                 "totals.by_collective",
                 (
                     Column("collective", "key", "word"),
@@ -48,7 +48,7 @@ PARTS: tuple[Part, ...] = (
     ),
     PEERS,
     Table(
-        "by device; caused is what all devices together wait for it",
+        "by device; caused is the time that all devices together wait for this device",
         "totals.peers.by_device",
         (
             Column("device", "device"),
@@ -66,7 +66,7 @@ PARTS: tuple[Part, ...] = (
             Column("waits", "peer_wait_ps", "time"),
             Column("collective", "collective", "word"),
             Column("last device", "last_device", null=""),
-            Column("% of it", "last_pct", "percent", null=""),
+            Column("% of waits", "last_pct", "percent", null=""),
             LIKELY,
         ),
         by="peer_wait_ps",
@@ -75,7 +75,7 @@ PARTS: tuple[Part, ...] = (
         what="row",
     ),
     Table(
-        "by line; moved is the bytes on the bus, GB/s a lower bound of their rate",
+        "by line; moved is the bytes on the bus, GB/s a lower bound on the bandwidth",
         "rows",
         (
             Column("run", "sync_dur_ps", "time"),

@@ -1,4 +1,4 @@
-"""Show compare: what changed between two captures."""
+"""Describe the output of mode `compare`: what changed between two captures."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PARTS: tuple[Part, ...] = (
         for side in ("before", "after")
     ),
     Table(
-        "changes of the compiled program",
+        "changes in the compiled program",
         "program_changes.rows",
         (
             Column("what", "what", "word"),
@@ -45,7 +45,7 @@ PARTS: tuple[Part, ...] = (
     ),
     Says("The devices are of different types.", when="!same_device_type"),
     Table(
-        "means over the steps, above 0 is slower; significant is more than noise between steps",
+        "means over the steps, + is slower; significant means more than noise between steps",
         "totals",
         (Column("total", "key", "word"), *BEFORE_AFTER, P_VALUE, SIGNIFICANT),
     ),
@@ -65,7 +65,7 @@ PARTS: tuple[Part, ...] = (
         tail={"before": "", "after": "", "change": ""},
     ),
     Table(
-        "by line; p up to {noise.alpha:word} is significant",
+        "by line; significant if p is at most {noise.alpha:word}",
         "rows",
         (
             *BEFORE_AFTER,
@@ -87,7 +87,7 @@ PARTS: tuple[Part, ...] = (
                         "after": f"tail.by_kind.{kind}.after_ps",
                         "change": f"tail.by_kind.{kind}.delta_ps",
                         "kind": kind,
-                        "line": "in more rows",
+                        "line": "in omitted rows",
                     },
                 )
                 for kind in ("compute", "data_move", "comm", "other")
@@ -96,7 +96,7 @@ PARTS: tuple[Part, ...] = (
         ),
     ),
     Says(
-        "\nwithout a counterpart: {unmatched.before_ps:time} before"
+        "\nlines without a counterpart: {unmatched.before_ps:time} before"
         " ({unmatched.before_pct:percent}), {unmatched.after_ps:time} after"
         " ({unmatched.after_pct:percent})"
     ),

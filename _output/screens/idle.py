@@ -1,4 +1,5 @@
-"""Show idle: why the device is idle, and what the host does at that time."""
+"""Describe the output of mode `idle`: why the device is idle, and what the host does at that
+time."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ PARTS: tuple[Part, ...] = (
                 ),
             ),
             Table(
-                "the longest gaps",
+                "the longest idle gaps",
                 "gaps",
                 (
                     TIME,
@@ -52,7 +53,7 @@ PARTS: tuple[Part, ...] = (
         )
     ),
     Table(
-        "what the host did in these gaps, numbered from 1",
+        "what the host did in these gaps (gap 1 is the longest)",
         "gaps[].host",
         (
             Column("gap", "^", "count"),

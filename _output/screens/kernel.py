@@ -1,4 +1,4 @@
-"""Show kernel: the time of Pallas kernels, their regions and counters."""
+"""Describe the output of mode `kernel`: Pallas kernels, their regions and counters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAIN: Final = "kernels"
 
 PARTS: tuple[Part, ...] = (
     Table(
-        "kernels; waits is time in regions that only wait for copies, body that of ep_run_kernel",
+        "kernels; waits: time in regions that only wait for copies, body: time in ep_run_kernel",
         "kernels",
         (
             TOTAL,
@@ -38,7 +38,7 @@ PARTS: tuple[Part, ...] = (
         "kernels",
         (
             Table(
-                "inside {kernel}; {outside_regions_ps:time} are in no region",
+                "inside {kernel}; {outside_regions_ps:time} is outside all regions",
                 "regions",
                 (
                     Column("region", "region", depth="depth"),
@@ -46,7 +46,7 @@ PARTS: tuple[Part, ...] = (
                     Column("time", "total_dur_ps", "time"),
                     Column("self", "self_dur_ps", "time"),
                     Column("%", "pct_of_kernel", "percent"),
-                    Column("times", "n", "count"),
+                    Column("n", "n", "count"),
                 ),
                 size="total_dur_ps",
                 whole="total_dur_ps",
@@ -54,14 +54,14 @@ PARTS: tuple[Part, ...] = (
                 tail={"self": ""},
             ),
             Table(
-                "counters during {kernel}, static estimates of the compiler",
+                "counters of {kernel}, estimated by the compiler",
                 "counters",
                 (
                     Column("counter", "name"),
                     Column("stat", "stat"),
                     Column("n", "n", "count"),
-                    Column("least", "min", "number"),
-                    Column("most", "max", "number"),
+                    Column("min", "min", "number"),
+                    Column("max", "max", "number"),
                 ),
             ),
         ),

@@ -1,4 +1,4 @@
-"""Show memory: the buffers that are live at the peak of the HBM."""
+"""Describe the output of mode `memory`: the buffers that are live at the HBM peak."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 MAIN: Final = "buffers"
 WITHOUT_ANSWER: Final = {
-    "no_program": "Only the program says what is in memory, and this capture has none of this step."
-    " Capture the first call of the step, too, or with the profiler's own options for programs"
-    " (`--mode anatomy` lists the programs of a capture).",
+    "no_program": "The program says what is in memory, but this capture lacks this step's program."
+    " Capture the first call of the step, too, or set the profiler's options that save programs"
+    " (`--mode anatomy` lists the programs in a capture).",
 }
 
 BUFFERS = Column("buffers", "n_buffers", "count")
 
 
 def by(title: str, rows: str, what: str, column: Column) -> Table:
-    """Return a table that sums the buffers by a property."""
+    """Return a table of buffer sizes, summed by a property."""
     return Table(
         title, rows, (BYTES, BUFFERS, column), by="bytes",
         size="bytes", whole="peak_bytes", most=10, what=what, tail={"size": ""},
@@ -32,16 +32,16 @@ def by(title: str, rows: str, what: str, column: Column) -> Table:
 PARTS: tuple[Part, ...] = (
     Says(
         "\n{peak_bytes:bytes} live at the peak ({by_kind:bytes}),"
-        " {reserved_bytes:bytes} reserved; {padding_bytes:bytes} are padding"
+        " {reserved_bytes:bytes} reserved; {padding_bytes:bytes} of padding"
     ),
     Says(
         "the peak is at {peak_at.hlo_op}, {peak_at.source_inner:file}",
         when="peak_at",
     ),
     Says(
-        "runtime: {runtime.peak_bytes:bytes} of {runtime.capacity_bytes:bytes} at its peak"
+        "runtime: {runtime.peak_bytes:bytes} of {runtime.capacity_bytes:bytes} at the peak"
         " ({runtime.peak_reserved_bytes:bytes} reserved for programs,"
-        " {runtime.peak_allocated_bytes:bytes} of arrays),"
+        " {runtime.peak_allocated_bytes:bytes} in arrays),"
         " at least {runtime.min_available_bytes:bytes} free",
         when="runtime",
     ),
@@ -68,7 +68,7 @@ PARTS: tuple[Part, ...] = (
     by("by opcode", "by_opcode", "opcode", Column("opcode", "opcode", "word", "(none)")),
     by("by op name", "by_op_name", "op name", Column("op name", "tf_op", "file", "(none)")),
     Table(
-        "in other memory spaces (1 is VMEM, 5 the host's memory)",
+        "in other memory spaces (1 is VMEM, 5 is host memory)",
         "other_spaces",
         (Column("size", "value", "bytes"), Column("space", "key", "word")),
         by="value",

@@ -1,4 +1,4 @@
-"""Show non_compute: data movement and waiting, by category and line."""
+"""Describe the output of mode `non_compute`: data movement and waits, by category and line."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ MAIN: Final = "by_source_within_category"
 
 PARTS: tuple[Part, ...] = (
     Says(
-        "\nNo data movement or waiting is listed in this step. Synchronous collectives are left"
-        " out: --include-comm lists them, and --mode comm shows all communication.",
+        "\nThis step has no data movement or waits to list. --include-comm also lists synchronous"
+        " collectives, and --mode comm shows all communication.",
         when="!by_category",
     ),
     Says(
-        "left out: {totals.left_out_ps.comm:time} of collectives that stop the core"
-        " (--include-comm)",
+        "not listed: {totals.left_out_ps.comm:time} of communication (--include-comm)",
         when="totals.left_out_ps.comm",
     ),
     Table(
-        "{totals.non_compute_duration_ps:time} is not math,"
+        "data movement and waits take {totals.non_compute_duration_ps:time},"
         " {totals.non_compute_pct_of_step:percent} of the step",
         "by_category",
         (TOTAL, RUNS, AVERAGE, Column("groups", "n_groups", "count"), KIND, CATEGORY),
@@ -35,7 +34,7 @@ PARTS: tuple[Part, ...] = (
         tail={"time": ""},
     ),
     Table(
-        "by line; casts and layout are the time of runs that change dtype or layout",
+        "by line; casts and layout are the times of ops that change dtype or layout",
         "by_source_within_category",
         (
             TOTAL,
@@ -44,10 +43,10 @@ PARTS: tuple[Part, ...] = (
             Column("layout", "layout_change_dur_ps", "time"),
             CATEGORY,
             LINE,
-            # The likely line is inferred and belongs only to the longest part of a group, so the
-            # column "line" does not show a likely line.
+            # The likely line has a column of its own, because it is inferred and applies only to
+            # the costliest part of the group.
             Column(
-                "likely first",
+                "likely line",
                 ("likely_sources.0.source_user", "likely_sources.0.source_inner"),
                 "file",
                 null="",

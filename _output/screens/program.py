@@ -1,4 +1,4 @@
-"""Show program: the decisions of the compiler."""
+"""Describe the output of mode `program`: the compiler's decisions."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ if TYPE_CHECKING:
 
 MAIN: Final = "collectives"
 WITHOUT_ANSWER: Final = {
-    "no_program": "`--mode anatomy` lists the programs of a capture.",
+    "no_program": "The capture lacks this step's program; `--mode anatomy` lists the programs that"
+    " it contains.",
 }
 
 PARTS: tuple[Part, ...] = (
     Says(
-        "\n{n_instructions:count} instructions in {n_computations:count} computations,"
-        " {n_fusions:count} fusions, for {n_devices:count} devices"
+        "\ninstructions: {n_instructions:count}, computations: {n_computations:count},"
+        " fusions: {n_fusions:count}, devices: {n_devices:count}"
     ),
     Says(
-        "{aliased_bytes:bytes} of parameters become outputs in place,"
-        " {donated_unused_bytes:bytes} were donated in vain"
+        "outputs reuse the memory of {aliased_bytes:bytes} of parameters;"
+        " {donated_unused_bytes:bytes} were donated but not reused"
     ),
     Table(
         "collectives",
@@ -40,7 +41,7 @@ PARTS: tuple[Part, ...] = (
         ),
     ),
     Table(
-        "{flags.n:count} flags are set; these are about collectives",
+        "flags about collectives ({flags.n:count} flags are set)",
         "flags.findings",
         (
             Column("flag", "flag", "file"),
@@ -68,7 +69,7 @@ PARTS: tuple[Part, ...] = (
         tail={"time": ""},
     ),
     Table(
-        "ops that the compiler tried more than once",
+        "ops that the compiler retried",
         "retries",
         (
             Column("op", "hlo_op"),
@@ -87,7 +88,7 @@ PARTS: tuple[Part, ...] = (
             Column("no.", "number", "count"),
             Column("path", "path"),
             Column("shape", "shape", "shape"),
-            Column("of", "global_shape", "shape"),
+            Column("global shape", "global_shape", "shape"),
             Column("sharding", "sharding"),
             Column("in place", "aliased_to_output", "word"),
         ),
@@ -95,6 +96,6 @@ PARTS: tuple[Part, ...] = (
         omitted="tail.n_parameters_omitted",
         tail={"size": "tail.bytes"},
     ),
-    Says("\ninstructions: {opcodes:count}"),
+    Says("\nopcodes: {opcodes:count}"),
     Says("flags set: {flags.set:values}", when="flags.set"),
 )

@@ -1,4 +1,4 @@
-"""Show roofline: the distance of each line of math from the roof."""
+"""Describe the output of mode `roofline`: how far each line of math is from its roof."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAIN: Final = "groups"
 
 PARTS: tuple[Part, ...] = (
     Table(
-        "lines by what they lose against the roof; mfu, hbm and roof are percent of it",
+        "lines by time lost beyond the roof; mfu, hbm and roof are utilizations in percent",
         "groups",
         (
             Column("lost", "shortfall_ps", "time"),
@@ -50,11 +50,11 @@ PARTS: tuple[Part, ...] = (
         ),
     ),
     Says(
-        "\nThat is {step_summary.rooflined_pct_of_compute:percent} of compute; the other"
-        " {skipped_groups.total_dur_ps_skipped:time} have no verdict."
+        "\nThese lines take {step_summary.rooflined_pct_of_compute:percent} of math; the other"
+        " {skipped_groups.total_dur_ps_skipped:time} have no known roof."
     ),
     Table(
-        "the longest without a verdict",
+        "the costliest lines without a known roof",
         "skipped_groups.top_skipped",
         (
             TOTAL,

@@ -1,4 +1,4 @@
-"""Columns and sentences that several modes share."""
+"""Define columns and sentences that several modes share."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ if TYPE_CHECKING:
 
     Json = dict[str, Any]
 
-# A cell shows the line of the user's own code, else the innermost line, else the group's key.
+# Shows the line of the user's own code, else the innermost line, else the group's key.
 LINE = Column("line", ("source_user", "source_inner", "agg_key"), "file", least=24)
-# Rows of ops and kernels have no key, so a cell shows the line of the user's own code, else the
-# innermost line.
+# Like LINE, but for ops and kernels, whose rows have no key.
 OP_LINE = Column("line", ("source_user", "source_inner"), "file", least=24)
 LIKELY = Column("line", ("source_user", "source_inner"), "file", "(none known)", least=20)
-LOOP = Column("loop of", "loop.trips", "trips", null="")
+LOOP = Column("trips", "loop.trips", "trips", null="")
 KIND = Column("kind", "kind", "word", least=9)
 CLASS = Column("class", "class", "word", least=13)
 STEP_SHARE = Column("% step", "pct_of_step", "percent")
@@ -24,7 +23,7 @@ RUNS = Column("runs", "n_executions", "count")
 TOTAL = Column("time", "total_dur_ps", "time")
 TIME = Column("time", "dur_ps", "time")
 LOST = Column("lost", "lost_ps", "time")
-AVERAGE = Column("each", "avg_dur_ps", "time")
+AVERAGE = Column("avg", "avg_dur_ps", "time")
 CATEGORY = Column("category", "hlo_category")
 PHASES = Column("phases", "phases", "initials", null="")
 SCOPE = Column("scope", "scope", "file", null="", least=10)
@@ -33,16 +32,17 @@ BYTES = Column("size", "bytes", "bytes")
 
 
 def with_reads(row: Json) -> Json:
-    """Add the dtypes in memory that differ from the dtype that decides the peak."""
+    """Add `reads`: the operands' dtypes in memory that differ from the dtype that determines the
+    peak."""
     of_operands = row.get("operand_dtypes") or ()
     return {**row, "reads": sorted({name for name in of_operands if name != row["dtype"]})}
 
 
 # Columns that have values only with `--peers`.
 PEERS = Says(
-    "\nof communication with other devices {totals.peers.transfer_ps:time} is transfer,"
+    "\nexposed communication: {totals.peers.transfer_ps:time} transfer,"
     " {totals.peers.peer_wait_ps:time} waiting for a late device,"
-    " {totals.peers.unmatched_ps:time} not known",
+    " {totals.peers.unmatched_ps:time} unknown",
     when="totals.peers.by_device",
 )
 PEAKS = Says(

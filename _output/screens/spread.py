@@ -1,4 +1,4 @@
-"""Show spread: the slow device, and the load of each device."""
+"""Describe the output of mode `spread`: the slow device, and the load of each device."""
 
 from __future__ import annotations
 
@@ -59,23 +59,24 @@ PARTS: tuple[Part, ...] = (
                         when="verdict.straggler",
                     ),
                     Says(
-                        "; {verdict.uniform_pct:percent} of the excess is one factor on all lines",
+                        "; {verdict.uniform_pct:percent} of the excess is a uniform slowdown of all"
+                        " lines",
                         when="verdict.straggler verdict.uniform_pct",
                         continues=True,
                     ),
                 )
             ),
             Says(
-                "slow host: {verdict.slow_host.host}, with all devices in"
-                " {verdict.slow_host.n_slowest:count} of {verdict.n_steps:count} steps"
-                " (p = {verdict.slow_host.p_value:number})",
+                "slow host: {verdict.slow_host.host}; its fastest device is slower than that of any"
+                " other host in {verdict.slow_host.n_slowest:count} of {verdict.n_steps:count}"
+                " steps (p = {verdict.slow_host.p_value:number})",
                 when="verdict.slow_host",
             ),
             Section(
                 (
                     Table(
                         "devices; load is the step without communication, own is the load without"
-                        " host transfers and idling",
+                        " host and idle time",
                         "devices",
                         (*LOADS, DEVICE, HOST),
                         most=10,
@@ -95,7 +96,7 @@ PARTS: tuple[Part, ...] = (
                 )
             ),
             Table(
-                "{slowest_vs_median.slow.device} of {slowest_vs_median.slow.host} against"
+                "{slowest_vs_median.slow.device} of {slowest_vs_median.slow.host} compared with"
                 " {slowest_vs_median.median.device} of {slowest_vs_median.median.host}:"
                 " {slowest_vs_median.excess_ps:delta}",
                 "slowest_vs_median.rows",
@@ -126,7 +127,7 @@ PARTS: tuple[Part, ...] = (
                 "steps",
                 (
                     Column("step", "name"),
-                    Column("most load", "max_load_ps", "time"),
+                    Column("max load", "max_load_ps", "time"),
                     Column("mean", "mean_load_ps", "time"),
                     Column("gain", "gain_ps", "time"),
                     Column("slowest", "slowest.device"),

@@ -1,4 +1,5 @@
-"""Show summary: kinds, lines, phases, communication, kernels, categories, gaps and steps."""
+"""Describe the output of mode `summary`: kinds, lines, phases, communication, kernels, categories,
+gaps and steps."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ PARTS: tuple[Part, ...] = (
         ),
     ),
     Table(
-        "the costliest lines, forward (F), backward (B) or recomputed (R)",
+        "the costliest lines; phases: forward (F), backward (B), recompute (R), other (O)",
         "top_compute_groups",
         (TOTAL, STEP_SHARE, RUNS, KIND, PHASES, MOSTLY, LINE),
         size="total_dur_ps",
@@ -65,7 +66,7 @@ PARTS: tuple[Part, ...] = (
     ),
     Says(
         "recomputation takes {recompute_total_dur_ps:time}"
-        " ({recompute_total_pct_of_step:percent} of the step), communication and copies included",
+        " ({recompute_total_pct_of_step:percent} of the step), including communication and copies",
         when="recompute_total_dur_ps",
     ),
     Table(
@@ -73,15 +74,15 @@ PARTS: tuple[Part, ...] = (
         "comm_rollup",
         (
             Column("waits for", "waits_for", "word"),
-            Column("runs on core", "sync_dur_ps", "time"),
-            Column("is waited for", "wait_dur_ps", "time"),
+            Column("on core", "sync_dur_ps", "time"),
+            Column("waiting", "wait_dur_ps", "time"),
             STEP_SHARE,
             Column("runs", "n", "count"),
             Column("longest op", "longest_hlo_op", "op"),
         ),
         size="pct_of_step",
         whole="",
-        tail={"is waited for": "", "runs on core": ""},
+        tail={"waiting": "", "on core": ""},
     ),
     Table(
         "kernels",
@@ -100,7 +101,7 @@ PARTS: tuple[Part, ...] = (
         tail={"time": ""},
     ),
     Table(
-        "the longest gaps",
+        "the longest idle gaps",
         "idle_gaps",
         (
             TIME,
@@ -114,16 +115,16 @@ PARTS: tuple[Part, ...] = (
         tail={"time": ""},
     ),
     Table(
-        "steps by name; {steps_rollup.n_without_ops:count} of {steps_rollup.n:count} have no op,"
-        " {steps_rollup.between_steps_ps:time} are between steps",
+        "steps by name; {steps_rollup.n_without_ops:count} of {steps_rollup.n:count} have no ops;"
+        " time between steps: {steps_rollup.between_steps_ps:time}",
         "steps_rollup.by_name",
         (
             Column("step", "name", null="(numbered)"),
             Column("n", "n", "count"),
             TOTAL,
             Column("median", "median_dur_ps", "time"),
-            Column("least", "min_dur_ps", "time"),
-            Column("most", "max_dur_ps", "time"),
+            Column("min", "min_dur_ps", "time"),
+            Column("max", "max_dur_ps", "time"),
         ),
     ),
     Table(

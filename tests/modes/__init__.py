@@ -1,1 +1,1 @@
-"""Test `_modes`: the answers about steps and records."""
+"""Test `_modes`: answers for steps and records."""

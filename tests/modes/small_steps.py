@@ -1,4 +1,4 @@
-"""Build small steps by hand and run modes on the steps."""
+"""Build small steps by hand and run modes on them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ HERE = "m.py:1:1"
 PS = 10**12  # One second, in picoseconds.
 GIB = 2**30
 
-# With peaks of 2 TFLOPS and 1 GiB/s, 2 flops take a picosecond, and 2**30 bytes take a second. The
-# ridge point is 2e12 / 2**30.
+# The peaks are 2 flops per picosecond and 2**30 bytes per second; the ridge point is 2e12 / 2**30.
 PEAKS = ["--peak-tflops-bf16", "2", "--peak-hbm-gibps", "1"]
 
 
@@ -46,7 +45,7 @@ def roofline(ops: list[Op], *options: str) -> dict[str, Any]:
 
 
 def column(rows: list[dict[str, Any]], *keys: str) -> list[Any]:
-    """Return a field of each row, or a tuple of several fields."""
+    """Return one field of each row, or a tuple of several fields."""
     if len(keys) == 1:
         return [row[keys[0]] for row in rows]
     return [tuple(row[key] for key in keys) for row in rows]

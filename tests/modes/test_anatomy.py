@@ -1,6 +1,6 @@
-"""Test the mode anatomy: planes, provenance, a plane in detail, counters, and damaged files.
+"""Test the mode `anatomy`: planes, provenance, one plane in detail, counters, and damaged files.
 
-For random traces and captures, tests/naive/invariants.py compares the answers with protobuf's own
+tests/naive/invariants.py compares the answers for random traces and captures with protobuf's own
 parse.
 """
 
@@ -50,11 +50,11 @@ STREAM = "Stream #13(Compute,MemcpyD2H)"
 
 
 def gpu() -> Space:
-    """Return a capture of a GPU as XLA's profiler writes it."""
+    """Return a GPU capture like one that XLA's profiler writes."""
     names = StatNames()
     events = [
         Event(1, 1000, 500, stats=[names.stat("correlation_id", 7)]),
-        # The second event precedes the first event and overlaps half of it.
+        # This event starts before the first event and overlaps half of it.
         Event(2, 500, 750, stats=[names.stat("correlation_id", 6)]),
         Event(1, 3000, 500, stats=[names.stat("occupancy_pct", 62.5)]),
     ]
@@ -87,14 +87,14 @@ def one_line(data: bytes, *options: str) -> Json:
 
 
 class Planes(unittest.TestCase):
-    def test_capture_of_a_gpu_is_listed(self) -> None:
+    def test_gpu_capture_is_listed(self) -> None:
         data = encode(gpu())
-        said = answer(data + text_field(2, "lost") + text_field(3, "slow"), "anatomy")
-        texts = {key: said[key] for key in ("hostnames", "errors", "warnings", "notes")}
+        result = answer(data + text_field(2, "lost") + text_field(3, "slow"), "anatomy")
+        texts = {key: result[key] for key in ("hostnames", "errors", "warnings", "notes")}
         expected = {"hostnames": ["gpu-host"], "errors": ["lost"], "warnings": ["slow"]}
         self.assertEqual(texts, {**expected, "notes": []})
-        self.assertEqual(said["file_bytes"], len(data) + 12)
-        device, programs, host = said["planes"]
+        self.assertEqual(result["file_bytes"], len(data) + 12)
+        device, programs, host = result["planes"]
         self.assertEqual(
             device["stats"],
             {
@@ -123,15 +123,9 @@ class Planes(unittest.TestCase):
         self.assertEqual(device["bytes"], len(encode(gpu().planes[0])))
         self.assertEqual((programs["name"], host["name"]), ("/host:metadata", "/host:CPU"))
         program = {"program_id": str(2**64 - 3), "name": "jit_f", "hlo_bytes": 3}
-        self.assertEqual(said["programs"], [program])
+        self.assertEqual(result["programs"], [program])
 
-    def test_unreadable_events_are_counted_unless_a_plane_is_selected(self) -> None:
-        line = Line("XLA Ops", extra=bytes_field(4, b"\xff") * 3)
-        data = encode(Space([Plane(DEVICE, [line])]))
-        self.assertEqual(one_line(data)["n_events"], 3)
-        self.assertEqual(run(data, "anatomy", "--plane", "0").object["status"], "absent")
-
-    def test_missing_names_are_printed_as_ids_or_as_empty_text(self) -> None:
+    def test_missing_stat_names_are_ids_and_other_missing_names_are_empty_or_null(self) -> None:
         plane = Plane(
             None,
             [Line(None, [Event(9, 1, 1), Event(8, 2, 1), Event(None, 3, 1)])],
@@ -139,17 +133,17 @@ class Planes(unittest.TestCase):
             [StatMetadata(4, ""), StatMetadata(5)],
             [Stat(4, int64(-(2**53) - 1)), Stat(5), Stat(-6, double(float("inf")))],
         )
-        (said,) = answer(encode(Space([plane])), "anatomy", "--plane", "", "--sample", "2")[
+        (result,) = answer(encode(Space([plane])), "anatomy", "--plane", "", "--sample", "2")[
             "planes"
         ]
-        self.assertEqual((said["name"], said["lines"][0]["name"]), ("", ""))
-        self.assertEqual(said["stats"], {"4": "-9007199254740993", "5": None, "-6": None})
-        self.assertEqual(said["stat_names"], ["4", "5"])
-        (line,) = said["lines"]
+        self.assertEqual((result["name"], result["lines"][0]["name"]), ("", ""))
+        self.assertEqual(result["stats"], {"4": "-9007199254740993", "5": None, "-6": None})
+        self.assertEqual(result["stat_names"], ["4", "5"])
+        (line,) = result["lines"]
         self.assertEqual(line["names"], [{"name": None, "n": 3, "total_dur_ps": 3}])
         self.assertEqual(line["sample"][1]["metadata_stats"], {"7": 2**53})
 
-    def test_several_processes_give_the_same_answer_as_a_single_process(self) -> None:
+    def test_answer_is_the_same_with_one_or_several_processes(self) -> None:
         planes = [tpu_plane([op("f", "copy", 0, 5)], name=f"/device:TPU:{i}") for i in range(5)]
         data = encode(Space(planes))
         damaged = data + bytes_field(1, text_field(2, "more") + bytes_field(3, b"\x7f"))
@@ -163,7 +157,7 @@ class Planes(unittest.TestCase):
 
 
 def captured(*planes: tuple[str, dict[str, StatValue]]) -> bytes:
-    """Return a file with planes that have only the given stats."""
+    """Encode a file with the given planes, which have stats but no lines."""
     made = []
     for name, stats in planes:
         names = StatNames()
@@ -173,22 +167,22 @@ def captured(*planes: tuple[str, dict[str, StatValue]]) -> bytes:
 
 
 def setting(name: str, value: bytes) -> bytes:
-    """Return an entry of the advanced configuration."""
+    """Encode an entry of `advanced_configuration`."""
     return bytes_field(12, text_field(1, name) + bytes_field(2, value))
 
 
-# The bytes that JAX 0.10.0 writes for its default options.
+# JAX 0.10.0's default options, encoded.
 DEFAULTS = bytes.fromhex("080110021801200128013801")
 
 
 class Provenance(unittest.TestCase):
     def options(self, data: StatValue) -> Json:
-        said = answer(captured(("Task Environment", {"profile_options": data})), "anatomy")
-        self.assertEqual(said["notes"], [])
-        found: Json = said["profile_options"]
+        result = answer(captured(("Task Environment", {"profile_options": data})), "anatomy")
+        self.assertEqual(result["notes"], [])
+        found: Json = result["profile_options"]
         return found
 
-    def test_versions_come_from_the_plane_of_programs(self) -> None:
+    def test_versions_are_read_only_from_the_metadata_plane(self) -> None:
         stats: dict[str, StatValue] = {
             "tpu_version": "PJRT C API\nTPU v6 lite",
             "cpu_version": "cpu",
@@ -196,22 +190,22 @@ class Provenance(unittest.TestCase):
             "process_id": 7,
         }
         expected = {"jax_version": "0.10.0", "tpu_version": "PJRT C API\nTPU v6 lite"}
-        said = answer(captured(("/host:metadata", stats)), "anatomy")
-        self.assertEqual(said["versions"], expected)
-        said = answer(captured(("/host:CPU", stats)), "anatomy")
-        self.assertEqual((said["versions"], said["profile_options"]), ({}, None))
+        result = answer(captured(("/host:metadata", stats)), "anatomy")
+        self.assertEqual(result["versions"], expected)
+        result = answer(captured(("/host:CPU", stats)), "anatomy")
+        self.assertEqual((result["versions"], result["profile_options"]), ({}, None))
 
-    def test_provenance_is_printed_with_any_plane(self) -> None:
+    def test_provenance_is_reported_whichever_plane_is_selected(self) -> None:
         data = captured(
             ("/host:metadata", {"jax_version": "0.10.0"}),
             ("Task Environment", {"profile_options": DEFAULTS}),
             ("other", {}),
         )
-        said = answer(data, "anatomy", "--plane", "other")
-        self.assertEqual(said["versions"], {"jax_version": "0.10.0"})
-        self.assertEqual(said["profile_options"]["host_tracer_level"], 2)
+        result = answer(data, "anatomy", "--plane", "other")
+        self.assertEqual(result["versions"], {"jax_version": "0.10.0"})
+        self.assertEqual(result["profile_options"]["host_tracer_level"], 2)
 
-    def test_only_options_that_are_set_are_printed(self) -> None:
+    def test_unset_profile_options_are_omitted(self) -> None:
         defaults = {
             "include_dataset_ops": True,
             "host_tracer_level": 2,
@@ -225,7 +219,7 @@ class Provenance(unittest.TestCase):
         self.assertIsNone(self.options("text"), "only bytes are options")
         self.assertEqual(self.options(int_field(6, 9)), {"device_type": 9}, "a later device type")
 
-    def test_every_option_is_printed(self) -> None:
+    def test_every_profile_option_is_decoded(self) -> None:
         data = (
             *(int_field(6, 3), int_field(8, 2**63 + 1), int_field(9, 1500)),
             *(text_field(10, "gs://x"), bytes_field(11, int_field(1, 255)), int_field(13, 0)),
@@ -255,16 +249,16 @@ class Provenance(unittest.TestCase):
             },
         )
 
-    def test_damaged_options_are_null_with_a_note(self) -> None:
-        for data in (*(DEFAULTS[:-1], bytes_field(14, b"\xff")),):
+    def test_damaged_profile_options_are_null_with_a_note(self) -> None:
+        for data in (DEFAULTS[:-1], bytes_field(14, b"\xff")):
             with self.subTest(data=data):
                 options: dict[str, StatValue] = {"profile_options": data}
-                said = answer(captured(("Task Environment", options)), "anatomy")
-                self.assertIsNone(said["profile_options"])
-                (note,) = said["notes"]
+                result = answer(captured(("Task Environment", options)), "anatomy")
+                self.assertIsNone(result["profile_options"])
+                (note,) = result["notes"]
                 self.assertIn("profile_options", note)
 
-    def test_text_shows_the_provenance(self) -> None:
+    def test_text_shows_the_version_and_the_profile_options(self) -> None:
         options = b"".join((DEFAULTS, setting("mode", text_field(1, "TRACE_COMPUTE"))))
         data = captured(
             ("/host:metadata", {"jax_version": "0.10.0"}),
@@ -276,7 +270,7 @@ class Provenance(unittest.TestCase):
 
 
 class OnePlane(unittest.TestCase):
-    def test_lines_have_times_stats_and_names(self) -> None:
+    def test_lines_have_times_stat_counts_and_event_names(self) -> None:
         line, _ = answer(encode(gpu()), "anatomy", "--plane", "/device:GPU:0")["planes"][0]["lines"]
         base = EPOCH * 1000
         self.assertEqual(line["first_start_ps"], str(base + 500))
@@ -290,7 +284,7 @@ class OnePlane(unittest.TestCase):
         self.assertEqual((line["names"], line["n_names"], line["counters"]), (names, 2, None))
         self.assertNotIn("sample", line)
 
-    def test_options_line_grep_and_sample_select_an_event(self) -> None:
+    def test_line_grep_and_sample_options_select_events(self) -> None:
         words = ("--plane", "/device:GPU:0", "--line", STREAM, "--grep", "cutlass.*f16")
         line = one_line(encode(gpu()), *words, "--sample", "1")
         self.assertEqual((line["n_events"], line["busy_ps"], line["n_names"]), (2, 1000, 1))
@@ -303,18 +297,18 @@ class OnePlane(unittest.TestCase):
         }
         self.assertEqual(line["sample"], [event])
 
-    def test_plane_is_found_by_name_or_by_tpu_number(self) -> None:
+    def test_plane_is_selected_by_name_or_by_tpu_number(self) -> None:
         names = [DEVICE, "7", "/device:TPU:7", "/device:TPU:7", "TPU:0", "/host:CPU"]
         data = encode(Space([Plane(name, [Line(str(i))]) for i, name in enumerate(names)]))
         for given, place in (
             *((DEVICE, 0), ("0", 0), ("/device:TPU:7", 2), ("TPU:7", 2), ("/host:CPU", 5)),
-            # The exact name takes precedence over the number.
+            # An exact name takes precedence over a TPU number.
             *(("TPU:0", 4), ("7", 1)),
         ):
             with self.subTest(given=given):
                 self.assertEqual(one_line(data, "--plane", given)["name"], str(place))
 
-    def test_unknown_plane_or_line_is_refused_with_the_available_names(self) -> None:
+    def test_unknown_plane_or_line_is_rejected_and_available_names_are_listed(self) -> None:
         for words, reason, field, names in (
             (
                 *(["--plane", "GPU:0"], "plane_not_found", "available_planes"),
@@ -329,15 +323,15 @@ class OnePlane(unittest.TestCase):
             self.assertEqual((outcome.object["reason"], outcome.status), (reason, 1))
             self.assertEqual(outcome.object[field], names)
 
-    def test_all_lines_with_the_same_name_are_shown(self) -> None:
+    def test_all_lines_with_the_selected_name_are_shown(self) -> None:
         all_lines = [Line("a", [Event(1, 5, 1)]), Line("b"), Line("a", [Event(1, 7, 1)])]
         data = encode(Space([Plane(DEVICE, all_lines)]))
         (plane,) = answer(data, "anatomy", "--plane", "0", "--line", "a")["planes"]
         self.assertEqual([line["first_start_ps"] for line in plane["lines"]], [5, 7])
 
-    def test_twenty_longest_names_are_shown(self) -> None:
+    def test_twenty_event_names_with_most_time_are_shown(self) -> None:
         metadata = [EventMetadata(i, f"n{i:02}") for i in range(1, 31)]
-        metadata.append(EventMetadata(31, "n05"))  # The last id has the same name as the first id.
+        metadata.append(EventMetadata(31, "n05"))  # Ids 31 and 5 have the same name.
         events = [Event(i, 10 * i, 9 if i in (5, 7, 31) else 4) for i in range(1, 32)]
         data = encode(Space([Plane(DEVICE, [Line("l", events)], metadata)]))
         line = one_line(data, "--plane", "0")
@@ -349,14 +343,14 @@ class OnePlane(unittest.TestCase):
     def test_events_without_a_valid_time_are_noted(self) -> None:
         events = [Event(1, 10, -4), Event(1, num_occurrences=3, duration_ps=6), Event(1, 20, 5)]
         data = encode(Space([Plane(DEVICE, [Line("l", events)], [EventMetadata(1, "x")])]))
-        said = answer(data, "anatomy", "--plane", "0", "--sample", "5")
-        (line,) = said["planes"][0]["lines"]
+        result = answer(data, "anatomy", "--plane", "0", "--sample", "5")
+        (line,) = result["planes"][0]["lines"]
         self.assertEqual((line["first_start_ps"], line["last_end_ps"]), (10, 25))
         self.assertEqual((line["n_events"], line["busy_ps"]), (3, 5))
         self.assertEqual(line["names"], [{"name": "x", "n": 3, "total_dur_ps": 11}])
         starts = [(event["start_ps"], event["dur_ps"]) for event in line["sample"]]
         self.assertEqual(starts, [(10, -4), (None, 6), (20, 5)])
-        self.assertEqual(len(said["notes"]), 2, said["notes"])
+        self.assertEqual(len(result["notes"]), 2, result["notes"])
 
     def test_extreme_times_are_exact(self) -> None:
         end = 2**63 - 1
@@ -366,13 +360,13 @@ class OnePlane(unittest.TestCase):
         self.assertEqual(line["last_end_ps"], str(end * 1000 + end + end))
         self.assertEqual(line["busy_ps"], str(3 * end + 1))
 
-    def test_overlaps_between_pieces_of_a_line_count_once(self) -> None:
+    def test_overlapping_spans_count_once_as_busy_time(self) -> None:
         busy = tallies.Union()
         for spans in ([(0, 100), (300, 10)], [(10, 20), (50, 100)], [(20, 5)]):
             busy.add(spans)
         self.assertEqual(busy.duration(), 160, "0 to 150 and 300 to 310")
 
-    def test_huge_event_is_counted_with_a_shortened_text(self) -> None:
+    def test_huge_event_is_counted_and_its_text_is_truncated(self) -> None:
         for n_bytes in (200_000, 3 << 20):
             event = Event(1, 5, 7, stats=[Stat(1, string("x" * n_bytes))])
             data = encode(Space([Plane(DEVICE, [Line("l", [event, Event(1, 20, 1)])])]))
@@ -380,7 +374,7 @@ class OnePlane(unittest.TestCase):
             self.assertEqual((line["n_events"], line["busy_ps"]), (2, 8))
             self.assertEqual(len(line["sample"][0]["stats"]["1"]), 65_537)
 
-    def test_invalid_options_are_refused(self) -> None:
+    def test_invalid_options_are_rejected(self) -> None:
         for words in (
             *(["--line", "x"], ["--grep", "x"], ["--sample", "0"], ["--device", DEVICE]),
             *(["--device", DEVICE, "--plane", "0"], ["--plane", "0", "--grep", "("]),
@@ -411,7 +405,7 @@ class Counters(unittest.TestCase):
     def test_counter_readings_are_summarised_by_name_and_stat(self) -> None:
         rows = counters(
             [
-                # The first reading in the file is the last reading in time.
+                # First in the file, but last in time.
                 Event(1, 300, stats=[Stat(1, double(250.5)), Stat(2, int64(0))]),
                 Event(1, 100, stats=[Stat(1, double(180.25)), Stat(2, int64(12))]),
                 Event(1, 200, stats=[Stat(1, double(199.25))]),
@@ -428,31 +422,31 @@ class Counters(unittest.TestCase):
         )
         self.assertEqual(rows, [dict(zip(names, row, strict=True)) for row in expected])
 
-    def test_readings_at_equal_times_are_ordered_as_in_the_file(self) -> None:
+    def test_simultaneous_readings_keep_their_order_in_the_file(self) -> None:
         readings = [Event(3, 50, stats=[Stat(1, int64(i))]) for i in (4, 9, 2)]
         readings.append(Event(3, num_occurrences=2, stats=[Stat(1, int64(11))]))
         row = only_row(readings)
         self.assertEqual((row["name"], row["first"], row["last"]), (None, 4, 2))
         self.assertEqual((row["n"], row["max"], row["mean"]), (4, 11, 6.5))
 
-    def test_mean_is_rounded_only_at_the_end(self) -> None:
+    def test_mean_is_computed_exactly_before_it_is_rounded(self) -> None:
         values = [double(1e300), double(1.0), double(-1e300), uint64(2**64 - 1), double(1.0)]
         row = only_row([Event(1, i, stats=[Stat(1, value)]) for i, value in enumerate(values)])
         self.assertEqual(row["mean"], (2**64 + 1) / 5)
 
-    def test_values_that_are_not_numbers_are_skipped(self) -> None:
+    def test_non_numeric_readings_are_skipped(self) -> None:
         values = [double(float("nan")), string("3 W"), raw(b"7"), string("1e400"), string("")]
         readings = [Event(1, i, stats=[Stat(1, value)]) for i, value in enumerate(values)]
         self.assertEqual(counters(readings), [])
 
-    def test_lines_without_counters_have_no_readings(self) -> None:
+    def test_only_counter_lines_have_readings(self) -> None:
         reading = Event(1, 5, stats=[Stat(1, int64(3))])
         for name, is_counter in (("counters_0", True), ("XLA Ops", False), ("Counters", False)):
             self.assertEqual(counters([reading], name) is not None, is_counter, name)
 
 
 class Damaged(InFolder):
-    """Test that a damaged file is refused with a list of the readable planes."""
+    """Test that a damaged file is rejected and that its readable planes are listed."""
 
     def whole(self) -> bytes:
         ops = [op(f"f.{i}", "loop fusion", 10 * i, 5, stack="m.py:1:2") for i in range(6)]
@@ -461,12 +455,12 @@ class Damaged(InFolder):
 
     def refused(self, data: bytes, *options: str) -> Json:
         outcome = run(data, "anatomy", *options)
-        said = outcome.object
-        self.assertEqual((said.get("reason"), outcome.status), ("unreadable_xplane_pb", 1))
-        self.assertRegex(said["detail"], r"byte \d+")
-        return said
+        result = outcome.object
+        self.assertEqual((result.get("reason"), outcome.status), ("unreadable_xplane_pb", 1))
+        self.assertRegex(result["detail"], r"byte \d+")
+        return result
 
-    def test_planes_before_a_cut_are_listed(self) -> None:
+    def test_planes_of_a_truncated_file_are_listed(self) -> None:
         data = self.whole()
         intact = answer(data, "anatomy")["planes"]
         lengths = [len(bytes_field(1, plane)) for plane in every(fields(data), 1)]
@@ -475,16 +469,18 @@ class Damaged(InFolder):
             with self.subTest(end=end):
                 n_whole = sum(plane_end <= end for plane_end in ends)
                 if end in ends or end >= ends[-1]:
-                    said = run(data[:end], "anatomy").object
+                    result = run(data[:end], "anatomy").object
                 else:
-                    said = self.refused(data[:end])
-                self.assertEqual(said["planes"][:n_whole], intact[:n_whole])
-                self.assertLessEqual(len(said["planes"]), n_whole + 1)
-                for plane, before in zip(said["planes"][n_whole:], intact[n_whole:], strict=False):
+                    result = self.refused(data[:end])
+                self.assertEqual(result["planes"][:n_whole], intact[:n_whole])
+                self.assertLessEqual(len(result["planes"]), n_whole + 1)
+                for plane, before in zip(
+                    result["planes"][n_whole:], intact[n_whole:], strict=False
+                ):
                     for line, whole in zip(plane["lines"], before["lines"], strict=False):
                         self.assertLessEqual(line["n_events"], whole["n_events"])
 
-    def test_selected_plane_is_complete_before_a_cut(self) -> None:
+    def test_selected_plane_of_a_truncated_file_is_complete_if_it_precedes_the_cut(self) -> None:
         data = self.whole()
         options = ("--plane", "0", "--sample", "2", "--grep", "f")
         intact = answer(data, "anatomy", *options)["planes"]
@@ -495,17 +491,17 @@ class Damaged(InFolder):
         ops = plane["lines"][1]
         self.assertEqual((ops["name"], ops["n_events"]), ("XLA Ops", 6), "lines precede metadata")
 
-    def test_planes_before_a_cut_in_gzip_data_are_listed(self) -> None:
-        # Incompressible bytes separate the planes, so most cuts leave some planes intact.
+    def test_planes_of_a_truncated_gzip_file_are_listed(self) -> None:
+        # Incompressible bytes between the planes ensure that most cuts leave some planes intact.
         noise = bytes_field(14, random.Random(0).randbytes(3000))
         packed = gzip.compress(self.whole() + noise + encode(gpu()), mtime=0)
         counts = set()
         for end in range(0, len(packed), 197):
             path = self.write("cut.xplane.pb.gz", packed[:end])
-            said = run(path, "anatomy").object
-            self.assertEqual(said["reason"], "unreadable_xplane_pb")
-            self.assertEqual(said["detail"], run(path, "summary").object["detail"])
-            counts.add(len(said["planes"]))
+            result = run(path, "anatomy").object
+            self.assertEqual(result["reason"], "unreadable_xplane_pb")
+            self.assertEqual(result["detail"], run(path, "summary").object["detail"])
+            counts.add(len(result["planes"]))
         self.assertGreaterEqual(counts, {0, 4})
 
     def test_damage_inside_a_line_does_not_hide_other_lines(self) -> None:
@@ -516,37 +512,37 @@ class Damaged(InFolder):
         found = [(line["name"], line["n_events"]) for line in device["lines"]]
         self.assertEqual(found, [("bad", 2), ("good", 1)])
 
-    def test_damage_inside_an_event_is_reported_if_the_plane_is_selected(self) -> None:
+    def test_damaged_event_is_an_error_only_if_its_plane_is_selected(self) -> None:
         bad = Line("l", [Event(1, 5, 1)], extra=bytes_field(4, int_field(1, 1) + b"\x7f"))
         data = encode(Space([Plane(DEVICE, [bad])]))
         self.assertEqual(one_line(data)["n_events"], 2)
         self.assertIn(f"byte {len(data) - 1}", self.refused(data, "--plane", "0")["detail"])
 
-    def test_damaged_file_level_texts_are_refused(self) -> None:
+    def test_invalid_error_warning_or_hostname_is_rejected(self) -> None:
         for number in (2, 3, 4):
-            said = self.refused(self.whole() + bytes_field(number, b"\xff"))
-            self.assertIn(f"byte {len(self.whole())}", said["detail"])
-            self.assertEqual(len(said["planes"]), 4)
+            result = self.refused(self.whole() + bytes_field(number, b"\xff"))
+            self.assertIn(f"byte {len(self.whole())}", result["detail"])
+            self.assertEqual(len(result["planes"]), 4)
 
-    def test_file_of_a_different_format_is_reported_with_the_format(self) -> None:
+    def test_error_identifies_empty_json_and_zip_files(self) -> None:
         for data, words in (
             *((b"", "empty"), (b'{"traceEvents": []}', "JSON")),
             (b"PK\x03\x04" + bytes(40), "a zip archive"),
         ):
-            said = run(data, "anatomy").object
-            self.assertIn(words, said["detail"])
-            self.assertEqual(said["planes"], [])
+            result = run(data, "anatomy").object
+            self.assertIn(words, result["detail"])
+            self.assertEqual(result["planes"], [])
 
     def test_first_readable_host_is_used_with_a_note(self) -> None:
         self.write("a.xplane.pb", self.whole()[:-3])
         self.write("b.xplane.pb", self.whole())
-        said = answer(self.folder, "anatomy")
-        self.assertEqual(said["xplane_file"], "b.xplane.pb")
-        self.assertIn("a.xplane.pb", said["notes"][0])
+        result = answer(self.folder, "anatomy")
+        self.assertEqual(result["xplane_file"], "b.xplane.pb")
+        self.assertIn("a.xplane.pb", result["notes"][0])
         outcome = run(self.folder, "anatomy", "--host", "a")
         self.assertEqual(len(outcome.object["planes"]), 4)
 
-    def test_random_bytes_give_an_answer_or_a_reason(self) -> None:
+    def test_randomly_corrupted_file_gives_an_answer_or_an_expected_reason(self) -> None:
         for seed in sampled(range(300), 30):
             rng = random.Random(seed)
             data = bytearray(self.whole())
@@ -559,7 +555,7 @@ class Damaged(InFolder):
                 self.assertIn(outcome.object.get("reason"), reasons)
                 self.assertEqual(outcome.status, int(outcome.object["status"] != "ok"))
 
-    def test_command_prints_a_single_line_on_stderr(self) -> None:
+    def test_command_prints_one_line_on_stderr_for_a_damaged_file(self) -> None:
         path = self.write("cut.xplane.pb", self.whole()[:-3])
         outcome = command(path, "--mode", "anatomy")
         self.assertEqual((outcome.status, len(outcome.stderr.splitlines())), (1, 1))

@@ -1,4 +1,4 @@
-"""Test the mode bottleneck: classes, hideable time, limits of utilization, and the user's MFU."""
+"""Test the mode `bottleneck`: classes, hideable time, utilization bounds, and the user's MFU."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ def bottleneck(ops: list[Op], *options: str) -> Json:
     return answer(trace(ops, STEP), "bottleneck", *PEAKS, *options)
 
 
-def notes_of_roofs(said: Json) -> list[str]:
-    return [note for note in said["notes"] if "faster than their roof" in note]
+def notes_of_roofs(result: Json) -> list[str]:
+    return [note for note in result["notes"] if "faster than their roof" in note]
 
 
 class Findings(unittest.TestCase):
-    def test_long_path_is_cut_at_the_start(self) -> None:
+    def test_long_op_path_is_truncated_at_the_start(self) -> None:
         for size, shown in ((200, "x" * 200), (201, "…" + "x" * 200)):
             data = trace([leaf(0, 9, stack=HERE, tf_op="x" * size)], STEP)
             (row,) = answer(data, "bottleneck")["findings"]
             self.assertEqual(row["tf_op"], shown)
 
-    def test_hbm_bytes_take_precedence_if_known(self) -> None:
-        # At 1 byte per picosecond, 8 bytes take 8 ps, which is as long as 16 flops take.
+    def test_roof_uses_bytes_accessed_only_if_hbm_bytes_are_unknown(self) -> None:
+        # The peaks are 1 byte and 2 flops per picosecond, so 8 bytes take as long as 16 flops.
         peaks = ("--peak-tflops-bf16", "2", "--peak-hbm-gibps", str(10**12 / 2**30))
         for breakdown, flops, name, at_roof in (
             ((1, 1, 8), 16, "compute_bound", 8),
@@ -51,21 +51,21 @@ class Findings(unittest.TestCase):
             (row,) = answer(trace(ops, STEP), "bottleneck", *peaks)["findings"]
             self.assertEqual((row["class"], row["at_roof_ps"]), (name, at_roof))
 
-    def test_waits_are_classed_by_the_awaited_op(self) -> None:
+    def test_waits_are_classified_by_the_awaited_op(self) -> None:
         host = "(f32[8]{0}, f32[8]{0:S(5)}, u32[]{:S(2)}) %copy-start.1"
         for category, operands, name in (
             ("copy-done", host, "host"),
             ("copy-done", "f32[8]{0} %copy-start.1", "data_movement"),
             ("all-gather-done", host, "collective"),
         ):
-            said = bottleneck([op(f"{category}.1", category, 0, 10, operands=operands)])
-            self.assertEqual([row["class"] for row in said["findings"]], [name])
+            result = bottleneck([op(f"{category}.1", category, 0, 10, operands=operands)])
+            self.assertEqual([row["class"] for row in result["findings"]], [name])
 
 
 class Facts(unittest.TestCase):
-    """Test the fields that describe the line of a finding."""
+    """Test the fields that describe a finding's op."""
 
-    def test_shape_is_the_shape_of_the_costliest_op_without_layout(self) -> None:
+    def test_shape_is_that_of_the_costliest_op_without_its_layout(self) -> None:
         for shape, shown in (
             (BF16, "bf16[8,128]"),
             ("(f32[8]{0}, s32[]{:T(128)})", "(f32[8], s32[])"),
@@ -78,7 +78,7 @@ class Facts(unittest.TestCase):
         (row,) = bottleneck([op("a", "loop fusion", 0, 9, text="a", shape="")])["findings"]
         self.assertIsNone(row["shape"])
 
-    def test_scope_is_the_scope_with_most_time(self) -> None:
+    def test_finding_shows_the_scope_with_most_time(self) -> None:
         for times, scope in (((5, 4, 10), "mlp"), ((5, 5, 9), "attn"), ((0, 0, 9), None)):
             paths = ("jit(f)/attn/dot:", "jit(f)/attn/add:", "jit(f)/mlp/dot:")
             if scope is None:
@@ -93,10 +93,9 @@ class Facts(unittest.TestCase):
 
 
 class WhatHelps(unittest.TestCase):
-    """Test the advice of findings, in a step of 1000 ps with peaks of 2 flops per picosecond and 1
-    GiB per second."""
+    """Test the advice for a finding; the peaks are 2 flops per picosecond and 1 GiB per second."""
 
-    def test_sentence_depends_on_class_and_kind_of_the_costliest_op(self) -> None:
+    def test_advice_depends_on_class_and_kind_of_the_costliest_op(self) -> None:
         host = "f32[8]{0:S(5)}"
         path = {"tf_op": "jit(f)/dot:"}
         for ran, begin in (
@@ -136,17 +135,17 @@ class WhatHelps(unittest.TestCase):
                 else:
                     self.assertTrue(row["what_helps"].startswith(begin), row["what_helps"])
 
-    def test_kernel_of_known_cost_has_advice_on_blocks(self) -> None:
+    def test_advice_for_a_kernel_of_known_cost_is_larger_blocks(self) -> None:
         (row,) = bottleneck([kernel(0, 9)], "--kernel-cost", "flash=8,8")["findings"]
         self.assertTrue(row["what_helps"].startswith("Try larger blocks"))
 
-    def test_matmul_in_fp32_should_multiply_in_bf16(self) -> None:
+    def test_advice_for_an_fp32_matmul_is_bf16(self) -> None:
         options = ("--peak-tflops-fp32", "2")
         (row,) = bottleneck([matmul(0, 9, 8, 0, shape="f32[8]{0}")], *options)["findings"]
         self.assertTrue(row["what_helps"].startswith("Multiply in bf16"))
 
-    def test_op_is_vector_work_if_bytes_explain_less_than_a_twentieth_of_the_time(self) -> None:
-        # A byte takes about 931 ps.
+    def test_op_is_vector_work_if_its_bytes_explain_less_than_a_twentieth_of_its_time(self) -> None:
+        # A byte takes about 931.3 ps, a twentieth of 18 626 ps.
         for dur, begin in ((18_626, "Write fewer"), (18_627, "This is vector work")):
             (row,) = bottleneck([leaf(0, dur, bytes_accessed=1)])["findings"]
             self.assertTrue(row["what_helps"].startswith(begin), (dur, row["what_helps"]))
@@ -160,10 +159,10 @@ class UnknownKernels(unittest.TestCase):
         matmul(200, 100, 100, 0, stack="m.py:3:3"),
     )
 
-    def test_kernels_are_listed_without_a_rank(self) -> None:
-        said = bottleneck(list(self.OPS))
-        self.assertEqual([row["class"] for row in said["findings"]], ["compute_bound"])
-        rows = said["kernels_of_unknown_cost"]
+    def test_kernels_of_unknown_cost_are_listed_without_a_rank(self) -> None:
+        result = bottleneck(list(self.OPS))
+        self.assertEqual([row["class"] for row in result["findings"]], ["compute_bound"])
+        rows = result["kernels_of_unknown_cost"]
         facts = ("kernel", "source_inner", "dur_ps", "n_executions", "scope", "shape")
         self.assertEqual(
             [tuple(row[name] for name in facts) for row in rows],
@@ -175,24 +174,24 @@ class UnknownKernels(unittest.TestCase):
         self.assertNotIn("rank", rows[0])
         self.assertEqual(rows[0]["pct_of_step"], 7)
 
-    def test_option_top_limits_the_list_of_findings(self) -> None:
-        said = bottleneck(list(self.OPS), "--top", "1")
-        self.assertEqual([row["kernel"] for row in said["kernels_of_unknown_cost"]], ["flash"])
-        tail = said["tail"]
+    def test_top_limits_the_list_of_kernels_of_unknown_cost(self) -> None:
+        result = bottleneck(list(self.OPS), "--top", "1")
+        self.assertEqual([row["kernel"] for row in result["kernels_of_unknown_cost"]], ["flash"])
+        tail = result["tail"]
         self.assertEqual((tail["n_kernels_omitted"], tail["kernels_dur_ps"]), (1, 60))
         self.assertEqual((tail["n_findings_omitted"], tail["dur_ps"]), (0, 0))
 
-    def test_kernel_with_a_cost_is_a_finding(self) -> None:
-        said = bottleneck(list(self.OPS), "--kernel-cost", "flash=8,8")
-        self.assertEqual([row["kernel"] for row in said["kernels_of_unknown_cost"]], ["other"])
-        self.assertIn("flash", [row["kernel"] for row in said["findings"]])
+    def test_kernel_of_known_cost_is_a_finding(self) -> None:
+        result = bottleneck(list(self.OPS), "--kernel-cost", "flash=8,8")
+        self.assertEqual([row["kernel"] for row in result["kernels_of_unknown_cost"]], ["other"])
+        self.assertIn("flash", [row["kernel"] for row in result["findings"]])
 
 
 class Verdict(unittest.TestCase):
-    """Test a step of 1000 ps with a peak of 2 flops per picosecond."""
+    """Test the verdict on a step of 1000 ps; the peak is 2 flops per picosecond."""
 
     def test_bottleneck_is_the_class_with_most_lost_time(self) -> None:
-        # The matmul needs 600 of its 700 ps, and the copy loses 150 ps.
+        # The matmul loses 100 of its 700 ps, and the copy loses all of its 150 ps.
         ops = [matmul(0, 700, 1200, 0), op("copy.1", "copy", 700, 150)]
         for more, name in (
             ([], "data_movement"),
@@ -203,7 +202,7 @@ class Verdict(unittest.TestCase):
             with self.subTest(more=more):
                 self.assertEqual(bottleneck([*ops, *more])["bottleneck"], name)
 
-    def test_kernels_of_unknown_cost_or_idle_time_can_be_the_bottleneck(self) -> None:
+    def test_kernels_of_unknown_cost_unjudged_ops_or_idle_time_can_be_the_bottleneck(self) -> None:
         ops = [matmul(0, 700, 1200, 0)]
         for more, name in (
             ([kernel(700, 160)], "kernel"),
@@ -214,26 +213,26 @@ class Verdict(unittest.TestCase):
             with self.subTest(more=more):
                 self.assertEqual(bottleneck([*ops, *more])["bottleneck"], name)
 
-    def test_step_is_at_roof_if_less_than_a_tenth_is_lost_or_unknown(self) -> None:
+    def test_bottleneck_is_at_roof_if_less_than_a_tenth_is_lost_or_unknown(self) -> None:
         for copied, name in ((99, "at_roof"), (100, "data_movement")):
-            # The matmul is at its roof.
+            # The matmul loses no time.
             ops = [matmul(0, 1000 - copied, 2000, 0), op("copy.1", "copy", 1000 - copied, copied)]
             with self.subTest(copied=copied):
                 self.assertEqual(bottleneck(ops)["bottleneck"], name)
-        # No single class takes a tenth of the step.
+        # No single class loses a tenth of the step, but together they do.
         ops = [matmul(0, 860, 1720, 0), op("copy.1", "copy", 860, 50), kernel(910, 60)]
         self.assertEqual(bottleneck(ops)["bottleneck"], "kernel")
 
-    def test_time_that_the_chip_needs_has_a_lower_and_an_upper_bound(self) -> None:
-        said = bottleneck([matmul(0, 500, 200, 0), kernel(500, 150)])["speed_of_light"]
-        self.assertEqual((said["at_least_ps"], said["at_most_ps"]), (100, 250))
-        self.assertEqual((said["pct_at_least"], said["pct_at_most"]), (10, 25))
+    def test_speed_of_light_has_a_lower_and_an_upper_bound(self) -> None:
+        result = bottleneck([matmul(0, 500, 200, 0), kernel(500, 150)])["speed_of_light"]
+        self.assertEqual((result["at_least_ps"], result["at_most_ps"]), (100, 250))
+        self.assertEqual((result["pct_at_least"], result["pct_at_most"]), (10, 25))
 
 
 class Utilization(unittest.TestCase):
-    """The peak is 2 flops per picosecond."""
+    """Test the bounds of MFU and HFU; the peak is 2 flops per picosecond."""
 
-    def test_unknown_flops_have_no_lower_bound(self) -> None:
+    def test_mfu_and_hfu_are_null_if_no_flops_are_known(self) -> None:
         again = matmul(0, 100, 100, 0, tf_op="jit(f)/rematted_computation/dot:")
         for ops, mfu, hfu in (
             ([], None, None),
@@ -244,12 +243,12 @@ class Utilization(unittest.TestCase):
             ([matmul(0, 100, 100, 0)], 0.05, 0.05),
         ):
             with self.subTest(ops=ops):
-                said = bottleneck([op("copy.1", "copy", 200, 70), *ops])
-                self.assertEqual((said["mfu_at_least"], said["hfu_at_least"]), (mfu, hfu))
+                result = bottleneck([op("copy.1", "copy", 200, 70), *ops])
+                self.assertEqual((result["mfu_at_least"], result["hfu_at_least"]), (mfu, hfu))
 
 
 class Recomputed(unittest.TestCase):
-    def test_total_counts_ops_of_all_kinds(self) -> None:
+    def test_total_recomputed_time_includes_all_kinds_of_ops(self) -> None:
         again = "jit(f)/checkpoint/rematted_computation/dot:"
         ops = [
             leaf(0, 100, tf_op=again),
@@ -258,8 +257,8 @@ class Recomputed(unittest.TestCase):
             op("copy.1.remat", "copy", 300, 20, tf_op="jit(f)/jvp()/copy:"),
             op("tuple.1", "mystery", 400, 7, tf_op=again),
         ]
-        said = bottleneck(ops)
-        self.assertEqual((said["recompute_dur_ps"], said["recompute_pct_of_step"]), (100, 10))
+        result = bottleneck(ops)
+        self.assertEqual((result["recompute_dur_ps"], result["recompute_pct_of_step"]), (100, 10))
         for mode in ("bottleneck", "summary"):
             found = answer(trace(ops, STEP), mode)
             self.assertEqual(found["recompute_total_dur_ps"], 157)
@@ -267,34 +266,34 @@ class Recomputed(unittest.TestCase):
 
 
 class Hideable(unittest.TestCase):
-    def test_hideable_time_is_limited_by_the_time_of_math(self) -> None:
+    def test_hideable_time_is_at_most_the_time_of_math(self) -> None:
         ops = [
-            leaf(0, 30),  # The op has no known cost.
+            leaf(0, 30),  # The cost of this op is unknown.
             matmul(30, 20, 10, 0, name="f.2"),
             kernel(50, 10),
             op("copy.1", "copy", 100, 70, stack="m.py:9:1"),
             op("all-reduce-done.1", "all-reduce-done", 200, 50),
             op("infeed.1", "infeed", 300, 80),
         ]
-        said = bottleneck(ops)
+        result = bottleneck(ops)
         expected = {"collective": 50, "host": 60, "data_movement": 60}
-        for rows in (said["budget"], said["findings"]):
+        for rows in (result["budget"], result["findings"]):
             found = {row["class"]: row["hideable_ps"] for row in rows}
             self.assertEqual({k: v for k, v in found.items() if v is not None}, expected)
 
     def test_hideable_time_is_zero_without_math(self) -> None:
-        said = bottleneck([op("copy.1", "copy", 100, 70)])
-        self.assertEqual([row["hideable_ps"] for row in said["findings"]], [0])
-        rows = {row["class"]: row["hideable_ps"] for row in said["budget"]}
+        result = bottleneck([op("copy.1", "copy", 100, 70)])
+        self.assertEqual([row["hideable_ps"] for row in result["findings"]], [0])
+        rows = {row["class"]: row["hideable_ps"] for row in result["budget"]}
         self.assertEqual((rows["data_movement"], rows["collective"], rows["idle"]), (0, 0, None))
 
-    def test_synchronous_collective_without_a_program_is_unknown(self) -> None:
+    def test_hideable_time_of_a_synchronous_collective_requires_a_program(self) -> None:
         ops = [leaf(0, 30), op("all-reduce.1", "all-reduce", 200, 50)]
-        # The wait for an unknown collective makes the figures of the row unknown.
+        # The wait shares a row with the synchronous collective, so its hideable time is unknown.
         ops.append(op("all-gather-done.1", "all-gather-done", 300, 10))
-        said = bottleneck(ops)
-        self.assertEqual([row["hideable_ps"] for row in said["findings"]], [None, None])
-        rows = {row["class"]: row["hideable_ps"] for row in said["budget"]}
+        result = bottleneck(ops)
+        self.assertEqual([row["hideable_ps"] for row in result["findings"]], [None, None])
+        rows = {row["class"]: row["hideable_ps"] for row in result["budget"]}
         self.assertEqual((rows["collective"], rows["host"]), (None, 0))
 
     def test_independent_math_in_the_same_computation_hides_a_synchronous_collective(self) -> None:
@@ -322,57 +321,57 @@ class Hideable(unittest.TestCase):
                 leaf(100, 20, "distant", **facts),
                 leaf(200, free, "free.1", **facts),
                 leaf(300, 20, "free.2", **facts),
-                # Two executions of 50 ps take 100 ps.
+                # The two executions take 100 ps together.
                 *(op("moved.1", "all-reduce", 400 + 50 * i, 50, **facts) for i in (0, 1)),
                 op("moved.2", "all-reduce", 500, 50, **facts),
             ]
-            beside = hlo_proto.metadata_plane({7: ("jit_f(7)", hlo_proto.hlo_proto(program))})
-            said = answer(encode(Space([tpu_plane(ran, STEP), beside])), "bottleneck", *PEAKS)
-            budget = {row["class"]: row["hideable_ps"] for row in said["budget"]}
-            (row,) = [row for row in said["findings"] if row["class"] == "collective"]
+            programs = hlo_proto.metadata_plane({7: ("jit_f(7)", hlo_proto.hlo_proto(program))})
+            result = answer(encode(Space([tpu_plane(ran, STEP), programs])), "bottleneck", *PEAKS)
+            budget = {row["class"]: row["hideable_ps"] for row in result["budget"]}
+            (row,) = [row for row in result["findings"] if row["class"] == "collective"]
             with self.subTest(free=free):
                 self.assertEqual(row["hideable_ps"], min(100, free + 20))
                 self.assertEqual(budget["collective"], row["hideable_ps"])
 
 
 class OverRoof(unittest.TestCase):
-    """Test ops that are faster than their roof; the peak is 2 flops per picosecond."""
+    """Test ops that run faster than their roof allows; the peak is 2 flops per picosecond."""
 
     FAIR = matmul(0, 100, 100, 0, name="f.1")
 
-    def test_ops_over_their_roof_are_excluded_from_lower_bounds(self) -> None:
+    def test_ops_faster_than_their_roof_are_excluded_from_lower_bounds(self) -> None:
         fair = bottleneck([self.FAIR])
         self.assertEqual((fair["mfu_at_least"], fair["over_roof"]["n_ops"]), (0.05, 0))
         self.assertEqual(notes_of_roofs(fair), [])
-        said = bottleneck([self.FAIR, matmul(100, 50, 1000, 0, name="f.2", stack="m.py:2:2")])
-        self.assertEqual(said["over_roof"], {"n_ops": 1, "dur_ps": 50})
+        result = bottleneck([self.FAIR, matmul(100, 50, 1000, 0, name="f.2", stack="m.py:2:2")])
+        self.assertEqual(result["over_roof"], {"n_ops": 1, "dur_ps": 50})
         for name in ("mfu_at_least", "hfu_at_least"):
-            self.assertEqual(said[name], fair[name])
-        self.assertEqual(said["speed_of_light"]["at_roof_ps"], 50 + 50)
-        self.assertEqual(said["speed_of_light"]["pct_at_least"], 5)
-        self.assertEqual(said["speed_of_light"]["pct_at_most"], 10)
-        (note,) = notes_of_roofs(said)
+            self.assertEqual(result[name], fair[name])
+        self.assertEqual(result["speed_of_light"]["at_roof_ps"], 50 + 50)
+        self.assertEqual(result["speed_of_light"]["pct_at_least"], 5)
+        self.assertEqual(result["speed_of_light"]["pct_at_most"], 10)
+        (note,) = notes_of_roofs(result)
         self.assertTrue(note.startswith("1 op (50 ps) excluded") and note.endswith(": m.py:2"))
-        # The op that is over its roof remains in the class `compute_bound`.
-        (row,) = [row for row in said["budget"] if row["class"] == "compute_bound"]
+        # The op over its roof remains in the class `compute_bound`.
+        (row,) = [row for row in result["budget"] if row["class"] == "compute_bound"]
         self.assertEqual((row["dur_ps"], row["at_roof_ps"], row["lost_ps"]), (150, 100, 50))
 
-    def test_note_names_the_key_of_an_op_without_a_line(self) -> None:
+    def test_note_has_the_key_of_an_op_without_a_source_line(self) -> None:
         (note,) = notes_of_roofs(bottleneck([matmul(0, 50, 1000, 0, stack="", tf_op="f/dot:")]))
         self.assertTrue(note.endswith(": tfop:f/dot:"), note)
 
     def test_one_percent_over_the_roof_is_tolerated(self) -> None:
         for flops, n in ((200, 0), (202, 0), (203, 1)):
             with self.subTest(flops=flops):
-                said = bottleneck([matmul(0, 100, flops, 0)])
-                self.assertEqual(said["over_roof"]["n_ops"], n)
+                result = bottleneck([matmul(0, 100, flops, 0)])
+                self.assertEqual(result["over_roof"]["n_ops"], n)
 
-    def test_roof_is_compared_with_all_executions_together(self) -> None:
+    def test_roof_is_compared_with_the_total_of_all_executions(self) -> None:
         runs = [matmul(0, 100, 150, 0), matmul(200, 20, 150, 0)]
         self.assertEqual(bottleneck(runs)["over_roof"]["n_ops"], 1)
         self.assertEqual(bottleneck([runs[0], runs[0]])["over_roof"]["n_ops"], 0)
 
-    def test_instant_op_is_not_over_the_roof(self) -> None:
+    def test_op_without_duration_is_not_over_its_roof(self) -> None:
         large: Json = {"bytes_accessed": 2**30, "stack": HERE}
         self.assertEqual(
             bottleneck([leaf(0, 10, **large)])["over_roof"], {"n_ops": 1, "dur_ps": 10}
@@ -381,20 +380,20 @@ class OverRoof(unittest.TestCase):
 
 
 class Tokens(unittest.TestCase):
-    """Test MFU in a step of 1000 ps with a peak of 2 flops per picosecond."""
+    """Test MFU in a step of 1000 ps; the peak is 2 flops per picosecond."""
 
     OPS = (leaf(0, 100, program_id=7),)
 
     def on_devices(self, assignment: tuple[int, int] | None) -> bytes:
         program = hlo_proto.hlo_proto({"main": [hlo_proto.op("f.1", "negate")]}, devices=assignment)
-        beside = hlo_proto.metadata_plane({7: ("jit_f(7)", program)})
-        return encode(Space([tpu_plane(list(self.OPS), STEP), beside]))
+        programs = hlo_proto.metadata_plane({7: ("jit_f(7)", program)})
+        return encode(Space([tpu_plane(list(self.OPS), STEP), programs]))
 
     def mfu(self, data: bytes, *options: str) -> tuple[float | None, float | None]:
-        said = answer(data, "bottleneck", *PEAKS, *options)
-        return said["mfu"], said["tokens_per_s"]
+        result = answer(data, "bottleneck", *PEAKS, *options)
+        return result["mfu"], result["tokens_per_s"]
 
-    def test_tokens_without_flops_give_only_a_rate(self) -> None:
+    def test_tokens_without_flops_give_a_token_rate_but_no_mfu(self) -> None:
         data = self.on_devices((8, 1))
         self.assertEqual(self.mfu(data), (None, None))
         self.assertEqual(self.mfu(data, "--tokens", "5"), (None, 5e9))
@@ -402,8 +401,7 @@ class Tokens(unittest.TestCase):
 
     def test_flops_per_token_are_divided_by_the_number_of_devices(self) -> None:
         data = self.on_devices((4, 2))
-        # 400 tokens of 12 flops on 8 devices are 600 flops per device, and the peak allows 2000
-        # flops.
+        # 400 tokens of 12 flops on 8 devices are 600 flops per device; the peak allows 2000.
         for options in (["--flops-per-token", "12"], ["--params", "2"], ["--params", "2e0"]):
             with self.subTest(options=options):
                 self.assertEqual(self.mfu(data, "--tokens", "4e2", *options), (0.3, 4e11))
@@ -411,7 +409,7 @@ class Tokens(unittest.TestCase):
                 self.assertEqual(two, (1.2, 4e11))
         self.assertEqual(self.mfu(data, "--tokens", "8", "--flops-per-token", "0.5")[0], 0.00025)
 
-    def test_megacore_halves_the_flops_of_a_plane(self) -> None:
+    def test_megacore_halves_the_mfu(self) -> None:
         for megacore, mfu in ((1, 0.1), (0, 0.2)):
             plane = tpu_plane(list(self.OPS), STEP, stats={"has_megacore": megacore})
             for options in (
@@ -421,7 +419,7 @@ class Tokens(unittest.TestCase):
                 with self.subTest(megacore=megacore, options=options):
                     self.assertEqual(self.mfu(encode(Space([plane])), *options)[0], mfu)
 
-    def test_unknown_device_count_is_rejected(self) -> None:
+    def test_tokens_with_params_are_rejected_if_the_device_count_is_unknown(self) -> None:
         options = ("--tokens", "8", "--params", "2")
         for data in (trace(list(self.OPS), STEP), self.on_devices(None)):
             outcome = run(data, "bottleneck", *options)
@@ -431,7 +429,7 @@ class Tokens(unittest.TestCase):
             self.assertEqual(outcome.object["device"], "/device:TPU:0")
             self.assertIsNotNone(answer(data, "bottleneck", *options, "--n-devices", "1e0")["mfu"])
 
-    def test_contradictory_options_are_rejected(self) -> None:
+    def test_invalid_or_contradictory_options_are_rejected(self) -> None:
         for options in (
             ("--params", "2"),
             ("--flops-per-token", "2"),
@@ -447,15 +445,15 @@ class Tokens(unittest.TestCase):
                 outcome = run(self.on_devices((8, 1)), "bottleneck", *options)
                 self.assertEqual((outcome.object["reason"], outcome.status), ("bad_arguments", 2))
 
-    def test_mfu_counts_all_devices_of_a_real_program(self) -> None:
+    def test_mfu_counts_all_devices_of_the_program(self) -> None:
         if not OFFLOADING.exists():
             self.skipTest("the capture isn't here")
         options = ("--tokens", "1e6", "--params", "7e9")
-        said = command(OFFLOADING, "--mode", "bottleneck", *options).object
-        seconds = said["step_duration_ps"] / 1e12
-        self.assertEqual(len(said["capture"]["devices"]), 4)
-        self.assertEqual(said["mfu"], round(1e6 * 6 * 7e9 / 8 / 918e12 / seconds, 6))
-        self.assertEqual(said["tokens_per_s"], round(1e6 / seconds, 3))
+        result = command(OFFLOADING, "--mode", "bottleneck", *options).object
+        seconds = result["step_duration_ps"] / 1e12
+        self.assertEqual(len(result["capture"]["devices"]), 4)
+        self.assertEqual(result["mfu"], round(1e6 * 6 * 7e9 / 8 / 918e12 / seconds, 6))
+        self.assertEqual(result["tokens_per_s"], round(1e6 / seconds, 3))
 
 
 if __name__ == "__main__":

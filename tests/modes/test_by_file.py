@@ -1,4 +1,4 @@
-"""Test the table by_file of compare, which is valid even where lines have no counterpart."""
+"""Test compare's table `by_file`, which is valid even if lines have no counterpart."""
 
 from __future__ import annotations
 
@@ -32,8 +32,7 @@ def file_of(line: str | None) -> str | None:
 
 
 def mean_by_file(made: Json, device: str) -> Counter[str | None]:
-    """Return the mean time per step of each file: the sum of the rounded means of the file's
-    groups."""
+    """Return each file's mean time per step: the sum of its groups' rounded means."""
     number = [listed["device"] for listed in made["devices"]].index(device)
     steps = [s for s in made["steps"] if s["device"] == number and s["used"]]
     means: Counter[str | None] = Counter()
@@ -45,7 +44,7 @@ def mean_by_file(made: Json, device: str) -> Counter[str | None]:
 
 class Against(InFolder):
     def assert_holds(self, before: Json, after: Json, compared: Json, device: str = DEVICE) -> None:
-        """Check by_file against the records, the rows, and the totals."""
+        """Check that `by_file` agrees with the records, the rows and the totals."""
         rows = compared["by_file"]
         for figure in FIGURES:
             total = sum(compared["totals"][kind][figure] for kind in KINDS)
@@ -74,7 +73,7 @@ class Against(InFolder):
 
 
 class OfTraces(Against):
-    def test_sums_are_right_after_each_edit(self) -> None:
+    def test_by_file_agrees_with_the_records_after_each_edit(self) -> None:
         program = small(records.of_demo())
         before, ours = self.trace_of("before.xplane.pb", program, 1)
         for kind, edits in sampled(edits_of(program, seed=5).items(), 2):
@@ -84,10 +83,8 @@ class OfTraces(Against):
                 compared = answer(path, "compare", "--baseline", str(before), "--top", "1000000")
                 self.assert_holds(ours, theirs, compared)
 
-    def test_file_shows_a_slowdown_of_lines_without_counterparts(self) -> None:
-        """An unrolled loop costs 20 % in a file with new lines and columns; other files do not
-        change.
-        """
+    def test_slowdown_of_lines_without_counterparts_shows_in_their_file(self) -> None:
+        """Unroll loops, move all lines of one file and slow them down by 20 %."""
         program = small(records.of_demo())
         file = busiest_file(program)
 
@@ -110,7 +107,7 @@ class OfTraces(Against):
         significant = [row["file"] for row in compared["by_file"] if row["significant"]]
         self.assertEqual(significant, [file])
 
-    def test_sums_are_right_for_random_pairs(self) -> None:
+    def test_by_file_agrees_with_the_records_of_random_traces(self) -> None:
         n_compared = 0
         for seed in sampled(range(60), 6):
             pair = (random_record_case(random.Random(seed + n)) for n in (0, seed % 2))
@@ -139,9 +136,9 @@ class OfRecords(Against):
             op(2, "/new/m.py:2:0", "/new/c.py:20:4", tf_op="f/y:", duration=70),
             op(3, tf_op="w:", kind="data_move", duration=1007),
         ]
-        said = compare(record(before), record(after))
+        result = compare(record(before), record(after))
         self.assertEqual(
-            rows_of(said, "file", "before_file", *FIGURES, "n_rows"),
+            rows_of(result, "file", "before_file", *FIGURES, "n_rows"),
             [
                 ("/new/c.py", None, 0, 70, 70, 1),
                 (None, "/old/b.py", 50, 0, -50, 1),
@@ -149,31 +146,31 @@ class OfRecords(Against):
                 (None, None, 7, 1007, 1000, 1),
             ],
         )
-        self.assertIn("1 rows (50 ps before, 70 ps after) match lines", " ".join(said["notes"]))
+        self.assertIn("1 rows (50 ps before, 70 ps after) match lines", " ".join(result["notes"]))
         zero = {"before_ps": 0, "after_ps": 0, "before_pct": 0.0, "after_pct": 0.0}
-        self.assertEqual(said["unmatched"], zero)
-        self.assert_holds(record(before), record(after), said)
+        self.assertEqual(result["unmatched"], zero)
+        self.assert_holds(record(before), record(after), result)
 
-    def test_file_that_still_exists_as_a_caller_is_not_paired_with_a_new_file(self) -> None:
-        """x/a.py still exists as a caller, so y/a.py is a new file, and x/a.py was not moved
-        there.
-        """
+    def test_file_that_remains_as_a_caller_is_not_paired_with_a_new_file(self) -> None:
+        """`x/a.py` still calls `z.py`, so it was not moved to `y/a.py`, which is a new file."""
         before = [op(1, "x/a.py:1:1", tf_op="f/p:")]
         after = [op(2, "x/a.py:1:1", "z.py:1:1", tf_op="g/q:"), op(3, "y/a.py:1:1", tf_op="h/r:")]
-        said = compare(record(before), record(after))
+        result = compare(record(before), record(after))
         self.assertEqual(
-            rows_of(said, "file", "before_file"),
+            rows_of(result, "file", "before_file"),
             [(None, "x/a.py"), ("y/a.py", None), ("z.py", None)],
         )
-        self.assert_holds(record(before), record(after), said)
+        self.assert_holds(record(before), record(after), result)
 
-    def test_equal_changes_are_ordered_by_name(self) -> None:
+    def test_files_with_equal_changes_are_ordered_by_name(self) -> None:
         before = [op(n, f"{name}.py:1:1") for n, name in enumerate("cad")]
         after = [op(n, f"{name}.py:1:1", duration=90) for n, name in enumerate("cadb")]
-        said = compare(record(before), record([*after[:3], op(4, "b.py:9:9", duration=10)]))
-        self.assertEqual([row["file"] for row in said["by_file"]], ["a.py", "b.py", "c.py", "d.py"])
+        result = compare(record(before), record([*after[:3], op(4, "b.py:9:9", duration=10)]))
+        self.assertEqual(
+            [row["file"] for row in result["by_file"]], ["a.py", "b.py", "c.py", "d.py"]
+        )
 
-    def test_note_appears_if_more_than_five_percent_have_no_counterpart(self) -> None:
+    def test_note_appears_if_more_than_5_percent_of_the_time_has_no_counterpart(self) -> None:
         kept = op(1, "a.py:1:1", tf_op="f/x:", duration=95_000)
         for duration, is_noted in ((5_000, False), (5_010, True)):
             gone = op(2, "b.py:1:1", tf_op="g/y:", kind="comm", duration=duration)
@@ -189,14 +186,13 @@ class OfRecords(Against):
                 op(3, "c.py:1:1", duration=100_000 * factor, tf_op="h:"),
             ]
 
-        said = compare(*(record(program(factor), 4) for factor in (1, 2)))
-        tested = {row["file"]: row["p_value"] for row in said["by_file"]}
+        result = compare(*(record(program(factor), 4) for factor in (1, 2)))
+        tested = {row["file"]: row["p_value"] for row in result["by_file"]}
         self.assertEqual(tested, {"a.py": 1.0, "b.py": None, "c.py": 0.028571})
-        self.assertEqual(said["noise"]["n_tested"], 2)
+        self.assertEqual(result["noise"]["n_tested"], 2)
 
-    def test_significance_of_files_is_corrected_separately_from_rows(self) -> None:
-        """The correction for many noisy lines hides a change of a line, but the correction for a
-        few files does not."""
+    def test_files_and_rows_are_corrected_for_multiple_testing_separately(self) -> None:
+        """Slow down 100 noisy lines by 2 %: no line is significant, but their file is."""
         rng = random.Random(3)
         sides = []
         for factor in (1.0, 1.02):
@@ -212,10 +208,10 @@ class OfRecords(Against):
                 ]
                 step |= {"durs_ps": durs, "busy_ps": sum(durs), "duration_ps": 2 * sum(durs)}
             sides.append(made)
-        said = compare(*sides)
-        self.assertNotIn(True, [row["significant"] for row in said["rows"]])
-        self.assertEqual(rows_of(said, "file", "significant"), [("a.py", True), ("b.py", False)])
-        self.assert_holds(sides[0], sides[1], said)
+        result = compare(*sides)
+        self.assertNotIn(True, [row["significant"] for row in result["rows"]])
+        self.assertEqual(rows_of(result, "file", "significant"), [("a.py", True), ("b.py", False)])
+        self.assert_holds(sides[0], sides[1], result)
 
     def test_swapping_before_and_after_negates_the_changes(self) -> None:
         program = records.made_up(4, 80)

@@ -1,4 +1,4 @@
-"""Test the mode by_op: rows, figures, `--op`, and a comparison with XProf's own table."""
+"""Test the mode `by_op`: rows, figures, `--op`, and agreement with XProf's own op table."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ Json = dict[str, Any]
 STEP = [("s", 0, 10_000_000)]
 BF16 = "bf16[8,128]{1,0:T(8,128)(2,1)}"
 KERNEL = ', custom_call_target="tpu_custom_call"'
-# Peaks of a v7x device: flops per picosecond, and bytes per picosecond.
+# Peaks of v7x: flops per picosecond and bytes per picosecond.
 PEAK, HBM = Fraction("1153.5"), Fraction(3690 * 2**30, 10**12)
 
 
-def said_of(ops: list[Op], *options: str) -> Json:
+def result_of(ops: list[Op], *options: str) -> Json:
     return answer(trace(ops, STEP), "by_op", *options)
 
 
 def row_of(*ops: Op, options: tuple[str, ...] = ()) -> Json:
-    """Return the only row of an answer."""
-    [row] = said_of(list(ops), *options)["ops"]
+    """Return the only row for the given ops."""
+    [row] = result_of(list(ops), *options)["ops"]
     found: Json = row
     return found
 
@@ -52,8 +52,8 @@ def matmul(start: int, dur: int, **facts: Any) -> Op:
 
 
 class Rows(unittest.TestCase):
-    def test_entries_with_the_same_name_and_program_share_a_row(self) -> None:
-        said = said_of(
+    def test_ops_with_the_same_name_and_program_share_a_row(self) -> None:
+        result = result_of(
             [
                 op("a.1", "loop fusion", 0, 10, program_id=7),
                 op("a.1", "loop fusion", 10, 20, program_id=8),
@@ -67,7 +67,7 @@ class Rows(unittest.TestCase):
         self.assertEqual(
             [
                 (row["rank"], row["hlo_op"], row["program_id"], row["total_dur_ps"])
-                for row in said["ops"]
+                for row in result["ops"]
             ],
             [
                 (1, "b", "7", 30),
@@ -77,7 +77,7 @@ class Rows(unittest.TestCase):
                 (5, "a.2", str(2**64 - 1), 20),
             ],
         )
-        first = said["ops"][1]
+        first = result["ops"][1]
         self.assertEqual(
             [first[name] for name in ("n_executions", "min_dur_ps", "max_dur_ps", "avg_dur_ps")],
             [3, 5, 10, 8],
@@ -86,18 +86,18 @@ class Rows(unittest.TestCase):
 
     def test_top_keeps_the_longest_ops_and_the_tail_sums_the_rest(self) -> None:
         ops = [op(f"f.{i:02}", "loop fusion", 100 * i, i + 1) for i in range(60)]
-        everything = said_of(ops, "--top", "99")
+        everything = result_of(ops, "--top", "99")
         self.assertEqual(everything["tail"], {"n_ops_omitted": 0, "dur_ps": 0})
         for top, options in ((50, ()), (0, ("--top", "0")), (7, ("--top", "7"))):
-            said = said_of(ops, *options)
-            self.assertEqual(said["ops"], everything["ops"][:top])
+            result = result_of(ops, *options)
+            self.assertEqual(result["ops"], everything["ops"][:top])
             left_out = [row["total_dur_ps"] for row in everything["ops"][top:]]
             self.assertEqual(
-                said["tail"], {"n_ops_omitted": len(left_out), "dur_ps": sum(left_out)}
+                result["tail"], {"n_ops_omitted": len(left_out), "dur_ps": sum(left_out)}
             )
 
     def test_containers_are_listed_in_a_separate_table(self) -> None:
-        said = said_of(
+        result = result_of(
             [
                 op("while.1", "while", 0, 100),
                 op("f", "loop fusion", 10, 20),
@@ -107,7 +107,7 @@ class Rows(unittest.TestCase):
             "--top=0",
         )
         self.assertEqual(
-            said["containers"],
+            result["containers"],
             [
                 {
                     "hlo_op": name,
@@ -118,15 +118,15 @@ class Rows(unittest.TestCase):
                 for name, category, n in (("call.2", "call", 1), ("while.1", "while", 2))
             ],
         )
-        self.assertEqual(said["tail"], {"n_ops_omitted": 1, "dur_ps": 20})
+        self.assertEqual(result["tail"], {"n_ops_omitted": 1, "dur_ps": 20})
 
-    def test_op_without_a_name_is_named_after_the_text(self) -> None:
+    def test_op_without_a_name_is_named_after_its_hlo_text(self) -> None:
         texts = ("not HLO at all", "", "%", "jit_f(7)", "%named = f32[] add()")
         ops = [op("", "copy", 10 * i, 9 - i, text=text) for i, text in enumerate(texts)]
-        said = said_of(ops)
-        self.assertEqual(named(said["ops"]), ["", "not HLO at all", "jit_f(7)", "named"])
-        self.assertEqual(said["ops"][0]["n_executions"], 2)
-        found = said_of(ops, "--op", "not HLO")["op"]
+        result = result_of(ops)
+        self.assertEqual(named(result["ops"]), ["", "not HLO at all", "jit_f(7)", "named"])
+        self.assertEqual(result["ops"][0]["n_executions"], 2)
+        found = result_of(ops, "--op", "not HLO")["op"]
         self.assertEqual((found["text"], found["program"]), ("not HLO at all", None))
 
     def test_row_has_kind_phase_scope_and_source(self) -> None:
@@ -154,7 +154,7 @@ class Rows(unittest.TestCase):
         }
         self.assertEqual({name: row[name] for name in expected}, expected)
 
-    def test_shape_comes_from_the_text_or_else_from_the_stat(self) -> None:
+    def test_shape_comes_from_the_hlo_text_or_else_from_the_stat(self) -> None:
         self.assertEqual(
             row_of(op("f", "copy", 0, 1, shape_with_layout="s8[3]"))["shape"],
             "f32[8,128]{1,0:T(8,128)}",
@@ -164,7 +164,7 @@ class Rows(unittest.TestCase):
 
 
 class Figures(unittest.TestCase):
-    def test_rates_describe_an_average_execution(self) -> None:
+    def test_rates_are_computed_for_an_average_execution(self) -> None:
         space = memory_access_breakdown((1, 1, 3 * 10**6), (2, 3, 10**9))
         row = row_of(
             matmul(0, 1_000_000, memory_access_breakdown=space),
@@ -179,21 +179,20 @@ class Figures(unittest.TestCase):
         self.assertEqual((row["achieved_tflops"], row["achieved_gbps"]), (333.333, 333.333))
         self.assertIsNone(row["hbm_bytes"])
 
-    def test_rates_are_null_without_counts_or_time(self) -> None:
+    def test_rates_are_null_without_known_counts_or_without_duration(self) -> None:
         for facts in (
             {"flops": 0, "bytes_accessed": 0},
             {"flops": -1, "bytes_accessed": -1},
             {"flops": 10**9, "dur": 0},
-            # The breakdown has only bytes of a different memory, so the op reads no bytes from HBM.
+            # None of the bytes in the breakdown are in HBM.
             {"flops": 0, "memory_access_breakdown": memory_access_breakdown((1, 3, 5))},
         ):
             duration = facts.pop("dur", 100)
             row = row_of(matmul(0, duration, **facts))  # type: ignore[arg-type]
             self.assertEqual((row["achieved_tflops"], row["achieved_gbps"]), (None, None), facts)
 
-    def test_roofs_of_entries_are_added(self) -> None:
-        # Of four entries with the same name, two are limited by flops, one is limited by bytes, and
-        # one is faster than the roof.
+    def test_roof_of_a_row_is_the_sum_over_its_entries(self) -> None:
+        # Two entries are limited by flops and one by bytes; the last is faster than its roof.
         ops = [
             matmul(0, 2_000_000),
             matmul(2_000_000, 1_000_000),
@@ -206,13 +205,13 @@ class Figures(unittest.TestCase):
         self.assertEqual(row["lost_ps"], 8_000_010 - at_roof)
         self.assertEqual(row["class"], "compute_bound")
 
-    def test_roof_is_null_if_an_entry_has_an_unknown_roof(self) -> None:
+    def test_roof_of_a_row_is_null_if_an_entry_has_no_roof(self) -> None:
         row = row_of(matmul(0, 10), matmul(10, 10, flops=0, bytes_accessed=0))
         self.assertEqual(
             (row["class"], row["at_roof_ps"], row["lost_ps"]), ("compute_bound", None, None)
         )
 
-    def test_class_and_roof_follow_from_kind_and_cost(self) -> None:
+    def test_class_and_roof_depend_on_kind_and_cost(self) -> None:
         for judged, name, at_roof in (
             (op("all-reduce.1", "all-reduce", 0, 10), "collective", 0),
             (op("infeed.1", "infeed", 0, 10), "host", 0),
@@ -240,28 +239,28 @@ class Figures(unittest.TestCase):
         row = row_of(op("k.3", "custom-call", 0, 10, attributes=KERNEL, flops=9))
         self.assertEqual([row[name] for name in facts[:3]], ["k", "xla", 9])
 
-    def test_declared_cost_is_used_and_noted_if_shown(self) -> None:
+    def test_declared_cost_is_used_and_noted_if_the_kernel_is_shown(self) -> None:
         config = (
             b'{"custom_call_config":{"cost_estimate":{"flops":"1000000","bytes_accessed":"2000"}}}'
         )
         program = hlo_proto.hlo_proto({"main": [instruction("k.3", "custom-call", config=config)]})
         ops = [op("k.3", "custom-call", 0, 100, attributes=KERNEL, program_id=7)]
         data = encode(Space([tpu_plane(ops, STEP), metadata_plane({7: ("f", program)})]))
-        said = answer(data, "by_op")
-        [row] = said["ops"]
+        result = answer(data, "by_op")
+        [row] = result["ops"]
         facts = ("kernel", "cost_source", "flops", "hbm_bytes")
         self.assertEqual([row[name] for name in facts], ["k", "declared", 10**6, 2000])
-        is_told = [
-            note for note in said["notes"] if note.startswith("1 kernel with a declared cost;")
+        cost_notes = [
+            note for note in result["notes"] if note.startswith("1 kernel with a declared cost;")
         ]
-        self.assertEqual(len(is_told), 1)
+        self.assertEqual(len(cost_notes), 1)
         self.assertFalse([n for n in answer(data, "by_op", "--top=0")["notes"] if "declare" in n])
-        said = answer(data, "by_op", "--top=0", "--op=k.3")
+        result = answer(data, "by_op", "--top=0", "--op=k.3")
         self.assertTrue(
-            [note for note in said["notes"] if note.startswith("1 kernel with a declared cost;")]
+            [note for note in result["notes"] if note.startswith("1 kernel with a declared cost;")]
         )
 
-    def test_one_hot_matmul_is_judged_in_the_dtype_of_the_non_boolean_operand(self) -> None:
+    def test_one_hot_matmul_is_judged_in_the_dtype_of_its_non_boolean_operand(self) -> None:
         fused = [
             instruction("hot", "parameter", shape=array("pred", 8, 8)),
             instruction("x", "parameter", shape=array("bf16", 8, 8)),
@@ -269,7 +268,7 @@ class Figures(unittest.TestCase):
         ]
         main = [instruction("fusion.1", "fusion", calls=["c"], shape=array("s32", 8, 8))]
         program = hlo_proto.hlo_proto({"c": fused, "main": main})
-        # The peak is 800 TFLOP/s.
+        # 800e6 flops in 1 µs are 800 TFLOP/s.
         matmul_op = matmul(
             0, 10**6, flops=800 * 10**6, name="fusion.1", shape="s32[8,8]{1,0}", program_id=7
         )
@@ -277,10 +276,10 @@ class Figures(unittest.TestCase):
         [row] = answer(data, "by_op")["ops"]
         facts = ("class", "dtype", "dtype_source", "achieved_tflops")
         self.assertEqual([row[name] for name in facts], ["compute_bound", "bf16", "program", 800.0])
-        said = answer(data, "roofline")
-        self.assertEqual(said["groups"][0]["operand_dtypes"], {"bf16": 10**6})
+        result = answer(data, "roofline")
+        self.assertEqual(result["groups"][0]["operand_dtypes"], {"bf16": 10**6})
 
-    def test_operand_dtypes_are_the_dtypes_in_memory(self) -> None:
+    def test_operand_dtypes_are_those_in_memory_before_any_conversion(self) -> None:
         square = {dtype: array(dtype, 8, 8) for dtype in ("f32", "bf16", "s32", "pred")}
         widened = [
             instruction("w.0", "parameter", shape=square["f32"]),
@@ -316,16 +315,16 @@ class Figures(unittest.TestCase):
             data = encode(Space([tpu_plane(ops, STEP), metadata_plane({7: ("f", program)})]))
             with self.subTest(operands=operands):
                 self.assertEqual(answer(data, "by_op")["ops"][0]["operand_dtypes"], expected)
-        # A dot that is not fused reads the operands in the dtype that they have in memory.
+        # A dot outside a fusion reads its operands directly from memory.
         bare = hlo_proto.hlo_proto({"main": [*main, instruction("f.1", "dot", "a", "b")]})
         data = encode(Space([tpu_plane(ops, STEP), metadata_plane({7: ("f", bare)})]))
         self.assertEqual(answer(data, "by_op")["ops"][0]["operand_dtypes"], ["bf16", "f32"])
-        self.assertIsNone(said_of(ops)["ops"][0]["operand_dtypes"])
+        self.assertIsNone(result_of(ops)["ops"][0]["operand_dtypes"])
 
     def test_chip_and_peak_options_are_applied(self) -> None:
-        said = said_of([matmul(0, 10**7)], "--chip", "v4", "--peak-tflops-bf16", "100")
-        self.assertEqual((said["chip"], said["peaks_used"]["peak_tflops_bf16"]), ("v4", 100.0))
-        self.assertEqual(said["ops"][0]["at_roof_ps"], 10**7)
+        result = result_of([matmul(0, 10**7)], "--chip", "v4", "--peak-tflops-bf16", "100")
+        self.assertEqual((result["chip"], result["peaks_used"]["peak_tflops_bf16"]), ("v4", 100.0))
+        self.assertEqual(result["ops"][0]["at_roof_ps"], 10**7)
         outcome = run(trace([matmul(0, 9)], STEP), "by_op", "--kernel-cost", "k=1,1")
         self.assertEqual(outcome.object["reason"], "kernel_not_found")
 
@@ -355,12 +354,12 @@ def with_program(ops: list[Op], **more: Any) -> bytes:
 
 class OneOp(unittest.TestCase):
     def one(self, data: bytes, name: str) -> Json:
-        said = answer(data, "by_op", "--top", "0", "--op", name)
-        self.assertEqual(said["ops"], [])
-        found: Json = said["op"]
+        result = answer(data, "by_op", "--top", "0", "--op", name)
+        self.assertEqual(result["ops"], [])
+        found: Json = result["op"]
         return found
 
-    def test_answer_about_an_op_has_the_row_of_the_op_and_details(self) -> None:
+    def test_option_op_adds_details_to_the_row_of_the_op(self) -> None:
         ops = [
             op("a", "copy", 0, 10),
             op("b", "copy", 10, 20, stack="m.py:1:1\nn.py:2:2"),
@@ -370,18 +369,18 @@ class OneOp(unittest.TestCase):
             ("b", {"source_stack": "n.py:2:2\nm.py:1:1", "executions": [[10, 20]]}),
             ("a", {"source_stack": None, "executions": [[0, 10], [90, 5]]}),
         ):
-            said = said_of(ops, "--op", name)
-            [row] = [row for row in said["ops"] if row["hlo_op"] == name]
+            result = result_of(ops, "--op", name)
+            [row] = [row for row in result["ops"] if row["hlo_op"] == name]
             text = (
                 f"%{name} = f32[8,128]{{1,0:T(8,128)}} copy(f32[8,128]{{1,0:T(8,128)}} %operand.1)"
             )
             self.assertEqual(
-                said["op"],
+                result["op"],
                 {**row, "text": text, **more, "n_executions_omitted": 0, "program": None},
             )
-        self.assertNotIn("op", said_of(ops))
+        self.assertNotIn("op", result_of(ops))
 
-    def test_first_thousand_executions_are_listed_in_order(self) -> None:
+    def test_first_thousand_executions_are_listed_in_order_of_start(self) -> None:
         ops = [op("a", "copy", 10 * i, 5) for i in reversed(range(1200))]
         ops.insert(7, op("a", "copy", 3, 1, flops=1))
         found = self.one(trace(ops, STEP), "a")
@@ -390,7 +389,7 @@ class OneOp(unittest.TestCase):
         self.assertEqual(found["executions"][:2], [[0, 5], [3, 1]])
         self.assertEqual((found["n_executions"], found["n_executions_omitted"]), (1201, 201))
 
-    def test_times_of_executions_use_the_clock_of_the_step_window(self) -> None:
+    def test_execution_times_use_the_same_clock_as_the_step_window(self) -> None:
         measured = {"device_offset_ps": 5000, "device_duration_ps": 70}
         plane = tpu_plane([op("a", "copy", 20, 10)], [("s", 10, 100)])
         names = len(plane.stat_metadata)
@@ -398,9 +397,9 @@ class OneOp(unittest.TestCase):
             plane.stat_metadata.append(StatMetadata(names + i, name))
             plane.lines[1].events[0].stats.append(Stat(names + i, uint64(value)))
         data = encode(Space([plane]))
-        said = answer(data, "by_op", "--op", "a")
-        self.assertEqual(said["op"]["executions"], [[5000, 70]])
-        self.assertEqual(said["step_window_ps"][0], 4990)
+        result = answer(data, "by_op", "--op", "a")
+        self.assertEqual(result["op"]["executions"], [[5000, 70]])
+        self.assertEqual(result["step_window_ps"][0], 4990)
 
     def test_fusion_has_operands_users_and_body(self) -> None:
         found = self.one(with_program([op("fusion.1", "loop fusion", 0, 10)]), "fusion.1")
@@ -460,7 +459,7 @@ class OneOp(unittest.TestCase):
             [computation["name"] for computation in found["program"]["called"]], ["fused"]
         )
 
-    def test_container_has_counts_but_no_rates(self) -> None:
+    def test_container_has_flops_and_bytes_but_no_rates(self) -> None:
         for category in ("while", "conditional", "call", "megacore fusion"):
             with self.subTest(category=category):
                 ops = [op("c.1", category, 0, 50, flops=800, bytes_accessed=500)]
@@ -468,7 +467,7 @@ class OneOp(unittest.TestCase):
                 self.assertEqual((found["flops"], found["bytes_accessed"]), (800, 500))
                 self.assertEqual((found["achieved_tflops"], found["achieved_gbps"]), (None, None))
 
-    def test_lists_of_operands_users_and_instructions_are_cut(self) -> None:
+    def test_lists_of_operands_users_and_instructions_are_truncated(self) -> None:
         inner = {f"c{i}": [instruction(f"m.{i}", "add")] for i in range(30)}
         inner["c0"] = [instruction(f"k.{i}", "add") for i in range(250)]
         around = [
@@ -510,7 +509,7 @@ class Names(unittest.TestCase):
         op("while.9", "while", 0, 99),
     )
 
-    def test_exact_name_or_unique_prefix_is_accepted(self) -> None:
+    def test_op_is_selected_by_exact_name_or_unique_prefix(self) -> None:
         for asked, name in (
             ("fusion.1", "fusion.1"),
             ("%fusion.1", "fusion.1"),
@@ -520,22 +519,22 @@ class Names(unittest.TestCase):
             ("w", "while.9"),
             ("42", "42"),
         ):
-            said = said_of(list(self.OPS), "--top=0", "--op", asked)
-            self.assertEqual(said["op"]["hlo_op"], name)
-            notes = [note for note in said["notes"] if "the only name with" in note]
+            result = result_of(list(self.OPS), "--top=0", "--op", asked)
+            self.assertEqual(result["op"]["hlo_op"], name)
+            notes = [note for note in result["notes"] if "the only name with" in note]
             is_whole = asked.removeprefix("%") == name
             short = asked.removeprefix("%")
             expected = f"--op {short}: using {name}, the only name with this prefix"
             self.assertEqual(notes, [] if is_whole else [expected])
 
-    def test_unknown_or_ambiguous_name_is_refused_with_similar_names(self) -> None:
+    def test_unknown_or_ambiguous_name_is_rejected_and_similar_names_are_listed(self) -> None:
         everything = ["42", "while.9", "fusion.1", "fusion.12", "copy-done.7"]
         for asked, near in (
             ("fusion", ["fusion.1", "fusion.12", "42", "while.9", "copy-done.7"]),
             ("FUSION.12", ["fusion.12", "fusion.1", "42", "while.9", "copy-done.7"]),
             ("fusion.13", ["fusion.1", "fusion.12", "42", "while.9", "copy-done.7"]),
             ("done", ["copy-done.7", "42", "while.9", "fusion.1", "fusion.12"]),
-            # A number is never a prefix.
+            # A name that is a number must match exactly.
             ("4", everything),
             ("%nothing", everything),
         ):
@@ -545,26 +544,26 @@ class Names(unittest.TestCase):
             self.assertIn(repr(asked), outcome.object["detail"])
             self.assertEqual(outcome.stderr.count("\n"), 1)
 
-    def test_longest_op_of_several_programs_is_chosen_with_a_note(self) -> None:
+    def test_longest_op_is_used_with_a_note_if_several_programs_have_the_name(self) -> None:
         ops = [
             op("a", "copy", 0, 10, program_id=1),
             op("a", "copy", 10, 30, program_id=2),
             op("a", "copy", 40, 25, program_id=3),
             op("ab", "copy", 70, 99, program_id=1),
         ]
-        said = said_of(ops, "--op", "a")
-        self.assertEqual((said["op"]["program_id"], said["op"]["rank"]), ("2", 2))
+        result = result_of(ops, "--op", "a")
+        self.assertEqual((result["op"]["program_id"], result["op"]["rank"]), ("2", 2))
         note = "3 programs have an op a; using the one of program 2, which takes the most time"
-        self.assertIn(note, said["notes"])
-        self.assertEqual(said_of(ops[:3], "--op", "a")["op"]["program_id"], "2")
+        self.assertIn(note, result["notes"])
+        self.assertEqual(result_of(ops[:3], "--op", "a")["op"]["program_id"], "2")
 
 
 class Captures(unittest.TestCase):
-    def test_copies_to_the_host_equal_the_table_of_ops_in_xprof(self) -> None:
+    def test_copies_to_the_host_have_the_same_times_as_in_xprof(self) -> None:
         if not OFFLOADING.exists():
             self.skipTest("the capture is not available")
-        # Executions and picoseconds that hlo_stats of XProf 2.24.2 counts over four devices and all
-        # steps.
+        # Number of executions and total picoseconds in XProf 2.24.2's hlo_stats, over all steps of
+        # four devices.
         expected = {
             "copy-done.4": (400, 77_773_215_731_250),
             "copy-done.2": (400, 77_642_772_818_750),
@@ -573,8 +572,8 @@ class Captures(unittest.TestCase):
         }
         found = dict.fromkeys(expected, (0, 0))
         for device in range(4):
-            said = answer(OFFLOADING, "by_op", "--step=all", f"--device=/device:TPU:{device}")
-            for row in said["ops"]:
+            result = answer(OFFLOADING, "by_op", "--step=all", f"--device=/device:TPU:{device}")
+            for row in result["ops"]:
                 if row["hlo_op"] in found:
                     n, total = found[row["hlo_op"]]
                     found[row["hlo_op"]] = n + row["n_executions"], total + row["total_dur_ps"]

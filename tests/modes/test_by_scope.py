@@ -1,4 +1,4 @@
-"""Test the mode by_scope: the tree, ops without a scope, options, odd paths, and real captures."""
+"""Test the mode `by_scope`: tree, ops without a scope, options, odd paths, and real captures."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ STEP = [("s", 0, 1000)]
 
 
 def at(start: int, dur: int, path: str | None, category: str = "loop fusion", **facts: Any) -> Op:
-    """Return an op with a path and a unique name."""
+    """Return an op with the given path; its name is unique because it contains the start."""
     if path is not None:
         facts["tf_op"] = path
     return op(facts.pop("name", f"f.{start}"), category, start, dur, **facts)
 
 
-def said_of(ops: list[Op], *options: str) -> Json:
+def result_of(ops: list[Op], *options: str) -> Json:
     return answer(trace(ops, STEP), "by_scope", *options)
 
 
-def totals(said: Json) -> dict[str, tuple[int, int]]:
-    """Return the total and own time of each scope, in order."""
-    return {row["scope"]: (row["total_dur_ps"], row["self_dur_ps"]) for row in said["scopes"]}
+def totals(result: Json) -> dict[str, tuple[int, int]]:
+    """Return the total and own time of each scope, in the order of the rows."""
+    return {row["scope"]: (row["total_dur_ps"], row["self_dur_ps"]) for row in result["scopes"]}
 
 
-def check(case: unittest.TestCase, said: Json) -> None:
+def check(case: unittest.TestCase, result: Json) -> None:
     """Check that no time is lost or counted twice."""
-    case.assertEqual(list(faults(said)), [])
+    case.assertEqual(list(faults(result)), [])
 
 
 class Tree(unittest.TestCase):
-    def test_rows_are_depth_first_with_siblings_by_time_then_name(self) -> None:
-        said = said_of(
+    def test_rows_are_in_depth_first_order_with_siblings_ordered_by_time_then_name(self) -> None:
+        result = result_of(
             [
                 at(0, 10, "jit(f)/b/x/mul:"),
                 at(10, 30, "jit(f)/c/add:"),
@@ -51,7 +51,7 @@ class Tree(unittest.TestCase):
             ]
         )
         self.assertEqual(
-            list(totals(said).items()),
+            list(totals(result).items()),
             [
                 ("", (135, 5)),
                 ("a", (40, 0)),
@@ -62,28 +62,30 @@ class Tree(unittest.TestCase):
                 ("d", (30, 30)),
             ],
         )
-        self.assertEqual([row["depth"] for row in said["scopes"]], [0, 1, 2, 1, 2, 1, 1])
-        self.assertEqual([row["name"] for row in said["scopes"]], ["", *"a deep b x c d".split()])
-        self.assertEqual(said["scopes"][0]["pct_of_step"], 13.5)
-        check(self, said)
+        self.assertEqual([row["depth"] for row in result["scopes"]], [0, 1, 2, 1, 2, 1, 1])
+        self.assertEqual([row["name"] for row in result["scopes"]], ["", *"a deep b x c d".split()])
+        self.assertEqual(result["scopes"][0]["pct_of_step"], 13.5)
+        check(self, result)
 
     def test_root_is_listed_even_if_no_op_has_a_scope(self) -> None:
-        said = said_of([at(0, 10, None)])
-        [root] = said["scopes"]
+        result = result_of([at(0, 10, None)])
+        [root] = result["scopes"]
         nothing = ("n_executions", "total_dur_ps", "self_dur_ps", "depth")
         self.assertEqual({root[name] for name in nothing}, {0})
         self.assertEqual([root[name] for name in ("scope", "name", "pct_of_step")], ["", "", 0.0])
         self.assertEqual([root[name] for name in ("kinds", "phases")], [{}, {}])
         self.assertEqual([root[name] for name in ("primitives", "lines")], [[], []])
-        check(self, said)
+        check(self, result)
 
-    def test_containers_belong_to_no_scope(self) -> None:
-        said = said_of([at(0, 100, "jit(f)/while:", "while"), at(10, 20, "jit(f)/while/body/a/m:")])
-        self.assertEqual(totals(said), {"": (20, 0), "a": (20, 20)})
-        self.assertEqual(said["no_scope"]["dur_ps"], 0)
+    def test_time_of_containers_is_not_counted(self) -> None:
+        result = result_of(
+            [at(0, 100, "jit(f)/while:", "while"), at(10, 20, "jit(f)/while/body/a/m:")]
+        )
+        self.assertEqual(totals(result), {"": (20, 0), "a": (20, 20)})
+        self.assertEqual(result["no_scope"]["dur_ps"], 0)
 
-    def test_phases_of_a_layer_share_a_scope(self) -> None:
-        said = said_of(
+    def test_all_phases_of_a_layer_share_a_scope(self) -> None:
+        result = result_of(
             [
                 at(0, 1, "jit(f)/transpose(jvp(mlp))/mul:"),
                 at(1, 2, "jit(f)/jvp(mlp)/mul:"),
@@ -92,7 +94,7 @@ class Tree(unittest.TestCase):
                 at(15, 0, "jit(f)/mlp/mul:", name="f.remat"),
             ]
         )
-        _, mlp = said["scopes"]
+        _, mlp = result["scopes"]
         self.assertEqual((mlp["scope"], mlp["n_executions"]), ("mlp", 5))
         self.assertEqual(
             list(mlp["phases"].items()),
@@ -100,7 +102,7 @@ class Tree(unittest.TestCase):
         )
 
     def test_kinds_and_phases_are_in_order_of_first_appearance(self) -> None:
-        said = said_of(
+        result = result_of(
             [
                 at(0, 1, "jit(f)/b/mul:", "copy"),
                 at(1, 50, "jit(f)/jvp(a)/mul:"),
@@ -108,14 +110,14 @@ class Tree(unittest.TestCase):
                 at(60, 0, "jit(f)/a/x:", "tuple"),
             ]
         )
-        root, a, b = said["scopes"]
+        root, a, b = result["scopes"]
         self.assertEqual(
             list(root["kinds"].items()), [("data_move", 1), ("compute", 50), ("comm", 9)]
         )
         self.assertEqual(list(root["phases"].items()), [("other", 10), ("forward", 50)])
         self.assertEqual((list(a["kinds"]), list(b["kinds"])), (["compute", "comm"], ["data_move"]))
 
-    def test_primitives_belong_to_ops_directly_in_the_scope(self) -> None:
+    def test_primitives_of_a_scope_exclude_its_nested_scopes(self) -> None:
         ops = [
             *(at(i, i + 1, f"jit(f)/a/p{i}:") for i in range(5)),
             at(20, 9, "jit(f)/a/jit(silu):"),
@@ -124,23 +126,23 @@ class Tree(unittest.TestCase):
             at(50, 4, "jit(f)/b/mul:"),
             at(60, 6, "jit(f)/params['layers.0.w']:"),
         ]
-        root, a, silu, *_ = said_of(ops)["scopes"]
+        root, a, silu, *_ = result_of(ops)["scopes"]
         self.assertEqual((a["scope"], silu["scope"]), ("a", "a/silu"))
         rows = [(row["primitive"], row["dur_ps"]) for row in a["primitives"]]
         self.assertEqual(rows, [("mul", 7), ("p4", 5), ("p3", 4), ("p2", 3), ("p1", 2)])
         self.assertEqual(silu["primitives"], [{"primitive": None, "dur_ps": 9}])
-        # A number inside a name belongs to the name.
+        # Numbers are removed only at the end of a primitive.
         self.assertEqual(root["primitives"], [{"primitive": "params['layers.0.w']", "dur_ps": 6}])
 
     def test_primitives_of_equal_time_are_ordered_by_name_with_none_last(self) -> None:
         ops = [at(0, 5, "jit(f)/a/jit(b):"), at(5, 5, "jit(f)/a/b/z:"), at(10, 5, "jit(f)/a/b/y:")]
-        rows = said_of(ops)["scopes"][2]["primitives"]
+        rows = result_of(ops)["scopes"][2]["primitives"]
         self.assertEqual([row["primitive"] for row in rows], ["y", "z", None])
         self.assertEqual(
-            said_of([at(0, 5, "jit(f)/.5:")])["scopes"][0]["primitives"][0]["primitive"], ".5"
+            result_of([at(0, 5, "jit(f)/.5:")])["scopes"][0]["primitives"][0]["primitive"], ".5"
         )
 
-    def test_lines_include_own_lines_of_all_nested_ops(self) -> None:
+    def test_lines_of_a_scope_include_its_nested_scopes(self) -> None:
         library = "lib/site-packages/x.py:1:1"
         ops = [
             at(0, 5, "jit(f)/a/m:", stack="m.py:1:1\n" + library, source="x.py:1"),
@@ -149,8 +151,8 @@ class Tree(unittest.TestCase):
             at(13, 4, "jit(f)/a/c/m:", stack="m.py:3:1"),
             at(17, 6, "jit(f)/a/c/m:", stack=library),
         ]
-        said = said_of(ops)
-        root, a, c, b = said["scopes"]
+        result = result_of(ops)
+        root, a, c, b = result["scopes"]
         self.assertEqual((c["scope"], b["scope"]), ("a/c", "a/b"))
         for row in (root, a):
             lines = [(line["source_user"], line["dur_ps"]) for line in row["lines"]]
@@ -159,10 +161,10 @@ class Tree(unittest.TestCase):
             [(line["source_user"], line["dur_ps"]) for line in b["lines"]],
             [("m.py:2", 5), ("m.py:3", 3)],
         )
-        [first, *_] = said_of(ops, "--own", "site-packages")["scopes"][0]["lines"]
+        [first, *_] = result_of(ops, "--own", "site-packages")["scopes"][0]["lines"]
         self.assertEqual(first, {"source_user": None, "dur_ps": 12})
 
-    def test_path_comes_from_the_program_if_the_trace_has_no_path(self) -> None:
+    def test_path_comes_from_the_program_if_the_trace_has_none(self) -> None:
         program = hlo_proto.hlo_proto(
             {
                 "main": [
@@ -177,17 +179,17 @@ class Tree(unittest.TestCase):
             for i, name in enumerate(("a", "a.remat", "b.remat"))
         ]
         data = encode(Space([tpu_plane(ops, STEP), metadata_plane({7: ("f", program)})]))
-        said = answer(data, "by_scope")
-        self.assertEqual(totals(said), {"": (20, 0), "mlp": (20, 20)})
-        # The phase follows from the trace or from the name, but not from the program's path.
-        self.assertEqual(said["scopes"][1]["phases"], {"unknown": 10, "recompute": 10})
+        result = answer(data, "by_scope")
+        self.assertEqual(totals(result), {"": (20, 0), "mlp": (20, 20)})
+        # The phase comes from the op's path in the trace or from its name, not from the program.
+        self.assertEqual(result["scopes"][1]["phases"], {"unknown": 10, "recompute": 10})
         phases = answer(data, "summary")["by_phase_rollup"]
         self.assertEqual((phases["unknown"]["dur_ps"], phases["recompute"]["dur_ps"]), (20, 10))
-        self.assertEqual(said["no_scope"]["dur_ps"], 10)
+        self.assertEqual(result["no_scope"]["dur_ps"], 10)
 
 
 class NoScope(unittest.TestCase):
-    def said(self, *, with_program: bool) -> Json:
+    def result(self, *, with_program: bool) -> Json:
         program = hlo_proto.hlo_proto(
             {"main": [instruction("a", "copy"), instruction("b", "fusion", "a", line="p.py:9")]}
         )
@@ -198,31 +200,35 @@ class NoScope(unittest.TestCase):
             op("d", "copy", 60, 5, stack="m.py:1:1", program_id=7),
             op("e", "tuple", 65, 0, program_id=7),
         ]
-        beside = [metadata_plane({7: ("f", program)})] if with_program else []
-        said: Json = answer(encode(Space([tpu_plane(ops, STEP), *beside])), "by_scope")["no_scope"]
-        return said
+        programs = [metadata_plane({7: ("f", program)})] if with_program else []
+        result: Json = answer(encode(Space([tpu_plane(ops, STEP), *programs])), "by_scope")[
+            "no_scope"
+        ]
+        return result
 
     def test_ops_without_a_scope_have_kinds_and_likely_sources(self) -> None:
-        said = self.said(with_program=True)
-        self.assertEqual((said["n_executions"], said["dur_ps"]), (4, 55))
-        self.assertEqual(said["kinds"], {"data_move": 25, "compute": 30})
-        rows = said["likely_sources"]
+        result = self.result(with_program=True)
+        self.assertEqual((result["n_executions"], result["dur_ps"]), (4, 55))
+        self.assertEqual(result["kinds"], {"data_move": 25, "compute": 30})
+        rows = result["likely_sources"]
         self.assertEqual(
             [(row["source_inner"], row["source_is"], row["dur_ps"]) for row in rows],
             [("m.py:1", "own", 35), ("p.py:9", "consumer", 20), (None, None, 0)],
         )
 
     def test_likely_sources_are_null_without_a_program(self) -> None:
-        self.assertIsNone(self.said(with_program=False)["likely_sources"])
+        self.assertIsNone(self.result(with_program=False)["likely_sources"])
 
     def test_no_scope_is_empty_if_all_ops_have_a_scope(self) -> None:
-        said = said_of([at(0, 5, "a/b:")])["no_scope"]
-        self.assertEqual(said, {"n_executions": 0, "dur_ps": 0, "kinds": {}, "likely_sources": []})
+        result = result_of([at(0, 5, "a/b:")])["no_scope"]
+        self.assertEqual(
+            result, {"n_executions": 0, "dur_ps": 0, "kinds": {}, "likely_sources": []}
+        )
 
-    def test_field_no_scope_is_the_same_with_all_options(self) -> None:
+    def test_options_do_not_change_the_time_without_a_scope(self) -> None:
         ops = [at(0, 5, "a/b/c:"), at(5, 7, None)]
         for options in ((), ("--depth", "0"), ("--below", "a"), ("--below", "a/b")):
-            self.assertEqual(said_of(ops, *options)["no_scope"]["dur_ps"], 7)
+            self.assertEqual(result_of(ops, *options)["no_scope"]["dur_ps"], 7)
 
 
 class Options(unittest.TestCase):
@@ -234,11 +240,11 @@ class Options(unittest.TestCase):
         at(100, 5, "jit(f)/head/mul:"),
     )
 
-    def said(self, *options: str) -> Json:
-        return said_of(list(self.OPS), *options)
+    def result(self, *options: str) -> Json:
+        return result_of(list(self.OPS), *options)
 
     def test_depth_limits_the_rows_but_not_the_sums(self) -> None:
-        everything = self.said("--depth", "all")
+        everything = self.result("--depth", "all")
         check(self, everything)
         n = len(everything["scopes"])
         self.assertEqual(max(row["depth"] for row in everything["scopes"]), 6)
@@ -248,32 +254,32 @@ class Options(unittest.TestCase):
             (("--depth", "2"), 2),
             (("--depth", "99"), 6),
         ):
-            said = self.said(*options)
+            result = self.result(*options)
             shown = [row for row in everything["scopes"] if row["depth"] <= depth]
-            self.assertEqual(said["scopes"], shown)
-            self.assertEqual(said["n_scopes_omitted"], n - len(shown))
+            self.assertEqual(result["scopes"], shown)
+            self.assertEqual(result["n_scopes_omitted"], n - len(shown))
 
-    def test_below_shows_a_subtree_unchanged(self) -> None:
-        everything = self.said("--depth", "all")["scopes"]
+    def test_option_below_shows_a_subtree_with_unchanged_rows(self) -> None:
+        everything = self.result("--depth", "all")["scopes"]
         for name in ("m", "m/layers_1", "m/layers_10/mlp/w1", "head"):
             below = [row for row in everything if f"{row['scope']}/".startswith(f"{name}/")]
-            said = self.said("--depth", "all", "--below", name)
-            self.assertEqual(said["scopes"], below)
-        self.assertEqual(self.said("--depth", "all", "--below", "")["scopes"], everything)
+            result = self.result("--depth", "all", "--below", name)
+            self.assertEqual(result["scopes"], below)
+        self.assertEqual(self.result("--depth", "all", "--below", "")["scopes"], everything)
 
-    def test_depth_counts_from_the_scope_given_to_below(self) -> None:
-        said = self.said("--below", "m/layers_10", "--depth", "1")
+    def test_depth_is_relative_to_the_scope_given_by_below(self) -> None:
+        result = self.result("--below", "m/layers_10", "--depth", "1")
         self.assertEqual(
-            [(row["scope"], row["depth"]) for row in said["scopes"]],
+            [(row["scope"], row["depth"]) for row in result["scopes"]],
             [("m/layers_10", 2), ("m/layers_10/mlp", 3)],
         )
-        self.assertEqual(said["n_scopes_omitted"], 3)
+        self.assertEqual(result["n_scopes_omitted"], 3)
 
-    def test_merge_layers_adds_scopes_that_differ_only_in_numbers(self) -> None:
-        said = self.said("--merge-layers", "--depth", "all")
-        check(self, said)
+    def test_merge_layers_merges_scopes_that_differ_only_in_numbers(self) -> None:
+        result = self.result("--merge-layers", "--depth", "all")
+        check(self, result)
         self.assertEqual(
-            list(totals(said).items()),
+            list(totals(result).items()),
             [
                 ("", (105, 0)),
                 ("m", (100, 0)),
@@ -287,10 +293,10 @@ class Options(unittest.TestCase):
                 ("head", (5, 5)),
             ],
         )
-        below = self.said("--merge-layers", "--below", "m/layers_*/attn")
+        below = self.result("--merge-layers", "--below", "m/layers_*/attn")
         self.assertEqual(list(totals(below)), ["m/layers_*/attn", "m/layers_*/attn/q"])
 
-    def test_unknown_scope_is_refused_with_similar_scopes(self) -> None:
+    def test_unknown_scope_is_rejected_and_similar_scopes_are_listed(self) -> None:
         for options, near in (
             (("--below", "nothing"), ["m", "head"]),
             (("--below", "MLP"), ["m/layers_1/mlp", "m/layers_10/mlp", "m", "head"]),
@@ -309,20 +315,20 @@ class Options(unittest.TestCase):
                 self.assertIn(repr(options[1]), outcome.object["detail"])
                 self.assertEqual(outcome.stderr.count("\n"), 1)
 
-    def test_at_most_twenty_similar_scopes_are_listed(self) -> None:
+    def test_up_to_twenty_similar_scopes_are_listed(self) -> None:
         ops = [at(i, 1, f"jit(f)/layer_{i}/mul:") for i in range(40)]
         outcome = run(trace(ops, STEP), "by_scope", "--below", "layer_99")
         names = outcome.object["available_scopes"]
         self.assertEqual(names[:3], ["layer_9", "layer_0", "layer_1"])
         self.assertEqual(len(names), 20)
 
-    def test_invalid_depth_is_refused(self) -> None:
+    def test_invalid_depth_is_rejected(self) -> None:
         for depth in ("-1", "x", "1.5", "", "All"):
             outcome = run(trace(list(self.OPS), STEP), "by_scope", f"--depth={depth}")
             self.assertEqual(outcome.object["reason"], "bad_arguments")
 
 
-# Scope and primitive of each path.
+# Paths, with the expected scope and primitive of each.
 PATHS = {
     "jit(f)/jvp(layer)/dot_general:": ("layer", "dot_general"),
     "jit(f)/transpose(jvp(decoder))/while/body/mlp/mul:": ("decoder | mlp", "mul"),
@@ -337,10 +343,10 @@ PATHS = {
     "jit(f)/main:": ("", "main"),
     "jit(f)": ("", None),
     "add": ("", "add"),
-    # If a text has several paths, the first path is used.
+    # Only the first of several paths is used.
     "jit(f)/adam/add;jit(f)/mlp/mul:": ("adam", "add"),
     "a[x;y]/b;c/mul:": ("a[x;y]", "b"),
-    # A `/` inside brackets or quotes does not end a part.
+    # A `/` inside brackets or quotes does not separate parts.
     'jit(f)/x["q/k"]/call(a/b)/mul:': ('x["q/k"] | call(a/b)', "mul"),
     "params['a/b'][0].mu:": ("", "params['a/b'][0].mu"),
     "jit(f)/layer{a/b}/mul:": ("layer{a/b}", "mul"),
@@ -357,22 +363,22 @@ class OddPaths(unittest.TestCase):
                 scope = scope_of(path)
                 self.assertEqual((" | ".join(scope.parts), scope.primitive), expected)
 
-    def test_every_odd_scope_can_be_selected(self) -> None:
+    def test_scopes_with_unusual_characters_can_be_selected(self) -> None:
         paths = [
             *("x['a/b']/mul:", "call(a/b)/c/mul:", '"q/r"/s/mul:', "{a/b}/[c/d]/mul:", "it's/mul:"),
             *("a(/b/mul:", "a[)/b]/mul:", "(/mul:", "]/x/mul:", "'/'/'/mul:", "\u00fc/\u2028/mul:"),
             *("aten::mul.Tensor/mn,pn->mp/dot:", "a b/ c /mul:", "//a//b//mul:", "a/b;c/d/e:"),
             *("jit(f)/jvp(a/b)/c/mul:", "\x00/\x7f/mul:", "-1/--depth/mul:", "</script>/mul:"),
         ]
-        said = said_of([at(10 * i, 5, path) for i, path in enumerate(paths)], "--depth", "all")
-        check(self, said)
-        self.assertEqual(said["scopes"][0]["total_dur_ps"], 5 * len(paths))
+        result = result_of([at(10 * i, 5, path) for i, path in enumerate(paths)], "--depth", "all")
+        check(self, result)
+        self.assertEqual(result["scopes"][0]["total_dur_ps"], 5 * len(paths))
         data = trace([at(10 * i, 5, path) for i, path in enumerate(paths)], STEP)
-        for row in said["scopes"]:
+        for row in result["scopes"]:
             again = answer(data, "by_scope", "--depth", "0", f"--below={row['scope']}")
             self.assertEqual(again["scopes"], [row])
 
-    def test_ops_with_paths_without_scopes_are_in_the_root(self) -> None:
+    def test_ops_with_a_path_but_no_scope_are_in_the_root(self) -> None:
         paths = (
             "add",
             "add:",
@@ -384,26 +390,26 @@ class OddPaths(unittest.TestCase):
             "params['a/b'][0].mu:",
             "while/mul:",
         )
-        said = said_of([at(10 * i, 5, path) for i, path in enumerate(paths)])
-        self.assertEqual(totals(said), {"": (45, 45)})
-        names = [row["primitive"] for row in said["scopes"][0]["primitives"]]
+        result = result_of([at(10 * i, 5, path) for i, path in enumerate(paths)])
+        self.assertEqual(totals(result), {"": (45, 45)})
+        names = [row["primitive"] for row in result["scopes"][0]["primitives"]]
         self.assertEqual(names, [None, "add", " ", "mul", "params['a/b'][0].mu"])
-        times = [row["dur_ps"] for row in said["scopes"][0]["primitives"]]
+        times = [row["dur_ps"] for row in result["scopes"][0]["primitives"]]
         self.assertEqual(times, [20, 10, 5, 5, 5])
 
-    def test_thousand_levels_are_all_shown(self) -> None:
+    def test_all_levels_of_a_deep_scope_can_be_shown(self) -> None:
         deep = "jit(f)/" + "/".join(f"l{i}" for i in range(1000))
-        said = said_of([at(0, 5, deep + "/mul:"), at(5, 3, "jit(f)/l0/mul:")], "--depth", "all")
-        check(self, said)
-        self.assertEqual(len(said["scopes"]), 1001)
-        self.assertEqual(said["scopes"][-1]["scope"], deep.removeprefix("jit(f)/"))
-        few = said_of([at(0, 5, deep + "/mul:"), at(5, 3, "jit(f)/l0/mul:")])
+        result = result_of([at(0, 5, deep + "/mul:"), at(5, 3, "jit(f)/l0/mul:")], "--depth", "all")
+        check(self, result)
+        self.assertEqual(len(result["scopes"]), 1001)
+        self.assertEqual(result["scopes"][-1]["scope"], deep.removeprefix("jit(f)/"))
+        few = result_of([at(0, 5, deep + "/mul:"), at(5, 3, "jit(f)/l0/mul:")])
         self.assertEqual((len(few["scopes"]), few["n_scopes_omitted"]), (5, 996))
-        self.assertEqual(few["scopes"], said["scopes"][:5])
+        self.assertEqual(few["scopes"], result["scopes"][:5])
 
 
 class Captures(unittest.TestCase):
-    def test_demo_has_attention_and_mlp_scopes_in_the_layers(self) -> None:
+    def test_attention_and_mlp_scopes_of_the_demo_have_the_expected_times(self) -> None:
         rows = {row["scope"]: row for row in answer(DEMO, "by_scope", "--depth", "2")["scopes"]}
         attention, mlp = rows["decoder_layer/attention"], rows["decoder_layer/mlp"]
         self.assertEqual(attention["pct_of_step"], 53.401)
@@ -412,12 +418,12 @@ class Captures(unittest.TestCase):
             self.assertEqual(set(row["phases"]), {"forward", "backward", "recompute"})
         self.assertEqual(list(rows)[:3], ["", "decoder_layer", "decoder_layer/attention"])
 
-    def test_copies_of_the_offloading_capture_have_no_scope(self) -> None:
+    def test_copies_in_the_offloading_capture_have_no_scope(self) -> None:
         if not OFFLOADING.exists():
             self.skipTest("the capture isn't here")
-        said = answer(OFFLOADING, "by_scope")
-        self.assertEqual(totals(said), {"": (24_042_677_500, 24_042_677_500)})
-        self.assertEqual(said["no_scope"]["n_executions"], 12)
+        result = answer(OFFLOADING, "by_scope")
+        self.assertEqual(totals(result), {"": (24_042_677_500, 24_042_677_500)})
+        self.assertEqual(result["no_scope"]["n_executions"], 12)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Test the mode by_source: figures of groups, breakdowns and bytes of HBM."""
+"""Test the mode `by_source`: figures of groups, their breakdowns, and HBM bytes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.modes.small_steps import (
 
 
 class GroupNumbers(unittest.TestCase):
-    def test_durations_and_percentages_are_rounded_once(self) -> None:
+    def test_group_has_durations_and_percentages_of_its_executions(self) -> None:
         ops = [leaf(0, 1, stack=HERE), leaf(1, 2, stack=HERE), leaf(3, 4, stack="m.py:2:1")]
         first, second = by_source(ops)
         self.assertEqual(
@@ -33,13 +33,13 @@ class GroupNumbers(unittest.TestCase):
         self.assertEqual((first["pct_of_compute"], second["pct_of_compute"]), (42.857, 57.143))
         self.assertEqual((first["pct_of_step"], second["pct_of_step"]), (0.3, 0.4))
 
-    def test_average_is_rounded_half_to_even(self) -> None:
+    def test_average_duration_is_rounded_half_to_even(self) -> None:
         for durations, average in (((0, 1), 0), ((1, 2), 2), ((2, 3), 2), ((1, 1, 3), 2)):
             (row,) = by_source([leaf(10 * i, dur) for i, dur in enumerate(durations)])
             self.assertEqual(row["avg_dur_ps"], average)
             self.assertIs(type(row["avg_dur_ps"]), int)
 
-    def test_sum_of_a_fact_skips_executions_without_the_fact(self) -> None:
+    def test_sums_skip_executions_with_unknown_values(self) -> None:
         ops = [
             *[leaf(i, 1, "a", flops=10, bytes_accessed=0, model_flops=3) for i in range(3)],
             *[leaf(3 + i, 1, "b", flops=1, model_flops=-1) for i in range(2)],
@@ -50,7 +50,7 @@ class GroupNumbers(unittest.TestCase):
             (row["flops_sum"], row["bytes_accessed_sum"], row["model_flops_sum"]), (32, 0, 9)
         )
 
-    def test_totals_say_what_is_left_out(self) -> None:
+    def test_totals_report_the_time_left_out_by_kind(self) -> None:
         ops = [
             leaf(0, 1),
             op("copy.1", "copy", 10, 2),
@@ -66,7 +66,7 @@ class GroupNumbers(unittest.TestCase):
             left_out = answer(trace(ops, STEP), "by_source", *options)["totals"]["left_out_ps"]
             self.assertEqual(left_out, {"data_move": data_move, "comm": comm, "other": 8})
 
-    def test_share_of_time_with_known_flops(self) -> None:
+    def test_flops_known_pct_is_the_share_of_time_with_known_flops(self) -> None:
         known, unknown = leaf(0, 30, "a", flops=0, stack=HERE), leaf(30, 10, "b", stack=HERE)
         opaque = kernel(40, 60, flops=0, stack=HERE)
         for ops, n_flops, share in (
@@ -81,7 +81,7 @@ class GroupNumbers(unittest.TestCase):
                 (row,) = by_source(ops)
                 self.assertEqual((row["flops_sum"], row["flops_known_pct"]), (n_flops, share))
 
-    def test_sum_is_null_if_no_execution_has_the_fact(self) -> None:
+    def test_sums_are_null_if_no_execution_has_a_known_value(self) -> None:
         (row,) = by_source([leaf(0, 1, flops=-1)])
         for fact in ("flops_sum", "bytes_accessed_sum", "model_flops_sum"):
             self.assertIsNone(row[fact])
@@ -107,7 +107,7 @@ class GroupNumbers(unittest.TestCase):
         no_source = [leaf(0, 1, "a", source="x.py:1"), leaf(1, 9, "b", source="y.py:2")]
         self.assertEqual(column(by_source(no_source), "source_inner"), ["x.py:1"])
 
-    def test_first_of_the_longest_executions_is_the_example(self) -> None:
+    def test_example_is_the_first_of_the_longest_executions(self) -> None:
         ops = [leaf(0, 5, "a"), leaf(5, 6, "b"), leaf(11, 7, "c"), leaf(18, 7, "a")]
         (row,) = by_source(ops)
         self.assertTrue(row["example_hlo_op"].startswith("%c ="))
@@ -115,7 +115,7 @@ class GroupNumbers(unittest.TestCase):
         (row,) = by_source([leaf(0, 7, "a"), leaf(10, 7, "b"), leaf(20, 7, "a")])
         self.assertTrue(row["example_hlo_op"].startswith("%a ="))
 
-    def test_eight_distinct_shapes_are_listed(self) -> None:
+    def test_up_to_eight_distinct_shapes_are_listed(self) -> None:
         for n, listed, truncated in ((1, 1, False), (8, 8, False), (9, 8, True)):
             shapes = [f"f32[{i}]{{0}}" for i in range(n)]
             ops = [
@@ -127,13 +127,13 @@ class GroupNumbers(unittest.TestCase):
             self.assertEqual(row["shapes"], shapes[:listed])
             self.assertIs(row["shapes_truncated"], truncated)
 
-    def test_groups_are_in_order_of_appearance(self) -> None:
+    def test_groups_are_in_order_of_appearance_in_the_file(self) -> None:
         ops = [leaf(50, 1, tf_op="b"), leaf(0, 9, tf_op="c"), leaf(20, 5, tf_op="a")]
         self.assertEqual(column(by_source(ops), "agg_key"), ["tfop:b", "tfop:c", "tfop:a"])
-        said = answer(trace(ops, STEP), "by_source")
-        self.assertEqual(said["totals"]["n_groups_total"], 3)
+        result = answer(trace(ops, STEP), "by_source")
+        self.assertEqual(result["totals"]["n_groups_total"], 3)
 
-    def test_options_select_the_listed_kinds(self) -> None:
+    def test_include_options_add_data_movement_and_communication(self) -> None:
         ops = [op(c, c, i, 1) for i, c in enumerate(("copy", "all-reduce", "tuple", "sort"))]
         for options, kinds in (
             ([], ["compute"]),
@@ -157,10 +157,10 @@ class Breakdown(unittest.TestCase):
             row["hlo_op_breakdown_overflow"],
             {"n_signatures": 3, "n_executions": 6, "total_dur_ps": 12},
         )
-        # The signatures take 22 of 132 ps.
+        # The longest signature takes 22 of 132 ps.
         self.assertEqual(row["hlo_op_breakdown"][0]["pct_of_group"], 16.667)
 
-    def test_longest_execution_is_the_example_of_a_signature(self) -> None:
+    def test_example_of_a_signature_is_its_longest_execution(self) -> None:
         (row,) = by_source([leaf(0, 5, "f.1"), leaf(5, 7, "f.2"), leaf(20, 9, "g")])
         longest, other = row["hlo_op_breakdown"]
         self.assertEqual(
@@ -169,35 +169,35 @@ class Breakdown(unittest.TestCase):
         self.assertTrue(longest["example_hlo_op"].startswith("%f.2 ="))
         self.assertEqual(other["pct_of_group"], 42.857)
 
-    def test_percentage_is_null_if_the_whole_takes_no_time(self) -> None:
+    def test_percentage_is_null_if_the_group_has_no_duration(self) -> None:
         (row,) = by_source([leaf(0, 0)])
         self.assertIsNone(row["hlo_op_breakdown"][0]["pct_of_group"])
 
 
 class HbmBytes(unittest.TestCase):
-    def test_hbm_bytes_sum_reads_and_writes_of_hbm(self) -> None:
+    def test_hbm_bytes_are_the_sum_of_reads_and_writes(self) -> None:
         accesses = memory_access_breakdown((1, 1, 10), (2, 1, 5), (1, 2, 100), (2, 3, 1000))
         ops = [leaf(i, 1, bytes_accessed=1115, memory_access_breakdown=accesses) for i in range(2)]
         self.assertEqual(column(by_source(ops), "hbm_bytes_sum"), [30])
 
-    def test_empty_breakdown_means_zero_only_if_all_arrays_are_on_chip(self) -> None:
+    def test_empty_breakdown_means_zero_hbm_bytes_only_if_all_arrays_are_on_chip(self) -> None:
         vmem, hbm, host = "f32[8]{0:S(1)}", "f32[8]{0}", "f32[8]{0:S(5)}"
         for n_bytes, shape, operands, expected in (
             (9, vmem, f"{vmem} %a", 0),
             (9, vmem, f"{vmem} %a, f32[8]{{0:T(8)S(12)}} %b", 0),
             (9, f"({vmem}, {vmem})", f"{vmem} %a", 0),
             (9, vmem, "", 0),
-            # Real copies to the host and back have empty breakdowns.
+            # In real captures, copies to and from the host have empty breakdowns.
             (9, host, f"{hbm} %a", None),
             (9, hbm, f"{host} %a", None),
             (9, vmem, f"{host} %a", None),
             (9, vmem, f"{vmem} %a, {hbm} %b", None),
             (9, f"({vmem}, {hbm})", f"{vmem} %a", None),
-            # In HLO texts, memory space 0 is HBM, like no memory space.
+            # An array in memory space 0 is in HBM, like an array without a memory space.
             (9, vmem, "f32[8]{0:S(0)} %a", None),
             # The HLO text shows no array.
             (9, "()", "%a", None),
-            # An op that accesses 0 bytes accesses 0 bytes of HBM.
+            # An op without a positive number of bytes accesses no bytes in HBM.
             (0, hbm, f"{hbm} %a", 0),
             (None, hbm, f"{hbm} %a", 0),
             (-1, hbm, f"{hbm} %a", 0),
@@ -220,12 +220,12 @@ class HbmBytes(unittest.TestCase):
         ops = [leaf(0, 1, bytes_accessed=27, memory_access_breakdown=accesses)]
         self.assertEqual(column(by_source(ops), "hbm_bytes_sum"), [0])
 
-    def test_invalid_breakdown_is_unknown(self) -> None:
+    def test_hbm_bytes_are_null_if_the_breakdown_is_invalid(self) -> None:
         for breakdown in ("text", 7):
             ops = [leaf(0, 1, bytes_accessed=9, memory_access_breakdown=breakdown)]
             self.assertEqual(column(by_source(ops), "hbm_bytes_sum"), [None])
 
-    def test_sum_is_null_if_an_op_that_moves_bytes_has_no_breakdown(self) -> None:
+    def test_hbm_bytes_are_null_if_an_op_that_accesses_bytes_has_no_breakdown(self) -> None:
         vmem = {"shape": "f32[8]{0:S(1)}", "memory_access_breakdown": raw(b"")}
         known = leaf(0, 1, "a", bytes_accessed=9, **vmem)
         for facts, expected in (
@@ -239,16 +239,16 @@ class HbmBytes(unittest.TestCase):
                 self.assertEqual(column(rows, "hbm_bytes_sum"), [expected])
         self.assertEqual(column(by_source([leaf(0, 1)]), "hbm_bytes_sum"), [None])
 
-    def test_option_bytes_hbm_judges_ops_by_hbm_bytes(self) -> None:
+    def test_ops_are_judged_by_hbm_bytes_with_option_bytes_hbm(self) -> None:
         accesses = memory_access_breakdown((1, 1, GIB // 2), (1, 2, 9 * GIB))
         ops = [matmul(0, 4 * PS, 2 * 10**12, 10 * GIB, memory_access_breakdown=accesses)]
         for traffic, bound, t_hbm, intensity, per_op in (
             ("accessed", "memory", 10 * PS, 186.2645, 10 * PS),
             ("hbm", "compute", PS // 2, 3725.2903, PS),
         ):
-            said = roofline(ops, *PEAKS, "--bytes", traffic)
-            (row,) = said["groups"]
-            self.assertEqual(said["peaks_used"]["bytes"], traffic)
+            result = roofline(ops, *PEAKS, "--bytes", traffic)
+            (row,) = result["groups"]
+            self.assertEqual(result["peaks_used"]["bytes"], traffic)
             self.assertEqual((row["bound"], row["t_hbm_theory_ps"]), (bound, t_hbm))
             self.assertEqual(
                 (row["arithmetic_intensity"], row["t_roofline_per_op_ps"]), (intensity, per_op)
@@ -257,7 +257,7 @@ class HbmBytes(unittest.TestCase):
                 (row["bytes_accessed_sum"], row["hbm_bytes_sum"]), (10 * GIB, GIB // 2)
             )
 
-    def test_op_with_zero_hbm_bytes_is_compute_bound_without_intensity(self) -> None:
+    def test_op_with_zero_hbm_bytes_is_compute_bound_and_has_no_intensity(self) -> None:
         accesses = memory_access_breakdown((1, 2, 9))
         ops = [matmul(0, 10, 8, 9, memory_access_breakdown=accesses)]
         (row,) = roofline(ops, *PEAKS, "--bytes", "hbm")["groups"]
@@ -265,12 +265,12 @@ class HbmBytes(unittest.TestCase):
         self.assertEqual((row["hbm_util"], row["roofline_util"]), (0.0, 0.4))
 
     def test_bytes_of_a_kernel_cost_count_as_hbm_bytes(self) -> None:
-        said = roofline([kernel(0, 5)], "--kernel-cost", "flash=8,3", "--bytes", "hbm")
-        self.assertEqual(column(said["groups"], "hbm_bytes_sum", "bytes_accessed_sum"), [(3, 3)])
+        result = roofline([kernel(0, 5)], "--kernel-cost", "flash=8,3", "--bytes", "hbm")
+        self.assertEqual(column(result["groups"], "hbm_bytes_sum", "bytes_accessed_sum"), [(3, 3)])
 
     def test_ops_with_unknown_hbm_bytes_are_skipped(self) -> None:
-        said = roofline([matmul(0, 10, 8, 9)], "--bytes", "hbm")
-        self.assertEqual(column(said["skipped_groups"]["top_skipped"], "reason"), ["no_bytes"])
+        result = roofline([matmul(0, 10, 8, 9)], "--bytes", "hbm")
+        self.assertEqual(column(result["skipped_groups"]["top_skipped"], "reason"), ["no_bytes"])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Test folders of captures, with traces, records and other files."""
+"""Test captures in folders that contain traces, records and other files."""
 
 from __future__ import annotations
 
@@ -27,9 +27,7 @@ SLOW = {"host": "h1", "device": "/device:TPU:0"}
 
 @cache
 def a_trace(host: str) -> bytes:
-    """Return a trace with five steps of two devices; all devices wait for the first device of
-    h1.
-    """
+    """Return a trace of five steps on two devices; h1's first device makes the others wait."""
 
     def plane(device: str) -> Plane:
         work = 380 if {"host": host, "device": device} == SLOW else 300
@@ -48,7 +46,7 @@ def a_trace(host: str) -> bytes:
 
 @cache
 def a_record(host: str) -> bytes:
-    """Return the printed record of a host."""
+    """Return a host's record as it is printed."""
     return made_of(host, a_trace(host))
 
 
@@ -70,17 +68,17 @@ def on_files(files: Files, mode: str, *options: str) -> Outcome:
         for name, data in files.items():
             Path(folder, name).write_bytes(data)
         outcome = run(folder, mode, *options)
-        # Replace the folder in the answer, so that answers about different folders can be compared.
+        # Mask the folder's path so that answers for different folders can be compared.
         outcome.object["profile_dir"] = outcome.object["profile_dir"].replace(folder, "folder")
         return outcome
 
 
 def piped(data: bytes, mode: str) -> Json:
     words = [sys.executable, str(SCRIPT), "-", "--mode", mode]
-    said: Json = json.loads(
+    result: Json = json.loads(
         subprocess.run(words, input=data, capture_output=True, check=True).stdout
     )
-    return said
+    return result
 
 
 def spread(files: Files, *options: str) -> Json:
@@ -111,18 +109,18 @@ class Sources(unittest.TestCase):
             with self.subTest(files=list(files)):
                 self.assertEqual(spread(files), answer)
 
-    def test_record_is_read_instead_of_a_trace_with_the_same_name(self) -> None:
+    def test_record_takes_precedence_over_a_trace_with_the_same_name(self) -> None:
         answer = without_notes(spread(traces()))
         for n_records in (1, 3):
             both = spread(traces() | dict(list(records().items())[:n_records]))
             note = f"using {n_records} records instead of the traces with the same names"
             self.assertEqual(both["notes"], [note])
             self.assertEqual(without_notes(both), answer)
-        # If a record has the name of a trace, the trace is not read.
+        # A trace is not read if a record has the same name.
         answer = spread({**dict.fromkeys(traces(), b""), **records()})
         self.assertEqual((answer["n_hosts"], answer["n_hosts_unreadable"]), (3, 0))
 
-    def test_single_record_is_accepted_as_a_capture(self) -> None:
+    def test_path_of_a_single_record_is_accepted(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             for name, data in (
                 ("a.json", a_record("h1")),
@@ -134,7 +132,7 @@ class Sources(unittest.TestCase):
                 compared = run(path, "compare", "--baseline", str(path))
                 self.assertEqual(compared.object["after"]["host"], "h1")
 
-    def test_log_directory_without_traces_can_hold_records(self) -> None:
+    def test_newest_run_with_a_record_is_used_in_a_log_directory(self) -> None:
         """Users may keep the records and remove the traces."""
         with tempfile.TemporaryDirectory() as folder:
             runs = Path(folder, "plugins", "profile")
@@ -147,12 +145,12 @@ class Sources(unittest.TestCase):
                 for name, content in files.items():
                     (runs / run_name / name).write_bytes(content)
             for path in (Path(folder), runs):
-                said = run(path, "spread").object
-                self.assertEqual(said["n_hosts"], len(records()))
-                self.assertEqual(said["notes"][0], "using run r2, the newest with a record")
+                result = run(path, "spread").object
+                self.assertEqual(result["n_hosts"], len(records()))
+                self.assertEqual(result["notes"][0], "using run r2, the newest with a record")
                 compared = run(path, "compare", "--baseline", str(runs / "r1")).object
                 self.assertEqual(compared["status"], "ok")
-                # Modes of one step read no records.
+                # Single-step modes do not read records.
                 self.assertTrue(
                     any("using run r1" in note for note in run(path, "summary").object["notes"])
                 )
@@ -174,7 +172,7 @@ class Sources(unittest.TestCase):
         outcome = on_files(others, "spread")
         self.assertEqual((outcome.object["reason"], outcome.status), ("no_xplane_pb", 0))
 
-    def test_pipes_and_devices_are_refused_without_reading(self) -> None:
+    def test_pipes_and_device_files_are_rejected_without_reading_them(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             os.mkfifo(f"{folder}/fifo.json")
             os.symlink("/dev/zero", f"{folder}/zero.json")
@@ -191,13 +189,13 @@ class Sources(unittest.TestCase):
                     )
                     self.assertEqual(outcome.object["detail"], detail)
 
-    def test_record_with_the_file_name_of_a_trace_is_refused(self) -> None:
+    def test_record_named_like_a_trace_is_rejected(self) -> None:
         detail = on_files({"h0.xplane.pb": a_record("h0")}, "summary").object["detail"]
         self.assertIn("not a trace but a record, which compare and spread read", detail)
 
 
 class Options(unittest.TestCase):
-    def test_options_host_device_and_steps_select_a_part(self) -> None:
+    def test_host_device_and_steps_options_select_part_of_a_run(self) -> None:
         for files in (records(), traces()):
             answer = spread(files, "--host", "h1")
             self.assertEqual((answer["n_hosts"], answer["n_devices"]), (1, 2))
@@ -213,13 +211,13 @@ class Options(unittest.TestCase):
         name = "/device:CUSTOM:0"
         plane = tpu_plane([op("a", "loop fusion", 0, 5)], [("0", 0, 9)], name=name)
         data = {"h0.xplane.pb": encode(Space([plane])), "h1.xplane.pb": a_trace("h1")}
-        said = spread(data, "--device", name)
-        self.assertEqual((said["n_hosts"], said["n_devices"]), (2, 1))
+        result = spread(data, "--device", name)
+        self.assertEqual((result["n_hosts"], result["n_devices"]), (2, 1))
         made = json.dumps(on_files(data, "record", "--device", name, "--host", "h0").object)
         records = {"h0.json": made.encode(), "h1.json": a_record("h1")}
-        self.assertEqual(without_notes(spread(records, "--device", name)), without_notes(said))
+        self.assertEqual(without_notes(spread(records, "--device", name)), without_notes(result))
 
-    def test_missing_host_or_device_is_refused_with_the_available_names(self) -> None:
+    def test_missing_host_or_device_is_rejected_and_available_names_are_listed(self) -> None:
         for files in (records(), traces()):
             outcome = on_files(files, "spread", "--host", "h9")
             self.assertEqual((outcome.object["reason"], outcome.status), ("host_not_found", 1))
@@ -238,8 +236,8 @@ class Options(unittest.TestCase):
         answer = spread(records() | {"h1.json.gz": gzip.compress(a_record("h1"))})
         self.assertEqual(answer, spread(records()))
 
-    def test_different_records_of_the_same_host_are_refused(self) -> None:
-        """An old record may remain after a host was captured again."""
+    def test_different_records_of_the_same_host_are_rejected(self) -> None:
+        """The folder may still contain a record of an earlier capture of the host."""
         old = json.dumps({**json.loads(a_record("h2")), "host": "h1"}).encode()
         for other in ({"old.json": old}, {"old.json.gz": gzip.compress(old)}):
             for files in (records(), traces()):
@@ -249,13 +247,12 @@ class Options(unittest.TestCase):
                     self.assertIn(name, outcome.object["detail"])
                 self.assertEqual(len(outcome.stderr.splitlines()), 1)
 
-    def test_records_of_standard_input_are_named_after_their_files(self) -> None:
-        """All records made from standard input have the host `-`."""
-        made = {}
-        for host in HOSTS:
-            said = piped(a_trace(host), "record")
-            self.assertEqual((said["host"], said["xplane_file"]), ("-", "-"))
-            made[host] = json.dumps(said).encode()
+    def test_record_made_from_standard_input_has_its_file_name_as_host(self) -> None:
+        """Records made from standard input all have the host `-`."""
+        from_input = {"host": "-", "xplane_file": "-", "profile_dir": "-"}
+        records_made = {host: json.loads(a_record(host)) | from_input for host in HOSTS}
+        self.assertEqual(piped(a_trace("h1"), "record"), records_made["h1"])
+        made = {host: json.dumps(record).encode() for host, record in records_made.items()}
         expected = spread(records())
         plain = {f"{host}.json": data for host, data in made.items()}
         zipped = {f"{host}.json.gz": gzip.compress(data) for host, data in made.items()}
@@ -263,13 +260,13 @@ class Options(unittest.TestCase):
         for files in (plain, zipped, mixed):
             self.assertEqual(spread(files), expected)
         self.assertEqual(spread(plain, "--host", "h1")["cohorts"][0]["hosts"][0]["host"], "h1")
-        # The host of a single record also has the name of the record's file.
+        # The host of a single record is named after the record's file, too.
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "one.json")
             path.write_bytes(made["h1"])
             self.assertEqual(run(path, "spread").object["cohorts"][0]["hosts"][0]["host"], "one")
-        said = piped(a_trace("h1"), "spread")
-        self.assertEqual(said["cohorts"][0]["hosts"][0]["host"], "-")
+        result = piped(a_trace("h1"), "spread")
+        self.assertEqual(result["cohorts"][0]["hosts"][0]["host"], "-")
 
     def test_compare_selects_a_host_before_and_after(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
@@ -291,7 +288,7 @@ class Options(unittest.TestCase):
             self.assertEqual(outcome.object["available_hosts"], list(HOSTS))
 
 
-# Contents of incomplete records, by description.
+# Contents of incomplete record files, by description.
 CUT_OFF = {
     "nothing": b"",
     "a newline": b"\n",
@@ -302,17 +299,17 @@ CUT_OFF = {
 
 
 class Unreadable(unittest.TestCase):
-    def assert_one_lost(self, files: Files, *said: str) -> None:
+    def assert_one_lost(self, files: Files, *texts: str) -> None:
         answer = spread(files)
         self.assertEqual((answer["n_hosts"], answer["n_hosts_unreadable"]), (2, 1))
         self.assertEqual(answer["n_devices"], 4)
         [note] = [note for note in answer["notes"] if "cannot be read" in note]
-        for text in ("h1.", *said):
+        for text in ("h1.", *texts):
             self.assertIn(text, note)
         rest = {name: data for name, data in files.items() if not name.startswith("h1.")}
         self.assertEqual(answer["cohorts"], spread(rest)["cohorts"])
 
-    def test_truncated_files_are_counted(self) -> None:
+    def test_truncated_files_are_counted_as_unreadable_hosts(self) -> None:
         for what, data in CUT_OFF.items():
             with self.subTest(what=what):
                 self.assert_one_lost(records() | {"h1.json": data}, "h1.json: not JSON")
@@ -327,13 +324,13 @@ class Unreadable(unittest.TestCase):
     def test_reason_of_a_failed_record_is_noted(self) -> None:
         files = records() | {"h1.json": made_of("h1", b"")}
         self.assert_one_lost(files, "h1.xplane.pb: byte 0: the file is empty")
-        # Records of a future version may have no reason, or an unknown reason.
+        # A later version may write no reason or an unknown one.
         for absent in ({"status": "absent"}, {"status": "absent", "reason": 1, "detail": None}):
             self.assert_one_lost(
                 records() | {"h1.json": json.dumps(absent).encode()}, "an error instead"
             )
 
-    def test_trace_without_ops_is_named_in_a_note(self) -> None:
+    def test_note_names_a_trace_without_ops(self) -> None:
         no_tpu = encode(Space([Plane("/host:CPU")]))
         no_ops = encode(Space([Plane(DEVICES[0], [Line("Steps")])]))
         host_alone = "the capture is of CPU, not of a TPU; --mode anatomy lists the contents"
@@ -349,7 +346,7 @@ class Unreadable(unittest.TestCase):
                     self.assertEqual((outcome.object["reason"], outcome.status), (reason, 0))
                     self.assertEqual(outcome.object[field], there)
 
-    def test_run_without_a_readable_file_is_an_error(self) -> None:
+    def test_run_without_a_readable_file_is_rejected(self) -> None:
         failed = made_of("h0", b"")
         for files, reason in (
             ({"h0.xplane.pb": b"", "h1.xplane.pb": b"no trace"}, "unreadable_xplane_pb"),

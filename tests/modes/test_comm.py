@@ -1,6 +1,4 @@
-"""Test the mode comm: pairs, flight times, payloads and groups on small traces and on real
-captures.
-"""
+"""Test the mode `comm`: pairs, flight times, payloads and groups, on small and on real traces."""
 
 from __future__ import annotations
 
@@ -54,7 +52,7 @@ def start(name: str, at: int, dur: int = 0, **more: Any) -> Op:
 
 
 def done(of: str, at: int, dur: int = 0, **more: Any) -> Op:
-    """Return a wait for the operand with the given name."""
+    """Return a wait for the transfer that the op `of` starts."""
     kind = of.partition("-start")[0].partition("-update")[0]
     name = more.pop("name", of.replace("-start", "-done").replace("-update", "-done"))
     operands = more.pop("operands", f"(f32[8]{{0}}, f32[8]{{0}}) %{of}")
@@ -73,7 +71,7 @@ def file_of(
     steps: Sequence[tuple[str, int, int]] = (STEP,),
     **more: Any,
 ) -> bytes:
-    """Return a trace with ops, executions of programs (`modules`), and the compiled program."""
+    """Encode a trace of ops, executions of programs (`modules`), and the compiled program."""
     for ran in ops:
         ran.stats.setdefault("program_id", PROGRAM_ID)
     plane = tpu_plane(ops, steps)
@@ -99,27 +97,27 @@ def row(ops: Sequence[Op], program: Program | None = None, **more: Any) -> Json:
 
 
 def pairs(ops: Sequence[Op], program: Program | None = None, **more: Any) -> tuple[int, ...]:
-    """Return the numbers of paired, ambiguous and unpaired executions."""
+    """Count the paired, the ambiguous and the unpaired executions."""
     found = [entry["pairs"] for entry in rows(ops, program, **more) if entry["pairs"]]
     return tuple(sum(entry[key] for entry in found) for key in ("paired", "ambiguous", "unpaired"))
 
 
 class Pairing(unittest.TestCase):
-    """Test how a wait finds the op that starts the transfer."""
+    """Test which op a wait is paired with."""
 
-    def test_wait_is_paired_with_the_operand(self) -> None:
+    def test_wait_is_paired_with_its_operand(self) -> None:
         name = "all-gather-start.5"
         ops = [start(name, 0), done(name, 10, 5, name="another-name")]
         self.assertEqual(pairs(ops), (1, 0, 0))
 
-    def test_operand_that_is_an_update_leads_to_the_start(self) -> None:
+    def test_wait_for_an_update_is_paired_with_the_start(self) -> None:
         ops = [
             start("all-gather.1.call-start", 0, category="async-start"),
             done("all-gather.1.call-update", 10, 5, category="async-done", name="all-gather.x"),
         ]
         self.assertEqual(pairs(ops), (1, 0, 0))
 
-    def test_operand_that_starts_nothing_is_not_paired(self) -> None:
+    def test_wait_is_unpaired_if_its_operand_starts_no_transfer(self) -> None:
         ops = [
             math(0, 1, name="all-gather-start.5"),
             done("all-gather-start.5", 10, 5),
@@ -144,7 +142,7 @@ class Pairing(unittest.TestCase):
         )
         wait = done("g", 10, 5, category="all-gather-done", name="all-gather-done.7")
         begun = [start("all-gather-start.5", 0), start("copy-start.1", 2)]
-        # An operand that is math starts no transfer, whether the trace contains the operand or not.
+        # The operand is math, so it starts no transfer, whether or not the trace contains it.
         ops = [*begun, math(4, 1, name="g"), wait]
         self.assertEqual(pairs(ops, program), (1, 0, 0))
         ops = [*begun, wait]
@@ -152,7 +150,7 @@ class Pairing(unittest.TestCase):
         self.assertEqual(row(ops, program)["in_flight_ps"], 15)
         self.assertEqual(pairs(ops), (0, 0, 1))
 
-    def test_operand_takes_precedence_over_program_and_program_over_name(self) -> None:
+    def test_wait_is_paired_by_operand_then_by_program_then_by_name(self) -> None:
         program = self.upstream(last="all-gather-start.5")
         by_name = start("all-gather-start.7", 4)
         by_program = start("all-gather-start.5", 2)
@@ -161,14 +159,13 @@ class Pairing(unittest.TestCase):
         for ops, in_flight in (
             ([by_operand, by_program, by_name, wait], 15),
             ([by_program, by_name, wait], 13),
-            # The start in the program takes precedence over the name, even if the trace lacks the
-            # start.
+            # The start in the program takes precedence, even if the trace lacks this start.
             ([by_name, wait], None),
         ):
             self.assertEqual(row(ops, program)["in_flight_ps"], in_flight)
         self.assertEqual(row([by_program, by_name, wait])["in_flight_ps"], 11)
 
-    def test_wait_without_an_operand_is_paired_by_name(self) -> None:
+    def test_wait_is_paired_by_name_if_its_operand_is_unknown(self) -> None:
         for begin, end in (
             ("all-gather-start.3", "all-gather-done.3"),
             ("all-gather.1.cloned.1.call-start", "all-gather.1.cloned.1.call-done"),
@@ -189,7 +186,7 @@ class Pairing(unittest.TestCase):
         ]
         self.assertEqual(pairs(ops), (1, 0, 0))
 
-    def test_send_op_starts_a_transfer(self) -> None:
+    def test_wait_for_a_send_is_paired_with_the_send(self) -> None:
         ops = [op("send.3", "send", 0, 1), done("send.3", 10, 5, category="send-done", name="d")]
         self.assertEqual(pairs(ops), (1, 0, 0))
 
@@ -200,28 +197,28 @@ class Pairing(unittest.TestCase):
         ]
         self.assertEqual(pairs(ops), (0, 0, 1))
 
-    def test_equal_names_of_different_programs_are_not_paired(self) -> None:
+    def test_ops_of_different_programs_are_not_paired(self) -> None:
         name = "all-gather-start.5"
         ops = [start(name, 0, program_id=1), done(name, 10, 5, program_id=2)]
         self.assertEqual(pairs(ops), (0, 0, 1))
 
-    def test_start_outside_the_step_supplies_the_groups(self) -> None:
+    def test_unpaired_wait_has_the_groups_of_a_start_before_the_step(self) -> None:
         groups = ", replica_groups={{0,1},{2,3}}"
         name = "all-gather-start.5"
         ops = [start(name, 0, attributes=groups), done(name, 100, 5)]
-        said = row(ops, steps=[("s", 50, 100)])
-        self.assertEqual(said["pairs"], {"paired": 0, "ambiguous": 0, "unpaired": 1})
-        self.assertEqual((said["groups"], said["groups_from"]), ("2 x 2, stride 1", "text"))
+        result = row(ops, steps=[("s", 50, 100)])
+        self.assertEqual(result["pairs"], {"paired": 0, "ambiguous": 0, "unpaired": 1})
+        self.assertEqual((result["groups"], result["groups_from"]), ("2 x 2, stride 1", "text"))
 
-    def test_start_inside_the_step_is_preferred_to_earlier_starts(self) -> None:
+    def test_groups_come_from_the_first_start_in_the_step_or_else_before_it(self) -> None:
         name = "all-gather-start.5"
         ops = [
             start(name, at, attributes=f", replica_groups=[{8 // n},{n}]<=[8]")
             for at, n in ((0, 8), (10, 4), (60, 2), (70, 1))
         ]
         for begin, size in ((50, 2), (90, 8)):
-            said = row([*ops, done(name, 100, 5)], steps=[("s", begin, 100)])
-            self.assertEqual(said["group_size"], size)
+            result = row([*ops, done(name, 100, 5)], steps=[("s", begin, 100)])
+            self.assertEqual(result["group_size"], size)
 
 
 class Executions(unittest.TestCase):
@@ -235,23 +232,22 @@ class Executions(unittest.TestCase):
 
     def test_wait_is_paired_with_the_oldest_open_start(self) -> None:
         ops = [self.begin(0), self.begin(10), math(12, 5), self.end(30), self.end(50)]
-        said = row(ops)
-        self.assertEqual(said["pairs"], {"paired": 2, "ambiguous": 2, "unpaired": 0})
-        self.assertEqual(said["in_flight_ps"], 35 + 45)
-        self.assertEqual((said["covered_ps"], said["other_ps"]), (5 + 5, 25 + 35))
+        result = row(ops)
+        self.assertEqual(result["pairs"], {"paired": 2, "ambiguous": 2, "unpaired": 0})
+        self.assertEqual(result["in_flight_ps"], 35 + 45)
+        self.assertEqual((result["covered_ps"], result["other_ps"]), (5 + 5, 25 + 35))
 
-    def test_pair_is_ambiguous_if_a_second_transfer_was_in_flight(self) -> None:
+    def test_pair_is_ambiguous_if_a_second_transfer_of_the_op_was_in_flight(self) -> None:
         one_by_one = [self.begin(0), self.end(10), self.begin(20), self.end(30)]
         self.assertEqual(pairs(one_by_one), (2, 0, 0))
-        # The second flight starts during the first flight, so both pairs are ambiguous. The third
-        # pair is not ambiguous.
+        # The second flight starts during the first, so both pairs are ambiguous; the third is not.
         second = [self.begin(0), self.begin(5), self.end(10), self.end(30), self.begin(40),
                   self.end(50)]  # fmt: skip
         self.assertEqual(pairs(second), (3, 2, 0))
         # A flight that never ends makes later pairs ambiguous.
-        said = row([self.begin(0), self.begin(5), self.end(10)])
-        self.assertEqual(said["pairs"], {"paired": 1, "ambiguous": 1, "unpaired": 0})
-        self.assertEqual(said["in_flight_ps"], 15)
+        result = row([self.begin(0), self.begin(5), self.end(10)])
+        self.assertEqual(result["pairs"], {"paired": 1, "ambiguous": 1, "unpaired": 0})
+        self.assertEqual(result["in_flight_ps"], 15)
 
     def test_start_precedes_a_wait_at_the_same_instant(self) -> None:
         ops = [self.end(10), self.begin(10)]
@@ -259,11 +255,11 @@ class Executions(unittest.TestCase):
 
     def test_wait_without_a_start_is_unpaired(self) -> None:
         ops = [self.end(5), self.begin(10), self.end(30)]
-        said = row(ops)
-        self.assertEqual(said["pairs"], {"paired": 1, "ambiguous": 0, "unpaired": 1})
-        self.assertEqual(said["in_flight_ps"], 25)
+        result = row(ops)
+        self.assertEqual(result["pairs"], {"paired": 1, "ambiguous": 0, "unpaired": 1})
+        self.assertEqual(result["in_flight_ps"], 25)
 
-    def test_flight_ends_with_the_program(self) -> None:
+    def test_wait_is_not_paired_with_a_start_in_a_program_that_has_ended(self) -> None:
         ops = [self.begin(0), self.end(30)]
         for modules, paired in (
             ([(0, 20), (20, 60)], 0),
@@ -279,13 +275,14 @@ class Executions(unittest.TestCase):
 
     def test_start_at_the_end_of_a_program_belongs_to_the_next_program(self) -> None:
         ops = [self.begin(0), self.begin(20), self.end(30)]
-        said = row(ops, modules=[(0, 20), (20, 60)])
-        self.assertEqual(said["pairs"], {"paired": 1, "ambiguous": 0, "unpaired": 0})
-        self.assertEqual(said["in_flight_ps"], 15)
+        result = row(ops, modules=[(0, 20), (20, 60)])
+        self.assertEqual(result["pairs"], {"paired": 1, "ambiguous": 0, "unpaired": 0})
+        self.assertEqual(result["in_flight_ps"], 15)
 
     def timed(self, *times: tuple[int, int, int]) -> Json:
-        """Return the answer about a start, a wait and math; each op has an offset on the trace's
-        clock, and a start and a duration on the device's clock.
+        """Return the answer for a start, a wait and math.
+
+        Each op has a start on the trace clock, then a start and a duration on the device clock.
         """
         stats = [StatMetadata(1, "device_offset_ps"), StatMetadata(2, "device_duration_ps"),
                  StatMetadata(3, "hlo_category")]  # fmt: skip
@@ -300,67 +297,67 @@ class Executions(unittest.TestCase):
         plane = Plane("/device:TPU:0", [Line("XLA Ops", events)], entries, stats)
         return answer(encode(Space([plane])), "comm")
 
-    def test_pairs_are_ordered_by_the_trace_clock(self) -> None:
-        said = self.timed((0, 100, 2), (0, 130, 20), (0, 110, 5))
-        (only,) = said["rows"]
+    def test_flight_times_are_measured_on_the_device_clock(self) -> None:
+        result = self.timed((0, 100, 2), (0, 130, 20), (0, 110, 5))
+        (only,) = result["rows"]
         self.assertEqual((only["in_flight_ps"], only["wait_dur_ps"]), (50, 20))
         self.assertEqual(only["covered_ps"], 5)
 
-    def test_pair_that_ends_before_the_start_is_noted(self) -> None:
-        said = self.timed((0, 200, 2), (10, 100, 20), (5, 130, 50))
-        (only,) = said["rows"]
+    def test_note_appears_if_the_clocks_place_a_wait_before_its_start(self) -> None:
+        result = self.timed((0, 200, 2), (10, 100, 20), (5, 130, 50))
+        (only,) = result["rows"]
         self.assertEqual(only["pairs"]["paired"], 1)
         for name in ("in_flight_ps", "in_flight_union_ps", "covered_ps", "other_ps"):
             self.assertEqual(only[name], 0, name)
         self.assertIsNone(only["bus_gbps"])
-        self.assertEqual([note for note in said["notes"] if "clocks" in note], [CONTRADICTION])
-        self.assertEqual(said["totals"]["in_flight_union_ps"], 0)
-        self.assertEqual(said["totals"]["hidden_union_ps"], 0)
+        self.assertEqual([note for note in result["notes"] if "clocks" in note], [CONTRADICTION])
+        self.assertEqual(result["totals"]["in_flight_union_ps"], 0)
+        self.assertEqual(result["totals"]["hidden_union_ps"], 0)
 
-    def test_whole_flight_is_waiting_if_the_wait_begins_before_the_start(self) -> None:
-        said = self.timed((0, 110, 2), (10, 100, 20), (5, 130, 50))
-        (only,) = said["rows"]
+    def test_whole_flight_is_waiting_time_if_the_wait_begins_before_the_start(self) -> None:
+        result = self.timed((0, 110, 2), (10, 100, 20), (5, 130, 50))
+        (only,) = result["rows"]
         self.assertEqual((only["in_flight_ps"], only["in_flight_union_ps"]), (10, 10))
         self.assertEqual((only["covered_ps"], only["other_ps"]), (0, 0))
-        self.assertNotIn(CONTRADICTION, said["notes"])
+        self.assertNotIn(CONTRADICTION, result["notes"])
 
 
 class Time(unittest.TestCase):
     NAME = "all-gather-start.5"
 
-    def test_flight_time_is_split_into_wait_covered_and_uncovered(self) -> None:
+    def test_flight_time_is_split_into_waiting_covered_and_other_time(self) -> None:
         ops = [
             start(self.NAME, 0, 1),
             math(10, 20),
-            op("copy.1", "copy", 25, 10),  # The overlap with the matmul counts once.
+            op("copy.1", "copy", 25, 10),  # The overlap with the math counts once.
             op("copy-done.1", "copy-done", 40, 10),  # Another wait does not cover the flight.
-            op("all-reduce.1", "all-reduce", 50, 10),  # Communication does not cover the flight.
+            op("all-reduce.1", "all-reduce", 50, 10),  # A collective does not cover the flight.
             done(self.NAME, 70, 30),
         ]
-        said = {entry["collective"]: entry for entry in rows(ops)}["all-gather"]
-        self.assertEqual(said["in_flight_ps"], 100)
-        self.assertEqual((said["wait_dur_ps"], said["sync_dur_ps"]), (30, 0))
-        self.assertEqual((said["covered_ps"], said["other_ps"]), (25, 45))
-        self.assertEqual(said["pct_of_step"], 3)
+        result = {entry["collective"]: entry for entry in rows(ops)}["all-gather"]
+        self.assertEqual(result["in_flight_ps"], 100)
+        self.assertEqual((result["wait_dur_ps"], result["sync_dur_ps"]), (30, 0))
+        self.assertEqual((result["covered_ps"], result["other_ps"]), (25, 45))
+        self.assertEqual(result["pct_of_step"], 3)
 
-    def test_only_math_before_the_wait_covers_the_flight(self) -> None:
+    def test_only_math_between_start_and_wait_covers_the_flight(self) -> None:
         ops = [start(self.NAME, 10), math(0, 15), math(50, 100, name="f"), done(self.NAME, 60, 10)]
         self.assertEqual(row(ops)["covered_ps"], 5 + 10)
 
     def test_flight_can_extend_beyond_the_step(self) -> None:
         ops = [start(self.NAME, 900), done(self.NAME, 990, 100)]
-        said = answer(file_of(ops), "comm")
-        self.assertEqual(said["rows"][0]["in_flight_ps"], 190)
-        self.assertEqual(said["totals"]["in_flight_union_ps"], 190)
+        result = answer(file_of(ops), "comm")
+        self.assertEqual(result["rows"][0]["in_flight_ps"], 190)
+        self.assertEqual(result["totals"]["in_flight_union_ps"], 190)
 
     def test_unpaired_and_synchronous_ops_have_no_flight_time(self) -> None:
         for ops in ([done(self.NAME, 60, 10)], [op("all-reduce.1", "all-reduce", 50, 10)]):
-            said = row(ops)
+            result = row(ops)
             for name in ("in_flight_ps", "in_flight_union_ps", "covered_ps", "other_ps"):
-                self.assertIsNone(said[name], name)
-        self.assertIsNone(said["pairs"])
+                self.assertIsNone(result[name], name)
+        self.assertIsNone(result["pairs"])
 
-    def test_unions_of_flights_are_separate_for_devices_and_host(self) -> None:
+    def test_transfers_between_devices_and_with_the_host_have_separate_unions(self) -> None:
         host = "f32[8]{0:S(5)}"
         ops = [
             start("all-gather-start.1", 0),
@@ -381,7 +378,7 @@ class Time(unittest.TestCase):
         self.assertEqual((totals["exposed_ps"], totals["host_ps"]), (20, 10))
         self.assertEqual((totals["exposed_pct_of_step"], totals["host_pct_of_step"]), (2, 1))
 
-    def test_synchronous_collective_is_under_way_while_it_runs(self) -> None:
+    def test_synchronous_collective_is_in_flight_while_it_runs(self) -> None:
         ops = [
             start("all-gather-start.1", 0),
             op("all-reduce.2", "all-reduce", 90, 30),
@@ -401,8 +398,8 @@ OF_FOUR = ", channel_id=1, replica_groups=[2,4]<=[8], use_global_device_ids=true
 
 class Payload(unittest.TestCase):
     def test_synchronous_collectives_have_payload_and_bus_bytes(self) -> None:
-        # In groups of 4, an all-gather has an input of 8 * 128 elements and an output of 32 * 128
-        # elements; a reduce-scatter has the opposite.
+        # In groups of 4, an all-gather turns 8 * 128 elements into 32 * 128; a reduce-scatter does
+        # the opposite.
         small, large = 8 * 128 * 2, 32 * 128 * 2
         shapes = "bf16[8,128]{1,0}", "bf16[32,128]{1,0}"
         for name, (into, out), payload, bus in (
@@ -416,32 +413,32 @@ class Payload(unittest.TestCase):
         ):
             ran = op(f"{name}.1", name, 0, 1000, shape=out, operands=f"{into} %x",
                       attributes=OF_FOUR)  # fmt: skip
-            said = row([ran, op(ran.text[1:].split()[0], name, 0, 1000, text=ran.text)])
-            self.assertEqual(said["n_executions"], 2)
+            result = row([ran, op(ran.text[1:].split()[0], name, 0, 1000, text=ran.text)])
+            self.assertEqual(result["n_executions"], 2)
             for figure, of_one in (("payload_bytes", payload), ("bus_bytes", bus)):
-                self.assertEqual(said[figure], None if of_one is None else 2 * of_one, name)
+                self.assertEqual(result[figure], None if of_one is None else 2 * of_one, name)
             gbps = None if bus is None else round(2 * bus / 2000 * 1000, 3)
-            self.assertEqual((said["bus_gbps"], said["bus_gbps_over"]), (gbps, "duration"))
+            self.assertEqual((result["bus_gbps"], result["bus_gbps_over"]), (gbps, "duration"))
 
     def test_narrow_elements_are_packed_into_bytes(self) -> None:
         for shape, size in (
             *(("s4[5]", 3), ("pred[5]", 5), ("s2[4]", 1), ("f8e4m3fn[3]", 3), ("f4e2m1fn[2]", 1)),
             *(("c64[2]", 16), ("f32[]", 4), ("f32[0]", 0), ("f32[<=8]", None), ("odd[2]", None)),
         ):
-            said = row([op("a", "all-reduce", 0, 1, shape=shape)])
-            self.assertEqual(said["payload_bytes"], size, shape)
+            result = row([op("a", "all-reduce", 0, 1, shape=shape)])
+            self.assertEqual(result["payload_bytes"], size, shape)
 
-    def test_input_comes_from_the_start_and_output_from_the_done(self) -> None:
+    def test_input_shape_comes_from_the_start_and_output_shape_from_the_done(self) -> None:
         small, large = "f32[8]{0}", "f32[32]{0}"
         name = "all-gather-start.1"
         ops = [
             start(name, 0, shape=f"({small}, {large})", operands=f"{small} %x"),
             done(name, 90, 10, shape=large, operands=f"({small}, {large}) %{name}"),
         ]
-        said = row(ops)
-        self.assertEqual((said["payload_bytes"], said["group_size"]), (128, 4))
-        self.assertEqual((said["groups"], said["groups_from"]), (None, "shapes"))
-        self.assertEqual((said["bus_gbps"], said["bus_gbps_over"]), (960, "in_flight_union"))
+        result = row(ops)
+        self.assertEqual((result["payload_bytes"], result["group_size"]), (128, 4))
+        self.assertEqual((result["groups"], result["groups_from"]), (None, "shapes"))
+        self.assertEqual((result["bus_gbps"], result["bus_gbps_over"]), (960, "in_flight_union"))
 
     def sparse(self, name: str, into: str, out: str) -> list[Op]:
         flags = "(s32[8192]{0}, s32[69]{0:S(11)})"
@@ -461,11 +458,11 @@ class Payload(unittest.TestCase):
             ("all-to-all", small, small, 32, None),
             ("reduce-scatter", "f32[20]{0}", small, 80, None),
         ):
-            said = row(self.sparse(name, into, out))
-            self.assertEqual((said["payload_bytes"], said["group_size"]), (payload, n), name)
-            self.assertEqual(said["groups_from"], n and "shapes")
-            self.assertEqual(said["engine"], "sparse_core")
-            self.assertEqual(said["pairs"]["paired"], 1)
+            result = row(self.sparse(name, into, out))
+            self.assertEqual((result["payload_bytes"], result["group_size"]), (payload, n), name)
+            self.assertEqual(result["groups_from"], n and "shapes")
+            self.assertEqual(result["engine"], "sparse_core")
+            self.assertEqual(result["pairs"]["paired"], 1)
 
     def test_group_size_from_shapes_ignores_casts(self) -> None:
         for name, into, out, n in (
@@ -473,27 +470,28 @@ class Payload(unittest.TestCase):
             ("reduce-scatter", "f32[64]{0}", "bf16[8]{0}", 8),
             ("reduce-scatter", "f32[12]{0}", "bf16[8]{0}", None),
             ("all-gather", "f32[4]{0}", "bf16[16]{0}", 4),
-            # Elements of 4 bits are packed into bytes, so the bytes of few elements are not
-            # proportional to their number.
+            # 4-bit elements are packed: one takes 1 byte and four take 2, but the group size is 4.
             ("all-gather", "s4[1]{0}", "s4[4]{0}", 4),
             ("all-gather", "f32[0]{0}", "f32[4]{0}", None),
             ("reduce-scatter", "f32[0]{0}", "f32[4]{0}", None),
         ):
-            said = row(self.sparse(name, into, out))
-            self.assertEqual((said["group_size"], said["groups_from"]), (n, n and "shapes"), out)
+            result = row(self.sparse(name, into, out))
+            self.assertEqual(
+                (result["group_size"], result["groups_from"]), (n, n and "shapes"), out
+            )
         fused = op("fusion.1", "all-reduce-scatter fusion", 0, 10, shape="bf16[32]{0}",
                    operands="f32[64]{0} %x")  # fmt: skip
         self.assertEqual(row([fused])["group_size"], 2)
 
-    def test_rate_counts_only_paired_executions(self) -> None:
+    def test_rate_includes_only_paired_executions(self) -> None:
         name = "all-gather-start.1"
         ends = [done(name, at, 10, attributes=OF_FOUR) for at in (20, 90)]
-        said = row([start(name, 40), *ends])
-        self.assertEqual(said["payload_bytes"], 2 * 4096)
-        self.assertEqual(said["bus_gbps"], 4096 * 3 / 4 * 1000 / 60)
+        result = row([start(name, 40), *ends])
+        self.assertEqual(result["payload_bytes"], 2 * 4096)
+        self.assertEqual(result["bus_gbps"], 4096 * 3 / 4 * 1000 / 60)
         self.assertIsNone(row(ends)["bus_gbps"])
 
-    def test_overlapping_flights_are_counted_once_in_the_rate(self) -> None:
+    def test_time_of_overlapping_flights_counts_once_in_the_rate(self) -> None:
         ops = [
             start("all-gather-start.1", 0),
             start("all-gather-start.2", 10),
@@ -503,18 +501,18 @@ class Payload(unittest.TestCase):
             start("all-gather-start.3", 70),
             done("all-gather-start.3", 75, 5, attributes=OF_FOUR),
         ]
-        said = row(ops)
-        self.assertEqual((said["in_flight_ps"], said["in_flight_union_ps"]), (40 + 40 + 10, 60))
-        self.assertEqual(said["bus_gbps"], 3 * 4096 * 3 / 4 * 1000 / 60)
+        result = row(ops)
+        self.assertEqual((result["in_flight_ps"], result["in_flight_union_ps"]), (40 + 40 + 10, 60))
+        self.assertEqual(result["bus_gbps"], 3 * 4096 * 3 / 4 * 1000 / 60)
 
-    def test_sum_with_an_unknown_payload_is_null(self) -> None:
+    def test_total_payload_is_null_if_a_payload_is_unknown(self) -> None:
         ops = [
             op("all-reduce.1", "all-reduce", 0, 10, shape="f32[8]"),
             op("all-reduce.2", "all-reduce", 10, 10, shape="f32[<=8]"),
         ]
-        said = answer(file_of(ops), "comm")
-        self.assertIsNone(said["rows"][0]["payload_bytes"])
-        self.assertIsNone(said["totals"]["by_collective"]["all-reduce"]["payload_bytes"])
+        result = answer(file_of(ops), "comm")
+        self.assertIsNone(result["rows"][0]["payload_bytes"])
+        self.assertIsNone(result["totals"]["by_collective"]["all-reduce"]["payload_bytes"])
 
     def test_dynamic_dimension_makes_the_payload_unknown(self) -> None:
         for dynamic, size in ((False, 32), (True, None)):
@@ -526,21 +524,21 @@ class Payload(unittest.TestCase):
                 ]
             }
             text = "f32[<=8]" if dynamic else "f32[8]"
-            said = row([op("all-reduce.1", "all-reduce", 0, 10, shape=text)], program)
-            self.assertEqual(said["payload_bytes"], size)
+            result = row([op("all-reduce.1", "all-reduce", 0, 10, shape=text)], program)
+            self.assertEqual(result["payload_bytes"], size)
 
-    def test_payload_of_a_cast_is_the_narrower_side(self) -> None:
+    def test_payload_of_a_collective_that_casts_has_the_narrower_dtype(self) -> None:
         narrow, wide = "bf16[8]{0}", "f32[8]{0}"
-        for operand, result in ((narrow, wide), (wide, narrow)):
-            said = row([op("all-reduce.1", "all-reduce", 0, 10, shape=result,
+        for operand, output in ((narrow, wide), (wide, narrow)):
+            result = row([op("all-reduce.1", "all-reduce", 0, 10, shape=output,
                            operands=f"{operand} %x", attributes=OF_FOUR)])  # fmt: skip
-            self.assertEqual((said["payload_bytes"], said["bus_bytes"]), (16, 24))
+            self.assertEqual((result["payload_bytes"], result["bus_bytes"]), (16, 24))
             for name in ("all-to-all", "collective-permute", "collective-broadcast"):
-                said = row([op("a", name, 0, 1, shape=result, operands=f"{operand} %x")])
-                self.assertEqual(said["payload_bytes"], 16, name)
+                result = row([op("a", name, 0, 1, shape=output, operands=f"{operand} %x")])
+                self.assertEqual(result["payload_bytes"], 16, name)
 
-    def test_fusion_that_also_casts_or_reduces_has_no_payload(self) -> None:
-        for name, operand, result, payload in (
+    def test_payload_of_a_fusion_that_also_casts_or_reduces_is_unknown(self) -> None:
+        for name, operand, output, payload in (
             ("all-reduce", "f32[8]{0}", "f32[8]{0}", 32),
             ("all-reduce", "f32[8,16]{1,0}", "f32[16]{0}", None),
             ("all-reduce", "f32[8]{0}", "bf16[8]{0}", None),
@@ -549,23 +547,23 @@ class Payload(unittest.TestCase):
             ("all-reduce-scatter", "f32[8]{0}", "f32[4]{0}", 32),
             ("all-reduce-scatter", "f32[8]{0}", "bf16[4]{0}", None),
         ):
-            said = row([op("fusion.1", f"{name} fusion", 0, 10, shape=result,
+            result = row([op("fusion.1", f"{name} fusion", 0, 10, shape=output,
                            operands=f"{operand} %x")])  # fmt: skip
-            self.assertEqual(said["payload_bytes"], payload, (name, operand, result))
+            self.assertEqual(result["payload_bytes"], payload, (name, operand, output))
 
     def test_bus_bytes_are_rounded_after_summing(self) -> None:
         groups = ", replica_groups={{0,1,2}}"
         ops = [op("all-to-all.1", "all-to-all", at, 1, shape="s8[1]", attributes=groups)
                for at in (0, 10, 20)]  # fmt: skip
-        said = row(ops)
-        self.assertEqual((said["bus_bytes"], said["bus_gbps"]), (2, 666.667))
+        result = row(ops)
+        self.assertEqual((result["bus_bytes"], result["bus_gbps"]), (2, 666.667))
         self.assertEqual(row(ops[:1])["bus_bytes"], 1)
 
-    def test_group_of_a_single_device_sends_nothing(self) -> None:
+    def test_group_of_a_single_device_has_zero_bus_bytes(self) -> None:
         alone = ", replica_groups={{0},{1}}"
-        said = row([op("a", "all-reduce", 0, 10, attributes=alone)])
-        self.assertEqual((said["group_size"], said["bus_bytes"], said["bus_gbps"]), (1, 0, 0))
-        self.assertEqual(said["groups"], "2 x 1")
+        result = row([op("a", "all-reduce", 0, 10, attributes=alone)])
+        self.assertEqual((result["group_size"], result["bus_bytes"], result["bus_gbps"]), (1, 0, 0))
+        self.assertEqual(result["groups"], "2 x 1")
 
     def test_host_copies_have_a_direction_and_payload(self) -> None:
         host, here = "f32[8]{0:S(5)}", "f32[8]{0}"
@@ -575,13 +573,13 @@ class Payload(unittest.TestCase):
                 done("copy-start.1", 10, 6, shape=shape,
                      operands=f"({shape}, {other}, u32[]) %copy-start.1"),
             ]  # fmt: skip
-            said = row(ops)
-            self.assertEqual((said["collective"], said["mode"]), (name, "async"))
-            self.assertEqual((said["payload_bytes"], said["bus_bytes"]), (32, 32))
-            self.assertEqual((said["group_size"], said["groups"], said["bus_gbps"]),
+            result = row(ops)
+            self.assertEqual((result["collective"], result["mode"]), (name, "async"))
+            self.assertEqual((result["payload_bytes"], result["bus_bytes"]), (32, 32))
+            self.assertEqual((result["group_size"], result["groups"], result["bus_gbps"]),
                              (None, None, 2000))  # fmt: skip
 
-    def test_update_of_a_host_buffer_copies_only_the_update(self) -> None:
+    def test_payload_of_a_host_buffer_update_is_only_the_update(self) -> None:
         host, piece = "f32[800]{0:S(5)}", "f32[8]{0}"
         name = "dynamic-update-slice-start.1"
         whole = f"(({host}, {piece}, s32[]), {host}, u32[])"
@@ -590,17 +588,17 @@ class Payload(unittest.TestCase):
         begin = start(name, 0, category="async-start", shape=whole,
                       operands=f"{host} %a, {piece} %b, s32[] %c")  # fmt: skip
         for ops in ([begin, end], [end]):
-            said = row(ops)
-            self.assertEqual((said["collective"], said["payload_bytes"]), ("to_host", 32))
+            result = row(ops)
+            self.assertEqual((result["collective"], result["payload_bytes"]), ("to_host", 32))
 
-    def test_fused_collective_can_be_named_after_a_different_op(self) -> None:
-        said = row([op("dynamic-update-slice_fusion.1", "all-gather fusion", 0, 10,
+    def test_payload_of_a_fused_collective_named_after_another_op_is_known(self) -> None:
+        result = row([op("dynamic-update-slice_fusion.1", "all-gather fusion", 0, 10,
                        shape="f32[64]{0}", operands="f32[64]{0} %buf, f32[16]{0} %a",
                        attributes=OF_FOUR)])  # fmt: skip
-        self.assertEqual((said["payload_bytes"], said["bus_bytes"]), (256, 192))
+        self.assertEqual((result["payload_bytes"], result["bus_bytes"]), (256, 192))
 
-    def test_permute_in_place_has_no_payload(self) -> None:
-        # The permute writes slices of one input into a second input.
+    def test_payload_of_an_in_place_permute_is_unknown(self) -> None:
+        # An in-place permute writes slices of one input into another.
         sent, into, at = "f32[64]{0}", "f32[128]{0}", "(s32[], s32[])"
         name, sizes = "collective-permute-start.1", ", slice_sizes={{4},{4}}"
         whole = f"({sent}, {into}, {at}, {at})"
@@ -627,7 +625,7 @@ class Payload(unittest.TestCase):
                 self.assertIsNone(row(ops, of)["payload_bytes"], (operands, more))
         alone = op("a", "collective-permute", 0, 1, shape=into, operands=shown)
         self.assertIsNone(row([alone])["payload_bytes"])
-        # A permute sends a single input as a whole, even if the output is unknown.
+        # A single input is sent as a whole, even if the output is unknown.
         alone = op("a", "collective-permute", 0, 1, shape="()", operands=f"{sent} %a")
         self.assertEqual(row([alone])["payload_bytes"], 256)
         # A permute can send several arrays together.
@@ -654,13 +652,13 @@ class Payload(unittest.TestCase):
         )  # fmt: skip
         self.assertEqual({entry["bus_bytes"] for entry in found.values()}, {None})
         self.assertEqual(found["recv", "async"]["pairs"]["paired"], 1)
-        # Send and recv are the two halves of a single transfer.
+        # A send and its done are one transfer, so the totals count its payload once.
         by_collective = answer(file_of(ops), "comm")["totals"]["by_collective"]
         for name in ("send", "recv"):
             of_both = by_collective[name]
             self.assertEqual((of_both["n_executions"], of_both["payload_bytes"]), (2, 32))
 
-    def test_send_without_a_done_counts_once(self) -> None:
+    def test_payload_of_a_send_without_a_done_is_counted(self) -> None:
         data, token = "f32[8]{0}", "token[]"
         half = f"({data}, u32[], {token})"
         send = [
@@ -669,15 +667,15 @@ class Payload(unittest.TestCase):
         ]
         end = done("send.1", 10, 5, category="send-done", name="send-done.1", shape=token)
         other = done("send.2", 20, 5, category="recv-done", name="recv-done.2", shape=data)
-        said = answer(file_of([*send, end, other]), "comm")["totals"]["by_collective"]
-        self.assertEqual(said["send"]["payload_bytes"], 3 * 32)
+        result = answer(file_of([*send, end, other]), "comm")["totals"]["by_collective"]
+        self.assertEqual(result["send"]["payload_bytes"], 3 * 32)
 
 
 class Groups(unittest.TestCase):
     def of(self, written: str, **more: Any) -> tuple[Any, ...]:
         attributes = f", channel_id=3, replica_groups={written}, dimensions={{0}}"
-        said = row([op("all-to-all.1", "all-to-all", 0, 10, attributes=attributes)], **more)
-        return said["group_size"], said["groups"], said["groups_from"]
+        result = row([op("all-to-all.1", "all-to-all", 0, 10, attributes=attributes)], **more)
+        return result["group_size"], result["groups"], result["groups_from"]
 
     def test_replica_groups_are_parsed_in_every_notation(self) -> None:
         for written, size, label in (
@@ -700,7 +698,7 @@ class Groups(unittest.TestCase):
             ("[9,2]<=[3,2,3]T(2,0,1)", 2, "9 x 2, stride 3"),
             ("[9,2]<=[2,3,3]T(1,0,2)", 2,
              "{0,1},{2,9},{3,4},{5,12},{6,7},{8,15},{10,11},{13,14},…"),
-            # A label shows at most eight groups.
+            # A label shows up to eight groups.
             ("{{0,16},{1,9},{2,10},{3,11},{4,12},{5,13},{6,14},{7,15}}", 2,
              "{0,16},{1,9},{2,10},{3,11},{4,12},{5,13},{6,14},{7,15}"),
             ("[1,70]<=[70]", 70, "1 x 70, stride 1"),
@@ -718,8 +716,8 @@ class Groups(unittest.TestCase):
         self.assertEqual(row(ops)["n_executions"], 3)
         # Different groups of the same size have separate rows.
         ops.append(op("a", "all-reduce", 40, 10, attributes=", replica_groups=[2,4]<=[8]"))
-        said = [(entry["n_executions"], entry["groups"]) for entry in rows(ops)]
-        self.assertEqual(said, [(3, "2 x 4, stride 2"), (1, "2 x 4, stride 1")])
+        result = [(entry["n_executions"], entry["groups"]) for entry in rows(ops)]
+        self.assertEqual(result, [(3, "2 x 4, stride 2"), (1, "2 x 4, stride 1")])
 
     def test_contradictory_or_truncated_groups_are_unknown(self) -> None:
         for written in (
@@ -731,7 +729,7 @@ class Groups(unittest.TestCase):
             with self.subTest(written=written):
                 self.assertEqual(self.of(written), (None, None, None))
 
-    def test_long_lists_of_groups_are_cut(self) -> None:
+    def test_label_shows_up_to_64_members_of_a_group(self) -> None:
         members = ",".join(map(str, [*range(69), 70]))
         size, label, _ = self.of("{{" + members + "}}")
         self.assertEqual((size, label), (70, "{" + ",".join(map(str, range(64))) + ",…}"))
@@ -746,22 +744,22 @@ class Groups(unittest.TestCase):
         )
         self.assertEqual(self.of("{}", program=program, devices=(1, 1)), (1, "1 x 1", "text"))
 
-    def test_groups_of_the_done_take_precedence_over_groups_of_the_start(self) -> None:
+    def test_groups_of_the_done_take_precedence_over_those_of_the_start(self) -> None:
         name = "all-gather-start.1"
         begin = start(name, 0, attributes=", replica_groups=[4,2]<=[8]")
         self.assertEqual(row([begin, done(name, 10, 5)])["groups"], "4 x 2, stride 1")
         both = [begin, done(name, 10, 5, attributes=", replica_groups=[2,4]<=[8]")]
         self.assertEqual(row(both)["groups"], "2 x 4, stride 1")
-        # A synchronous op does not get the groups of the op that computes its operand.
-        said = rows([begin, op("a", "all-reduce", 10, 5, operands=f"f32[8]{{0}} %{name}")])
-        self.assertEqual([entry["groups"] for entry in said], [None])
+        # A synchronous op does not take the groups of its operand.
+        result = rows([begin, op("a", "all-reduce", 10, 5, operands=f"f32[8]{{0}} %{name}")])
+        self.assertEqual([entry["groups"] for entry in result], [None])
 
-    def test_permute_is_labelled_with_the_pairs(self) -> None:
+    def test_label_of_a_permute_counts_its_pairs(self) -> None:
         name = "collective-permute-start.1"
         written = ", channel_id=1, source_target_pairs={{0,0},{2,2},{4,1},{1,4}}"
-        said = row([start(name, 0, attributes=written), done(name, 10, 5)])
+        result = row([start(name, 0, attributes=written), done(name, 10, 5)])
         self.assertEqual(
-            (said["group_size"], said["groups"], said["groups_from"]),
+            (result["group_size"], result["groups"], result["groups_from"]),
             (None, "4 pairs, 2 to self", "text"),
         )
 
@@ -777,28 +775,28 @@ class Groups(unittest.TestCase):
             ],
         }
 
-    def test_groups_and_payload_come_from_the_program(self) -> None:
+    def test_groups_and_payload_come_from_the_program_if_the_text_has_none(self) -> None:
         ops = [
             op("a.call-start", "async-start", 0, 1, shape="((), (), ())", operands=""),
             op("a.call-done", "async-done", 10, 5, shape="()", operands="() %a.call-start"),
         ]
         extra = hlo_proto.listed_groups((0, 2), (1, 3))
-        said = row(ops, self.program(extra))
-        self.assertEqual(said["collective"], "all-to-all")
+        result = row(ops, self.program(extra))
+        self.assertEqual(result["collective"], "all-to-all")
         self.assertEqual(
-            (said["group_size"], said["groups"], said["groups_from"]),
+            (result["group_size"], result["groups"], result["groups_from"]),
             (2, "2 x 2, stride 2", "program"),
         )
-        self.assertEqual((said["payload_bytes"], said["bus_bytes"]), (32, 16))
-        self.assertEqual(said["engine"], "core")
+        self.assertEqual((result["payload_bytes"], result["bus_bytes"]), (32, 16))
+        self.assertEqual(result["engine"], "core")
         self.assertEqual(row(ops, self.program(extra, thread="sparsecore"))["engine"],
                          "sparse_core")  # fmt: skip
 
-        # The groups contain all devices, and the number of devices is unknown.
-        said = row(ops, self.program(b""))
-        self.assertEqual((said["group_size"], said["groups_from"]), (None, None))
+        # Without groups, all devices take part, but their number is unknown.
+        result = row(ops, self.program(b""))
+        self.assertEqual((result["group_size"], result["groups_from"]), (None, None))
         self.assertEqual(row(ops, self.program(b""), devices=(2, 3))["groups"], "1 x 6, stride 1")
-        # Without the compiled program, the collective of a fusion is unknown.
+        # Without the compiled program, the collective that the op calls is unknown.
         self.assertEqual(row(ops)["collective"], "collective")
         self.assertIsNone(row(ops)["payload_bytes"])
         gathered = self.program(extra)
@@ -810,15 +808,15 @@ class Groups(unittest.TestCase):
         )
         self.assertEqual(row(ops, gathered)["payload_bytes"], 128)
 
-    def test_program_with_a_different_collective_is_ignored(self) -> None:
+    def test_program_is_ignored_if_it_contradicts_the_collective_in_the_trace(self) -> None:
         ops = [op("a.call-done", "all-gather-done", 10, 5, shape="f32[8]{0}", operands="() %x")]
         program = self.program(hlo_proto.listed_groups((0, 2), (1, 3)))
         for opcode in ("all-to-all", "all-reduce"):
             program["called"][1].instruction.opcode = opcode
-            said = row(ops, program)
-            self.assertEqual((said["collective"], said["groups"]), ("all-gather", None))
+            result = row(ops, program)
+            self.assertEqual((result["collective"], result["groups"]), ("all-gather", None))
 
-    def test_reduce_scatter_can_be_written_as_all_reduce_and_slice(self) -> None:
+    def test_all_reduce_with_a_slice_in_a_fusion_is_a_reduce_scatter(self) -> None:
         program: Program = {
             "body": [
                 hlo_proto.op("p", "parameter", shape=array("bf16", 64)),
@@ -830,19 +828,19 @@ class Groups(unittest.TestCase):
         }  # fmt: skip
         fused = op("fusion.1", "all-reduce-scatter fusion", 0, 10, shape="bf16[32]{0}",
                    operands="f32[64]{0} %x, s32[] %i")  # fmt: skip
-        said = row([fused], program)
-        self.assertEqual((said["collective"], said["mode"]), ("reduce-scatter", "sync"))
-        self.assertEqual((said["payload_bytes"], said["bus_bytes"]), (128, 64))
-        self.assertEqual((said["groups"], said["groups_from"]), ("2 x 2, stride 1", "program"))
+        result = row([fused], program)
+        self.assertEqual((result["collective"], result["mode"]), ("reduce-scatter", "sync"))
+        self.assertEqual((result["payload_bytes"], result["bus_bytes"]), (128, 64))
+        self.assertEqual((result["groups"], result["groups_from"]), ("2 x 2, stride 1", "program"))
         self.assertIsNone(row([fused])["payload_bytes"])
-        # The operand of a fusion can have a different dtype than the scattered data.
+        # The fusion's operand can have another dtype than the scattered data.
         fused = op("fusion.1", "all-reduce-scatter fusion", 0, 10, shape="bf16[32]{0}",
                    operands="f32[64]{0} %x")  # fmt: skip
         self.assertEqual(row([fused], program)["payload_bytes"], 128)
         # Contradictory groups in the program are ignored.
         program["body"][1].instruction.extra = hlo_proto.listed_groups((0, 1), (1, 2))
-        said = row([fused], program)
-        self.assertEqual((said["group_size"], said["groups_from"]), (2, "shapes"))
+        result = row([fused], program)
+        self.assertEqual((result["group_size"], result["groups_from"]), (2, "shapes"))
 
     def test_payload_of_a_widening_fusion_comes_from_the_program(self) -> None:
         program: Program = {
@@ -873,9 +871,9 @@ class Groups(unittest.TestCase):
             op("async-collective-done.1", "custom fusion", 10, 5, shape="f32[32]{0}",
                operands="f32[32]{0} %g"),
         ]  # fmt: skip
-        said = row(ops, program)
-        self.assertEqual((said["collective"], said["payload_bytes"]), ("all-gather", 128))
-        self.assertEqual((said["groups"], said["groups_from"]), ("1 x 4, stride 1", "program"))
+        result = row(ops, program)
+        self.assertEqual((result["collective"], result["payload_bytes"]), ("all-gather", 128))
+        self.assertEqual((result["groups"], result["groups_from"]), ("1 x 4, stride 1", "program"))
         ops[1] = op("async-collective-done.1", "custom fusion", 10, 5,
                     shape="(f32[32]{0}, f32[4]{0})", operands="f32[32]{0} %g")  # fmt: skip
         self.assertIsNone(row(ops, program)["payload_bytes"])
@@ -899,10 +897,10 @@ class Rows(unittest.TestCase):
         ]  # fmt: skip
 
     def test_rows_are_split_by_collective_mode_line_and_groups(self) -> None:
-        said = rows(self.ops())
+        result = rows(self.ops())
         keys = ("collective", "mode", "source_inner", "groups", "sync_dur_ps", "wait_dur_ps")
         self.assertEqual(
-            [tuple(entry[key] for key in keys) for entry in said],
+            [tuple(entry[key] for key in keys) for entry in result],
             [
                 ("all-reduce", "sync", "m.py:2", None, 20, 0),
                 ("all-reduce", "sync", "m.py:2", "2 x 2, stride 1", 20, 0),
@@ -911,8 +909,8 @@ class Rows(unittest.TestCase):
                 ("all-reduce", "async", "m.py:2", None, 0, 5),
             ],
         )
-        self.assertEqual({entry["source_is"] for entry in said}, {"own"})
-        self.assertEqual(len(said[3]["tf_op"]), 201)
+        self.assertEqual({entry["source_is"] for entry in result}, {"own"})
+        self.assertEqual(len(result[3]["tf_op"]), 201)
 
     def test_rows_without_a_stack_are_split_by_line_and_group_size(self) -> None:
         ops = [
@@ -920,14 +918,14 @@ class Rows(unittest.TestCase):
             op("all-gather.2", "all-gather", 10, 8, shape="s8[8]", operands="s8[2] %a"),
             op("all-gather.3", "all-gather", 20, 7, shape="s8[8]", operands="s8[2] %a",
                source="m.py:1"),
-            # One group has a single device, and one group has an unknown size.
+            # `all-gather.4` has a group of one device, and `all-gather.5` one of unknown size.
             op("all-gather.4", "all-gather", 30, 6, shape="s8[8]", operands="s8[8] %a"),
             op("all-gather.5", "all-gather", 40, 5, shape="s8[8]", operands="%a"),
         ]  # fmt: skip
-        said = [(entry["source_inner"], entry["group_size"]) for entry in rows(ops)]
-        self.assertEqual(said, [(None, 2), (None, 4), ("m.py:1", 4), (None, 1), (None, None)])
+        result = [(entry["source_inner"], entry["group_size"]) for entry in rows(ops)]
+        self.assertEqual(result, [(None, 2), (None, 4), ("m.py:1", 4), (None, 1), (None, None)])
 
-    def test_source_of_a_row_is_the_line_with_most_time(self) -> None:
+    def test_source_of_a_row_is_that_of_the_op_with_most_time(self) -> None:
         program: Program = {
             "main": [
                 hlo_proto.op("all-gather.1", "all-gather"),
@@ -940,13 +938,13 @@ class Rows(unittest.TestCase):
                 op("all-gather.1", "all-gather", 0, first),
                 op("all-gather.2", "all-gather", 10, second),
             ]
-            said = row(ops, program)
-            self.assertEqual((said["source_inner"], said["source_is"]), ("m.py:1", how))
-        # The line of an op with a stack is the op's own line.
-        said = row([op("all-gather.1", "all-gather", 0, 5, stack="n.py:7:1")], program)
-        self.assertEqual((said["source_inner"], said["source_is"]), ("n.py:7", "own"))
+            result = row(ops, program)
+            self.assertEqual((result["source_inner"], result["source_is"]), ("m.py:1", how))
+        # An op with a stack has a line of its own.
+        result = row([op("all-gather.1", "all-gather", 0, 5, stack="n.py:7:1")], program)
+        self.assertEqual((result["source_inner"], result["source_is"]), ("n.py:7", "own"))
 
-    def test_first_execution_describes_the_row(self) -> None:
+    def test_row_is_described_by_its_first_execution(self) -> None:
         ops = [
             op(f"all-reduce.{i}", "all-reduce", 10 * i, i, stack="m.py:1:1", tf_op=f"f/{i}:")
             for i in (1, 2)
@@ -959,12 +957,12 @@ class Rows(unittest.TestCase):
         data = file_of(self.ops())
         whole = answer(data, "comm")
         for top in range(6):
-            said = answer(data, "comm", "--top", str(top))
-            self.assertEqual(said["rows"], whole["rows"][:top])
-            self.assertEqual(said["totals"], whole["totals"])
+            result = answer(data, "comm", "--top", str(top))
+            self.assertEqual(result["rows"], whole["rows"][:top])
+            self.assertEqual(result["totals"], whole["totals"])
             left_out = whole["rows"][top:]
             self.assertEqual(
-                said["tail"],
+                result["tail"],
                 {
                     "n_rows_omitted": len(left_out),
                     "sync_dur_ps": sum(entry["sync_dur_ps"] for entry in left_out),
@@ -979,14 +977,14 @@ class Rows(unittest.TestCase):
 
     def test_twenty_rows_are_shown_by_default(self) -> None:
         ops = [op(f"all-reduce.{i}", "all-reduce", i, 1, stack=f"m.py:{i}:1") for i in range(25)]
-        said = answer(file_of(ops), "comm")
-        self.assertEqual((len(said["rows"]), said["tail"]["n_rows_omitted"]), (20, 5))
+        result = answer(file_of(ops), "comm")
+        self.assertEqual((len(result["rows"]), result["tail"]["n_rows_omitted"]), (20, 5))
 
     def test_step_without_communication_has_no_rows(self) -> None:
-        said = answer(file_of([math(0, 10)]), "comm")
-        self.assertEqual(said["rows"], [])
+        result = answer(file_of([math(0, 10)]), "comm")
+        self.assertEqual(result["rows"], [])
         self.assertEqual(
-            {name: said["totals"][name] for name in ("exposed_ps", "host_ps", "by_collective",
+            {name: result["totals"][name] for name in ("exposed_ps", "host_ps", "by_collective",
                                                      "in_flight_union_ps", "hidden_union_ps")},
             {"exposed_ps": 0, "host_ps": 0, "by_collective": {}, "in_flight_union_ps": 0,
              "hidden_union_ps": 0},
@@ -1028,7 +1026,7 @@ def steps_of(path: Any, *names: str) -> Iterator[Step]:
 
 @unittest.skipUnless(OFFLOADING.exists(), "the capture is not available")
 class Offloading(unittest.TestCase):
-    """Test a real v6e capture that has the flight time of each copy on the line `Async XLA Ops`."""
+    """Test a real v6e capture, whose line `Async XLA Ops` shows the flight of each copy."""
 
     def on_async_line(self) -> dict[str, list[tuple[int, int]]]:
         spans: dict[str, list[tuple[int, int]]] = {}
@@ -1043,7 +1041,7 @@ class Offloading(unittest.TestCase):
                         spans.setdefault(name, []).append((begin, begin + lasting))
         return spans
 
-    def test_flights_equal_the_spans_of_the_async_line(self) -> None:
+    def test_flights_equal_those_on_the_line_async_xla_ops(self) -> None:
         by_trace = Clock(ON_TRACE, {})
         found = {
             name: sorted(zip(flights.starts, flights.ends, strict=True))
@@ -1053,11 +1051,11 @@ class Offloading(unittest.TestCase):
         self.assertEqual(found, {name: sorted(of) for name, of in self.on_async_line().items()})
         self.assertEqual(sum(map(len, found.values())), 600)
 
-    def test_all_reduce_has_a_payload_and_a_rate(self) -> None:
+    def test_all_reduce_has_the_expected_payload_and_rate(self) -> None:
         for device in range(4):
             options = "--step", "all", "--device", f"/device:TPU:{device}"
-            said = answer(OFFLOADING, "comm", *options)
-            (summed,) = [entry for entry in said["rows"] if entry["collective"] == "all-reduce"]
+            result = answer(OFFLOADING, "comm", *options)
+            (summed,) = [entry for entry in result["rows"] if entry["collective"] == "all-reduce"]
             n = summed["n_executions"]
             self.assertEqual(summed["payload_bytes"], n * 5_368_709_120)
             self.assertEqual(summed["bus_bytes"], n * 5_368_709_120)
@@ -1065,29 +1063,27 @@ class Offloading(unittest.TestCase):
             self.assertEqual(summed["groups_from"], "text")
             self.assertAlmostEqual(summed["bus_gbps"], 44.1, 1)
             for name in ("to_host", "from_host"):
-                (copies,) = [entry for entry in said["rows"] if entry["collective"] == name]
+                (copies,) = [entry for entry in result["rows"] if entry["collective"] == name]
                 self.assertEqual(copies["pairs"], {"paired": 300, "ambiguous": 0, "unpaired": 0})
                 self.assertEqual(copies["payload_bytes"], 300 * 5_368_709_120)
-            self.assertEqual(said["totals"]["in_flight_union_ps"], said["totals"]["exposed_ps"])
+            self.assertEqual(result["totals"]["in_flight_union_ps"], result["totals"]["exposed_ps"])
 
 
 @unittest.skipUnless(TRAINING.exists(), "the capture is not available")
 class Training(unittest.TestCase):
-    """Test a real TPU7x capture with most collectives on the SparseCore, and no groups in the
-    texts.
-    """
+    """Test a real TPU7x capture in which the texts of SparseCore collectives show no groups."""
 
     devices = "/device:TPU:0", "/device:TPU:1"
 
-    def test_program_supplies_lines_groups_and_payloads(self) -> None:
+    def test_all_rows_have_lines_groups_and_payloads(self) -> None:
         for device in self.devices:
-            said = answer(TRAINING, "comm", "--device", device, "--top", "1000")
-            offloaded = [entry for entry in said["rows"] if entry["engine"] == "sparse_core"]
+            result = answer(TRAINING, "comm", "--device", device, "--top", "1000")
+            offloaded = [entry for entry in result["rows"] if entry["engine"] == "sparse_core"]
             self.assertEqual(
                 Counter(entry["collective"] for entry in offloaded).keys(),
                 {"all-gather", "reduce-scatter", "all-reduce"},
             )
-            for entry in said["rows"]:
+            for entry in result["rows"]:
                 self.assertIsNotNone(entry["source_inner"])
                 self.assertIsNotNone(entry["groups"])
                 self.assertGreater(entry["payload_bytes"], 0)

@@ -1,4 +1,4 @@
-"""Test compare: lines are matched, differences are exact, and noise is not reported as a change."""
+"""Test the mode `compare`: lines match, differences are exact, and noise is not significant."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ SOME_STEPS = slice(1, 4)
 
 
 def compare(before: Json, after: Json, *, top: int = 10**6, **options: Any) -> Json:
-    """Return the answer of compare without the names of the captures."""
+    """Return the answer of `compare` for one record before and one after."""
     return compare_captures([before], [after], top=top, **options)
 
 
 def compare_captures(
     before: Sequence[Json], after: Sequence[Json], *, top: int = 10**6, **options: Any
 ) -> Json:
-    """Return the answer of compare about several captures of each side."""
+    """Return the answer of `compare` for several records before and after."""
     found = comparison.compare_records(
         list(map(record_format.record_of, before)),
         list(map(record_format.record_of, after)),
@@ -66,7 +66,7 @@ def mean(figures: Sequence[int]) -> int:
 
 
 class Judged:
-    """Match a program with an edited version, and judge the rows."""
+    """Match a program with an edited version, and check which ops the rows have in common."""
 
     def __init__(self, before: Program, after: Program) -> None:
         self.groups = groups_of(before), groups_of(after)
@@ -95,8 +95,7 @@ class Judged:
         ]
 
     def counterparts(self) -> Iterator[tuple[Any, Any, Any]]:
-        """Yield each pair of groups, before and after, that have exactly the same ops, and the row
-        with the group before."""
+        """Yield a group, its counterpart with exactly the same ops, and the group's row."""
         by_ops = {
             (key[0], self.origin(1, frozenset([key]))): frozenset([key]) for key in self.groups[1]
         }
@@ -107,13 +106,11 @@ class Judged:
                 yield ours, theirs, next(row for row in self.pairs if ours <= row[0])
 
     def lost(self) -> list[Any]:
-        """Return the groups that are in another row than their counterpart."""
+        """Return the groups whose counterpart is in another row."""
         return [ours for ours, theirs, row in self.counterparts() if not theirs <= row[1]]
 
     def separate_and_pooled_times(self) -> tuple[int, int]:
-        """Return the time of counterparts whose row has no other groups, and the time of all other
-        counterparts.
-        """
+        """Return the time of counterparts in rows of their own, and of all other counterparts."""
         times = [0, 0]
         for ours, theirs, row in self.counterparts():
             is_pooled = row != (ours, theirs)
@@ -139,7 +136,7 @@ class Matching(unittest.TestCase):
         self.assertEqual({(b, a) for a, b in judged.pairs}, judged.backward)
         return judged
 
-    def test_lines_are_matched_after_each_edit(self) -> None:
+    def test_lines_still_match_after_each_kind_of_edit(self) -> None:
         apart = pooled = 0
         for name, before in programs().items():
             for kind, edits in sampled(edits_of(before, seed=1).items(), 3):
@@ -151,7 +148,7 @@ class Matching(unittest.TestCase):
         self.assertGreater(apart, 0)
         self.assertLess(pooled / (apart + pooled), 0.0025)
 
-    def test_lines_are_matched_after_several_edits(self) -> None:
+    def test_lines_still_match_after_three_edits(self) -> None:
         rng = random.Random(7)
         for name, before in programs().items():
             edits = edits_of(before, seed=2)
@@ -163,7 +160,7 @@ class Matching(unittest.TestCase):
                 with self.subTest(program=name, edits=kinds):
                     self.check(before, records.renumber(after))
 
-    def test_similar_lines_with_unchanged_texts_are_matched_individually(self) -> None:
+    def test_similar_lines_with_unchanged_texts_match_one_to_one(self) -> None:
         for name, before in programs().items():
             for kind, edits in sampled(edits_of(before, seed=3).items(), 4):
                 if kind in ("two lines merged", "all at once", "a loop unrolled", "an op split"):
@@ -190,7 +187,7 @@ def op(
     duration: int = 100,
     text: str | None = None,
 ) -> records.Op:
-    """Return an op; the frames are given as `file:line:column`."""
+    """Return an op; each frame has the form `file:line:column`."""
     split = (frame.rsplit(":", 2) for frame in frames)
     return records.Op(
         frozenset([number]),
@@ -205,8 +202,8 @@ def op(
     )
 
 
-# Each row has the kind of match, then the lines before and the lines after, by innermost frame or
-# by key.
+# The kind of match, the lines before and the lines after; a line is given by its innermost frame or
+# its key.
 Rows = list[tuple[str, list[str], list[str]]]
 
 
@@ -221,19 +218,18 @@ def matched(before: Program, after: Program) -> Rows:
 
 
 def at(*places: str) -> Program:
-    """Return one op per place; the op's stack has a single frame, the place as
-    `file:line:column`."""
+    """Return one op per place; its only frame is the place, in the form `file:line:column`."""
     return [op(number, place) for number, place in enumerate(places)]
 
 
 def under(caller: str, *places: str) -> Program:
-    """Return one op per place; the same line calls all ops."""
+    """Return one op per place; all are called by the same line."""
     return [op(number, caller, place) for number, place in enumerate(places)]
 
 
 FORWARD, BACKWARD = "jit(f)/jvp(h)/dot:", "jit(f)/transpose(jvp(h))/dot:"
 MAIN = "m.py:1:0"
-# Programs before and after, and the expected rows, by description of the case.
+# For each case: the program before, the program after, and the expected rows.
 CASES: dict[str, tuple[Program, Program, Rows]] = {
     "the same ops match wherever they are": (
         [op(1, "a.py:1:1", text="%x = f32[8] a()"), op(2, "a.py:2:1", text="%y = b()")],
@@ -257,7 +253,7 @@ CASES: dict[str, tuple[Program, Program, Rows]] = {
             ("same_key", ["tfop:w['b']:"], ["tfop:w['b']:"]),
         ],
     ),
-    "as many look-alikes match in the order of their lines": (
+    "equally many look-alikes match in the order of their lines": (
         under(MAIN, "a.py:10:4", "a.py:20:4", "a.py:30:4"),
         under("m.py:9:0", "a.py:9:4", "a.py:10:4", "a.py:20:4"),
         [
@@ -266,7 +262,7 @@ CASES: dict[str, tuple[Program, Program, Rows]] = {
             ("same_places_and_scopes", ["a.py:30:4"], ["a.py:20:4"]),
         ],
     ),
-    "look-alikes of unequal number are one row": (
+    "look-alikes share a row if one side has more of them": (
         at("a.py:10:4", "a.py:20:4", "a.py:30:4"),
         at("a.py:10:4", "a.py:30:4"),
         [
@@ -277,7 +273,7 @@ CASES: dict[str, tuple[Program, Program, Rows]] = {
             )
         ],
     ),
-    "look-alikes of which two got other columns match in order": (
+    "look-alikes match in order although the columns of two changed": (
         at("a.py:9:13", "a.py:10:13", "a.py:11:13"),
         at("a.py:9:13", "a.py:10:18", "a.py:12:22"),
         [
@@ -316,7 +312,7 @@ CASES: dict[str, tuple[Program, Program, Rows]] = {
             ("same_places", ["a.py:1:1", "a.py:2:1"], ["a.py:5:1"]),
         ],
     ),
-    "rows that lack lines on the same side stay apart": (
+    "rows stay separate if both have fewer lines before": (
         under(MAIN, "0.py:9:4", "1.py:9:4"),
         under(MAIN, "0.py:9:4", "1.py:10:4", "0.py:11:4", "1.py:12:4"),
         [
@@ -324,7 +320,7 @@ CASES: dict[str, tuple[Program, Program, Rows]] = {
             ("same_places_and_scopes", ["1.py:9:4"], ["1.py:10:4", "1.py:12:4"]),
         ],
     ),
-    "columns tell lines apart that changed their order": (
+    "columns distinguish lines that changed their order": (
         at("a.py:10:4", "a.py:20:8"),
         at("a.py:20:4", "a.py:10:8"),
         [
@@ -332,7 +328,7 @@ CASES: dict[str, tuple[Program, Program, Rows]] = {
             ("same_places_and_scopes", ["a.py:20:8"], ["a.py:10:8"]),
         ],
     ),
-    "columns of an indented block tell nothing": (
+    "columns of an indented block are ignored": (
         at("a.py:10:4", "a.py:20:8"),
         at("a.py:10:8", "a.py:20:12"),
         [
@@ -348,7 +344,7 @@ CASES: dict[str, tuple[Program, Program, Rows]] = {
             ("same_files_and_scopes", ["a.py:20:8"], ["a.py:20:8"]),
         ],
     ),
-    "a place that stayed counts if others did not stay": (
+    "an unchanged place matches although others changed": (
         [op(1, "m.py:10:5"), op(2, "m.py:20:9")],
         [op(3, "m.py:5:13"), op(1, "m.py:11:5")],
         [
@@ -356,7 +352,7 @@ CASES: dict[str, tuple[Program, Program, Rows]] = {
             ("same_places_and_scopes", ["m.py:10:5"], ["m.py:11:5"]),
         ],
     ),
-    "a line that is left over can match by its scopes": (
+    "a remaining line can match by its scopes": (
         [op(1, "m.py:10:5"), op(2, "m.py:20:9")],
         [op(1, "m.py:11:5"), op(2, "n.py:20:7")],
         [
@@ -364,7 +360,7 @@ CASES: dict[str, tuple[Program, Program, Rows]] = {
             ("same_scopes", ["m.py:20:9"], ["n.py:20:7"]),
         ],
     ),
-    "a line that is left over can stay without a match": (
+    "a remaining line can have no match": (
         [op(1, "m.py:10:5"), op(2, "m.py:20:9")],
         [op(1, "m.py:11:5")],
         [
@@ -393,7 +389,7 @@ CASES: dict[str, tuple[Program, Program, Rows]] = {
             ("same_places", ["a.py:20:4"], ["a.py:21:4"]),
         ],
     ),
-    "files that both sides have are not exchanged": (
+    "files that exist on both sides are not swapped": (
         [op(1, "a.py:1:1", tf_op="head/mul:"), op(2, "b.py:2:2", tf_op="tail/exp:")],
         [op(1, "b.py:8:8", tf_op="head/mul:"), op(2, "a.py:9:9", tf_op="tail/exp:")],
         [("same_scopes", ["a.py:1:1"], ["b.py:8:8"]), ("same_scopes", ["b.py:2:2"], ["a.py:9:9"])],
@@ -432,7 +428,7 @@ CASES: dict[str, tuple[Program, Program, Rows]] = {
         [op(1, "a.py:10:4", kind="compute")],
         [("only_after", [], ["a.py:10:4"]), ("only_before", ["a.py:10:4"], [])],
     ),
-    "phases are told apart": (
+    "phases never mix": (
         [op(1, "a.py:10:4", tf_op=FORWARD), op(2, "a.py:30:4", tf_op=BACKWARD)],
         [op(2, "a.py:10:4", tf_op=BACKWARD), op(1, "a.py:30:4", tf_op=FORWARD)],
         [
@@ -451,14 +447,13 @@ CASES: dict[str, tuple[Program, Program, Rows]] = {
 class Levels(unittest.TestCase):
     maxDiff = None
 
-    def test_hand_made_cases_match_as_listed(self) -> None:
+    def test_lines_of_small_programs_match_as_expected(self) -> None:
         for what, (before, after, expected) in CASES.items():
             with self.subTest(what):
                 self.assertEqual(matched(before, after), expected)
 
-    def test_shifted_names_of_ops_are_not_used(self) -> None:
-        """Match ops after an insertion at the start: each op then has the name that the next op had
-        before."""
+    def test_ops_are_not_matched_by_shifted_names(self) -> None:
+        """Insert an op at the start, so that each op takes the name that the next op had before."""
         scopes = ("q", "k", "v")
 
         def program(first: int) -> Program:
@@ -474,7 +469,7 @@ class Levels(unittest.TestCase):
         ]
         self.assertCountEqual(pairs, [([f"jit(f)/{scope}/dot:"],) * 2 for scope in scopes])
 
-    def test_path_that_is_only_a_numbered_op_is_not_a_name(self) -> None:
+    def test_number_of_an_op_is_ignored_in_a_path_without_scopes(self) -> None:
         before = [op(1, tf_op="copy.17:"), op(2, tf_op="copy.18:")]
         after = [op(1, tf_op="copy.18:"), op(2, tf_op="copy.19:"), op(3, tf_op="slice.17:")]
         rows = [(level, len(ours), len(theirs)) for level, ours, theirs in matched(before, after)]
@@ -489,7 +484,7 @@ class Levels(unittest.TestCase):
         ]
         self.assertEqual(sorted(len(theirs) for _, _, theirs in matched(before, after)), [1, 2])
 
-    def test_line_in_a_new_or_removed_file_is_not_matched_by_the_caller(self) -> None:
+    def test_line_in_a_new_or_removed_file_is_not_matched_by_its_caller(self) -> None:
         known = op(1, "x.py:7:7", tf_op="jit(f)/a/b/add:")
         calls = [("x.py:1:1", "m.py:3:5"), ("m.py:3:5",)]
         for inner, level in (
@@ -501,7 +496,7 @@ class Levels(unittest.TestCase):
             rows = matched([known, before], [known, after])
             self.assertEqual({row[0] for row in rows} - {"same_places_and_scopes"}, level)
 
-    def test_order_of_files_is_the_same_before_and_after(self) -> None:
+    def test_paired_files_have_the_same_order_before_and_after(self) -> None:
         def program(a: str, b: str, column: int) -> Program:
             there, back = [f"{a}:1:{column}", f"{b}:1:4"], [f"{b}:1:4", f"{a}:2:{column}"]
             return [op(1, *there), op(2, *back)]
@@ -516,20 +511,21 @@ class Levels(unittest.TestCase):
         def n_lines(before: Program, after: Program) -> list[int]:
             return [len(row[1]) for row in matched(before, after)]
 
-        # Each file occurs only before or only after, so its lines have no counterpart.
+        # On at least one side, the lines are in different files that the other side lacks, so they
+        # have no order.
         before = under(MAIN, "a.py:10:4", "b.py:20:4")
         after = under(MAIN, "c.py:20:4", "d.py:10:4")
         ordered = under(MAIN, "a.py:10:4", "a.py:20:4")
         for sides in ((before, after), (ordered, after), (after, ordered)):
             self.assertEqual(n_lines(*sides), [2])
-        # Lines have an order within a single call, even if the call is recursive.
+        # A call and its recursion look alike and have no order.
         deep = "a.py:10:4", "b.py:2:4"
         before = [op(1, *deep), op(2, *deep, *deep)]
         self.assertEqual(n_lines(before, before), [2])
 
 
 class Names(unittest.TestCase):
-    def test_scope_is_read_from_the_path(self) -> None:
+    def test_path_is_split_into_phase_scope_and_primitive(self) -> None:
         for tf_op, scope in {
             "jit(f)/jit(main)/add:": ("other", (), "add"),
             "jit(f)/jvp()/while/body/layer/mlp/dot:": ("forward", ("layer", "mlp"), "dot"),
@@ -545,7 +541,7 @@ class Names(unittest.TestCase):
             with self.subTest(tf_op=tf_op):
                 self.assertEqual(matching.scope_of(tf_op), scope)
 
-    def test_number_of_an_op_is_not_part_of_the_name(self) -> None:
+    def test_number_at_the_end_of_a_name_is_removed(self) -> None:
         suffix = re.compile(r"(?:\.\d+)+(?=:?\Z)")
         rng = random.Random(5)
         for _ in range(2_000):
@@ -612,8 +608,7 @@ class Noise(unittest.TestCase):
         rng = random.Random(4)
         for _ in range(100):
             n_before, n_after = rng.choice([(1, 1), (2, 2), (3, 3), (4, 4), (3, 5), (4, 2), (1, 6)])
-            # With few different values, many sums are equal, which floating-point sums would not
-            # show.
+            # Few distinct values cause many ties, which floating-point sums would miss.
             largest = rng.choice([1, 2, 5, 10**12, 2**62])
             rows = [
                 [rng.randint(0, largest) for _ in range(n_before + n_after)]
@@ -628,7 +623,7 @@ class Noise(unittest.TestCase):
                     [brute_force(family, n_before, chosen) for family in families],
                 )
 
-    def test_more_than_5000_assignments_are_sampled(self) -> None:
+    def test_assignments_are_sampled_above_5000(self) -> None:
         noise = noise_of(8, 7)
         self.assertEqual((noise.n_assignments, noise.exact), (5000, False))
         chosen = list(map(list, assignments(noise)))
@@ -653,10 +648,10 @@ class Noise(unittest.TestCase):
                 found = noise.n_assignments, noise.min_p_value, noise.too_few_samples
                 self.assertEqual(found, (n, least, too_few))
 
-    def test_many_steps_are_tested_quickly(self) -> None:
+    def test_p_values_of_many_steps_are_computed_quickly(self) -> None:
         rng = random.Random(1)
         rows = [[round(rng.gauss(10**10, 3e8)) for _ in range(400)] for _ in range(20)]
-        # Each row differs in one step, so every assignment gives equally extreme values.
+        # In each row, a single step differs, so all assignments are equally extreme.
         ties = [[100 + (step == row) for step in range(200)] for row in range(60)]
         for family in (rows, ties):
             half = len(family[0]) // 2
@@ -677,7 +672,7 @@ class Noise(unittest.TestCase):
             self.assertIsNone(figure["p_value"])
         self.assertIn("too few", str(answer["notes"]))
 
-    def test_change_with_a_chance_of_exactly_5_percent_is_significant(self) -> None:
+    def test_p_value_of_exactly_5_percent_is_significant(self) -> None:
         for n_after, p_value in ((19, 0.05), (20, 0.047619)):
             answer = compare(
                 record([op(1, "a.py:1:1", duration=9)]),
@@ -686,7 +681,7 @@ class Noise(unittest.TestCase):
             for figure in (*answer["rows"], answer["totals"]["step_duration"]):
                 self.assertEqual((figure["p_value"], figure["significant"]), (p_value, True))
 
-    def test_halves_of_a_run_differ_only_by_chance(self) -> None:
+    def test_steps_of_one_run_rarely_differ_significantly(self) -> None:
         run = record(records.of_demo(), 40, jitter=0.04, seed=5)
         rng = random.Random(6)
         found = Counter[str]()
@@ -696,14 +691,13 @@ class Noise(unittest.TestCase):
             answer = compare(*(with_steps(run, half) for half in (steps[:4], steps[4:])))
             found["rows"] += any(row["significant"] for row in answer["rows"])
             found["totals"] += any(total["significant"] for total in totals_of(answer).values())
-        # The test allows 5 % plus three standard errors.
+        # Allow 5 % plus three standard errors.
         most = n * 0.05 + 3 * (n * 0.05 * 0.95) ** 0.5
         for what, n_found in found.items():
             self.assertLessEqual(n_found, most, what)
 
-    def test_slower_median_line_is_found(self) -> None:
-        # The demo has four layers; with 48 layers, a line has enough executions to average out the
-        # jitter.
+    def test_slowdown_of_the_median_line_is_usually_significant(self) -> None:
+        # With 48 layers instead of four, a line has enough executions to average out the jitter.
         program = [replace(op, n=12 * op.n, duration=12 * op.duration) for op in records.of_demo()]
         times = [(sum(op.duration for op in ops), key) for key, ops in groups_of(program).items()]
         tested = [pair for pair in times if pair[0] * 1000 > sum(time for time, _ in times)]
@@ -731,7 +725,7 @@ FIGURES = ("busy_ps", "comm_ps", "host_ps", "wait_ps", "durs_ps", "ns")
 
 
 def times_in_steps(capture: Json, kind: str, keys: Sequence[str]) -> list[int]:
-    """Return the total time of the groups with the given keys in each step."""
+    """Return the time per step of the groups with the given keys."""
     places = [
         index
         for index, group in enumerate(capture["groups"])
@@ -741,7 +735,7 @@ def times_in_steps(capture: Json, kind: str, keys: Sequence[str]) -> list[int]:
 
 
 def totals_in_steps(capture: Json) -> dict[str, list[int]]:
-    """Return the totals of each step."""
+    """Return the values of each total, one per step."""
     keys = [group["agg_key"] for group in capture["groups"]]
     steps = capture["steps"]
     return {
@@ -765,7 +759,7 @@ class Figures(unittest.TestCase):
         slower = records.shift(busiest_file(program), 3)(slower)
         cls.before = record(program, 5, jitter=0.04, seed=1)
         cls.after = record(slower, 4, jitter=0.04, seed=2, idle=0.06)
-        # Some ops overlap with other ops.
+        # Make some ops overlap with others.
         for step in cls.after["steps"]:
             step["busy_ps"] -= 10**8 * (1 + step["index"])
 
@@ -779,7 +773,7 @@ class Figures(unittest.TestCase):
             self.assertEqual(answer["by_match"]["same_ops"]["n_rows"], len(answer["rows"]))
             self.assertEqual(answer["notes"], [])
 
-    def test_exchanging_before_and_after_changes_the_sign(self) -> None:
+    def test_swapping_before_and_after_negates_the_changes(self) -> None:
         there, back = compare(self.before, self.after), compare(self.after, self.before)
 
         def rows(answer: Json, before: str, after: str, sign: int) -> set[Any]:
@@ -846,11 +840,11 @@ class Figures(unittest.TestCase):
             for name, figures in totals_in_steps(capture).items():
                 extremes = [min(figures), max(figures)]
                 self.assertEqual(totals[name][f"{side}_range_ps"], extremes, name)
-                # Some totals are sums of rounded means, so they can differ from the rounded sum.
+                # The other totals are sums of rounded means, which can differ from a rounded mean.
                 if name in ("step_duration", "idle", "wait"):
                     self.assertEqual(totals[name][f"{side}_ps"], mean(figures), name)
 
-    def test_rows_and_totals_are_corrected_as_separate_families(self) -> None:
+    def test_rows_and_totals_are_corrected_for_multiple_testing_separately(self) -> None:
         answer = compare(self.before, self.after)
         tested = [row for row in answer["rows"] if row["p_value"] is not None]
         noise = {"method": "permutation_max", "noise_unit": "step", "covers": "step_to_step",
@@ -888,7 +882,7 @@ class Figures(unittest.TestCase):
             tested = {row["after_ps"]: row["p_value"] for row in answer["rows"]}
             self.assertEqual(tested, {most: 1, 1: 1 if n_tested == 2 else None})
 
-    def test_slower_op_is_found_on_its_line(self) -> None:
+    def test_slowdown_of_an_op_shows_only_on_its_line(self) -> None:
         program = records.of_demo()
         for seed, slow in enumerate(random.Random(3).sample(program, 5)):
             after = records.chain(
@@ -900,7 +894,7 @@ class Figures(unittest.TestCase):
                 self.assertEqual([row["agg_keys_before"] for row in changed], [[slow.agg_key]])
                 self.assertAlmostEqual(changed[0]["delta_pct"], 10, delta=0.01)
 
-    def test_order_of_groups_and_unused_groups_do_not_matter(self) -> None:
+    def test_answer_does_not_depend_on_the_order_of_groups_or_on_unused_groups(self) -> None:
         order = list(range(len(self.before["groups"])))
         random.Random(1).shuffle(order)
         unused = {**self.before["groups"][0], "kind": "other", "agg_key": "stack:unused"}
@@ -927,14 +921,14 @@ class Figures(unittest.TestCase):
         self.assertEqual(recorded, answer)
         self.assertEqual([step["index"] for step in answer["before"]["steps"]], [1, 2, 3])
         self.assertEqual(answer["before"]["n_steps"], 3)
-        # A group that ran in no selected step is in no row.
+        # A group that runs in none of the selected steps counts as missing.
         silent = json.loads(json.dumps(self.before))
         for step in silent["steps"][SOME_STEPS]:
             step["durs_ps"][0] = step["ns"][0] = 0
         gone = compare(silent, self.after, steps=SOME_STEPS)["by_match"]["only_after"]
         self.assertEqual(gone["n_rows"], 1)
 
-    def test_error_answer_says_whether_device_or_step_is_missing_before_or_after(self) -> None:
+    def test_error_says_on_which_side_a_device_or_step_is_missing(self) -> None:
         for options, reason, side in (
             ({"before_device": "/device:TPU:7"}, "device_not_found", "baseline"),
             ({"after_device": "/device:TPU:7"}, "device_not_found", None),
@@ -947,7 +941,7 @@ class Figures(unittest.TestCase):
         names = [f"step {index}" for index in range(5)]
         self.assertEqual(caught.exception.fields["available_steps"], names)
 
-    def test_notes_list_further_differences_between_the_captures(self) -> None:
+    def test_notes_list_differences_in_device_type_clock_program_and_number_of_steps(self) -> None:
         after = json.loads(json.dumps(self.after))
         after["devices"][0].update(device_type="TPU v6e", clock="trace")
         answer = compare(self.before, after)
@@ -963,11 +957,10 @@ class Figures(unittest.TestCase):
             ],
         )
 
-    def test_line_that_runs_only_in_some_steps_is_compared(self) -> None:
+    def test_line_counts_as_zero_in_steps_that_do_not_run_it(self) -> None:
         before = record([op(1, "a.py:1:1"), op(2, "b.py:1:1", tf_op=None), op(3, tf_op=None)], 3)
         after = json.loads(json.dumps(before))
-        # Records omit zeros at the end of a list; the second group takes no time, and the third
-        # group never runs.
+        # Records omit trailing zeros. The second group takes no time; the third never runs.
         figures_of: list[tuple[list[int], list[int]]] = [([], []), ([7], [2, 1]), ([3, 0], [2])]
         for step, (durs, ns) in zip(after["steps"], figures_of, strict=True):
             step.update(durs_ps=durs, ns=ns)
@@ -978,7 +971,7 @@ class Figures(unittest.TestCase):
             [[3, [0, 7], 1, 1.333], [0, [0, 0], 1, 0.333], [0, [0, 0], 0, 0]],
         )
 
-    def test_rounded_means_add_up(self) -> None:
+    def test_totals_add_up_although_their_means_are_rounded(self) -> None:
         run = record([op(1, "a.py:1:1")], 2)
         for step, busy in zip(run["steps"], (1, 2), strict=True):
             step.update(duration_ps=2, busy_ps=busy, durs_ps=[busy])
@@ -986,18 +979,18 @@ class Figures(unittest.TestCase):
         means = [totals[n]["before_ps"] for n in ("step_duration", "idle", "busy", "compute")]
         self.assertEqual((*means, totals["overlap"]["before_ps"]), (2, 1, 1, 2, -1))
 
-    def test_percentage_is_rounded_and_never_minus_zero(self) -> None:
+    def test_percentage_is_rounded_and_never_negative_zero(self) -> None:
         self.assertEqual(str(runs.percent(-1, 10**9)), "0.0")
         self.assertEqual(runs.percent(-1, 3), -33.333)
 
-    def test_first_four_new_or_vanished_signatures_are_listed(self) -> None:
+    def test_up_to_four_new_and_four_vanished_signatures_are_listed(self) -> None:
         before = [replace(op(n, "a.py:1:1"), signature=f"{n} [x]") for n in range(6)]
         after = [replace(op(n, "a.py:1:1"), signature=f"{n} [x]") for n in (19, 1, 18, 17, 16, 15)]
         [row] = compare(record(before), record(after))["rows"]
         self.assertEqual(row["signatures_gone"], ["0 [x]", "2 [x]", "3 [x]", "4 [x]"])
         self.assertEqual(row["signatures_new"], ["15 [x]", "16 [x]", "17 [x]", "18 [x]"])
 
-    def test_new_or_removed_row_has_zeros_and_nulls_for_the_missing_capture(self) -> None:
+    def test_line_on_only_one_side_has_zeros_and_nulls_for_the_other_side(self) -> None:
         before = [op(1, "a.py:1:1", duration=7), op(2, tf_op="w['a']:", duration=1000)]
         sides = record(before[1:], 5), record(before, 4)
         new = next(r for r in compare(*sides)["rows"] if r["matched_by"] == "only_after")
@@ -1014,7 +1007,7 @@ class Figures(unittest.TestCase):
                          ("only_before", -7, -100))  # fmt: skip
         self.assertEqual((gone["tf_op"], gone["p_value"]), ("jit(f)/dot:", 0.007937))
 
-    def test_rows_with_equal_changes_are_sorted_by_the_later_line(self) -> None:
+    def test_rows_with_equal_changes_are_ordered_by_their_line_in_the_later_capture(self) -> None:
         def program(*lines: int) -> Program:
             calls = [
                 op(n, f"a.py:{line}:1", text=f"%x = f{n}()", duration=100 * n)
@@ -1034,7 +1027,7 @@ class Figures(unittest.TestCase):
             keys = [row["agg_keys_before"] for row in rows[:2]]
             self.assertEqual(keys, [["tfop:u:"], ["tfop:v:"]])
 
-    def test_row_sums_several_groups(self) -> None:
+    def test_row_of_several_groups_sums_their_times(self) -> None:
         before = [op(n, f"a.py:{n}0:4", tf_op=f"jit(f)/mul{n}:", duration=n) for n in (1, 2)]
         after = [op(n, f"a.py:{n}1:4", tf_op=f"jit(f)/add{n}:", duration=n) for n in (3, 4, 5)]
         for ours, theirs in ((before, after), (before[::-1], after[::-1])):
@@ -1066,10 +1059,10 @@ class Figures(unittest.TestCase):
                     {name: fields[name] for name in step} for fields in capture["steps"][2:4]
                 ],
             }
-            said = answer[side]
-            [only] = said.pop("captures")
-            self.assertEqual((said.pop("n_captures"), only["n_steps"]), (1, 2))
-            self.assertEqual(said, expected)
+            described = answer[side]
+            [only] = described.pop("captures")
+            self.assertEqual((described.pop("n_captures"), only["n_steps"]), (1, 2))
+            self.assertEqual(described, expected)
 
 
 class Reading(unittest.TestCase):
@@ -1080,7 +1073,7 @@ class Reading(unittest.TestCase):
         self.assertIn(what, detail)
         self.assertLess(len(detail), 300)
 
-    def test_gzipped_record_gives_the_same_answer(self) -> None:
+    def test_gzipped_record_is_decoded_like_a_plain_record(self) -> None:
         plain = json.dumps(record(records.of_demo(), 2)).encode()
         half = len(plain) // 2
         for data in (
@@ -1089,7 +1082,7 @@ class Reading(unittest.TestCase):
         ):
             self.assertEqual(record_format.decode(data), record_format.decode(plain))
 
-    def test_bytes_that_are_not_a_record_are_refused(self) -> None:
+    def test_bytes_that_are_not_a_record_are_rejected(self) -> None:
         packed = gzip.compress(json.dumps(record(records.of_demo())).encode())
         for data, what in (
             (b"", "not JSON"),
@@ -1105,7 +1098,7 @@ class Reading(unittest.TestCase):
             with self.subTest(data=data[:20]):
                 self.assert_refused(data, what)
 
-    def test_record_with_a_wrong_field_is_refused_with_the_path_of_the_field(self) -> None:
+    def test_record_with_an_invalid_field_is_rejected_with_the_path_of_the_field(self) -> None:
         good = record(records.made_up(1), 2)
         record_format.record_of(good)
         for path, value, what in (
@@ -1151,7 +1144,7 @@ class Reading(unittest.TestCase):
             with self.subTest(path=path, value=str(value)[:40]):
                 self.assert_refused(json.dumps(broken).encode(), what)
 
-    def test_damaged_record_is_refused_or_compared(self) -> None:
+    def test_damaged_record_is_compared_or_rejected_with_an_expected_reason(self) -> None:
         good = json.dumps(record(records.made_up(2), 2)).encode()
         rng = random.Random(9)
         for _ in sampled(range(300), 40):

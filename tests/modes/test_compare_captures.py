@@ -1,4 +1,4 @@
-"""Test compare with several captures of each side, its periods, and its gate."""
+"""Test `compare` with several captures before and after, its periods, and its gate."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 from tests.builders import records
 from tests.builders.records import Json, Program
 from tests.builders.xspace import Space, encode, op, tpu_plane
-from tests.harness import InFolder, answer, command, run
+from tests.harness import FULL, InFolder, answer, command, run
 from tests.modes.test_compare import compare, compare_captures, mean
 
 PROGRAM: Program = [
@@ -26,8 +26,7 @@ PROGRAM: Program = [
 
 
 def capture(seed: int, n_steps: int = 3, *, factor: float = 1.0, pause: int | None = 5000) -> Json:
-    """Return a record of a run. All times are multiplied by `factor`, and times of steps vary by 1
-    %."""
+    """Return a record whose times are multiplied by `factor` and vary by 1 % between steps."""
     program = [
         records.without_stack(number, part.category, round(part.duration * factor))
         for number, part in enumerate(PROGRAM)
@@ -41,14 +40,13 @@ def capture(seed: int, n_steps: int = 3, *, factor: float = 1.0, pause: int | No
 
 
 def runs_of_one_program(n: int, seed: int) -> list[Json]:
-    """Return captures of the same code. Runs differ by 3 %, and steps within a run by less."""
+    """Return captures of the same code; runs differ by 3 %, and steps within a run by 1 %."""
     rng = random.Random(seed)
     return [capture(1000 * seed + i, factor=rng.gauss(1, 0.03)) for i in range(n)]
 
 
 def p_value_of(before: Sequence[int], after: Sequence[int]) -> float:
-    """Return the share of all assignments whose difference of means is at least the observed
-    difference."""
+    """Return the share of assignments whose means differ at least as much as the observed means."""
     samples, n = [*before, *after], len(before)
 
     def difference(chosen: Sequence[int]) -> Fraction:
@@ -67,72 +65,76 @@ def durations_of(captured: Json) -> list[int]:
 class SeveralCaptures(unittest.TestCase):
     def test_samples_are_the_rounded_means_of_captures(self) -> None:
         before, after = runs_of_one_program(4, 1), runs_of_one_program(5, 2)
-        said = compare_captures(before, after)
-        total = said["totals"]["step_duration"]
+        result = compare_captures(before, after)
+        total = result["totals"]["step_duration"]
         for side, captures in (("before", before), ("after", after)):
             means = [mean(durations_of(captured)) for captured in captures]
             self.assertEqual(total[f"{side}_ps"], mean(means))
             self.assertEqual(total[f"{side}_range_ps"], [min(means), max(means)])
-            found = [row["step_duration_ps"] for row in said[side]["captures"]]
-            self.assertEqual((said[side]["n_captures"], found), (len(captures), means))
+            found = [row["step_duration_ps"] for row in result[side]["captures"]]
+            self.assertEqual((result[side]["n_captures"], found), (len(captures), means))
             middle = sorted(means)[(len(means) - 1) // 2]
             spread = round(100 * (max(means) - min(means)) / middle, 3)
-            self.assertEqual(said["noise"]["run_to_run_pct"][side], spread)
-            for row in said["rows"]:
+            self.assertEqual(result["noise"]["run_to_run_pct"][side], spread)
+            for row in result["rows"]:
                 [key] = row[f"agg_keys_{side}"]
                 per_capture = [mean_of_group(captured, key) for captured in captures]
                 self.assertEqual(row[f"{side}_ps"], mean(per_capture))
         self.assertEqual(
-            (said["noise"]["noise_unit"], said["noise"]["n_before"], said["noise"]["n_after"]),
+            (
+                result["noise"]["noise_unit"],
+                result["noise"]["n_before"],
+                result["noise"]["n_after"],
+            ),
             ("capture", 4, 5),
         )
 
-    def test_p_value_counts_all_assignments_of_captures(self) -> None:
+    def test_p_value_is_computed_over_all_assignments_of_captures(self) -> None:
         for sizes in ((4, 4), (3, 5), (2, 5), (1, 20)):
             for seed in range(4):
                 before, after = (runs_of_one_program(n, 10 * seed + n) for n in sizes)
-                # With a single row, no correction for several rows is necessary.
+                # A single row needs no correction for multiple testing.
                 for captured in (*before, *after):
                     captured["groups"] = captured["groups"][:1]
                     for step in captured["steps"]:
                         step["durs_ps"], step["ns"] = step["durs_ps"][:1], step["ns"][:1]
-                said = compare_captures(before, after)
-                self.assertIsNone(said["noise"]["why_not"])
+                result = compare_captures(before, after)
+                self.assertIsNone(result["noise"]["why_not"])
                 key = before[0]["groups"][0]["agg_key"]
                 samples = [
                     [mean_of_group(captured, key) for captured in side] for side in (before, after)
                 ]
                 with self.subTest(sizes=sizes, seed=seed):
-                    if said["noise"]["exact"]:
-                        self.assertEqual(said["rows"][0]["p_value"], p_value_of(*samples))
-                    self.assertEqual(said["noise"]["covers"], "run_to_run")
+                    if result["noise"]["exact"]:
+                        self.assertEqual(result["rows"][0]["p_value"], p_value_of(*samples))
+                    self.assertEqual(result["noise"]["covers"], "run_to_run")
 
-    def test_too_few_captures_give_no_p_value_whatever_the_number_of_steps(self) -> None:
+    def test_too_few_captures_give_no_p_value(self) -> None:
         for sizes in ((1, 2), (2, 2), (3, 3), (2, 4), (1, 18)):
             before, after = (runs_of_one_program(n, n + i) for i, n in enumerate(sizes))
-            said = compare_captures(before, after)
+            result = compare_captures(before, after)
             with self.subTest(sizes=sizes):
-                self.assertEqual(said["noise"]["why_not"], "too_few_captures")
-                for figure in (*said["rows"], *said["totals"].values()):
+                self.assertEqual(result["noise"]["why_not"], "too_few_captures")
+                for figure in (*result["rows"], *result["totals"].values()):
                     self.assertEqual((figure["p_value"], figure["significant"]), (None, None))
-                self.assertIn("captures are too few", str(said["notes"]))
+                self.assertIn("captures are too few", str(result["notes"]))
 
-    def test_same_code_is_rarely_slower(self) -> None:
+    def test_captures_of_the_same_code_rarely_differ_significantly(self) -> None:
         """Split captures of the same code at random: at most 5 % of the splits may be significant.
 
-        The steps of one capture are much more alike than captures are.
+        Steps of a capture vary much less than captures do, so steps must not count as samples.
         """
         rng = random.Random(3)
-        n_splits = 300
+        n_splits = 300 if FULL else 100
         n_found = 0
         for split in range(n_splits):
             captures = runs_of_one_program(8, split)
             rng.shuffle(captures)
-            said = compare_captures(captures[:4], captures[4:])
-            n_found += said["totals"]["step_duration"]["significant"]
+            result = compare_captures(captures[:4], captures[4:])
+            n_found += result["totals"]["step_duration"]["significant"]
         self.assertLessEqual(n_found, 0.05 * n_splits)
 
-    def test_slower_code_is_significant(self) -> None:
+    def test_slower_code_is_usually_significant(self) -> None:
         n_found = 0
         for seed in range(20):
             before = runs_of_one_program(5, seed)
@@ -142,26 +144,26 @@ class SeveralCaptures(unittest.TestCase):
             n_found += total["significant"] and total["delta_ps"] > 0
         self.assertGreaterEqual(n_found, 15)
 
-    def test_group_that_a_capture_lacks_counts_as_zero_in_the_capture(self) -> None:
+    def test_group_counts_as_zero_in_a_capture_that_lacks_it(self) -> None:
         before = runs_of_one_program(4, 5)
         lacking = json.loads(json.dumps(before[0]))
         gone = lacking["groups"].pop()["agg_key"]
         for step in lacking["steps"]:
             step["durs_ps"].pop()
             step["ns"].pop()
-        said = compare_captures(before, [*before[:3], lacking])
-        [row] = [row for row in said["rows"] if row["agg_keys_before"] == [gone]]
+        result = compare_captures(before, [*before[:3], lacking])
+        [row] = [row for row in result["rows"] if row["agg_keys_before"] == [gone]]
         times = [mean_of_group(captured, gone) for captured in before[:3]]
         self.assertEqual(row["after_ps"], mean([*times, 0]))
         self.assertEqual((row["n_executions_before"], row["n_executions_after"]), (1.0, 0.75))
 
-    def test_captures_that_differ_among_themselves_are_noted(self) -> None:
+    def test_differences_between_captures_of_one_side_are_noted(self) -> None:
         before = runs_of_one_program(4, 5)
         after = runs_of_one_program(4, 6)
         after[2]["devices"][0]["device_type"] = "TPU v6 lite"
-        said = compare_captures(before, after)
+        result = compare_captures(before, after)
         self.assertIn(
-            "captures after the change differ in device_type: TPU7x, TPU v6 lite", said["notes"]
+            "captures after the change differ in device_type: TPU7x, TPU v6 lite", result["notes"]
         )
 
 
@@ -171,34 +173,34 @@ def mean_of_group(captured: Json, agg_key: str) -> int:
 
 
 class Periods(unittest.TestCase):
-    def test_period_is_corrected_separately_from_other_totals(self) -> None:
+    def test_period_is_tested_separately_from_other_totals(self) -> None:
         before, after = capture(1, 6), capture(1, 6, pause=9000)
-        said = compare(before, after)
-        period = said["totals"]["period"]
+        result = compare(before, after)
+        period = result["totals"]["period"]
         sides = [
             [step["period_ps"] for step in captured["steps"][:-1]] for captured in (before, after)
         ]
         self.assertEqual([period["before_ps"], period["after_ps"]], list(map(mean, sides)))
         self.assertEqual(period["p_value"], p_value_of(*sides))
         self.assertEqual((period["delta_ps"], period["significant"]), (4000, True))
-        # All steps are equally long; only the pauses between steps grew.
-        self.assertEqual(said["totals"]["step_duration"]["delta_ps"], 0)
+        # Only the pauses between the steps are longer.
+        self.assertEqual(result["totals"]["step_duration"]["delta_ps"], 0)
 
     def test_period_of_four_steps_is_shown_but_not_tested(self) -> None:
         period = compare(capture(1, 4), capture(2, 4, pause=9000))["totals"]["period"]
         self.assertEqual((period["p_value"], period["significant"]), (None, None))
 
-    def test_record_without_periods_has_no_total_for_periods(self) -> None:
+    def test_total_of_periods_is_null_if_a_record_has_no_periods(self) -> None:
         self.assertIsNone(compare(capture(1, 6, pause=None), capture(2, 6))["totals"]["period"])
 
-    def test_period_in_a_record_lasts_until_the_next_step_with_the_same_name(self) -> None:
+    def test_period_in_a_record_ends_at_the_next_step_of_the_same_kind(self) -> None:
         ops = [op("fusion.1", "loop fusion", start, 10) for start in (0, 130, 300, 470)]
         for steps, periods in (
             ([("1", 0, 50), ("2", 130, 50), ("3", 300, 50), ("4", 470, 9)], [130, 170, 170, None]),
             ([("a", 0, 50), ("b", 130, 50), ("a", 300, 50), ("b", 470, 9)], [300, 340, None, None]),
         ):
-            said = answer(encode(Space([tpu_plane(ops, steps)])), "record")
-            self.assertEqual([step["period_ps"] for step in said["steps"]], periods)
+            result = answer(encode(Space([tpu_plane(ops, steps)])), "record")
+            self.assertEqual([step["period_ps"] for step in result["steps"]], periods)
 
 
 class Gate(InFolder):
@@ -217,7 +219,7 @@ class Gate(InFolder):
         self.assertEqual(gate["passed"], outcome.status == 0)
         return outcome.status, gate["failed_by"]
 
-    def test_slower_step_fails_over_the_limit(self) -> None:
+    def test_gate_fails_if_the_step_is_slower_by_more_than_the_limit(self) -> None:
         before = capture(1, 4)
         slower, faster = capture(1, 4, factor=1.2), capture(1, 4, factor=0.8)
         self.assertEqual(self.gate(before, slower, "5"), (3, ["step_duration"]))
@@ -229,7 +231,7 @@ class Gate(InFolder):
         before, after = capture(1, 6), capture(1, 6, pause=20000)
         self.assertEqual(self.gate(before, after, "5"), (3, ["period"]))
 
-    def test_limit_is_exact_as_a_decimal_number(self) -> None:
+    def test_gate_passes_at_exactly_the_limit(self) -> None:
         before, after = capture(1, 4, pause=None), capture(1, 4, pause=None)
         for captured, duration in ((before, 100_000), (after, 100_300)):
             for step in captured["steps"]:
@@ -237,10 +239,10 @@ class Gate(InFolder):
         self.assertEqual(self.gate(before, after, "0.3"), (0, []))
         self.assertEqual(self.gate(before, after, "0.299"), (3, ["step_duration"]))
 
-    def test_too_few_steps_exit_with_1(self) -> None:
+    def test_gate_exits_with_1_if_steps_are_too_few(self) -> None:
         self.assertEqual(self.gate(capture(1, 3), capture(2, 3, factor=2), "1"), (1, []))
 
-    def test_gate_without_an_answer_exits_with_1_even_for_a_reason_with_status_0(self) -> None:
+    def test_gate_exits_with_1_if_there_is_no_answer(self) -> None:
         path = str(self.file(capture(1, 4)))
         options = ("--baseline", path, "--device", "TPU:7")
         self.assertEqual(run(path, "compare", *options).status, 0)
@@ -248,22 +250,24 @@ class Gate(InFolder):
         self.assertEqual((outcome.status, outcome.object["reason"]), (1, "device_not_found"))
         self.assertFalse(outcome.object["gate"]["passed"])
 
-    def test_limit_must_be_a_finite_number_of_at_least_0(self) -> None:
+    def test_limit_must_be_finite_and_not_negative(self) -> None:
         path = str(self.file(capture(1, 4)))
         for limit in ("-1", "nan", "inf", "1e999", "x", ""):
             outcome = run(path, "compare", "--baseline", path, f"--fail-over={limit}")
             self.assertEqual((outcome.status, outcome.object["reason"]), (2, "bad_arguments"))
 
-    def test_text_ends_with_the_result(self) -> None:
+    def test_text_ends_with_the_result_of_the_gate(self) -> None:
         before, slower = self.file(capture(1, 4)), self.file(capture(1, 4, factor=1.2))
         for after, ending in (
             (before, "\ngate: passed\n"),
             (slower, "\ngate: failed: step_duration is 20.0 % slower; the limit is 5 %\n"),
         ):
-            said = self.text(after, "--baseline", str(before), "--fail-over", "5")
-            self.assertTrue(said.endswith(ending), said[-200:])
-        said = self.text(self.folder / "none", "--baseline", str(before), "--fail-over", "5")
-        self.assertTrue(said.endswith("\ngate: failed: no answer (no_such_path)\n"), said[-200:])
+            result = self.text(after, "--baseline", str(before), "--fail-over", "5")
+            self.assertTrue(result.endswith(ending), result[-200:])
+        result = self.text(self.folder / "none", "--baseline", str(before), "--fail-over", "5")
+        self.assertTrue(
+            result.endswith("\ngate: failed: no answer (no_such_path)\n"), result[-200:]
+        )
         self.assertNotIn("gate", self.text(before, "--baseline", str(before)))
 
     def text(self, profile: Path, *options: str) -> str:
@@ -285,21 +289,21 @@ class CommandLine(InFolder):
             for i, captured in enumerate(runs_of_one_program(8, 4))
         ]
         baselines = [word for path in paths[:4] for word in ("--baseline", path)]
-        said = answer(paths[4], "compare", paths[5], *baselines, paths[6], paths[7])
-        self.assertEqual(said["noise"]["noise_unit"], "capture")
+        result = answer(paths[4], "compare", paths[5], *baselines, paths[6], paths[7])
+        self.assertEqual(result["noise"]["noise_unit"], "capture")
         for side, given in (("before", paths[:4]), ("after", paths[4:])):
-            self.assertEqual([row["profile_dir"] for row in said[side]["captures"]], given)
+            self.assertEqual([row["profile_dir"] for row in result[side]["captures"]], given)
 
     def test_capture_that_is_given_twice_counts_once(self) -> None:
         [path] = [self.write("a.json", json.dumps(capture(1, 4)).encode())]
         link = self.folder / "b.json"
         link.symlink_to(path)
-        said = answer(path, "compare", str(link), "--baseline", str(path))
-        self.assertEqual(said["after"]["n_captures"], 1)
-        self.assertEqual(said["noise"]["noise_unit"], "step")
-        self.assertIn(f"{link} was passed twice and is used once", said["notes"])
+        result = answer(path, "compare", str(link), "--baseline", str(path))
+        self.assertEqual(result["after"]["n_captures"], 1)
+        self.assertEqual(result["noise"]["noise_unit"], "step")
+        self.assertIn(f"{link} was passed twice and is used once", result["notes"])
 
-    def test_modes_other_than_compare_and_spread_accept_one_profile(self) -> None:
+    def test_modes_other_than_compare_and_spread_accept_only_one_profile(self) -> None:
         path = str(self.write("a.json", json.dumps(capture(1, 4)).encode()))
         outcome = run(path, "summary", path)
         self.assertEqual(outcome.object["reason"], "bad_arguments")
@@ -319,8 +323,8 @@ class CommandLine(InFolder):
         self.assertEqual(apart["cohorts"], together["cohorts"])
         self.assertEqual((apart["n_hosts"], apart["n_devices"]), (2, 2))
         again = answer(self.folder / "two", "spread", str(self.folder / "one" / "a.json"))
-        said = "of host a, which is counted once"
-        self.assertIn(said, str(again["notes"]))
+        note = "of host a, which is counted once"
+        self.assertIn(note, str(again["notes"]))
         other = self.write("four/a.json", captures["b"].replace(b'"host": "b"', b'"host": "a"'))
         outcome = run(self.folder / "two", "spread", str(other))
         self.assertEqual(outcome.object["reason"], "duplicate_host")

@@ -1,4 +1,4 @@
-"""Test the mode export: rows of tables, sums against other modes, and how the file is written."""
+"""Test the mode `export`: its tables, agreement with other modes, and writing the file."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ Rows = list[tuple[Any, ...]]
 SMALL = trace([leaf(0, 5)], STEP)
 
 
-# Columns of `ops` and fields of by_op: the fields sum up executions, or are facts of the first
-# execution.
+# Columns of `ops` and the fields of `by_op` with which they agree. `by_op` merges ops of the same
+# name: it sums the SUMMED fields and takes the SAME fields from the first op.
 SUMMED = {
     "n_executions": "n_executions",
     "dur_ps": "total_dur_ps",
@@ -69,28 +69,28 @@ SAME = {
 
 
 class Exports(InFolder):
-    """Provide a database of a profile."""
+    """Export profiles and query the database."""
 
     def export(self, profile: str | Path | bytes, *options: str) -> Json:
         """Export a profile, open the database, and return the printed answer."""
         path = self.folder / "step.db"
-        said = answer(profile, "export", "--out", str(path), *options)
+        result = answer(profile, "export", "--out", str(path), *options)
         self.database = sqlite3.connect(path)
         self.addCleanup(self.database.close)
-        return said
+        return result
 
     def rows(self, query: str) -> Rows:
         return self.database.execute(query).fetchall()
 
     def columns(self, table: str) -> list[Json]:
-        """Return the rows of a table with the columns' names."""
+        """Return the rows of a table as dictionaries by column name."""
         with closing(self.database.execute(f"SELECT * FROM {table}")) as cursor:
             names = [column[0] for column in cursor.description]
             return [dict(zip(names, row, strict=True)) for row in cursor]
 
 
 class Tables(Exports):
-    def test_op_has_facts_of_one_execution_and_sums_over_all_executions(self) -> None:
+    def test_row_of_an_op_has_the_cost_of_one_execution_and_the_time_of_all(self) -> None:
         facts: Json = {
             "shape": BF16,
             "stack": "m.py:1:1\nlib/site-packages/x.py:3:3",
@@ -125,7 +125,7 @@ class Tables(Exports):
             "hbm_bytes": 0,
             "n_executions": 2,
             "dur_ps": 12,
-            # 8 flops at 2 flops per ps.
+            # 8 flops at 2 flops per picosecond.
             "at_roof_ps": 4,
             "lost_ps": 8,
             "text": f"%f.1 = {BF16} fusion({BF16} %operand.1)",
@@ -137,7 +137,7 @@ class Tables(Exports):
             [(1, 0, "m.py:1:1"), (1, 1, "lib/site-packages/x.py:3:3")],
         )
 
-    def test_unknown_facts_are_null(self) -> None:
+    def test_unknown_values_are_null(self) -> None:
         target = ', custom_call_target="tpu_custom_call"'
         self.export(trace([op("k.1", "custom-call", 0, 9, attributes=target, flops=0)], STEP))
         (row,) = self.columns("ops")
@@ -152,7 +152,7 @@ class Tables(Exports):
         self.assertEqual((row["class"], row["phase"]), ("kernel", "unknown"))
         self.assertEqual(self.rows("SELECT * FROM frames"), [])
 
-    def test_executions_are_the_events_of_leaves_in_order_of_the_file(self) -> None:
+    def test_executions_exclude_containers_and_keep_the_order_of_the_file(self) -> None:
         ops = [
             op("while", "while", 0, 90),
             leaf(0, 5, "a"),
@@ -161,17 +161,17 @@ class Tables(Exports):
             op("call", "call", 30, 60),
             leaf(30, 1, "c"),
         ]
-        said = self.export(trace(ops, STEP))
+        result = self.export(trace(ops, STEP))
         self.assertEqual(
             self.rows("SELECT name, start_ps, e.dur_ps FROM executions AS e JOIN ops USING (op)"),
             [("a", 0, 5), ("b", 10, 0), ("a", 20, 7), ("c", 30, 1)],
         )
         self.assertEqual(
-            said["n_rows"],
+            result["n_rows"],
             {"ops": 3, "executions": 4, "frames": 0, "gaps": 4, "steps": 1, "answer": 20},
         )
 
-    def test_ops_with_equal_stacks_share_the_rows_of_frames(self) -> None:
+    def test_ops_with_equal_stacks_share_their_frames(self) -> None:
         self.export(
             trace(
                 [
@@ -214,7 +214,7 @@ class Tables(Exports):
             ],
         )
 
-    def test_steps_equal_the_steps_of_summary(self) -> None:
+    def test_all_steps_are_listed_and_the_picked_step_is_marked(self) -> None:
         data = trace([leaf(5, 5), leaf(20, 5), leaf(30, 5)], [("a", 0, 15), ("b", 15, 40)])
         self.export(data)
         steps: Rows = [(0, "a", 0, 15, 1, 0), (1, "b", 15, 40, 2, 1)]
@@ -223,26 +223,26 @@ class Tables(Exports):
         self.assertEqual(self.rows("SELECT * FROM steps"), [(*step[:-1], 0) for step in steps])
         self.assertEqual(self.rows("SELECT count(*) FROM executions"), [(3,)])
 
-    def test_answer_has_the_printed_fields(self) -> None:
-        said = self.export(DEMO, "--chip", "v6e")
+    def test_table_answer_has_the_printed_fields(self) -> None:
+        result = self.export(SMALL, "--chip", "v6e")
         own = {"headline", "next_steps", "out", "bytes", "n_rows"}
         expected = {
             name: value if isinstance(value, str) else json.dumps(value)
-            for name, value in said.items()
+            for name, value in result.items()
             if name not in own
         }
         self.assertEqual(self.rows("SELECT * FROM answer"), list(expected.items()))
         self.assertEqual(expected["chip"], "v6e")
 
-    def test_answer_has_notes_about_a_damaged_program(self) -> None:
+    def test_table_answer_has_the_note_about_a_damaged_program(self) -> None:
         plane = tpu_plane([leaf(0, 5, program_id=7)], STEP)
         programs = hlo_proto.metadata_plane({7: ("f", b"\x0a\x7f")})
-        said = self.export(encode(Space([plane, programs])))
-        self.assertTrue(any("HLO" in note for note in said["notes"]), said["notes"])
+        result = self.export(encode(Space([plane, programs])))
+        self.assertTrue(any("HLO" in note for note in result["notes"]), result["notes"])
         ((notes,),) = self.rows("SELECT value FROM answer WHERE key = 'notes'")
-        self.assertEqual(json.loads(notes), said["notes"])
+        self.assertEqual(json.loads(notes), result["notes"])
 
-    def test_statements_are_documented(self) -> None:
+    def test_sql_statements_of_the_tables_are_documented(self) -> None:
         self.export(SMALL)
         statements = [sql for (sql,) in self.rows("SELECT sql FROM sqlite_master WHERE sql > ''")]
         self.assertEqual(len(statements), 6)
@@ -253,8 +253,8 @@ class Tables(Exports):
 class Sums(Exports):
     def assert_sums_equal_figures_of_modes(self, profile: Path | bytes, given: Json) -> None:
         options = command_line(given)
-        said = self.export(profile, *options)
-        totals = said["totals"]
+        result = self.export(profile, *options)
+        totals = result["totals"]
         query = "SELECT count(*), total(e.dur_ps) FROM executions AS e JOIN ops USING (op)"
         expected = totals["n_events_total"], totals["non_while_duration_ps_sum"]
         self.assertEqual(self.rows(query), [expected])
@@ -283,9 +283,8 @@ class Sums(Exports):
             {(row["agg_key"], row["kind"], row["total_dur_ps"]) for row in groups["groups"]},
         )
 
-    def assert_rows_equal_rows_of_by_op(self, said: Json) -> None:
-        """Compare the ops with rows of by_op, which joins the ops that share a program and a
-        name."""
+    def assert_rows_equal_rows_of_by_op(self, result: Json) -> None:
+        """Compare the ops with `by_op`, which merges ops that share a program and a name."""
         entries: dict[tuple[str | None, str], list[Json]] = {}
         for row in self.columns("ops"):
             entries.setdefault((row["program"], row["name"]), []).append(row)
@@ -293,8 +292,8 @@ class Sums(Exports):
                 "SELECT count(*), sum(dur_ps) FROM executions WHERE op = ?", (row["op"],)
             ).fetchone()
             self.assertEqual(executions, (row["n_executions"], row["dur_ps"]))
-        self.assertEqual(len(entries), len(said["ops"]))
-        for expected in said["ops"]:
+        self.assertEqual(len(entries), len(result["ops"]))
+        for expected in result["ops"]:
             rows = entries[expected["program_id"], expected["hlo_op"]]
             for column, field in SUMMED.items():
                 values = [row[column] for row in rows]
@@ -303,12 +302,12 @@ class Sums(Exports):
             for column, field in SAME.items():
                 self.assertEqual(rows[0][column], expected[field], (column, expected))
 
-    def test_sums_on_the_demo_equal_the_figures_of_modes(self) -> None:
-        self.assert_sums_equal_figures_of_modes(DEMO, {"peak_tflops_fp32": 70})
+    def test_sums_for_the_demo_equal_the_figures_of_other_modes(self) -> None:
         cost = ["flash_attention=5e9,2e9,bf16"]
-        self.assert_sums_equal_figures_of_modes(DEMO, {"step": "all", "kernel_cost": cost})
+        given = {"peak_tflops_fp32": 70, "kernel_cost": cost}
+        self.assert_sums_equal_figures_of_modes(DEMO, given)
 
-    def test_sums_on_captures_equal_the_figures_of_modes(self) -> None:
+    def test_sums_for_captures_equal_the_figures_of_other_modes(self) -> None:
         paths = sorted(PROFILES.glob("*.pb"))
         if not paths:
             self.skipTest("no captures")
@@ -316,7 +315,7 @@ class Sums(Exports):
             with self.subTest(path=path.name):
                 self.assert_sums_equal_figures_of_modes(path, {})
 
-    def test_sums_on_random_traces_equal_the_figures_of_modes(self) -> None:
+    def test_sums_for_random_traces_equal_the_figures_of_other_modes(self) -> None:
         n_compared = 0
         for seed in sampled(range(300), 6):
             rng = random.Random(seed)
@@ -335,8 +334,8 @@ class Sums(Exports):
                     self.assertFalse(out.exists())
         self.assertGreater(n_compared, 2)
 
-    def test_queries_of_the_guide_have_the_answers_in_their_comments(self) -> None:
-        """Run each query of the guide, and compare the rows with the comment after the query."""
+    def test_queries_of_the_guide_return_the_rows_in_their_comments(self) -> None:
+        """Run each query of the guide, and compare its rows with the comment after it."""
         self.export(DEMO)
         (block,) = (block for block in blocks(GUIDE) if block.language == "sql")
         queries = block.text.strip().split("\n\n")
@@ -346,16 +345,16 @@ class Sums(Exports):
             rows = [" | ".join(map(str, row)) for row in self.rows(query)]
             self.assertEqual(printed.splitlines(), [f"-- {row}" for row in rows], query)
 
-    def test_many_gaps_take_little_time(self) -> None:
+    def test_many_gaps_are_exported_quickly(self) -> None:
         n = 30_000
         profile = self.write("a.xplane.pb", trace([leaf(10 * i, 5) for i in range(n)]))
         with within(1.5):
-            said = self.export(profile)
-        self.assertEqual((said["n_rows"]["executions"], said["n_rows"]["gaps"]), (n, n - 1))
+            result = self.export(profile)
+        self.assertEqual((result["n_rows"]["executions"], result["n_rows"]["gaps"]), (n, n - 1))
 
 
 class Names(Exports):
-    def test_hostile_names_are_unchanged(self) -> None:
+    def test_hostile_names_are_exported_unchanged(self) -> None:
         self.export(hostile_trace())
         names = {name for (name,) in self.rows("SELECT name FROM ops")}
         categories = {name for (name,) in self.rows("SELECT category FROM ops")}
@@ -372,7 +371,7 @@ class Names(Exports):
         self.assertTrue(any(scope and "document.title" in scope for scope in scopes))
         self.assertEqual(len(self.rows("SELECT * FROM sqlite_master WHERE type = 'table'")), 6)
 
-    def test_sql_in_a_name_is_text(self) -> None:
+    def test_sql_in_a_name_is_not_executed(self) -> None:
         name = "a'); DROP TABLE ops; --"
         self.export(trace([op("f.1", name, 0, 5, stack=f"{name}.py:1:1")], STEP))
         self.assertEqual(
@@ -389,7 +388,7 @@ class Names(Exports):
         (found,) = self.rows("SELECT value FROM answer WHERE key = 'xplane_file'")
         self.assertEqual(found, ("caf\\udce9.xplane.pb",))
 
-    def test_long_text_is_not_cut(self) -> None:
+    def test_long_name_is_not_truncated(self) -> None:
         name = "long" * 50_000
         self.export(trace([leaf(0, 5, name)], STEP))
         self.assertEqual(self.rows("SELECT name FROM ops"), [(name,)])
@@ -403,7 +402,7 @@ class Writing(Exports):
         self.assertIn(what, outcome.object["detail"])
         self.assertEqual(outcome.status, 1)
 
-    def test_export_replaces_an_export_and_an_empty_file(self) -> None:
+    def test_older_export_or_empty_file_is_replaced(self) -> None:
         out = self.write("step.db", b"")
         self.export(SMALL)
         self.export(trace([leaf(0, 5), leaf(5, 5, "g")], STEP))
@@ -421,7 +420,7 @@ class Writing(Exports):
             self.assertEqual(path.read_bytes(), before)
         self.assertEqual(len(list(self.folder.iterdir())), 3)
 
-    def test_links_and_special_files_are_refused(self) -> None:
+    def test_links_and_special_files_are_rejected(self) -> None:
         self.export(SMALL)
         before = (self.folder / "step.db").read_bytes()
         for name, target in (("link.db", "step.db"), ("dangling.db", "none.db")):
@@ -434,13 +433,13 @@ class Writing(Exports):
             self.assert_cant_write(path, "not a regular file")
         self.assertTrue(stat.S_ISCHR(os.stat("/dev/null").st_mode))
 
-    def test_unwritable_paths_are_refused(self) -> None:
+    def test_unwritable_paths_are_rejected(self) -> None:
         self.assert_cant_write(self.folder / "none" / "a.db", os.strerror(errno.ENOENT))
         self.write("file", b"")
         self.assert_cant_write(self.folder / "file" / "a.db", os.strerror(errno.ENOTDIR))
         self.assert_cant_write(self.folder / ("a" * 300), os.strerror(errno.ENAMETOOLONG))
 
-    def test_missing_or_dangerous_out_is_refused(self) -> None:
+    def test_missing_or_dangerous_out_is_rejected(self) -> None:
         for options, detail in (
             ((), "--mode export requires --out FILE, for example --out step.db"),
             (("--out", "-"), "--out must be a file"),
@@ -450,7 +449,7 @@ class Writing(Exports):
             self.assertEqual(outcome.object["reason"], "bad_arguments")
             self.assertIn(detail, outcome.object["detail"])
 
-    def test_failed_write_keeps_the_old_export(self) -> None:
+    def test_failed_or_interrupted_write_keeps_the_old_export(self) -> None:
         self.export(SMALL)
         out = self.folder / "step.db"
         before = out.read_bytes()
@@ -475,18 +474,18 @@ class Writing(Exports):
         self.assertIn("built without SQLite", outcome.object["detail"])
         self.assertEqual(list(self.folder.iterdir()), [])
 
-    def test_umask_decides_who_may_read_the_file(self) -> None:
+    def test_permissions_of_the_file_follow_the_umask(self) -> None:
         for mask, expected in ((0o027, 0o640), (0o002, 0o664), (0o077, 0o600)):
             before = os.umask(mask)
             self.addCleanup(os.umask, before)
-            said = self.export(SMALL)
+            result = self.export(SMALL)
             os.umask(before)
             found = (self.folder / "step.db").stat()
             self.assertEqual(stat.S_IMODE(found.st_mode), expected)
-            self.assertEqual(said["bytes"], found.st_size)
+            self.assertEqual(result["bytes"], found.st_size)
 
-    def test_other_programs_can_open_the_database(self) -> None:
-        self.export(DEMO)
+    def test_database_is_a_single_valid_file(self) -> None:
+        self.export(SMALL)
         self.assertEqual(self.rows("PRAGMA application_id"), [(1667392622,)])
         self.assertEqual(self.rows("PRAGMA journal_mode"), [("delete",)])
         self.assertEqual(self.rows("PRAGMA integrity_check"), [("ok",)])
@@ -499,7 +498,7 @@ class Writing(Exports):
         self.assertIn("does not fit into 64 bits", outcome.object["detail"])
         self.assertEqual(list(self.folder.iterdir()), [])
 
-    def test_progress_is_shown(self) -> None:
+    def test_progress_of_writing_is_reported(self) -> None:
         calls: list[tuple[str, int, int]] = []
         words = [str(DEMO), "--mode", "export", "--out", str(self.folder / "step.db")]
         request = compute_breakdown.parse_command_line(words)

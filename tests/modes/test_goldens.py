@@ -1,6 +1,4 @@
-"""Compare answers on the demo with the golden answers; `python -m tests.goldens` writes them
-again.
-"""
+"""Compare answers for the demo with the goldens, which `python -m tests.goldens` regenerates."""
 
 from __future__ import annotations
 
@@ -14,15 +12,15 @@ from tests.naive.test_against_naive import differences
 class Goldens(unittest.TestCase):
     maxDiff = None
 
-    def test_answers_on_the_demo_equal_the_golden_answers(self) -> None:
+    def test_answers_for_the_demo_equal_the_goldens(self) -> None:
         for name in GOLDENS:
             with self.subTest(name=name):
                 expected = json.loads((FOLDER / f"{name}.json").read_text())
                 found = list(differences(made(name), expected))
-                command = "python -m tests.goldens writes them anew, if the change is meant"
+                command = "if the change is intended, run python -m tests.goldens"
                 self.assertEqual(found, [], "\n".join(["", *found[:10], command]))
 
-    def test_texts_on_the_demo_equal_the_golden_texts(self) -> None:
+    def test_texts_for_the_demo_equal_the_goldens(self) -> None:
         for mode in TEXTS:
             with self.subTest(mode=mode):
                 expected = (FOLDER / f"{mode}.txt").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Test the mode idle: causes of idle time, the longest gaps, and the host's events during gaps."""
+"""Test the mode `idle`: causes of idle time, the longest gaps, and host events during gaps."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from tests.harness import (
 )
 from tests.modes.small_steps import leaf
 
-# Name, start and end of an event; optionally also start and duration on the device's clock.
+# An event's name, start and end; optionally also its start and duration on the device clock.
 Drawn = tuple[str, int, int] | tuple[str, int, int, int, int]
-# Name and events of a thread.
+# A thread's name and events.
 Calls = tuple[str, Sequence[tuple[str, int, int]]]
 US = 10**6
 CAUSES = ("barrier", "dependency", "in_container", "between_programs", "in_program")
 
 
 def drawn_line(name: str, drawn: Sequence[Drawn], plane: Plane) -> Line:
-    """Return a line with the given events, and add the events' names to the plane's metadata."""
+    """Return a line with the given events, and add their names to the plane's metadata."""
     line = Line(name)
     for text, start, end, *measured in drawn:
         number = 1 + len(plane.event_metadata)
@@ -54,7 +54,7 @@ def device(
     modules: Sequence[Drawn] = (),
     waits: Sequence[Drawn] = (),
 ) -> Plane:
-    """Return a device that runs `ops` in one step; names that begin with `while` are loops."""
+    """Return a device that runs `ops` in one step; ops whose names begin with `while` are loops."""
     plane = tpu_plane(
         [
             op(name, "while" if name.startswith("while") else "loop fusion", start, end - start)
@@ -86,24 +86,24 @@ def host(*threads: Calls, timestamp_ns: int | None = None) -> Plane:
     return plane
 
 
-def said(*planes: Plane, options: Sequence[str] = (), mode: str = "idle") -> dict[str, Any]:
+def result_of(*planes: Plane, options: Sequence[str] = (), mode: str = "idle") -> dict[str, Any]:
     return answer(encode(Space(list(planes))), mode, *options)
 
 
 class Causes(unittest.TestCase):
     def assert_causes(self, plane: Plane, **expected: int) -> None:
         for mode in ("idle", "bottleneck"):
-            found = said(plane, mode=mode)
+            found = result_of(plane, mode=mode)
             self.assertEqual(found["idle_by_cause"], dict.fromkeys(CAUSES, 0) | expected)
             self.assertEqual(sum(expected.values()), found["totals"]["idle_duration_ps"])
         self.assertEqual(list(found["idle_by_cause"]), list(CAUSES))
 
-    def test_each_moment_counts_for_the_first_matching_cause(self) -> None:
+    def test_each_moment_is_assigned_to_the_first_matching_cause(self) -> None:
         plane = device(
             [("f", 0, 10), ("while", 10, 60), ("f", 90, 100)],
             (0, 100),
             modules=[("m", 0, 70)],
-            # The names of the events show the kinds of waits.
+            # The event names identify the kinds of waits.
             waits=[
                 *(("barrier-cores", 15, 20), ("dependency-wait", 10, 30)),
                 *(("dependency-wait", 65, 75), ("something", 80, 85)),
@@ -118,7 +118,7 @@ class Causes(unittest.TestCase):
         aside = device([("f", 0, 10)], (0, 100), modules=[("m", 500, 600)])
         self.assert_causes(aside, between_programs=90)
 
-    def test_overlapping_waits_count_once_within_the_step(self) -> None:
+    def test_overlapping_waits_count_once_and_only_inside_the_step(self) -> None:
         waits = [("barrier-cores", 0, 30), ("barrier-cores", 20, 40), ("barrier-cores", 95, 300)]
         plane = device([("f", 25, 35)], (10, 100), [("m", 0, 200)], waits)
         self.assert_causes(plane, barrier=25, in_program=55)
@@ -126,28 +126,27 @@ class Causes(unittest.TestCase):
     def test_step_without_gaps_has_no_causes(self) -> None:
         self.assert_causes(device([("f", 0, 100)], (0, 100), waits=[("barrier-cores", 0, 9)]))
 
-    def test_unmeasured_wait_is_shifted_like_the_nearest_op(self) -> None:
-        # The first op starts 1000 later on the device's clock, and the second op starts 1050 later.
+    def test_wait_without_device_times_is_shifted_like_the_nearest_op(self) -> None:
+        # On the device clock, the first op starts 1000 later, and the second 1050 later.
         ops: list[Drawn] = [("f", 10, 20, 1010, 10), ("f", 60, 70, 1110, 10)]
         for wait, barrier in (
-            # One wait is near the end of the first op, and one wait is near the start of the second
-            # op.
+            # The first wait is near the end of the first op, the second near the start of the
+            # second op.
             ((22, 30), (1022, 1030)),
             ((50, 60), (1100, 1110)),
-            # The start and the end of a wait can have different shifts. The time 40 is as near to
-            # the first op as to the second op, and is shifted like the second op.
+            # The start and the end of a wait can be shifted differently. The time 40 is equally
+            # near to both ops and is shifted like the second.
             ((25, 50), (1025, 1100)),
             ((40, 41), (1090, 1091)),
             ((39, 40), (1039, 1090)),
         ):
             with self.subTest(wait=wait):
                 plane = device(ops, (0, 80), waits=[("barrier-cores", *wait)])
-                gap = next(g for g in said(plane)["gaps"] if g["start_ps"] == 1020)
+                gap = next(g for g in result_of(plane)["gaps"] if g["start_ps"] == 1020)
                 self.assertEqual(gap["cause"]["barrier"], barrier[1] - barrier[0])
 
     def test_wait_at_an_edge_of_the_step_is_shifted_with_the_edge(self) -> None:
-        # The core also measured the step; the offset between the clocks differs from the ops'
-        # offset.
+        # The step was also measured on the device clock, with another offset than the ops.
         for wait, barrier in (((0, 5), 25), ((75, 80), 15), ((0, 80), 90)):
             plane = device(
                 [("f", 10, 20, 1010, 10), ("f", 60, 70, 1060, 10)],
@@ -156,15 +155,15 @@ class Causes(unittest.TestCase):
             )
             (steps,) = (line for line in plane.lines if line.name == "Steps")
             steps.events[0].stats = [Stat(901, uint64(980)), Stat(902, uint64(110))]
-            self.assertEqual(said(plane)["idle_by_cause"]["barrier"], barrier, wait)
+            self.assertEqual(result_of(plane)["idle_by_cause"]["barrier"], barrier, wait)
 
-    def test_measured_wait_uses_the_device_clock(self) -> None:
+    def test_wait_with_device_times_is_placed_on_the_device_clock(self) -> None:
         plane = device(
             [("f", 10, 20, 1010, 10), ("f", 60, 70, 1110, 10)],
             (0, 80),
             waits=[("barrier-cores", 10, 20, 1030, 7)],
         )
-        self.assertEqual(said(plane)["idle_by_cause"]["barrier"], 7)
+        self.assertEqual(result_of(plane)["idle_by_cause"]["barrier"], 7)
 
 
 class Gaps(unittest.TestCase):
@@ -174,7 +173,7 @@ class Gaps(unittest.TestCase):
             (0, 100),
             [("m", 0, 60)],
         )
-        rows = said(plane, host())["gaps"]
+        rows = result_of(plane, host())["gaps"]
         self.assertEqual(
             [(row["start_ps"], row["dur_ps"], row["inside"]) for row in rows],
             [(60, 40, None), (30, 20, "while.1"), (10, 10, None), (0, 5, None)],
@@ -186,23 +185,23 @@ class Gaps(unittest.TestCase):
         self.assertTrue(rows[1]["before_hlo_op"].startswith("%c = "))
         self.assertIsNone(rows[0]["before_hlo_op"])
         self.assertEqual(rows[0]["pct_of_step"], 40.0)
-        self.assertEqual(said(plane, host(), options=["--top", "1"])["gaps"], rows[:1])
-        self.assertEqual(said(plane, host(), options=["--top", "0"])["gaps"], [])
+        self.assertEqual(result_of(plane, host(), options=["--top", "1"])["gaps"], rows[:1])
+        self.assertEqual(result_of(plane, host(), options=["--top", "0"])["gaps"], [])
 
     def test_ten_gaps_are_shown_by_default(self) -> None:
         plane = device([("f", 10 * i, 10 * i + 5) for i in range(12)], (0, 120))
-        self.assertEqual(len(said(plane)["gaps"]), 10)
-        self.assertEqual(len(said(plane, options=["--top", "50"])["gaps"]), 12)
+        self.assertEqual(len(result_of(plane)["gaps"]), 10)
+        self.assertEqual(len(result_of(plane, options=["--top", "50"])["gaps"]), 12)
 
-    def test_op_that_starts_first_is_the_neighbour(self) -> None:
+    def test_neighbour_of_a_gap_is_the_adjacent_op_that_starts_first(self) -> None:
         ops: list[Drawn] = [("late", 5, 10), ("first", 2, 10), ("x", 20, 22), ("y", 20, 30)]
-        row = said(device(ops, (0, 30)))["gaps"][0]
+        row = result_of(device(ops, (0, 30)))["gaps"][0]
         self.assertTrue(row["after_hlo_op"].startswith("%first = "))
         self.assertTrue(row["before_hlo_op"].startswith("%x = "))
 
     def test_gap_that_is_empty_on_the_trace_clock_has_no_window(self) -> None:
         ops: list[Drawn] = [("a", 0, 10, 1000, 10), ("b", 10, 20, 1050, 10), ("c", 25, 30, 1065, 5)]
-        rows = said(device(ops, (0, 30)), host(("t", [("e", 0, 30)])))["gaps"]
+        rows = result_of(device(ops, (0, 30)), host(("t", [("e", 0, 30)])))["gaps"]
         self.assertEqual(
             [(row["dur_ps"], row["trace_window_ps"], row["host"]) for row in rows],
             [
@@ -211,7 +210,7 @@ class Gaps(unittest.TestCase):
             ],
         )
 
-    def test_times_beyond_53_bits_are_texts(self) -> None:
+    def test_times_beyond_53_bits_are_strings(self) -> None:
         for timestamp_ns, window in (
             (9_007_199_254_740, [9_007_199_254_740_010, "9007199254740993"]),
             (10**18, ["1000000000000000000010", "1000000000000000000993"]),
@@ -219,7 +218,7 @@ class Gaps(unittest.TestCase):
             plane = device([("f", 0, 10)], (0, 993))
             for line in plane.lines:
                 line.timestamp_ns = timestamp_ns
-            self.assertEqual(said(plane)["gaps"][0]["trace_window_ps"], window)
+            self.assertEqual(result_of(plane)["gaps"][0]["trace_window_ps"], window)
 
 
 def row_of(thread: str, event: str, dur: int, *within: str, still: bool = False) -> dict[str, Any]:
@@ -236,13 +235,13 @@ def row_of(thread: str, event: str, dur: int, *within: str, still: bool = False)
 
 class HostRows(unittest.TestCase):
     def rows(self, *threads: Calls, gap: tuple[int, int] = (100, 200)) -> list[dict[str, Any]]:
-        """Return the host's activity in the only gap of a step."""
+        """Return the rows of host activity in the only gap of a step."""
         plane = device([("f", 0, gap[0]), ("f", gap[1], 300)], (0, 300))
-        (row,) = said(plane, host(*threads))["gaps"]
+        (row,) = result_of(plane, host(*threads))["gaps"]
         rows: list[dict[str, Any]] = row["host"]
         return rows
 
-    def test_innermost_event_counts_and_enclosing_events_are_listed(self) -> None:
+    def test_time_counts_for_the_innermost_event_and_enclosing_events_are_listed(self) -> None:
         calls = [("main", 0, 400), ("step", 90, 190), ("wait", 120, 150), ("wait", 160, 165)]
         self.assertEqual(
             self.rows(("t", calls)),
@@ -253,7 +252,7 @@ class HostRows(unittest.TestCase):
             ],
         )
 
-    def test_innermost_event_ends_first_or_is_the_last_of_equal_events(self) -> None:
+    def test_event_that_ends_first_or_comes_last_in_the_file_is_the_innermost(self) -> None:
         calls = [("in", 110, 120), ("out", 110, 150), ("twin", 160, 170), ("last twin", 160, 170)]
         self.assertEqual(
             self.rows(("t", calls)),
@@ -264,8 +263,8 @@ class HostRows(unittest.TestCase):
             ],
         )
 
-    def test_overlapping_events_count_for_the_last_event_to_begin(self) -> None:
-        # An event encloses a second event only if it contains the whole second event.
+    def test_overlap_of_events_counts_for_the_event_that_begins_last(self) -> None:
+        # An event encloses another one only if it contains all of it.
         calls = [("a", 100, 150), ("b", 110, 170), ("c", 120, 130), ("d", 160, 200)]
         self.assertEqual(
             self.rows(("t", calls)),
@@ -292,13 +291,15 @@ class HostRows(unittest.TestCase):
         plane = host(("", [("x", 110, 120)]), ("", [("x", 110, 120)]))
         plane.lines[0].id, plane.lines[1].id = 1, 2**63 - 1
         gap = 2 * US
-        found = said(device([("f", 0, 100), ("f", 100 + gap, 200 + gap)], (0, 200 + gap)), plane)
+        found = result_of(
+            device([("f", 0, 100), ("f", 100 + gap, 200 + gap)], (0, 200 + gap)), plane
+        )
         self.assertEqual(found["host_events"], [{"event": "x", "dur_ps": 10, "n_threads": 2}])
 
-    def test_thread_without_a_change_in_the_gap_is_ranked_last(self) -> None:
+    def test_thread_whose_events_neither_begin_nor_end_in_the_gap_is_ranked_last(self) -> None:
         for calls, is_still in (
             ([("w", 0, 400)], True),
-            # Changes exactly at the start or end of the gap do not count.
+            # Events that begin or end exactly at an edge of the gap do not count.
             ([("w", 100, 200)], True),
             ([("w", 0, 400), ("x", 50, 100), ("x", 200, 220)], True),
             ([("w", 0, 400), ("instant", 150, 150)], False),
@@ -312,11 +313,11 @@ class HostRows(unittest.TestCase):
                 first, second = self.rows(("t", calls), ("busy", [("b", 150, 151)]))
                 ranked = [("b", False), ("w", True)] if is_still else [("w", False), ("b", False)]
                 self.assertEqual([(row["event"], row["still"]) for row in (first, second)], ranked)
-        # Changes of a second thread with the same name also count.
+        # Events of a second thread with the same name count, too.
         rows = self.rows(("t", [("w", 0, 400)]), ("t", [("b", 150, 151)]))
         self.assertEqual([row["still"] for row in rows], [False, False])
 
-    def test_eight_rows_are_ordered_by_time_event_and_thread(self) -> None:
+    def test_up_to_eight_rows_are_listed_by_time_event_and_thread(self) -> None:
         threads: list[Calls] = [
             (f"t{i}", [("a", 100, 150 + i), ("c", 160, 170), ("b", 180, 190)]) for i in range(4)
         ]
@@ -328,7 +329,7 @@ class HostRows(unittest.TestCase):
             ],
         )
 
-    def test_eight_enclosing_events_of_the_longest_stretch_are_listed(self) -> None:
+    def test_up_to_eight_enclosing_events_of_the_longest_occurrence_are_listed(self) -> None:
         deep = [(f"f{i}", 50 + i, 250 - i) for i in range(12)]
         calls = [*deep, ("poll", 105, 110), ("once", 112, 140), ("poll", 115, 135)]
         rows = self.rows(("t", calls))
@@ -346,39 +347,40 @@ class HostRows(unittest.TestCase):
             Event(2, None, 10, num_occurrences=3),
             Event(1, 0, 5, stats=[Stat(5, string("as some events have"))]),
         ]
-        rows = said(device([("f", 0, 100), ("f", 200, 300)], (0, 300)), plane)["gaps"][0]["host"]
+        rows = result_of(device([("f", 0, 100), ("f", 200, 300)], (0, 300)), plane)["gaps"][0][
+            "host"
+        ]
         self.assertEqual(rows, [row_of("t", "w", 40), row_of("t", "x", 10, "w")])
 
 
 class HostEvents(unittest.TestCase):
     def events(self, *threads: Calls, gap: int = US) -> list[tuple[str, int, int]]:
-        """Return the host events in two gaps of a given length; the second gap ends with the
-        step."""
+        """Return the host events of two gaps of length `gap`; the second ends with the step."""
         ops: list[Drawn] = [("f", 0, US), ("f", US + gap, 3 * US)]
-        rows = said(device(ops, (0, 3 * US + gap)), host(*threads))["host_events"]
+        rows = result_of(device(ops, (0, 3 * US + gap)), host(*threads))["host_events"]
         return [(row["event"], row["dur_ps"], row["n_threads"]) for row in rows]
 
-    def test_time_of_a_host_event_is_a_union_over_threads(self) -> None:
+    def test_simultaneous_host_events_with_the_same_name_count_once(self) -> None:
         self.assertEqual(
             self.events(
                 ("a", [("load", US + 10, US + 60), ("x", US + 100, US + 101)]),
                 ("b", [("load", US + 50, US + 90), ("load", 3 * US + 5, 3 * US + 10)]),
-                # Threads with the same name are merged.
+                # Merged with the other thread `b`.
                 ("b", [("load", US + 200, US + 201), ("y", 0, 5)]),
             ),
             [("load", 86, 2), ("x", 1, 1)],
         )
 
-    def test_thread_without_a_change_in_the_gap_does_not_count(self) -> None:
+    def test_thread_whose_events_neither_begin_nor_end_in_the_gap_is_excluded(self) -> None:
         calls = [("wait", 0, 3 * US + 40), ("x", 3 * US + 40, 3 * US + 50)]
         self.assertEqual(self.events(("t", calls)), [("wait", 40, 1), ("x", 10, 1)])
 
-    def test_gaps_below_a_microsecond_do_not_count(self) -> None:
+    def test_gaps_below_a_microsecond_are_excluded(self) -> None:
         calls = "t", [("x", US + 10, US + 20)]
         self.assertEqual(self.events(calls), [("x", 10, 1)])
         self.assertEqual(self.events(calls, gap=US - 1), [])
 
-    def test_twenty_host_events_are_listed_and_equal_times_are_ordered_by_name(self) -> None:
+    def test_up_to_twenty_host_events_are_listed_by_time_and_name(self) -> None:
         calls = [(f"e{i:02}", US + 10 * i, US + 10 * i + 5) for i in range(25)][::-1]
         longer = ("z", US + 900, US + 906)
         self.assertEqual(
@@ -396,23 +398,22 @@ class Unknown(unittest.TestCase):
         self.assertEqual(found["idle_by_cause"]["in_program"], 90)
         self.assertEqual([line for line in found["notes"] if note in line], found["notes"][:1])
 
-    def test_host_is_unknown_without_a_plane(self) -> None:
+    def test_host_activity_is_null_without_a_host_plane(self) -> None:
         self.assert_unknown(encode(Space([self.DEVICE])), "the file has no plane /host:CPU")
 
-    def test_host_without_a_common_time_is_unknown(self) -> None:
-        # The clock of this host counts from the epoch, so events of the host are long after the
-        # ops.
+    def test_host_activity_is_null_if_host_and_device_times_do_not_overlap(self) -> None:
+        # This host's clock counts from the epoch, so its events are long after the ops.
         later = drawn_line("t", [("x", 100, 200)], much_later := Plane("/host:CPU"))
         later.timestamp_ns = 1_700_000_000 * 10**9
         much_later.lines.append(later)
         for plane in (host(), host(("t", [])), host(("t", [("x", 100, 200)])), much_later):
             self.assert_unknown(encode(Space([self.DEVICE, plane])), "do not overlap")
 
-    def test_common_time_with_a_second_step_is_enough(self) -> None:
-        # The host did nothing in the gap of the first step.
+    def test_host_activity_is_known_if_host_events_overlap_with_the_capture(self) -> None:
+        # The host has no events in the gap of the first step.
         plane = tpu_plane([leaf(0, 10), leaf(500, 10)], [("a", 0, 100), ("b", 500, 100)])
         for start, end in ((505, 600), (500, 501), (200, 300)):
-            found = said(plane, host(("t", [("x", start, end)])), options=["--step", "0"])
+            found = result_of(plane, host(("t", [("x", start, end)])), options=["--step", "0"])
             self.assertEqual((found["gaps"][0]["host"], found["host_events"]), ([], []))
 
     def test_damaged_host_plane_is_noted(self) -> None:
@@ -431,20 +432,20 @@ class Unknown(unittest.TestCase):
 class Captures(unittest.TestCase):
     """Test real captures, which are not part of the repository."""
 
-    def said(self, name: str, *options: str) -> dict[str, Any]:
+    def result(self, name: str, *options: str) -> dict[str, Any]:
         path = PROFILES / f"{name}.xplane.pb"
         if not path.exists():
             self.skipTest("the capture is not available")
         return answer(path, "idle", *options)
 
-    def test_core_waits_for_other_cores_at_a_barrier(self) -> None:
-        found = self.said("v6e-host-offload", "--device", "/device:TPU:2", "--step", "0")
+    def test_nearly_all_idle_time_of_the_offloading_capture_is_spent_at_a_barrier(self) -> None:
+        found = self.result("v6e-host-offload", "--device", "/device:TPU:2", "--step", "0")
         self.assertEqual(found["totals"]["idle_duration_ps"], 340_977_878_750)
         self.assertEqual(found["idle_by_cause"]["barrier"], 340_977_877_344)
         self.assertEqual(found["idle_by_cause"]["in_program"], 1328)
 
-    def test_host_moves_data_in_the_longest_gap(self) -> None:
-        found = self.said("v6e-host-offload", "--step", "all", "--top", "1")
+    def test_host_executes_a_program_in_the_longest_gap(self) -> None:
+        found = self.result("v6e-host-offload", "--step", "all", "--top", "1")
         (gap,) = found["gaps"]
         self.assertEqual(gap["dur_ps"], 5_547_053_171_250)
         self.assertEqual(gap["host"][0]["event"], "TfrtTpuLoadedExecutable::Execute")
@@ -457,12 +458,12 @@ class Captures(unittest.TestCase):
             ("v6e-pallas-kernel", "python"),
             ("vllm-bf16", "VLLM::EngineCor"),
         ):
-            for gap in self.said(name, "--step", "all", "--top", "2")["gaps"]:
+            for gap in self.result(name, "--step", "all", "--top", "2")["gaps"]:
                 first = gap["host"][0]
                 self.assertEqual((first["thread"], first["is_launching"]), (thread, True))
 
-    def test_python_lines_between_programs_are_listed(self) -> None:
-        found = self.said("vllm-bf16", "--step", "all", "--top", "3")
+    def test_python_lines_in_gaps_between_programs_are_listed(self) -> None:
+        found = self.result("vllm-bf16", "--step", "all", "--top", "3")
         for gap in found["gaps"]:
             self.assertGreater(gap["cause"]["between_programs"], 3_000_000)
             (engine,) = (row for row in gap["host"] if row["thread"] == "VLLM::EngineCor")

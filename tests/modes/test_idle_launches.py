@@ -1,5 +1,4 @@
-"""Test the mode idle: threads that launch programs, time of events in the period, and the whole
-capture."""
+"""Test the mode `idle`: launching threads, event times in the period, and the whole capture."""
 
 from __future__ import annotations
 
@@ -8,10 +7,10 @@ from typing import Any
 
 from tests.builders.xspace import Plane, Stat, StatMetadata, tpu_plane, uint64
 from tests.modes.small_steps import leaf
-from tests.modes.test_idle import Calls, drawn_line, host, said
+from tests.modes.test_idle import Calls, drawn_line, host, result_of
 
 RUN_ID = 950
-# The gap is in the step from 100 to 200, between two executions of programs.
+# The step is idle from 100 to 200, between two executions of a program.
 GAP = (100, 200)
 PROGRAMS = [("m", 0, 100), ("m", 200, 300)]
 
@@ -24,7 +23,7 @@ def device() -> Plane:
 
 
 def give_run_ids(plane: Plane, ids: dict[str, list[int | None]]) -> Plane:
-    """Add a `run_id` to each event of some lines, in order."""
+    """Add run ids to the events of the given lines, in order."""
     plane.stat_metadata.append(StatMetadata(RUN_ID, "run_id"))
     for line in plane.lines:
         for event, run_id in zip(line.events, ids.get(line.name or "", []), strict=False):
@@ -35,18 +34,18 @@ def give_run_ids(plane: Plane, ids: dict[str, list[int | None]]) -> Plane:
 
 class Launching(unittest.TestCase):
     def launching(self, *threads: Calls, **ids: list[int | None]) -> list[tuple[str, bool]]:
-        """Return the thread of each row of the gap, and whether the thread launches programs."""
-        found = said(device(), give_run_ids(host(*threads), dict(ids)))
+        """Return the thread of each row in the gap, and whether it launches programs."""
+        found = result_of(device(), give_run_ids(host(*threads), dict(ids)))
         (gap,) = (row for row in found["gaps"] if row["dur_ps"] == 100)
         return [(row["thread"], row["is_launching"]) for row in gap["host"]]
 
-    def test_thread_with_the_run_ids_around_the_gap_comes_first(self) -> None:
+    def test_thread_that_launched_the_programs_around_the_gap_comes_first(self) -> None:
         writer = "writer", [("write", 100, 190)]
         caller = "caller", [("launch", -20, -10), ("launch", 150, 160)]
         self.assertEqual(
             self.launching(writer, caller, caller=[7, 8]), [("caller", True), ("writer", False)]
         )
-        # A thread that launched only one of the two programs does not count.
+        # A thread that launched only one of the two programs is not a launching thread.
         one_of_two: list[list[int | None]] = [[7, None], [None, 8], [7, 9]]
         for ids in one_of_two:
             self.assertEqual(
@@ -54,7 +53,7 @@ class Launching(unittest.TestCase):
                 [("writer", False), ("caller", False)],
             )
 
-    def test_thread_that_handles_completion_does_not_launch(self) -> None:
+    def test_thread_that_handles_completion_is_not_a_launching_thread(self) -> None:
         threads: list[Calls] = [
             ("done", [("Done", 101, 110), ("Done", 301, 310)]),
             ("writer", [("write", 100, 190)]),
@@ -62,10 +61,10 @@ class Launching(unittest.TestCase):
         rows = self.launching(*threads, done=[7, 8])
         self.assertEqual(rows, [("writer", False), ("done", False)])
 
-    def test_names_of_events_identify_launching_threads_without_run_ids(self) -> None:
+    def test_event_names_identify_launching_threads_if_there_are_no_run_ids(self) -> None:
         writer = "writer", [("write", 100, 190)]
         threads: list[Calls] = [
-            # Events outside of the gap also count for the rank of a thread.
+            # An event outside of the gap can also identify a launching thread.
             ("jax", [("PjitFunction(f)", -20, -10), ("x", 150, 152)]),
             ("helper", [("Tpu::ExecuteHelperOnSingleDevice", 150, 153)]),
             ("executor", [("ExecuteReplicated", 150, 154)]),
@@ -88,7 +87,7 @@ class Launching(unittest.TestCase):
             self.assertEqual([launches for _, launches in rows].count(True), n_launching)
             self.assertEqual(len(rows), 8)
 
-    def test_threads_that_launch_and_threads_that_call_programs_count(self) -> None:
+    def test_threads_that_launch_and_threads_that_call_programs_are_launching_threads(self) -> None:
         caller = "caller", [("PjitFunction(f)", 100, 190)]
         worker = "worker", [("enqueue", -20, -10), ("enqueue", 150, 160)]
         eval_thread = "eval", [("PjitFunction(g)", 100, 199)]
@@ -107,10 +106,10 @@ class Period(unittest.TestCase):
     STEPS = (("0", 0, 100), ("1", 150, 100), ("2", 320, 100))
 
     def rows(self, step: int) -> list[tuple[str, int, int | None]]:
-        """Return the host's events in the second half of a step, which is idle."""
+        """Return the host events in the idle second half of a step."""
         plane = tpu_plane([leaf(start, 50) for _, start, _ in self.STEPS], self.STEPS)
         calls = [("feed", 60, 140), ("log", 80, 90), ("feed", 180, 300), ("feed", 330, 400)]
-        found = said(plane, host(("t", calls)), options=["--step", str(step)])
+        found = result_of(plane, host(("t", calls)), options=["--step", str(step)])
         rows = found["gaps"][0]["host"]
         return [(row["event"], row["dur_ps"], row["in_period_ps"]) for row in rows]
 
@@ -121,14 +120,16 @@ class Period(unittest.TestCase):
     def test_period_of_the_last_step_begins_where_the_preceding_step_ends(self) -> None:
         self.assertEqual(self.rows(2), [("feed", 30, 120)])
 
-    def test_capture_has_the_time_outside_of_steps(self) -> None:
+    def test_capture_reports_the_time_outside_of_steps(self) -> None:
         plane = tpu_plane([leaf(0, 50)], self.STEPS)
         whole = {"n_steps": 3, "dur_ps": 420, "in_no_step_ps": 120, "in_no_step_pct": 28.571}
-        self.assertEqual(said(plane)["capture"], whole)
+        self.assertEqual(result_of(plane)["capture"], whole)
 
     def test_capture_without_steps_has_no_time_outside_of_steps(self) -> None:
         none: dict[str, Any] = {"n_steps": 0, "dur_ps": 0, "in_no_step_ps": 0}
-        self.assertEqual(said(tpu_plane([leaf(0, 50)]))["capture"], none | {"in_no_step_pct": None})
+        self.assertEqual(
+            result_of(tpu_plane([leaf(0, 50)]))["capture"], none | {"in_no_step_pct": None}
+        )
 
 
 if __name__ == "__main__":

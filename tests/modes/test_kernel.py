@@ -1,4 +1,4 @@
-"""Test the mode kernel: rows, regions inside kernels, waiting, counters, `--kernel`."""
+"""Test the mode `kernel`: rows, regions inside kernels, waiting, counters, and `--kernel`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Json = dict[str, Any]
 NO_REGIONS = "the capture has no regions inside kernels"
 STATIC = "counters are the compiler's estimates"
 UTIL = 903
-# Name, start and value of a counter; optionally also start and duration on the device's clock.
+# A counter's name, start and value; optionally also its start and duration on the device clock.
 Counted = tuple[str, int, float] | tuple[str, int, float, int, int]
 
 
@@ -38,7 +38,7 @@ def traced(
     measured: Sequence[tuple[int, int]] = (),
     program: bytes | None = None,
 ) -> bytes:
-    """Return a trace of one step; `measured` has the device times of the ops."""
+    """Encode a trace of one step; `measured` has the ops' times on the device clock."""
     plane = tpu_plane(ops, STEP)
     plane.stat_metadata += [
         StatMetadata(901, "device_offset_ps"),
@@ -54,11 +54,11 @@ def traced(
     for event, (_, _, value, *_) in zip(line.events, counters, strict=True):
         event.stats.append(Stat(UTIL, double(value)))
     plane.lines.append(line)
-    beside = [hlo_proto.metadata_plane({7: ("jit_f(7)", program)})] if program else []
-    return encode(Space([plane, *beside]))
+    programs = [hlo_proto.metadata_plane({7: ("jit_f(7)", program)})] if program else []
+    return encode(Space([plane, *programs]))
 
 
-def said(*parts: Any, options: Sequence[str] = (), **more: Any) -> Json:
+def result_of(*parts: Any, options: Sequence[str] = (), **more: Any) -> Json:
     return answer(traced(*parts, **more), "kernel", *options)
 
 
@@ -76,18 +76,18 @@ def assert_adds_up(test: unittest.TestCase, row: Json) -> None:
 
 class Regions(unittest.TestCase):
     def row(self, ops: list[Op], regions: Sequence[Drawn], **more: Any) -> Json:
-        [row] = said(ops, regions, **more)["kernels"]
+        [row] = result_of(ops, regions, **more)["kernels"]
         assert_adds_up(self, row)
         found: Json = row
         return found
 
-    def test_regions_with_equal_names_and_different_parents_are_separate(self) -> None:
+    def test_regions_with_equal_names_but_different_parents_have_separate_rows(self) -> None:
         row = self.row(
             [kernel(100, 100), kernel(300, 50)],
             [
                 *(("a", 110, 150), ("b", 115, 125), ("c", 116, 120), ("b", 130, 135)),
                 *(("b", 160, 190), ("c", 165, 166)),
-                # The op runs a second time.
+                # Regions in the kernel's second execution.
                 *(("a", 300, 310), ("b", 302, 304)),
             ],
         )
@@ -99,7 +99,7 @@ class Regions(unittest.TestCase):
         self.assertEqual(column(row["regions"], "pct_of_kernel")[:2], [33.333, 11.333])
         self.assertEqual(row["outside_regions_ps"], 70)
 
-    def test_regions_with_one_parent_are_sorted_by_time_then_by_name(self) -> None:
+    def test_sibling_regions_are_ordered_by_time_then_by_name(self) -> None:
         row = self.row([kernel(0, 100)], [("b", 0, 10), ("c", 10, 30), ("a", 40, 50)])
         self.assertEqual(column(row["regions"], "region"), ["c", "a", "b"])
 
@@ -107,27 +107,27 @@ class Regions(unittest.TestCase):
         row = self.row([kernel(0, 100)], [("in", 10, 20), ("out", 10, 30)])
         self.assertEqual(tree(row), [("out", 0, 1, 20), ("in", 1, 1, 10)])
 
-    def test_region_that_begins_where_another_region_ends_is_not_inside_that_region(self) -> None:
+    def test_region_that_begins_where_another_ends_is_not_nested_in_it(self) -> None:
         row = self.row([kernel(0, 100)], [("a", 10, 20), ("b", 20, 30), ("instant", 20, 20)])
         self.assertEqual(tree(row), [("a", 0, 1, 10), ("b", 0, 1, 10), ("instant", 1, 1, 0)])
 
-    def test_region_is_cut_at_the_end_of_the_parent_and_of_the_execution(self) -> None:
-        answered = said([kernel(0, 100)], [("a", 10, 20), ("b", 15, 27), ("c", 90, 130)])
-        [row] = answered["kernels"]
+    def test_region_is_truncated_at_the_end_of_its_parent_or_execution(self) -> None:
+        result = result_of([kernel(0, 100)], [("a", 10, 20), ("b", 15, 27), ("c", 90, 130)])
+        [row] = result["kernels"]
         self.assertEqual(tree(row), [("a", 0, 1, 10), ("b", 1, 1, 5), ("c", 0, 1, 10)])
         assert_adds_up(self, row)
         self.assertIn(
             "2 regions of kernels end later than the enclosing region or execution, so 37 ps"
             " are cut off",
-            answered["notes"],
+            result["notes"],
         )
 
     def test_region_belongs_to_the_execution_in_which_it_begins(self) -> None:
-        first, second = said(
+        first, second = result_of(
             [kernel(0, 100), leaf(100, 50), kernel(150, 60, "other.1"), kernel(210, 5, "none.1")],
             [
-                # Counters that begin before the kernel's first execution, at the end of the
-                # execution, and in an op that is not a kernel.
+                # `z` begins in the first kernel and `x` in the second; `y` begins in the op between
+                # them, which is not a kernel.
                 *(("x", 150, 160), ("y", 149, 170), ("y", 100, 160), ("z", 99, 100)),
             ],
         )["kernels"][:2]
@@ -135,7 +135,7 @@ class Regions(unittest.TestCase):
         self.assertEqual((second["kernel"], tree(second)), ("other", [("x", 0, 1, 10)]))
 
     def test_regions_belong_to_the_inner_of_two_nested_kernels(self) -> None:
-        outer, inner = said(
+        outer, inner = result_of(
             [kernel(0, 100), kernel(20, 10, "inner.1")],
             [("a", 5, 50), ("b", 20, 25), ("c", 30, 40)],
         )["kernels"]
@@ -143,30 +143,32 @@ class Regions(unittest.TestCase):
         self.assertEqual(tree(inner), [("b", 0, 1, 5)])
 
     def test_waits_of_the_core_are_not_regions(self) -> None:
-        answered = said([kernel(0, 100)], [("barrier-cores", 0, 50), ("dependency-wait", 50, 60)])
-        [row] = answered["kernels"]
+        result = result_of(
+            [kernel(0, 100)], [("barrier-cores", 0, 50), ("dependency-wait", 50, 60)]
+        )
+        [row] = result["kernels"]
         for field in ("regions", "waiting_ps", "waiting_pct", "computing_ps", "outside_regions_ps"):
             self.assertIsNone(row[field])
-        self.assertTrue(any(note.startswith(NO_REGIONS) for note in answered["notes"]))
+        self.assertTrue(any(note.startswith(NO_REGIONS) for note in result["notes"]))
 
-    def test_note_explains_how_to_capture_regions_if_no_kernel_has_regions(self) -> None:
-        answered = said([kernel(0, 100), kernel(100, 50, "other.1")], [("a", 10, 20)])
-        self.assertEqual([row["regions"] is None for row in answered["kernels"]], [False, True])
-        self.assertFalse(any(note.startswith(NO_REGIONS) for note in answered["notes"]))
+    def test_note_about_missing_regions_is_omitted_if_any_kernel_has_regions(self) -> None:
+        result = result_of([kernel(0, 100), kernel(100, 50, "other.1")], [("a", 10, 20)])
+        self.assertEqual([row["regions"] is None for row in result["kernels"]], [False, True])
+        self.assertFalse(any(note.startswith(NO_REGIONS) for note in result["notes"]))
 
-    def test_region_without_a_name_is_shown(self) -> None:
+    def test_region_without_a_name_is_listed_as_none(self) -> None:
         plane = tpu_plane([kernel(0, 100)], STEP)
         plane.lines.append(drawn_line("XLA TraceMe", [("a", 10, 20)], plane))
         plane.event_metadata.pop()
         [row] = answer(encode(Space([plane])), "kernel")["kernels"]
         self.assertEqual(tree(row), [("<none>", 0, 1, 10)])
 
-    def test_regions_of_all_steps_are_added_up(self) -> None:
+    def test_regions_are_summed_over_all_steps(self) -> None:
         ops, regions = [kernel(0, 100), kernel(2000, 50)], [("a", 0, 10), ("a", 2000, 2003)]
         self.assertEqual(tree(self.row(ops, regions)), [("a", 0, 1, 10)])
         self.assertEqual(tree(self.row(ops, regions, options=["--step", "all"])), [("a", 0, 2, 13)])
 
-    def test_random_regions_agree_with_a_quadratic_reading(self) -> None:
+    def test_random_regions_agree_with_a_naive_implementation(self) -> None:
         for seed in range(60):
             rng = random.Random(seed)
             starts = sorted(rng.sample(range(0, 900, 30), 4))
@@ -175,7 +177,7 @@ class Regions(unittest.TestCase):
             names = ("ep_wait_in", "ep_run_kernel", "x/wait", "y")
             regions = [(rng.choice(names), start, start + dur) for start, dur in spans]
             with self.subTest(seed=seed):
-                for row in said(ops, regions)["kernels"]:
+                for row in result_of(ops, regions)["kernels"]:
                     expected = quadratic(row["kernel"], ops, regions)
                     if row["regions"] is None:
                         self.assertEqual(expected, {})
@@ -189,8 +191,7 @@ class Regions(unittest.TestCase):
 def quadratic(
     name_of_kernel: str, ops: list[Op], regions: Sequence[Any]
 ) -> dict[tuple[str, ...], tuple[int, int]]:
-    """Return the number and the time of regions by path; find nested regions by comparing each pair
-    of events."""
+    """Return the number and the time of regions by path, comparing every pair of regions."""
     found: dict[tuple[str, ...], tuple[int, int]] = {}
     opened: list[tuple[Op, tuple[str, ...], int, int]] = []
     for name, start, end in sorted(regions, key=lambda region: (region[1], -region[2])):
@@ -220,8 +221,7 @@ def paths(row: Json) -> dict[tuple[str, ...], tuple[int, int]]:
 
 
 def covered(expected: dict[tuple[str, ...], tuple[int, int]]) -> tuple[int, int | None]:
-    """Return the time of the outermost waiting regions, and the time of bodies without waiting
-    regions."""
+    """Return the time of the outermost waiting regions, and that of the body without waiting."""
     waiting = computing = 0
     for path, (_, time) in expected.items():
         waits = [name in ("ep_wait_in", "x/wait") for name in path]
@@ -236,16 +236,16 @@ def covered(expected: dict[tuple[str, ...], tuple[int, int]]) -> tuple[int, int 
 
 class Waiting(unittest.TestCase):
     def row(self, *regions: Drawn) -> Json:
-        [row] = said([kernel(0, 200)], regions)["kernels"]
+        [row] = result_of([kernel(0, 200)], regions)["kernels"]
         found: Json = row
         return found
 
-    def test_waiting_is_the_time_in_regions_that_only_wait(self) -> None:
+    def test_regions_that_wait_are_recognised_by_name(self) -> None:
         row = self.row(
             ("ep_wait_in", 0, 50),
             ("ep_wait_out", 50, 60),
             ("loop/wait_scores", 60, 63),
-            # Names of regions whose last part does not begin with `wait`.
+            # Not waiting: the part after the last `/` does not begin with `wait`.
             ("wait/math", 70, 80),
             ("await", 80, 90),
             ("ep_copy_in", 90, 99),
@@ -256,27 +256,27 @@ class Waiting(unittest.TestCase):
             ["await", "wait/math", "ep_copy_in"],
         )
 
-    def test_waiting_inside_waiting_counts_once(self) -> None:
+    def test_nested_waiting_regions_count_once(self) -> None:
         row = self.row(("ep_wait_in", 0, 50), ("wait", 10, 20), ("x", 20, 30), ("wait", 22, 24))
         self.assertEqual(row["waiting_ps"], 50)
         self.assertEqual(column(row["regions"], "waits"), [True] * 4)
 
-    def test_computing_is_the_body_without_waiting_inside(self) -> None:
+    def test_computing_is_the_time_of_the_body_without_waiting_inside_it(self) -> None:
         row = self.row(
             *(("ep_run_kernel", 0, 100), ("dot", 0, 60), ("wait_dma", 10, 25)),
             *(("ep_run_kernel", 70, 80), ("ep_wait_in", 75, 76), ("ep_wait_in", 100, 130)),
         )
         self.assertEqual((row["computing_ps"], row["waiting_ps"]), (84, 46))
 
-    def test_computing_is_unknown_without_a_body(self) -> None:
+    def test_computing_is_null_without_a_body(self) -> None:
         self.assertIsNone(self.row(("ep_wait_in", 0, 50))["computing_ps"])
         self.assertEqual(self.row(("ep_run_kernel", 0, 0))["computing_ps"], 0)
 
 
 class Clocks(unittest.TestCase):
-    def test_regions_are_placed_by_the_clock_of_the_device(self) -> None:
-        # On the trace's clock, the regions are outside of all kernels.
-        [row] = said(
+    def test_regions_are_placed_on_the_device_clock(self) -> None:
+        # On the trace clock, the regions are outside of the kernel.
+        [row] = result_of(
             [kernel(0, 100)],
             [("a", 500, 510, 1010, 30), ("b", 500, 505, 1020, 5)],
             measured=[(1000, 90)],
@@ -284,27 +284,27 @@ class Clocks(unittest.TestCase):
         self.assertEqual(tree(row), [("a", 0, 1, 30), ("b", 1, 1, 5)])
         self.assertEqual(row["total_dur_ps"], 90)
 
-    def test_device_times_do_not_count_on_the_clock_of_the_trace(self) -> None:
-        answered = said([kernel(0, 100)], [("a", 10, 30, 1010, 5)])
-        self.assertEqual(answered["clock"], "trace")
-        self.assertEqual(tree(answered["kernels"][0]), [("a", 0, 1, 20)])
+    def test_device_times_of_regions_are_ignored_on_the_trace_clock(self) -> None:
+        result = result_of([kernel(0, 100)], [("a", 10, 30, 1010, 5)])
+        self.assertEqual(result["clock"], "trace")
+        self.assertEqual(tree(result["kernels"][0]), [("a", 0, 1, 20)])
 
-    def test_region_without_device_times_moves_with_the_nearest_op(self) -> None:
-        # On the device's clock, the first op begins 1000 later and ends 990 later.
-        [row] = said(
+    def test_region_without_device_times_is_shifted_like_the_nearest_op(self) -> None:
+        # On the device clock, the kernel begins 1000 later and ends 990 later.
+        [row] = result_of(
             [kernel(0, 100), leaf(200, 10)],
             [("a", 10, 20), ("b", 60, 70), ("other", 195, 199)],
             measured=[(1000, 90), (1300, 10)],
         )["kernels"]
         self.assertEqual(tree(row), [("a", 0, 1, 10), ("b", 0, 1, 10)])
-        [row] = said([kernel(0, 100)], [("a", 40, 60)], measured=[(1000, 90)])["kernels"]
-        # From 1040 to 1050.
+        [row] = result_of([kernel(0, 100)], [("a", 40, 60)], measured=[(1000, 90)])["kernels"]
+        # The region lasts from 1040 to 1050.
         self.assertEqual(tree(row), [("a", 0, 1, 10)])
 
 
 class Counters(unittest.TestCase):
     def test_counters_that_begin_in_a_kernel_are_listed_without_a_mean(self) -> None:
-        answered = said(
+        result = result_of(
             [kernel(0, 100), leaf(100, 50), kernel(150, 10, "other.1")],
             (),
             [
@@ -312,20 +312,19 @@ class Counters(unittest.TestCase):
                 ("ALU", 50, 8.0),
             ],
         )
-        first, second = answered["kernels"]
+        first, second = result["kernels"]
         expected = {"name": "MXU", "stat": "% util", "n": 2, "min": 3.0, "max": 70.5}
         alu = {"name": "ALU", "stat": "% util", "n": 1, "min": 8.0, "max": 8.0}
         self.assertEqual(first["counters"], [alu, expected])
         self.assertEqual(column(second["counters"], "n", "max"), [(1, 1.0)])
-        self.assertTrue(any(note.startswith(STATIC) for note in answered["notes"]))
+        self.assertTrue(any(note.startswith(STATIC) for note in result["notes"]))
 
-    def test_counters_are_placed_by_the_clock_of_the_device(self) -> None:
-        [row] = said(
+    def test_counters_are_placed_on_the_device_clock(self) -> None:
+        [row] = result_of(
             [kernel(0, 100)],
             (),
-            # The core measured counter `a` inside of the kernel and counter `b` outside. Counters
-            # `c` and `d` are shifted like the start of the kernel, which moves `d` to the time
-            # after the kernel.
+            # On the device clock, `a` is inside the kernel and `b` outside. `c` and `d` have no
+            # device times and are shifted like the kernel's start, so `d` is after its end.
             [("a", 500, 1.0, 1010, 1), ("b", 5, 1.0, 2000, 1), ("c", 5, 1.0), ("d", 100, 1.0)],
             measured=[(1000, 90)],
         )["kernels"]
@@ -333,12 +332,12 @@ class Counters(unittest.TestCase):
             column(row["counters"], "name", "stat"), [("a", "% util"), ("c", "% util")]
         )
 
-    def test_step_without_counters_has_no_note(self) -> None:
-        answered = said([kernel(0, 100)], (), [("a", 500, 1.0)])
-        self.assertEqual(answered["kernels"][0]["counters"], [])
-        self.assertFalse(any(note.startswith(STATIC) for note in answered["notes"]))
+    def test_note_about_counters_is_omitted_if_no_kernel_has_counters(self) -> None:
+        result = result_of([kernel(0, 100)], (), [("a", 500, 1.0)])
+        self.assertEqual(result["kernels"][0]["counters"], [])
+        self.assertFalse(any(note.startswith(STATIC) for note in result["notes"]))
 
-    def test_only_numbers_are_counters(self) -> None:
+    def test_counters_without_a_numeric_value_are_skipped(self) -> None:
         plane = tpu_plane([kernel(0, 100)], STEP)
         plane.stat_metadata += [StatMetadata(81, "level"), StatMetadata(82, "text")]
         line = drawn_line("_counters_", [("P state", 1, 2), ("P state", 3, 4)], plane)
@@ -365,13 +364,13 @@ class Rows(unittest.TestCase):
         kernel(360, 30, "flash.3", stack="m.py:3:1", tf_op="jit(f)/a/flash:"),
     )
 
-    def test_fact_that_differs_between_ops_of_a_kernel_is_null(self) -> None:
-        answered = said(self.OPS)
+    def test_value_that_differs_between_ops_of_a_kernel_is_null(self) -> None:
+        result = result_of(self.OPS)
         self.assertEqual(
-            column(answered["kernels"], "rank", "kernel", "hlo_op", "n_ops", "n_executions"),
+            column(result["kernels"], "rank", "kernel", "hlo_op", "n_ops", "n_executions"),
             [(1, "other", "other.1", 1, 1), (2, "flash", "flash.3", 2, 3)],
         )
-        flash = answered["kernels"][1]
+        flash = result["kernels"][1]
         times = ("total_dur_ps", "min_dur_ps", "avg_dur_ps", "max_dur_ps", "pct_of_step")
         self.assertEqual([flash[name] for name in times], [180, 30, 60, 100, 18.0])
         self.assertEqual((flash["scope"], flash["source_is"]), ("a", "own"))
@@ -381,42 +380,42 @@ class Rows(unittest.TestCase):
         )
         self.assertEqual(len(flash["shapes_in"]), 1)
 
-    def test_top_keeps_the_longest_and_tail_has_the_rest(self) -> None:
+    def test_top_keeps_the_longest_kernels_and_the_tail_sums_the_rest(self) -> None:
         ops = [kernel(10 * i, i % 9 + 1, f"k{i}.1") for i in range(12)]
-        answered = said(ops)
-        self.assertEqual(len(answered["kernels"]), 10)
-        self.assertEqual(answered["tail"], {"n_kernels_omitted": 2, "dur_ps": 2})
-        answered = said(ops, options=["--top", "0"])
-        self.assertEqual(answered["tail"], {"n_kernels_omitted": 12, "dur_ps": 51})
+        result = result_of(ops)
+        self.assertEqual(len(result["kernels"]), 10)
+        self.assertEqual(result["tail"], {"n_kernels_omitted": 2, "dur_ps": 2})
+        result = result_of(ops, options=["--top", "0"])
+        self.assertEqual(result["tail"], {"n_kernels_omitted": 12, "dur_ps": 51})
 
     def test_step_without_kernels_has_no_rows_and_a_note(self) -> None:
         target = ', custom_call_target="ConcatBitcast"'
-        answered = said([leaf(0, 10), leaf(10, 5, "c.1", attributes=target)])
-        self.assertEqual(answered["kernels"], [])
-        self.assertIn("the step runs no kernels", " ".join(answered["notes"]))
-        self.assertFalse(any(note.startswith(NO_REGIONS) for note in answered["notes"]))
+        result = result_of([leaf(0, 10), leaf(10, 5, "c.1", attributes=target)])
+        self.assertEqual(result["kernels"], [])
+        self.assertIn("the step runs no kernels", " ".join(result["notes"]))
+        self.assertFalse(any(note.startswith(NO_REGIONS) for note in result["notes"]))
 
-    def test_kernels_without_a_name_are_one_row(self) -> None:
-        """Test kernels without a name, which the compiler names after the opcode."""
+    def test_kernels_without_a_name_share_a_row(self) -> None:
+        """Test kernels without a name: the compiler names them after the opcode."""
         ops = [kernel(0, 10, "custom-call.3"), kernel(10, 20, "custom-call.12.cloned")]
-        [row] = said(ops, [("a", 0, 5)])["kernels"]
+        [row] = result_of(ops, [("a", 0, 5)])["kernels"]
         self.assertEqual((row["kernel"], row["n_ops"]), ("custom-call", 2))
         self.assertEqual(tree(row), [("a", 0, 1, 5)])
 
-    def test_op_without_a_text_is_not_a_kernel(self) -> None:
+    def test_op_with_an_incomplete_text_is_not_a_kernel(self) -> None:
         text = 'f32[8] custom-call(f32[8] %x), custom_call_target="tpu_custom_call"'
-        self.assertEqual(said([kernel(0, 10, text=text)])["kernels"], [])
+        self.assertEqual(result_of([kernel(0, 10, text=text)])["kernels"], [])
 
-    def test_given_cost_makes_a_roof_and_roofs_are_added_up(self) -> None:
-        # The peak of the test is 2 flops per picosecond.
-        answered = said(self.OPS, options=[*PEAKS, "--kernel-cost", "flash=20,0,bf16"])
-        flash = answered["kernels"][1]
+    def test_roof_of_a_kernel_with_a_given_cost_is_summed_over_its_ops(self) -> None:
+        # The peak is 2 flops per picosecond.
+        result = result_of(self.OPS, options=[*PEAKS, "--kernel-cost", "flash=20,0,bf16"])
+        flash = result["kernels"][1]
         self.assertEqual((flash["flops"], flash["cost_source"]), (20, "user"))
         self.assertEqual((flash["at_roof_ps"], flash["lost_ps"]), (30, 150))
         self.assertEqual(flash["class"], "compute_bound")
-        self.assertIsNone(answered["kernels"][0]["at_roof_ps"])
+        self.assertIsNone(result["kernels"][0]["at_roof_ps"])
 
-    def test_vmem_comes_from_the_program(self) -> None:
+    def test_vmem_sizes_come_from_the_program(self) -> None:
         config = (
             b'{"used_scoped_memory_configs": [{"memory_space": "1", "size": "4096"}],'
             b'"scoped_memory_configs": [{"memory_space": "1", "size": "8192"}]}'
@@ -424,7 +423,7 @@ class Rows(unittest.TestCase):
         call = hlo_proto.op("flash.3", "custom-call", config=config)
         program = hlo_proto.hlo_proto({"main": [call]})
         ops = [kernel(0, 10, program_id=7), kernel(10, 5, "other.1", program_id=7)]
-        flash, other = said(ops, program=program)["kernels"]
+        flash, other = result_of(ops, program=program)["kernels"]
         self.assertEqual((flash["vmem_used_bytes"], flash["vmem_limit_bytes"]), (4096, 8192))
         self.assertEqual((other["vmem_used_bytes"], other["vmem_limit_bytes"]), (None, None))
 
@@ -435,48 +434,48 @@ class Asked(unittest.TestCase):
     REGIONS = (("a", 0, 10), ("a", 100, 103))
 
     def ops(self, name: str) -> list[tuple[str, int]]:
-        answered = said(Rows.OPS, self.REGIONS, options=["--kernel", name])
-        rows = answered["kernels"]
+        result = result_of(Rows.OPS, self.REGIONS, options=["--kernel", name])
+        rows = result["kernels"]
         self.assertEqual(column(rows, "n_ops"), [1] * len(rows))
         self.assertEqual(column(rows, "rank"), list(range(1, len(rows) + 1)))
         return [(row["hlo_op"], row["total_dur_ps"]) for row in rows]
 
-    def test_name_of_a_kernel_selects_the_ops_of_the_kernel(self) -> None:
+    def test_name_of_a_kernel_selects_its_ops(self) -> None:
         self.assertEqual(self.ops("flash"), [("flash.3", 130), ("flash.4", 50)])
 
-    def test_row_of_an_op_has_only_the_regions_of_the_op(self) -> None:
-        rows = said(Rows.OPS, self.REGIONS, options=["--kernel", "flash"])["kernels"]
+    def test_row_of_an_op_has_only_its_own_regions(self) -> None:
+        rows = result_of(Rows.OPS, self.REGIONS, options=["--kernel", "flash"])["kernels"]
         self.assertEqual([tree(row) for row in rows], [[("a", 0, 1, 10)], [("a", 0, 1, 3)]])
 
-    def test_name_of_an_op_selects_the_op(self) -> None:
+    def test_name_of_an_op_selects_only_this_op(self) -> None:
         self.assertEqual(self.ops("flash.4"), [("flash.4", 50)])
         self.assertEqual(self.ops("%flash.3"), [("flash.3", 130)])
 
-    def test_unique_prefix_of_kernels_comes_before_ops(self) -> None:
+    def test_unique_prefix_of_a_kernel_takes_precedence_over_ops(self) -> None:
         self.assertEqual(self.ops("ot"), [("other.1", 200)])
-        answered = said(Rows.OPS, options=["--kernel", "fl"])
-        self.assertIn("--kernel fl: using flash, the only name with this prefix", answered["notes"])
-        self.assertEqual(len(answered["kernels"]), 2)
+        result = result_of(Rows.OPS, options=["--kernel", "fl"])
+        self.assertIn("--kernel fl: using flash, the only name with this prefix", result["notes"])
+        self.assertEqual(len(result["kernels"]), 2)
 
-    def test_unique_prefix_of_ops_is_used_if_no_kernel_has_the_prefix(self) -> None:
+    def test_unique_prefix_of_an_op_is_used_if_it_matches_no_kernel(self) -> None:
         ops = [kernel(0, 10, "aa.12"), kernel(10, 10, "ab.1")]
-        rows = said(ops, options=["--kernel", "aa.1"])["kernels"]
+        rows = result_of(ops, options=["--kernel", "aa.1"])["kernels"]
         self.assertEqual(column(rows, "hlo_op"), ["aa.12"])
 
     def test_top_limits_the_number_of_ops(self) -> None:
-        answered = said(Rows.OPS, options=["--kernel", "flash", "--top", "1"])
-        self.assertEqual(answered["tail"], {"n_kernels_omitted": 1, "dur_ps": 50})
+        result = result_of(Rows.OPS, options=["--kernel", "flash", "--top", "1"])
+        self.assertEqual(result["tail"], {"n_kernels_omitted": 1, "dur_ps": 50})
 
     def test_op_of_several_programs_has_a_row_for_each_program(self) -> None:
         ops = [kernel(0, 10, program_id=7), kernel(10, 20, program_id=8)]
-        answered = said(ops, options=["--kernel", "flash.3"])
-        self.assertEqual(column(answered["kernels"], "total_dur_ps"), [20, 10])
+        result = result_of(ops, options=["--kernel", "flash.3"])
+        self.assertEqual(column(result["kernels"], "total_dur_ps"), [20, 10])
 
-    def test_misspelled_name_is_suggested(self) -> None:
+    def test_similar_name_is_suggested_for_a_misspelled_name(self) -> None:
         outcome = run(traced(Rows.OPS), "kernel", "--kernel", "flahs")
         self.assertRegex(outcome.object["detail"], r"'flahs'.*; did you mean flash\?\Z")
 
-    def test_unknown_and_ambiguous_names_are_refused(self) -> None:
+    def test_unknown_and_ambiguous_names_are_rejected(self) -> None:
         for name in ("nowhere", "", "flash.", "f.1"):
             outcome = run(traced(Rows.OPS), "kernel", "--kernel", name)
             self.assertEqual(outcome.status, 1)

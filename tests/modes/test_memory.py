@@ -1,4 +1,4 @@
-"""Test the mode memory: the peak of HBM for small buffer assignments and for real programs."""
+"""Test the mode `memory`: the HBM peak of small buffer assignments and of real programs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.harness import DEMO, OFFLOADING, answer, run
 Json = dict[str, Any]
 BOUND = "the peak is an upper bound: "
 DAMAGED = "the program's HLO can't be read: "
-# Ids of instructions start at 1.
+# Instruction ids, which start at 1.
 X, Y, Z = 1, 2, 3
 MAIN = [
     instruction("x", "parameter", tf_op="params['w']['b']"),
@@ -43,7 +43,7 @@ def traced(
     ran: Sequence[Op] = RUN,
     **more: Any,
 ) -> bytes:
-    """Return a trace of the given ops with their program and the given buffer assignment."""
+    """Encode a trace of the given ops, with their program and its buffer assignment."""
     for ran_op in ran:
         ran_op.stats.setdefault("program_id", 7)
     program = hlo_proto.hlo_proto({"main": list(main)}, buffers=buffers, **more)
@@ -51,17 +51,17 @@ def traced(
     return encode(Space([plane, metadata_plane({7: ("jit_f(7)", program)})]))
 
 
-def say(buffers: bytes, *options: str, **more: Any) -> Json:
+def result_of(buffers: bytes, *options: str, **more: Any) -> Json:
     return answer(traced(buffers, **more), "memory", *options)
 
 
 def whole(number: int, size: int, **flags: Any) -> bytes:
-    """Return a buffer of `x` that fills an allocation."""
+    """Encode an allocation that consists of a single buffer of `x`."""
     return buffer(number, size, X) + allocation(number, size, (number, 0, size), **flags)
 
 
 def heap(size: int, *ids: int, number: int = 90) -> bytes:
-    """Return a temporary allocation of the given buffers."""
+    """Encode a temporary allocation that holds the given buffers."""
     return allocation(number, size, *((i, 0, 0) for i in ids))
 
 
@@ -69,36 +69,36 @@ def buffers_of(sizes: dict[int, int], made_by: int = Y) -> bytes:
     return b"".join(buffer(i, size, made_by) for i, size in sizes.items())
 
 
-def rows(said: Json, *names: str) -> list[Any]:
-    found = [tuple(row[name] for name in names) for row in said["buffers"]]
+def rows(result: Json, *names: str) -> list[Any]:
+    found = [tuple(row[name] for name in names) for row in result["buffers"]]
     return [row[0] for row in found] if len(names) == 1 else found
 
 
 class MemoryTest(unittest.TestCase):
     def assert_peak(self, expected: int, buffers: bytes, live: Sequence[int] | None = None) -> Json:
-        said = say(buffers)
-        self.assertEqual(said["peak_bytes"], expected)
+        result = result_of(buffers)
+        self.assertEqual(result["peak_bytes"], expected)
         if live is not None:
-            self.assertEqual(rows(said, "bytes"), list(live))
-        self.assert_adds_up(said)
-        return said
+            self.assertEqual(rows(result, "bytes"), list(live))
+        self.assert_adds_up(result)
+        return result
 
-    def assert_adds_up(self, said: Json) -> None:
-        peak = said["peak_bytes"]
+    def assert_adds_up(self, result: Json) -> None:
+        peak = result["peak_bytes"]
         for name in ("by_source", "by_op_name", "by_opcode", "by_argument"):
-            self.assertEqual(sum(row["bytes"] for row in said[name]), peak)
-        self.assertEqual(sum(said["by_kind"].values()), peak)
-        self.assertEqual(sum(rows(said, "bytes")) + said["tail"]["bytes"], peak)
-        self.assertEqual(said["reserved_bytes"] - said["fragmentation_bytes"], peak)
-        self.assertGreaterEqual(said["fragmentation_bytes"], 0)
+            self.assertEqual(sum(row["bytes"] for row in result[name]), peak)
+        self.assertEqual(sum(result["by_kind"].values()), peak)
+        self.assertEqual(sum(rows(result, "bytes")) + result["tail"]["bytes"], peak)
+        self.assertEqual(result["reserved_bytes"] - result["fragmentation_bytes"], peak)
+        self.assertGreaterEqual(result["fragmentation_bytes"], 0)
 
     def assert_absent(self, reason: str, data: bytes, note: str | None = None) -> None:
         outcome = run(data, "memory")
-        said = outcome.object
-        self.assertEqual((said["status"], said.get("reason")), ("absent", reason))
+        result = outcome.object
+        self.assertEqual((result["status"], result.get("reason")), ("absent", reason))
         self.assertEqual((outcome.status, outcome.stderr.count("\n")), (0, 1))
         self.assertTrue(outcome.stderr.startswith(f"compute_breakdown: {reason}"))
-        notes = [line for line in said["notes"] if line.startswith(DAMAGED)]
+        notes = [line for line in result["notes"] if line.startswith(DAMAGED)]
         self.assertEqual(len(notes), 0 if note is None else 1, notes)
         self.assertIn(note or "", "".join(notes))
 
@@ -106,8 +106,8 @@ class MemoryTest(unittest.TestCase):
 class Lasting(MemoryTest):
     """Test allocations that last as long as the program."""
 
-    def test_allocations_are_sorted_by_kind(self) -> None:
-        said = self.assert_peak(
+    def test_allocations_are_classified_by_kind(self) -> None:
+        result = self.assert_peak(
             15,
             whole(1, 1, parameter=0, live_out=True, constant=True)
             + whole(2, 2, live_out=True, constant=True)
@@ -116,13 +116,13 @@ class Lasting(MemoryTest):
             [8, 4, 2, 1],
         )
         by_kind = {"parameter": 9, "output": 2, "constant": 4, "temporary": 0}
-        self.assertEqual(said["by_kind"], by_kind)
+        self.assertEqual(result["by_kind"], by_kind)
         kinds = [("parameter", 2), ("constant", None), ("output", None), ("parameter", 0)]
-        self.assertEqual(rows(said, "kind", "parameter_number"), kinds)
-        self.assertEqual(rows(said, "pct_of_peak"), [53.333, 26.667, 13.333, 6.667])
-        self.assertIsNone(said["peak_at"])
+        self.assertEqual(rows(result, "kind", "parameter_number"), kinds)
+        self.assertEqual(rows(result, "pct_of_peak"), [53.333, 26.667, 13.333, 6.667])
+        self.assertIsNone(result["peak_at"])
 
-    def test_thread_local_and_host_memories_are_excluded(self) -> None:
+    def test_thread_local_and_non_default_memories_are_excluded(self) -> None:
         self.assert_peak(
             1,
             whole(1, 1, parameter=0)
@@ -132,7 +132,7 @@ class Lasting(MemoryTest):
             + whole(5, 16, color=1),
         )
 
-    def test_allocation_is_described_by_the_parameter_or_the_largest_buffer(self) -> None:
+    def test_allocation_is_described_by_its_parameter_or_its_largest_buffer(self) -> None:
         for expected, made_by in (
             ("x", [(5, 8, Y), (4, 1, X), (3, 9, Z)]),
             ("z", [(5, 8, Y), (3, 9, Z)]),
@@ -143,15 +143,17 @@ class Lasting(MemoryTest):
             with self.subTest(made_by=made_by):
                 places = [(i, 0, size) for i, size, _ in made_by]
                 buffers = b"".join(buffer(*facts) for facts in made_by)
-                said = self.assert_peak(9, buffers + allocation(0, 9, *places, live_out=True), [9])
-                self.assertEqual(rows(said, "hlo_op"), [expected])
+                result = self.assert_peak(
+                    9, buffers + allocation(0, 9, *places, live_out=True), [9]
+                )
+                self.assertEqual(rows(result, "hlo_op"), [expected])
 
 
 class Heap(MemoryTest):
     """Test buffers that share the temporary memory."""
 
-    def test_first_maximum_is_the_peak(self) -> None:
-        said = self.assert_peak(
+    def test_peak_of_a_heap_is_the_first_maximum(self) -> None:
+        result = self.assert_peak(
             12,
             buffers_of({1: 2, 2: 10, 3: 5, 4: 5})
             + heap(20, 1, 2, 3, 4)
@@ -166,11 +168,11 @@ class Heap(MemoryTest):
             ),
             [10, 2],
         )
-        self.assertEqual(said["peak_at"]["hlo_op"], "y")
-        self.assertEqual((said["reserved_bytes"], said["fragmentation_bytes"]), (20, 8))
+        self.assertEqual(result["peak_at"]["hlo_op"], "y")
+        self.assertEqual((result["reserved_bytes"], result["fragmentation_bytes"]), (20, 8))
 
     def test_shared_memory_counts_once_until_all_buffers_are_freed(self) -> None:
-        said = self.assert_peak(
+        result = self.assert_peak(
             15,
             buffer(1, 8, Y)
             + buffer(2, 8, Z)
@@ -185,9 +187,9 @@ class Heap(MemoryTest):
             ),
             [8, 7],
         )
-        self.assertEqual(rows(said, "hlo_op")[0], "y")
+        self.assertEqual(rows(result, "hlo_op")[0], "y")
 
-    def test_buffer_that_shares_freed_memory_owns_the_memory(self) -> None:
+    def test_buffer_that_shares_freed_memory_keeps_it_allocated(self) -> None:
         self.assert_peak(
             15,
             buffers_of({1: 8, 2: 8, 3: 7})
@@ -207,13 +209,13 @@ class Heap(MemoryTest):
             [8],
         )
 
-    def test_buffer_without_an_event_does_not_count(self) -> None:
-        # A table of a tuple is a buffer without an event in the heap trace.
+    def test_buffer_without_a_heap_event_is_excluded(self) -> None:
+        # Buffer 2 has no event in the heap trace, like the index table of a tuple.
         self.assert_peak(
             8, buffers_of({1: 8, 2: 32}) + heap(40, 1, 2) + heap_trace((ALLOC, 1, "y", 0)), [8]
         )
 
-    def test_events_of_buffers_in_host_memory_are_ignored(self) -> None:
+    def test_heap_events_of_buffers_outside_of_hbm_heaps_are_ignored(self) -> None:
         self.assert_peak(
             9,
             whole(5, 1, parameter=0)
@@ -227,9 +229,9 @@ class Heap(MemoryTest):
     def test_peaks_of_several_heaps_are_summed_with_a_note(self) -> None:
         for copies in (1, 2):
             with self.subTest(copies=copies):
-                # Compilers repeat the trace of a heap for each allocation of the heap.
+                # Compilers repeat the heap's trace for each of its allocations.
                 events = [(ALLOC, 1, "y", 0), (FREE, 1, "y", 0), (ALLOC, 2, "z", 0)]
-                said = self.assert_peak(
+                result = self.assert_peak(
                     24,
                     buffers_of({1: 8, 2: 16})
                     + heap(8, 1)
@@ -237,21 +239,21 @@ class Heap(MemoryTest):
                     + heap_trace(*events) * copies,
                     [16, 8],
                 )
-                self.assertEqual(said["peak_at"]["hlo_op"], "z")
-                self.assertEqual(len([n for n in said["notes"] if n.startswith(BOUND)]), 1)
+                self.assertEqual(result["peak_at"]["hlo_op"], "z")
+                self.assertEqual(len([n for n in result["notes"] if n.startswith(BOUND)]), 1)
 
-    def test_peak_is_at_the_first_of_equal_maxima(self) -> None:
-        said = self.assert_peak(
+    def test_peak_of_equally_large_heaps_is_at_the_first_heap(self) -> None:
+        result = self.assert_peak(
             16,
             buffers_of({1: 8, 2: 8})
             + heap(8, 1)
             + heap(8, 2, number=91)
             + heap_trace((ALLOC, 1, "y", 0), (ALLOC, 2, "z", 0)),
         )
-        self.assertEqual(said["peak_at"]["hlo_op"], "y")
+        self.assertEqual(result["peak_at"]["hlo_op"], "y")
 
-    def test_several_traces_of_one_allocation_are_summed(self) -> None:
-        said = self.assert_peak(
+    def test_peaks_of_several_heap_traces_of_one_allocation_are_summed(self) -> None:
+        result = self.assert_peak(
             24,
             buffers_of({1: 8, 2: 16})
             + heap(24, 1, 2)
@@ -260,18 +262,20 @@ class Heap(MemoryTest):
             + heap_trace((ALLOC, 2, "z", 0)),
             [16, 8],
         )
-        self.assertEqual(len([n for n in said["notes"] if n.startswith(BOUND)]), 1)
+        self.assertEqual(len([n for n in result["notes"] if n.startswith(BOUND)]), 1)
 
     def test_heap_without_a_trace_counts_in_full(self) -> None:
-        said = self.assert_peak(20, buffers_of({1: 8, 2: 9}) + heap(20, 1, 2), [20])
-        self.assertEqual(rows(said, "kind", "hlo_op"), [("temporary", "y")])
-        self.assertIn(f"{BOUND}20 bytes", " ".join(said["notes"]))
-        self.assertIsNone(said["peak_at"])
-        said = self.assert_peak(29, buffers_of({1: 8}) + heap(20, 1) + heap(9, number=91), [20, 9])
-        self.assertIn(f"{BOUND}29 bytes", " ".join(said["notes"]))
-        # A heap without events gives no note.
-        said = self.assert_peak(1, whole(1, 1, parameter=0) + heap(0), [1])
-        self.assertFalse(any(note.startswith(BOUND) for note in said["notes"]))
+        result = self.assert_peak(20, buffers_of({1: 8, 2: 9}) + heap(20, 1, 2), [20])
+        self.assertEqual(rows(result, "kind", "hlo_op"), [("temporary", "y")])
+        self.assertIn(f"{BOUND}20 bytes", " ".join(result["notes"]))
+        self.assertIsNone(result["peak_at"])
+        result = self.assert_peak(
+            29, buffers_of({1: 8}) + heap(20, 1) + heap(9, number=91), [20, 9]
+        )
+        self.assertIn(f"{BOUND}29 bytes", " ".join(result["notes"]))
+        # An empty heap causes no note.
+        result = self.assert_peak(1, whole(1, 1, parameter=0) + heap(0), [1])
+        self.assertFalse(any(note.startswith(BOUND) for note in result["notes"]))
 
 
 class Contradictions(MemoryTest):
@@ -310,10 +314,10 @@ class Contradictions(MemoryTest):
             with self.subTest(why):
                 self.assert_absent("no_buffer_assignment", traced(buffers), why)
 
-    def test_missing_assignment_needs_no_note(self) -> None:
+    def test_missing_assignment_causes_no_note(self) -> None:
         self.assert_absent("no_buffer_assignment", traced(None))
 
-    def test_memory_without_a_program_is_absent(self) -> None:
+    def test_answer_is_absent_without_a_program(self) -> None:
         plane = tpu_plane([op("y", "loop fusion", 100, 10, program_id=7)], [("s", 90, 200)])
         nameless = tpu_plane([op("y", "loop fusion", 100, 10)], [("s", 90, 200)])
         for planes, note in (
@@ -324,7 +328,7 @@ class Contradictions(MemoryTest):
         ):
             self.assert_absent("no_program", encode(Space(planes)), note)
 
-    def test_damage_in_unused_programs_is_ignored(self) -> None:
+    def test_damage_in_other_programs_is_ignored(self) -> None:
         program = hlo_proto.hlo_proto({"main": list(MAIN)}, buffers=whole(1, 8, parameter=0)
                                       + heap(8, 2) + buffer(2, 8, Y)
                                       + heap_trace((ALLOC, 2, "y", 0)))  # fmt: skip
@@ -335,41 +339,41 @@ class Contradictions(MemoryTest):
         ]
         broken = {i: (f"jit_g({i})", b"no program") for i in (8, 9)}
         programs = metadata_plane({7: ("jit_f(7)", program), **broken})
-        said = answer(encode(Space([tpu_plane(ops, [("s", 90, 200)]), programs])), "memory")
-        self.assertEqual((said["program"]["name"], said["peak_bytes"]), ("jit_f(7)", 16))
-        self.assertEqual(said["peak_at"]["first_start_ps"], 100)
-        self.assertEqual([line for line in said["notes"] if line.startswith(DAMAGED)], [])
+        result = answer(encode(Space([tpu_plane(ops, [("s", 90, 200)]), programs])), "memory")
+        self.assertEqual((result["program"]["name"], result["peak_bytes"]), ("jit_f(7)", 16))
+        self.assertEqual(result["peak_at"]["first_start_ps"], 100)
+        self.assertEqual([line for line in result["notes"] if line.startswith(DAMAGED)], [])
 
 
 class Rows(MemoryTest):
-    def test_rows_are_ordered_by_size_name_and_index(self) -> None:
+    def test_buffers_are_ordered_by_size_name_and_index(self) -> None:
         main = [instruction("b", "fusion"), instruction("a", "fusion"), *MAIN]
         made = [(1, 8, 1, 1), (2, 8, 1, 0), (3, 8, 2), (4, 9, 3), (7, 8, 99)]
-        said = say(
+        result = result_of(
             b"".join(buffer(*facts) for facts in made)
             + b"".join(allocation(i, size, (i, 0, size), live_out=True) for i, size, *_ in made)
-            # Allocations that have no buffer.
+            # These allocations have no buffer.
             + b"".join(allocation(i, 8, live_out=True) for i in (5, 6)),
             main=main,
         )
         unknown = (None, None)
         named = [("a", []), ("b", [0]), ("b", [1])]
         expected = [("x", []), (None, []), unknown, unknown, *named]
-        self.assertEqual(rows(said, "hlo_op", "shape_index"), expected)
+        self.assertEqual(rows(result, "hlo_op", "shape_index"), expected)
         opcodes = ["parameter", *[None] * 3, *["fusion"] * 3]
-        self.assertEqual(rows(said, "rank", "opcode"), list(enumerate(opcodes, 1)))
+        self.assertEqual(rows(result, "rank", "opcode"), list(enumerate(opcodes, 1)))
 
     def test_tail_sums_the_omitted_buffers(self) -> None:
         buffers = b"".join(whole(i, i, constant=True) for i in range(1, 31))
         for options, n in (((), 20), (("--top", "0"), 0), (("--top", "3"), 3), (("--top=99",), 30)):
             with self.subTest(options=options):
-                said = say(buffers, *options)
-                self.assertEqual(rows(said, "bytes"), list(range(30, 30 - n, -1)))
+                result = result_of(buffers, *options)
+                self.assertEqual(rows(result, "bytes"), list(range(30, 30 - n, -1)))
                 tail = {"n_buffers_omitted": 30 - n, "bytes": sum(range(31 - n))}
-                self.assertEqual(said["tail"], tail)
-                self.assertEqual(said["by_opcode"][0]["n_buffers"], 30)
+                self.assertEqual(result["tail"], tail)
+                self.assertEqual(result["by_opcode"][0]["n_buffers"], 30)
 
-    def test_buffer_of_a_tuple_element_has_the_shape_of_the_element(self) -> None:
+    def test_buffer_of_a_tuple_element_has_its_shape(self) -> None:
         shape = tuple_of(array("bf16", 4, 8), tuple_of(array("f32"), array("token")))
         main = [instruction("x", "fusion", shape=shape)]
         for index, expected in (
@@ -381,31 +385,31 @@ class Rows(MemoryTest):
             ((9,), None),
         ):
             buffers = buffer(1, 8, 1, *index) + allocation(0, 8, (1, 0, 8), live_out=True)
-            self.assertEqual(rows(say(buffers, main=main), "shape"), [expected])
+            self.assertEqual(rows(result_of(buffers, main=main), "shape"), [expected])
 
     def test_parameters_are_grouped_by_argument(self) -> None:
         paths = ("params['w']['b']", "params.x", "opt_state[0].mu['w']", "tok", "['x']", "[]", None)
         main = [instruction(f"p{i}", "parameter", tf_op=path) for i, path in enumerate(paths)]
         main.append(instruction("y", "negate", tf_op="jit(f)/neg"))
-        said = say(
+        result = result_of(
             b"".join(
                 buffer(i, 1, i) + allocation(i, 1, (i, 0, 1), parameter=i)
                 for i in range(1, len(main) + 1)
             ),
             main=main,
         )
-        shares = [(row["argument"], row["bytes"]) for row in said["by_argument"]]
+        shares = [(row["argument"], row["bytes"]) for row in result["by_argument"]]
         named = [("params", 2), ("opt_state", 1), ("tok", 1), ("x", 1)]
         self.assertEqual(shares, [*named, (None, 3)])
-        by_opcode = [tuple(row.values()) for row in said["by_opcode"]]
+        by_opcode = [tuple(row.values()) for row in result["by_opcode"]]
         self.assertEqual(by_opcode, [("parameter", 7, 7), ("negate", 1, 1)])
         tf_ops = {path and f"{path}:" for path in (*paths, "jit(f)/neg")}
-        self.assertEqual(set(rows(said, "tf_op")), tf_ops)
+        self.assertEqual(set(rows(result, "tf_op")), tf_ops)
 
-    def test_buffers_have_the_likely_line_of_their_instruction(self) -> None:
+    def test_buffers_have_the_likely_source_line_of_their_instruction(self) -> None:
         frames = StackFrames(["m.py"], [(1, 7, 3), (1, 9, 5)], [(1, 0), (2, 1)])
         main = [
-            # The line of a parameter is far from the use of the parameter.
+            # A parameter's own line says little about the buffer, so it is not used.
             instruction("p", "parameter", line="m.py:1"),
             instruction("copy", "copy", "p"),
             instruction("use", "negate", "copy", frame=2),
@@ -415,7 +419,7 @@ class Rows(MemoryTest):
             buffer(i, 9 - i, i) + allocation(i, 9 - i, (i, 0, 1), live_out=True)
             for i in range(1, 6)
         )
-        said = say(buffers, main=main, frames=frames)
+        result = result_of(buffers, main=main, frames=frames)
         expected = [
             ("m.py:9", "consumer", None),
             ("m.py:9", "consumer", None),
@@ -423,13 +427,13 @@ class Rows(MemoryTest):
             ("m.py:9", "producer", None),
             (None, None, None),
         ]
-        self.assertEqual(rows(said, "source_inner", "source_is", "source_stack"), expected)
-        sources = [tuple(row.values()) for row in said["by_source"]]
+        self.assertEqual(rows(result, "source_inner", "source_is", "source_stack"), expected)
+        sources = [tuple(row.values()) for row in result["by_source"]]
         self.assertEqual(sources, [("m.py:9", 26, 4), (None, 4, 1)])
-        # The source in the trace takes precedence over the program.
+        # The source in the trace takes precedence over the one in the program.
         ran = [op("end", "copy", 100 + i, 10, source=f"n.py:{5 - i}") for i in range(2)]
-        said = say(buffers, main=main, frames=frames, ran=ran)
-        self.assertEqual(rows(said, "source_inner", "source_is")[3], ("n.py:5", "own"))
+        result = result_of(buffers, main=main, frames=frames, ran=ran)
+        self.assertEqual(rows(result, "source_inner", "source_is")[3], ("n.py:5", "own"))
 
 
 class Padding(MemoryTest):
@@ -439,10 +443,10 @@ class Padding(MemoryTest):
         instruction("z", "add", "x", "y", shape=array("f32", 4), tf_op="jit(f)/add"),
     )
 
-    def test_padding_is_the_size_beyond_the_array(self) -> None:
-        # The cases are 12 padding bytes of 32; a tuple; 3 packed s4 elements in 16 bytes; only
-        # padding; and a buffer smaller than the array.
-        said = say(
+    def test_padding_is_the_part_of_a_buffer_beyond_its_array(self) -> None:
+        # Cases: an array of 12 bytes in a buffer of 32; a tuple; 3 packed s4 elements in 16 bytes;
+        # an array without padding; a buffer that is smaller than its array.
+        result = result_of(
             buffer(1, 32, X)
             + allocation(0, 32, (1, 0, 32), parameter=0)
             + buffer(2, 8, Y)
@@ -454,7 +458,7 @@ class Padding(MemoryTest):
             main=self.SHAPED,
         )
         self.assertEqual(
-            rows(said, "bytes", "shape", "padding_bytes"),
+            rows(result, "bytes", "shape", "padding_bytes"),
             [
                 (32, "bf16[2,3]", 20),
                 (16, "s4[3]", 14),
@@ -463,25 +467,27 @@ class Padding(MemoryTest):
                 (5, "pred[5]", 0),
             ],
         )
-        self.assertEqual(said["padding_bytes"], 20 + 14)
-        self.assert_adds_up(said)
+        self.assertEqual(result["padding_bytes"], 20 + 14)
+        self.assert_adds_up(result)
         self.assertEqual(
-            said["by_op_name"],
+            result["by_op_name"],
             [
                 {"tf_op": "jit(f)/add:", "bytes": 15, "n_buffers": 1},
                 {"tf_op": None, "bytes": 32 + 16 + 8 + 5, "n_buffers": 4},
             ],
         )
 
-    def test_padding_counts_all_live_buffers(self) -> None:
+    def test_total_padding_includes_buffers_omitted_by_top(self) -> None:
         buffers = buffer(1, 32, X) + allocation(0, 32, (1, 0, 32), parameter=0)
-        said = say(buffers, "--top", "0", main=self.SHAPED)
-        self.assertEqual(said["padding_bytes"], 20)
-        said = say(buffer(1, 8, Y) + allocation(0, 8, (1, 0, 8), constant=True), main=self.SHAPED)
-        self.assertIsNone(said["padding_bytes"])
+        result = result_of(buffers, "--top", "0", main=self.SHAPED)
+        self.assertEqual(result["padding_bytes"], 20)
+        result = result_of(
+            buffer(1, 8, Y) + allocation(0, 8, (1, 0, 8), constant=True), main=self.SHAPED
+        )
+        self.assertIsNone(result["padding_bytes"])
 
     def test_largest_buffers_of_the_demo_have_the_expected_padding(self) -> None:
-        # Tiles of 8 rows extend 2047 rows to 2048 rows.
+        # Tiles of 8 rows pad 2047 rows to 2048.
         largest, *others = answer(DEMO, "memory")["buffers"][:3]
         self.assertEqual(largest["shape"], "f32[4,2047,16000]")
         self.assertEqual(largest["padding_bytes"], 4 * (2048 - 2047) * 16000 * 4)
@@ -490,22 +496,22 @@ class Padding(MemoryTest):
             self.assertEqual(logits["padding_bytes"], 4 * (2048 - 2047) * 16000 * 2)
 
     def test_non_default_memories_are_summed_by_color(self) -> None:
-        said = say(
+        result = result_of(
             whole(1, 4, parameter=0)
             + whole(2, 8, color=5)
             + whole(3, 16, color=1)
             + whole(4, 32, color=1)
             + whole(5, 64, color=1, thread_local=True)
         )
-        self.assertEqual(list(said["other_spaces"].items()), [("5", 8), ("1", 48)])
-        self.assertEqual(say(whole(1, 4, parameter=0))["other_spaces"], {})
+        self.assertEqual(list(result["other_spaces"].items()), [("5", 8), ("1", 48)])
+        self.assertEqual(result_of(whole(1, 4, parameter=0))["other_spaces"], {})
 
 
 class PeakAt(MemoryTest):
     BUFFERS = buffers_of({1: 8}) + heap(8, 1)
 
-    def test_peak_is_at_an_instruction(self) -> None:
-        said = say(self.BUFFERS + heap_trace((ALLOC, 1, "z", 0)))
+    def test_peak_has_its_instruction_and_source_line(self) -> None:
+        result = result_of(self.BUFFERS + heap_trace((ALLOC, 1, "z", 0)))
         expected = {
             "hlo_op": "z",
             "source_inner": "m.py:3",
@@ -513,14 +519,13 @@ class PeakAt(MemoryTest):
             "tf_op": "jit(f)/add:",
             "first_start_ps": 150,
         }
-        self.assertEqual(said["peak_at"], expected)
+        self.assertEqual(result["peak_at"], expected)
 
     def test_peak_has_the_first_start_of_the_instruction(self) -> None:
         for name, ran, expected in (
             ("x", RUN, None),
             ("z", [op("z", "loop fusion", t, 5) for t in (170, 130, 150, 20)], 130),
-            # The cases are a loop, an op of a second program, and an op with two entries of
-            # metadata.
+            # Cases: a loop, a name that two programs share, an op with two metadata entries.
             ("z", [op("z", "while", 120, 50), op("y", "loop fusion", 130, 10)], 120),
             (
                 "z",
@@ -530,35 +535,35 @@ class PeakAt(MemoryTest):
             ("z", [op("z", "loop fusion", 140, 5), op("z", "copy", 110, 9)], 110),
         ):
             with self.subTest(name=name, ran=ran):
-                said = say(self.BUFFERS + heap_trace((ALLOC, 1, name, 0)), ran=ran)
-                self.assertEqual(said["peak_at"]["first_start_ps"], expected)
+                result = result_of(self.BUFFERS + heap_trace((ALLOC, 1, name, 0)), ran=ran)
+                self.assertEqual(result["peak_at"]["first_start_ps"], expected)
                 if expected is not None:
-                    start, end = said["step_window_ps"]
+                    start, end = result["step_window_ps"]
                     self.assertTrue(start <= expected < end)
 
     def test_peak_at_an_unknown_instruction_has_only_a_name(self) -> None:
         ran = (*RUN, op("other", "loop fusion", 120, 10))
-        said = say(self.BUFFERS + heap_trace((ALLOC, 1, "gone", 0)), ran=ran)
+        result = result_of(self.BUFFERS + heap_trace((ALLOC, 1, "gone", 0)), ran=ran)
         nothing = dict.fromkeys(("source_inner", "source_is", "tf_op", "first_start_ps"))
-        self.assertEqual(said["peak_at"], {"hlo_op": "gone", **nothing})
-        self.assertIsNone(say(self.BUFFERS + heap_trace((ALLOC, 1, "", 0)))["peak_at"])
+        self.assertEqual(result["peak_at"], {"hlo_op": "gone", **nothing})
+        self.assertIsNone(result_of(self.BUFFERS + heap_trace((ALLOC, 1, "", 0)))["peak_at"])
 
 
 class Real(MemoryTest):
-    """Test real programs against the figures of XProf's memory viewer."""
+    """Compare real programs with the figures in XProf's memory viewer."""
 
-    def assert_answer(self, said: Json, peak: int, reserved: int) -> None:
-        self.assert_adds_up(said)
-        self.assertEqual((said["peak_bytes"], said["reserved_bytes"]), (peak, reserved))
-        self.assertFalse(any(note.startswith((BOUND, DAMAGED)) for note in said["notes"]))
+    def assert_answer(self, result: Json, peak: int, reserved: int) -> None:
+        self.assert_adds_up(result)
+        self.assertEqual((result["peak_bytes"], result["reserved_bytes"]), (peak, reserved))
+        self.assertFalse(any(note.startswith((BOUND, DAMAGED)) for note in result["notes"]))
 
-    def test_peak_of_training_equals_the_memory_viewer(self) -> None:
-        said = answer(DEMO, "memory")
-        self.assert_answer(said, 1_277_657_728, 1_324_710_016)
-        self.assertEqual(f"{said['peak_bytes'] / 2**20:.2f}", "1218.47")
+    def test_peak_of_the_demo_equals_the_peak_in_the_memory_viewer(self) -> None:
+        result = answer(DEMO, "memory")
+        self.assert_answer(result, 1_277_657_728, 1_324_710_016)
+        self.assertEqual(f"{result['peak_bytes'] / 2**20:.2f}", "1218.47")
         largest = [
             (row["bytes"] >> 20, row["shape"], row["source_inner"].rpartition("/")[2])
-            for row in said["buffers"][:3]
+            for row in result["buffers"][:3]
         ]
         logits = "bf16[4,2047,16000]"
         self.assertEqual(
@@ -569,18 +574,18 @@ class Real(MemoryTest):
                 (250, logits, "train.py:45"),
             ],
         )
-        start, end = said["step_window_ps"]
-        self.assertTrue(start < said["peak_at"]["first_start_ps"] < end)
-        arguments = [row["argument"] for row in said["by_argument"]]
+        start, end = result["step_window_ps"]
+        self.assertTrue(start < result["peak_at"]["first_start_ps"] < end)
+        arguments = [row["argument"] for row in result["by_argument"]]
         self.assertEqual(arguments, ["m", "v", "w", "tok", None])
 
-    def test_peak_of_offloading_equals_the_memory_viewer(self) -> None:
+    def test_peak_of_the_offloading_capture_equals_the_peak_in_the_memory_viewer(self) -> None:
         path = OFFLOADING
         if not path.exists():
             self.skipTest("the capture is not available")
-        said = answer(path, "memory")
-        self.assert_answer(said, 20_480 * 2**20 + 32, 21_474_934_816)
-        self.assertEqual(rows(said, "bytes"), [5 << 30] * 4 + [32])
+        result = answer(path, "memory")
+        self.assert_answer(result, 20_480 * 2**20 + 32, 21_474_934_816)
+        self.assertEqual(rows(result, "bytes"), [5 << 30] * 4 + [32])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Test the mode non_compute: data movement, changes of dtype and layout, and stalls."""
+"""Test the mode `non_compute`: data movement, changes of dtype and layout, and stalls."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class NonCompute(unittest.TestCase):
         op("x", "copy", 400, 4, stack="m.py:2:1"),
     )
 
-    def said(self, *options: str) -> dict[str, Any]:
+    def result(self, *options: str) -> dict[str, Any]:
         return answer(trace(list(self.OPS), STEP), "non_compute", *options)
 
-    def test_options_select_the_listed_categories(self) -> None:
+    def test_options_select_the_categories(self) -> None:
         local = [("async-done", "data_move", 1), ("copy", "data_move", 8)]
         stalls = [local[0], (STALL, "comm", 10), local[1]]
         comm_rows = [("all-reduce", "comm", 16), ("all-gather-start", "comm", 32)]
@@ -37,35 +37,35 @@ class NonCompute(unittest.TestCase):
             (["--include-comm", "--no-comm-stalls"], local + comm_rows, False),
         ):
             with self.subTest(options=options):
-                said = self.said(*options)
+                result = self.result(*options)
                 self.assertEqual(
-                    column(said["by_category"], "hlo_category", "kind", "total_dur_ps"), rows
+                    column(result["by_category"], "hlo_category", "kind", "total_dur_ps"), rows
                 )
-                self.assertEqual(STALLS in said["notes"], note)
+                self.assertEqual(STALLS in result["notes"], note)
                 total = sum(dur for _, _, dur in rows)
-                self.assertEqual(said["totals"]["non_compute_duration_ps"], total)
+                self.assertEqual(result["totals"]["non_compute_duration_ps"], total)
                 listed = sum(dur for _, kind, dur in rows if kind == "comm")
                 left_out = {"data_move": 0, "comm": 10 + 16 + 32 - listed, "other": 64}
-                self.assertEqual(said["totals"]["left_out_ps"], left_out)
+                self.assertEqual(result["totals"]["left_out_ps"], left_out)
                 self.assertEqual(
-                    sum(column(said["by_source_within_category"], "total_dur_ps")), total
+                    sum(column(result["by_source_within_category"], "total_dur_ps")), total
                 )
 
     def test_percentages_are_relative_to_step_and_compute(self) -> None:
-        totals = self.said()["totals"]
+        totals = self.result()["totals"]
         self.assertEqual(totals["non_compute_pct_of_step"], 1.9)
-        # Data movement takes 19 of 128 ps.
+        # The listed ops take 19 ps, and compute takes 128 ps.
         self.assertEqual(totals["non_compute_pct_of_compute"], 14.844)
         alone = answer(trace([op("x", "copy", 0, 4)], STEP), "non_compute")["totals"]
         self.assertIsNone(alone["non_compute_pct_of_compute"])
 
-    def test_note_appears_only_if_there_is_a_stall(self) -> None:
+    def test_note_about_stalls_is_omitted_without_stalls(self) -> None:
         ops = [op("slice-done.1", "async-done", 0, 1), op("z", "all-reduce", 5, 5)]
-        said = answer(trace(ops, STEP), "non_compute", "--include-comm")
-        self.assertNotIn(STALLS, said["notes"])
+        result = answer(trace(ops, STEP), "non_compute", "--include-comm")
+        self.assertNotIn(STALLS, result["notes"])
 
-    def test_key_of_a_stall_has_the_category_as_written_in_the_trace(self) -> None:
-        rows = self.said()["by_source_within_category"]
+    def test_key_of_a_stall_contains_the_category_as_written_in_the_trace(self) -> None:
+        rows = self.result()["by_source_within_category"]
         self.assertEqual(
             column(rows, "hlo_category", "agg_key")[:2],
             [
@@ -79,7 +79,7 @@ class NonCompute(unittest.TestCase):
         )
 
     def test_categories_count_groups_and_kinds_of_keys(self) -> None:
-        rows = {row["hlo_category"]: row for row in self.said()["by_category"]}
+        rows = {row["hlo_category"]: row for row in self.result()["by_category"]}
         self.assertEqual(rows["copy"]["n_groups"], 2)
         self.assertEqual(rows["copy"]["agg_key_coverage"], {"stack": 2, "tf_op": 0, "no_source": 0})
         self.assertEqual(rows[STALL]["n_groups"], 2)
@@ -90,11 +90,11 @@ class NonCompute(unittest.TestCase):
 
     def test_ops_with_the_same_source_share_a_group(self) -> None:
         ops = [op(f"c.{i}", "copy", 10 * i, 5, stack=HERE) for i in range(3)]
-        said = answer(trace(ops, STEP), "non_compute")
-        self.assertEqual(column(said["by_category"], "n_groups", "n_executions"), [(1, 3)])
-        self.assertEqual(column(said["by_source_within_category"], "n_executions"), [3])
+        result = answer(trace(ops, STEP), "non_compute")
+        self.assertEqual(column(result["by_category"], "n_groups", "n_executions"), [(1, 3)])
+        self.assertEqual(column(result["by_source_within_category"], "n_executions"), [3])
 
-    def test_four_shapes_are_listed_as_written_in_the_trace(self) -> None:
+    def test_up_to_four_shapes_are_listed_as_written_in_the_trace(self) -> None:
         ops = [
             op(
                 "x",
@@ -110,7 +110,7 @@ class NonCompute(unittest.TestCase):
         self.assertEqual(row["shapes_out"], [f"f32[{i}]{{0:T(8)}}" for i in range(4)])
         self.assertEqual(row["shapes_in"], [f"s8[{i}]{{0:S(1)}}" for i in range(4)])
 
-    def test_changes_of_dtype_and_layout_are_timed(self) -> None:
+    def test_time_of_ops_that_change_dtype_or_layout_is_summed(self) -> None:
         # A change is null if dtypes or layouts cannot be compared.
         same, cast, laid = "f32[8,4]{1,0}", "bf16[8,4]{1,0}", "f32[8,4]{0,1}"
         unknown, both = "f32[32]{0}", "bf16[8,4]{0,1}"

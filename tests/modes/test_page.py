@@ -1,5 +1,4 @@
-"""Test the JSON, the size and the safety of the page, and how the page is written, without a
-browser."""
+"""Test the page without a browser: its JSON, its size, its safety, and writing the file."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from typing import Any
 from unittest import mock
 
 import compute_breakdown
-from _modes.page import ASKED, ASKED_BEFORE, TOP_OF_COMPARE, changed_causes
+from _modes.page import BASELINE_MODES, PAGE_MODES, TOP_OF_COMPARE, changed_causes
 from tests.builders.allocator import allocator, with_host
 from tests.builders.xspace import Plane, Space, StatNames, encode, op, tpu_plane, trace
 from tests.harness import BEFORE, DEMO, FULL, OFFLOADING, InFolder, answer, run
@@ -42,7 +41,7 @@ HOSTILE = (
 
 def options_of(mode: str) -> list[str]:
     """Return the options with which the page calls a mode."""
-    _, asked = ASKED[mode]
+    _, asked = PAGE_MODES[mode]
     return [
         word
         for name, value in asked.items()
@@ -51,7 +50,7 @@ def options_of(mode: str) -> list[str]:
 
 
 def data_of(html: bytes) -> Json:
-    """Return the JSON in a page."""
+    """Return the JSON that a page contains."""
     (found,) = re.findall(rb'<script type="application/json" id="data">(.*?)</script>', html)
     data: Json = json.loads(found)
     return data
@@ -66,7 +65,7 @@ def page_of_demo() -> tuple[Json, bytes]:
 
 
 def hostile_trace(dur: int = 40) -> bytes:
-    """Return a trace with the given names as names of ops, lines, scopes, categories and steps."""
+    """Encode a trace whose ops, lines, scopes, categories and steps have the names in HOSTILE."""
     ops = []
     for i, name in enumerate(HOSTILE):
         stack = f"{name}.py:{i}:1\nm{i}.py:1:1"
@@ -79,7 +78,7 @@ def hostile_trace(dur: int = 40) -> bytes:
 
 
 def captured_at(start_ns: int | None) -> bytes:
-    """Return a trace with or without the time at which the capture began."""
+    """Encode a trace; `start_ns` is the time at which the capture began, or None."""
     names = StatNames()
     stats = [] if start_ns is None else [names.stat("profile_start_time", start_ns)]
     environment = Plane("Task Environment", stat_metadata=names.metadata(), stats=stats)
@@ -92,22 +91,22 @@ class OfPages(InFolder):
     def page(self, profile: str | Path | bytes, *options: str) -> tuple[Json, bytes]:
         """Return the printed answer and the page."""
         out = self.folder / "step.html"
-        said = answer(profile, "page", "--out", str(out), *options)
-        return said, out.read_bytes()
+        result = answer(profile, "page", "--out", str(out), *options)
+        return result, out.read_bytes()
 
     def data(self, profile: str | Path | bytes, *options: str) -> Json:
         return data_of(self.page(profile, *options)[1])
 
 
 class Contents(OfPages):
-    # All tests of this batch run in one process, which makes the page of the demo once.
+    # Tests of a batch run in one process, so the page of the demo is made only once.
     batch = "page"
 
     def assert_equals_answers_of_modes(self, profile: Path, *options: str) -> None:
         is_default = profile == DEMO and not options
         data = data_of(page_of_demo()[1]) if is_default else self.data(profile, *options)
         self.assertEqual(data["left_out"], {})
-        for mode in ASKED:
+        for mode in PAGE_MODES:
             asked = options_of(mode)
             if mode == "comm" and len(data["answers"]["bottleneck"]["capture"]["devices"]) > 1:
                 asked.append("--peers")
@@ -116,23 +115,23 @@ class Contents(OfPages):
                 self.assertEqual(data["parts"][mode], outcome.get("reason", "ok"))
                 if outcome["status"] == "absent":
                     continue
-                # The parts of the page must add up to the mode's whole answer.
+                # The page stores common fields once, so join them with the mode's own fields.
                 common, own = dict(data["page"]), dict(data["answers"][mode])
                 common |= {"mode": mode, "totals": {**common["totals"], **own.pop("totals")}}
                 del outcome["next_steps"]
                 of_all = Counter(outcome.pop("notes")) - Counter(own.pop("notes"))
-                # Each mode notes the first damage that the mode finds in a program.
+                # Modes can note different damage of the same program.
                 of_step = {note for note in of_all if "HLO can't be read" not in note}
                 self.assertLessEqual(of_step, set(data["notes"]))
                 self.assertEqual({**common, **own}, outcome)
 
-    def test_page_of_the_demo_has_the_answers_of_the_modes(self) -> None:
+    def test_page_of_the_demo_contains_the_answers_of_the_modes(self) -> None:
         self.assert_equals_answers_of_modes(DEMO)
         if FULL:
             self.assert_equals_answers_of_modes(DEMO, "--step", "all", "--own", "attention")
             self.assert_equals_answers_of_modes(DEMO, "--device", "1")
 
-    def test_page_of_all_steps_has_the_answers_of_the_modes(self) -> None:
+    def test_page_of_all_steps_contains_the_answers_of_the_modes(self) -> None:
         ops = [
             leaf(10 * i, 5, f"f.{i}", stack=f"{'ab'[i % 2]}.py:{i}:1\nm.py:1:1") for i in range(8)
         ]
@@ -142,40 +141,40 @@ class Contents(OfPages):
         self.assert_equals_answers_of_modes(profile, "--step", "all", "--own", "a.py")
         self.assert_equals_answers_of_modes(profile, "--device", "1")
 
-    def test_page_of_a_capture_has_the_answers_of_the_modes(self) -> None:
+    def test_page_of_a_capture_contains_the_answers_of_the_modes(self) -> None:
         if not OFFLOADING.exists():
             self.skipTest("no captures")
         self.assert_equals_answers_of_modes(OFFLOADING)
 
     def test_printed_fields_describe_the_file_and_the_step(self) -> None:
-        said, html = page_of_demo()
-        self.assertEqual(list(said)[:2], ["status", "mode"])
-        self.assertEqual(list(said)[-3:], ["out", "bytes", "parts"])
-        self.assertEqual(said["bytes"], len(html))
-        self.assertEqual(said["parts"], dict.fromkeys(ASKED, "ok"))
+        result, html = page_of_demo()
+        self.assertEqual(list(result)[:2], ["status", "mode"])
+        self.assertEqual(list(result)[-3:], ["out", "bytes", "parts"])
+        self.assertEqual(result["bytes"], len(html))
+        self.assertEqual(result["parts"], dict.fromkeys(PAGE_MODES, "ok"))
         as_others = answer(DEMO, "summary")
-        for name in set(said) - {"mode", "headline", "notes", "out", "bytes", "parts"}:
-            self.assertEqual(said[name], as_others[name])
+        for name in set(result) - {"mode", "headline", "notes", "out", "bytes", "parts"}:
+            self.assertEqual(result[name], as_others[name])
 
-    def test_parts_without_an_answer_have_the_reason(self) -> None:
+    def test_parts_without_an_answer_have_a_reason(self) -> None:
         data = with_host(trace([leaf(0, 5)], STEP), allocator((1, 0, {"peak_bytes_in_use": 7})))
-        said, html = self.page(data)
-        lost = {mode for mode, status in said["parts"].items() if status != "ok"}
+        result, html = self.page(data)
+        lost = {mode for mode, status in result["parts"].items() if status != "ok"}
         self.assertEqual(lost, {"memory", "program"})
-        self.assertEqual({said["parts"][mode] for mode in lost}, {"no_program"})
-        # The part about the runtime's memory needs no program.
+        self.assertEqual({result["parts"][mode] for mode in lost}, {"no_program"})
+        # The runtime's memory is known without a program.
         path = self.write("a.xplane.pb", data)
         runtime = run(path, "memory").object["runtime"]
         self.assertEqual(runtime["n_events"], 1)
         self.assertEqual(data_of(html)["answers"]["memory"]["runtime"], runtime)
 
-    def test_repeated_notes_name_their_mode_once(self) -> None:
-        said, html = page_of_demo()
-        self.assertEqual(data_of(html)["notes"], said["notes"])
-        self.assertEqual(len(set(said["notes"])), len(said["notes"]))
+    def test_notes_are_not_repeated_and_name_their_mode(self) -> None:
+        result, html = page_of_demo()
+        self.assertEqual(data_of(html)["notes"], result["notes"])
+        self.assertEqual(len(set(result["notes"])), len(result["notes"]))
         of_bottleneck = answer(DEMO, "bottleneck")["notes"]
         for note in of_bottleneck:
-            (named,) = (other for other in said["notes"] if other.endswith(note))
+            (named,) = (other for other in result["notes"] if other.endswith(note))
             self.assertTrue(named == note or "bottleneck" in named.removesuffix(note))
 
     def test_page_has_version_and_time_of_the_capture(self) -> None:
@@ -190,7 +189,7 @@ class Contents(OfPages):
         self.assertTrue(any("faster than their roof" in note for note in notes[:n]))
         self.assertTrue(any("auto-picked" in note for note in notes[n:]))
 
-    def test_notes_on_missing_kernels_and_regions_are_left_out_or_folded(self) -> None:
+    def test_missing_kernels_need_no_note_and_missing_regions_no_warning(self) -> None:
         data = self.data(trace([leaf(0, 5)], STEP))
         self.assertNotIn("runs no kernels", "\n".join(data["notes"]))
         data = self.data(trace([kernel(0, 5)], STEP))
@@ -198,13 +197,13 @@ class Contents(OfPages):
         self.assertNotIn("no regions", "\n".join(data["notes"][:n]))
         self.assertIn("no regions", "\n".join(data["notes"][n:]))
 
-    def test_no_page_is_written_without_a_step(self) -> None:
+    def test_no_page_is_written_if_the_device_is_missing(self) -> None:
         out = self.folder / "step.html"
         outcome = run(DEMO, "page", "--out", str(out), "--device", "9")
         self.assertEqual(outcome.object["reason"], "device_not_found")
         self.assertFalse(out.exists())
 
-    def test_times_of_classes_add_up(self) -> None:
+    def test_times_by_class_add_up_to_the_rows_and_the_budget(self) -> None:
         data = data_of(page_of_demo()[1])
         answers, classes = data["answers"], data["classes"]
         for rows, times in (
@@ -228,7 +227,7 @@ class Contents(OfPages):
 
 
 def cause(rank: int, name: str, line: str | None, gain: int) -> Any:
-    """Return the fields of a cause that a comparison reads."""
+    """Return a cause with only the fields that matter in a comparison."""
     says = f"{name} costs {gain}"
     return {"rank": rank, "cause": name, "source_user": line, "gain_ps": gain, "says": says}
 
@@ -240,23 +239,25 @@ class Comparison(OfPages):
         longer = leaf(20, dur, "h.1", stack="c.py:1:1")
         return self.write(f"{dur}.xplane.pb", trace([*self.ops, longer], [("s", 0, 20 + dur)]))
 
-    def test_page_has_the_answer_of_compare(self) -> None:
+    def test_page_with_a_baseline_contains_the_answer_of_compare(self) -> None:
         before, after = self.small(8), self.small(40)
         for profile, baseline in ((after, before), (DEMO, BEFORE)):
-            said, html = self.page(profile, "--baseline", str(baseline))
+            result, html = self.page(profile, "--baseline", str(baseline))
             data = data_of(html)
-            self.assertEqual(said["parts"], {**dict.fromkeys(ASKED, "ok"), **said["parts"]})
+            self.assertEqual(
+                result["parts"], {**dict.fromkeys(PAGE_MODES, "ok"), **result["parts"]}
+            )
             options = "--baseline", str(baseline), "--top", str(TOP_OF_COMPARE)
             expected = answer(profile, "compare", *options)
             del expected["next_steps"]
             self.assertEqual(data["answers"]["compare"], expected)
-            self.assertEqual(said["parts"]["compare"], "ok")
-            self.assertLessEqual(set(expected["notes"]), set(said["notes"]))
+            self.assertEqual(result["parts"]["compare"], "ok")
+            self.assertLessEqual(set(expected["notes"]), set(result["notes"]))
 
-    def test_page_has_the_answers_about_a_step_of_the_baseline(self) -> None:
+    def test_page_contains_the_answers_for_a_step_of_the_baseline(self) -> None:
         before = self.small(8)
         shown = self.data(self.small(40), "--baseline", str(before))["before"]
-        self.assertEqual(list(shown["answers"]), list(ASKED_BEFORE))
+        self.assertEqual(list(shown["answers"]), list(BASELINE_MODES))
         alone = self.data(before)
         self.assertEqual(shown["page"], alone["page"] | {"mode": "page"})
         for name in ("strip", "classes"):
@@ -266,11 +267,13 @@ class Comparison(OfPages):
         budget = alone["answers"]["bottleneck"]["budget"]
         self.assertEqual(shown["answers"]["bottleneck"]["budget"], budget)
 
-    def test_note_says_that_a_record_has_no_drawings(self) -> None:
-        said, html = self.page(DEMO, "--baseline", str(BEFORE))
+    def test_note_says_that_a_record_as_baseline_has_no_charts(self) -> None:
+        record = json.dumps(answer(self.small(8), "record")).encode()
+        baseline = self.write("before.json", record)
+        result, html = self.page(self.small(40), "--baseline", str(baseline))
         data = data_of(html)
         self.assertEqual((data["before"], data["changed_causes"]), (None, []))
-        self.assertIn("the baseline is a record, which has no ops", "\n".join(said["notes"]))
+        self.assertIn("the baseline is a record, which has no ops", "\n".join(result["notes"]))
 
     def test_causes_are_matched_by_line_then_by_file(self) -> None:
         before = [
@@ -300,7 +303,7 @@ class Comparison(OfPages):
         self.assertEqual([row["delta_ps"] for row in rows], [-50, 40, 40, 5])
         self.assertEqual(rows[0]["says"], "resharding costs 50")
 
-    def test_baseline_without_an_answer_is_refused(self) -> None:
+    def test_baseline_without_an_answer_is_rejected(self) -> None:
         out = self.folder / "step.html"
         profile = self.small(8)
         broken = self.write("broken.xplane.pb", b"\xff" * 9)
@@ -315,7 +318,7 @@ class Comparison(OfPages):
                 self.assertEqual(outcome.object["side"], "baseline")
                 self.assertFalse(out.exists())
 
-    def test_options_that_contradict_a_baseline_are_refused(self) -> None:
+    def test_options_that_contradict_a_baseline_are_rejected(self) -> None:
         baseline = "--baseline", str(DEMO)
         for profile, options, says in (
             (DEMO, (*baseline, "--step", "1"), "leave out --step and --step-id"),
@@ -330,7 +333,7 @@ class Comparison(OfPages):
                 self.assertEqual(outcome.object["reason"], "bad_arguments")
                 self.assertIn(says, outcome.object["detail"])
 
-    def test_page_compares_captures_in_memory(self) -> None:
+    def test_page_can_compare_captures_in_memory(self) -> None:
         before, after = self.small(8).read_bytes(), self.small(40).read_bytes()
         record = compute_breakdown.analyse(before, "record")
         out = self.folder / "step.html"
@@ -341,7 +344,7 @@ class Comparison(OfPages):
 
 
 class Timeline(OfPages):
-    def test_bins_of_the_timeline_add_up(self) -> None:
+    def test_bins_of_the_timeline_add_up_to_the_totals(self) -> None:
         data = data_of(page_of_demo()[1])
         strip, totals = data["strip"], data["page"]["totals"]
         self.assertEqual(strip["n_bins"], 1000)
@@ -376,7 +379,7 @@ class Timeline(OfPages):
 
 
 class Limits(OfPages):
-    def test_many_ops_and_long_names_are_cut_with_a_note(self) -> None:
+    def test_page_of_many_ops_with_long_names_omits_rows_with_a_note(self) -> None:
         n = 30_000 if FULL else 1200
         ops = [
             leaf(
@@ -388,30 +391,30 @@ class Limits(OfPages):
             )
             for i in range(n)
         ]
-        said, html = self.page(trace(ops, [("s", 0, 10 * n)]))
+        result, html = self.page(trace(ops, [("s", 0, 10 * n)]))
         self.assertLess(len(html), 10_000_000)
         data = data_of(html)
         tail = data["answers"]["by_source"]["tail"]
         shown = data["answers"]["by_source"]["groups"]
         self.assertEqual(len(shown) + tail["n_groups_omitted"], n)
-        self.assert_left_out(data, said)
+        self.assert_left_out(data, result)
 
-    def assert_left_out(self, data: Json, said: Json) -> None:
-        """Check that a note gives the number of omitted rows."""
+    def assert_left_out(self, data: Json, result: Json) -> None:
+        """Check that a note reports how many rows of each table are left out."""
         self.assertTrue(data["left_out"])
-        (note,) = (note for note in said["notes"] if "rows omitted to keep" in note)
+        (note,) = (note for note in result["notes"] if "rows omitted to keep" in note)
         for name, n in data["left_out"].items():
             self.assertIn(f"{n} of {name}", note)
 
-    def test_short_scopes_are_left_out(self) -> None:
+    def test_shortest_scopes_are_omitted_from_a_large_page(self) -> None:
         ops = [
             leaf(100 * i, 1 + i % 90, f"f.{i}", tf_op=f"jit(f)/a{i % 3}/b{i}/add:")
             for i in range(3000 if FULL else 1300)
         ]
         profile = self.write("a.xplane.pb", trace(ops, [("s", 0, 300_000)]))
-        said, html = self.page(profile)
+        result, html = self.page(profile)
         data = data_of(html)
-        self.assert_left_out(data, said)
+        self.assert_left_out(data, result)
         every = answer(profile, "by_scope", "--depth", "12")["scopes"]
         shown = data["answers"]["by_scope"]["scopes"]
         self.assertEqual(len(shown) + data["left_out"]["by_scope.scopes"], len(every))
@@ -425,20 +428,20 @@ class Limits(OfPages):
             self.assertIn(row["scope"].rpartition("/")[0], {*names, ""})
             self.assertEqual(sum(times.values()), row["total_dur_ps"])
 
-    def test_steps_near_the_picked_step_are_shown(self) -> None:
+    def test_thousand_steps_around_the_picked_step_are_shown(self) -> None:
         n = 1500
         ops = [leaf(10 * i, 5) for i in range(n)]
         steps = [(str(i), 10 * i, 10) for i in range(n)]
         profile = self.write("a.xplane.pb", trace(ops, steps))
         every = answer(profile, "summary")["steps"]
         for step, first in ((0, 0), (700, 200), (n - 1, 500)):
-            said, html = self.page(profile, "--step", str(step))
+            result, html = self.page(profile, "--step", str(step))
             data = data_of(html)
             shown = data["answers"]["summary"]["steps"]
             self.assertEqual([row["index"] for row in shown], list(range(first, first + 1000)))
             self.assertEqual([row["index"] for row in shown if "picked" in row], [step])
             self.assertEqual(data["left_out"], {"summary.steps": n - 1000})
-            self.assert_left_out(data, said)
+            self.assert_left_out(data, result)
         self.assertEqual(len(every), n)
 
 
@@ -446,7 +449,7 @@ class Safe(OfPages):
     def test_hostile_names_remain_text(self) -> None:
         data, html = self.page(hostile_trace())
         self.assertEqual(data["status"], "ok")
-        # The page has two scripts: the JSON, and the code.
+        # The page has two `script` elements: the JSON and the code.
         text = html.decode()
         self.assertEqual(text.count("<script"), 2)
         self.assertEqual(text.count("</script"), 2)
@@ -483,7 +486,7 @@ class Writing(InFolder):
         self.assertEqual(outcome.status, 1)
         self.assertEqual(len(outcome.stderr.splitlines()), 1)
 
-    def test_unwritable_paths_are_refused(self) -> None:
+    def test_unwritable_paths_are_rejected(self) -> None:
         self.assert_cant_write(self.folder / "none" / "a.html", os.strerror(errno.ENOENT))
         self.assert_cant_write(self.folder, "not a regular file")
         self.assert_cant_write("/dev/null", "not a regular file")
@@ -491,7 +494,7 @@ class Writing(InFolder):
         self.write("file", b"")
         self.assert_cant_write(self.folder / "file" / "a.html", os.strerror(errno.ENOTDIR))
 
-    def test_page_is_opened_in_the_browser(self) -> None:
+    def test_page_is_opened_in_the_browser_only_with_option_open(self) -> None:
         out = self.folder / "a b.html"
         for is_open in (True, False):
             with mock.patch("webbrowser.open", return_value=is_open) as opened:
@@ -503,7 +506,7 @@ class Writing(InFolder):
             run(self.small, "page", "--out", str(out))
         opened.assert_not_called()
 
-    def test_failed_write_keeps_the_old_page(self) -> None:
+    def test_failed_or_interrupted_write_keeps_the_old_page(self) -> None:
         kept = self.write("a.html", b"the one before")
         full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         with mock.patch("os.replace", side_effect=full):
@@ -516,7 +519,7 @@ class Writing(InFolder):
             run(self.small, "page", "--out", str(kept))
         self.assertEqual(list(self.folder.iterdir()), [kept])
 
-    def test_page_replaces_an_old_page_through_links(self) -> None:
+    def test_old_page_behind_a_link_is_replaced(self) -> None:
         self.write("step.html", b"the one before")
         link = self.folder / "link.html"
         link.symlink_to("step.html")
@@ -525,7 +528,7 @@ class Writing(InFolder):
         self.assertTrue((self.folder / "step.html").read_bytes().startswith(b"<!doctype html>"))
         self.assertEqual(len(list(self.folder.iterdir())), 2)
 
-    def test_missing_or_dangerous_out_is_refused(self) -> None:
+    def test_missing_or_dangerous_out_is_rejected(self) -> None:
         outcome = run(DEMO, "page")
         self.assertEqual((outcome.object["reason"], outcome.status), ("bad_arguments", 2))
         self.assertIn("--out FILE", outcome.object["detail"])

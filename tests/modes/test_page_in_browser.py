@@ -1,6 +1,4 @@
-"""Test the page in a browser: drawings show the figures of the JSON, and mouse and keyboard
-work.
-"""
+"""Test the page in a browser: charts show the numbers in the JSON; mouse and keyboard work."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ from tests.modes.test_page import HOSTILE, captured_at, data_of, hostile_trace, 
 
 Json = dict[str, Any]
 
-# For each row of a table: the index of the row in the JSON, then the exact figures.
+# For each row of a table: its index in the JSON, then its exact numbers.
 TABLE = """[...document.querySelectorAll('#%s-table tr[data-row]')].map((row) =>
     [Number(row.dataset.row), ...[...row.querySelectorAll('[data-value]')].map((element) =>
         JSON.parse(element.dataset.value))])"""
@@ -41,7 +39,7 @@ def setUpModule() -> None:
 
 @unittest.skipUnless(browser.PROGRAM, f"needs a browser: one of {', '.join(browser.NAMES)}")
 class InBrowser(unittest.TestCase):
-    """Provide the common browser to tests."""
+    """Show pages in the browser tab that all tests share."""
 
     batch = "browser"
     takes_seconds = 20
@@ -107,7 +105,7 @@ class Demo(InBrowser):
         of_mode: Json = self.data["answers"][mode]
         return of_mode
 
-    def test_tables_have_the_figures_of_the_json(self) -> None:
+    def test_tables_show_the_numbers_in_the_json(self) -> None:
         names = {
             "causes": ("bottleneck", "causes", "rank gain_ps gain_pct_of_step"),
             "findings": ("bottleneck", "findings", "rank lost_ps dur_ps hideable_ps pct_of_step "
@@ -136,7 +134,7 @@ class Demo(InBrowser):
                     [[row[name] for name in columns.split()] for row in self.answers(mode)[rows]],
                 )
 
-    def test_drawings_have_the_figures_of_the_json(self) -> None:
+    def test_charts_show_the_numbers_in_the_json(self) -> None:
         bottleneck, comm = self.answers("bottleneck"), self.answers("comm")
         budget = sorted(row["dur_ps"] for row in bottleneck["budget"] if row["dur_ps"] > 0)
         values = {
@@ -159,7 +157,7 @@ class Demo(InBrowser):
             ),
         }
         for selector, expected in values.items():
-            with self.subTest(drawing=selector):
+            with self.subTest(chart=selector):
                 self.assertEqual(
                     self.tab.value(
                         f"[...document.querySelectorAll('{selector}')].map((element) =>"
@@ -174,8 +172,7 @@ class Demo(InBrowser):
         self.assertAlmostEqual(sum(float(width.rstrip("%")) for width in widths), 100, 3)
 
     def assert_points_of_the_roofline(self) -> None:
-        """Check that the chart has a point for every row of at least 0.5 % of the step, and no
-        other points."""
+        """Check that the chart has a point for every row of at least 0.5 % of the step."""
         groups = self.answers("roofline")["groups"]
         shown = self.tab.value(
             "[...document.querySelectorAll('.roofline .point')].map((point) =>"
@@ -191,15 +188,15 @@ class Demo(InBrowser):
         self.assertLessEqual(set(shown), {group["roofline_util"] for group in groups})
         n_out = len(groups) - len(shown)
         says = self.tab.value("document.querySelector('.roofline').innerText")
-        self.assertIn(f"{n_out} more of less than 0.5 % of the step", says)
+        self.assertIn(f"{n_out} more points, each less than 0.5 % of the step", says)
 
-    def test_header_shows_program_file_device_chip_and_step(self) -> None:
+    def test_header_shows_version_file_device_chip_and_step(self) -> None:
         head = self.tab.value("document.querySelector('header').textContent")
         version = compute_breakdown.__version__
         for text in (version, "t1v-n-0.xplane.pb.gz", "/device:TPU:0", "TPU v7x", "101"):
             self.assertIn(text, head)
 
-    def test_lead_shows_headline_causes_and_losses(self) -> None:
+    def test_top_of_the_page_shows_headline_causes_and_losses(self) -> None:
         found = self.answers("bottleneck")
         self.assertEqual(self.tab.value(TEXTS % "h1"), [found["headline"]])
         shown = self.tab.value(
@@ -236,7 +233,7 @@ class Demo(InBrowser):
                     break
             self.assertEqual(self.tab.value(current), [name])
 
-    def test_labels_are_never_cut(self) -> None:
+    def test_labels_fit_or_end_in_an_ellipsis(self) -> None:
         """Check that labels fit, are left out, or end in an ellipsis."""
         cut = self.tab.value(
             "[...document.querySelectorAll('.part, .box, .cell, .tree-line')].filter((box) =>"
@@ -245,7 +242,7 @@ class Demo(InBrowser):
         )
         self.assertEqual(cut, [])
 
-    def test_tables_sort_by_mouse_and_keyboard(self) -> None:
+    def test_tables_can_be_sorted_with_mouse_and_keyboard(self) -> None:
         rows = self.answers("bottleneck")["findings"]
         head = "#findings-table th:nth-child(4) button"
         self.tab.click(head)
@@ -269,7 +266,7 @@ class Demo(InBrowser):
         head = f"#findings-table th:nth-child({place})"
         return self.tab.value(f"document.querySelector('{head}').getAttribute('aria-sort')")
 
-    def test_tables_filter_by_text_and_class(self) -> None:
+    def test_tables_can_be_filtered_by_text_and_class(self) -> None:
         rows = self.answers("bottleneck")["findings"]
         self.tab.click("#findings-table input")
         self.tab.type("ATTENTION.PY:15 broadcast")
@@ -306,7 +303,7 @@ class Demo(InBrowser):
         self.tab.press("Escape")
         self.assertEqual(self.tab.value(fields % "term.dataset.name"), [])
 
-    def test_clicked_marks_lead_to_rows(self) -> None:
+    def test_click_on_a_mark_in_a_chart_opens_its_row(self) -> None:
         opened = "document.querySelector('#%s-table tr[aria-expanded=true]')?.dataset.row"
         for mark, table in (
             (".gap", "idle"),
@@ -328,7 +325,7 @@ class Demo(InBrowser):
         ]
         self.assertEqual(self.shown_rows("findings"), collective[:12])
 
-    def test_marks_respond_to_the_keyboard(self) -> None:
+    def test_marks_in_charts_respond_to_the_keyboard(self) -> None:
         self.tab.focus(".bar .part")
         self.tab.press("ArrowRight")
         self.assertEqual(self.tab.value(f"{ACTIVE}.dataset.name"), "data movement")
@@ -347,7 +344,7 @@ class Demo(InBrowser):
         rows = self.answers("by_op")["ops"]
         self.assertEqual(rows[int(self.tab.value(f"{ACTIVE}.dataset.row"))]["hlo_op"], who)
 
-    def test_widths_in_the_flame_graph_add_up(self) -> None:
+    def test_widths_in_the_flame_graph_are_proportional_to_time(self) -> None:
         total = self.data["page"]["totals"]["non_while_duration_ps_sum"]
         boxes = self.boxes()
         self.assertEqual((boxes[0]["value"], boxes[0]["depth"]), (total, 0))
@@ -359,7 +356,7 @@ class Demo(InBrowser):
         expected = [of_scopes["no_scope"]["dur_ps"], of_scopes["scopes"][0]["total_dur_ps"]]
         self.assertEqual(outer, sorted(expected))
         named = {(row["name"], row["total_dur_ps"]) for row in of_scopes["scopes"] if row["depth"]}
-        # Narrow boxes have no name, and a chain has the names of all its scopes.
+        # Narrow boxes show no name, and a box for a chain of scopes shows all their names.
         drawn = {
             (box["name"].split(" → ")[-1], box["value"])
             for box in boxes
@@ -371,7 +368,7 @@ class Demo(InBrowser):
         boxes = self.boxes()
         self.assertEqual((boxes[0]["value"], boxes[0]["depth"]), (total, 0))
         self.assert_widths_are_shares(boxes)
-        # All stacks begin with the same frames, so the flame graph draws these frames as one box.
+        # All stacks begin with the same frames, so the flame graph draws them as one box.
         self.assertIn("train.py:42 → … → train.py:42", [box["name"] for box in boxes])
 
     def assert_widths_are_shares(self, boxes: list[Json]) -> None:
@@ -379,7 +376,7 @@ class Demo(InBrowser):
             share = box["value"] / boxes[0]["value"]
             self.assertAlmostEqual(box["width"], boxes[0]["width"] * share, delta=0.1)
 
-    def test_flame_graph_zooms(self) -> None:
+    def test_flame_graph_can_be_zoomed_with_mouse_and_keyboard(self) -> None:
         whole = self.boxes()
         width = whole[0]["width"]
         inner = next(i for i, box in enumerate(whole) if box["width"] < width / 2)
@@ -391,7 +388,7 @@ class Demo(InBrowser):
         self.assertIn(whole[inner]["name"].removeprefix("…/"), says)
         self.tab.press("Escape", times=20)
         self.assertEqual(self.boxes(), whole)
-        # Keys also zoom the flame graph.
+        # The keyboard zooms the flame graph, too.
         for _ in range(whole[inner]["depth"]):
             self.tab.press("ArrowDown")
         self.tab.press("ArrowRight")
@@ -472,30 +469,29 @@ class OtherPages(InBrowser):
         answer(after, "page", "--out", str(out), "--baseline", str(baseline))
         return self.show(out.read_bytes())
 
-    def test_comparison_has_the_figures_of_the_json(self) -> None:
-        for baseline in (BEFORE, DEMO):
-            data = self.show_comparison(DEMO, baseline)
-            found = data["answers"]["compare"]
-            self.assertEqual(self.tab.value(TEXTS % "h1"), [found["headline"]])
-            columns = ("before_ps", "after_ps", "delta_ps", "delta_pct")
-            totals = [
-                [total[name] for name in columns]
-                for total in found["totals"].values()
-                if total and total["after_ps"] >= found["totals"]["step_duration"]["after_ps"] / 999
-            ]
-            self.assertEqual([row[1:] for row in self.table("totals")], totals)
-            least = found["totals"]["step_duration"]["before_ps"] / 1000
-            lines = [
-                [row[name] for name in ("delta_ps", "before_ps", "after_ps")]
-                for row in found["rows"]
-                if abs(row["delta_ps"]) >= least
-            ]
-            self.assertEqual([row[1:] for row in self.table("changed-lines")], lines)
-            text = self.tab.value("document.querySelector('main').innerText")
-            self.assertEqual("The baseline is a record" in text, baseline == BEFORE)
+    def test_comparison_shows_the_numbers_in_the_json(self) -> None:
+        data = self.show_comparison(DEMO, BEFORE)
+        found = data["answers"]["compare"]
+        self.assertEqual(self.tab.value(TEXTS % "h1"), [found["headline"]])
+        columns = ("before_ps", "after_ps", "delta_ps", "delta_pct")
+        totals = [
+            [total[name] for name in columns]
+            for total in found["totals"].values()
+            if total and total["after_ps"] >= found["totals"]["step_duration"]["after_ps"] / 999
+        ]
+        self.assertEqual([row[1:] for row in self.table("totals")], totals)
+        least = found["totals"]["step_duration"]["before_ps"] / 1000
+        lines = [
+            [row[name] for name in ("delta_ps", "before_ps", "after_ps")]
+            for row in found["rows"]
+            if abs(row["delta_ps"]) >= least
+        ]
+        self.assertEqual([row[1:] for row in self.table("changed-lines")], lines)
+        text = self.tab.value("document.querySelector('main').innerText")
+        self.assertIn("The baseline is a record", text)
 
-    def test_list_of_causes_begins_with_the_cause_of_the_headline(self) -> None:
-        """The headline names a seen cause rather than a larger likely cause."""
+    def test_list_of_causes_begins_with_the_cause_in_the_headline(self) -> None:
+        """Prefer a seen cause to a larger likely one."""
         waits = [("ep_wait_in", 0, 40), ("ep_run_kernel", 40, 100)]
         data = self.show_page(traced([kernel(0, 100)], waits))
         found = data["answers"]["bottleneck"]["causes"]
@@ -511,29 +507,31 @@ class OtherPages(InBrowser):
         self.tab.click(".items:first-child li button")
         self.assertEqual(self.tab.value(f"{ACTIVE}.dataset.row"), "1")
 
-    def test_captures_before_and_after_have_the_same_drawings(self) -> None:
+    def test_captures_before_and_after_have_the_same_charts(self) -> None:
         data = self.show_comparison(
             trace([leaf(0, 30, tf_op="jit(f)/a/add:")], [("s", 0, 40)]),
             trace([leaf(0, 20, tf_op="jit(f)/a/add:")], [("s", 0, 20)]),
         )
         self.assertEqual(data["before"]["page"]["step_duration_ps"], 20)
+        text = self.tab.value("document.querySelector('main').innerText")
+        self.assertNotIn("The baseline is a record", text)
         bars = "[...document.querySelectorAll('#changes .bar')].map((bar) => bar.style.width)"
         self.assertEqual(self.tab.value(bars), ["50%", "100%"])
         values = (
             "[...document.querySelectorAll('#changes .part')].map((part) => +part.dataset.value)"
         )
         self.assertEqual(self.tab.value(values), [20, 30, 10])
-        for drawing in (".strip", ".flame"):
-            count = f"document.querySelectorAll('main {drawing}').length"
+        for chart in (".strip", ".flame"):
+            count = f"document.querySelectorAll('main {chart}').length"
             self.assertEqual(self.tab.value(count), 2)
         self.assertEqual({box["value"] for box in self.boxes()}, {20, 30})
-        # A click on a drawing of the baseline does not lead to a row.
+        # A click on a chart of the baseline opens no row.
         self.tab.click("#changes .bar .part")
         self.tab.click("#budget > div:last-child .strip-holder")
         self.tab.click("#flame > div:last-child .box")
         self.assertEqual(self.tab.value("document.querySelectorAll('tr.detail').length"), 0)
 
-    def test_hostile_names_of_a_comparison_remain_text(self) -> None:
+    def test_hostile_names_in_a_comparison_remain_text(self) -> None:
         data = self.show_comparison(hostile_trace(), hostile_trace(30))
         self.assertTrue(data["answers"]["compare"]["rows"])
         self.assertNotEqual(self.tab.value("document.title"), "owned")
@@ -543,7 +541,7 @@ class OtherPages(InBrowser):
         self.assertFalse({"\u202e", "\u2066", "\u200f", "\ufeff", "\u0007"} & set(seen))
         self.tab.click('#changed-lines-table tr[data-row="1"]')
 
-    def test_bar_of_a_kernel_has_its_regions(self) -> None:
+    def test_bar_of_a_kernel_shows_its_regions(self) -> None:
         regions = [("ep_wait_in", 0, 60), ("ep_run_kernel", 60, 90), ("<b>", 65, 70)]
         self.show_page(traced([kernel(0, 100), kernel(100, 10, "other.1")], regions))
         drawn = self.tab.value(
@@ -556,7 +554,7 @@ class OtherPages(InBrowser):
         shown = [row[1:3] for row in self.table("regions")]
         self.assertEqual(shown, [[60, 60], [25, 30], [5, 5]])
 
-    def test_small_sections_are_folded_until_they_are_needed(self) -> None:
+    def test_small_sections_are_folded_until_they_are_visited(self) -> None:
         self.show_page(trace([leaf(0, 996), op("c", "copy", 996, 4)], [("s", 0, 1000)]))
         folded = "[...document.querySelectorAll('section:has(details.folded:not([open]))')]"
         names = f"{folded}.map((section) => section.id)"
@@ -574,7 +572,7 @@ class OtherPages(InBrowser):
         self.show_page(captured_at(None))
         self.assertIn("captured ?", self.tab.value(shown))
 
-    def test_small_captures_are_shown_with_reasons(self) -> None:
+    def test_missing_parts_of_small_captures_show_the_reason(self) -> None:
         self.show_page(trace([leaf(0, 0)], STEP))
         page = self.tab.value("document.querySelector('main').innerText")
         self.assertIn("No answer (no_program): the capture has no program", page)
@@ -585,7 +583,7 @@ class OtherPages(InBrowser):
         self.assertIn("unknown, v7x assumed (--chip)", facts)
         self.show_page(trace([op("a", "copy", 0, 5)]))
         self.assertIn("The trace marks no steps", self.tab.value("document.body.innerText"))
-        # Capture of a step without a duration.
+        # The page of a step without a duration causes no error.
         self.show_page(trace([leaf(3, 0)]))
 
     def test_added_scripts_do_not_run(self) -> None:

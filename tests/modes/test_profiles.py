@@ -1,7 +1,6 @@
-"""Test answers about real captures whose figures are known from another tool or from the captured
-program.
+"""Compare answers for real captures with figures from other tools or from the captured programs.
 
-tests/naive/invariants.py checks that the invariants of all answers hold for the same captures.
+tests/naive/invariants.py checks the invariants of all answers for the same captures.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ MS = 10**9
 
 
 @functools.cache
-def say(path: Path, mode: str, *options: str) -> Json:
+def result_of(path: Path, mode: str, *options: str) -> Json:
     return answer(path, mode, *options)
 
 
 def tearDownModule() -> None:
-    say.cache_clear()
+    result_of.cache_clear()
 
 
 def sum_of(rows: list[Json], field: str = "total_dur_ps") -> int:
@@ -35,57 +34,59 @@ def sum_of(rows: list[Json], field: str = "total_dur_ps") -> int:
 class Demo(unittest.TestCase):
     """Test a dense transformer's training step, compiled for TPU7x."""
 
-    def say(self, mode: str, *options: str) -> Json:
-        return say(DEMO, mode, "--step", "0", *options)
+    def result(self, mode: str, *options: str) -> Json:
+        return result_of(DEMO, mode, "--step", "0", *options)
 
-    def test_every_category_is_known_and_leaves_are_disjoint(self) -> None:
-        totals = self.say("summary")["totals"]
+    def test_every_category_is_known_and_leaves_do_not_overlap(self) -> None:
+        totals = self.result("summary")["totals"]
         self.assertEqual(totals["unknown_categories"], {})
         self.assertEqual((totals["n_events_unresolved"], totals["n_events_other"]), (0, 0))
         self.assertEqual(totals["busy_duration_ps"], totals["non_while_duration_ps_sum"])
 
-    def test_step_of_medium_duration_is_picked(self) -> None:
+    def test_step_of_median_duration_is_picked(self) -> None:
         for device in ("/device:TPU:0", "/device:TPU:1"):
-            said = say(DEMO, "summary", "--device", device)
-            self.assertEqual([step["name"] for step in said["steps"]], ["100", "101", "102"])
-            by_length = sorted(said["steps"], key=lambda step: step["duration_ps"])
-            self.assertEqual((said["step_id"], by_length[1]["index"]), (1, 1))
+            result = result_of(DEMO, "summary", "--device", device)
+            self.assertEqual([step["name"] for step in result["steps"]], ["100", "101", "102"])
+            by_length = sorted(result["steps"], key=lambda step: step["duration_ps"])
+            self.assertEqual((result["step_id"], by_length[1]["index"]), (1, 1))
             self.assertIn(
-                "auto-picked the busiest step (index 1, 1493 of 4479 ops in 3 steps; median"
-                " of 3 equally busy)",
-                said["notes"],
+                "auto-picked the busiest step (index 1, 1493 of 4479 ops in 3 steps;"
+                " median of 3 equally busy)",
+                result["notes"],
             )
 
     def test_local_transfers_are_data_movement(self) -> None:
         local = re.compile(r"%(slice|copy|gather_offload|scatter_offload|sparse-core)")
         kinds: dict[bool, set[str]] = {True: set(), False: set()}
-        for group in self.say("by_source", "--include-data-move", "--include-comm")["groups"]:
+        for group in self.result("by_source", "--include-data-move", "--include-comm")["groups"]:
             for part in group["hlo_op_breakdown"]:
                 if part["hlo_category"] in ("async-start", "async-done"):
                     kinds[bool(local.match(part["example_hlo_op"]))].add(group["kind"])
         self.assertEqual(kinds, {True: {"data_move"}, False: {"comm"}})
 
-    def test_tuple_shaped_fusions_have_a_dtype(self) -> None:
-        said = self.say("roofline", "--peak-tflops-fp32", "70")
-        skipped = said["skipped_groups"]["top_skipped"]
+    def test_nearly_all_compute_except_opaque_kernels_is_in_the_roofline(self) -> None:
+        result = self.result("roofline", "--peak-tflops-fp32", "70")
+        skipped = result["skipped_groups"]["top_skipped"]
         opaque = sum_of([row for row in skipped if row["reason"] == "opaque"])
-        compute = said["totals"]["compute_duration_ps"]
-        self.assertGreater(said["step_summary"]["rooflined_dur_ps"], 0.95 * (compute - opaque))
+        compute = result["totals"]["compute_duration_ps"]
+        self.assertGreater(result["step_summary"]["rooflined_dur_ps"], 0.95 * (compute - opaque))
 
-    def test_kernels_are_half_of_compute(self) -> None:
-        said = self.say("roofline")
-        opaque = [row for row in said["skipped_groups"]["top_skipped"] if row["reason"] == "opaque"]
-        declared = [row for row in said["groups"] if row["cost_source"] == "declared"]
-        share = sum_of(opaque + declared) / said["totals"]["compute_duration_ps"]
+    def test_kernels_take_half_of_the_compute_time(self) -> None:
+        result = self.result("roofline")
+        opaque = [
+            row for row in result["skipped_groups"]["top_skipped"] if row["reason"] == "opaque"
+        ]
+        declared = [row for row in result["groups"] if row["cost_source"] == "declared"]
+        share = sum_of(opaque + declared) / result["totals"]["compute_duration_ps"]
         self.assertEqual(round(share, 1), 0.5)
         for row in opaque[:1] + declared:
             self.assertTrue(row["source_inner"].endswith("flash_attention.py:199"))
         # Only the forward kernel declares a cost.
         self.assertEqual([row["kernel"] for row in declared], ["flash_attention"])
-        for row in said["groups"]:
+        for row in result["groups"]:
             self.assertEqual("custom-call" in row["hlo_categories"], row in declared)
 
-    def test_answers_do_not_depend_on_hashes(self) -> None:
+    def test_answers_are_the_same_in_every_process(self) -> None:
         # Hashes of strings differ between processes.
         for mode in sampled(("summary", "roofline"), 1):
             first, second = (command(DEMO, "--mode", mode) for _ in range(2))
@@ -94,25 +95,24 @@ class Demo(unittest.TestCase):
 
 @unittest.skipUnless(OFFLOADING.exists(), "the capture is not available")
 class Offloading(unittest.TestCase):
-    """Test a TPU v6e that offloads to the host: no steps, fp32, and mostly waiting for copies.
+    """Test a TPU v6e capture that has no steps, computes in fp32, and mostly waits for host copies.
 
-    The trace's clock is inaccurate: on this clock, executions of one program last from 551 to 981
-    ms.
+    On the inaccurate trace clock, executions of one program last from 551 to 981 ms.
     """
 
     devices = tuple(f"/device:TPU:{device}" for device in range(4))
 
     def of_all_steps(self, mode: str, device: str = devices[0], *options: str) -> Json:
-        return say(OFFLOADING, mode, "--device", device, "--step", "all", *options)
+        return result_of(OFFLOADING, mode, "--device", device, "--step", "all", *options)
 
-    def test_executions_of_programs_are_used_as_steps(self) -> None:
-        said = say(OFFLOADING, "summary")
-        names = Counter(step["name"].partition("(")[0] for step in said["steps"])
+    def test_program_executions_are_used_as_steps(self) -> None:
+        result = result_of(OFFLOADING, "summary")
+        names = Counter(step["name"].partition("(")[0] for step in result["steps"])
         others = {"jit__psum": 3, "jit_convert_element_type": 1, "jit_broadcast_in_dim": 1}
         self.assertEqual(names, {"jit_f": 100, **others})
-        self.assertEqual((said["step_source"], said["clock"]), ("modules", "device"))
+        self.assertEqual((result["step_source"], result["clock"]), ("modules", "device"))
         self.assertEqual(
-            said["notes"],
+            result["notes"],
             [
                 "1 of 105 steps contain no op (961.3 ns)",
                 "13.75 s (14.9 % of the capture) pass between steps; --step all includes this time",
@@ -123,8 +123,8 @@ class Offloading(unittest.TestCase):
             ],
         )
 
-    def test_runs_of_a_program_take_the_same_time_on_the_device_clock(self) -> None:
-        steps = say(OFFLOADING, "record", "--device", self.devices[0])["steps"]
+    def test_executions_of_a_program_take_equally_long_on_the_device_clock(self) -> None:
+        steps = result_of(OFFLOADING, "record", "--device", self.devices[0])["steps"]
         runs = [step for step in steps if step["name"].startswith("jit_f(")]
         self.assertEqual(len(runs), 100)
         for step in runs:
@@ -132,8 +132,8 @@ class Offloading(unittest.TestCase):
             self.assertLess(step["duration_ps"], 784.24 * MS)
             self.assertGreater(step["busy_ps"], 0.999 * step["duration_ps"])
 
-    def test_totals_of_ops_equal_the_totals_of_xprof_on_all_devices(self) -> None:
-        """Compare totals with XProf, whose table of ops sums the core's times."""
+    def test_total_times_of_ops_equal_those_in_xprof(self) -> None:
+        """Compare total times with XProf's op table, which sums the times of all devices."""
         by_device = [
             {
                 row["hlo_op"]: row["total_dur_ps"]
@@ -151,14 +151,14 @@ class Offloading(unittest.TestCase):
             self.assertLess(max(abs(total - mean) for total in totals), 0.001 * mean, name)
 
     def test_device_mostly_waits_for_copies_to_the_host(self) -> None:
-        said = self.of_all_steps("summary")
-        row, wait = said["by_hlo_category"][0], 76_009_515_471_250
+        result = self.of_all_steps("summary")
+        row, wait = result["by_hlo_category"][0], 76_009_515_471_250
         found = (row["hlo_category"], row["kind"], row["total_dur_ps"])
         self.assertEqual(found, ("copy-done", "data_move", wait))
-        self.assertEqual(said["totals"]["wait_duration_ps"], wait)
-        self.assertEqual(said["comm_rollup"][0]["waits_for"], "host")
+        self.assertEqual(result["totals"]["wait_duration_ps"], wait)
+        self.assertEqual(result["comm_rollup"][0]["waits_for"], "host")
 
-    def test_fp32_ops_are_judged_only_with_a_peak(self) -> None:
+    def test_fp32_ops_are_in_the_roofline_only_if_a_peak_is_given(self) -> None:
         skipped = self.of_all_steps("roofline")["skipped_groups"]
         self.assertEqual(skipped["n_peak_unknown_for_dtype"], 1)
         peak = ("--peak-tflops-fp32", "70")
@@ -168,48 +168,48 @@ class Offloading(unittest.TestCase):
         self.assertEqual(row["bytes_accessed_sum"], 300 * 10_737_418_240)
         self.assertEqual(row["arithmetic_intensity"], 0.125)
 
-    def test_peaks_of_the_chip_equal_the_peaks_in_the_profile(self) -> None:
+    def test_built_in_peaks_equal_the_peaks_in_the_profile(self) -> None:
         for options in ((), ("--chip", "profile")):
-            said = say(OFFLOADING, "roofline", *options)
-            self.assertEqual(said["chip"], "profile" if options else "v6e")
-            self.assertEqual(said["peaks_used"]["peak_tflops_bf16"], 918.0)
-            self.assertEqual(round(said["peaks_used"]["peak_hbm_gibps"], 1), 1525.5)
+            result = result_of(OFFLOADING, "roofline", *options)
+            self.assertEqual(result["chip"], "profile" if options else "v6e")
+            self.assertEqual(result["peaks_used"]["peak_tflops_bf16"], 918.0)
+            self.assertEqual(round(result["peaks_used"]["peak_hbm_gibps"], 1), 1525.5)
 
 
 @unittest.skipUnless(PALLAS.exists(), "the capture is not available")
 class PallasKernel(unittest.TestCase):
-    """Test a capture of April 2026 of a Pallas kernel on a TPU v6e, traced inside the kernel."""
+    """Test a TPU v6e capture of April 2026 with regions inside a Pallas kernel."""
 
     program_id = "17342868964687645945"
 
-    def test_program_is_found_although_the_key_is_an_index(self) -> None:
-        program = say(PALLAS, "summary")["program"]
+    def test_program_is_found_although_its_key_is_an_index(self) -> None:
+        program = result_of(PALLAS, "summary")["program"]
         self.assertEqual(program["name"], f"jit_matmul_optimized({self.program_id})")
         self.assertEqual((program["program_id"], program["hlo"]), (self.program_id, True))
-        (row,) = say(PALLAS, "anatomy")["programs"]
+        (row,) = result_of(PALLAS, "anatomy")["programs"]
         self.assertEqual((row["program_id"], row["hlo_bytes"]), (self.program_id, 18065))
 
-    def test_counts_on_events_of_the_kernel_are_ignored(self) -> None:
-        """The counts exclude the kernel's loops, so there are 1.08e9 instead of 8.59e9 flops."""
+    def test_flops_and_bytes_on_events_of_a_kernel_are_ignored(self) -> None:
+        """Ignore counts that exclude the kernel's loops: 1.08e9 instead of 8.59e9 flops."""
         for window in ((), ("--step", "all")):
-            (row,) = say(PALLAS, "by_op", *window)["ops"]
+            (row,) = result_of(PALLAS, "by_op", *window)["ops"]
             figures = ("flops", "bytes_accessed", "hbm_bytes", "cost_source")
             self.assertEqual([row[name] for name in figures], [None] * 4)
         options = ("--plane", "0", "--line", "XLA Ops", "--sample", "1")
-        (line,) = say(PALLAS, "anatomy", *options)["planes"][0]["lines"]
+        (line,) = result_of(PALLAS, "anatomy", *options)["planes"][0]["lines"]
         self.assertEqual(line["sample"][0]["stats"]["flops"], 1076887552)
 
-    def test_modes_memory_and_program_have_an_answer(self) -> None:
-        memory = say(PALLAS, "memory")
+    def test_memory_peak_and_kernel_of_the_program_are_found(self) -> None:
+        memory = result_of(PALLAS, "memory")
         self.assertEqual(memory["peak_bytes"], 32 << 20)
         by_kind = memory["by_kind"]
         self.assertEqual((by_kind["parameter"], by_kind["output"]), (16 << 20,) * 2)
-        (kernel,) = say(PALLAS, "program")["kernels"]
+        (kernel,) = result_of(PALLAS, "program")["kernels"]
         figures = (kernel["kernel"], kernel["vmem_used_bytes"])
         self.assertEqual(figures, ("matmul_optimized", 9 << 20))
 
     def test_kernel_waits_for_its_input_three_quarters_of_the_time(self) -> None:
-        (row,) = say(PALLAS, "kernel")["kernels"]
+        (row,) = result_of(PALLAS, "kernel")["kernels"]
         self.assertEqual((row["kernel"], row["n_executions"]), ("matmul_optimized", 1))
         figures = ("total_dur_ps", "waiting_ps", "waiting_pct", "computing_ps")
         self.assertEqual([row[name] for name in figures], [75785000, 57990000, 76.519, 14492500])
@@ -233,8 +233,8 @@ class PallasKernel(unittest.TestCase):
         )
         self.assertEqual(sum(region["n"] for region in row["regions"]), 112)
 
-    def test_all_three_executions_of_the_kernel_are_added_up(self) -> None:
-        (row,) = say(PALLAS, "kernel", "--step", "all")["kernels"]
+    def test_times_of_all_three_executions_of_the_kernel_are_summed(self) -> None:
+        (row,) = result_of(PALLAS, "kernel", "--step", "all")["kernels"]
         self.assertEqual((row["n_executions"], row["total_dur_ps"]), (3, 227262500))
         self.assertEqual(row["waiting_ps"], 173375000 + 161250)
         regions = row["regions"]

@@ -1,4 +1,4 @@
-"""Test the mode program: counts, collectives, kernels, parameters, flags, and real programs."""
+"""Test the mode `program`: counts, collectives, kernels, parameters, flags, and real programs."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ BF16 = "bf16[8,128]{1,0}"
 FLAGS = DEMO.parent / "flags"
 
 
-def config(**said: object) -> bytes:
-    return json.dumps(said).encode()
+def config(**settings: object) -> bytes:
+    return json.dumps(settings).encode()
 
 
 def offload(*rings: Json, kind: str = "all_gather_offload_config") -> Json:
@@ -53,7 +53,7 @@ def offload(*rings: Json, kind: str = "all_gather_offload_config") -> Json:
 def traced(
     computations: dict[str, list[hlo_proto.Op]] | bytes, ran: Sequence[Op] = RAN, **more: Any
 ) -> bytes:
-    """Return a trace of the given ops with their program."""
+    """Encode a trace of the given ops with their program."""
     for execution in ran:
         execution.stats.setdefault("program_id", 7)
     program = computations
@@ -63,7 +63,7 @@ def traced(
     return encode(Space([plane, metadata_plane({7: ("jit_f(7)", program)})]))
 
 
-def say(
+def result_of(
     computations: dict[str, list[hlo_proto.Op]], *options: str, ran: Sequence[Op] = RAN, **more: Any
 ) -> Json:
     return answer(traced(computations, ran, **more), "program", *options)
@@ -73,14 +73,14 @@ def columns(rows: Sequence[Json], *names: str) -> list[tuple[Any, ...]]:
     return [tuple(row[name] for name in names) for row in rows]
 
 
-def damage(said: Json) -> list[str]:
-    return [note for note in said["notes"] if note.startswith("the program's HLO")]
+def damage(result: Json) -> list[str]:
+    return [note for note in result["notes"] if note.startswith("the program's HLO")]
 
 
 def parsed(**computations: str) -> dict[str, list[hlo_proto.Op]]:
     """Parse instructions such as `done async-done start calls=body`, separated by semicolons.
 
-    A called computation must precede the caller; the last computation is the entry.
+    A called computation must precede its caller; the last computation is the entry.
     """
     found = {}
     for computation, text in computations.items():
@@ -97,7 +97,7 @@ def parsed(**computations: str) -> dict[str, list[hlo_proto.Op]]:
 
 class Counts(unittest.TestCase):
     def test_instructions_outside_fusions_are_counted_by_opcode(self) -> None:
-        said = say(
+        result = result_of(
             parsed(
                 inner="deep tanh",
                 body="neg negate; f.2 fusion calls=inner",
@@ -108,22 +108,26 @@ class Counts(unittest.TestCase):
             devices=(2, 4),
         )
         opcodes = [("fusion", 2), ("add", 1), ("parameter", 1), ("reduce", 1)]
-        self.assertEqual(list(said["opcodes"].items()), opcodes)
-        self.assertEqual((said["n_computations"], said["n_instructions"]), (4, 8))
-        self.assertEqual((said["n_fusions"], said["n_devices"]), (2, 8))
-        self.assertEqual((said["name"], said["program_id"]), ("jit_f(7)", "7"))
+        self.assertEqual(list(result["opcodes"].items()), opcodes)
+        self.assertEqual((result["n_computations"], result["n_instructions"]), (4, 8))
+        self.assertEqual((result["n_fusions"], result["n_devices"]), (2, 8))
+        self.assertEqual((result["name"], result["program_id"]), ("jit_f(7)", "7"))
 
-    def test_unknown_facts_are_null(self) -> None:
-        said = say(parsed(main="x parameter"))
-        self.assertEqual((said["n_fusions"], said["n_devices"], said["flags"]), (0, None, None))
-        self.assertEqual((said["collectives"], said["kernels"], said["retries"]), ([], [], []))
+    def test_number_of_devices_and_flags_are_null_if_unknown(self) -> None:
+        result = result_of(parsed(main="x parameter"))
+        self.assertEqual(
+            (result["n_fusions"], result["n_devices"], result["flags"]), (0, None, None)
+        )
+        self.assertEqual(
+            (result["collectives"], result["kernels"], result["retries"]), ([], [], [])
+        )
 
 
 class Collectives(unittest.TestCase):
     def assert_moved(
         self, computations: dict[str, list[hlo_proto.Op]], *expected: tuple[Any, ...], **more: Any
     ) -> None:
-        rows = say(computations, **more)["collectives"]
+        rows = result_of(computations, **more)["collectives"]
         self.assertEqual(columns(rows, "collective", "how", "n_instructions"), list(expected))
 
     def test_synchronous_collectives_are_counted_by_opcode(self) -> None:
@@ -133,7 +137,7 @@ class Collectives(unittest.TestCase):
             parsed(sum="add add", main=main), ("all-gather", "sync", 1), ("all-reduce", "sync", 2)
         )
 
-    def test_fusion_counts_once_for_the_collective_inside(self) -> None:
+    def test_fusion_with_a_collective_counts_once(self) -> None:
         for name, collective in (
             ("all-reduce-scatter.3", "reduce-scatter"),
             ("fused_computation", "all-reduce"),
@@ -143,7 +147,7 @@ class Collectives(unittest.TestCase):
             self.assert_moved(computations, (collective, "sync", 1))
 
     def test_asynchronous_collectives_are_counted_by_their_done(self) -> None:
-        # The last done has no start, so only the done's opcode names the collective.
+        # The last done has no start, so only its opcode names the collective.
         main = (
             "cp collective-permute-start; cp.done collective-permute-done cp;"
             "s async-start calls=wrapped; u async-update s calls=wrapped;"
@@ -165,7 +169,7 @@ class Collectives(unittest.TestCase):
         main = "s async-start calls=slice on=sparsecore; d async-done s;"
         self.assert_moved(parsed(slice="sl slice", main=main + "c copy-start; e copy-done c"))
 
-    def test_asynchronous_fusions_are_counted_by_the_last_fusion(self) -> None:
+    def test_asynchronous_fusions_of_one_collective_count_once(self) -> None:
         bodies = {"a": "ag.1 all-gather", "async_collective_fusion.2": "ag.2 all-gather"}
         main = (
             "async-collective-start.1 fusion calls=a;"
@@ -175,11 +179,11 @@ class Collectives(unittest.TestCase):
         computations = parsed(**bodies, c="ag.3 all-gather", main=main)
         self.assert_moved(computations, ("all-gather", "async_fusion", 1))
 
-    def test_asynchronous_fusion_of_unknown_content_is_a_collective(self) -> None:
+    def test_asynchronous_fusion_of_unknown_content_counts_as_a_collective(self) -> None:
         computations = parsed(main="async-collective-done.1 fusion")
         self.assert_moved(computations, ("collective", "async_fusion", 1))
 
-    def test_times_and_payload_equal_the_figures_of_comm(self) -> None:
+    def test_times_and_payload_equal_those_in_comm(self) -> None:
         groups = ", replica_groups={{0,1},{2,3}}"
         ran = [
             op("ag-start.1", "all-gather-start", 100, 1, opcode="all-gather-start"),
@@ -190,7 +194,7 @@ class Collectives(unittest.TestCase):
         ]
         main = "ag-start.1 all-gather-start; ag-done.1 all-gather-done ag-start.1;"
         main += "ar.1 all-reduce; ar.2 all-reduce; rs.1 reduce-scatter"
-        rows = say(parsed(main=main), ran=ran)["collectives"]
+        rows = result_of(parsed(main=main), ran=ran)["collectives"]
         names = "collective n_instructions n_executions sync_dur_ps wait_dur_ps payload_bytes"
         expected = [
             ("all-reduce", 2, 2, 40, 0, 2 * 2048),
@@ -203,20 +207,20 @@ class Collectives(unittest.TestCase):
             figures = of_comm[row["collective"]]
             self.assertEqual(figures, {name: row[name] for name in figures})
 
-    def test_times_in_different_programs_are_left_out(self) -> None:
+    def test_times_in_other_programs_are_excluded(self) -> None:
         ran = [
             op("ar.1", "all-reduce", 100, 30, shape=BF16, program_id=7),
             op("ar.1 ", "all-reduce", 130, 20, shape=BF16, program_id=8),
         ]
-        (row,) = say(parsed(main="ar.1 all-reduce"), ran=ran)["collectives"]
+        (row,) = result_of(parsed(main="ar.1 all-reduce"), ran=ran)["collectives"]
         self.assertEqual((row["n_executions"], row["sync_dur_ps"]), (1, 30))
 
 
 class Plans(unittest.TestCase):
-    def plan(self, said: object) -> list[str] | None:
-        main = [instruction("ar.1", "all-reduce", config=json.dumps(said).encode())]
+    def plan(self, settings: object) -> list[str] | None:
+        main = [instruction("ar.1", "all-reduce", config=json.dumps(settings).encode())]
         ran = [op("ar.1", "all-reduce", 100, 30, shape=BF16)]
-        row = say({"main": main}, ran=ran)["collectives"][0]
+        row = result_of({"main": main}, ran=ran)["collectives"][0]
         (of_row,) = answer(traced({"main": main}, ran), "comm")["rows"]
         self.assertEqual(of_row["plan"], row["plan"])
         plan: list[str] | None = row["plan"]
@@ -226,8 +230,8 @@ class Plans(unittest.TestCase):
         self.assertEqual(self.plan(PLAN), ["RingEmitter", "StrategyRing"])
         nothing: Json = {"collective_algorithm_config": {"emitter": "", "strategy": 5}}
         others: list[object] = [{"collective_algorithm_config": []}, {}, [], None]
-        for said in (nothing, *others):
-            self.assertIsNone(self.plan(said))
+        for settings in (nothing, *others):
+            self.assertIsNone(self.plan(settings))
 
     def test_plan_of_an_offload_has_rings_and_sparse_core(self) -> None:
         first = {"ring_type": "ICI_RING_TYPE_UNIDIR_CW", "ring_dim": "ICI_RING_DIM_X_MESH"}
@@ -245,14 +249,14 @@ class Plans(unittest.TestCase):
 
     def test_invalid_json_in_a_config_is_noted(self) -> None:
         for text in (b"{", b"\xff"):
-            said = say({"main": [instruction("ar", "all-reduce", config=text)]})
-            self.assertEqual(columns(said["collectives"], "plan"), [(None,)])
+            result = result_of({"main": [instruction("ar", "all-reduce", config=text)]})
+            self.assertEqual(columns(result["collectives"], "plan"), [(None,)])
             note = f"{DAMAGED}the backend_config of ar is unreadable{NOTE_END}"
-            self.assertEqual(damage(said), [note])
+            self.assertEqual(damage(result), [note])
 
-    def test_plan_combines_all_parts_and_the_wrapped_collective(self) -> None:
+    def test_plan_combines_all_parts_of_an_asynchronous_collective(self) -> None:
         emitters = [config(collective_algorithm_config={"emitter": name}) for name in "EDCBA"]
-        rows = say(
+        rows = result_of(
             {
                 "wrapped": [
                     instruction("ag", "all-gather", config=emitters[0]),
@@ -268,8 +272,8 @@ class Plans(unittest.TestCase):
         )["collectives"]
         self.assertEqual(columns(rows, "plan"), [(["B", "C", "D", "E"],)])
 
-    def test_each_plan_has_a_row_with_null_first(self) -> None:
-        rows = say(
+    def test_each_plan_has_a_row_and_null_comes_first(self) -> None:
+        rows = result_of(
             {
                 "main": [
                     instruction("a", "all-reduce", config=config(**PLAN)),
@@ -287,9 +291,9 @@ class Plans(unittest.TestCase):
 
 class Kernels(unittest.TestCase):
     def kernel(
-        self, name: str, target: str | None = "tpu_custom_call", **said: object
+        self, name: str, target: str | None = "tpu_custom_call", **settings: object
     ) -> hlo_proto.Op:
-        return instruction(name, "custom-call", target=target, config=config(**said))
+        return instruction(name, "custom-call", target=target, config=config(**settings))
 
     def test_kernels_are_grouped_by_vmem_and_declared_cost(self) -> None:
         used = [
@@ -298,7 +302,7 @@ class Kernels(unittest.TestCase):
         ]
         limit = [{"memory_space": "1", "size": "33554432"}]
         cost = {"flops": "5", "transcendentals": "6", "bytes_accessed": "7"}
-        said = say(
+        result = result_of(
             {
                 "main": [
                     self.kernel("flash.1"),
@@ -319,7 +323,7 @@ class Kernels(unittest.TestCase):
         )
         names = "kernel vmem_used_bytes vmem_limit_bytes declared n_instructions n_executions"
         self.assertEqual(
-            columns(said["kernels"], *names.split(), "total_dur_ps"),
+            columns(result["kernels"], *names.split(), "total_dur_ps"),
             [
                 ("matmul", None, None, None, 1, 2, 25),
                 ("flash", None, None, None, 1, 0, 0),
@@ -344,13 +348,13 @@ class Kernels(unittest.TestCase):
             *(({"memory_space": "1"}, None), ([5, "x", None], None), (None, None)),
         ):
             kernel = self.kernel("k", used_scoped_memory_configs=listed)
-            (row,) = say({"main": [kernel]})["kernels"]
+            (row,) = result_of({"main": [kernel]})["kernels"]
             self.assertEqual(row["vmem_used_bytes"], size, listed)
 
-    def test_retried_ops_are_listed_by_time(self) -> None:
+    def test_ops_compiled_in_several_variants_are_listed_by_time(self) -> None:
         used = [{"memory_space": "1", "size": "8"}]
         counts = {"a": "2", "b": "0", "c": 1, "d": "1", "e": "many", "f": None}
-        said = say(
+        result = result_of(
             {
                 "main": [
                     instruction(
@@ -367,7 +371,7 @@ class Kernels(unittest.TestCase):
         )
         names = "hlo_op retry_count n_executions total_dur_ps vmem_used_bytes vmem_limit_bytes"
         self.assertEqual(
-            columns(said["retries"], *names.split()),
+            columns(result["retries"], *names.split()),
             [("d", 1, 1, 10, 8, None), ("a", 2, 0, 0, 8, None), ("c", 1, 0, 0, 8, None)],
         )
 
@@ -389,11 +393,13 @@ AXES = (("fsdp", 4), ("tp", 2))
 
 class Shardings(unittest.TestCase):
     def read(self, written: bytes, shape: Shape | None = None) -> tuple[Any, ...]:
-        """Return the text of a sharding and the global shape."""
-        said = say({"main": [parameter(0, shape)]}, extra=shardings(written), devices=(1, 8))
-        (row,) = said["parameters"]
+        """Return the text of a sharding and the global shape that follows from it."""
+        result = result_of(
+            {"main": [parameter(0, shape)]}, extra=shardings(written), devices=(1, 8)
+        )
+        (row,) = result["parameters"]
         self.assertEqual(row["shape"], "bf16[16,128]")
-        self.assertEqual(damage(said), [])
+        self.assertEqual(damage(result), [])
         return row["sharding"], row["global_shape"]
 
     def test_tiled_shardings_have_text_and_global_shape(self) -> None:
@@ -430,7 +436,7 @@ class Shardings(unittest.TestCase):
                 "{devices=[4,1,2]<=[8] last_tile_dims={unknown}}",
                 None,
             ),
-            # Shardings that do not fit the rank of the array.
+            # These shardings do not fit the array.
             (sharding(TILED, [8], iota=[8]), "{devices=[8]<=[8]}", None),
             (sharding(TILED, [4, 2, 1], iota=[8]), "{devices=[4,2,1]<=[8]}", None),
             (sharding(TILED, [0, 4], iota=[4]), "{devices=[0,4]<=[4]}", None),
@@ -483,9 +489,9 @@ class Shardings(unittest.TestCase):
         found = self.read(sharding(REPLICATED, named=named_sharding(AXES, [[2], []])))
         self.assertEqual(found, (None, None))
 
-    def test_global_shape_without_a_sharding_is_known_for_a_single_device(self) -> None:
+    def test_global_shape_without_a_sharding_is_known_only_for_a_single_device(self) -> None:
         for devices, whole in (((1, 1), "bf16[16,128]"), ((1, 8), None), (None, None)):
-            (row,) = say({"main": [parameter()]}, devices=devices)["parameters"]
+            (row,) = result_of({"main": [parameter()]}, devices=devices)["parameters"]
             self.assertEqual((row["sharding"], row["global_shape"]), (None, whole))
 
     def test_tuple_parameter_has_a_row_for_each_array(self) -> None:
@@ -497,39 +503,41 @@ class Shardings(unittest.TestCase):
             sharding(TUPLE, parts=[cut, whole, whole, whole, whole]),
             sharding(MANUAL, named=named_sharding([], parts=by_name)),
         ):
-            said = say(
+            result = result_of(
                 {"main": [parameter(0, shape)]},
                 extra=shardings(written) + aliases((0, (1, 1))) + donors((0, (0,)), (0, (2,))),
                 devices=(1, 2),
             )
             names = "shape_index path shape global_shape bytes memory_space aliased_to_output"
             self.assertEqual(
-                columns(said["parameters"], *names.split()),
+                columns(result["parameters"], *names.split()),
                 [
                     ([0], None, "f32[16]", "f32[32]", 64, 0, False),
                     ([1, 1], None, "f32[4]", "f32[4]", 16, 0, True),
                     ([2], None, "bf16[8]", "bf16[8]", 16, 5, False),
                 ],
             )
-            self.assertEqual((said["aliased_bytes"], said["donated_unused_bytes"]), (16, 64))
-            self.assertEqual(damage(said), [])
+            self.assertEqual((result["aliased_bytes"], result["donated_unused_bytes"]), (16, 64))
+            self.assertEqual(damage(result), [])
 
-    def test_sharding_that_does_not_fit_the_array_is_noted(self) -> None:
+    def test_unreadable_sharding_is_null_with_a_note(self) -> None:
         shape = tuple_of(array("f32", 16), array("f32", 4))
         for written in (sharding(TUPLE, parts=[sharding(REPLICATED)]), b"\xff"):
-            said = say({"main": [parameter(0, shape)]}, extra=shardings(written), devices=(1, 2))
-            self.assertEqual(
-                columns(said["parameters"], "sharding", "global_shape"), [(None, None)] * 2
+            result = result_of(
+                {"main": [parameter(0, shape)]}, extra=shardings(written), devices=(1, 2)
             )
             self.assertEqual(
-                damage(said),
+                columns(result["parameters"], "sharding", "global_shape"), [(None, None)] * 2
+            )
+            self.assertEqual(
+                damage(result),
                 [f"{DAMAGED}the sharding of p0 is unreadable{NOTE_END}"],
             )
 
 
 class Parameters(unittest.TestCase):
     def test_parameters_are_ordered_by_size(self) -> None:
-        said = say(
+        result = result_of(
             {
                 "body": [parameter(9, name="inner")],
                 "main": [
@@ -543,14 +551,14 @@ class Parameters(unittest.TestCase):
             "--top=3",
         )
         self.assertEqual(
-            columns(said["parameters"], "number", "path", "bytes"),
+            columns(result["parameters"], "number", "path", "bytes"),
             [(1, "w['a']", 16), (3, "w['a']", 16), (2, None, 4)],
         )
-        # The omitted parameter has a dynamic size, so the sum of the bytes is unknown.
-        self.assertEqual(said["tail"], {"n_parameters_omitted": 1, "bytes": None})
+        # The omitted parameter has a dynamic size, so the sum is unknown.
+        self.assertEqual(result["tail"], {"n_parameters_omitted": 1, "bytes": None})
 
-    def test_aliased_and_unused_donated_bytes_count_only_hbm(self) -> None:
-        said = say(
+    def test_aliased_and_unused_donated_bytes_include_only_hbm(self) -> None:
+        result = result_of(
             {
                 "main": [
                     parameter(0, array("f32", 1)),
@@ -565,22 +573,22 @@ class Parameters(unittest.TestCase):
         )
         # Parameter 1 is aliased and donated, so its donation is used; parameters 4 and 5 are in
         # host memory.
-        self.assertEqual((said["aliased_bytes"], said["donated_unused_bytes"]), (12, 16))
-        aliased = [row["number"] for row in said["parameters"] if row["aliased_to_output"]]
+        self.assertEqual((result["aliased_bytes"], result["donated_unused_bytes"]), (12, 16))
+        aliased = [row["number"] for row in result["parameters"] if row["aliased_to_output"]]
         self.assertEqual(aliased, [4, 1, 0])
-        self.assertEqual(damage(said), [])
+        self.assertEqual(damage(result), [])
 
-    def test_facts_from_an_unreadable_shape_are_null(self) -> None:
+    def test_fields_that_depend_on_an_unreadable_shape_are_null(self) -> None:
         broken = hlo_proto.op("p0", "parameter", extra=b"\x1a\x01\xff", number=0)
-        said = say({"main": [broken]}, extra=aliases((0, ())), devices=(1, 1))
-        (row,) = said["parameters"]
+        result = result_of({"main": [broken]}, extra=aliases((0, ())), devices=(1, 1))
+        (row,) = result["parameters"]
         self.assertEqual(
             {name for name, value in row.items() if value is None},
             {"path", "shape", "global_shape", "sharding", "bytes", "memory_space"},
         )
-        self.assertIsNone(said["aliased_bytes"])
+        self.assertIsNone(result["aliased_bytes"])
         self.assertEqual(
-            damage(said),
+            damage(result),
             [f"{DAMAGED}the shape of p0 is unreadable{NOTE_END}"],
         )
 
@@ -588,31 +596,31 @@ class Parameters(unittest.TestCase):
         what = "two parameters have the same number, or an alias has no parameter"
         note = f"{DAMAGED}{what}{NOTE_END}"
         for extra in (aliases((7, ())), aliases((0, (1,))), donors((7, ())), donors((0, (0,)))):
-            said = say({"main": [parameter()]}, extra=extra)
-            self.assertEqual((len(said["parameters"]), damage(said)), (1, [note]))
-        said = say({"main": [parameter(0, name="a"), parameter(0, name="b")]})
-        self.assertEqual((len(said["parameters"]), damage(said)), (2, [note]))
+            result = result_of({"main": [parameter()]}, extra=extra)
+            self.assertEqual((len(result["parameters"]), damage(result)), (1, [note]))
+        result = result_of({"main": [parameter(0, name="a"), parameter(0, name="b")]})
+        self.assertEqual((len(result["parameters"]), damage(result)), (2, [note]))
         for number in ((1 << 63) - 1, -1):
             far = parameter()
             far.instruction.number = number % (1 << 64)
-            said = say({"main": [far]}, extra=shardings(sharding(REPLICATED)))
-            self.assertEqual(columns(said["parameters"], "number", "sharding"), [(number, None)])
+            result = result_of({"main": [far]}, extra=shardings(sharding(REPLICATED)))
+            self.assertEqual(columns(result["parameters"], "number", "sharding"), [(number, None)])
 
     def test_parameters_are_null_without_an_entry_computation(self) -> None:
         one = hlo_proto.module({"main": [parameter()]})
         for entry_id in (None, 99):
             one.entry_id = entry_id
-            said = answer(traced(encode(hlo_proto.HloProto(one))), "program")
+            result = answer(traced(encode(hlo_proto.HloProto(one))), "program")
             names = ("parameters", "tail", "aliased_bytes", "donated_unused_bytes")
-            self.assertEqual([said[name] for name in names], [None] * 4)
+            self.assertEqual([result[name] for name in names], [None] * 4)
             what = f"computation id {entry_id or 0} is missing or not unique"
             note = f"{DAMAGED}{what}{NOTE_END}"
-            self.assertEqual(damage(said), [note])
-            self.assertEqual(said["n_instructions"], 1)
+            self.assertEqual(damage(result), [note])
+            self.assertEqual(result["n_instructions"], 1)
 
 
 class Damage(unittest.TestCase):
-    def test_missing_or_truncated_program_gives_the_reason_no_program(self) -> None:
+    def test_answer_is_absent_without_a_readable_program(self) -> None:
         whole = hlo_proto.hlo_proto({"main": [parameter()]})
         for data in (traced(whole[:-2]), encode(Space([tpu_plane(list(RAN), [("s", 90, 200)])]))):
             outcome = run(data, "program")
@@ -620,21 +628,21 @@ class Damage(unittest.TestCase):
 
 
 class Flags(InFolder):
-    def said(self, text: str | bytes, computations: Any = None) -> Json:
+    def result(self, text: str | bytes, computations: Any = None) -> Json:
         data = text if isinstance(text, bytes) else text.encode()
         path = self.write("flags.txt", data)
-        return say(computations or {"main": [parameter()]}, "--flags", str(path))
+        return result_of(computations or {"main": [parameter()]}, "--flags", str(path))
 
     def set_by(self, text: str | bytes) -> Json:
-        found: Json = self.said(text)["flags"]["set"]
+        found: Json = self.result(text)["flags"]["set"]
         return found
 
     def notes_on(self, text: str | bytes) -> list[str]:
-        return [note for note in self.said(text)["notes"] if "flags.txt" in note]
+        return [note for note in self.result(text)["notes"] if "flags.txt" in note]
 
     def test_flags_are_read_from_shell_scripts(self) -> None:
         self.assertEqual(
-            self.said((FLAGS / "launch.sh").read_bytes())["flags"]["set"],
+            self.result((FLAGS / "launch.sh").read_bytes())["flags"]["set"],
             {
                 "xla_tpu_enable_async_collective_fusion": "true",
                 "xla_tpu_enable_async_collective_fusion_fuse_all_gather": "true",
@@ -672,7 +680,7 @@ class Flags(InFolder):
             },
         )
 
-    def test_value_ends_at_quotes_blanks_and_separators(self) -> None:
+    def test_value_of_a_flag_ends_at_quotes_blanks_and_separators(self) -> None:
         for text, value in (
             ("--xla_a=1 --b", "1"),
             ("--xla_a=1\\\n2", "1"),
@@ -702,7 +710,7 @@ class Flags(InFolder):
             with self.subTest(text=text):
                 self.assertEqual(self.set_by(text), {"xla_a": value})
 
-    def test_comments_set_no_flags(self) -> None:
+    def test_flags_in_comments_are_ignored(self) -> None:
         for text in ("#--xla_a=1", " # --xla_a=1", "x\t#y --xla_a=1", "'b #' --xla_a=1"):
             self.assertEqual(self.set_by(text), {}, text)
             self.assertEqual(
@@ -712,23 +720,23 @@ class Flags(InFolder):
             self.set_by("# a \\\n--xla_a=1\nb#c --xla_b=2"), {"xla_a": "1", "xla_b": "2"}
         )
 
-    def test_binary_flags_file_sets_no_flag(self) -> None:
+    def test_binary_file_sets_no_flags(self) -> None:
         self.assertEqual(self.set_by(b""), {})
         self.assertEqual(self.set_by(bytes(range(256)) * 100), {})
         self.assertEqual(self.set_by("--xla" * 1000), {})
         self.assertLess(len(self.set_by((FLAGS / "junk").read_bytes())), 20)
 
-    def test_first_two_hundred_of_many_flags_are_listed(self) -> None:
+    def test_up_to_two_hundred_flags_are_listed(self) -> None:
         names = [f"xla_tpu_made_up_{i}" for i in range(1500)]
         text = "".join(f"--{name}='{i}'\n" for i, name in enumerate(names))
-        flags = self.said(text + "--xla_tpu_made_up_0=last\n--megascale_x=1\n")["flags"]
+        flags = self.result(text + "--xla_tpu_made_up_0=last\n--megascale_x=1\n")["flags"]
         self.assertEqual((flags["n"], list(flags["set"])), (1500, names[:200]))
         self.assertEqual(flags["set"]["xla_tpu_made_up_0"], "last")
         self.assertEqual({row["says"] for row in flags["findings"]}, {None})
-        notes = " ".join(self.said(text * 2)["notes"])
+        notes = " ".join(self.result(text * 2)["notes"])
         self.assertIn(f"{', '.join(names[:8])} and 1492 more", notes)
 
-    def test_unreadable_flags_file_is_refused(self) -> None:
+    def test_unreadable_flags_file_is_rejected(self) -> None:
         folder = str(self.folder)
         large = self.write("large", b"\n" * ((16 << 20) + 1))
         os.mkfifo(f"{folder}/fifo")
@@ -740,9 +748,9 @@ class Flags(InFolder):
             (str(large), "too large for a flags file (limit 16 MiB)"),
         ):
             outcome = run(traced({"main": [parameter()]}), "program", "--flags", path)
-            said = outcome.object
-            self.assertEqual((said["reason"], outcome.status), ("unreadable_flags", 1))
-            self.assertEqual(said["detail"], f"{path}: {what}")
+            result = outcome.object
+            self.assertEqual((result["reason"], outcome.status), ("unreadable_flags", 1))
+            self.assertEqual(result["detail"], f"{path}: {what}")
             self.assertEqual(outcome.stderr.count("\n"), 1)
 
     GATHER = "xla_tpu_enable_sparse_core_collective_offload_all_gather"
@@ -760,7 +768,7 @@ class Flags(InFolder):
         called = {"ag": "ag all-gather"} if "calls=ag" in written else {}
         computations = parsed(**called, main=written)
         text = "" if value is None else f"--{flag}={value}"
-        rows = self.said(text, computations)["flags"]["findings"]
+        rows = self.result(text, computations)["flags"]["findings"]
         (row,) = (row for row in rows if row["flag"] == flag)
         self.assertEqual(row["set_to"], value)
         found: Json = row
@@ -787,7 +795,7 @@ class Flags(InFolder):
                 found = row["n_instructions"], row["n_seen"], row["says"]
                 self.assertEqual(found, (n, n_seen, says))
 
-    def test_each_flag_has_instructions_that_show_the_effect(self) -> None:
+    def test_each_flag_counts_the_instructions_that_show_its_effect(self) -> None:
         everything = ["sync", "async", "async_fusion", "sparse_core", "permute"]
         for flag, n, n_seen in (
             ("xla_tpu_enable_async_collective_fusion", 5, 1),
@@ -804,7 +812,7 @@ class Flags(InFolder):
             row = self.finding(flag, "true", everything)
             self.assertEqual((row["n_instructions"], row["n_seen"]), (n, n_seen), flag)
 
-    def test_exposed_time_counts_instructions_without_the_effect(self) -> None:
+    def test_exposed_time_of_a_flag_is_that_of_instructions_without_its_effect(self) -> None:
         ran = [
             op("ag.1", "all-gather", 100, 30, shape=BF16),
             op("ag-start.2", "all-gather-start", 130, 1),
@@ -813,7 +821,7 @@ class Flags(InFolder):
         main = "ag.1 all-gather; ag-start.2 all-gather-start;"
         main += "ag-done.2 all-gather-done ag-start.2"
         path = self.write("flags.txt", b"")
-        rows = say(parsed(main=main), "--flags", str(path), ran=ran)["flags"]["findings"]
+        rows = result_of(parsed(main=main), "--flags", str(path), ran=ran)["flags"]["findings"]
         exposed = {row["flag"]: row["exposed_ps"] for row in rows}
         self.assertEqual(exposed["xla_enable_async_all_gather"], 30)
         self.assertEqual(exposed[self.GATHER], 37)
@@ -838,9 +846,9 @@ class Demo(unittest.TestCase):
             },
         )
 
-    def test_parameters_have_the_shapes_of_the_source(self) -> None:
-        said = answer(DEMO, "program", "--top=100")
-        rows = {row["path"]: row for row in said["parameters"]}
+    def test_parameters_have_the_global_shapes_in_the_source_code(self) -> None:
+        result = answer(DEMO, "program", "--top=100")
+        rows = {row["path"]: row for row in result["parameters"]}
         whole = {
             "w['emb']": "f32[32000,1024]",
             "w['blk']['w1']": "f32[4,1024,4096]",
@@ -850,32 +858,32 @@ class Demo(unittest.TestCase):
         self.assertEqual({path: rows[path]["global_shape"] for path in whole}, whole)
         aliased = [row["bytes"] for row in rows.values() if row["aliased_to_output"]]
         self.assertEqual((len(rows), len(aliased)), (31, 21))
-        self.assertEqual(said["aliased_bytes"], sum(aliased))
+        self.assertEqual(result["aliased_bytes"], sum(aliased))
 
 
 @unittest.skipUnless(OFFLOADING.exists(), "the capture isn't here")
 class Offloading(unittest.TestCase):
     def test_parameters_in_host_memory_are_listed(self) -> None:
-        said = answer(OFFLOADING, "program")
+        result = answer(OFFLOADING, "program")
         names = "path shape global_shape sharding memory_space aliased_to_output"
         shape = "f32[5,1024,1024,256]"
         self.assertEqual(
-            columns(said["parameters"], *names.split()),
+            columns(result["parameters"], *names.split()),
             [(f"ws[{i}]", shape, shape, "{replicated}", 5, True) for i in range(3)],
         )
-        self.assertEqual((said["aliased_bytes"], said["collectives"]), (0, []), "no HBM")
+        self.assertEqual((result["aliased_bytes"], result["collectives"]), (0, []), "no HBM")
 
-    def test_collective_of_a_later_step_equals_comm(self) -> None:
+    def test_collective_in_a_later_step_has_the_same_figures_as_in_comm(self) -> None:
         step = "jit__psum(9646411105960254074)"
-        said = answer(OFFLOADING, "program", "--step-id", step)
-        (row,) = said["collectives"]
+        result = answer(OFFLOADING, "program", "--step-id", step)
+        (row,) = result["collectives"]
         self.assertEqual(
             (row["collective"], row["how"], row["n_instructions"]), ("all-reduce", "sync", 1)
         )
         (of_comm,) = answer(OFFLOADING, "comm", "--step-id", step)["rows"]
         for name in ("n_executions", "sync_dur_ps", "wait_dur_ps", "payload_bytes", "plan"):
             self.assertEqual(row[name], of_comm[name])
-        (parameter,) = said["parameters"]
+        (parameter,) = result["parameters"]
         self.assertEqual(
             parameter["sharding"], "{devices=[2,1,1,1,1,4]<=[8] last_tile_dim_replicate}"
         )

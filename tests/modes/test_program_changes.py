@@ -1,5 +1,4 @@
-"""Test that compare says whether a change reached the compiled program, and what changed in the
-program."""
+"""Test how `compare` reports whether and how the compiled program changed."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ PROGRAM_ID = 7
 LITERAL, CHANNEL, DIMENSIONS, ATTRIBUTES = 8, 26, 14, 68
 
 
-# The function is long, because each argument changes one thing in the program.
+# Long, because each argument changes one property of the program.
 def capture(
     *,
     numbers: int = 0,
@@ -56,7 +55,7 @@ def capture(
     swapped: bool = False,
     has_program: bool = True,
 ) -> bytes:
-    """Return a trace with a program; each argument changes one thing in the program."""
+    """Encode a trace with a program that can be changed in many ways."""
 
     def name(base: str) -> str:
         return f"{base}.{numbers}" if numbers else base
@@ -128,17 +127,17 @@ class Changes(InFolder):
 
     def record(self, data: bytes) -> Path:
         self.n_files += 1
-        said = answer(data, "record")
-        return self.write(f"{self.n_files}.json", json.dumps(said).encode())
+        result = answer(data, "record")
+        return self.write(f"{self.n_files}.json", json.dumps(result).encode())
 
     def compare(self, after: Path, *before: Path) -> Json:
         options = [word for path in before for word in ("--baseline", str(path))]
         return answer(after, "compare", *options)
 
     def changes(self, **changed: Any) -> tuple[bool | None, list[tuple[str, str | None, Any, Any]]]:
-        said = self.compare(self.record(capture(**changed)), self.record(capture()))
-        found = said["program_changes"]
-        self.assertEqual(said["same_program"], found["same_program"])
+        result = self.compare(self.record(capture(**changed)), self.record(capture()))
+        found = result["program_changes"]
+        self.assertEqual(result["same_program"], found["same_program"])
         rows = [(row["what"], row["name"], row["before"], row["after"]) for row in found["rows"]]
         return found["same_program"], rows
 
@@ -153,7 +152,7 @@ class Changes(InFolder):
             with self.subTest(changed=changed):
                 self.assertEqual(self.changes(**changed), (True, []))
 
-    def test_every_change_of_the_code_makes_another_program(self) -> None:
+    def test_every_change_in_the_code_is_a_change_in_the_program(self) -> None:
         for changed in (
             {"opcode": "add"},
             {"shape": array("bf16", 8, 128)},
@@ -179,7 +178,7 @@ class Changes(InFolder):
                 self.assertTrue(rows)
                 self.assertEqual(self.changes(**changed, numbers=3), (same, rows))
 
-    def test_first_row_says_what_changed(self) -> None:
+    def test_first_row_describes_the_change(self) -> None:
         x = {"shape": "f32[8,128]", "sharding": "{replicated}", "donated": False}
         w = {"shape": "f32[8,128]", "sharding": "{devices=[2,1]0,1}", "donated": True}
         kernel = {"n": 1, "vmem_used_bytes": 64, "shapes": ["f32[8,128]"]}
@@ -203,29 +202,29 @@ class Changes(InFolder):
         self.assertEqual([row[:2] for row in rows[:2]], [("collective", name) for name in names])
         self.assertIn(("opcode", "all-to-all", None, 1), rows)
 
-    def test_different_fingerprints_get_a_row_if_nothing_else_differs(self) -> None:
+    def test_difference_in_fingerprint_is_listed_if_nothing_else_differs(self) -> None:
         _, [(what, name, before, after)] = self.changes(constant=b"\x02")
         self.assertEqual((what, name), ("other", None))
         self.assertNotEqual(before, after)
 
-    def test_code_of_a_kernel_alone_is_unknown(self) -> None:
+    def test_same_program_is_null_if_only_the_code_of_a_kernel_changed(self) -> None:
         same, [(what, name, _, _)] = self.changes(body="other", line="c.py:3")
         self.assertEqual((same, what, name), (None, "kernel_code", "flash"))
-        said = self.compare(self.record(capture(body="other")), self.record(capture()))
-        self.assertIn("Only the code (perhaps only source lines) of kernel flash",
-                      said["headline"])  # fmt: skip
+        result = self.compare(self.record(capture(body="other")), self.record(capture()))
+        self.assertIn("In the compiled program, only the code of kernel flash",
+                      result["headline"])  # fmt: skip
 
     def test_headline_says_that_the_program_is_the_same(self) -> None:
-        said = self.compare(self.record(capture(line="b.py:2")), self.record(capture()))
-        self.assertTrue(said["headline"].startswith("The compiled program is the same"))
+        result = self.compare(self.record(capture(line="b.py:2")), self.record(capture()))
+        self.assertTrue(result["headline"].startswith("The compiled program is the same"))
 
-    def test_missing_program_is_unknown(self) -> None:
+    def test_program_changes_are_unknown_if_a_capture_has_no_program(self) -> None:
         for before, after in ((False, True), (True, False), (False, False)):
             paths = [self.record(capture(has_program=has)) for has in (before, after)]
-            said = self.compare(paths[1], paths[0])
-            self.assertEqual(said["program_changes"], {"same_program": None, "rows": []})
-            # The texts of the ops are equal.
-            self.assertIs(said["same_program"], True)
+            result = self.compare(paths[1], paths[0])
+            self.assertEqual(result["program_changes"], {"same_program": None, "rows": []})
+            # Without a program, the ops' texts decide, and they are equal.
+            self.assertIs(result["same_program"], True)
 
     def test_program_differs_if_one_of_several_captures_differs(self) -> None:
         same, other = self.record(capture()), self.record(capture(numbers=4, line="d.py:4"))
@@ -233,19 +232,19 @@ class Changes(InFolder):
         self.assertTrue(self.compare(same, other)["same_program"])
         self.assertIs(self.compare(same, other, changed)["same_program"], False)
 
-    def test_wrong_digest_in_a_record_is_refused(self) -> None:
+    def test_record_with_an_invalid_digest_is_rejected(self) -> None:
         good = answer(capture(), "record")
         for field, value in (("opcode", {"add": "1"}), ("kernel_code", []), ("fusion", -1)):
             broken = json.loads(json.dumps(good))
             broken["programs"][0][field] = value
             path = self.write("broken.json", json.dumps(broken).encode())
-            said = run(path, "compare", "--baseline", str(path)).object
-            self.assertEqual(said["reason"], "unreadable_record")
-            self.assertIn(f"programs[0].{field}", said["detail"])
+            result = run(path, "compare", "--baseline", str(path)).object
+            self.assertEqual(result["reason"], "unreadable_record")
+            self.assertIn(f"programs[0].{field}", result["detail"])
         good["devices"][0]["hlo"] = 1
         path = self.write("broken.json", json.dumps(good).encode())
-        said = run(path, "compare", "--baseline", str(path)).object
-        self.assertIn("there is no program 1", said["detail"])
+        result = run(path, "compare", "--baseline", str(path)).object
+        self.assertIn("there is no program 1", result["detail"])
 
 
 class Demo(unittest.TestCase):
@@ -261,13 +260,13 @@ class Demo(unittest.TestCase):
         n = sum(row["n_instructions"] for row in program["collectives"])
         self.assertEqual(sum(fact["n"] for fact in digest["collective"].values()), n)
 
-    def test_record_of_version_2_0_lacks_the_program(self) -> None:
+    def test_record_of_version_2_0_has_no_program_to_compare(self) -> None:
         [old] = DEMO.parent.glob("after.json.gz")
         self.assertNotIn("programs", json.loads(gzip.decompress(old.read_bytes())))
-        said = answer(old, "compare", "--baseline", str(old))
-        self.assertEqual(said["program_changes"], {"same_program": None, "rows": []})
-        self.assertIs(said["same_program"], True)
-        self.assertIsNone(said["totals"]["period"])
+        result = answer(old, "compare", "--baseline", str(old))
+        self.assertEqual(result["program_changes"], {"same_program": None, "rows": []})
+        self.assertIs(result["same_program"], True)
+        self.assertIsNone(result["totals"]["period"])
 
 
 if __name__ == "__main__":

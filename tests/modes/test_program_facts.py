@@ -1,6 +1,4 @@
-"""Test facts that modes take from the compiled program: precision, costs of kernels, likely
-lines.
-"""
+"""Test what modes read from the compiled program: precision, kernel costs, and likely lines."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ EVERYTHING = ("--include-comm", "--include-data-move")
 
 
 def with_program(hlo: bytes | None, ops: Sequence[Op]) -> bytes:
-    """Return a trace of the given ops with their program."""
+    """Encode a trace of the given ops with their program."""
     for op in ops:
         op.stats["program_id"] = PROGRAM_ID
     end = max(op.start + op.dur for op in ops)
@@ -46,12 +44,12 @@ def trace_of(program: Program, *ops: Op, **more: Any) -> bytes:
     return with_program(hlo_proto.hlo_proto(program, **more), ops)
 
 
-def notes_of_damage(said: Json) -> list[str]:
-    return [note for note in said["notes"] if note.startswith(DAMAGED)]
+def notes_of_damage(result: Json) -> list[str]:
+    return [note for note in result["notes"] if note.startswith(DAMAGED)]
 
 
 class AtMostEight(unittest.TestCase):
-    def test_eight_likely_sources_precede_a_row_for_the_rest(self) -> None:
+    def test_up_to_eight_likely_sources_precede_a_row_for_the_rest(self) -> None:
         for n in (1, 8, 9, 11):
             with self.subTest(n=n):
                 names = [f"copy.{i}" for i in range(n)]
@@ -59,8 +57,8 @@ class AtMostEight(unittest.TestCase):
                     hlo_proto.op(x, "copy", line=f"m.py:{i + 1}") for i, x in enumerate(names)
                 ]
                 ran = [event(x, "copy", 100 * i, 50 - i) for i, x in enumerate(names)]
-                said = answer(trace_of({"main": copies}, *ran), "by_source", *EVERYTHING)
-                (group,) = said["groups"]
+                result = answer(trace_of({"main": copies}, *ran), "by_source", *EVERYTHING)
+                (group,) = result["groups"]
                 rows = [tuple(row.values()) for row in group["likely_sources"]]
                 expected: list[Any] = [
                     (f"m.py:{i + 1}", f"m.py:{i + 1}", "own", 50 - i, 1) for i in range(min(n, 8))
@@ -69,10 +67,10 @@ class AtMostEight(unittest.TestCase):
                     expected.append((None, None, None, sum(50 - i for i in range(8, n)), n - 8))
                 self.assertEqual(rows, expected)
 
-    def test_eight_fused_lines_are_ordered_by_instructions(self) -> None:
+    def test_up_to_eight_fused_lines_are_listed_by_number_of_instructions(self) -> None:
         for n in (1, 8, 9):
             with self.subTest(n=n):
-                # The last of the fused lines has two instructions.
+                # The last fused line has two instructions.
                 lines = [f"m.py:{i + 10}" for i in range(n)]
                 body = [
                     hlo_proto.op(f"add.{i}", "add", line=line)
@@ -95,7 +93,7 @@ def dot(left: str, right: str, extra: bytes = b"") -> list[hlo_proto.Op]:
 
 
 def judged(program: Program, name: str, output: str, category: str) -> Json:
-    """Return the row in roofline of an op whose HLO text does not show the operands."""
+    """Return the row of `roofline` for an op whose HLO text lacks the shapes of its operands."""
     peaks = ("--peak-tflops-fp32", "100", "--peak-tflops-fp16", "1000")
     shape = f"{output}[8,128]{{1,0}}"
     ran = event(
@@ -128,8 +126,8 @@ class Precision(unittest.TestCase):
             "main": [hlo_proto.op("fusion.1", "fusion", calls=["body"])],
         }
         row = judged(fused, "fusion.1", output, "convolution fusion")
-        said = (row["dtype"], row["dtype_source"], row["dtype_uncertain"])
-        self.assertEqual(said, (dtype, "program", False), (left, right, output))
+        found = (row["dtype"], row["dtype_source"], row["dtype_uncertain"])
+        self.assertEqual(found, (dtype, "program", False), (left, right, output))
 
     def test_half_precision_operands_take_precedence_over_an_fp32_output(self) -> None:
         self.assert_dtype("bf16", "bf16", "bf16", "f32")
@@ -151,7 +149,7 @@ class Precision(unittest.TestCase):
         self.assert_dtype("fp32", "f32", "f32", "f32", precision(0, 0, algorithm=6))
         self.assert_dtype("bf16", "bf16", "f32", "f32")
 
-    def test_dtype_of_a_group_is_uncertain_if_the_program_lacks_the_dot(self) -> None:
+    def test_dtype_of_a_group_is_uncertain_without_a_program(self) -> None:
         shape = "bf16[8,8]{1,0}"
         ran = event("dot.1", "convolution", 0, 9, shape=shape, operands="%left, %right")
         for data, is_uncertain in (
@@ -168,8 +166,8 @@ class Precision(unittest.TestCase):
         }
         ran = event("fusion.1", "convolution fusion", 0, 9, shape="bf16[8]{0}", flops=8)
         ran.stats["bytes_accessed"] = 8
-        said = answer(trace_of(program, ran), "roofline")
-        self.assertEqual((said["groups"], said["skipped_groups"]["n_dtype_other"]), ([], 1))
+        result = answer(trace_of(program, ran), "roofline")
+        self.assertEqual((result["groups"], result["skipped_groups"]["n_dtype_other"]), ([], 1))
 
     def test_dot_in_a_nested_fusion_is_found(self) -> None:
         program: Program = {
@@ -184,15 +182,15 @@ class Precision(unittest.TestCase):
         row = judged({"main": dot("bf16", "bf16")}, "dot.1", "f32", "convolution")
         self.assertEqual((row["dtype"], row["dtype_source"]), ("bf16", "program"))
 
-    def test_output_determines_the_dtype_without_a_dot_or_an_instruction(self) -> None:
+    def test_output_determines_the_dtype_if_no_dot_is_found(self) -> None:
         plain: Program = {
             "body": [hlo_proto.op("add.1", "add", shape=array("bf16", 8))],
             "main": [hlo_proto.op("fusion.1", "fusion", calls=["body"])],
         }
         for name in ("fusion.1", "fusion.7"):
             row = judged(plain, name, "f32", "convolution fusion")
-            said = (row["dtype"], row["dtype_source"], row["dtype_uncertain"])
-            self.assertEqual(said, ("fp32", "output", True))
+            found = (row["dtype"], row["dtype_source"], row["dtype_uncertain"])
+            self.assertEqual(found, ("fp32", "output", True))
 
 
 def kernel(start: int, **stats: Any) -> Op:
@@ -217,53 +215,53 @@ class Kernels(unittest.TestCase):
     DECLARED = declaring(flops="346", bytes_accessed="67")
 
     def test_declared_cost_is_used_and_noted(self) -> None:
-        said = answer(trace_of(self.DECLARED, kernel(0), kernel(100)), "roofline")
-        (row,) = said["groups"]
+        result = answer(trace_of(self.DECLARED, kernel(0), kernel(100)), "roofline")
+        (row,) = result["groups"]
         self.assertEqual((row["cost_source"], row["kernel"]), ("declared", "flash"))
         figures = (row["flops_sum"], row["bytes_accessed_sum"], row["hbm_bytes_sum"])
         self.assertEqual(figures, (692, 134, 134))
-        self.assertTrue(any("declared" in note for note in said["notes"]))
+        self.assertTrue(any("declared" in note for note in result["notes"]))
 
-    def test_flops_of_the_trace_take_precedence_over_the_declaration(self) -> None:
+    def test_flops_of_the_trace_take_precedence_over_the_declared_cost(self) -> None:
         data = trace_of(self.DECLARED, kernel(0, flops=800, bytes_accessed=64))
         (row,) = answer(data, "roofline")["groups"]
         self.assertEqual((row["cost_source"], row["kernel"], row["flops_sum"]), ("xla", None, 800))
 
-    def test_declaration_takes_precedence_over_flops_on_events(self) -> None:
+    def test_declared_cost_takes_precedence_over_flops_on_events(self) -> None:
         plane = tpu_plane([kernel(0, program_id=PROGRAM_ID)])
         names = StatNames(90)
         for execution in plane.lines[0].events:
             execution.stats = [names.stat("flops", 800), names.stat("bytes_accessed", 64)]
         plane.stat_metadata += names.metadata()
         hlo = hlo_proto.hlo_proto(self.DECLARED)
-        # Newer captures have an index as the key, and the id in the name.
+        # In newer captures, the key is an index, and the id is part of the name.
         programs = metadata_plane({6: (f"jit_f({PROGRAM_ID})", hlo)})
         (row,) = answer(encode(Space([plane, programs])), "roofline")["groups"]
         figures = (row["cost_source"], row["flops_sum"], row["bytes_accessed_sum"])
         self.assertEqual(figures, ("declared", 346, 67))
 
-    def test_user_cost_takes_precedence_over_the_declaration(self) -> None:
+    def test_cost_given_by_the_user_takes_precedence_over_the_declared_cost(self) -> None:
         data = trace_of(self.DECLARED, kernel(0))
         (row,) = answer(data, "roofline", "--kernel-cost", "flash=5,6")["groups"]
         self.assertEqual((row["cost_source"], row["flops_sum"]), ("user", 5))
 
-    def test_declaration_without_flops_is_ignored(self) -> None:
+    def test_declared_cost_without_flops_is_ignored(self) -> None:
         for cost in ({"flops": "0", "bytes_accessed": "9"}, {"bytes_accessed": "9"}, {}):
             data = trace_of(declaring(**cost), kernel(0))
-            said = answer(data, "roofline")
-            reasons = [row["reason"] for row in said["skipped_groups"]["top_skipped"]]
-            self.assertEqual((said["groups"], reasons), ([], ["opaque"]))
+            result = answer(data, "roofline")
+            reasons = [row["reason"] for row in result["skipped_groups"]["top_skipped"]]
+            self.assertEqual((result["groups"], reasons), ([], ["opaque"]))
             ledger = answer(data, "bottleneck")
             (row,) = ledger["kernels_of_unknown_cost"]
             n_bytes = 9 if cost else None
             self.assertEqual((row["declared"] or {}).get("bytes_accessed"), n_bytes)
             self.assertIsNone(ledger["hfu_at_least"])
 
-    def test_declared_cost_does_not_count_in_lower_bounds(self) -> None:
-        said = answer(trace_of(self.DECLARED, kernel(0)), "bottleneck")
-        self.assertGreater(said["speed_of_light"]["at_roof_ps"], 0)
-        self.assertEqual(said["speed_of_light"]["pct_at_least"], 0)
-        self.assertIsNone(said["hfu_at_least"])
+    def test_declared_cost_is_excluded_from_lower_bounds(self) -> None:
+        result = answer(trace_of(self.DECLARED, kernel(0)), "bottleneck")
+        self.assertGreater(result["speed_of_light"]["at_roof_ps"], 0)
+        self.assertEqual(result["speed_of_light"]["pct_at_least"], 0)
+        self.assertIsNone(result["hfu_at_least"])
 
 
 def likely(program: Program, name: str, category: str, **more: Any) -> Json:
@@ -276,7 +274,7 @@ def likely(program: Program, name: str, category: str, **more: Any) -> Json:
 
 
 def copying(destination: Shape) -> Program:
-    """Return a program that makes an array at m.py:1, and copies and uses the array at m.py:2."""
+    """Return a program that computes an array at m.py:1, copies it, and uses the copy at m.py:2."""
     return {
         "main": [
             hlo_proto.op("made", "add", line="m.py:1"),
@@ -288,23 +286,23 @@ def copying(destination: Shape) -> Program:
 
 
 class LikelyLines(unittest.TestCase):
-    def test_prefetch_has_the_line_of_the_consumer(self) -> None:
-        said = likely(copying(array("f32", 8, space=1)), "copy-done.1", "copy-done")
-        self.assertEqual(said, {"source_inner": "m.py:2", "source_is": "consumer"})
+    def test_prefetch_has_the_line_of_its_consumer(self) -> None:
+        result = likely(copying(array("f32", 8, space=1)), "copy-done.1", "copy-done")
+        self.assertEqual(result, {"source_inner": "m.py:2", "source_is": "consumer"})
 
-    def test_copy_to_the_host_has_the_line_of_the_producer(self) -> None:
+    def test_copy_to_the_host_has_the_line_of_its_producer(self) -> None:
         shape = "f32[8]{0:S(5)}"
         program = copying(array("f32", 8, space=5))
-        said = likely(program, "copy-done.1", "copy-done", shape=shape)
-        self.assertEqual(said, {"source_inner": "m.py:1", "source_is": "producer"})
+        result = likely(program, "copy-done.1", "copy-done", shape=shape)
+        self.assertEqual(result, {"source_inner": "m.py:1", "source_is": "producer"})
 
-    def test_done_has_the_line_of_the_start(self) -> None:
+    def test_done_has_the_line_of_its_start(self) -> None:
         program = copying(array("f32", 8))
         program["main"][1].instruction.metadata = hlo_proto.OpMetadata(None, "m.py", 7)
-        said = likely(program, "copy-done.1", "copy-done")
-        self.assertEqual(said, {"source_inner": "m.py:7", "source_is": "own"})
+        result = likely(program, "copy-done.1", "copy-done")
+        self.assertEqual(result, {"source_inner": "m.py:7", "source_is": "own"})
 
-    def test_wrapped_collective_has_a_line_of_its_own(self) -> None:
+    def test_wait_for_a_wrapped_collective_has_the_line_of_the_collective(self) -> None:
         program: Program = {
             "called": [
                 hlo_proto.op("p", "parameter"),
@@ -319,10 +317,10 @@ class LikelyLines(unittest.TestCase):
                 hlo_proto.op("used", "negate", "g.call-done", line="m.py:2"),
             ],
         }
-        said = likely(program, "g.call-done", "async-done")
-        self.assertEqual(said, {"source_inner": "m.py:3", "source_is": "inside"})
+        result = likely(program, "g.call-done", "async-done")
+        self.assertEqual(result, {"source_inner": "m.py:3", "source_is": "inside"})
 
-    def test_reduce_scatter_has_the_line_of_the_producer(self) -> None:
+    def test_wait_for_a_reduce_scatter_has_the_line_of_its_producer(self) -> None:
         # The name `unnamed.1` does not show that the op is a reduce-scatter.
         for name in ("reduce-scatter.1", "unnamed.1"):
             program: Program = {
@@ -339,8 +337,8 @@ class LikelyLines(unittest.TestCase):
                 ],
             }
             with self.subTest(name=name):
-                said = likely(program, f"{name}.call-done", "async-done")
-                self.assertEqual(said, {"source_inner": "m.py:1", "source_is": "producer"})
+                result = likely(program, f"{name}.call-done", "async-done")
+                self.assertEqual(result, {"source_inner": "m.py:1", "source_is": "producer"})
 
     def test_wait_for_a_fused_collective_names_the_collective(self) -> None:
         program: Program = {
@@ -363,14 +361,14 @@ class LikelyLines(unittest.TestCase):
             rollup = answer(data, "summary")["comm_rollup"]
             self.assertEqual([row["waits_for"] for row in rollup], [waits_for])
 
-    def test_likely_sources_are_null_without_a_program(self) -> None:
+    def test_likely_sources_and_fused_lines_are_null_without_a_program(self) -> None:
         data = with_program(None, [event("copy-done.1", "copy-done", 0, 10)])
-        said = answer(data, "by_source", *EVERYTHING)
+        result = answer(data, "by_source", *EVERYTHING)
         self.assertEqual(
-            said["program"],
+            result["program"],
             {"name": None, "program_id": str(PROGRAM_ID), "n_programs": 1, "hlo": False},
         )
-        (group,) = said["groups"]
+        (group,) = result["groups"]
         self.assertEqual((group["likely_sources"], group["also_fused"]), (None, None))
 
 
@@ -393,9 +391,7 @@ def small_program() -> bytes:
 
 
 class Damage(unittest.TestCase):
-    """Test that a damaged program causes a note and missing facts, but does not prevent the
-    answer.
-    """
+    """Test that a damaged program causes a note and nulls, but does not prevent the answer."""
 
     def ops(self) -> list[Op]:
         return [
@@ -405,7 +401,7 @@ class Damage(unittest.TestCase):
 
     def assert_answered(self, hlo: bytes, what: object) -> list[Json]:
         data = with_program(hlo, self.ops())
-        said = []
+        result = []
         for mode in MODES:
             outcome = run(data, mode)
             if mode not in MODES_OF_TRACE and outcome.object["status"] == "absent":
@@ -415,51 +411,51 @@ class Damage(unittest.TestCase):
             self.assertEqual((outcome.object["status"], outcome.status), ("ok", 0), (mode, what))
             self.assertEqual(outcome.object["program"]["n_programs"], 1)
             self.assertEqual(outcome.object["totals"]["compute_duration_ps"], 70)
-            said.append(outcome.object)
-        return said
+            result.append(outcome.object)
+        return result
 
-    def test_intact_program_needs_no_note(self) -> None:
+    def test_intact_program_causes_no_note(self) -> None:
         answers = self.assert_answered(small_program(), "whole")
-        self.assertEqual(tuple(said["mode"] for said in answers), MODES)
-        for said in answers:
-            self.assertEqual(notes_of_damage(said), [])
+        self.assertEqual(tuple(result["mode"] for result in answers), MODES)
+        for result in answers:
+            self.assertEqual(notes_of_damage(result), [])
 
     def test_truncated_program_causes_a_single_note(self) -> None:
         whole = small_program()
         for end in (1, len(whole) // 2, len(whole) - 1):
-            said = {found["mode"]: found for found in self.assert_answered(whole[:end], end)}
+            result = {found["mode"]: found for found in self.assert_answered(whole[:end], end)}
             for mode in ("summary", "by_source"):
-                self.assertEqual(len(notes_of_damage(said[mode])), 1)
-            for group in said["by_source"]["groups"]:
+                self.assertEqual(len(notes_of_damage(result[mode])), 1)
+            for group in result["by_source"]["groups"]:
                 self.assertEqual((group["likely_sources"], group["also_fused"]), (None, None))
 
-    def test_empty_program_is_not_damage(self) -> None:
-        for said in self.assert_answered(hlo_proto.hlo_proto({"main": []}), "empty"):
-            self.assertTrue(said["program"]["hlo"])
-            self.assertEqual(notes_of_damage(said), [])
+    def test_empty_program_causes_no_note(self) -> None:
+        for result in self.assert_answered(hlo_proto.hlo_proto({"main": []}), "empty"):
+            self.assertTrue(result["program"]["hlo"])
+            self.assertEqual(notes_of_damage(result), [])
 
 
 @functools.cache
-def say(profile: str, mode: str, *options: str) -> Json:
+def result_of(profile: str, mode: str, *options: str) -> Json:
     return answer(PROFILES / profile, mode, *options)
 
 
 @unittest.skipUnless(TRAINING.exists(), "the capture is not available")
 class Training(unittest.TestCase):
-    def say(self, mode: str, *options: str) -> Json:
-        return say(TRAINING.name, mode, *options)
+    def result(self, mode: str, *options: str) -> Json:
+        return result_of(TRAINING.name, mode, *options)
 
-    def test_declared_kernel_is_in_the_roofline(self) -> None:
-        said = self.say("roofline")
-        self.assertEqual(round(said["step_summary"]["rooflined_pct_of_compute"]), 69)
-        (row,) = [row for row in said["groups"] if row["cost_source"] == "declared"]
+    def test_kernel_with_a_declared_cost_is_in_the_roofline(self) -> None:
+        result = self.result("roofline")
+        self.assertEqual(round(result["step_summary"]["rooflined_pct_of_compute"]), 69)
+        (row,) = [row for row in result["groups"] if row["cost_source"] == "declared"]
         self.assertEqual(row["kernel"], "flash_attention")
         self.assertEqual(row["flops_sum"], row["n_executions"] * 34_628_173_824)
         self.assertEqual(row["bytes_accessed_sum"], row["n_executions"] * 67_108_864)
-        self.assertTrue(any("declared" in note and "causal" in note for note in said["notes"]))
+        self.assertTrue(any("declared" in note and "causal" in note for note in result["notes"]))
 
     def test_dtypes_of_all_dots_come_from_the_program(self) -> None:
-        rows = self.say("roofline")["groups"]
+        rows = self.result("roofline")["groups"]
         dots = [
             row
             for row in rows
@@ -470,7 +466,7 @@ class Training(unittest.TestCase):
         self.assertFalse(any(row["dtype_uncertain"] for row in rows))
 
     def test_nearly_all_time_without_a_stack_has_a_likely_line(self) -> None:
-        groups = self.say("by_source", *EVERYTHING)["groups"]
+        groups = self.result("by_source", *EVERYTHING)["groups"]
         without = [group for group in groups if group["agg_key_kind"] != "stack"]
         rows = [row for group in without for row in group["likely_sources"]]
         lined = sum(row["dur_ps"] for row in rows if row["source_inner"])
@@ -479,18 +475,18 @@ class Training(unittest.TestCase):
 
 @unittest.skipUnless(OFFLOADING.exists(), "the capture is not available")
 class Offloading(unittest.TestCase):
-    def test_waits_for_the_host_have_a_line(self) -> None:
-        said = say(OFFLOADING.name, "by_source", "--step", "all", *EVERYTHING)
-        (waits,) = [g for g in said["groups"] if "copy-done" in g["hlo_categories"]]
+    def test_waits_for_the_host_have_a_likely_line(self) -> None:
+        result = result_of(OFFLOADING.name, "by_source", "--step", "all", *EVERYTHING)
+        (waits,) = [g for g in result["groups"] if "copy-done" in g["hlo_categories"]]
         self.assertEqual(round(waits["total_dur_ps"] / 10**12), 76)
         (row,) = waits["likely_sources"]
         self.assertTrue(row["source_inner"].endswith("host_offload_stress_test.py:29"))
         self.assertEqual(row["dur_ps"], waits["total_dur_ps"])
 
     def test_host_is_the_bottleneck_of_the_offloading_capture(self) -> None:
-        said = say(OFFLOADING.name, "bottleneck", "--step", "all")
-        self.assertEqual(said["bottleneck"], "host")
-        first = said["findings"][0]
+        result = result_of(OFFLOADING.name, "bottleneck", "--step", "all")
+        self.assertEqual(result["bottleneck"], "host")
+        first = result["findings"][0]
         self.assertEqual(first["class"], "host")
         self.assertTrue(first["source_inner"].endswith("host_offload_stress_test.py:29"))
 

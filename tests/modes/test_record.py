@@ -1,4 +1,4 @@
-"""Test the mode record on small traces: which steps are used, and the figures of the used steps."""
+"""Test the mode `record`: which steps it uses, and the figures of these steps."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def digest(*texts: str) -> str:
 
 
 def steps_of(numbers: Sequence[int]) -> list[Op]:
-    """Return an op with the given number of executions in each step."""
+    """Return executions of an op; `numbers` says how many each step has."""
     return [
         op("fusion.1", "loop fusion", number * STEP_PS + 10 * i, 10, stack="a.py:1:2")
         for number, n in enumerate(numbers)
@@ -52,28 +52,28 @@ def record(planes: Sequence[Plane] | Plane, *options: str) -> Json:
 
 
 def counted(numbers: Sequence[int], *options: str, **of: Any) -> list[Json]:
-    """Return the steps of a record, with the given number of ops in each step."""
+    """Return the steps in a record; `numbers` says how many ops each step has."""
     steps = [(str(i), i * STEP_PS, STEP_PS) for i in range(len(numbers))]
     rows: list[Json] = record(tpu_plane(steps_of(numbers), steps, **of), *options)["steps"]
     return rows
 
 
 class Demo(unittest.TestCase):
-    def test_stored_records_equal_records_of_the_demo(self) -> None:
+    def test_stored_records_equal_new_records_of_the_demo(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             for name, run_folder in write_runs(Path(folder)).items():
                 kept = json.loads(gzip.decompress((DATA / f"{name}.json.gz").read_bytes()))
-                said = {**answer(run_folder, "record"), "profile_dir": name}
-                # Version 2.0 made the stored records, so the notes have other words, and newer
-                # fields are missing.
-                del said["schema_version"], said["programs"], said["notes"], kept["notes"]
-                for device in said["devices"]:
+                result = {**answer(run_folder, "record"), "profile_dir": name}
+                # Version 2.0 wrote the stored records: newer fields are missing, and the notes are
+                # worded differently.
+                del result["schema_version"], result["programs"], result["notes"], kept["notes"]
+                for device in result["devices"]:
                     del device["hlo"]
-                for group in said["groups"]:
+                for group in result["groups"]:
                     del group["kernel"]
-                for step in said["steps"]:
+                for step in result["steps"]:
                     del step["period_ps"]
-                self.assertEqual(said, kept)
+                self.assertEqual(result, kept)
 
 
 class UsedSteps(unittest.TestCase):
@@ -88,7 +88,7 @@ class UsedSteps(unittest.TestCase):
                 self.assertEqual(row[figure] is None, not row["used"])
         return [row["why_not"] for row in rows]
 
-    def test_steps_can_differ_by_one_op_in_fifty(self) -> None:
+    def test_steps_may_differ_by_one_op_in_fifty(self) -> None:
         other = "other_op_count"
         self.assertEqual(self.reasons([50, 49, 51, 50]), [None] * 4)
         self.assertEqual(self.reasons([50, 48, 52, 50, 50]), [None, other, other, None, None])
@@ -97,7 +97,7 @@ class UsedSteps(unittest.TestCase):
             self.reasons([100, 98, 102, 97, 100, 103]), [*[None] * 3, other, None, other]
         )
 
-    def test_steps_are_compared_with_the_lower_median_of_steps_with_ops(self) -> None:
+    def test_number_of_ops_is_compared_with_the_lower_median_of_steps_with_ops(self) -> None:
         self.assertEqual(self.reasons([3, 7]), [None, "other_op_count"])
         self.assertEqual(self.reasons([3, 7, 7]), ["other_op_count", None, None])
         self.assertEqual(self.reasons([0, 0, 0, 7]), [*["no_ops"] * 3, None])
@@ -117,8 +117,8 @@ class UsedSteps(unittest.TestCase):
                     self.assertEqual(row["why_not"], "not_asked")
                     self.assertEqual(row["duration_ps"], was["duration_ps"])
 
-    def test_executions_of_less_frequent_programs_are_not_used(self) -> None:
-        # The executions of the unused program are more numerous, and one of them is the largest.
+    def test_only_executions_of_the_program_with_most_ops_are_used(self) -> None:
+        # `jit_g` has more executions and the largest one, but `jit_f` has more ops in total.
         names = ("jit_f(1)", *["jit_g(2)"] * 5, *["jit_f(1)"] * 3)
         numbers = (9, 1, 1, 1, 1, 12, 0, 9, 9)
         plane = tpu_plane(steps_of(numbers))
@@ -148,7 +148,7 @@ class Figures(unittest.TestCase):
         (step,) = record(tpu_plane(ops, [("0", 0, 1000)]))["steps"]
         return tuple(step[f"{name}_ps"] for name in ("duration", "busy", "comm", "host", "wait"))
 
-    def test_waits_count_for_the_awaited_op(self) -> None:
+    def test_waits_are_classified_by_what_they_wait_for(self) -> None:
         # Waits for the device's own engines are not communication.
         host = "f32[8]{0:S(5)}"
         math = op("fusion.1", "loop fusion", 0, 100)
@@ -175,7 +175,7 @@ class Figures(unittest.TestCase):
 
 
 class Groups(unittest.TestCase):
-    def test_groups_are_in_order_of_appearance_over_all_devices(self) -> None:
+    def test_groups_are_in_order_of_appearance_across_all_devices(self) -> None:
         a, b, c = (
             {
                 "category": "loop fusion",
@@ -216,7 +216,7 @@ class Groups(unittest.TestCase):
         self.assertEqual(of["devices"][0]["program"], digest(*texts[:2]))
         self.assertEqual(of["devices"][1]["program"], digest(*texts[2:]))
 
-    def test_lists_are_sorted_and_hold_at_most_32_texts(self) -> None:
+    def test_lists_are_sorted_and_limited_to_32_texts(self) -> None:
         def group(n: int) -> Json:
             ops = [
                 op(
@@ -241,12 +241,12 @@ class Groups(unittest.TestCase):
         self.assertEqual(group(33)["tf_ops"], ["t0:", "t1:", "t2:"])
         self.assertEqual(group(33)["signatures"], ["f [loop fusion]"])
 
-    def test_tuple_has_the_shapes_of_all_elements(self) -> None:
+    def test_shapes_in_nested_tuples_are_listed(self) -> None:
         shape = "(bf16[8,128]{1,0:T(8,128)(2,1)}, (s32[]{:T(128)}, token[]), /*index=2*/f32[4]{0})"
         [group] = record(tpu_plane([op("f.1", "loop fusion", 0, 1, shape=shape)]))["groups"]
         self.assertEqual(group["shapes"], ["bf16[8,128]", "f32[4]", "s32[]"])
 
-    def test_source_of_a_group_without_a_stack_is_the_first_by_name(self) -> None:
+    def test_source_of_a_group_without_a_stack_is_the_first_in_alphabetical_order(self) -> None:
         ops = [
             op(f"c.{i}", "copy", i, 1, tf_op="w:", source=s)
             for i, s in enumerate(("b.py:2", "a.py:9"))
@@ -260,7 +260,7 @@ class Programs(unittest.TestCase):
     def program(self, *ops: Op) -> Any:
         return record(tpu_plane(ops, [("0", 0, 1000)]))["devices"][0]["program"]
 
-    def test_program_with_a_different_branch_taken_is_the_same_program(self) -> None:
+    def test_program_is_the_same_whichever_branch_is_taken(self) -> None:
         first = op("f.1", "loop fusion", 0, 100)
         loop = op("while.1", "while", 200, 500)
         branching = op("conditional.1", "conditional", 200, 300)
@@ -276,13 +276,13 @@ class Programs(unittest.TestCase):
 
 
 class Notes(unittest.TestCase):
-    def test_notes_name_their_device(self) -> None:
+    def test_notes_about_one_device_name_the_device(self) -> None:
         def plane(name: str, line: Line) -> Plane:
             found = tpu_plane(steps_of([2]), [("0", 0, STEP_PS)], name=name)
             found.lines.append(line)
             return found
 
-        # The trace has an op without metadata and a step without a valid time.
+        # One device has an op without metadata, and the other has a step without a valid time.
         planes = [
             plane("/device:TPU:0", Line("XLA Ops", [Event(99, 5, 5)])),
             plane("/device:TPU:1", Line("Steps", [Event(1, num_occurrences=3)])),
@@ -322,7 +322,7 @@ class Notes(unittest.TestCase):
 
 
 class LongTexts(unittest.TestCase):
-    def test_shortened_keys_remain_different(self) -> None:
+    def test_truncated_keys_remain_distinct(self) -> None:
         ops = [
             op(f"fusion.{i}", "loop fusion", 10 * i, 10, tf_op="x" * 70_000 + str(i))
             for i in range(2)
@@ -331,24 +331,24 @@ class LongTexts(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "x.xplane.pb")
             path.write_bytes(data)
-            said = answer(path, "compare", "--baseline", str(path))
+            result = answer(path, "compare", "--baseline", str(path))
             of = answer(path, "record")
-        self.assertEqual(len(said["rows"]), 2)
+        self.assertEqual(len(result["rows"]), 2)
         keys = [group["agg_key"] for group in of["groups"]]
-        self.assertEqual(keys, [row["agg_keys_after"][0] for row in said["rows"]])
+        self.assertEqual(keys, [row["agg_keys_after"][0] for row in result["rows"]])
         cut = [key.removesuffix(digest(f"tfop:{'x' * 70_000}{i}")) for i, key in enumerate(keys)]
         self.assertEqual(cut, [f"tfop:{'x' * (65_531 - 17)}…"] * 2)
 
 
 class Processes(unittest.TestCase):
-    def test_two_processes_make_the_same_record_as_one_process(self) -> None:
+    def test_record_is_the_same_with_one_or_several_processes(self) -> None:
         program = records.of_demo()[:40]
         data = rewrite.trace(
             program, 2, jitter=0.01, devices=[f"/device:TPU:{i}" for i in range(5)]
         )
         self.assert_same(data)
 
-    def test_facts_of_a_group_are_merged_over_processes(self) -> None:
+    def test_shapes_and_paths_of_a_group_are_merged_across_processes(self) -> None:
         planes = [
             tpu_plane(
                 [

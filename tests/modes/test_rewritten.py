@@ -1,7 +1,7 @@
-"""Test record, compare and spread on traces of the demo's program, edited and run again.
+"""Test that `record`, `compare` and `spread` give the same answers for traces and for records.
 
-Other tests of record, compare and spread use records. The tests in this file check that traces and
-records give the same answers.
+The traces are written for these tests: they run the demo's program, or an edited version of it.
+Other tests of `compare` and `spread` use records.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ALL = ("--top", "1000000")
 
 
 def small(program: Program) -> Program:
-    """Return the longest ops of a program and one op of each line."""
+    """Return the longest ops of a program, and one op per line."""
     rng = random.Random(4)
     kept = {id(rng.choice(ops)) for ops in groups_of(program).values()}
     longest = sorted(program, key=lambda op: -op.duration)[: len(program) // 10]
@@ -42,7 +42,7 @@ def compare(before: Path, after: Path, *options: str) -> Json:
     return answer(after, "compare", "--baseline", str(before), *options)
 
 
-def said(of: Json) -> Json:
+def comparable(of: Json) -> Json:
     """Return an answer without the fields that name files."""
     for side in of.keys() & {"before", "after"}:
         for captured in of[side]["captures"]:
@@ -51,7 +51,7 @@ def said(of: Json) -> Json:
 
 
 class Record(unittest.TestCase):
-    def test_program_run_again_has_the_same_record(self) -> None:
+    def test_rewritten_trace_of_the_demo_has_the_same_record_as_the_demo(self) -> None:
         again = answer(
             rewrite.trace(records.of_demo(), 2, devices=(DEVICE, "/device:TPU:3")), "record"
         )
@@ -60,7 +60,7 @@ class Record(unittest.TestCase):
         self.assertEqual(again["frames"], demo["frames"])
         programs = {device["program"] for of in (again, demo) for device in of["devices"]}
         self.assertEqual(len(programs), 1)
-        # The last step of a device has no period.
+        # Ignore these fields; a device's last step has no period.
         some = {"index": 0, "name": "", "device": 0, "period_ps": None}
         first, *others = ({**step, **some} for step in again["steps"])
         self.assertEqual(first, {**demo["steps"][0], **some})
@@ -88,19 +88,19 @@ class Compared(WithFiles):
 
     def test_compare_gives_the_same_answer_for_a_record_and_its_trace(self) -> None:
         before, after = self.traces
-        expected = said(compare(before, after))
+        expected = comparable(compare(before, after))
         ours = self.record_of(before, "before/plain.json")
         theirs = self.record_of(after, "after/gzipped.json.gz")
         for pair in ((ours, theirs), (ours, after), (ours.parent, theirs.parent)):
-            self.assertEqual(said(compare(*pair)), expected, pair)
+            self.assertEqual(comparable(compare(*pair)), expected, pair)
 
     def test_compare_gives_the_same_answer_for_a_record_of_some_steps(self) -> None:
         before, after = self.traces
         some = ("--steps", "1:4")
-        expected = said(compare(before, after, *some))
+        expected = comparable(compare(before, after, *some))
         self.assertEqual(expected["before"]["n_steps"], 3)
         narrowed = self.record_of(after, "some.json", *some)
-        self.assertEqual(said(compare(before, narrowed, *some)), expected)
+        self.assertEqual(comparable(compare(before, narrowed, *some)), expected)
 
     def test_devices_before_and_after_can_be_selected(self) -> None:
         other = "/device:TPU:1"
@@ -115,7 +115,9 @@ class Compared(WithFiles):
         deltas = [row["delta_ps"] for row in there["rows"]]
         self.assertTrue(any(deltas))
         self.assertCountEqual(deltas, [-row["delta_ps"] for row in back["rows"]])
-        self.assertEqual(said(compare(record, record, "--device", other, *ALL)), said(there))
+        self.assertEqual(
+            comparable(compare(record, record, "--device", other, *ALL)), comparable(there)
+        )
 
 
 def names_of(n_hosts: int, n_devices: int) -> list[Name]:
@@ -135,7 +137,7 @@ class Spread(WithFiles):
             self.write(f"{folder}/{host}.xplane.pb", data)
         return self.folder / folder
 
-    def test_slow_device_is_found(self) -> None:
+    def test_slow_device_is_found_in_traces(self) -> None:
         names = names_of(2, 2)
         slow = names[2]
         folder = self.write_pod("run", names, 5, jitter=0.003, slow={slow: lambda op: 1.06})
@@ -149,10 +151,10 @@ class Spread(WithFiles):
         for step in cohort["steps"]:
             self.assertLess(step["step_spread_pct"], 0.001)
 
-    def test_answer_does_not_depend_on_order_division_and_format_of_files(self) -> None:
+    def test_spread_is_the_same_for_reordered_split_and_compressed_files(self) -> None:
         names = names_of(2, 2)
         traces = self.write_pod("traces", names, 3, jitter=0.01)
-        expected = said(answer(traces, "spread"))
+        expected = comparable(answer(traces, "spread"))
         for i, path in enumerate(sorted(traces.iterdir(), reverse=True)):
             data = path.read_bytes()
             self.write(f"gzipped/{path.name}.gz", gzip.compress(data, 1))
@@ -163,17 +165,17 @@ class Spread(WithFiles):
                 self.record_of(path, split, "--device", device)
         for form in ("gzipped", "records", "gzipped records", "split"):
             with self.subTest(form):
-                self.assertEqual(said(answer(self.folder / form, "spread")), expected)
+                self.assertEqual(comparable(answer(self.folder / form, "spread")), expected)
 
-    def test_hosts_can_have_a_record_a_trace_or_both(self) -> None:
+    def test_hosts_in_spread_can_have_a_record_a_trace_or_both(self) -> None:
         names = names_of(3, 1)
         traces = self.write_pod("log/plugins/profile/run", names, 3, jitter=0.01)
-        expected = said(answer(traces, "spread"))
+        expected = comparable(answer(traces, "spread"))
         for host in ("h0", "h2"):
             self.record_of(traces / f"{host}.xplane.pb", f"log/plugins/profile/run/{host}.json.gz")
         (traces / "h2.xplane.pb").unlink()
         for profile in (traces, self.folder / "log"):
-            self.assertEqual(said(answer(profile, "spread")), expected)
+            self.assertEqual(comparable(answer(profile, "spread")), expected)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Test the mode roofline: roofs, skipped groups, kernels with a given cost, peaks and notes."""
+"""Test the mode `roofline`: roofs, skipped groups, kernels with a given cost, peaks and notes."""
 
 from __future__ import annotations
 
@@ -81,13 +81,12 @@ class Roofline(unittest.TestCase):
         }
         self.assertEqual({key: row[key] for key in expected}, expected)
 
-    def test_group_on_the_ridge_is_compute_bound(self) -> None:
+    def test_group_at_the_ridge_point_is_compute_bound(self) -> None:
         self.assertEqual(self.one(matmul(0, 5, 2 * 10**12, GIB))["bound"], "compute")
         self.assertEqual(self.one(matmul(0, 5, 2 * 10**12, GIB + 1))["bound"], "memory")
 
-    def test_shortfall_uses_the_rounded_roof(self) -> None:
-        # 5 flops take 2.5 ps, which is rounded to the even number 2; 7 flops take 3.5 ps, which is
-        # rounded to 4.
+    def test_shortfall_uses_the_rounded_roof_and_its_percentage_the_exact_roof(self) -> None:
+        # 5 flops take 2.5 ps, and 7 flops take 3.5 ps; rounding half to even gives 2 and 4.
         self.assertEqual(self.one(matmul(0, 10, 5, 1))["t_compute_theory_ps"], 2)
         peaks = ["--peak-tflops-bf16", "2", "--peak-hbm-gibps", "1e9"]
         for flops, shortfall in ((5, 9), (7, 7)):
@@ -97,13 +96,13 @@ class Roofline(unittest.TestCase):
         self.assertEqual(self.one(matmul(0, 10, 5, 1), options=peaks)["shortfall_pct"], 75.0)
 
     def test_group_without_duration_has_no_utilization_and_no_weight(self) -> None:
-        said = roofline([matmul(0, 0, 4, 1)], *PEAKS)
-        (row,) = said["groups"]
+        result = roofline([matmul(0, 0, 4, 1)], *PEAKS)
+        (row,) = result["groups"]
         for key in ("mfu", "hbm_util", "roofline_util", "shortfall_pct"):
             self.assertIsNone(row[key])
         for key in ("weighted_avg_mfu", "weighted_avg_hbm_util", "weighted_avg_roofline_util"):
-            self.assertIsNone(said["step_summary"][key])
-        self.assertIsNone(said["step_summary"]["rooflined_pct_of_compute"])
+            self.assertIsNone(result["step_summary"][key])
+        self.assertIsNone(result["step_summary"]["rooflined_pct_of_compute"])
 
     def test_averages_are_weighted_by_time(self) -> None:
         ops = [
@@ -112,45 +111,46 @@ class Roofline(unittest.TestCase):
             leaf(50, 60),  # The op has no flops.
             matmul(200, 0, 10**6, 1, stack="m.py:3:1"),  # The op takes no time.
         ]
-        said = roofline(ops, "--peak-tflops-bf16", "2", "--peak-hbm-gibps", "1e9")["step_summary"]
+        result = roofline(ops, "--peak-tflops-bf16", "2", "--peak-hbm-gibps", "1e9")["step_summary"]
         # The average is (10 · 0.5 + 30 · 0.2) / 40.
-        self.assertEqual(said["weighted_avg_mfu"], 0.275)
-        self.assertEqual(said["weighted_avg_roofline_util"], 0.275)
-        self.assertEqual(said["rooflined_dur_ps"], 40)
-        self.assertEqual(said["step_compute_dur_ps_total"], 100)
+        self.assertEqual(result["weighted_avg_mfu"], 0.275)
+        self.assertEqual(result["weighted_avg_roofline_util"], 0.275)
+        self.assertEqual(result["rooflined_dur_ps"], 40)
+        self.assertEqual(result["step_compute_dur_ps_total"], 100)
         self.assertEqual(
-            (said["rooflined_pct_of_compute"], said["skipped_pct_of_compute"]), (40, 60)
+            (result["rooflined_pct_of_compute"], result["skipped_pct_of_compute"]), (40, 60)
         )
-        self.assertEqual(said["step_shortfall_ps"], 5 + 24 - 500_000)
+        self.assertEqual(result["step_shortfall_ps"], 5 + 24 - 500_000)
 
     def test_groups_over_their_roof_are_summed_separately(self) -> None:
         peaks = ("--peak-tflops-bf16", "2", "--peak-hbm-gibps", "1e9")
         on_roof = matmul(0, 4, 8, 1, stack="m.py:1:1")
-        # The groups over their roof take 4 of 12 ps.
+        # This group needs 4 of its 12 ps.
         below = matmul(10, 12, 8, 1, stack="m.py:2:1")
         above = matmul(30, 3, 8, 1, stack="m.py:3:1")
-        instant = matmul(40, 0, 8, 1, stack="m.py:4:1")  # The group has no utilization.
+        # This group has no duration and so no utilization.
+        instant = matmul(40, 0, 8, 1, stack="m.py:4:1")
         for ops, n, total, mfu in (
             ((on_roof, below, instant), 0, 0, 0.5),
             ((on_roof, below, above, instant), 1, 3, 0.5),
             ((above, instant), 1, 3, None),
             ((leaf(0, 5),), 0, 0, None),
         ):
-            said = roofline(list(ops), *peaks)["step_summary"]["over_roof"]
+            result = roofline(list(ops), *peaks)["step_summary"]["over_roof"]
             expected = {"n_groups": n, "total_dur_ps": total, "weighted_avg_mfu_without": mfu}
-            self.assertEqual(said, expected)
+            self.assertEqual(result, expected)
 
     def test_averages_are_null_if_no_group_is_judged(self) -> None:
-        said = roofline([leaf(0, 10)])["step_summary"]
-        self.assertIsNone(said["weighted_avg_roofline_util"])
-        self.assertIsNone(said["t_roofline_per_op_ps"])
-        self.assertEqual((said["step_shortfall_ps"], said["rooflined_dur_ps"]), (0, 0))
+        result = roofline([leaf(0, 10)])["step_summary"]
+        self.assertIsNone(result["weighted_avg_roofline_util"])
+        self.assertIsNone(result["t_roofline_per_op_ps"])
+        self.assertEqual((result["step_shortfall_ps"], result["rooflined_dur_ps"]), (0, 0))
         self.assertEqual(
-            (said["rooflined_pct_of_compute"], said["skipped_pct_of_compute"]), (0, 100)
+            (result["rooflined_pct_of_compute"], result["skipped_pct_of_compute"]), (0, 100)
         )
-        self.assertEqual(said["top_shortfall_groups"], [])
+        self.assertEqual(result["top_shortfall_groups"], [])
 
-    def test_dtype_with_most_time_or_the_first_of_equals_is_used(self) -> None:
+    def test_dtype_with_most_time_is_used_or_the_first_if_times_are_equal(self) -> None:
         for durations, dtype in (((5, 6), "fp8"), ((6, 5), "bf16"), ((5, 5), "bf16")):
             shapes = ("bf16[8]{0}", "f8e5m2[8]{0}")
             ops = [
@@ -162,13 +162,13 @@ class Roofline(unittest.TestCase):
 
 class Skipped(unittest.TestCase):
     def reason(self, *options: str, **facts: Any) -> str | None:
-        said = roofline([op("f", "loop fusion", 0, 5, **facts)], *options)["skipped_groups"]
-        if not said["top_skipped"]:
+        result = roofline([op("f", "loop fusion", 0, 5, **facts)], *options)["skipped_groups"]
+        if not result["top_skipped"]:
             return None
-        (row,) = said["top_skipped"]
+        (row,) = result["top_skipped"]
         counter = {"opaque": "n_no_flops"}.get(row["reason"], f"n_{row['reason']}")
-        self.assertEqual(said[counter], 1)
-        self.assertEqual(said["total_dur_ps_skipped"], 5)
+        self.assertEqual(result[counter], 1)
+        self.assertEqual(result["total_dur_ps_skipped"], 5)
         reason: str = row["reason"]
         return reason
 
@@ -199,26 +199,26 @@ class Skipped(unittest.TestCase):
         (row,) = roofline(ops, *PEAKS, "--bytes", "hbm")["groups"]
         self.assertEqual((row["hbm_bytes_sum"], row["n_executions"]), (2, 2))
 
-    def test_dtype_has_a_roof_if_its_peak_is_given(self) -> None:
+    def test_group_is_not_skipped_if_the_peak_for_its_dtype_is_given(self) -> None:
         for dtype, shape in (("fp32", "f32[8]"), ("fp16", "f16[8]")):
             options = [f"--peak-tflops-{dtype}", "70"]
             self.assertIsNone(self.reason(*options, flops=1, bytes_accessed=1, shape=shape))
 
     def test_ten_longest_skipped_groups_are_listed(self) -> None:
         ops = [leaf(30 * i, 20 - i // 2, f"f{i}.3", tf_op=f"{i:02}") for i in range(12)]
-        said = roofline(ops[::-1])["skipped_groups"]
+        result = roofline(ops[::-1])["skipped_groups"]
         self.assertEqual(
-            column(said["top_skipped"], "agg_key"), [f"tfop:{i:02}" for i in range(10)]
+            column(result["top_skipped"], "agg_key"), [f"tfop:{i:02}" for i in range(10)]
         )
         self.assertEqual(
-            (said["n_no_flops"], said["total_dur_ps_skipped"]), (12, 2 * sum(range(15, 21)))
+            (result["n_no_flops"], result["total_dur_ps_skipped"]), (12, 2 * sum(range(15, 21)))
         )
         self.assertEqual(
-            column(said["top_skipped"], "top_signature", "reason")[0],
+            column(result["top_skipped"], "top_signature", "reason")[0],
             ("f0 [loop fusion]", "no_flops"),
         )
 
-    def test_signature_with_most_time_is_shown(self) -> None:
+    def test_skipped_group_shows_the_signature_with_most_time(self) -> None:
         ops = [leaf(0, 5, "a.1"), leaf(5, 4, "b.1"), leaf(10, 3, "b.2")]
         (row,) = roofline(ops)["skipped_groups"]["top_skipped"]
         self.assertEqual(row["top_signature"], "b [loop fusion]")
@@ -226,7 +226,7 @@ class Skipped(unittest.TestCase):
 
 
 class Top(unittest.TestCase):
-    """Test `--top` on groups with shortfalls of 90, 40, 50 and 40 ps at 2 flops per picosecond."""
+    """Test `--top` on groups with shortfalls of 90, 40, 50 and 40 ps."""
 
     PEAKS = ("--peak-tflops-bf16", "2", "--peak-hbm-gibps", "1e9")
     OPS = (
@@ -243,15 +243,15 @@ class Top(unittest.TestCase):
         self.assertEqual(shown, [("a.py:1", 90), ("b.py:1", 40), ("c.py:1", 50), ("d.py:1", 40)])
         ties = sorted(column(whole["groups"][1::2], "agg_key"))
         for top, left in ((0, (4, 260, 220)), (2, (2, 100, 80)), (9, (0, 0, 0))):
-            said = roofline(list(self.OPS), *self.PEAKS, "--top", str(top))
-            ranked = column(said["groups"], "shortfall_ps")
+            result = roofline(list(self.OPS), *self.PEAKS, "--top", str(top))
+            ranked = column(result["groups"], "shortfall_ps")
             self.assertEqual(ranked, [90, 50, 40, 40][:top])
-            self.assertEqual(tuple(said["tail"].values()), left)
-            self.assertEqual(said["step_summary"], whole["step_summary"])
-            self.assertEqual(column(said["groups"][2:], "agg_key"), ties if top > 2 else [])
+            self.assertEqual(tuple(result["tail"].values()), left)
+            self.assertEqual(result["step_summary"], whole["step_summary"])
+            self.assertEqual(column(result["groups"][2:], "agg_key"), ties if top > 2 else [])
 
-    def test_skipped_group_has_hbm_utilization(self) -> None:
-        # The peak moves 2**30 bytes in a second.
+    def test_skipped_group_has_hbm_utilization_if_bytes_and_duration_are_known(self) -> None:
+        # The HBM peak is 2**30 bytes per second.
         facts: dict[str, Any] = {"stack": HERE, "bytes_accessed": 2**30 // 10**9}
         for op_, util in (
             (leaf(0, 10**3, shape="f32[8]{0}", flops=8, **facts), 2**30 // 10**9 / 2**30 * 1e9),
@@ -293,9 +293,9 @@ class Opaque(unittest.TestCase):
         self.assertEqual({key: row[key] for key in expected}, expected)
 
     def test_opaque_time_is_listed_as_skipped(self) -> None:
-        said = roofline([*self.OPS, leaf(300, 1, stack=HERE)])
-        self.assertEqual(said["skipped_groups"]["n_no_flops"], 1)
-        (row,) = said["skipped_groups"]["top_skipped"]
+        result = roofline([*self.OPS, leaf(300, 1, stack=HERE)])
+        self.assertEqual(result["skipped_groups"]["n_no_flops"], 1)
+        (row,) = result["skipped_groups"]["top_skipped"]
         self.assertEqual((row["reason"], row["total_dur_ps"]), ("opaque", 150))
         self.assertEqual((row["source_inner"], row["tf_op"]), ("m.py:1", "first"))
         self.assertEqual(row["top_signature"], "custom-call:tpu_custom_call")
@@ -316,11 +316,11 @@ class KernelCost(unittest.TestCase):
     )
     PEAKS = ("--peak-tflops-bf16", "2", "--peak-hbm-gibps", "1e9")
 
-    def test_kernel_with_a_given_cost_has_a_row(self) -> None:
-        said = roofline(list(self.OPS), *self.PEAKS, "--kernel-cost", "flash=100,1e3")
+    def test_kernel_with_a_given_cost_has_a_row_of_its_own(self) -> None:
+        result = roofline(list(self.OPS), *self.PEAKS, "--kernel-cost", "flash=100,1e3")
         self.assertEqual(
             column(
-                said["groups"],
+                result["groups"],
                 *("kernel", "cost_source", "n_executions", "total_dur_ps", "flops_sum"),
                 *("bytes_accessed_sum", "mfu", "opaque_dur_ps", "dtype"),
             ),
@@ -329,16 +329,16 @@ class KernelCost(unittest.TestCase):
                 ("flash", "user", 2, 400, 200, 2000, 0.25, 0, "bf16"),
             ],
         )
-        self.assertEqual(said["skipped_groups"]["n_no_flops"], 1)
-        self.assertEqual(said["skipped_groups"]["total_dur_ps_skipped"], 50)
+        self.assertEqual(result["skipped_groups"]["n_no_flops"], 1)
+        self.assertEqual(result["skipped_groups"]["total_dur_ps_skipped"], 50)
         # Judged groups take 410 of 460 ps.
-        self.assertEqual(said["step_summary"]["rooflined_pct_of_compute"], 89.13)
+        self.assertEqual(result["step_summary"]["rooflined_pct_of_compute"], 89.13)
 
-    def test_share_of_time_with_known_flops(self) -> None:
+    def test_flops_known_pct_is_the_share_of_time_with_known_flops(self) -> None:
         ops = [matmul(0, 30, 4, 2, name="a"), matmul(30, 10, -1, 2, name="b")]
-        said = roofline([*ops, kernel(40, 60, stack=HERE)], "--kernel-cost", "flash=100,1e3")
+        result = roofline([*ops, kernel(40, 60, stack=HERE)], "--kernel-cost", "flash=100,1e3")
         self.assertEqual(
-            column(said["groups"], "kernel", "flops_known_pct"), [(None, 75), ("flash", 100)]
+            column(result["groups"], "kernel", "flops_known_pct"), [(None, 75), ("flash", 100)]
         )
 
     def test_kernel_cost_accepts_scientific_notation(self) -> None:
@@ -363,12 +363,12 @@ class KernelCost(unittest.TestCase):
             (row,) = roofline(ops, "--kernel-cost", f"k={cost}")["groups"]
             self.assertEqual((row["dtype"], row["dtype_uncertain"]), (dtype, uncertain))
 
-    def test_kernel_cost_of_zero_is_skipped(self) -> None:
+    def test_kernel_with_zero_flops_or_bytes_is_skipped(self) -> None:
         for cost, reason in (("0,1", "no_flops"), ("1,0", "no_bytes")):
-            said = roofline([kernel(0, 5)], "--kernel-cost", f"flash={cost}")["skipped_groups"]
-            self.assertEqual(column(said["top_skipped"], "reason"), [reason])
+            result = roofline([kernel(0, 5)], "--kernel-cost", f"flash={cost}")["skipped_groups"]
+            self.assertEqual(column(result["top_skipped"], "reason"), [reason])
 
-    def test_unknown_kernel_is_refused_with_the_known_names(self) -> None:
+    def test_unknown_kernel_is_rejected_and_known_kernels_are_listed(self) -> None:
         for cost in ("flash.1=1,1", "lash=1,1", "flash=x=1,1"):
             outcome = run(trace(list(self.OPS)), "roofline", "--kernel-cost", cost)
             self.assertEqual((outcome.status, outcome.stderr.count("\n")), (1, 1))
@@ -381,18 +381,18 @@ class PerOpRoof(unittest.TestCase):
 
     def test_roof_per_op_sums_the_roofs_of_executions(self) -> None:
         ops = [
-            # One execution needs 1 s for its flops, and two executions need 2 s for their bytes.
+            # `a` needs 1 s for its flops; each execution of `b` needs 2 s for its bytes.
             matmul(0, 5 * PS, 2 * 10**12, 1, name="a"),
             *[matmul(i * PS, 3 * PS, 1, 2 * GIB, name="b") for i in (5, 8)],
         ]
-        said = answer(trace(ops), "roofline", *self.PEAKS)
-        (row,) = said["groups"]
-        # A single byte takes 931 ps.
+        result = answer(trace(ops), "roofline", *self.PEAKS)
+        (row,) = result["groups"]
+        # The byte of `a` takes 931 ps.
         self.assertEqual(row["t_roofline_theory_ps"], 4 * PS + 931)
         self.assertEqual(row["t_roofline_per_op_ps"], 5 * PS)
         self.assertEqual(row["shortfall_per_op_ps"], 6 * PS)
-        self.assertEqual(said["step_summary"]["t_roofline_per_op_ps"], 5 * PS)
-        self.assertEqual(said["step_summary"]["shortfall_per_op_ps"], 6 * PS)
+        self.assertEqual(result["step_summary"]["t_roofline_per_op_ps"], 5 * PS)
+        self.assertEqual(result["step_summary"]["shortfall_per_op_ps"], 6 * PS)
 
     def test_op_without_a_float_dtype_is_judged_by_bytes(self) -> None:
         ops = [
@@ -404,12 +404,12 @@ class PerOpRoof(unittest.TestCase):
 
     def test_roof_per_op_is_null_if_a_peak_is_unknown(self) -> None:
         ops = [matmul(0, 10, 8, 1, name="a"), matmul(10, 5, 8, 1, name="b", shape="f32[8]{0}")]
-        said = answer(trace(ops), "roofline")
-        (row,) = said["groups"]
+        result = answer(trace(ops), "roofline")
+        (row,) = result["groups"]
         self.assertEqual(row["dtype"], "bf16")
         self.assertIsNone(row["t_roofline_per_op_ps"])
         self.assertIsNone(row["shortfall_per_op_ps"])
-        self.assertIsNone(said["step_summary"]["t_roofline_per_op_ps"])
+        self.assertIsNone(result["step_summary"]["t_roofline_per_op_ps"])
 
 
 def chip_trace(*ops: Op, **facts: StatValue) -> bytes:
@@ -421,7 +421,7 @@ class Peaks(unittest.TestCase):
         used: dict[str, Any] = answer(data or chip_trace(), "roofline", *options)["peaks_used"]
         return used
 
-    def test_default_peaks_describe_one_core_of_v7x(self) -> None:
+    def test_default_peaks_are_those_of_one_v7x_core(self) -> None:
         self.assertEqual(answer(chip_trace(), "roofline")["chip"], "v7x")
         self.assertEqual(
             self.peaks(),
@@ -453,7 +453,7 @@ class Peaks(unittest.TestCase):
                     {k: v for k, v in self.peaks().items() if k.startswith("peak") and k != key},
                 )
 
-    def test_ridge_points_exist_for_known_peaks(self) -> None:
+    def test_ridge_points_are_listed_for_known_peaks(self) -> None:
         used = self.peaks("--peak-tflops-fp32", "1", "--peak-hbm-gibps", "1")
         self.assertEqual(
             used["ridge_points"], {"bf16": 1074280.5898, "fp8": 2148561.1796, "fp32": 931.3226}
@@ -488,16 +488,16 @@ class Peaks(unittest.TestCase):
 
     def test_peaks_are_unknown_if_the_profile_has_no_peaks(self) -> None:
         for facts in ({}, {"peak_teraflops_per_second": 0.0}, {"peak_teraflops_per_second": 5.0}):
-            said = answer(chip_trace(**facts), "roofline", "--chip", "profile")
-            self.assertEqual(said["skipped_groups"]["n_peak_unknown_for_dtype"], 1)
-            self.assertEqual(said["peaks_used"]["ridge_points"], {})
+            result = answer(chip_trace(**facts), "roofline", "--chip", "profile")
+            self.assertEqual(result["skipped_groups"]["n_peak_unknown_for_dtype"], 1)
+            self.assertEqual(result["peaks_used"]["ridge_points"], {})
 
-    def test_ridge_point_beyond_a_float_is_unknown(self) -> None:
+    def test_ridge_point_that_overflows_a_float_is_omitted(self) -> None:
         peaks = ["--peak-hbm-gibps", "5e-324", "--peak-tflops-bf16", "1e308"]
-        said = answer(chip_trace(matmul(0, 1, 8, 8)), "roofline", *peaks)
-        self.assertNotIn("bf16", said["peaks_used"]["ridge_points"])
-        self.assertEqual(said["groups"], [])
-        self.assertEqual(said["skipped_groups"]["n_peak_unknown_for_dtype"], 1)
+        result = answer(chip_trace(matmul(0, 1, 8, 8)), "roofline", *peaks)
+        self.assertNotIn("bf16", result["peaks_used"]["ridge_points"])
+        self.assertEqual(result["groups"], [])
+        self.assertEqual(result["skipped_groups"]["n_peak_unknown_for_dtype"], 1)
 
 
 class RooflineNotes(unittest.TestCase):
@@ -505,17 +505,18 @@ class RooflineNotes(unittest.TestCase):
         notes: list[str] = answer(data, "roofline", "--step", "0", *options)["notes"]
         return notes
 
-    def test_matching_trace_needs_no_note(self) -> None:
+    def test_trace_that_matches_the_peaks_causes_no_note(self) -> None:
         data = chip_trace(matmul(0, 9, 8, 2, model_flops=8), device_type_string="TPU v7x")
         self.assertEqual(self.notes(data), [])
 
     def test_groups_over_their_roof_are_noted(self) -> None:
         peaks = ["--peak-tflops-bf16", "2", "--peak-hbm-gibps", "1e9"]
         ops = [
-            matmul(0, 4, 8, 1, stack="m.py:1:1"),  # Exactly on the roof.
+            matmul(0, 4, 8, 1, stack="m.py:1:1"),  # Exactly at its roof.
             matmul(10, 3, 8, 1, stack="m.py:2:1"),
             matmul(20, 2, 8, 1, stack="m.py:3:1"),
-            matmul(30, 0, 8, 1, stack="m.py:4:1"),  # A group without a duration has no utilization.
+            # This group has no duration and so no utilization.
+            matmul(30, 0, 8, 1, stack="m.py:4:1"),
         ]
         v7x = ["--chip", "v7x", *peaks]
         without_line = [*ops, matmul(40, 1, 8, 1, tf_op="x", stack=None)]
@@ -523,7 +524,7 @@ class RooflineNotes(unittest.TestCase):
         for trace_of, n, names in (
             (ops, 2, "m.py:2, m.py:3"),
             (without_line, 3, "m.py:2, m.py:3, tfop:x"),
-            # At most three groups are named, longest first, then by key.
+            # Up to three groups are listed, by time and then by key.
             (four, 4, "2.py:1, 1.py:1, 3.py:1, …"),
         ):
             (note,) = self.notes(chip_trace(*trace_of), *v7x)
@@ -535,7 +536,7 @@ class RooflineNotes(unittest.TestCase):
             )
         self.assertEqual(self.notes(chip_trace(ops[0]), *v7x), [])
 
-    def test_note_reports_model_flops_that_differ(self) -> None:
+    def test_note_reports_groups_whose_model_flops_differ_from_flops(self) -> None:
         ops = [
             matmul(0, 9, 8, 1, stack="m.py:1:1", model_flops=7),
             matmul(10, 9, 8, 1, stack="m.py:2:1", model_flops=8),
@@ -563,7 +564,7 @@ class RooflineNotes(unittest.TestCase):
                         " (--chip selects others)"
                     ],
                 )
-                # Peaks that the user gave need no note.
+                # Peaks that the user selected cause no note.
                 self.assertEqual(self.notes(data, "--chip", chip), [])
                 note = self.notes(data, "--chip", "v7x")[0]
                 self.assertEqual(
@@ -573,7 +574,7 @@ class RooflineNotes(unittest.TestCase):
                 )
         self.assertEqual(self.notes(data, "--chip", "profile"), [])
 
-    def test_chip_is_assumed_if_no_known_chip_is_named(self) -> None:
+    def test_chip_is_assumed_if_neither_trace_nor_user_names_a_known_chip(self) -> None:
         for facts, options, is_assumed in (
             ({}, (), True),
             ({"device_type_string": "TPU v99"}, (), True),
@@ -584,8 +585,8 @@ class RooflineNotes(unittest.TestCase):
         ):
             for mode in ("bottleneck", "by_op", "roofline"):
                 with self.subTest(mode=mode, facts=facts, options=options):
-                    said = answer(chip_trace(**facts), mode, *options)
-                    self.assertIs(said["chip_is_assumed"], is_assumed)
+                    result = answer(chip_trace(**facts), mode, *options)
+                    self.assertIs(result["chip_is_assumed"], is_assumed)
 
     def test_note_reports_an_unknown_generation(self) -> None:
         unknown = "the trace is of a 'TPU v99'"
@@ -603,7 +604,7 @@ class RooflineNotes(unittest.TestCase):
                 self.notes(data, "--chip", "v7x"),
                 [f"{unknown}, but the peaks of v7x are used{end}"],
             )
-        # One of the two peaks is not enough.
+        # One of the two peaks alone is not enough.
         for lacking in own:
             data = chip_trace(
                 device_type_string="TPU v99", **{k: v for k, v in own.items() if k != lacking}
@@ -612,10 +613,10 @@ class RooflineNotes(unittest.TestCase):
             self.assertEqual(note, f"{unknown}, but the peaks of v7x are used")
 
     def test_note_reports_a_trace_without_a_device_type(self) -> None:
-        said = answer(chip_trace(), "roofline", "--step", "0")
-        self.assertEqual((said["chip"], said["device_type"]), ("v7x", None))
+        result = answer(chip_trace(), "roofline", "--step", "0")
+        self.assertEqual((result["chip"], result["device_type"]), ("v7x", None))
         self.assertEqual(
-            said["notes"],
+            result["notes"],
             [
                 "assuming the peaks of v7x, because a device without a type has no known peaks; to"
                 " use others, pass --chip"
@@ -626,7 +627,7 @@ class RooflineNotes(unittest.TestCase):
     def test_note_reports_peaks_that_differ_by_more_than_5_percent(self) -> None:
         for fact, near, far in (
             ("peak_teraflops_per_second", (1153.5, 1096.0, 1211.0), (1095.0, 1212.0)),
-            # 3690 GiB/s equal 3962.107 GB/s.
+            # 3690 GiB/s are 3962.107 GB/s.
             ("peak_hbm_bw_gigabytes_per_second", (3962.0, 3765.0, 4160.0), (3763.0, 4161.0)),
         ):
             for value in (*near, *far):
@@ -634,7 +635,7 @@ class RooflineNotes(unittest.TestCase):
                     notes = self.notes(chip_trace(device_type_string="TPU v7x", **{fact: value}))
                     self.assertEqual(len(notes), value in far)
 
-    def test_note_about_v7x_memory_states_only_the_fact(self) -> None:
+    def test_note_reports_that_the_vendor_has_another_hbm_peak_for_v7x(self) -> None:
         def note(*options: str) -> str:
             gbps = {"peak_hbm_bw_gigabytes_per_second": 3690.0}
             (only,) = self.notes(chip_trace(device_type_string="TPU v7x", **gbps), *options)

@@ -1,4 +1,4 @@
-"""Test the field runtime of the mode memory: the records of the host's allocator."""
+"""Test the field `runtime` of the mode `memory`: figures from the host's allocator events."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def holding(*ops: Op) -> bytes:
         {"main": [hlo_proto.op("a", "negate")]},
         buffers=hlo_proto.allocation(0, 64, live_out=True),
     )
-    beside = hlo_proto.metadata_plane({7: ("jit_f(7)", program)})
+    programs = hlo_proto.metadata_plane({7: ("jit_f(7)", program)})
     ran = ops or (op("a", "loop fusion", 0, 10, program_id=7),)
-    return encode(Space([tpu_plane(list(ran), STEP), beside]))
+    return encode(Space([tpu_plane(list(ran), STEP), programs]))
 
 
 def sizes(reserved: int, allocated: int, available: int) -> dict[str, StatValue]:
@@ -32,26 +32,25 @@ def sizes(reserved: int, allocated: int, available: int) -> dict[str, StatValue]
     }
 
 
-def runtime(*said: Said, timestamp_ns: int | None = None) -> Json | None:
-    host = allocator(*said, timestamp_ns=timestamp_ns)
+def runtime(*events: Said, timestamp_ns: int | None = None) -> Json | None:
+    host = allocator(*events, timestamp_ns=timestamp_ns)
     found: Json | None = answer(with_host(holding(), host), "memory")["runtime"]
     return found
 
 
 class Runtime(unittest.TestCase):
-    def test_figures_come_from_the_events_of_the_device(self) -> None:
-        said = runtime(
+    def test_figures_come_only_from_the_events_of_the_picked_device(self) -> None:
+        result = runtime(
             (10, 0, {**sizes(0, 30, 70), "fragmentation": 0}),
             (20, 0, {**sizes(60, 20, 20), "fragmentation": double(0.25)}),
             (15, 1, {**sizes(99, 1, 0), "fragmentation": 1}),
-            # The event at 30 has the same sum of reserved and allocated bytes as the event at 20.
-            # The event at 40 has a smaller sum.
+            # Reserved and allocated bytes add up to 80 at time 30, as at 20, and to less at 40.
             (30, 0, sizes(40, 40, 20)),
             (40, 0, sizes(70, 5, 25)),
             timestamp_ns=3,
         )
         self.assertEqual(
-            said,
+            result,
             {
                 "capacity_bytes": 100,
                 "peak_bytes": 80,
@@ -64,35 +63,35 @@ class Runtime(unittest.TestCase):
             },
         )
 
-    def test_earliest_of_equal_peaks_counts(self) -> None:
-        said = runtime((20, 0, sizes(40, 40, 20)), (10, 0, sizes(60, 20, 20)))
-        assert said
-        self.assertEqual((said["peak_at_ps"], said["peak_reserved_bytes"]), (10, 60))
+    def test_peak_is_at_the_earliest_of_equal_maxima(self) -> None:
+        result = runtime((20, 0, sizes(40, 40, 20)), (10, 0, sizes(60, 20, 20)))
+        assert result
+        self.assertEqual((result["peak_at_ps"], result["peak_reserved_bytes"]), (10, 60))
 
-    def test_missing_number_is_null(self) -> None:
-        said = runtime((10, 0, {"bytes_allocated": 50}), (20, 0, {"bytes_available": 7}))
-        assert said
-        self.assertEqual((said["n_events"], said["min_available_bytes"]), (2, 7))
+    def test_figures_are_null_if_a_number_is_missing_or_invalid(self) -> None:
+        result = runtime((10, 0, {"bytes_allocated": 50}), (20, 0, {"bytes_available": 7}))
+        assert result
+        self.assertEqual((result["n_events"], result["min_available_bytes"]), (2, 7))
         for name in ("capacity_bytes", "peak_bytes", "peak_at_ps", "max_fragmentation"):
-            self.assertIsNone(said[name], name)
-        said = runtime((10, 0, {**sizes(1, 2, 3), "bytes_available": "3"}))
-        assert said
-        self.assertEqual((said["peak_bytes"], said["capacity_bytes"]), (3, None))
-        said = runtime((10, 0, {**sizes(-1, 2, 3), "fragmentation": float("nan")}))
-        assert said
-        self.assertEqual((said["peak_bytes"], said["max_fragmentation"]), (None, None))
+            self.assertIsNone(result[name], name)
+        result = runtime((10, 0, {**sizes(1, 2, 3), "bytes_available": "3"}))
+        assert result
+        self.assertEqual((result["peak_bytes"], result["capacity_bytes"]), (3, None))
+        result = runtime((10, 0, {**sizes(-1, 2, 3), "fragmentation": float("nan")}))
+        assert result
+        self.assertEqual((result["peak_bytes"], result["max_fragmentation"]), (None, None))
 
-    def test_times_beyond_53_bits_are_texts(self) -> None:
-        said = runtime((5, 0, sizes(1, 2, 3)), timestamp_ns=10**15)
-        assert said
-        self.assertEqual(said["peak_at_ps"], "1000000000000000005")
+    def test_times_beyond_53_bits_are_strings(self) -> None:
+        result = runtime((5, 0, sizes(1, 2, 3)), timestamp_ns=10**15)
+        assert result
+        self.assertEqual(result["peak_at_ps"], "1000000000000000005")
 
     def test_runtime_is_null_without_events(self) -> None:
         self.assertIsNone(answer(holding(), "memory")["runtime"])
         self.assertIsNone(runtime((10, 1, sizes(1, 2, 3))))
         self.assertIsNone(runtime())
 
-    def test_runtime_needs_no_program_and_no_step(self) -> None:
+    def test_runtime_is_reported_even_without_a_program_or_a_step(self) -> None:
         host = allocator((10, 0, sizes(1, 2, 3)))
         ran = op("a", "loop fusion", 0, 10)
         for data, options, reason in (
@@ -101,9 +100,9 @@ class Runtime(unittest.TestCase):
             (trace([]), (), "empty_xla_ops_line"),
         ):
             with self.subTest(reason=reason):
-                said = run(with_host(data, host), "memory", *options).object
-                self.assertEqual(said["reason"], reason)
-                self.assertEqual(said["runtime"]["capacity_bytes"], 6)
+                result = run(with_host(data, host), "memory", *options).object
+                self.assertEqual(result["reason"], reason)
+                self.assertEqual(result["runtime"]["capacity_bytes"], 6)
         self.assertNotIn("runtime", run(with_host(trace([]), host), "summary").object)
 
     def test_damaged_host_plane_is_noted(self) -> None:
@@ -111,20 +110,20 @@ class Runtime(unittest.TestCase):
         whole = with_host(holding(), host)
         at = whole.rindex(encode(host.lines[0].events[0]))
         # The first field of the event gets an invalid wire type.
-        said = answer(whole[:at] + b"\x0f" + whole[at + 1 :], "memory")
-        self.assertIsNone(said["runtime"])
-        self.assertEqual(said["reserved_bytes"], 64)
-        (note,) = [note for note in said["notes"] if "host's plane cannot be read" in note]
+        result = answer(whole[:at] + b"\x0f" + whole[at + 1 :], "memory")
+        self.assertIsNone(result["runtime"])
+        self.assertEqual(result["reserved_bytes"], 64)
+        (note,) = [note for note in result["notes"] if "host's plane cannot be read" in note]
         self.assertIn("byte ", note)
 
-    def test_runtime_of_a_real_capture_is_read(self) -> None:
+    def test_runtime_of_the_offloading_capture_has_the_expected_figures(self) -> None:
         if not OFFLOADING.exists():
             self.skipTest("the capture is not available")
-        said = answer(OFFLOADING, "memory")
-        self.assertEqual(said["runtime"]["capacity_bytes"], 33_550_237_696)
-        self.assertEqual(said["runtime"]["peak_bytes"], 21_492_569_216)
-        self.assertEqual(said["runtime"]["peak_reserved_bytes"], 21_491_712_000)
-        self.assertLessEqual(said["peak_bytes"], said["runtime"]["peak_reserved_bytes"])
+        result = answer(OFFLOADING, "memory")
+        self.assertEqual(result["runtime"]["capacity_bytes"], 33_550_237_696)
+        self.assertEqual(result["runtime"]["peak_bytes"], 21_492_569_216)
+        self.assertEqual(result["runtime"]["peak_reserved_bytes"], 21_491_712_000)
+        self.assertLessEqual(result["peak_bytes"], result["runtime"]["peak_reserved_bytes"])
         for device, n_events in sampled(enumerate((234, 224, 224, 224)), 2):
             other = answer(OFFLOADING, "memory", "--device", f"/device:TPU:{device}")
             self.assertEqual(other["runtime"]["n_events"], n_events)

@@ -1,4 +1,4 @@
-"""Test the verdict of spread: the slow device, the cause, and the lines."""
+"""Test the verdict of `spread`: the slow device, the cause, and the lines."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Loader = Callable[[], list[record_format.Record | NoAnswer]]
 
 
 def loader(data: bytes) -> Loader:
-    """Return a loader of a file with a single record, as the program reads the record."""
+    """Return a loader that, like the program, reads a file with a single record."""
 
     def load() -> list[record_format.Record | NoAnswer]:
         try:
@@ -46,7 +46,7 @@ def refuse(host: str = "h9") -> list[record_format.Record | NoAnswer]:
 
 
 def spread_of(loaders: Mapping[str, Loader], top: int = 10**6, **options: Any) -> Json:
-    """Return the answer of spread without the names of the captures."""
+    """Return the answer of `spread` without the fields that describe the files."""
     found = stragglers.spread_of_records(loaders, **options)
     notes = [
         *(f"a host is omitted, because it cannot be read: {why}" for why in found.unreadable),
@@ -71,7 +71,7 @@ def cohort(run: Sequence[Json], **options: Any) -> Json:
 
 
 def members_of(hosts: Sequence[Sequence[float]], n_steps: int = 1) -> list[cohorts.Member]:
-    """Return devices by host; each device has the given load in every step."""
+    """Return the devices of all hosts; each device has its given load in every step."""
     return [
         cohorts.Member(
             cohorts.DeviceLoads(
@@ -90,7 +90,7 @@ def members_of(hosts: Sequence[Sequence[float]], n_steps: int = 1) -> list[cohor
 
 
 def names_of(n_hosts: int, n_devices: int) -> list[Name]:
-    """Return names of devices on hosts."""
+    """Return the host name and the device name of each device."""
     return [(f"h{h}", f"/device:TPU:{d}") for h in range(n_hosts) for d in range(n_devices)]
 
 
@@ -99,7 +99,7 @@ def of(name: Name) -> Json:
 
 
 def split(run: Sequence[Json]) -> list[Json]:
-    """Return a record for each device, with groups in a random order."""
+    """Return one record per device, with its groups in random order."""
     rng = random.Random(3)
     parts = []
     for record in run:
@@ -131,8 +131,7 @@ class Stragglers(unittest.TestCase):
                 self.assertEqual((verdict["n_slowest"], verdict["n_steps"]), (5, 5))
                 if n_hosts == 1 or n_devices == 1:
                     self.assertIsNone(verdict["scope"])
-                # If a host has two devices, the load of the second device can be above the median
-                # by chance.
+                # With two devices per host, the other device can exceed the median by chance.
                 elif n_devices > 2:
                     self.assertEqual(verdict["scope"], "device")
                 self.assertEqual(answer["devices"][0]["device"], slow[1])
@@ -142,12 +141,12 @@ class Stragglers(unittest.TestCase):
                     self.assertLess(step["step_spread_pct"], 0.001)
                 self.assertAlmostEqual(answer["slowest_vs_median"]["factor"], 1.06, delta=0.02)
 
-    def test_uniform_cause_explains_nearly_100_percent(self) -> None:
+    def test_uniform_slowdown_explains_nearly_all_of_the_excess(self) -> None:
         names = names_of(1, 4)
         run = pod(records.of_demo(), names, slow={names[1]: lambda *_: 1.06}, jitter=0.0005)
         self.assertGreater(cohort(run)["verdict"]["uniform_pct"], 97)
 
-    def test_slowed_line_comes_first(self) -> None:
+    def test_slowed_line_is_listed_first(self) -> None:
         program = records.of_demo()
         compute = {
             key: sum(op.duration for op in ops)
@@ -170,7 +169,7 @@ class Stragglers(unittest.TestCase):
         self.assertEqual((first["kind"], first["agg_key"]), slow_key)
         self.assertAlmostEqual(first["delta_pct"], 30, delta=1)
 
-    def test_cause_and_scope_of_a_straggler_are_named(self) -> None:
+    def test_cause_and_scope_of_a_straggler_are_identified(self) -> None:
         program = records.of_demo()
         names = names_of(2, 4)
         idle = cohort(pod(program, names, idle={names[2]: 10**10}))["verdict"]
@@ -185,7 +184,7 @@ class Stragglers(unittest.TestCase):
         self.assertEqual((sick["straggler"], sick["scope"]), (of(names[6]), "host"))
 
     def test_single_slow_device_does_not_make_the_host_slow(self) -> None:
-        # The other devices of the host are above the median in half of the steps, but by less than
+        # By chance, the host's other devices exceed the median half of the time, but by less than
         # the slow device.
         rng = random.Random(5)
         for n_devices in (2, 4, 8):
@@ -202,19 +201,13 @@ class Stragglers(unittest.TestCase):
                 self.assertGreaterEqual(found["device", "device"], 190)
                 self.assertGreaterEqual(found["host", "host"], 190)
 
-    def test_slow_host_must_reach_half_of_the_excess_of_the_straggler(self) -> None:
-        for other, scope in ((1020, "host"), (1019, "device"), (1001, "device")):
-            with self.subTest(other=other):
-                self.assertEqual(self.scope([1040, other], [1000, 1000]), scope)
-
     def scope(self, *hosts: Sequence[float]) -> str | None:
-        """Return the scope of the first device, given the loads of all devices."""
+        """Return the scope of the first device, given the loads by host."""
         members = members_of(hosts)
         return stragglers.scope_of_straggler(cohorts.Cohort(members), members[0])
 
-    def test_slow_host_is_named(self) -> None:
-        # The host's devices alternate as the slowest device; a single slow device makes no slow
-        # host.
+    def test_slow_host_is_identified(self) -> None:
+        # The devices of a slow host take turns at being the slowest.
         program = records.of_demo()
         n_shared = 0
         for n_hosts, n_devices, n_steps in ((2, 4, 6), (4, 4, 6), (6, 2, 6), (2, 2, 12)):
@@ -245,21 +238,20 @@ class Stragglers(unittest.TestCase):
         self.assertEqual(slow_host((10, 10), (11, 11)), h1)
         self.assertEqual(slow_host((10, 11), (12, 12)), h1)
         for hosts in (
-            # The slowest devices of the two hosts are equally slow.
+            # The slowest devices of both hosts are equally slow.
             [(10, 12), (11, 12)],
             *([(10, 10), (10, 99)], [(10, 10), (10, 10)]),
-            # The cases are hosts with a single device, hosts with unequal numbers of devices, and a
-            # single host.
+            # Cases: hosts with one device, hosts with different numbers of devices, a single host.
             *([(10,), (11,)], [(10, 10, 10), (11, 11)], [(10, 10), (11, 11), (9,)], [(10, 11)]),
         ):
             with self.subTest(hosts=hosts):
                 self.assertIsNone(slow_host(*hosts))
-        # A chance of exactly 5 % is enough, as with 20 hosts in two steps.
+        # A p-value of exactly 5 % is enough, as with 20 hosts and two steps.
         many = [(10, 10)] * 19 + [(11, 11)]
         self.assertEqual(slow_host(*many, n_steps=2), ("h19", 2, 0.05))
         self.assertIsNone(slow_host(*many, n_steps=1))
 
-    def test_balanced_runs_have_no_straggler(self) -> None:
+    def test_balanced_runs_rarely_have_a_straggler(self) -> None:
         rng = random.Random(2)
         program = records.made_up(1, 12)
         n = 200 if FULL else 50
@@ -270,14 +262,14 @@ class Stragglers(unittest.TestCase):
             verdict = cohort(run)["verdict"]
             for found in n_found:
                 n_found[found] += verdict[found] is not None
-        # The test allows 5 % plus three standard errors.
+        # Allow 5 % plus three standard errors.
         for found in n_found:
             self.assertLessEqual(n_found[found], n * 0.05 + 3 * (n * 0.05 * 0.95) ** 0.5)
 
     def test_equal_devices_have_no_straggler(self) -> None:
         run = pod(records.of_demo(), names_of(2, 4), 10, jitter=0)
         answer = cohort(run)
-        # The order in which files are read does not matter.
+        # The order of the files does not matter.
         self.assertEqual(cohort(run[::-1]), answer)
         self.assertEqual(answer["verdict"]["imbalance"], "balanced")
         self.assertIsNone(answer["verdict"]["straggler"])
@@ -294,8 +286,7 @@ class Stragglers(unittest.TestCase):
 
 
 def exact(devices: dict[Name, Sequence[Json]], base: Json | None = None) -> list[Json]:
-    """Return the records of a run; the steps have the given figures, and all other figures are
-    0."""
+    """Return the records of a run; figures that a step does not give are 0."""
     base = base or records.record(records.made_up(1, 12))
     nothing = dict.fromkeys(("duration_ps", "comm_ps", "host_ps", "wait_ps"), 0)
     plain = {**base["steps"][0], **nothing, "durs_ps": [], "ns": []}
@@ -325,14 +316,14 @@ def loaded(loads: Sequence[int], **more: int) -> list[Json]:
 
 
 class Exact(unittest.TestCase):
-    """Test cases exactly at a limit, or with a divisor of zero."""
+    """Test values exactly at a limit, and divisors of zero."""
 
     def verdict(self, *devices: Sequence[Json], per_host: int = 1) -> Json:
         names = names_of(len(devices) // per_host, per_host)
         of: Json = cohort(exact(dict(zip(names, devices, strict=True))))["verdict"]
         return of
 
-    def test_imbalance_is_graded_at_1_and_5_percent(self) -> None:
+    def test_imbalance_is_slight_from_1_percent_and_large_from_5_percent(self) -> None:
         for first, imbalance in (
             ([500, 518], "balanced"),
             ([500, 540], "slight"),
@@ -355,28 +346,27 @@ class Exact(unittest.TestCase):
         self.assertEqual((step["imbalance_pct_of_step"], step["step_spread_pct"]), (None, None))
         self.assertIsNone(self.verdict([{}, {}], [{}, {}])["imbalance"])
 
-    def test_spread_of_a_step_is_relative_to_the_median(self) -> None:
+    def test_spread_of_durations_is_relative_to_the_median(self) -> None:
         durations = dict(zip(names_of(2, 2), (1500, 1000, 1300, 1100), strict=True))
         run = exact({name: [{"duration_ps": duration}] for name, duration in durations.items()})
         [step] = cohort(run)["steps"]
         self.assertEqual(step["step_spread_pct"], round(100 * 500 / 1200, 3))
-        # With an odd number of devices, a single device has the median.
+        # The median of two durations is their mean.
         [step] = cohort(run, device="/device:TPU:0")["steps"]
         self.assertEqual(step["step_spread_pct"], round(100 * 200 / 1400, 3))
 
-    def test_chance_of_exactly_5_percent_makes_a_straggler(self) -> None:
-        # The same device is the slowest of 20 in both steps by chance with a probability of 20 /
-        # 20^2.
+    def test_p_value_of_exactly_5_percent_makes_a_straggler(self) -> None:
+        # By chance, one of 20 devices is the slowest in both steps with a probability of 20 / 20^2.
         rest = [loaded([500, 500])] * 18
         verdict = self.verdict(*rest, loaded([600, 600]), loaded([500, 500]))
         self.assertEqual((verdict["p_value"], verdict["straggler"]),
                          (0.05, of(("h18", "/device:TPU:0"))))  # fmt: skip
 
-        # With 19 devices, the chance is larger than 5 %.
+        # With 19 devices, the p-value exceeds 5 %.
         verdict = self.verdict(*rest, loaded([600, 600]))
         self.assertEqual((verdict["p_value"], verdict["straggler"]), (0.052632, None))
 
-    def test_scope_is_the_host_if_all_devices_reach_half_the_excess(self) -> None:
+    def test_scope_is_the_host_if_all_its_devices_have_half_the_excess(self) -> None:
         # The median of the remaining devices is 550; half of the straggler's excess is 125.
         for other, scope in ((674, "device"), (675, "host")):
             loads = (500, 600, 800, other)
@@ -384,7 +374,7 @@ class Exact(unittest.TestCase):
             self.assertEqual(verdict["straggler"], of(("h1", "/device:TPU:0")))
             self.assertEqual(verdict["scope"], scope)
 
-    def test_hosts_are_sorted_by_mean_load(self) -> None:
+    def test_hosts_are_ordered_by_mean_load(self) -> None:
         loads = {("h0", "0"): 500, ("h0", "1"): 501, ("h1", "0"): 800, ("h2", "0"): 800}
         hosts = cohort(exact({name: loaded([load] * 2) for name, load in loads.items()}))["hosts"]
         self.assertEqual(
@@ -393,7 +383,7 @@ class Exact(unittest.TestCase):
             [("h1", 1, 800, 2), ("h2", 1, 800, 0), ("h0", 2, 501, 0)],
         )  # fmt: skip
 
-    def test_cause_must_cover_80_percent_of_the_excess(self) -> None:
+    def test_cause_must_explain_80_percent_of_the_excess(self) -> None:
         for host, idle, cause in (
             (0, 20, "own"),
             (0, 21, None),
@@ -404,8 +394,7 @@ class Exact(unittest.TestCase):
             (0, 80, "idle"),
             (0, 79, None),
             (40, 40, None),
-            # A part of the load can exceed the whole excess if other parts are smaller than on
-            # other devices.
+            # One part of the load can exceed the excess if other parts are smaller than elsewhere.
             (120, 0, "host"),
         ):
             slow = loaded([600] * 4, host_ps=100 + host, busy_ps=950 - idle)
@@ -413,8 +402,9 @@ class Exact(unittest.TestCase):
             with self.subTest(host=host, idle=idle):
                 self.assertEqual(self.verdict(*rest, slow)["cause"], cause)
 
-    def test_lines_missing_on_a_device_count_as_0(self) -> None:
-        # All lines differ equally, so the first lines by name are shown, and there is no factor.
+    def test_lines_that_a_device_does_not_run_count_as_zero(self) -> None:
+        # All lines differ equally, so they are ordered by name. The median is 0, so there is no
+        # factor.
         base = records.record(records.made_up(2))
         durs = [7 * (group["kind"] != "comm") for group in base["groups"]]
         keys = sorted((g["kind"], g["agg_key"]) for g in base["groups"] if g["kind"] != "comm")
@@ -428,7 +418,7 @@ class Exact(unittest.TestCase):
             self.assertEqual((*figures, row["delta_pct"]), (7, 0, 7, None))
         self.assertEqual((lines["excess_ps"], lines["rest_ps"]), (1000, 1000 - 20 * 7))
         self.assertEqual((lines["factor"], of["verdict"]["uniform_pct"]), (None, None))
-        # Lines that only the median device has.
+        # Only the median device has the lines.
         slow = {"duration_ps": 1500}
         of = cohort(exact({("h0", "0"): [slow], ("h0", "1"): [ran]}, base))
         lines = of["slowest_vs_median"]
@@ -438,7 +428,7 @@ class Exact(unittest.TestCase):
         self.assertEqual((lines["excess_ps"], lines["rest_ps"]), (500, 500 + 20 * 7))
         self.assertEqual((lines["factor"], of["verdict"]["uniform_pct"]), (0, 100))
 
-    def test_uniform_share_of_the_excess_is_exact(self) -> None:
+    def test_uniform_pct_is_the_exact_share_of_the_excess(self) -> None:
         base = records.record(records.made_up(2))
         first, second, *_ = (i for i, g in enumerate(base["groups"]) if g["kind"] != "comm")
         durs = [{first: a, second: 10}.get(i, 0) for a in (20, 10) for i in range(second + 1)]
@@ -455,7 +445,7 @@ class Lines(unittest.TestCase):
         found: list[Json] = answer(profile, "spread")["cohorts"][0]["slowest_vs_median"]["rows"]
         return found
 
-    def test_line_and_scope_equal_the_line_and_scope_of_by_source(self) -> None:
+    def test_line_and_scope_equal_those_in_by_source(self) -> None:
         groups = {
             (group["kind"], group["agg_key"]): group
             for group in answer(DEMO, "by_source", "--include-data-move")["groups"]
@@ -468,11 +458,11 @@ class Lines(unittest.TestCase):
             if row["scope"] is not None:
                 self.assertIn(row["scope"], [scope["scope"] for scope in group["scopes"]])
 
-    def test_kernel_is_named_at_its_line(self) -> None:
+    def test_row_of_a_kernel_has_its_name_and_line(self) -> None:
         kernels = {row["kernel"]: row["source_user"] for row in self.rows(DEMO) if row["kernel"]}
         self.assertEqual(kernels["flash_attention"], "/home/dev/model/layers/attention.py:15")
 
-    def test_record_of_version_2_0_has_no_kernels(self) -> None:
+    def test_rows_for_a_record_of_version_2_0_have_no_kernel_names(self) -> None:
         rows = self.rows(BEFORE)
         self.assertEqual({row["kernel"] for row in rows}, {None})
         lines = [row["source_user"] for row in rows]
@@ -495,7 +485,7 @@ class Joining(unittest.TestCase):
             shuffled = random.Random(seed).sample(parts, len(parts))
             self.assertEqual(spread(shuffled), answer)
 
-    def test_rows_and_tail_add_up(self) -> None:
+    def test_rows_and_tail_add_up_to_the_totals(self) -> None:
         for top in (0, 2, 100):
             answer = cohort(self.records, top=top)
             self.assertEqual(len(answer["devices"]), min(top, 6))
@@ -515,7 +505,7 @@ class Joining(unittest.TestCase):
         self.assertEqual(answer["cohorts"][0], cohort(self.records))
         self.assertEqual(answer["cohorts"][1], cohort(other))
         self.assertEqual(spread([*other, *self.records]), answer)
-        # Programs with equally many devices are sorted by name.
+        # Programs with equally many devices are ordered by name.
         others = [*other, *pod(records.made_up(3), [("h9", "0"), ("h9", "1")])]
         programs = sorted(record["devices"][0]["program"] for record in others)
         for run in (others, others[::-1]):
@@ -532,12 +522,12 @@ class Joining(unittest.TestCase):
         self.assertEqual(spread_of(in_files(both[::-1]))["notes"], notes)
         self.assertEqual(len(notes), 2)
 
-    def test_run_without_a_readable_host_is_refused(self) -> None:
+    def test_run_without_a_readable_host_is_rejected(self) -> None:
         bad_record = loader(b"{}")
         refusals: list[tuple[list[Loader], str, str]] = [
             ([refuse, refuse], "unreadable_xplane_pb", "h9.xplane.pb"),
             ([bad_record], "unreadable_record", "not a record"),
-            # If records are unreadable for different reasons, the reason is `unreadable_xplane_pb`.
+            # If the reasons differ, `unreadable_xplane_pb` is reported.
             ([bad_record, partial(refuse, "z")], "unreadable_xplane_pb", "not a record"),
         ]
         for loaders, reason, detail in refusals:
@@ -546,7 +536,7 @@ class Joining(unittest.TestCase):
             self.assertEqual(caught.exception.reason, reason)
             self.assertIn(detail, str(caught.exception.fields["detail"]))
 
-    def test_record_that_changes_during_reading_is_refused(self) -> None:
+    def test_record_that_changes_during_reading_is_rejected(self) -> None:
         changes: list[Json] = [{"devices": [], "steps": []}, {"steps": []}]
         for change in changes:
             versions = [self.records[0], {**self.records[0], **change}]
@@ -578,16 +568,16 @@ class Joining(unittest.TestCase):
         answer = spread([*self.records, self.records[1]])
         self.assertEqual(answer["cohorts"], spread(self.records)["cohorts"])
         self.assertEqual(len(answer["notes"]), 2)
-        # Lines that never ran do not count.
+        # Records in which no line ran can be duplicates, too.
         [one] = exact({("h0", "0"): [{"duration_ps": 1000, "busy_ps": 900}]})
         self.assertEqual(spread([one, {**one, "xplane_file": "other"}])["n_devices"], 1)
         for step in one["steps"]:
             step["used"] = False
         self.assertEqual(spread([one, json.loads(json.dumps(one))])["n_devices"], 1)
 
-    def test_duplicates_that_differ_are_refused(self) -> None:
+    def test_duplicates_that_differ_are_rejected(self) -> None:
         another = pod(records.of_demo(), names_of(3, 2), seed=5)[1]
-        # Records of a device that differ in any figure are different.
+        # Records differ if any figure differs.
         step: Json = {"duration_ps": 1000, "busy_ps": 900, "comm_ps": 100, "host_ps": 10}
         others: list[Json] = [
             *({name: figure - 1} for name, figure in step.items()),
@@ -606,26 +596,23 @@ class Joining(unittest.TestCase):
             for ours, theirs in (pair, pair[::-1]):
                 run = {"b.json": ours, "c.json": ours, "h1 (copy).json": theirs}
                 loaders = {name: loader_of(record) for name, record in run.items()}
-                said = set()
+                details = set()
                 for names in itertools.permutations(loaders):
                     with self.assertRaises(NoAnswer) as caught:
                         spread_of({name: loaders[name] for name in names})
                     self.assertEqual(caught.exception.reason, "duplicate_host")
-                    said.add(str(caught.exception.fields["detail"]))
+                    details.add(str(caught.exception.fields["detail"]))
                 device = ours["devices"][0]["device"]
                 self.assertEqual(
-                    said,
+                    details,
                     {
                         "b.json and h1 (copy).json are both of host h1, but their figures for"
                         f" {device} differ; remove one of the files"
                     },
                 )
 
-    def test_devices_of_one_host_may_be_in_several_files(self) -> None:
-        self.assertEqual(spread(split(self.records)), spread(self.records))
-
     def with_other_lines(self, of: Json) -> Json:
-        """Exchange the times of two lines of a record, so that all sums remain equal."""
+        """Swap the times of two lines of a record, so that all sums remain equal."""
         other: Json = json.loads(json.dumps(of))
         at = [n for n, group in enumerate(other["groups"]) if group["kind"] == "compute"][:2]
         for step in other["steps"]:
@@ -638,7 +625,7 @@ class Joining(unittest.TestCase):
         for record in run:
             for step in record["steps"]:
                 step["name"] = "train" if step["index"] < 4 else "eval"
-        # The capture of one host began later: the first step in the capture is an evaluation.
+        # The capture of one host began later, so its first step is an evaluation.
         for step in run[2]["steps"]:
             step["name"] = ("eval", "train", "train", "train", "train")[step["index"]]
         answer = cohort(run)
@@ -660,7 +647,7 @@ class Joining(unittest.TestCase):
         self.assertEqual([s["name"] for s in answer["cohorts"][0]["steps"]],
                          ["step 0", "step 2", "step 3", "step 4"])  # fmt: skip
         self.assertEqual(len(answer["notes"]), 1)
-        # An unused step still counts as the first step with its name.
+        # When steps are aligned by name, an unused step still counts.
         for record in run:
             for step in record["steps"]:
                 step["name"] = "train"
@@ -673,7 +660,7 @@ class Joining(unittest.TestCase):
         self.assertEqual((answer["n_steps"], answer["steps"]), (0, []))
         self.assertIsNone(answer["devices"][0]["load_ps"])
 
-    def test_executions_are_aligned_by_their_index(self) -> None:
+    def test_program_executions_are_aligned_by_index(self) -> None:
         names = names_of(2, 2)
         run = pod(records.of_demo(), names, step_source="modules")
         for step in run[0]["steps"]:
@@ -723,7 +710,7 @@ class Joining(unittest.TestCase):
 
 
 class Cost(unittest.TestCase):
-    def test_chance_of_many_steps_is_exact_and_fast(self) -> None:
+    def test_p_value_of_many_steps_is_exact_and_computed_quickly(self) -> None:
         for k, n, d in itertools.product(range(1, 9), range(1, 9), (2, 3, 7)):
             ways = sum(comb(n, i) * (d - 1) ** (n - i) for i in range(k, n + 1))
             expected = min(Fraction(1), d * Fraction(ways, d**n))
@@ -731,14 +718,14 @@ class Cost(unittest.TestCase):
         with within(0.2):
             stragglers.chance_of_slowest(1, 5000, 8)
 
-    def test_many_programs_are_read_fast(self) -> None:
+    def test_many_programs_are_read_quickly(self) -> None:
         many = records.record(records.made_up(1, 12))
         [device], [step] = many["devices"], many["steps"]
         many["devices"] = [
             {**device, "device": str(number), "program": str(number // 2)} for number in range(400)
         ]
         many["steps"] = [{**step, "device": number} for number in range(400)]
-        # The test's loader keeps the last record in memory, like the loader of the mode.
+        # This loader keeps the record in memory, like the loader of the mode.
         held: list[record_format.Record | NoAnswer] = [record_format.record_of(many)]
         with within(1):
             self.assertEqual(len(spread_of({"a.json": lambda: held})["cohorts"]), 200)

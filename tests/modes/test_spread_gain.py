@@ -1,5 +1,4 @@
-"""Test the gain in spread: the time that a step saves if the slow device, or the slow host, becomes
-as fast as the other devices or hosts."""
+"""Test the gain in `spread`: the time saved if the slow device or host were as fast as the next."""
 
 from __future__ import annotations
 
@@ -30,20 +29,19 @@ def device(number: int, loads: Sequence[int]) -> Plane:
 
 class Gain(InFolder):
     def cohort(self, *hosts: Sequence[int | Sequence[int]]) -> Any:
-        """Return the cohort of hosts; a device has one load for all steps, or a load for each
-        step."""
+        """Return the cohort of hosts; a device has one load for all steps, or one per step."""
         for name, devices in zip("abc", hosts, strict=False):
             planes = [
                 device(i, [load] * N_STEPS if isinstance(load, int) else load)
                 for i, load in enumerate(devices)
             ]
             self.write(f"{name}.xplane.pb", encode(Space(planes)))
-        said = answer(self.folder, "spread")
-        self.headline = said["headline"]
-        (found,) = said["cohorts"]
+        result = answer(self.folder, "spread")
+        self.headline = result["headline"]
+        (found,) = result["cohorts"]
         return found
 
-    def test_headline_has_the_gain(self) -> None:
+    def test_headline_reports_the_gain(self) -> None:
         for hosts, says in (
             ([[505, 500]], "TPU:0 of a is slow, costs 5.00 ps of the 1.00 ns step"),
             (
@@ -58,7 +56,7 @@ class Gain(InFolder):
 
     def test_gain_is_the_difference_from_the_second_slowest_device(self) -> None:
         found = self.cohort([[600, 700], [640, 650], [500, 510]])
-        # Mean loads are 650, 645 and 505.
+        # The mean loads are 650, 645 and 505.
         verdict = found["verdict"]
         self.assertEqual((verdict["gain_ps"], verdict["gain_pct_of_step"]), (5, 0.5))
         first, second = found["steps"]
@@ -66,7 +64,7 @@ class Gain(InFolder):
         self.assertEqual((second["slowest"]["device"], second["gain_ps"]), ("/device:TPU:0", 50))
         self.assertEqual(second["imbalance_ps"], 700 - 620)
 
-    def test_straggler_costs_half_a_percent_of_the_step(self) -> None:
+    def test_straggler_must_cost_at_least_half_a_percent_of_the_step(self) -> None:
         for slow, is_named in ((505, True), (504, False)):
             with self.subTest(slow=slow):
                 verdict = self.cohort([slow, 500, 400])["verdict"]
@@ -75,22 +73,21 @@ class Gain(InFolder):
                 self.assertEqual(verdict["straggler"], straggler)
                 self.assertEqual(verdict["host_gain_ps"], None)
 
-    def test_device_that_is_slower_often_but_only_slightly_is_not_a_straggler(self) -> None:
+    def test_device_that_is_often_but_only_slightly_slower_is_no_straggler(self) -> None:
         most = [510] * (N_STEPS - 1)
         verdict = self.cohort([[*most, 500], [*[500] * (N_STEPS - 1), 900]])["verdict"]
         self.assertEqual((verdict["straggler"], verdict["gain_ps"]), (None, 41))
 
-    def test_straggler_on_a_slow_host_costs_as_much_as_the_host(self) -> None:
+    def test_straggler_on_a_slow_host_is_judged_by_the_gain_of_the_host(self) -> None:
         for slow, is_named in ((505, True), (504, False)):
             with self.subTest(slow=slow):
-                # The host's other device is nearly as slow, so the slowest device alone costs
-                # little.
+                # The host's other device is nearly as slow, so the slowest one alone costs little.
                 verdict = self.cohort([slow, slow - 1], [500, 499])["verdict"]
                 self.assertEqual(verdict["gain_ps"], 1)
                 self.assertEqual(verdict["scope"], "host" if is_named else None)
                 self.assertEqual(verdict["host_gain_ps"], slow - 500 if is_named else None)
 
-    def test_slow_host_costs_half_a_percent_of_the_step(self) -> None:
+    def test_slow_host_must_cost_at_least_half_a_percent_of_the_step(self) -> None:
         for slow, is_named in ((505, True), (504, False)):
             with self.subTest(slow=slow):
                 # The host's devices take turns at being the slowest, so none of them is a

@@ -1,4 +1,4 @@
-"""Test the mode summary: ranks, rollups, phases, idle gaps and kernels."""
+"""Test the mode `summary`: ranks, rollups, phases, idle gaps and kernels."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Summary(unittest.TestCase):
         op("t", "tuple", 110, 5),
     )
 
-    def test_groups_are_ranked_by_time_and_equal_times_by_key(self) -> None:
+    def test_groups_are_ranked_by_time_and_then_by_key(self) -> None:
         self.assertEqual(
             column(summary(list(self.OPS))["top_compute_groups"], "rank", "agg_key"),
             [(1, "tfop:c"), (2, "tfop:a"), (3, "tfop:b")],
@@ -29,9 +29,9 @@ class Summary(unittest.TestCase):
 
     def test_communication_is_ranked_with_compute_if_requested(self) -> None:
         ops = [*self.OPS, leaf(200, 20, "g", tf_op="a")]
-        said = summary(ops, "--include-comm")
+        result = summary(ops, "--include-comm")
         self.assertEqual(
-            column(said["top_compute_groups"], "agg_key", "kind", "total_dur_ps"),
+            column(result["top_compute_groups"], "agg_key", "kind", "total_dur_ps"),
             [
                 ("tfop:a", "comm", 30),
                 ("tfop:a", "compute", 30),
@@ -39,8 +39,8 @@ class Summary(unittest.TestCase):
                 ("tfop:b", "compute", 10),
             ],
         )
-        # Percentages are relative to the time of compute.
-        self.assertEqual(said["top_compute_groups"][0]["pct_of_compute"], 42.857)
+        # The percentage of communication is relative to compute, too.
+        self.assertEqual(result["top_compute_groups"][0]["pct_of_compute"], 42.857)
 
     def test_tail_sums_the_omitted_groups(self) -> None:
         for k, keys, tail in (
@@ -49,19 +49,19 @@ class Summary(unittest.TestCase):
             (3, ["tfop:c", "tfop:a", "tfop:b"], (0, 0)),
             (99, ["tfop:c", "tfop:a", "tfop:b"], (0, 0)),
         ):
-            said = summary(list(self.OPS), "--top", str(k))
-            self.assertEqual(column(said["top_compute_groups"], "agg_key"), keys)
-            self.assertEqual(tuple(said["tail_compute"].values()), tail)
+            result = summary(list(self.OPS), "--top", str(k))
+            self.assertEqual(column(result["top_compute_groups"], "agg_key"), keys)
+            self.assertEqual(tuple(result["tail_compute"].values()), tail)
 
     def test_fifty_groups_are_shown_by_default(self) -> None:
-        said = summary([leaf(2 * i, 1, tf_op=str(i)) for i in range(60)])
-        self.assertEqual(len(said["top_compute_groups"]), 50)
-        self.assertEqual(said["tail_compute"], {"n_groups_omitted": 10, "dur_ps": 10})
+        result = summary([leaf(2 * i, 1, tf_op=str(i)) for i in range(60)])
+        self.assertEqual(len(result["top_compute_groups"]), 50)
+        self.assertEqual(result["tail_compute"], {"n_groups_omitted": 10, "dur_ps": 10})
 
-    def test_kinds_and_categories_are_summed(self) -> None:
-        said = summary(list(self.OPS))
+    def test_times_are_summed_by_kind_and_by_category(self) -> None:
+        result = summary(list(self.OPS))
         self.assertEqual(
-            said["by_kind_rollup"],
+            result["by_kind_rollup"],
             {
                 "compute": {"n": 3, "dur_ps": 50, "pct_of_step": 5.0},
                 "data_move": {"n": 0, "dur_ps": 0, "pct_of_step": 0.0},
@@ -70,7 +70,7 @@ class Summary(unittest.TestCase):
             },
         )
         self.assertEqual(
-            [tuple(row.values()) for row in said["by_hlo_category"]],
+            [tuple(row.values()) for row in result["by_hlo_category"]],
             [
                 ("loop fusion", "compute", 3, 50, 5.0),
                 ("while", "container", 1, 30, 3.0),
@@ -87,7 +87,7 @@ class Summary(unittest.TestCase):
 
 
 class Phases(unittest.TestCase):
-    def test_phase_follows_from_name_and_path(self) -> None:
+    def test_phase_is_derived_from_name_and_path(self) -> None:
         for name, tf_op, phase in (
             ("f.1", None, "unknown"),
             ("f.1.remat", None, "unknown"),
@@ -118,7 +118,7 @@ class Phases(unittest.TestCase):
         (row,) = by_source(ops)
         self.assertEqual(list(row["phases"].items()), [("backward", 7), ("forward", 3)])
 
-    def test_phase_rollup_covers_only_compute(self) -> None:
+    def test_phase_rollup_includes_only_compute(self) -> None:
         ops = [
             leaf(0, 5, tf_op="jvp()"),
             leaf(5, 1, "f.remat", tf_op="jvp()"),
@@ -162,8 +162,8 @@ class IdleGaps(unittest.TestCase):
             ],
         )
 
-    def test_ten_longest_gaps_are_listed_with_equal_gaps_by_time(self) -> None:
-        # The gaps take 2 ps each at 0, 3, … 30, and the last gap takes 67 ps up to the end.
+    def test_up_to_ten_gaps_are_listed_by_duration_and_start(self) -> None:
+        # Gaps of 2 ps begin at 0, 3, …, 30; the last gap takes 67 ps up to the end.
         ops = [leaf(3 * i + 2, 1) for i in range(11)]
         rows = self.gaps(ops)
         self.assertEqual(
@@ -199,7 +199,7 @@ class IdleGaps(unittest.TestCase):
             [(0, None), (40, "v"), (85, "w"), (70, "w")],
         )
 
-    def test_instant_op_does_not_end_a_gap(self) -> None:
+    def test_op_without_duration_does_not_end_a_gap(self) -> None:
         rows = self.gaps([leaf(0, 10, "a"), leaf(50, 0, "instant"), leaf(90, 10, "z")])
         self.assertEqual(
             column(rows, "start_ps", "dur_ps", "after_hlo_op", "before_hlo_op"),
@@ -217,7 +217,7 @@ class CommRollup(unittest.TestCase):
         rows = summary(list(ops))["comm_rollup"]
         return [tuple(row.values())[:4] for row in rows]
 
-    def test_waits_are_grouped_by_the_awaited_collective(self) -> None:
+    def test_waits_are_grouped_by_what_they_wait_for(self) -> None:
         host = "(f32[8]{0}, f32[8]{0:S(5)}, u32[]{:S(2)}) %copy-start.1"
         local = "(f32[8]{0}, f32[8]{0:S(1)}, u32[]{:S(2)}) %copy-start.1"
         for category, name, operands, whom in (
@@ -245,7 +245,7 @@ class CommRollup(unittest.TestCase):
                 ops = [op(name, category, 0, 5, operands=operands)]
                 self.assertEqual(self.rollup(*ops), [(whom, 1, 0, 5)])
 
-    def test_synchronous_communication_has_no_wait(self) -> None:
+    def test_synchronous_communication_has_no_waiting_time(self) -> None:
         for category, whom in (
             *(("all-to-all", "all-to-all"), ("ragged-all-to-all", "ragged-all-to-all")),
             *(("all-reduce", "all-reduce"), ("all-reduce fusion", "all-reduce")),
@@ -272,9 +272,9 @@ class CommRollup(unittest.TestCase):
             op("c", "all-to-all", 60, 30),
             op("w", "copy-done", 90, 1),
         ]
-        said = summary(ops)
+        result = summary(ops)
         self.assertEqual(
-            [tuple(row.values())[:5] for row in said["comm_rollup"]],
+            [tuple(row.values())[:5] for row in result["comm_rollup"]],
             [
                 # Rows of equal time are ordered by name.
                 ("all-to-all", 1, 30, 0, 3.0),
@@ -283,8 +283,8 @@ class CommRollup(unittest.TestCase):
                 ("dma", 1, 0, 1, 0.1),
             ],
         )
-        self.assertEqual(said["totals"]["wait_duration_ps"], 38)
-        self.assertTrue(said["comm_rollup"][2]["longest_hlo_op"].startswith("%a ="))
+        self.assertEqual(result["totals"]["wait_duration_ps"], 38)
+        self.assertTrue(result["comm_rollup"][2]["longest_hlo_op"].startswith("%a ="))
 
 
 class Kernels(unittest.TestCase):
@@ -309,7 +309,7 @@ class Kernels(unittest.TestCase):
         )
         self.assertEqual(column(rows, "phases"), [{"backward": 30}, {"forward": 10, "unknown": 5}])
 
-    def test_longest_execution_gives_the_shapes(self) -> None:
+    def test_shapes_of_a_kernel_are_those_of_its_longest_execution(self) -> None:
         target = ', custom_call_target="tpu_custom_call"'
         ops = [
             op("k.1", "custom-call", 0, 5, shape="f32[1]", attributes=target),

@@ -1,11 +1,12 @@
 """Test `--format text`: figures, units, names, wrapping.
 
-`Reading` parses a text. The figures below each heading of a text must equal the figures of the
-JSON, in the heading's unit.
+`Reading` parses a text and checks that its figures equal those in the JSON, in the unit of their
+heading.
 """
 
 from __future__ import annotations
 
+import io
 import itertools
 import os
 import random
@@ -17,7 +18,9 @@ import unittest
 from collections.abc import Iterator
 from contextlib import suppress
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import compute_breakdown
 from _output import figures
@@ -59,7 +62,7 @@ UTF8, ASCII = Characters("utf-8"), Characters("ascii")
 WITH_TEXT = tuple(
     mode.name for mode in compute_breakdown.MODES if mode.name not in ("record", "page", "export")
 )
-# Options that list all rows, so that each row of the JSON has a line in the text.
+# This view lists all rows, so that each row of the JSON has a line in the text.
 WHOLE = View(shows_all=True, merges=False, top=10**6)
 UNITS = {
     "%": 1,
@@ -68,15 +71,15 @@ UNITS = {
     **dict(figures.BYTES),
     **dict(figures.FLOPS),
 }
-# Headings of columns that the screens compute from several fields.
+# Parts of screens that are computed from several fields.
 DERIVED = {"ops_x_runs", "pct_of_roof", "(reads {op.reads})"}
-# A figure in a sentence has its unit.
+# A figure in a sentence, with its unit.
 FIELD = r"([+-]?\d[\d.]*(?:e[+-]\d+)?(?: [\w%]+)?|\?)"
 FIGURE_RE = re.compile(r"[+-]?\d[\d.]*(?:e[+-]\d+)?")
 
 
 def by_columns(line: str) -> str:
-    """Return one character for each column of the terminal."""
+    """Return one character for each terminal column that the line occupies."""
     wide = (
         "" if unicodedata.category(character) in ("Mn", "Me")
         else character * (1 + (unicodedata.east_asian_width(character) in "WF"))
@@ -108,14 +111,14 @@ def first_of(row: Json, column: Column) -> Any:
 
 
 class Reading:
-    """Compare a text that lists everything with the answer."""
+    """Check that a text with all rows shows the figures in the answer."""
 
     def __init__(self, fields: Json, text: str) -> None:
         self.lines = text.splitlines()
         # An indented line continues the sentence of the preceding line.
         self.sentences = [" ".join(part.split()) for part in re.split(r"\n(?!  )", text)]
         self.fields = fields
-        # Number of figures in tables that were compared, and declared parts that were found.
+        # How many figures in tables were compared, and which declared parts were found.
         self.n_in_tables = 0
         self.met: set[tuple[str, ...]] = set()
 
@@ -144,21 +147,21 @@ class Reading:
                     self.check_sentence(part.text, fields)
 
     def check_sentence(self, template: str, fields: Json) -> None:
-        """Fail unless the text has the sentence with the figures of the object."""
+        """Fail unless the text contains the sentence with the figures in `fields`."""
         fields = {**fields, "trace": ""}
         pieces = re.split(r"\{([^{}]+)\}", " ".join(template.split()))
-        told = [(field + ":").split(":")[:2] for field in pieces[1::2]]
-        values = [get(fields, path) for path, _ in told]
+        declared = [(field + ":").split(":")[:2] for field in pieces[1::2]]
+        values = [get(fields, path) for path, _ in declared]
         fields_re = [
             FIELD if kind in figures.FIGURES and not isinstance(value, dict) else "(.*?)"
-            for (_, kind), value in zip(told, values, strict=True)
+            for (_, kind), value in zip(declared, values, strict=True)
         ]
         literal = map(re.escape, pieces[::2])
         pattern = re.compile("".join(itertools.chain(*zip(literal, [*fields_re, ""], strict=True))))
         assert any(
             all(
                 isinstance(value, dict) or is_shown(shown, value, kind)
-                for shown, value, (_, kind) in zip(match.groups(), values, told, strict=True)
+                for shown, value, (_, kind) in zip(match.groups(), values, declared, strict=True)
                 if kind in figures.FIGURES
             )
             for sentence in self.sentences
@@ -182,8 +185,7 @@ class Reading:
         lines = itertools.takewhile(bool, map(by_columns, self.lines[at + 1 :]))
         shown = [line for line in lines if line.startswith("  ")]
         heading = by_columns(self.lines[at])
-        # Remove the lines of the table, so that the next table with the same heading finds other
-        # lines.
+        # Remove the heading, so that the next table with the same heading is found below.
         self.lines[at] = ""
         place = 2
         figures_at: list[tuple[Column, int, int]] = []
@@ -249,7 +251,7 @@ def has_values(row: Json, column: Column) -> bool:
 
 
 def heading_of(column: Column) -> re.Pattern[str]:
-    """Return a pattern for a heading, with its unit and the blanks before it."""
+    """Return a pattern for the heading of a column, with its unit."""
     units = "|".join(map(re.escape, UNITS))
     unit = rf"(?: ?(?:{units})(?![\w/]))?" if column.kind in figures.UNITS else ""
     return re.compile(rf"(?<= )({re.escape(column.heading)}{unit})(?= |$)")
@@ -287,7 +289,7 @@ def rows_of(fields: Json, table: Table) -> list[Json]:
 
 
 def is_figure(cell: str, value: Any, kind: str, size: int) -> bool:
-    """Return True if a cell is the value, rounded to the cell's decimals."""
+    """Return True if a cell is the value, rounded to as many decimals as the cell shows."""
     if not FIGURE_RE.fullmatch(cell):
         return False
     shown, real = Decimal(cell), Decimal(str(value)) / size
@@ -301,7 +303,7 @@ def is_figure(cell: str, value: Any, kind: str, size: int) -> bool:
 
 
 def is_shown(shown: str, value: Any, kind: str) -> bool:
-    """Return True if a figure with its unit is the value."""
+    """Return True if a figure with its unit equals the value."""
     if value is None:
         return shown == "?"
     figure, _, unit = shown.partition(" ")
@@ -311,7 +313,7 @@ def is_shown(shown: str, value: Any, kind: str) -> bool:
 
 
 def to_host() -> bytes:
-    """Return a copy to the host's memory that runs during a fusion."""
+    """Encode a trace of a copy to host memory during a fusion."""
     out = "(f32[1024]{0:T(256)S(5)}, f32[1024]{0}, u32[]{:S(2)})"
     return trace(
         [
@@ -325,16 +327,16 @@ def to_host() -> bytes:
 
 
 def with_complaints() -> bytes:
-    """Return a trace with errors, warnings, a version and a line with a display name."""
+    """Encode a trace with errors, warnings, a version and a line with a display name."""
     plane = Plane("/device:TPU:0", [Line("1", [Event(1, 0, 5)], display_name="one")])
     names = StatNames()
     version = [names.stat("jax_version", "0.10.0")]
-    beside = Plane("/host:metadata", stats=version, stat_metadata=names.metadata())
-    return encode(Space([plane, beside], extra=text_field(2, "lost") + text_field(3, "late")))
+    metadata = Plane("/host:metadata", stats=version, stat_metadata=names.metadata())
+    return encode(Space([plane, metadata], extra=text_field(2, "lost") + text_field(3, "late")))
 
 
 def with_period() -> Json:
-    """Return an answer of idle in which threads have a time in the whole period."""
+    """Return an answer of `idle` whose host events have a time in the period."""
     fields = next(
         fields
         for fields in answers()
@@ -348,7 +350,7 @@ def with_period() -> Json:
 
 
 def on_demo(mode: str) -> Iterator[Json]:
-    """Return answers that are also in `answers()`, which computes each of them once."""
+    """Yield answers for the demo; `answers()` shares them, so each is computed once."""
     if mode == "compare":
         yield answer(AFTER, mode, "--baseline", str(BEFORE))
     else:
@@ -357,8 +359,7 @@ def on_demo(mode: str) -> Iterator[Json]:
 
 
 def without_commands(text: str) -> list[str]:
-    """Return the lines that must fit the terminal; commands are left out, because they are not
-    broken."""
+    """Return the lines except commands, which are never wrapped."""
     return [line for line in text.splitlines() if not line.startswith("next: ")]
 
 
@@ -373,7 +374,7 @@ class Figures(unittest.TestCase):
         reading.check()
         return reading
 
-    def test_figures_of_real_captures_equal_the_figures_of_the_json(self) -> None:
+    def test_figures_in_texts_about_real_captures_equal_those_in_the_json(self) -> None:
         modes = [mode for mode in WITH_TEXT if mode != "compare"]
         cases = itertools.product(sorted(PROFILES.glob("*.xplane.pb")), modes)
         for path, mode in sampled(cases, 5):
@@ -382,7 +383,7 @@ class Figures(unittest.TestCase):
                 with self.subTest(path=path.name, mode=mode):
                     self.read(outcome.object)
 
-    def test_every_declared_part_is_shown_with_the_figures_of_the_json(self) -> None:
+    def test_every_declared_part_is_shown_and_its_figures_equal_those_in_the_json(self) -> None:
         met: dict[str, set[tuple[str, ...]]] = {mode: set() for mode in WITH_TEXT}
         for mode in WITH_TEXT:
             for fields in on_demo(mode):
@@ -397,10 +398,10 @@ class Figures(unittest.TestCase):
                 with self.subTest(mode=fields["mode"]):
                     met[fields["mode"]] |= self.read(fields).met
         for mode in WITH_TEXT:
-            told = {said for said in everything_in(parts_of(mode)) if DERIVED.isdisjoint(said)}
-            self.assertEqual(told - met[mode], set(), mode)
+            declared = {part for part in everything_in(parts_of(mode)) if DERIVED.isdisjoint(part)}
+            self.assertEqual(declared - met[mode], set(), mode)
 
-    def test_figures_of_random_traces_equal_the_figures_of_the_json(self) -> None:
+    def test_figures_in_texts_about_random_traces_equal_those_in_the_json(self) -> None:
         n = 0
         for seed in sampled(range(150), 25):
             data, mode, options = random_case(random.Random(f"text {seed}"))
@@ -416,10 +417,10 @@ class Figures(unittest.TestCase):
                     self.assertLessEqual(max(len(line.encode(encoding)) for line in lines), 100)
         self.assertGreater(n, 100)
 
-    def test_wrong_figures_are_found(self) -> None:
+    def test_reading_detects_wrong_figures(self) -> None:
         fields = answer(DEMO, "bottleneck")
         text = text_of(fields, "utf-8", WHOLE)
-        for told, other in (
+        for right, wrong in (
             ("18.31 ms", "18.32 ms"),
             ("18.31 ms", "18.31 s"),
             ("24.8", "24.9"),
@@ -428,9 +429,9 @@ class Figures(unittest.TestCase):
             ("4.296", "4.269"),
             ("lost ms", "lost µs"),
         ):
-            self.assertIn(told, text)
-            with self.subTest(told=told), self.assertRaises(AssertionError):
-                Reading(fields, text.replace(told, other)).check()
+            self.assertIn(right, text)
+            with self.subTest(right=right), self.assertRaises(AssertionError):
+                Reading(fields, text.replace(right, wrong)).check()
 
 
 def everything_in(
@@ -447,7 +448,7 @@ def everything_in(
 
 
 def shown(template: str, fields: Json, style: Style | None = None) -> list[str]:
-    """Return the lines of a sentence."""
+    """Fill in a sentence and return its lines."""
     page = Page(UTF8, style or Style())
     return [
         line
@@ -457,7 +458,7 @@ def shown(template: str, fields: Json, style: Style | None = None) -> list[str]:
 
 
 def table_of(table: Table, fields: Json, view: View | None = None) -> list[str]:
-    """Return the lines of a table, without the blank line before it."""
+    """Fill in a table and return its lines, without the blank line before it."""
     page = Page(UTF8, Style())
     blocks = list(filled(table, fields, view or View()))
     lines = [line for block in blocks for line in page.lines_of_table(block.part, block.unit)]  # type: ignore[arg-type]
@@ -492,8 +493,8 @@ class Units(unittest.TestCase):
 
     def test_time_below_a_nanosecond_has_the_unit_of_the_sentence(self) -> None:
         for time, text in ((14, "0.000 ms"), (1200, "1.200 ns"), (0, "0")):
-            said = shown("{a:time}, {b:time} hidden", {"a": 3_514_000_000, "b": time})
-            self.assertEqual(said, [f"3.514 ms, {text} hidden"])
+            result = shown("{a:time}, {b:time} hidden", {"a": 3_514_000_000, "b": time})
+            self.assertEqual(result, [f"3.514 ms, {text} hidden"])
 
     def test_bytes_have_a_binary_unit(self) -> None:
         kib = 1024
@@ -511,7 +512,7 @@ class Units(unittest.TestCase):
             },
         )
 
-    def test_figures_other_than_times_and_bytes_have_a_format_by_kind(self) -> None:
+    def test_other_figures_are_formatted_by_kind(self) -> None:
         kinds: dict[str, dict[Any, str]] = {
             "percent": {0.0: "0.0 %", 24.774: "24.8 %", 99.96: "100.0 %", -0.04: "0.0 %"},
             "share": {0.096853: "9.7 %", 1.5: "150.0 %", None: "?"},
@@ -526,7 +527,7 @@ class Units(unittest.TestCase):
         for kind, cases in kinds.items():
             self.assert_shown(kind, cases)
 
-    def test_times_of_a_table_have_one_unit(self) -> None:
+    def test_times_in_a_table_have_the_same_unit(self) -> None:
         columns = (Column("a", "a", "time"), Column("b", "b", "time"))
         for rows, lines in (
             ([{"a": 18308477314, "b": 92536716}], ["   a ms    b ms", "  18.31  0.0925"]),
@@ -538,7 +539,7 @@ class Units(unittest.TestCase):
             with self.subTest(rows=rows):
                 self.assertEqual(table_of(Table("", "r", columns), {"r": rows}), lines)
 
-    def test_times_of_a_section_have_one_unit(self) -> None:
+    def test_times_in_a_section_have_the_same_unit(self) -> None:
         says = Says("{x:time} and {y:time}")
         section = Section((says, Table("t {y:time}", "r", (Column("a", "a", "time"),))))
         fields = {"x": 1_500_000, "y": 2500, "r": [{"a": 20_000_000}]}
@@ -563,7 +564,7 @@ class HiddenRows(unittest.TestCase):
         tail={"time": "tail.t"},
     )
 
-    def test_rows_below_a_thousandth_are_counted_in_a_last_row(self) -> None:
+    def test_rows_below_a_thousandth_are_summed_in_a_last_row(self) -> None:
         rows = [{"t": 10**6, "n": "a"}, {"t": 1000, "n": "b"}, {"t": 999, "n": "c"}]
         fields = {"step": 10**6, "rows": rows, "tail": {"n": 0, "t": 0}}
         self.assertEqual(
@@ -572,7 +573,7 @@ class HiddenRows(unittest.TestCase):
         )
         self.assertEqual(table_of(self.TABLE, fields, View(shows_all=True))[-1], "    0.001  c")
 
-    def test_last_row_also_counts_rows_that_the_json_leaves_out(self) -> None:
+    def test_last_row_includes_rows_omitted_from_the_json(self) -> None:
         rows = [{"t": 10**9, "n": "a"}]
         fields = {"step": 10**9, "rows": rows, "tail": {"n": 4, "t": 10**8}}
         self.assertEqual(table_of(self.TABLE, fields)[-1], "    0.100  4 more rows")
@@ -591,21 +592,21 @@ class HiddenRows(unittest.TestCase):
         self.assertRegex(lines[1], r"1\.000  g+…g+  …/folder/folder\Z")
         self.assertRegex(lines[2], r" 1 more row \(--all\)\Z")
 
-    def test_unknown_times_are_not_hidden(self) -> None:
+    def test_rows_of_unknown_time_are_not_hidden(self) -> None:
         fields = {"step": 10**9, "rows": [{"t": None, "n": "a"}], "tail": {"n": 0, "t": 0}}
         self.assertEqual(table_of(self.TABLE, fields), ["  time  name", "     ?  a"])
 
-    def test_findings_of_a_line_come_after_the_sum_of_the_line(self) -> None:
+    def test_findings_of_a_line_follow_its_sum(self) -> None:
         def finding(line: str | None, lost: int | None, name: str) -> Json:
             return {"source_user": line, "source_inner": "x", "agg_key": name, "class": name,
                     "dur_ps": 10, "pct_of_step": 1.5, "lost_ps": lost}  # fmt: skip
 
         rows = with_sums([finding("a", 5, "p"), finding("b", 4, "q"), finding("b", 3, "r"),
                           finding("b", None, "s")])  # fmt: skip
-        said = [(row.get("source_user"), row.get("class"), row["lost_ps"], row["dur_ps"])
+        result = [(row.get("source_user"), row.get("class"), row["lost_ps"], row["dur_ps"])
                 for row in rows]  # fmt: skip
         self.assertEqual(
-            said,
+            result,
             [
                 ("b", None, 7, 30),
                 (None, "q", 4, 10),
@@ -615,7 +616,7 @@ class HiddenRows(unittest.TestCase):
             ],
         )
 
-    def test_ops_that_differ_in_numbers_are_merged(self) -> None:
+    def test_ops_whose_names_differ_only_in_numbers_are_merged(self) -> None:
         def one(name: str, scope: str | None, at_roof: int | None, runs: int = 2) -> Json:
             return {"hlo_op": name, "scope": scope, "source_user": "m.py:1", "class": "c",
                     "kind": "compute", "hlo_category": "f", "phase": "forward", "dtype": "bf16",
@@ -624,13 +625,13 @@ class HiddenRows(unittest.TestCase):
 
         ops = [one("f.1", "layers_0/mlp", 40), one("f.2", "layers_1/mlp", 60), one("f", None, 50),
                one("g", "layers_0/mlp", None), one("g.1", "layers_7/mlp", 50, 3)]  # fmt: skip
-        said = [
+        result = [
             (row["hlo_op"], row["scope"], row["ops_x_runs"], row["total_dur_ps"], row["lost_ps"],
              row["pct_of_roof"])
             for row in listed(ops, View())
         ]  # fmt: skip
         self.assertEqual(
-            said,
+            result,
             [
                 ("f.*", "layers_*/mlp", "2 x 2", 200, 100, 50.0),
                 ("g.*", "layers_*/mlp", "2, 5 runs", 200, None, None),
@@ -662,7 +663,7 @@ class Names(unittest.TestCase):
                 self.assertTrue(ASCII.seen(name).isascii())
                 self.assertTrue(ASCII.seen(name).isprintable())
 
-    def test_long_names_are_cut_in_the_middle_and_files_from_the_left(self) -> None:
+    def test_long_names_are_truncated_in_the_middle_and_files_at_the_start(self) -> None:
         for drawn, width, of_name, of_file in (
             ("abcdefghij", 10, "abcdefghij", "abcdefghij"),
             ("abcdefghij", 7, "abcd…ij", "…efghij"),
@@ -683,8 +684,7 @@ class Names(unittest.TestCase):
         self.assertEqual(ASCII.ends_of("abcdefghij", 8), "abcd...j")
         self.assertEqual(ASCII.end_of("abcdefghij", 8), "...fghij")
 
-    def test_hostile_names_are_escaped_and_fit_in_all_columns(self) -> None:
-        """No line is wider than 100 columns or contains a dangerous character."""
+    def test_hostile_names_are_escaped_and_fit_into_100_columns(self) -> None:
         names = [*HOSTILE, "層" * 99, "x" * 70_000, "a b " * 99]
         ops = [
             op(f"f.{i}", name.replace("\ud83d", "") or "x", 10 * i, 9, stack=f"{name}.py:{i}:1",
@@ -728,7 +728,7 @@ class Lines(unittest.TestCase):
             self.assertTrue(lines[-1].endswith(" 12 ms"))
             self.assertEqual([line[:4] for line in lines[1:]], ["    "] * (len(lines) - 1))
 
-    def test_column_without_values_is_left_out(self) -> None:
+    def test_column_without_values_is_omitted(self) -> None:
         table = Table(
             "t",
             "rows",
@@ -742,7 +742,7 @@ class Lines(unittest.TestCase):
             lines = table_of(table, {"rows": [row]})
             self.assertEqual(re.split("  +", lines[1].strip()), headings)
 
-    def test_parts_without_fields_are_left_out(self) -> None:
+    def test_parts_without_fields_are_omitted(self) -> None:
         for part in (
             Says("{a.b:time}"),
             Says("{a}", when="b"),
@@ -752,7 +752,7 @@ class Lines(unittest.TestCase):
         ):
             self.assertEqual(list(filled(part, {"a": {"x": 1}}, View())), [])
 
-    def test_headline_is_first_and_warnings_and_commands_are_last(self) -> None:
+    def test_headline_is_first_and_commands_and_notes_are_last(self) -> None:
         fields = {**answer(DEMO, "idle"), "headline": "It idles.", "notes": ["b", "a", "b"]}
         fields["next_steps"] = [
             {"why": "short", "command": "x --mode idle"},
@@ -770,13 +770,16 @@ class Command(InFolder):
     def printed(
         self, *arguments: str, encoding: str = "utf-8", **variables: str
     ) -> tuple[str, int, str]:
-        done = subprocess.run(
-            [sys.executable, str(SCRIPT), *arguments],
-            capture_output=True,
-            env={**os.environ, "COLUMNS": "", "PYTHONIOENCODING": encoding, **variables},
-            check=False,
-        )
-        return done.stdout.decode(encoding), done.returncode, done.stderr.decode(encoding)
+        """Return the printed text, the status, and what is printed to stderr."""
+        stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+        with (
+            mock.patch.dict(os.environ, {"COLUMNS": "", **variables}),
+            mock.patch.object(sys, "stdout", stream),
+        ):
+            outcome = compute_breakdown.outcome_of(list(arguments))
+            text = compute_breakdown.printed(outcome, for_people=False)
+        text.encode(encoding)
+        return text, outcome.status, outcome.complaint
 
     def test_status_and_stderr_are_the_same_as_with_json(self) -> None:
         for options in (
@@ -789,8 +792,8 @@ class Command(InFolder):
             text, status, stderr = self.printed(*options, "--format=text")
             with self.subTest(options=options):
                 self.assertEqual((status, stderr), (as_json.status, as_json.complaint))
-                said = without_commands(text_of(as_json.fields, "utf-8"))
-                self.assertEqual(without_commands(text), said)
+                result = without_commands(text_of(as_json.fields, "utf-8"))
+                self.assertEqual(without_commands(text), result)
 
     def test_usage_errors_have_the_requested_format(self) -> None:
         wrong = [str(DEMO), "--mode", "nonsense"]
@@ -807,7 +810,7 @@ class Command(InFolder):
                 text, status, _ = self.printed(*options)
                 self.assertEqual((text[: len(start)], status), (start, 2))
 
-    def test_record_page_and_export_refuse_the_text_format(self) -> None:
+    def test_record_page_and_export_reject_the_text_format(self) -> None:
         for mode in ("record", "page", "export"):
             for form in ("text", "markdown", "csv"):
                 more = [] if mode == "record" else ["--out=x"]
@@ -817,7 +820,7 @@ class Command(InFolder):
                 self.assertEqual(outcome.fields["reason"], "bad_arguments")
                 self.assertIn(f"{mode} has no {form} format", outcome.fields["detail"])
 
-    def test_options_of_text_are_refused_for_other_formats(self) -> None:
+    def test_options_for_text_are_rejected_for_other_formats(self) -> None:
         for options, detail in (
             (["--mode=idle", "--all"], "--all requires --format text or --format markdown"),
             (["--mode=by_op", "--no-merge", "--format=csv"], "--no-merge requires --format text"),
@@ -827,7 +830,7 @@ class Command(InFolder):
             self.assertEqual(outcome.status, 2)
             self.assertIn(detail, outcome.fields["detail"])
 
-    def test_option_text_means_format_text(self) -> None:
+    def test_option_text_is_short_for_format_text(self) -> None:
         self.assertEqual(
             *(
                 without_commands(self.printed(str(DEMO), "--mode=anatomy", option)[0])
@@ -835,7 +838,7 @@ class Command(InFolder):
             )
         )
 
-    def test_variable_columns_sets_the_width(self) -> None:
+    def test_environment_variable_columns_sets_the_width(self) -> None:
         for columns, width in (("120", 120), ("10", 60), ("x", 100)):
             mode = "comm" if width > 100 else "idle"
             text, _, _ = self.printed(str(DEMO), "--mode", mode, "--text", COLUMNS=columns)
@@ -843,41 +846,41 @@ class Command(InFolder):
             with self.subTest(columns=columns):
                 self.assertTrue(width - 15 < longest <= width, longest)
 
-    def test_merged_ops_are_cut_after_they_are_merged(self) -> None:
+    def test_option_top_applies_after_ops_are_merged(self) -> None:
         text, _, _ = self.printed(str(DEMO), "--mode=by_op", "--text", "--top=3")
         of_all, _, _ = self.printed(str(DEMO), "--mode=by_op", "--text")
-        ops, first = (re.findall(r" x \d+ .* (\S+ · .*)", said) for said in (of_all, text))
+        ops, first = (re.findall(r" x \d+ .* (\S+ · .*)", result) for result in (of_all, text))
         self.assertEqual((first, len(first)), (ops[:3], 3))
 
-    def test_screens_on_the_demo_are_short(self) -> None:
+    def test_texts_about_the_demo_are_short(self) -> None:
         for mode, longest in (("idle", 30), ("by_op", 30), ("spread", 30), ("bottleneck", 40)):
             with self.subTest(mode=mode):
-                outcome = compute_breakdown.outcome_of([str(DEMO), "--mode", mode, "--text"])
-                text = text_of(outcome.fields, "utf-8")
+                text = text_of(demo(mode), "utf-8")
                 self.assertLessEqual(text.count("\n"), longest)
         for heading in ("gain ms", "where the step goes", "lost ms  ", "time ms  % step  runs"):
             self.assertRegex(text, rf"\n\n +{heading}")
 
     def test_ascii_stream_gets_ascii_text(self) -> None:
-        said, _, _ = self.printed(str(DEMO), "--mode", "idle", "--text", encoding="ascii")
-        self.assertIn(" us", said)
-        said, _, _ = self.printed(str(DEMO), "--mode", "comm", "--text", encoding="ascii")
-        self.assertIn("...", said)
+        result, _, _ = self.printed(str(DEMO), "--mode", "idle", "--text", encoding="ascii")
+        self.assertIn(" us", result)
+        result, _, _ = self.printed(str(DEMO), "--mode", "comm", "--text", encoding="ascii")
+        self.assertIn("...", result)
 
     def test_only_a_terminal_gets_bold_letters(self) -> None:
-        self.assertIn("\x1b[1m", self.on_terminal({}))
+        profile = self.write("small.xplane.pb", to_host())
+        self.assertIn("\x1b[1m", self.on_terminal({}, profile=profile))
         for variables in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
-            self.assertNotIn("\x1b", self.on_terminal(variables))
+            self.assertNotIn("\x1b", self.on_terminal(variables, profile=profile))
         self.assertNotIn("\x1b", self.printed(str(DEMO), "--mode=idle", "--text")[0])
 
     def test_lines_are_as_wide_as_the_terminal(self) -> None:
-        for columns in (64, 120):
-            mode = "comm" if columns > 100 else "idle"
-            lines = self.on_terminal({"NO_COLOR": "1"}, columns, mode).split("\r\n")
-            longest = max(len(line) for line in lines if not line.startswith("next: "))
-            self.assertTrue(columns - 15 < longest <= columns, longest)
+        lines = self.on_terminal({"NO_COLOR": "1"}, 64).split("\r\n")
+        longest = max(len(line) for line in lines if not line.startswith("next: "))
+        self.assertTrue(50 < longest <= 64, longest)
 
-    def on_terminal(self, variables: dict[str, str], columns: int = 100, mode: str = "idle") -> str:
+    def on_terminal(
+        self, variables: dict[str, str], columns: int = 100, profile: Path = DEMO
+    ) -> str:
         """Return what the command prints on a pseudo-terminal."""
         import fcntl
         import pty
@@ -888,17 +891,17 @@ class Command(InFolder):
         fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
         env = {**os.environ, "COLUMNS": "", "TERM": "xterm", "NO_COLOR": "", **variables}
         process = subprocess.Popen(
-            [sys.executable, str(SCRIPT), str(DEMO), "--mode", mode, "--text"],
+            [sys.executable, str(SCRIPT), str(profile), "--mode", "idle", "--text"],
             stdout=follower, stderr=subprocess.DEVNULL, env=env,
         )  # fmt: skip
         os.close(follower)
-        said = b""
+        result = b""
         with suppress(OSError):
             while part := os.read(leader, 1 << 16):
-                said += part
+                result += part
         os.close(leader)
         process.wait()
-        return said.decode()
+        return result.decode()
 
     def test_error_answers_show_the_reason_and_the_available_names(self) -> None:
         n = 0
