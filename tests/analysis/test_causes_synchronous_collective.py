@@ -95,6 +95,56 @@ class Synchronous(unittest.TestCase):
         (row,) = causes({"main": program}, ran)
         self.assertEqual(row["gain_ps"], 60)
 
+    def test_late_reader_of_a_result_can_hide_the_next_collective(self) -> None:
+        groups = listed_groups((0, 1, 2, 3))
+        large = array("f32", 1024, 1024)
+        program = [
+            op("x", "parameter", shape=large),
+            op("free", "negate", "x", shape=large),
+            op("first", "all-reduce", "x", shape=large, extra=groups),
+            op("near", "negate", "first", shape=large),
+            op("begin", "all-gather-start", "near", shape=large, extra=groups),
+            op("end", "all-gather-done", "begin", shape=large),
+            op("late", "exponential", "first", shape=large),
+            op("last", "add", "late", "end", shape=large),
+        ]
+        ran = [
+            event("free", "loop fusion", 0, 50),
+            event("first", "all-reduce", 50, 100),
+            event("near", "loop fusion", 150, 100),
+            event("begin", "all-gather-start", 250, 0),
+            event("end", "all-gather-done", 250, 80),
+            event("late", "loop fusion", 330, 100),
+            event("last", "loop fusion", 430, 60),
+        ]
+        (row,) = causes({"main": program}, ran)
+        # `free` hides 50 ps of the all-reduce, and `late` hides the whole all-gather.
+        self.assertEqual(row["gain_ps"], 50 + 80)
+
+    def test_gain_is_at_most_the_time_of_the_collectives(self) -> None:
+        groups = listed_groups((0, 1, 2, 3))
+        large = array("f32", 1024, 1024)
+        program = [
+            op("x", "parameter", shape=large),
+            op("y", "parameter", shape=large),
+            op("begin", "all-gather-start", "y", shape=large, extra=groups),
+            op("free", "negate", "x", shape=large),
+            op("moved", "all-reduce", "x", shape=large, extra=groups),
+            op("math", "negate", "moved", shape=large),
+            op("end", "all-gather-done", "begin", shape=large),
+            op("last", "add", "math", "end", shape=large),
+        ]
+        ran = [
+            event("begin", "all-gather-start", 0, 1),
+            event("free", "loop fusion", 1, 150),
+            event("moved", "all-reduce", 151, 100),
+            event("math", "loop fusion", 251, 200),
+            event("end", "all-gather-done", 451, 80),
+            event("last", "loop fusion", 531, 60),
+        ]
+        (row,) = causes({"main": program}, ran)
+        self.assertEqual(row["gain_ps"], 100)
+
     def test_math_that_runs_after_the_reader_of_the_result_hides_nothing(self) -> None:
         ran = [
             event("moved", "all-reduce", 0, 100),
