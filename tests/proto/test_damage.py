@@ -122,7 +122,7 @@ class Breakdowns(unittest.TestCase):
 
 
 class RepeatedFields(unittest.TestCase):
-    def test_last_of_several_stats_with_the_same_name_counts(self) -> None:
+    def test_last_of_several_stats_with_the_same_name_is_used(self) -> None:
         again = bytes_field(5, int_field(1, 1) + text_field(5, "copy"))
         for what, stats in {
             "a value": again,
