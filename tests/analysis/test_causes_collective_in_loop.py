@@ -39,7 +39,7 @@ class Accumulators(unittest.TestCase):
     def test_all_reduce_into_an_accumulator_is_reported(self) -> None:
         (row,) = found(loop(accumulating(), 3))
         # The collective takes 200 ps in 4 iterations; one run after the loop would take 50 ps.
-        # ps.
+        self.assertEqual((row["gain_ps"], row["gain_pct_of_step"]), (150, 15.0))
         self.assertEqual((row["source_user"], row["confidence"]), ("train.py:5", "seen"))
         self.assertEqual(row["evidence"]["ops"], ["reduced"])
         self.assertEqual((row["evidence"]["trips"], row["evidence"]["n_executions"]), (4, 4))

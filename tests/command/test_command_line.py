@@ -27,7 +27,7 @@ def printed(*arguments: str) -> str:
 
 
 class Help(unittest.TestCase):
-    def test_help_has_a_section_with_an_example_for_each_mode(self) -> None:
+    def test_help_has_a_section_with_options_and_an_example_for_each_mode(self) -> None:
         text = printed(str(SCRIPT), "--help")
         for mode in compute_breakdown.MODES:
             with self.subTest(mode=mode.name):
@@ -44,7 +44,7 @@ class Help(unittest.TestCase):
                 outcome = run(DEMO, mode.name, *example)
                 self.assertEqual(outcome.object["status"], "ok")
 
-    def test_help_of_top_has_the_default_of_each_mode(self) -> None:
+    def test_help_of_top_shows_the_default_of_each_mode(self) -> None:
         text = compute_breakdown.OPTIONS["--top"]["help"]
         for mode in compute_breakdown.MODES:
             if "--top" in mode.options:
@@ -58,7 +58,7 @@ class Help(unittest.TestCase):
 
 
 class UsageErrors(unittest.TestCase):
-    def test_two_hyphens_are_not_accepted_as_a_value(self) -> None:
+    def test_two_hyphens_are_rejected_as_a_value(self) -> None:
         for flag, option in {**compute_breakdown.OPTIONS, "--mode": {}}.items():
             if "action" not in option or option["action"] == "append":
                 with self.subTest(flag=flag):
@@ -94,7 +94,7 @@ class UsageErrors(unittest.TestCase):
             outcome = command(DEMO, mode, "--nonsense")
             self.assertNotIn("available_modes", outcome.object)
 
-    def test_option_of_another_mode_is_refused_with_the_modes_that_accept_the_option(self) -> None:
+    def test_option_of_another_mode_is_rejected_with_the_modes_that_accept_it(self) -> None:
         self.assert_usage_error(
             "--no-comm-stalls belongs to --mode non_compute",
             *(DEMO, "--mode", "summary", "--no-comm-stalls"),
@@ -104,7 +104,7 @@ class UsageErrors(unittest.TestCase):
             *(DEMO, "--mode", "roofline", "--include-comm"),
         )
 
-    def test_second_cost_of_a_kernel_is_refused(self) -> None:
+    def test_second_cost_for_the_same_kernel_is_rejected(self) -> None:
         for again in ("k=1,1", "k=2,3,fp8"):
             self.assert_usage_error(
                 "--kernel-cost was given twice for k; give one cost per kernel",
@@ -112,13 +112,13 @@ class UsageErrors(unittest.TestCase):
                 *("--kernel-cost", "j=1,1", "--kernel-cost", again),
             )
 
-    def test_abbreviated_options_are_refused(self) -> None:
+    def test_abbreviated_options_are_rejected_with_a_suggestion(self) -> None:
         self.assert_usage_error(
             "unknown option --inc; did you mean --include-comm?",
             *(DEMO, "--mode", "summary", "--inc"),
         )
 
-    def test_second_profile_is_refused_with_the_remedy(self) -> None:
+    def test_second_profile_is_rejected_with_the_option_to_use(self) -> None:
         self.assert_usage_error(
             "only one PROFILE is accepted, also got 'b.pb'; pass a second capture with --baseline",
             *(DEMO, "b.pb", "--mode", "summary"),
@@ -127,12 +127,12 @@ class UsageErrors(unittest.TestCase):
 
 class Misspellings(unittest.TestCase):
     def assert_meant(self, meant: str | None, *options: str) -> None:
-        """Check which name an error answer suggests; None means no suggestion."""
+        """Check that an error answer suggests the given name, or no name if it is None."""
         with self.subTest(options):
             detail = run(DEMO, *options).object.get("detail", "")
             self.assertEqual(detail.partition("; did you mean ")[2], f"{meant}?" if meant else "")
 
-    def test_refusal_suggests_the_nearest_name(self) -> None:
+    def test_error_answer_suggests_the_most_similar_name(self) -> None:
         self.assert_meant("--top", "idle", "--tpo=3")
         self.assert_meant("bottleneck", "bottelneck")
         self.assert_meant("text", "idle", "--format", "txt")
@@ -193,7 +193,7 @@ class ShortNames(unittest.TestCase):
         for asked, name in {
             "eval": "eval",
             "e": "eval",
-            # Two steps have the requested name.
+            # Two steps have this name.
             "train 2": "train 2",
             "1x": "1x",
             "12": "12",
@@ -239,7 +239,7 @@ class KernelNames(unittest.TestCase):
 
 
 class Endings(unittest.TestCase):
-    def test_interruption_ends_with_status_130(self) -> None:
+    def test_interruption_exits_with_status_130(self) -> None:
         code = (
             "import sys, compute_breakdown as c\n"
             "def fails(*_): raise KeyboardInterrupt\n"
@@ -251,7 +251,7 @@ class Endings(unittest.TestCase):
         )
         self.assertEqual((done.returncode, done.stdout, done.stderr), (130, b"", b""))
 
-    def test_json_escapes_a_slash_after_a_less_than_sign(self) -> None:
+    def test_slash_after_a_less_than_sign_is_escaped_in_json(self) -> None:
         done = subprocess.run(
             [sys.executable, str(SCRIPT), "</script>", "--mode", "summary"],
             capture_output=True,
@@ -273,7 +273,7 @@ class ProgressLine(unittest.TestCase):
         text: str = self.stream.read()
         return text.split("\r\x1b[K")
 
-    def test_progress_line_appears_after_a_second_and_is_erased(self) -> None:
+    def test_progress_line_appears_after_one_second_and_is_erased(self) -> None:
         with mock.patch("time.monotonic", side_effect=[0.0, 0.5, 1.5, 1.55, 1.7]):
             progress = streams.Progress(self.stream)
             for position in (1, 2, 3, 4):
@@ -281,7 +281,7 @@ class ProgressLine(unittest.TestCase):
         progress.erase()
         self.assertEqual(self.shown(), ["", "reading: 22 %", "reading: 44 %", ""])
 
-    def test_progress_is_shown_on_terminals_only(self) -> None:
+    def test_progress_is_shown_only_on_terminals(self) -> None:
         for is_terminal in (False, True):
             with (
                 self.subTest(is_terminal=is_terminal),
@@ -317,7 +317,7 @@ class ProgressLine(unittest.TestCase):
 
 
 class Shares(streams.Progress):
-    """Record the shares of finished work instead of showing progress."""
+    """Record the fraction of finished work instead of showing progress."""
 
     of: ClassVar[dict[str, list[float]]] = {}
 

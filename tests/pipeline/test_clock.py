@@ -116,9 +116,9 @@ def neighbours(step: dict[str, Any]) -> list[tuple[int, str | None, str | None]]
     )
 
 
-# Most tests use ops A and B, in a step that the core also measured. The core's clock is ahead of the
-# trace's clock by 900 ps from 100 on (A's start), 920 from 110 on (A's end), 1100 from 200 on (B's
-# start) and 1090 from 220 on (B's end).
+# Most tests use ops A and B, in a step that the core also measured. The core's clock is ahead of
+# the trace's clock by 900 ps from 100 on (A's start), 920 from 110 on (A's end), 1100 from 200 on
+# (B's start) and 1090 from 220 on (B's end).
 A = Drawn("A", (100, 110), (1000, 1030))
 B = Drawn("B", (200, 220), (1300, 1310))
 STEP = Drawn("s", (0, 1000), (900, 1500))
