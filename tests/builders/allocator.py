@@ -1,4 +1,4 @@
-"""Build events of the allocator on the host's plane."""
+"""Build a host plane with events of the memory allocator."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tests.builders.xspace import (
 
 KINDS = ("MemoryAllocation", "MemoryDeallocation", "ThreadpoolListener::Record")
 SIZES = ("bytes_reserved", "bytes_allocated", "bytes_available")
-# Ids of the allocator's metadata start here, above the ids of other metadata.
+# The allocator's metadata ids start here, above those of other metadata.
 FIRST_ID = 7
-# An event's time, the device, and stats by name.
+# An event's time, its device, and its stats by name.
 Said = tuple[int, int, dict[str, StatValue]]
 
 
@@ -28,7 +28,7 @@ def host_plane(*threads: list[Event], names: StatNames, timestamp_ns: int | None
 
 
 def allocator(*said: Said, timestamp_ns: int | None = None) -> Plane:
-    """Return a thread on which allocations and deallocations alternate."""
+    """Return a host plane with one thread, on which allocations and deallocations alternate."""
     names = StatNames()
     events = []
     for i, (at, device, values) in enumerate(said):
@@ -38,5 +38,5 @@ def allocator(*said: Said, timestamp_ns: int | None = None) -> Plane:
 
 
 def with_host(data: bytes, host: Plane) -> bytes:
-    """Append the host's plane to a file."""
+    """Append the host plane to a file."""
     return data + encode(Space([host]))

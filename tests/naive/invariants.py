@@ -1,8 +1,8 @@
-"""Check invariants: statements that must hold for every answer, whatever the trace.
+"""Check invariants: statements that must be true for every answer to any trace.
 
-`faults(answer)` checks a single answer, and `faults_between(data, options, run)` checks the answers
-of several modes about the same step. Both functions yield a sentence for everything that is wrong.
-Times must neither be lost nor counted twice, and figures that several modes print must agree.
+`faults(answer)` checks a single answer; `faults_between(data, options, ask)` compares several
+modes' answers for the same step. Both functions yield a sentence for each violation. No time may be
+lost or counted twice, and figures that several modes print must agree.
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ def totals_faults(said: Json) -> Faults:
 
 
 def row_faults(what: str, row: Json) -> Faults:
-    """Check a row that has the five fields of `DURATIONS`."""
+    """Check that the five fields in `DURATIONS` of a row are consistent."""
     n, whole, shortest, longest, average = (row[name] for name in DURATIONS)
-    # The average is a quotient of floats, which are exact up to 2**53.
+    # The average is computed with floats, which are exact only up to 2**53.
     is_between = shortest <= average <= longest or whole > 2**53
     if not (n > 0 and is_between and n * shortest <= whole <= n * longest):
         yield f"{what}: {dict(zip(DURATIONS, (n, whole, shortest, longest, average), strict=True))}"
@@ -88,7 +88,7 @@ def row_faults(what: str, row: Json) -> Faults:
 
 
 def group_faults(row: Json) -> Faults:
-    """Check a row of by_source, or a group of summary."""
+    """Check a row of `by_source` or a group of `summary`."""
     what, whole, n = row["agg_key"], row["total_dur_ps"], row["n_executions"]
     yield from row_faults(what, row)
     yield from differs(f"{what} phases", sum(row["phases"].values()), whole)
@@ -113,7 +113,8 @@ def likely_faults(row: Json) -> Faults:
 
 
 def top_faults(what: str, rows: list[Json] | None, most: int, whole: int) -> Faults:
-    """Check rows of the longest parts of a time: ordered, and complete if there are few rows."""
+    """Check that the longest parts of a time are sorted, and add up to it if the list is
+    complete."""
     if rows is None:
         return
     times = [row["dur_ps"] for row in rows]
@@ -156,7 +157,7 @@ def summary_faults(said: Json) -> Faults:
 
 
 def gaps_faults(gaps: list[Json], idle: int) -> Faults:
-    """Check the longest gaps of a step."""
+    """Check the listed gaps of a step, the longest ones."""
     ranks = [(-gap["dur_ps"], gap["start_ps"]) for gap in gaps]
     if ranks != sorted(ranks) or total(gaps, "dur_ps") > idle:
         yield f"gaps {ranks} are out of order or exceed the idle time, {idle} ps"
@@ -367,8 +368,8 @@ def comm_faults(said: Json) -> Faults:
 
 
 def peers_faults(said: Json) -> Faults:
-    """Check that the time of transfers, the time of waiting for late devices, and the unmatched
-    time add up to the exposed time."""
+    """Check that transfer time, waiting for late devices and unmatched time add up to the exposed
+    time."""
     peers, rows = said["totals"]["peers"], said["rows"]
     for row in rows:
         split = sum(row[name] or 0 for name in ("transfer_ps", "peer_wait_ps"))
@@ -476,9 +477,9 @@ def anatomy_faults(said: Json) -> Faults:
 
 
 def faults_between(data: bytes, options: Json, ask: Ask) -> Faults:
-    """Compare the answers of several modes about the same step.
+    """Compare several modes' answers for the same step.
 
-    `ask(mode, **options)` runs the program.
+    `ask(mode, **options)` runs the program and returns the answer.
     """
     summary = ask("summary", include_comm=True, top=10**6, **options)
     if summary["status"] != "ok":
@@ -552,7 +553,7 @@ def kernels_between(kernel: Json, summary: Json, findings: list[Json]) -> Faults
 
 
 def comm_between(summary: Json, bottleneck: Json, comm: Json) -> Faults:
-    """Compare the exposed time in the modes comm, summary and bottleneck."""
+    """Compare the exposed time in the modes `comm`, `summary` and `bottleneck`."""
     rows, totals = summary["comm_rollup"], comm["totals"]
     exposed = exposed_for(rows) - exposed_for(rows, "dma", "sparse_core")
     yield from differs("exposed time", totals["exposed_ps"] + totals["host_ps"], exposed)
@@ -563,13 +564,13 @@ def comm_between(summary: Json, bottleneck: Json, comm: Json) -> Faults:
     ]
     names = ("collective", "host")
     budget = total([row for row in bottleneck["budget"] if row["class"] in names], "dur_ps")
-    # Starts of async collective fusions have the category of a fusion.
+    # The budget includes starts of async collective fusions, but the exposed time does not.
     if budget < exposed + total(starts, "total_dur_ps"):
         yield f"collective and host take {budget} ps, but {exposed} ps are exposed"
 
 
 def roofline_between(roofline: Json, by_source: Json) -> Faults:
-    """Compare the roofline's part of a source with the whole source."""
+    """Check that the parts of a source in `roofline` add up to its time in `by_source`."""
     whole = {row["agg_key"]: row for row in by_source["groups"] if row["kind"] == "compute"}
     costed: Counter[str] = Counter()
     for row in roofline["groups"]:
@@ -582,7 +583,7 @@ def roofline_between(roofline: Json, by_source: Json) -> Faults:
 
 
 def faults_of_record(record: Json, ask: Ask) -> Faults:
-    """Compare each step of a record with the summary of that step."""
+    """Compare each step in a record with the step's answer in the mode `summary`."""
     if record["status"] != "ok":
         return
     rows = [(record["devices"][step["device"]], step) for step in record["steps"]]
@@ -594,8 +595,8 @@ def faults_of_record(record: Json, ask: Ask) -> Faults:
         if not step["used"]:
             continue
         if has_kinds_on_events(device["device"], ask):
-            # Facts on events come from an op's first execution. A record takes the first execution
-            # in all steps, and the summary takes the first execution in the picked step.
+            # Stats on events are read from an op's first execution. For a record, this is the first
+            # execution in all steps, but for `summary`, the first in the picked step.
             continue
         asked = {} if device["step_source"] is None else {"step": step["index"]}
         said = ask("summary", device=device["device"], **asked)
@@ -613,7 +614,7 @@ def faults_of_record(record: Json, ask: Ask) -> Faults:
 
 
 def has_kinds_on_events(device: str, ask: Ask) -> bool:
-    """Return True if events have stats that determine the kind of an op."""
+    """Return True if events have stats that can change an op's kind."""
     (plane,) = ask("anatomy", plane=device)["planes"]
     names = {name for line in plane["lines"] for name in line["event_stats"]}
     return not names.isdisjoint({"hlo_category", "program_id"})
@@ -623,13 +624,14 @@ NO_COLLECTIVES = ("host", "dma", "sparse_core")
 
 
 def exposed_for(rows: list[Json], *names: str) -> int:
-    """Return the exposed time of a collective, or of all collectives if no name is given."""
+    """Return the exposed time of the named collectives, or of all if no name is given."""
     its = [row for row in rows if not names or row["waits_for"] in names]
     return total(its, "sync_dur_ps") + total(its, "wait_dur_ps")
 
 
 def faults_of_real_programs(ask: Ask) -> Faults:
-    """Compare modes on traces in which each op has one entry and the program matches the trace."""
+    """Compare modes on real traces, in which each op has one metadata entry and a matching
+    program."""
     by_op, budget = ask("by_op", top=10**6)["ops"], ask("bottleneck", top=10**6)["budget"]
     for row in budget[:-2]:
         its = [op for op in by_op if op["class"] == row["class"]]
@@ -671,7 +673,7 @@ def faults_of_real_programs(ask: Ask) -> Faults:
 
 
 def scopes_between(by_scope: Json, merged: Json, by_source: Json) -> Faults:
-    """Check that `--merge-layers` adds scopes that differ only in numbers."""
+    """Check that `--merge-layers` sums scopes that differ only in numbers."""
     for name in ("total_dur_ps", "self_dur_ps", "n_executions"):
         sums: Counter[str] = Counter()
         for row in by_scope["scopes"]:
@@ -702,7 +704,7 @@ def program_in(data: bytes, program_id: str) -> Program:
 
 
 def program_text_faults(said: Json, data: bytes) -> Faults:
-    """Compare the answer of the mode `program` with counts in the program's text."""
+    """Compare the answer of the mode `program` with counts from the decoded program."""
     program = program_in(data, said["program_id"])
     fused = [c for i in program.instructions if i.opcode == "fusion" for c in program.called(i)]
     outside = [i for i in program.instructions if program.home(i) not in fused]
@@ -740,7 +742,7 @@ def program_text_faults(said: Json, data: bytes) -> Faults:
 
 
 def leaf_texts(shape: list[tuple[int, Any]]) -> list[str]:
-    """Return the arrays that a shape consists of, as HLO writes them."""
+    """Return the arrays in a shape, in HLO notation."""
     dtype = ELEMENT_TYPES.get(last(shape, 2, 0), "?")
     if dtype == "tuple":
         return [text for part in every(shape, 4) for text in leaf_texts(fields(part))]
@@ -750,7 +752,7 @@ def leaf_texts(shape: list[tuple[int, Any]]) -> list[str]:
 
 
 def collectives_between(program: Json, comm: Json) -> Faults:
-    """Check that collectives of one program take no more time than all collectives of the step."""
+    """Check that one program's collectives take no more time than all collectives in the step."""
     for figure in ("n_executions", "sync_dur_ps", "wait_dur_ps"):
         ours = total(program["collectives"], figure)
         whole = total(comm["totals"]["by_collective"].values(), figure)
@@ -759,12 +761,12 @@ def collectives_between(program: Json, comm: Json) -> Faults:
 
 
 def number(value: int | str | None) -> int | None:
-    """Return a printed number as int; numbers beyond 2**53 are printed as texts."""
+    """Convert a printed number to int; integers beyond 2**53 are printed as strings."""
     return None if value is None else int(value)
 
 
 def anatomy_of_file(ask: Ask, data: bytes) -> Faults:
-    """Compare `anatomy` of the file and of each plane with protobuf's own parse."""
+    """Compare `anatomy` of the file and of each plane with protobuf's own decoding."""
     if data[:2] == b"\x1f\x8b":
         data = gzip.decompress(data)
     space = xplane_pb2.XSpace.FromString(data)
