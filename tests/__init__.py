@@ -1,4 +1,4 @@
-"""Contain the tests; `python -m unittest discover -s tests -t .` runs all of them on all cores.
+"""Run all tests on all cores with `python -m unittest discover -s tests -t .`.
 
 By default, a random test runs a fixed sample of its cases. Set COMPUTE_BREAKDOWN_TESTS=full to run
 all cases.

@@ -102,8 +102,8 @@ def hand_made_memories() -> list[bytes]:
             with_host(holding(hlo_proto.allocation(0, 64, live_out=True)), allocator((5, 0, says)))
             for says in (ALL_SIZES, {})
         ),
-        # No buffer is live at the peak, a buffer has no instruction, and the heap trace contains an
-        # unknown buffer.
+        # One allocation has no buffer, the other's buffer has no instruction, and the heap trace
+        # contains an unknown instruction.
         holding(
             hlo_proto.buffer(1, 512, 99)
             + hlo_proto.allocation(0, 64, live_out=True)
@@ -158,8 +158,8 @@ def hand_made(mode: str) -> list[bytes]:
 
 
 def hand_made_idleness() -> list[bytes]:
-    """Return traces with idle gaps: with host activity, and with no duration on the trace's
-    clock."""
+    """Return traces with two kinds of idle gaps: with host activity, and without duration on the
+    trace's clock."""
     ops = [op("a", "loop fusion", 0, 10), op("b", "loop fusion", 10, 10)]
     apart = tpu_plane(ops)
     apart.stat_metadata += [

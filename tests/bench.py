@@ -1,10 +1,10 @@
-"""Measure every mode's elapsed time and peak memory relative to a minimal reader.
+"""Measure every mode's elapsed time and peak memory relative to a minimal reader, the floor.
 
     python3 tests/bench.py [FILE.xplane.pb]
 
-Without a file, the benchmark builds the trace of tests/builders/make_trace.py. This minimal reader,
-called the floor, starts Python, imports protobuf, and decodes one `XLA Ops` line with protobuf's C
-parser. The floor and the mode run alternately, so that other load on the machine affects both.
+The floor starts Python, imports protobuf, and decodes one `XLA Ops` line with protobuf's C parser.
+It runs alternately with each mode, so that other load on the machine affects both. Without a file,
+the benchmark writes a trace with tests/builders/make_trace.py.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ from tests.naive.wire import every, fields, read_varint
 
 DEVICE = "/device:TPU:0"
 N_CASES = 400
-# Each run may take this many CPU seconds.
+# Each run may take at most this much CPU time, in seconds.
 SECONDS = 2
 VARINT, FIXED64, LENGTH, GROUP, GROUP_END, FIXED32 = range(6)
 FIXED_SIZE = {FIXED64: 8, FIXED32: 4}

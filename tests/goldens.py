@@ -56,7 +56,7 @@ def text_made(mode: str) -> str:
 
 
 def made(name: str) -> dict[str, Any]:
-    """Return the fields to keep of the program's current answer."""
+    """Return the program's current answer, reduced to the fields to keep."""
     profile, words, kept = GOLDENS[name]
     said = answer(profile, *words)
     return {field: said[field] for field in kept.split()}

@@ -135,7 +135,8 @@ def _folder_of(pid: int) -> Path:
 
 
 def run(profile: str | Path | bytes, mode: str, *options: str) -> Outcome:
-    """Run in the test process; remove the next steps, because their commands contain the path."""
+    """Run the program in the test process; remove the next steps, whose commands contain the
+    path."""
     return without_next_steps(run_as_printed(profile, mode, *options))
 
 
@@ -146,7 +147,7 @@ def without_next_steps(outcome: Outcome) -> Outcome:
 
 
 def run_as_printed(profile: str | Path | bytes, mode: str, *options: str) -> Outcome:
-    """Run in the test process; a profile given as bytes is written to a file first."""
+    """Run the program in the test process; a profile given as bytes is written to a file first."""
     if isinstance(profile, bytes):
         path = _folder_of(os.getpid()) / "test.xplane.pb"
         path.write_bytes(profile)

@@ -1,8 +1,8 @@
 """Test the rules in CONTRIBUTING.md for packages, imports and lengths.
 
 Imports must point downwards: from the script to modes, analysis, pipeline and decoders. `_output`
-may import only itself. This includes imports inside functions. Imports only for type checkers must
-point downwards, too, but may form cycles.
+may import only itself. Imports inside functions are checked, too. Imports only for type checkers
+must point downwards, too, but may form cycles.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ PACKAGES = ("_analysis", "_modes", "_output", "_pipeline", "_proto", "tests")
 MODULES_OF_MODES = {f"_modes.{mode.name}": mode.name for mode in compute_breakdown.MODES}
 # Only the mode `page` calls other modes.
 SHOWS_OTHERS = "page"
-# These modules format text. Printing JSON must load none of them, and printing text only the mode's
-# own screen.
+# These modules format text. Printing JSON must load none of these modules, and printing text only
+# the mode's own screen.
 SCREENS = {f"_output.screens.{path.stem}" for path in ROOT.glob("_output/screens/[a-z]*.py")}
 SCREENS -= {"_output.screens.shared"}
 TEXT = {f"_output.{name}" for name in ("forms", "text", "markdown", "csv", "fill", "characters")}
@@ -144,7 +144,7 @@ class Packages(unittest.TestCase):
         files = {module for module in modules() if module.startswith("_modes.")}
         self.assertEqual(files, set(MODULES_OF_MODES), "_modes holds modes and nothing else")
 
-    def test_source_files_are_short(self) -> None:
+    def test_source_files_do_not_exceed_the_length_limit(self) -> None:
         for source in sources():
             longest = LONGEST_SCRIPT if source.module == SCRIPT else LONGEST_SOURCE
             self.assertLessEqual(len(source.text.splitlines()), longest, source.path)

@@ -34,7 +34,7 @@ def line_distances(program: Program, file: str) -> list[tuple[int, int]]:
 
 
 def neighbour(program: Program, key: tuple[str, str]) -> tuple[str, str] | None:
-    """Return the key of the group of the same kind at the nearest line of the same file."""
+    """Return the key of the nearest group with the same kind and file."""
     groups = groups_of(program)
     frame = groups[key][0].frames[-1]
     near = [

@@ -70,7 +70,7 @@ class Shape(Message):
     dims: tuple[int, ...] = ()
     memory_space: int | None = None
     parts: tuple[Shape, ...] = ()
-    # One flag per dimension; compilers write these flags even for static shapes.
+    # True for each dynamic dimension; compilers write these flags even for static shapes.
     dynamic: tuple[bool, ...] = ()
     minor_to_major: tuple[int, ...] = ()
 
@@ -106,7 +106,7 @@ class Instruction(Message):
     backend_config: Annotated[bytes | None, 43] = None
     thread: Annotated[str | None, 79] = None
     extra: bytes = b""
-    # For the opcode `parameter`: the parameter number.
+    # The parameter number, if the opcode is `parameter`.
     number: Annotated[int | None, 9] = None
     target: Annotated[str | None, 28] = None
 
@@ -144,7 +144,7 @@ class StackFrames(Message):
 class Module(Message):
     computations: Annotated[list[Computation], 3] = field(default_factory=list)
     frames: Annotated[StackFrames | None, 17] = None
-    # In the device assignment: the number of replicas and the number of computations.
+    # The number of replicas and of computations in the device assignment.
     devices: tuple[int, int] | None = None
     extra: bytes = b""
     entry_id: Annotated[int | None, 6] = None

@@ -157,7 +157,7 @@ class BufferMaker:
             if to_share and chance(rng, 0.4):
                 other = rng.choice(to_share)
                 canonical[made] = canonical[other]
-                # Compilers write the buffer that owns the memory.
+                # Here, compilers write the id of the buffer that owns the memory.
                 named = canonical[other] if chance(rng, 0.8) else other
                 heap.events.append((SHARE, made, at, named))
             else:

@@ -459,7 +459,7 @@ class ProgramMaker:
         elif role == "done":
             self.add_end(made, op, family)
         elif role == "update":
-            pass  # Real traces contain no updates as ops.
+            pass  # In real traces, updates do not occur as ops.
         else:
             calls = []
             if op.opcode == "fusion" and chance(rng, 0.3):

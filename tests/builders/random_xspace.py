@@ -815,7 +815,7 @@ def random_kernel_costs(rng: random.Random, data: bytes) -> list[str]:
 
 
 OP_NAME_RE = re.compile(rb"%([\w.\-]+) = ")
-# These are no names of ops and no unique prefixes: a number never counts as a prefix.
+# As names of ops, these texts are ambiguous or unknown: a number, for example, is never a prefix.
 NO_OP_NAMES = ("", "1", "f", "nowhere", "%", "FUSION", "%fusion", "copy-done.1")
 SCOPES = {
     "jit(f)/jvp(layer)/dot_general:": "layer",

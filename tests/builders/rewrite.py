@@ -129,8 +129,8 @@ def is_joined(op: Op) -> bool:
 
 
 def descent(op: Op) -> int:
-    """Return the demo's op with the same executions. For a fused op, prefer the part with the same
-    number of executions."""
+    """Return the demo's op from which an op takes its executions. For a fused op, prefer the part
+    with the same number of executions."""
     n = {origin: len(template().durations[origin]) for origin in op.origin}
     return min(op.origin, key=lambda origin: (n[origin] != op.n, origin))
 

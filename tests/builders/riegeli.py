@@ -146,7 +146,7 @@ def add_line(
 def renumbered(stat: pb.XStat, stat_ids: dict[int, int]) -> pb.XStat:
     copy = pb.XStat()
     copy.CopyFrom(stat)
-    # A stat id without metadata keeps having none.
+    # If an id has no metadata, its replacement must not have any, either.
     copy.metadata_id = stat_ids.get(stat.metadata_id, 10**6)
     if stat.WhichOneof("value") == "ref_value":
         copy.ref_value = stat_ids[stat.ref_value]

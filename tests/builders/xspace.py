@@ -365,8 +365,8 @@ def trace(ops: Sequence[Op], steps: Sequence[tuple[str, int, int]] | None = None
 
 
 def memory_access_breakdown(*accesses: tuple[int, int, int]) -> bytes:
-    """Encode the stat `memory_access_breakdown`. Each access is (1 for a read or 2 for a write,
-    memory space: 1 for HBM, number of bytes)."""
+    """Encode the stat `memory_access_breakdown`. Each access is (operation, memory space, number of
+    bytes); operation 1 is a read, 2 a write, and memory space 1 is HBM."""
     return b"".join(
         bytes_field(1, int_field(1, operation) + int_field(2, space) + int_field(3, size))
         for operation, space, size in accesses

@@ -39,7 +39,7 @@ JOB = (ROOT / "tests/examples/records.yaml").read_text(encoding="utf-8")
 
 
 class Pod(InFolder):
-    """Provide a folder, and put the commands that the examples call on the PATH."""
+    """Provide a folder, and a PATH with the commands that the examples call."""
 
     def setUp(self) -> None:
         super().setUp()

@@ -90,7 +90,7 @@ class Processes(unittest.TestCase):
 
         self.assertEqual(processes.in_processes(work, [0, 1]), [False, True])
 
-    def test_parent_does_the_work_if_no_process_can_start(self) -> None:
+    def test_parent_does_the_remaining_work_if_no_more_processes_can_start(self) -> None:
         self.use_cores(4)
         fork, n_left = os.fork, 2
 
@@ -110,7 +110,7 @@ class Processes(unittest.TestCase):
         self.assertEqual(list(map(len, found)), [number << 20 for number in NUMBERS])
         self.assert_none_is_left()
 
-    def test_failure_in_the_parent_ends_the_child_processes(self) -> None:
+    def test_error_in_the_parent_terminates_the_child_processes(self) -> None:
         def work(number: int) -> int:
             if os.getpid() == self.parent:
                 raise KeyError(number)
@@ -121,7 +121,7 @@ class Processes(unittest.TestCase):
             processes.in_processes(work, NUMBERS)
         self.assert_none_is_left()
 
-    def test_failure_in_parent_and_child_is_raised(self) -> None:
+    def test_error_in_parent_and_child_is_raised(self) -> None:
         def work(number: int) -> int:
             return 1 // (number - 1)
 

@@ -40,7 +40,7 @@ from tests.harness import (
 
 Json = dict[str, Any]
 
-# Any, because some tests pass wrong types.
+# Type these as Any, because some tests pass wrong types.
 analyse: Any = compute_breakdown.analyse
 render: Any = compute_breakdown.render
 (TRACE,) = DEMO.glob("plugins/profile/*/*.xplane.pb.gz")
@@ -362,7 +362,7 @@ class SideEffects(InFolder):
         for mode, answer in found:
             self.assertEqual(answer, expected[mode])
 
-    def test_nothing_is_printed(self) -> None:
+    def test_functions_print_nothing(self) -> None:
         code = (
             "import compute_breakdown as c\n"
             f"c.analyse({str(DEMO)!r}, 'summary')\n"
@@ -405,7 +405,7 @@ class SideEffects(InFolder):
         with self.assertRaises(ChildProcessError):
             os.waitpid(-1, os.WNOHANG)
 
-    def test_bytes_need_no_file_and_no_standard_input(self) -> None:
+    def test_bytes_are_analysed_without_files_and_stdin(self) -> None:
         closed = mock.patch.object(sys, "stdin", None)
         no_file = mock.patch.object(tempfile, "TemporaryFile", side_effect=AssertionError("file"))
         with closed, no_file, mock.patch.object(os, "open", side_effect=AssertionError("open")):
@@ -483,7 +483,7 @@ class SideEffects(InFolder):
         analyse(DEMO, "bottleneck", own=["norm"], chip="v4", step=0)
         self.assertEqual(analyse(DEMO, "bottleneck"), first)
 
-    def test_command_gives_the_same_answer(self) -> None:
+    def test_command_in_its_own_process_prints_the_same_answer(self) -> None:
         self.assertEqual(
             command(DEMO, "--mode", "bottleneck").object,
             without_commands(analyse(DEMO, "bottleneck")),

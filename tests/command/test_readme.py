@@ -114,7 +114,7 @@ def piped(call: Call, said: Json) -> subprocess.CompletedProcess[str]:
 
 
 def printed(call: Call, capture: str) -> str:
-    """Return a call's output, after its jq filter if there is one."""
+    """Return a call's output, piped through the call's filter if it has one."""
     said = outcome(call.words, capture).object
     if HAS_TOOLS and call.pipe.lstrip().startswith("|"):
         return piped(call, said).stdout
@@ -138,7 +138,7 @@ class Commands(unittest.TestCase):
         self.assertEqual(modes, set(ALL_MODES) - {"record"}, "show each mode in an example")
 
     @unittest.skipUnless(HAS_TOOLS, "needs bash and jq")
-    def test_every_filter_on_the_pages_works(self) -> None:
+    def test_every_filter_on_the_pages_runs_without_errors(self) -> None:
         for page in (README, GUIDE, SKILL):
             for call in calls(page):
                 if call.pipe.lstrip().startswith("|"):
@@ -160,7 +160,7 @@ class Commands(unittest.TestCase):
         self.assertGreater(n_checked, 2)
 
     @unittest.skipUnless(HAS_TOOLS, "needs bash and jq")
-    def test_filters_for_agents_accept_answers_full_of_nulls(self) -> None:
+    def test_filters_in_skill_accept_answers_with_many_nulls(self) -> None:
         makers = sampled((hand_made_traces, hand_made_memories, hand_made_programs), 1)
         for data in sampled([data for make in makers for data in make()], 1):
             for call in calls(SKILL):
@@ -171,7 +171,7 @@ class Commands(unittest.TestCase):
                     self.assertEqual((done.returncode, done.stderr), (0, ""), call.pipe)
 
     @unittest.skipUnless(HAS_TOOLS, "needs bash and jq")
-    def test_filtered_answers_for_agents_are_short(self) -> None:
+    def test_filtered_answers_in_skill_are_short(self) -> None:
         for call in calls(SKILL):
             if {"by_scope", "by_op"} & {*call.words}:
                 n_bytes = len(piped(call, outcome(call.words).object).stdout)
@@ -324,7 +324,7 @@ UNITS = {
     "%": 1,
 }
 TIMES = r"_ps\b|phases|idle_by_cause"
-# For each unit, by its end: a pattern of the fields that can contain a figure with this unit.
+# Map the end of a unit to a pattern for the fields that can contain figures with that unit.
 FIELDS_OF_UNIT = {"/s": "flops|gbps", "s": TIMES, "B": "bytes|by_kind", "P": "flops"}
 FIELDS_OF_UNIT["%"] = rf"pct|_util\b|mfu|hfu|{TIMES}"
 FIGURE_RE = re.compile(rf"(?<![\w.:])(\d+(?:\.\d+)?) ({'|'.join(UNITS)})(?![\w/])")

@@ -16,7 +16,7 @@ import compute_breakdown
 from tests.harness import DEMO, ROOT, InFolder
 
 STUB = ROOT / "_output" / "python.pyi"
-# The command does not have these options.
+# These options exist only in the Python functions.
 PYTHON_ONLY = {"processes", "peaks"}
 # In this project, mypy must report exactly the lines with the comment `wrong`.
 PROJECT = """

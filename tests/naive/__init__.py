@@ -1,9 +1,9 @@
 """Implement the core a second time, naively, so that random tests can compare the program with it.
 
-It follows only the specification and shares no code with the program. A slow wire decoder decodes
-the whole file, every event is a plain object, and each figure is computed by a separate
-comprehension over these objects. There are no accumulators or fast paths, and quadratic run time is
-acceptable, so its errors are unlike those of fast code.
+This implementation follows only the specification and shares no code with the program. A slow wire
+decoder decodes the whole file, every event is a plain object, and each figure is computed by a
+separate comprehension over these objects. It avoids accumulators and fast paths, and may take
+quadratic time, so its errors are unlike those of fast code.
 
 `analyse(data, mode, **options)` returns the answer that the program should print, without the
 fields that contain file names and without `UNREAD`. Notes without a specified wording begin with
@@ -35,8 +35,8 @@ from tests.naive.step import (
 )
 from tests.naive.wire import Message, every, fields
 
-# The naive implementation omits these fields. They are tested by hand-written cases, invariants and
-# golden answers.
+# The naive implementation omits these fields. Hand-written cases, invariants and golden answers
+# test these fields.
 UNREAD = frozenset(
     "also_fused bytes_accessed_sum capture causes dtype_uncertain dtypes flops_known_pct flops_sum "
     "hbm_bytes_sum hlo_op_breakdown hlo_op_breakdown_overflow last_device last_pct likely_sources "

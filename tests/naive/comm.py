@@ -31,7 +31,7 @@ from tests.naive.wire import every, fields, last, numbers_in, signed
 
 T = TypeVar("T")
 Sets = frozenset[frozenset[int]]
-# Bytes and number of elements.
+# A size is (number of bytes, number of elements).
 Size = tuple[int, int]
 MOST_DEVICES = 2**17
 MOST_BYTES = 2**63
@@ -239,7 +239,8 @@ def size_of_shapes(shapes: Sequence[Shape]) -> Size | None:
 
 
 def begins(op: Op) -> bool:
-    if op.hlo.name is None:  # Pairs are matched by name, so an op without a name starts none.
+    # Starts and dones are paired by name, so an op without a name has no pair.
+    if op.hlo.name is None:
         return False
     is_half = op.category in (*TRANSFERS, "host send", "host recv")
     return op.category.endswith("-start") or op.is_async_fusion_start or is_half
@@ -288,8 +289,8 @@ class Transfer:
 
     @property
     def matching_inside(self) -> Instruction | None:
-        """Return the instruction's collective if it is of the op's kind. An all-reduce also matches
-        a reduce-scatter.
+        """Return the collective in the op's instruction, or None if it does not match the op. An
+        all-reduce also matches a reduce-scatter.
         """
         inside = self.inside.collective if self.inside is not None else None
         made_of_it = (self.collective, inside) == ("reduce-scatter", "all-reduce")

@@ -19,7 +19,7 @@ def is_number(text: str) -> bool:
 
 
 def line_of(frame: str) -> str:
-    """Remove the column of `file:line:column`."""
+    """Remove the column from `file:line:column`."""
     parts = frame.split(":")
     has_column = len(parts) > 2 and is_number(parts[-1]) and is_number(parts[-2])
     return ":".join(parts[:-1]) if has_column else frame

@@ -157,7 +157,7 @@ def summary_faults(said: Json) -> Faults:
 
 
 def gaps_faults(gaps: list[Json], idle: int) -> Faults:
-    """Check the listed gaps of a step, the longest ones."""
+    """Check that the longest gaps are in order and do not exceed the idle time."""
     ranks = [(-gap["dur_ps"], gap["start_ps"]) for gap in gaps]
     if ranks != sorted(ranks) or total(gaps, "dur_ps") > idle:
         yield f"gaps {ranks} are out of order or exceed the idle time, {idle} ps"

@@ -144,7 +144,8 @@ class Assignment:
 
 
 def owner(buffer_id: int, events: list[HeapEvent]) -> int:
-    """Return the buffer whose memory a buffer uses after the given events, which can be itself."""
+    """Return the id of the buffer that owns a buffer's memory after the given events; it can be the
+    same buffer."""
     places = [i for i, e in enumerate(events) if e.buffer_id == buffer_id and e.kind != FREE]
     event = events[places[-1]]
     return buffer_id if event.kind == ALLOC else owner(event.shares_with, events[: places[-1]])

@@ -439,9 +439,9 @@ class Op:
 
     text: str
     stats: dict[str, StatValue]
-    # Compiled programs by program_id.
+    # Entries in the plane of programs, by program id.
     entries: dict[int, Entry] = field(default_factory=dict)
-    # Frame order of stacks whose own order is unknown.
+    # The frame order to assume if the op's source does not show it.
     silent_order: str = INNERMOST_FIRST
     # Substrings of the user's file names, from the option `--own`.
     own: Sequence[str] = ()
@@ -614,7 +614,7 @@ class Op:
 
     @property
     def collective_inside(self) -> str | None:
-        """Return the collective that an asynchronous op contains in the program."""
+        """Return the collective that an asynchronous op wraps, according to the program."""
         if self.program is None or self.instruction is None:
             return None
         if not self.instruction.is_asynchronous:
@@ -644,7 +644,7 @@ class Op:
 
     @property
     def is_copy_to_host(self) -> bool:
-        """Return True if an output is in host memory; for a start, only the first counts, the
+        """Return True if an output is in host memory; for a start, check only the first output, the
         destination.
         """
         outputs = self.output_arrays[:1] if self.has_started_only else self.output_arrays

@@ -65,7 +65,7 @@ class Instruction:
     called_ids: list[int]
     line: str | None
     stack: str | None
-    # All known frames, even if the outermost frames are missing.
+    # This stack has all known frames, even if the outermost ones are missing.
     known_stack: str | None
     op_name: str
     shape: Message
@@ -472,7 +472,7 @@ class Program:
         return next(iter(known(places)), None)
 
     def path_of(self, instruction: Instruction) -> str | None:
-        """Return an instruction's op_name; a done without one has its start's."""
+        """Return an instruction's op_name, or its start's op_name if it is a done without one."""
         links = [instruction, *(self.chain(instruction) if instruction.is_done else [])]
         named = [link.op_name for link in links if link is instruction or link.is_start]
         return next((name for name in named if name), None)
@@ -499,7 +499,7 @@ class Program:
         begin: list[Instruction],
         nearby: Callable[[Instruction], list[Instruction]],
     ) -> Place | None:
-        """Return the nearest place, up to MAX_HOPS hops away."""
+        """Return the nearest known place, up to MAX_HOPS hops away."""
         seen = list(begin)
         ring = list(begin)
         entered = [self.home(near) for near in begin]

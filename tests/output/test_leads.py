@@ -76,8 +76,8 @@ class Headlines(unittest.TestCase):
         for said in self.led():
             known = list(figures_in({**said, "headline": ""}))
             if said.get("period_ps"):
-                # The headline shows the pause in percent of the period, which the answer does not
-                # contain.
+                # The headline shows the pause as a percentage of the period; the answer has no such
+                # field.
                 known.append(100 * said["between_steps_ps"] / said["period_ps"])
             for share in re.findall(r"(\d+\.\d) %", said["headline"]):
                 with self.subTest(said["mode"], share=share):
@@ -112,7 +112,7 @@ class Headlines(unittest.TestCase):
 class NextSteps(unittest.TestCase):
     batch = BATCH
 
-    def test_commands_on_the_demo_run_as_printed(self) -> None:
+    def test_next_steps_for_the_demo_run_as_printed(self) -> None:
         steps = {
             step["command"]
             for mode in ("bottleneck", "by_op", "comm", "idle", "anatomy")

@@ -111,7 +111,7 @@ class Answers(unittest.TestCase):
             for of, name, field in fields_in(mode)
             if (found := EXAMPLE.search(field["description"]))
         }
-        # If several types inherit a field, the example must occur in only one of them.
+        # If several types inherit a field, it is enough if the example occurs in one of them.
         met = set()
 
         def on_field(of: str, name: str, value: Any) -> None:
@@ -216,13 +216,13 @@ class Mutations(unittest.TestCase):
         said["findings"][0]["phases"]["forward"] = "long"
         self.assertTrue(errors("bottleneck", said))
 
-    def test_unknown_keyword_of_a_schema_is_an_error(self) -> None:
+    def test_unknown_schema_keyword_is_an_error(self) -> None:
         with self.assertRaises(ValueError):
             Validator({"pattern": "x"}).errors("x")
 
 
 class Declarations(unittest.TestCase):
-    def test_every_field_is_documented_in_a_sentence(self) -> None:
+    def test_every_field_is_documented(self) -> None:
         for mode in ALL_MODES:
             for of, name, field in fields_in(mode):
                 with self.subTest(mode=mode, field=f"{of}.{name}"):

@@ -169,7 +169,7 @@ class Durations(unittest.TestCase):
         step = said(ops)
         self.assertEqual((step["clock"], step["step_window_ps"]), ("trace", [100, 220]))
 
-    def test_clock_depends_only_on_ops_of_the_step(self) -> None:
+    def test_clock_depends_only_on_ops_in_the_step(self) -> None:
         steps = [Drawn("a", (0, 150)), Drawn("b", (150, 250)), Drawn("c", (250, 300))]
         ops = [Drawn("A", A.trace), B]
         self.assertEqual(said(ops, steps, "--step", "0")["clock"], "trace")
@@ -406,7 +406,7 @@ class Containers(unittest.TestCase):
 class Order(unittest.TestCase):
     STEP = Drawn("s", (0, 1000), (900, 1200))
 
-    def test_timeline_is_ordered_by_the_core_clock(self) -> None:
+    def test_ops_are_ordered_by_the_core_clock(self) -> None:
         a, b = Drawn("A", (10, 20), (1050, 1060)), Drawn("B", (20, 30), (1000, 1010))
         step = said([a, b], [self.STEP])
         self.assertEqual(neighbours(step), [(900, None, "B"), (1010, "B", "A"), (1060, "A", None)])
@@ -444,18 +444,18 @@ class Notes(unittest.TestCase):
         notes: list[str] = said(ops, steps, "--step", "0")["notes"]
         return notes
 
-    def test_difference_of_more_than_one_percent_is_noted(self) -> None:
+    def test_clock_difference_above_one_percent_is_noted(self) -> None:
         for drawn_as, is_noted in ((1010, False), (1011, True), (990, False), (989, True)):
             with self.subTest(drawn_as=drawn_as):
                 found = self.notes([Drawn("A", (0, drawn_as), (0, 1000))])
                 off = abs(drawn_as - 1000)
                 self.assertEqual(found, [note(off, off)] if is_noted else [])
 
-    def test_opposite_differences_do_not_cancel(self) -> None:
+    def test_opposite_clock_differences_do_not_cancel(self) -> None:
         ops = [Drawn("A", (0, 1020), (0, 1000)), Drawn("B", (1020, 2000), (1000, 2000))]
         self.assertEqual(self.notes(ops), [note(40, 20)])
 
-    def test_single_op_that_differs_by_one_percent_of_the_step_is_noted(self) -> None:
+    def test_op_that_differs_by_more_than_one_percent_of_the_step_is_noted(self) -> None:
         # Three ops run at once, so one percent of the step is only a third of a percent of their
         # summed durations.
         step = Drawn("s", (0, 2000), (0, 1000))
@@ -539,7 +539,7 @@ def piece(*events: tuple[int, int, int]) -> Piece:
 
 
 class NearestMark(unittest.TestCase):
-    """Test that other times use the clock offset of the nearest measured start or end."""
+    """Test that `shifts_nearby` returns the clock offset at the nearest measured start or end."""
 
     def test_later_of_two_equally_near_measured_times_is_used(self) -> None:
         pieces = [piece((0, 10, 100)), piece((20, 10, 220))]

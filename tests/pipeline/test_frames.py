@@ -121,7 +121,7 @@ class OrderOfFrames(unittest.TestCase):
         ops = Ops().add(STACK, "inner.py:5").add(TURNED, "inner.py:5")
         [group] = ops.groups()
         self.assertEqual((group["source_stack"], group["n_executions"]), (STACK, 2))
-        self.assertEqual(ops.order(), INNERMOST_FIRST)  # Both orders are equally frequent.
+        self.assertEqual(ops.order(), INNERMOST_FIRST)  # The orders are tied.
         self.assertEqual(ops.notes(), [])
         self.assertEqual(ops.add(STACK, "inner.py:5", n=2).order(), OUTERMOST_FIRST)
 
@@ -220,7 +220,7 @@ FRAMES = StackFrames(
     files=["user.py", "/x/site-packages/lib.py", "entry.py"],
     locations=[(1, 1, 5), (1, 2, 5), (2, 3, 5), (3, 4, 5)],
     # The frame of user.py:1 is called from entry.py:4. Three frames have the line lib.py:3: one
-    # called from user.py:1, one from user.py:2, and one without caller.
+    # called from user.py:1, one from user.py:2, and one without a caller.
     frames=[(1, 4), (2, 0), (3, 1), (4, 0), (3, 2), (3, 0)],
 )
 USER_1, USER_2, LIB_OF_1, ENTRY, LIB_OF_2, LIB = range(1, 7)

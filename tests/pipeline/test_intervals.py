@@ -1,4 +1,4 @@
-"""Test interval arithmetic and gaps between ops against sets of time units."""
+"""Compare interval arithmetic and gaps between ops with set arithmetic."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def random_spans(rng: random.Random) -> list[Stretch]:
 
 
 def instants(spans: list[Stretch]) -> set[int]:
-    """Return all time units that the spans cover."""
+    """Return the set of integer times that the spans cover."""
     return {time for start, end in spans for time in range(start, end)}
 
 
@@ -35,7 +35,7 @@ class Intervals(unittest.TestCase):
         self.assertEqual(complement([(9, 12)], (0, 4)), [(0, 4)])
         self.assertEqual(complement([(0, 9)], (2, 4)), [])
 
-    def test_interval_functions_agree_with_sets_of_time_units(self) -> None:
+    def test_interval_functions_agree_with_set_arithmetic(self) -> None:
         for seed in range(200):
             rng = random.Random(seed)
             spans = random_spans(rng)

@@ -122,7 +122,7 @@ class Encodings(unittest.TestCase):
             self.assertEqual(shuffled["totals"], expected["totals"])
             self.assertCountEqual(shuffled["groups"], expected["groups"])
 
-    def test_names_can_follow_the_contents(self) -> None:
+    def test_names_of_planes_and_lines_can_follow_the_contents(self) -> None:
         line = Line(None, [Event(7, 0, 5)], extra=encode(Line("XLA Ops", timestamp_ns=2)))
         data = encode(Space([Plane(None, extra=encode(plane(line)))]))
         self.assertEqual(answer(data, "summary")["totals"]["compute_duration_ps"], 5)

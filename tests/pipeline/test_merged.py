@@ -195,7 +195,7 @@ class Answers(InFolder):
         stat = plane.stats.add(metadata_id=99, bytes_value=b"\x10\x05")
         # The allocator has no events of device 5.
         self.assertIsNone(runtime_of(space, "1"))
-        # Protobuf does not write the number 0.
+        # Protobuf omits the number 0, so core_details without the number means device 0.
         stat.bytes_value = b"\x20\x01"
         self.assertIsNotNone(runtime_of(space, "1"))
 

@@ -41,7 +41,7 @@ class StepPick(unittest.TestCase):
         ops = [leaf(0, 9), leaf(10, 1), leaf(12, 1)]
         self.assertEqual(answer(trace(ops, self.STEPS), "summary")["step_id"], 1)
 
-    def test_equally_busy_steps_give_the_step_of_median_duration(self) -> None:
+    def test_step_of_median_duration_is_picked_among_equally_busy_steps(self) -> None:
         for durations, typical in (
             ((10, 10), 0),
             ((10, 9), 1),

@@ -70,7 +70,7 @@ class Categories(unittest.TestCase):
 
 
 class AsyncByName(unittest.TestCase):
-    def test_async_ops_are_local_transfers_or_communication_by_name(self) -> None:
+    def test_name_of_an_async_op_distinguishes_local_transfer_and_communication(self) -> None:
         local = (
             *("slice", "slice-done.10", "slice_fusion", "slice2", "dynamic-slice.1.clone"),
             *("dynamic-update-slice-start.4", "copy-done.1", "copy.7.remat", "pad.9"),

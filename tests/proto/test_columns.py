@@ -41,7 +41,7 @@ DEVICES = (
     DeviceStats(frozenset({9}), frozenset({8})),
     DeviceStats(frozenset({0}), frozenset({9})),
     DeviceStats(frozenset({8, 300}), frozenset({9, 0})),
-    # These ids contain bytes with which the decoder marks the shapes of events.
+    # These ids contain bytes that the decoder also uses to mark event shapes.
     DeviceStats(frozenset({0x62 << 7 | 0x60}), frozenset({0x7F << 7 | 0x7F})),
     DeviceStats(frozenset({8}), frozenset()),
 )

@@ -80,7 +80,7 @@ class WrongWireTypes(unittest.TestCase):
                         self.assert_refused(trace_with(event=bytes_field(4, stat)))
 
     def test_event_tag_with_a_flipped_bit_is_rejected(self) -> None:
-        # Without the event's tag, its fields would be read as fields of the line.
+        # With this tag, the event's fields look like fields of the line.
         data = bytearray(trace_with(events=bytes_field(4, encode(Event(1, 20, 5)))))
         data[data.rindex(encode(Event(1, 20, 5))) - 2] ^= 2
         self.assert_refused(bytes(data))
@@ -96,7 +96,7 @@ class Breakdowns(unittest.TestCase):
         check_outcome(outcome)
         return outcome, data
 
-    def test_damage_is_reported_at_its_offset(self) -> None:
+    def test_damage_in_the_breakdown_is_reported_at_its_offset(self) -> None:
         whole = memory_access_breakdown((1, 1, 100))
         for what, damage in {"an access cut off": b"\x0a\x7f", "no field": b"\0"}.items():
             with self.subTest(what):

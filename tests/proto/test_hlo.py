@@ -276,7 +276,7 @@ class Changes(unittest.TestCase):
             ("f32[8,4]", "f32[8,4]{1,0}", (False, None)),
             # For tuples, only the first arrays are compared.
             ("(bf16[4]{0}, f32[4]{0})", "((), (f32[4]{0}))", (True, False)),
-            # Two dtypes of the same class still count as a change.
+            # Different dtypes of the same class still count as a change.
             ("f8e5m2[4]{0}", "f8e4m3fn[4]{0}", (True, False)),
         ):
             with self.subTest(after=after, before=before):

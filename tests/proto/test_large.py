@@ -88,7 +88,7 @@ class RealSize(unittest.TestCase):
         self.assertEqual(said, [said[0]] * n)
 
     @LINUX_ONLY
-    def test_400_MB_of_address_space_are_enough(self) -> None:
+    def test_400_MB_of_address_space_suffice(self) -> None:
         limited = ("sh", "-c", 'ulimit -v 400000 && exec "$@"', "sh", *PROGRAM)
         done = subprocess.run(
             [*limited, str(self.trace), "--mode", "by_source"],
@@ -174,7 +174,8 @@ class Sparse(InFolder):
 
 
 def awkward_plane() -> Plane:
-    """Return ops with odd events: larger than a piece, without duration, or without metadata."""
+    """Return a plane with unusual events: larger than a piece, without duration, or without
+    metadata."""
     rng = random.Random(4)
     ops = []
     now = 0

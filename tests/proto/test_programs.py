@@ -824,7 +824,7 @@ class Groups(unittest.TestCase):
 
 
 class Collectives(unittest.TestCase):
-    def test_start_update_and_done_know_their_sparse_core_collective(self) -> None:
+    def test_sparse_core_collective_is_found_from_start_update_and_done(self) -> None:
         half, whole = array("bf16", 4, 512), array("bf16", 4, 1024, space=1)
         read = opened(
             {

@@ -102,8 +102,8 @@ class Container(unittest.TestCase):
         for end in range(65, len(data)):
             _, damage = unpacked(data[:end])
             if end == second:
-                # A file truncated between chunks looks complete. Its odd length is noted, see
-                # `test_length_that_is_not_a_multiple_of_a_block_is_noted`.
+                # A file truncated between chunks looks complete. Its length is noted, which
+                # `test_length_that_is_not_a_multiple_of_a_block_is_noted` tests.
                 self.assertIsNone(damage)
                 continue
             assert damage is not None, end
@@ -333,7 +333,7 @@ def demo() -> bytes:
 
 
 def lines_by_name(fields: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the plane's lines by name, without empty lines, which records omit."""
+    """Return the plane's lines sorted by name, except lines without events, which records omit."""
     lines: list[dict[str, Any]] = fields["planes"][0]["lines"]
     return sorted((line for line in lines if line["n_events"]), key=lambda line: line["name"])
 
