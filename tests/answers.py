@@ -331,8 +331,8 @@ def single_ops() -> list[Json]:
         instruction.instruction.shape = None
     program = hlo_proto.hlo_proto(parts)
     plane = tpu_plane([op("a", "loop fusion", 0, 10, program_id=7)])
-    beside = hlo_proto.metadata_plane({7: ("f", program)})
-    return [*found, answer(encode(Space([plane, beside])), "by_op", "--op=a")]
+    metadata = hlo_proto.metadata_plane({7: ("f", program)})
+    return [*found, answer(encode(Space([plane, metadata])), "by_op", "--op=a")]
 
 
 def idle_hosts() -> list[Json]:
@@ -427,7 +427,7 @@ def demo(mode: str, *options: str) -> Json:
 
 
 @functools.cache
-def refusals() -> list[Outcome]:
+def error_answers() -> list[Outcome]:
     """Return error answers with every possible reason."""
     no_line = Space([xspace.Plane("/device:TPU:0", [xspace.Line("Steps")])])
     found = [

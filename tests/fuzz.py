@@ -71,20 +71,20 @@ def check(condition: object, complaint: str) -> None:
 
 def check_outcome(outcome: harness.Outcome) -> None:
     """Check that status, reason, exit status and stderr of an outcome are consistent."""
-    said = outcome.object
-    if said["status"] == "ok":
+    result = outcome.object
+    if result["status"] == "ok":
         check(outcome.status == 0 and not outcome.stderr, f"ok, but {outcome[1:]}")
         return
-    check(said["status"] == "absent", f"status {said['status']!r}")
-    check({"mode", "profile_dir", "device", "notes"} <= said.keys(), f"fields missing: {said}")
-    check(outcome.status == EXIT_STATUS[said["reason"]], f"exit {outcome.status}: {said}")
+    check(result["status"] == "absent", f"status {result['status']!r}")
+    check({"mode", "profile_dir", "device", "notes"} <= result.keys(), f"fields missing: {result}")
+    check(outcome.status == EXIT_STATUS[result["reason"]], f"exit {outcome.status}: {result}")
     lines = outcome.stderr.split("\n")
     check(all(map(str.isprintable, lines)), f"raw control characters: {outcome.stderr!r}")
-    check("detail" in said or not outcome.status, f"no detail: {said}")
-    check(lines[-1] == "" and f": {said['reason']}" in lines[-2], f"no complaint: {outcome}")
-    check(len(lines) == 2 or said["reason"] == "bad_arguments", f"not one line: {lines}")
-    if said["reason"] == "unreadable_xplane_pb":
-        check(DETAIL_RE.fullmatch(said["detail"]), f"no byte offset: {said['detail']!r}")
+    check("detail" in result or not outcome.status, f"no detail: {result}")
+    check(lines[-1] == "" and f": {result['reason']}" in lines[-2], f"no complaint: {outcome}")
+    check(len(lines) == 2 or result["reason"] == "bad_arguments", f"not one line: {lines}")
+    if result["reason"] == "unreadable_xplane_pb":
+        check(DETAIL_RE.fullmatch(result["detail"]), f"no byte offset: {result['detail']!r}")
 
 
 def damaged_at(outcome: harness.Outcome) -> int | None:

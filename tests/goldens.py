@@ -58,8 +58,8 @@ def text_made(mode: str) -> str:
 def made(name: str) -> dict[str, Any]:
     """Return the program's current answer, reduced to the fields to keep."""
     profile, words, kept = GOLDENS[name]
-    said = answer(profile, *words)
-    return {field: said[field] for field in kept.split()}
+    result = answer(profile, *words)
+    return {field: result[field] for field in kept.split()}
 
 
 def text_of(value: Any, depth: int = 0) -> str:

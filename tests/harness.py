@@ -157,8 +157,8 @@ def run_as_printed(profile: str | Path | bytes, mode: str, *options: str) -> Out
             path.unlink()
     with mock.patch.object(compute_breakdown, "parser_of_modes", _parser_of_modes):
         outcome = compute_breakdown.outcome_of([str(profile), "--mode", mode, *options])
-    said = json.loads(json.dumps(outcome.fields, allow_nan=False))
-    return Outcome(said, outcome.status, outcome.complaint)
+    result = json.loads(json.dumps(outcome.fields, allow_nan=False))
+    return Outcome(result, outcome.status, outcome.complaint)
 
 
 def function_of(mode: compute_breakdown.Mode) -> Callable[..., Any]:

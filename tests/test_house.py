@@ -151,7 +151,7 @@ class Packages(unittest.TestCase):
 
     def test_long_functions_have_a_comment_with_the_reason(self) -> None:
         tests = [Source(path) for path in sorted(ROOT.glob("tests/**/*.py"))]
-        found = [said for source in (*sources(), *tests) for said in source.long_functions()]
+        found = [result for source in (*sources(), *tests) for result in source.long_functions()]
         advice = "shorten it, or say in a comment right above it why not"
         self.assertFalse(found, "\n".join(["", *found, advice]))
 

@@ -24,10 +24,10 @@ def bottleneck(program: Program, ran: Sequence[Op], *options: str, **more: Any) 
     """Run `bottleneck` on a step of 1000 ps and return the answer."""
     for execution in ran:
         execution.stats["program_id"] = PROGRAM_ID
-    beside = metadata_plane({PROGRAM_ID: ("jit_f(7)", hlo_proto.hlo_proto(program, **more))})
-    data = encode(Space([tpu_plane(ran, [("0", 0, DURATION)]), beside]))
-    said: Json = answer(data, "bottleneck", *(options or FAST))
-    return said
+    metadata = metadata_plane({PROGRAM_ID: ("jit_f(7)", hlo_proto.hlo_proto(program, **more))})
+    data = encode(Space([tpu_plane(ran, [("0", 0, DURATION)]), metadata]))
+    result: Json = answer(data, "bottleneck", *(options or FAST))
+    return result
 
 
 def causes(program: Program, ran: Sequence[Op], *options: str, **more: Any) -> list[Json]:

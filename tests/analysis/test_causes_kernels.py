@@ -16,12 +16,12 @@ Json = dict[str, Any]
 NAME = "kernel_waits_for_input"
 
 
-def said(ops: Sequence[Op], regions: Sequence[Drawn], *options: str) -> Json:
+def answer_of(ops: Sequence[Op], regions: Sequence[Drawn], *options: str) -> Json:
     return answer(traced(ops, regions), "bottleneck", *options)
 
 
 def causes(ops: Sequence[Op], regions: Sequence[Drawn], *options: str) -> list[Json]:
-    return [row for row in said(ops, regions, *options)["causes"] if row["cause"] == NAME]
+    return [row for row in answer_of(ops, regions, *options)["causes"] if row["cause"] == NAME]
 
 
 class WaitsForInput(unittest.TestCase):
@@ -71,7 +71,7 @@ class WaitsForInput(unittest.TestCase):
 class WaitingOfFindings(unittest.TestCase):
     def waiting(self, rows: str, *options: str) -> dict[str | None, int | None]:
         ops = [kernel(0, 100, "a.1"), kernel(100, 50, "b.1"), leaf(150, 50)]
-        answered = said(ops, [("x", 0, 90), ("wait", 10, 20), ("wait", 150, 160)], *options)
+        answered = answer_of(ops, [("x", 0, 90), ("wait", 10, 20), ("wait", 150, 160)], *options)
         return {row.get("kernel"): row["waiting_ps"] for row in answered[rows]}
 
     def test_waiting_is_null_for_a_kernel_without_regions(self) -> None:
@@ -83,7 +83,7 @@ class WaitingOfFindings(unittest.TestCase):
         self.assertEqual(self.waiting("findings", *options), {"a": 10, None: None})
 
     def test_regions_beyond_the_kernel_are_clipped_with_a_note(self) -> None:
-        notes = said([kernel(0, 100)], [("wait", 90, 130)])["notes"]
+        notes = answer_of([kernel(0, 100)], [("wait", 90, 130)])["notes"]
         self.assertTrue(any("so 30 ps are cut off" in note for note in notes))
 
 

@@ -30,8 +30,8 @@ def thread(*calls: tuple[str, int, int], name: str = "main") -> Calls:
 
 def row(*threads: Calls, steps: list[tuple[str, int, int]] = STEPS) -> dict[str, Any] | None:
     """Return the cause `pause_between_steps` for the step with index 1, or None."""
-    said = answer(encode(Space([device(steps), host(*threads)])), "bottleneck", "--step", "1")
-    return next((row for row in said["causes"] if row["cause"] == "pause_between_steps"), None)
+    result = answer(encode(Space([device(steps), host(*threads)])), "bottleneck", "--step", "1")
+    return next((row for row in result["causes"] if row["cause"] == "pause_between_steps"), None)
 
 
 def lines(*threads: Calls) -> tuple[str | None, str | None]:
@@ -113,8 +113,8 @@ class PauseBetweenSteps(unittest.TestCase):
     def test_pause_excludes_time_in_other_steps(self) -> None:
         others = [("eval", (100 * i + 80) * MS, 20 * MS) for i in range(2)]
         steps = sorted([*STEPS, *others], key=lambda step: step[1])
-        said = answer(encode(Space([device(steps)])), "bottleneck", "--step-id", "0")
-        self.assertEqual(said["causes"], [])
+        result = answer(encode(Space([device(steps)])), "bottleneck", "--step-id", "0")
+        self.assertEqual(result["causes"], [])
 
     def test_single_step_has_no_pause(self) -> None:
         self.assertIsNone(row(steps=[("eval", 0, MS), *STEPS[1:2]]))

@@ -32,7 +32,7 @@ def matmul(path: str, start: int, dur: int, *frames: str) -> Op:
     )
 
 
-def said(*ops: Op) -> Json:
+def answer_of(*ops: Op) -> Json:
     found: Json = answer(trace(ops, [("0", 0, 1000)]), "bottleneck")
     return found
 
@@ -40,13 +40,13 @@ def said(*ops: Op) -> Json:
 def rows(*ops: Op) -> list[tuple[str, int, str | None, str]]:
     return [
         (row["cause"], row["gain_ps"], row["source_user"], row["confidence"])
-        for row in said(*ops)["causes"]
+        for row in answer_of(*ops)["causes"]
     ]
 
 
 class Recompute(unittest.TestCase):
     def test_single_checkpoint_is_a_likely_cause(self) -> None:
-        step = said(
+        step = answer_of(
             matmul(FORWARD, 0, 100, STEP, LOSS), matmul(BACKWARD + AGAIN, 100, 90, STEP, LOSS)
         )
         (row,) = step["causes"]
@@ -57,13 +57,13 @@ class Recompute(unittest.TestCase):
 
     def test_free_memory_is_the_minimum_reported_by_the_allocator(self) -> None:
         capture = trace([matmul(BACKWARD + AGAIN, 100, 90, STEP, LOSS)], [("0", 0, 1000)])
-        said: Json = answer(capture, "bottleneck")
-        self.assertIsNone(said["causes"][0]["evidence"]["hbm_free_bytes"])
+        result: Json = answer(capture, "bottleneck")
+        self.assertIsNone(result["causes"][0]["evidence"]["hbm_free_bytes"])
         reports: list[Said] = [
             (at, 0, {"bytes_available": free}) for at, free in ((100, 7000), (200, 4000))
         ]
-        said = answer(with_host(capture, allocator(*reports)), "bottleneck")
-        (row,) = said["causes"]
+        result = answer(with_host(capture, allocator(*reports)), "bottleneck")
+        (row,) = result["causes"]
         self.assertEqual(row["evidence"]["hbm_free_bytes"], 4000)
         self.assertIn("4.0 kB of HBM stayed free", row["says"])
 
@@ -105,7 +105,7 @@ class Repeatedly(unittest.TestCase):
                 ("recompute", 80, "block.py:9", "likely"),
             ],
         )
-        (row, _) = said(self.FORWARD, self.OUTER, self.INNER)["causes"]
+        (row, _) = answer_of(self.FORWARD, self.OUTER, self.INNER)["causes"]
         self.assertIn("Remove the outer checkpoint", row["what_helps"])
 
     def test_needless_inner_checkpoint_within_a_block_is_reported(self) -> None:
@@ -113,7 +113,7 @@ class Repeatedly(unittest.TestCase):
         outer = matmul(f"{BACKWARD}{AGAIN}attention/", 100, 90, STEP, LOSS)
         # The outer checkpoint also covers other parts of the block, but the inner one does not.
         backward = matmul(f"{BACKWARD}checkpoint/other/", 300, 100, STEP, LOSS)
-        (first, second) = said(outer, inner, backward)["causes"]
+        (first, second) = answer_of(outer, inner, backward)["causes"]
         self.assertEqual((first["cause"], first["gain_ps"]), ("recomputed_repeatedly", 80))
         # `recompute` comes last despite its longer time, because its gain is only an upper limit.
         self.assertEqual((second["cause"], second["gain_ps"]), ("recompute", 90))
@@ -123,7 +123,7 @@ class Repeatedly(unittest.TestCase):
         outer = matmul(f"{BACKWARD}{AGAIN}", 100, 90, STEP, LOSS)
         inner = matmul(f"{BACKWARD}checkpoint/{AGAIN}", 200, 80, STEP, LOSS)
         backward = matmul(f"{BACKWARD}checkpoint/checkpoint/", 300, 100, STEP, LOSS)
-        (first, _) = said(outer, inner, backward)["causes"]
+        (first, _) = answer_of(outer, inner, backward)["causes"]
         self.assertEqual((first["cause"], first["gain_ps"]), ("recomputed_repeatedly", 90))
         self.assertIn("Remove the outer checkpoint", first["what_helps"])
 
@@ -139,7 +139,7 @@ class Repeatedly(unittest.TestCase):
 
 class Notes(unittest.TestCase):
     def test_missing_program_is_noted(self) -> None:
-        notes = said(self.op())["notes"]
+        notes = answer_of(self.op())["notes"]
         self.assertTrue(any("the capture has no program of this step" in note for note in notes))
 
     @staticmethod

@@ -21,8 +21,8 @@ def math(name: str, start: int, end: int, stack: str = "a.py:1:1") -> Op:
 
 def loops(*ops: Op, window: int = 1000) -> dict[str, Loop]:
     """Return the field `loop` of each op in `by_op`."""
-    said = answer(trace(ops, [("0", 0, window)]), "by_op")
-    return {row["hlo_op"]: row["loop"] for row in said["ops"]}
+    result = answer(trace(ops, [("0", 0, window)]), "by_op")
+    return {row["hlo_op"]: row["loop"] for row in result["ops"]}
 
 
 class OfOps(unittest.TestCase):
@@ -120,8 +120,8 @@ class OfRows(unittest.TestCase):
     )
 
     def loops(self, mode: str, rows: str) -> list[Loop]:
-        said = answer(trace(self.OPS, [("0", 0, 200)]), mode)
-        return [row["loop"] for row in said[rows]]
+        result = answer(trace(self.OPS, [("0", 0, 200)]), mode)
+        return [row["loop"] for row in result[rows]]
 
     def test_trips_of_a_row_are_those_of_its_longest_op(self) -> None:
         # The line takes 38 ps, 28 ps of it in the loop. Op f takes most of that: 16 ps in 4
@@ -135,8 +135,8 @@ class OfRows(unittest.TestCase):
 
     def test_loop_is_null_in_a_step_without_loops(self) -> None:
         for mode, rows in (("by_source", "groups"), ("by_op", "ops"), ("bottleneck", "findings")):
-            said = answer(trace([math("f", 0, 5)], [("0", 0, 9)]), mode)
-            self.assertEqual([row["loop"] for row in said[rows]], [None])
+            result = answer(trace([math("f", 0, 5)], [("0", 0, 9)]), mode)
+            self.assertEqual([row["loop"] for row in result[rows]], [None])
 
 
 if __name__ == "__main__":

@@ -14,8 +14,8 @@ Steps = list[tuple[str, int, int]]
 def figures(steps: Steps, *options: str, mode: str = "summary") -> tuple[Any, Any]:
     """Return `period_ps` and `between_steps_ps` for steps given as (name, start, duration)."""
     ops = [op("f", "loop fusion", start, 1) for _, start, _ in steps]
-    said = answer(trace(ops, steps), mode, *options)
-    return said["period_ps"], said["between_steps_ps"]
+    result = answer(trace(ops, steps), mode, *options)
+    return result["period_ps"], result["between_steps_ps"]
 
 
 class TestPeriods(unittest.TestCase):

@@ -27,11 +27,11 @@ def host_plane(*threads: list[Event], names: StatNames, timestamp_ns: int | None
     return Plane("/host:CPU", lines, metadata, names.metadata())
 
 
-def allocator(*said: Said, timestamp_ns: int | None = None) -> Plane:
+def allocator(*result: Said, timestamp_ns: int | None = None) -> Plane:
     """Return a host plane with one thread, on which allocations and deallocations alternate."""
     names = StatNames()
     events = []
-    for i, (at, device, values) in enumerate(said):
+    for i, (at, device, values) in enumerate(result):
         stats = [names.stat(k, v) for k, v in {"index_on_host": device, **values}.items()]
         events.append(Event(FIRST_ID + i % 2, at, stats=stats))
     return host_plane(events, names=names, timestamp_ns=timestamp_ns)

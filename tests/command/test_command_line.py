@@ -126,26 +126,26 @@ class UsageErrors(unittest.TestCase):
 
 
 class Misspellings(unittest.TestCase):
-    def assert_meant(self, meant: str | None, *options: str) -> None:
+    def assert_suggested(self, name: str | None, *options: str) -> None:
         """Check that an error answer suggests the given name, or no name if it is None."""
         with self.subTest(options):
             detail = run(DEMO, *options).object.get("detail", "")
-            self.assertEqual(detail.partition("; did you mean ")[2], f"{meant}?" if meant else "")
+            self.assertEqual(detail.partition("; did you mean ")[2], f"{name}?" if name else "")
 
     def test_error_answer_suggests_the_most_similar_name(self) -> None:
-        self.assert_meant("--top", "idle", "--tpo=3")
-        self.assert_meant("bottleneck", "bottelneck")
-        self.assert_meant("text", "idle", "--format", "txt")
-        self.assert_meant("v6e", "bottleneck", "--chip", "v6")
-        self.assert_meant("/device:TPU:0", "idle", "--device", "/device:TUP:0")
-        self.assert_meant("t1v-n-0", "idle", "--host", "t1v-m-0")
-        self.assert_meant("fusion.115", "by_op", "--op", "fusin.115")
-        self.assert_meant("decoder_layer", "by_scope", "--below", "decoder_laier")
+        self.assert_suggested("--top", "idle", "--tpo=3")
+        self.assert_suggested("bottleneck", "bottelneck")
+        self.assert_suggested("text", "idle", "--format", "txt")
+        self.assert_suggested("v6e", "bottleneck", "--chip", "v6")
+        self.assert_suggested("/device:TPU:0", "idle", "--device", "/device:TUP:0")
+        self.assert_suggested("t1v-n-0", "idle", "--host", "t1v-m-0")
+        self.assert_suggested("fusion.115", "by_op", "--op", "fusin.115")
+        self.assert_suggested("decoder_layer", "by_scope", "--below", "decoder_laier")
 
     def test_different_numbers_and_dissimilar_names_are_not_suggested(self) -> None:
-        self.assert_meant(None, "idle", "--device", "TPU:9")
-        self.assert_meant(None, "idle", "--host", "t1v-n-1")
-        self.assert_meant(None, "idle", "--device", "GPU")
+        self.assert_suggested(None, "idle", "--device", "TPU:9")
+        self.assert_suggested(None, "idle", "--host", "t1v-n-1")
+        self.assert_suggested(None, "idle", "--device", "GPU")
 
 
 class ShortNames(unittest.TestCase):
@@ -169,22 +169,24 @@ class ShortNames(unittest.TestCase):
         pairs = ((capture, record), (record, capture))
         for (profile, base), short in itertools.product(pairs, names):
             baseline, name = ("--baseline", str(base)), names[short]
-            said = run(profile, "compare", *baseline, "--device", short).object
-            self.assertEqual(said["after"]["device"], name)
-            said = run(profile, "compare", *baseline, "--baseline-device", short).object
-            self.assertEqual(said["before"]["device"], name)
-            said = run(profile, "spread", "--device", short).object
-            self.assertEqual(said["cohorts"][0]["devices"][0]["device"], name)
+            result = run(profile, "compare", *baseline, "--device", short).object
+            self.assertEqual(result["after"]["device"], name)
+            result = run(profile, "compare", *baseline, "--baseline-device", short).object
+            self.assertEqual(result["before"]["device"], name)
+            result = run(profile, "spread", "--device", short).object
+            self.assertEqual(result["cohorts"][0]["devices"][0]["device"], name)
         for mode in ("summary", "record"):
             self.assertEqual(
                 run(capture, mode, "--device", "1").object,
                 run(capture, mode, "--device", "/device:TPU:1").object,
             )
-        said = run(capture, "summary", "--device", "7").object
-        self.assertEqual((said["reason"], said["device"]), ("device_not_found", "/device:TPU:7"))
+        result = run(capture, "summary", "--device", "7").object
+        self.assertEqual(
+            (result["reason"], result["device"]), ("device_not_found", "/device:TPU:7")
+        )
         for other in ("TPU:", "TPU", "-1", "1.0", "tpu:1", "TPU:x", "device:TPU:1"):
-            said = run(capture, "summary", f"--device={other}").object
-            self.assertEqual((said["reason"], said["device"]), ("device_not_found", other))
+            result = run(capture, "summary", f"--device={other}").object
+            self.assertEqual((result["reason"], result["device"]), ("device_not_found", other))
 
     def test_step_is_found_by_a_unique_prefix_of_its_name(self) -> None:
         ops = [op("a", "loop fusion", 10 * i, 5) for i in range(6)]
@@ -205,14 +207,14 @@ class ShortNames(unittest.TestCase):
         }.items():
             with self.subTest(asked):
                 outcome = run(data, "summary", "--step-id", asked)
-                said = outcome.object
+                result = outcome.object
                 note = f"--step-id {asked}: using {name}, the only name that begins with {asked}"
-                self.assertEqual(note in said["notes"], name not in (None, asked))
+                self.assertEqual(note in result["notes"], name not in (None, asked))
                 if name is None:
-                    self.assertEqual((said["reason"], outcome.status), ("step_not_found", 1))
-                    self.assertEqual(said["available_steps"], names)
+                    self.assertEqual((result["reason"], outcome.status), ("step_not_found", 1))
+                    self.assertEqual(result["available_steps"], names)
                 else:
-                    self.assertEqual(said["step_name"], name)
+                    self.assertEqual(result["step_name"], name)
 
 
 class KernelNames(unittest.TestCase):
@@ -223,19 +225,19 @@ class KernelNames(unittest.TestCase):
         short = next(p for p in prefixes if sum(kernel.startswith(p) for kernel in kernels) == 1)
         for mode in sampled(("roofline", "bottleneck"), 1):
             whole = run(DEMO, mode, "--kernel-cost", f"{kernel}=1e12,1e9").object
-            said = run(DEMO, mode, "--kernel-cost", f"{short}=1e12,1e9").object
+            result = run(DEMO, mode, "--kernel-cost", f"{short}=1e12,1e9").object
             note = f"--kernel-cost {short}: using {kernel}, the only name that begins with {short}"
-            self.assertIn(note, said["notes"])
-            said["notes"].remove(note)
-            self.assertEqual(said, whole)
+            self.assertIn(note, result["notes"])
+            result["notes"].remove(note)
+            self.assertEqual(result, whole)
             twice = ("--kernel-cost", f"{short}=1,1", "--kernel-cost", f"{kernel}=1,1")
             outcome = run(DEMO, mode, *twice)
             self.assertEqual((outcome.object["reason"], outcome.status), ("bad_arguments", 2))
             self.assertIn(f"--kernel-cost was given twice for {kernel}", outcome.stderr)
             for asked in ("f", "nothing"):
-                said = run(DEMO, mode, "--kernel-cost", f"{asked}=1,1").object
-                self.assertEqual(said["reason"], "kernel_not_found", asked)
-                self.assertEqual(set(said["available_kernels"]), set(kernels))
+                result = run(DEMO, mode, "--kernel-cost", f"{asked}=1,1").object
+                self.assertEqual(result["reason"], "kernel_not_found", asked)
+                self.assertEqual(set(result["available_kernels"]), set(kernels))
 
 
 class Endings(unittest.TestCase):

@@ -22,7 +22,7 @@ from _analysis import ledger, remedies
 from _output.fields.bottleneck import CauseName
 from _output.fields.roofline import SkipReason
 from _pipeline import no_answer
-from tests.answers import BATCH, refusals
+from tests.answers import BATCH, error_answers
 from tests.builders.make_pictures import PICTURES
 from tests.harness import (
     AFTER,
@@ -59,23 +59,23 @@ class Tables(unittest.TestCase):
     batch = BATCH
 
     def test_table_of_reasons_matches_the_exit_status_and_stderr_of_the_program(self) -> None:
-        said = {
+        result = {
             code(reason): (int(status), stderr)
             for _, reason, status, stderr in table(FIELDS, "situation", "`reason`")
             if reason
         }
         happens: dict[str, tuple[int, str]] = {}
-        for refused in refusals():
-            n_lines = len(refused.stderr.splitlines())
+        for failed in error_answers():
+            n_lines = len(failed.stderr.splitlines())
             stderr = ["empty", "one line", "usage and one line"][min(n_lines, 2)]
-            happens[refused.object["reason"]] = refused.status, stderr
-        self.assertEqual(said, happens)
+            happens[failed.object["reason"]] = failed.status, stderr
+        self.assertEqual(result, happens)
         self.assertEqual(set(no_answer.EXIT_STATUS), set(happens), "no test has this reason")
 
     def test_error_answers_with_nonzero_exit_status_have_a_detail(self) -> None:
-        for refused in refusals():
-            if refused.status:
-                self.assertIn("detail", refused.object)
+        for failed in error_answers():
+            if failed.status:
+                self.assertIn("detail", failed.object)
 
     def test_table_of_options_lists_the_same_options_as_the_help(self) -> None:
         help_text = compute_breakdown.parser_of_modes()[0].format_help()
@@ -84,7 +84,7 @@ class Tables(unittest.TestCase):
         self.assertEqual(sorted(itertools.chain(*in_table)), sorted(in_help))
 
     def test_table_of_options_shows_the_modes_that_accept_each_option(self) -> None:
-        for option, said, *_ in table(FIELDS, "option"):
+        for option, result, *_ in table(FIELDS, "option"):
             for flag in re.findall(r"`(--[\w-]+)", option):
                 modes = [m.name for m in compute_breakdown.MODES if flag in m.options]
                 without = [m.name for m in compute_breakdown.MODES if flag not in m.options]
@@ -95,7 +95,7 @@ class Tables(unittest.TestCase):
                 names += ["all but anatomy"] if flag == "--device" else []
                 names += ["those of one step"] if modes == [*STEP_MODES] else []
                 with self.subTest(option=flag):
-                    self.assertIn(said, names)
+                    self.assertIn(result, names)
 
     def test_table_of_peaks_matches_the_program(self) -> None:
         rows = {code(chip): tuple(peaks) for chip, *peaks in table(FIELDS, "chip")}

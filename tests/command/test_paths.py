@@ -95,10 +95,10 @@ class Paths(RobustnessTest):
         for name in ("2024_01_01", "2025_01_01", "2026_01_01"):
             self.write(f"{RUNS}/{name}/host.xplane.pb", SMALL)
         list_files = folders.files_in
-        refused = ["2024_01_01", "2026_01_01"]
+        unlistable = ["2024_01_01", "2026_01_01"]
 
         def files_in(folder: str) -> dict[str, str]:
-            if folder.endswith(tuple(refused)):
+            if folder.endswith(tuple(unlistable)):
                 raise PermissionError(13, "Permission denied", folder)
             return list_files(folder)
 
@@ -108,7 +108,7 @@ class Paths(RobustnessTest):
             self.assertEqual(notes[0], skipped)
             self.assertIn("using run 2025_01_01, the newest with a trace", notes)
             # If every run is skipped, one of them could contain the trace, so this is an error.
-            refused.append("2025_01_01")
+            unlistable.append("2025_01_01")
             self.assert_absent(run(self.folder / RUNS), "unreadable_xplane_pb")
 
     def test_first_readable_host_is_used(self) -> None:

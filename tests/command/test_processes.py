@@ -139,9 +139,9 @@ class Processes(unittest.TestCase):
                     mock.patch.object(processes, "SMALL_FILE", 0),
                     mock.patch.object(processes, "n_cores", lambda: n_cores),
                 ):
-                    said = run(trace, "record").object
-                self.assertEqual((said["status"], len(said["devices"])), ("ok", 3))
-                return json.dumps(said)
+                    found = run(trace, "record").object
+                self.assertEqual((found["status"], len(found["devices"])), ("ok", 3))
+                return json.dumps(found)
 
             expected = record(1)
             self.assertEqual(self.pids, [])

@@ -102,8 +102,8 @@ class Answers(InFolder):
                     found, expected = analyse(data, mode), printed(path, mode)
                     self.assertEqual(found["profile_dir"], "-")
                     self.assertEqual(found.get("xplane_file", "-"), "-")
-                    said = json.dumps(expected).replace(str(path), "-").replace(path.name, "-")
-                    self.assertEqual(without_commands(found), json.loads(said))
+                    result = json.dumps(expected).replace(str(path), "-").replace(path.name, "-")
+                    self.assertEqual(without_commands(found), json.loads(result))
 
     def test_page_export_and_compare_accept_traces_in_memory(self) -> None:
         data = trace([op("f", "loop fusion", 0, 50), op("g", "copy", 50, 10)], [("0", 0, 100)])
@@ -115,8 +115,8 @@ class Answers(InFolder):
             # The page contains the trace's name, so its size depends on the path.
             n_bytes = 2 * (len(str(path)) - 1) if mode == "page" else 0
             self.assertLessEqual(abs(expected.pop("bytes") - found.pop("bytes")), n_bytes)
-            said = json.dumps(expected).replace(str(path), "-").replace(path.name, "-")
-            self.assertEqual(without_commands(found), json.loads(said))
+            result = json.dumps(expected).replace(str(path), "-").replace(path.name, "-")
+            self.assertEqual(without_commands(found), json.loads(result))
         expected = printed(path, "compare", "--baseline", str(path))
         found = analyse(data, "compare", baseline=data)
         for field in ("headline", "totals", "rows", "program_changes", "notes"):
@@ -275,10 +275,10 @@ class Refusals(unittest.TestCase):
         ):
             with self.assertRaises(NoAnswer) as raised:
                 analyse(profile, mode, **options)
-            said, failure = printed(profile, mode, *words), raised.exception
-            self.assertEqual(failure.answer, said)
-            self.assertEqual(failure.reason, said["reason"])
-            self.assertEqual(failure.detail, said.get("detail"))
+            result, failure = printed(profile, mode, *words), raised.exception
+            self.assertEqual(failure.answer, result)
+            self.assertEqual(failure.reason, result["reason"])
+            self.assertEqual(failure.detail, result.get("detail"))
             self.assertTrue(str(failure).startswith(f"{failure.reason}: "))
             again = pickle.loads(pickle.dumps(failure))
             self.assertEqual((again.reason, again.answer), (failure.reason, failure.answer))

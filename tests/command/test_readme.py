@@ -97,11 +97,11 @@ def in_folder(path: Path) -> Iterator[None]:
         os.chdir(before)
 
 
-def piped(call: Call, said: Json) -> subprocess.CompletedProcess[str]:
+def piped(call: Call, result: Json) -> subprocess.CompletedProcess[str]:
     """Pipe an answer into the shell command that follows the call on the page."""
     words = (f"--arg line {shlex.quote(PLACEHOLDERS['LINE'])}", "--arg line LINE")
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "answer.json").write_text(json.dumps(said))
+        Path(folder, "answer.json").write_text(json.dumps(result))
         text = f"cat answer.json {call.pipe.replace(words[1], words[0])}"
         return subprocess.run(
             ["bash", "-c", text],
@@ -115,13 +115,13 @@ def piped(call: Call, said: Json) -> subprocess.CompletedProcess[str]:
 
 def printed(call: Call, capture: str) -> str:
     """Return a call's output, piped through the call's filter if it has one."""
-    said = outcome(call.words, capture).object
+    result = outcome(call.words, capture).object
     if HAS_TOOLS and call.pipe.lstrip().startswith("|"):
-        return piped(call, said).stdout
+        return piped(call, result).stdout
     if not {"text", "--text"} & set(call.words):
-        return json.dumps(said)
+        return json.dumps(result)
     top = call.words[call.words.index("--top") + 1] if "--top" in call.words else None
-    return text_of(said, "utf-8", View("--all" in call.words, top=int(top) if top else None))
+    return text_of(result, "utf-8", View("--all" in call.words, top=int(top) if top else None))
 
 
 class Commands(unittest.TestCase):
@@ -150,13 +150,13 @@ class Commands(unittest.TestCase):
 
     @unittest.skipUnless(HAS_TOOLS, "needs bash and jq")
     def test_recipes_print_the_reason_of_an_error_answer(self) -> None:
-        refused = run("no such path", "by_source").object
+        error_answer = run("no such path", "by_source").object
         n_checked = 0
         for call in (*calls(README), *calls(GUIDE)):
             if "error(.reason)" in call.pipe:
                 n_checked += 1
                 with self.subTest(pipe=call.pipe):
-                    self.assertRegex(piped(call, refused).stderr, r"jq: .*: no_such_path\n")
+                    self.assertRegex(piped(call, error_answer).stderr, r"jq: .*: no_such_path\n")
         self.assertGreater(n_checked, 2)
 
     @unittest.skipUnless(HAS_TOOLS, "needs bash and jq")
@@ -165,9 +165,9 @@ class Commands(unittest.TestCase):
         for data in sampled([data for make in makers for data in make()], 1):
             for call in calls(SKILL):
                 at = call.words.index("--mode")
-                said = run(data, call.words[at + 1], *call.words[at + 2 :]).object
+                result = run(data, call.words[at + 1], *call.words[at + 2 :]).object
                 with self.subTest(call=" ".join(call.words)):
-                    done = piped(call, said)
+                    done = piped(call, result)
                     self.assertEqual((done.returncode, done.stderr), (0, ""), call.pipe)
 
     @unittest.skipUnless(HAS_TOOLS, "needs bash and jq")
@@ -224,10 +224,10 @@ class Commands(unittest.TestCase):
         for excerpt in excerpts:
             self.assertTrue(any(excerpt in example for example in examples), excerpt)
 
-    def assert_excerpt(self, text: str, said: Json) -> None:
+    def assert_excerpt(self, text: str, result: Json) -> None:
         excerpt = parse_excerpt(text)
-        if not is_excerpt(excerpt, said):
-            self.fail(first_difference(excerpt, said))
+        if not is_excerpt(excerpt, result):
+            self.fail(first_difference(excerpt, result))
 
     def test_wrong_excerpts_are_detected(self) -> None:
         whole = {"a": 1, "b": [{"c": 2, "d": "text"}, {"c": 3}]}
@@ -267,10 +267,10 @@ class Recipes(unittest.TestCase):
 
     def test_recipe_for_times_by_file_adds_up_to_all_ops(self) -> None:
         call = of_readme('"us", "%", "file"')
-        said = outcome(call.words).object
-        header, *rows = [line.split("\t") for line in piped(call, said).stdout.splitlines()]
+        result = outcome(call.words).object
+        header, *rows = [line.split("\t") for line in piped(call, result).stdout.splitlines()]
         self.assertEqual(header, ["us", "%", "file"])
-        whole = sum(group["total_dur_ps"] for group in said["groups"]) / 1e6
+        whole = sum(group["total_dur_ps"] for group in result["groups"]) / 1e6
         times = [float(row[0]) for row in rows]
         self.assertAlmostEqual(sum(times), whole, delta=0.06 * len(rows))
         self.assertEqual(times, sorted(times, reverse=True))
@@ -304,8 +304,8 @@ class Recipes(unittest.TestCase):
                 self.assertEqual(stack.rpartition(";")[2], expected)
         # Semicolons separate frames, so a semicolon in a frame becomes a comma.
         odd = op("a", "loop fusion", 0, 10, stack="<module 'a;b'>:1:2\n \nc d.py:3:4\n")
-        said = answer(trace([odd]), "by_source")
-        self.assertIn("<module 'a,b'>:1", piped(call, said).stdout)
+        result = answer(trace([odd]), "by_source")
+        self.assertIn("<module 'a,b'>:1", piped(call, result).stdout)
 
 
 UNITS = {
@@ -344,12 +344,12 @@ def numbers_in(value: Any, path: str = "") -> Iterator[tuple[str, float]]:
 def figures_of(mode: str, unit: str) -> list[float]:
     """Return the numbers in a mode's answer for the demo that can have the given unit."""
     wanted = next(fields for end, fields in FIELDS_OF_UNIT.items() if unit.endswith(end))
-    said = of_demo(mode)
-    found = [(path, value) for path, value in numbers_in(said) if re.search(wanted, path)]
+    result = of_demo(mode)
+    found = [(path, value) for path, value in numbers_in(result) if re.search(wanted, path)]
     if unit != "%":
         return [value / UNITS[unit] for _, value in found]
     # A percentage on a page can come from a fraction, or from a time divided by the step duration.
-    step = said.get("step_duration_ps", 0) / 100
+    step = result.get("step_duration_ps", 0) / 100
     return [
         value if "pct" in path else value / step if re.search(TIMES, path) and step else 100 * value
         for path, value in found
@@ -383,21 +383,21 @@ class Figures(unittest.TestCase):
             mode = "bottleneck" if heading == "Read the answer" else heading
             if mode not in {*ALL_MODES} - {"page", "export", "record", "spread", "anatomy"}:
                 continue
-            told = ", ".join(figures for figures, _ in COMMENT_RE.findall(prose)).split(", ")
+            commented = ", ".join(figures for figures, _ in COMMENT_RE.findall(prose)).split(", ")
             for figure, unit in FIGURE_RE.findall(COMMENT_RE.sub("", prose)):
                 n_figures += 1
                 with self.subTest(heading=heading, figure=f"{figure} {unit}"):
-                    if f"{figure} {unit}" not in told:
+                    if f"{figure} {unit}" not in commented:
                         found = any(is_rounded(figure, value) for value in figures_of(mode, unit))
                         self.assertTrue(found, f"no such figure in the answer of {mode}")
         self.assertGreater(n_figures, 10)
 
     @unittest.skipUnless(shutil.which("jq"), "needs jq")
     def test_figures_with_a_comment_are_computed_correctly(self) -> None:
-        for told, source in COMMENT_RE.findall(README + GUIDE):
-            figure = FIGURE_RE.fullmatch(told)
+        for shown, source in COMMENT_RE.findall(README + GUIDE):
+            figure = FIGURE_RE.fullmatch(shown)
             asked = re.match(r"(\w+)((?: --\S+)*) (.*)", source)
-            with self.subTest(figure=told, source=source):
+            with self.subTest(figure=shown, source=source):
                 if source != "elsewhere":
                     assert figure and asked, "write a figure with its unit, a mode and a jq filter"
                     mode, options, program = asked.groups()

@@ -53,7 +53,7 @@ def run(profile: str | Path | bytes, mode: str = "summary", *options: str) -> ha
     return outcome
 
 
-def said(data: bytes, *options: str) -> dict[str, Any]:
+def answer_of(data: bytes, *options: str) -> dict[str, Any]:
     """Return the answer without the fields that contain the file's name."""
     fields = run(data, *options or ("summary",)).object
     return {k: v for k, v in fields.items() if k not in ("profile_dir", "xplane_file")}
@@ -179,7 +179,9 @@ class UnseenDamage(RobustnessTest):
         inside = text_field(2, "/host:other") + random.Random(0).randbytes(300)
         intact = SMALL + encode(Space([Plane("/host:other")]))
         for mode in harness.MODES_OF_TRACE:
-            self.assertEqual(said(SMALL + bytes_field(1, inside), mode), said(intact, mode), mode)
+            self.assertEqual(
+                answer_of(SMALL + bytes_field(1, inside), mode), answer_of(intact, mode), mode
+            )
 
     def test_damage_in_lines_that_no_mode_reads_is_ignored(self) -> None:
         answers = []
@@ -187,7 +189,7 @@ class UnseenDamage(RobustnessTest):
             ops = Line("XLA Ops", [Event(1, 0, 10)])
             lines = [Line("Steps", [Event(2, 0, 99)]), ops, Line("Overlay", extra=extra)]
             names = [EventMetadata(1, "%a.1 = f32[2] add()"), EventMetadata(2, "0")]
-            answers.append(said(encode(Space([Plane(fuzz.DEVICE, lines, names)]))))
+            answers.append(answer_of(encode(Space([Plane(fuzz.DEVICE, lines, names)]))))
         self.assertEqual(answers[1], answers[0])
 
     def test_damaged_metadata_of_ops_in_other_steps_is_ignored(self) -> None:
@@ -201,28 +203,30 @@ class UnseenDamage(RobustnessTest):
         damaged = encode(Space([Plane(fuzz.DEVICE, lines, known, extra=bad)]))
         for mode in harness.MODES_OF_TRACE:
             with self.subTest(mode):
-                expected = said(intact, mode, "--step", "0")
-                self.assertEqual(said(damaged, mode, "--step", "0"), expected)
+                expected = answer_of(intact, mode, "--step", "0")
+                self.assertEqual(answer_of(damaged, mode, "--step", "0"), expected)
                 self.assert_unreadable(run(damaged, mode, "--step", "1"), damaged.rindex(b"\0"))
 
 
 class UnusualEncodings(RobustnessTest):
     def test_last_of_several_values_of_a_singular_field_is_used(self) -> None:
         self.assertEqual(
-            said(with_extra("event", int_field(3, 77))),
-            said(with_extra("event", int_field(3, 5) + int_field(3, 77))),
+            answer_of(with_extra("event", int_field(3, 77))),
+            answer_of(with_extra("event", int_field(3, 5) + int_field(3, 77))),
         )
 
 
 class EdgeNumbers(RobustnessTest):
     def test_sum_of_the_longest_possible_durations_is_exact(self) -> None:
-        totals = said(trace([op("fusion.1", "loop fusion", i, MAX) for i in range(5)]))["totals"]
+        totals = answer_of(trace([op("fusion.1", "loop fusion", i, MAX) for i in range(5)]))[
+            "totals"
+        ]
         self.assertEqual(totals["compute_duration_ps"], 5 * MAX)
         self.assertEqual(totals["busy_duration_ps"], MAX + 4)
 
     def test_events_with_negative_durations_are_left_out_with_a_note(self) -> None:
         negative = [op("fusion.1", "loop fusion", 10, -1), op("fusion.1", "loop fusion", 20, -MAX)]
-        answer = said(trace([*OPS, *negative], [("0", 0, 150), ("1", 500, -7)]))
+        answer = answer_of(trace([*OPS, *negative], [("0", 0, 150), ("1", 500, -7)]))
         self.assertEqual(answer["totals"]["compute_duration_ps"], 90)
         self.assertEqual(answer["totals"]["n_events_unresolved"], 2)
         self.assertEqual(len(answer["steps"]), 1)
@@ -238,7 +242,7 @@ class EdgeNumbers(RobustnessTest):
             data = trace([op("fusion.1", "loop fusion", 0, 10, **facts)])
             for mode in ("by_source", "roofline"):
                 with self.subTest(value=value, mode=mode):
-                    answer = said(data, mode)
+                    answer = answer_of(data, mode)
                     note = "flops or bytes of 1 ops are not finite, so they count as unknown"
                     self.assertEqual(note in answer["notes"], is_noted)
                     for group in answer["groups"]:
@@ -287,7 +291,7 @@ class Texts(RobustnessTest):
 
 class Gzip(RobustnessTest):
     def test_gzipped_file_gives_the_same_answer(self) -> None:
-        totals = said(SMALL)["totals"]
+        totals = answer_of(SMALL)["totals"]
         for name, data in (
             ("a.xplane.pb.gz", gzip.compress(SMALL)),
             ("two-members.xplane.pb.gz", gzip.compress(SMALL[:99]) + gzip.compress(SMALL[99:])),

@@ -149,19 +149,19 @@ class Terminal(StreamsTest):
             cwd=harness.ROOT if setup else None,
         )
         os.close(slave)
-        said = b""
+        result = b""
         while select.select([master], [], [], harness.bound(30))[0]:
             try:
-                said += os.read(master, 1 << 16)
+                result += os.read(master, 1 << 16)
             except OSError:
                 break
         os.close(master)
         rest = process.communicate(timeout=harness.bound(30))[1] or ""
-        return said.decode().replace("\r\n", "\n"), rest
+        return result.decode().replace("\r\n", "\n"), rest
 
     def test_answer_on_a_terminal_is_indented_and_followed_by_a_hint(self) -> None:
-        said, _ = self.on_terminal(self.small, "--mode", "summary")
-        text, _, hint = said.rstrip("\n").rpartition("\n")
+        result, _ = self.on_terminal(self.small, "--mode", "summary")
+        text, _, hint = result.rstrip("\n").rpartition("\n")
         self.assertEqual(
             {**json.loads(text), "next_steps": []}, harness.run(self.small, "summary").object
         )
@@ -171,26 +171,28 @@ class Terminal(StreamsTest):
 
     def test_mode_page_prints_one_line_on_a_terminal(self) -> None:
         out = self.folder / "step.html"
-        said, _ = self.on_terminal(self.small, "--mode", "page", "--out", str(out))
-        self.assertEqual(said, f"wrote {out} ({out.stat().st_size / 2**20:.1f} MiB)\n")
-        said, _ = self.on_terminal(self.small, "--mode", "page", "--out", str(self.folder))
-        self.assertIn('"reason": "cant_write"', said)
-        said, _ = self.on_terminal(self.small, "--mode", "page", "--out", str(out), "--format=json")
-        self.assertIn('"status": "ok"', said)
+        result, _ = self.on_terminal(self.small, "--mode", "page", "--out", str(out))
+        self.assertEqual(result, f"wrote {out} ({out.stat().st_size / 2**20:.1f} MiB)\n")
+        result, _ = self.on_terminal(self.small, "--mode", "page", "--out", str(self.folder))
+        self.assertIn('"reason": "cant_write"', result)
+        result, _ = self.on_terminal(
+            self.small, "--mode", "page", "--out", str(out), "--format=json"
+        )
+        self.assertIn('"status": "ok"', result)
 
     def test_text_on_a_terminal_has_no_hint(self) -> None:
-        said, _ = self.on_terminal(self.small, "--mode", "summary", "--format", "text")
-        self.assertIn("The step takes ", said)
-        self.assertNotIn("jq", said)
+        result, _ = self.on_terminal(self.small, "--mode", "summary", "--format", "text")
+        self.assertIn("The step takes ", result)
+        self.assertNotIn("jq", result)
 
     def test_hint_is_omitted_if_stderr_is_not_a_terminal(self) -> None:
-        said, rest = self.on_terminal(self.small, "--mode", "summary", stderr=subprocess.PIPE)
-        self.assertEqual((json.loads(said)["status"], rest), ("ok", ""))
+        result, rest = self.on_terminal(self.small, "--mode", "summary", stderr=subprocess.PIPE)
+        self.assertEqual((json.loads(result)["status"], rest), ("ok", ""))
 
     def test_error_answer_on_a_terminal_has_no_hint(self) -> None:
-        said, _ = self.on_terminal(self.small, "--mode", "summary", "--step", "9")
+        result, _ = self.on_terminal(self.small, "--mode", "summary", "--step", "9")
         self.assertTrue(
-            said.rstrip("\n").endswith("no step 9; the trace has 1 steps, counted from 0"), said
+            result.rstrip("\n").endswith("no step 9; the trace has 1 steps, counted from 0"), result
         )
 
     def test_long_runs_show_progress_for_each_activity(self) -> None:
@@ -208,8 +210,8 @@ class Terminal(StreamsTest):
             (("export", "--out", database), {"reading", "writing"}),
         ):
             with self.subTest(options=options):
-                said, _ = self.on_terminal(harness.DEMO, "--mode", *options, setup=late)
-                *lines, answer = said.split("\r\x1b[K")
+                result, _ = self.on_terminal(harness.DEMO, "--mode", *options, setup=late)
+                *lines, answer = result.split("\r\x1b[K")
                 found: dict[str, list[int]] = {}
                 for line in filter(None, lines):
                     activity, _, share = line.removesuffix(" %").rpartition(": ")
@@ -296,9 +298,9 @@ class Started(StreamsTest):
             done = self.shell('"$@"', self.small, "--mode", "summary", env=env)
             with self.subTest(what):
                 self.assertEqual(done.returncode, 1, done.stderr)
-                said = json.loads(done.stdout)
-                self.assertEqual(said["reason"], "protobuf_not_installed")
-                self.assertIn("4.21.1", said["detail"])
+                result = json.loads(done.stdout)
+                self.assertEqual(result["reason"], "protobuf_not_installed")
+                self.assertIn("4.21.1", result["detail"])
                 self.assertEqual(done.stderr.count("\n"), 1)
 
     def usage_line(self, *command: str | Path, cwd: Path = harness.ROOT) -> str:

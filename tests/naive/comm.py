@@ -686,7 +686,7 @@ class Comm:
         if not events[0].op.is_wait:
             return nothing
         pairs = self.pairs_of(events)
-        said: Json = {
+        result: Json = {
             **nothing,
             "pairs": {
                 "paired": len(pairs),
@@ -697,13 +697,13 @@ class Comm:
         if pairs:
             covered = sum(self.covered(pair.begin.start, pair.end.start) for pair in pairs)
             unawaited = sum(max(0, pair.end.start - pair.begin.start) for pair in pairs)
-            said |= {
+            result |= {
                 "in_flight_ps": sum(max(0, pair.end.end - pair.begin.start) for pair in pairs),
                 "in_flight_union_ps": length(under_way(pairs)),
                 "covered_ps": covered,
                 "other_ps": unawaited - covered,
             }
-        return said
+        return result
 
     def rate(self, events: list[Event]) -> Json:
         over, counted, time = "duration", events, duration(events)

@@ -39,12 +39,12 @@ def sums_to(what: str, rows: Iterable[Json], name: str, expected: int, rest: int
     yield from differs(f"sum of {what} {name}", total(rows, name) + rest, expected)
 
 
-def faults(said: Json) -> Faults:
+def faults(result: Json) -> Faults:
     """Check a single answer."""
-    if said["status"] != "ok":
+    if result["status"] != "ok":
         return
-    if "totals" in said and "container_durations_ps" in said["totals"]:
-        yield from totals_faults(said)
+    if "totals" in result and "container_durations_ps" in result["totals"]:
+        yield from totals_faults(result)
     of_mode = {
         "anatomy": anatomy_faults,
         "bottleneck": bottleneck_faults,
@@ -60,12 +60,12 @@ def faults(said: Json) -> Faults:
         "roofline": roofline_faults,
         "summary": summary_faults,
     }
-    if said["mode"] in of_mode:
-        yield from of_mode[said["mode"]](said)
+    if result["mode"] in of_mode:
+        yield from of_mode[result["mode"]](result)
 
 
-def totals_faults(said: Json) -> Faults:
-    totals = said["totals"]
+def totals_faults(result: Json) -> Faults:
+    totals = result["totals"]
     leaves = totals["non_while_duration_ps_sum"]
     by_kind = sum(totals[f"{kind}_duration_ps"] for kind in KINDS)
     yield from differs("sum of the kinds' durations", by_kind, leaves)
@@ -74,7 +74,7 @@ def totals_faults(said: Json) -> Faults:
     n_by_key = sum(totals["agg_key_coverage"].values())
     yield from differs("sum of agg_key_coverage", n_by_key, totals["n_events_total"])
     accounted = totals["busy_duration_ps"] + totals["idle_duration_ps"]
-    yield from differs("busy and idle time", accounted, said["step_duration_ps"])
+    yield from differs("busy and idle time", accounted, result["step_duration_ps"])
 
 
 def row_faults(what: str, row: Json) -> Faults:
@@ -100,7 +100,7 @@ def group_faults(row: Json) -> Faults:
     yield from differs(f"{what} longest example", row["example_hlo_op_dur_ps"], row["max_dur_ps"])
     yield from likely_faults(row)
     if row["likely_sources"] is not None and row["agg_key_kind"] == "stack":
-        yield f"{what}: likely sources beside a stack"
+        yield f"{what}: likely sources despite a stack"
     yield from top_faults(f"{what} scopes", row.get("scopes"), 4, whole)
 
 
@@ -124,33 +124,33 @@ def top_faults(what: str, rows: list[Json] | None, most: int, whole: int) -> Fau
         yield f"{what}: {times} are parts of {whole}"
 
 
-def summary_faults(said: Json) -> Faults:
-    totals, rollup = said["totals"], said["by_kind_rollup"]
+def summary_faults(result: Json) -> Faults:
+    totals, rollup = result["totals"], result["by_kind_rollup"]
     for kind in KINDS:
         yield from differs(f"{kind} rollup", rollup[kind]["dur_ps"], totals[f"{kind}_duration_ps"])
-    leaves = [row for row in said["by_hlo_category"] if row["kind"] != "container"]
+    leaves = [row for row in result["by_hlo_category"] if row["kind"] != "container"]
     whole = totals["non_while_duration_ps_sum"]
     yield from sums_to("by_hlo_category", leaves, "total_dur_ps", whole)
     yield from sums_to("by_hlo_category", leaves, "n_executions", totals["n_events_total"])
-    groups = said["top_compute_groups"]
+    groups = result["top_compute_groups"]
     asked = ["compute", *(["comm"] if any("kind" in row for row in groups) else [])]
     if groups:
         whole = sum(totals[f"{kind}_duration_ps"] for kind in asked)
-        rest = said["tail_compute"]["dur_ps"]
+        rest = result["tail_compute"]["dur_ps"]
         yield from sums_to("top_compute_groups", groups, "total_dur_ps", whole, rest)
-    phases = said["by_phase_rollup"].values()
+    phases = result["by_phase_rollup"].values()
     yield from sums_to("by_phase_rollup", phases, "dur_ps", totals["compute_duration_ps"])
     for row in groups:
         yield from group_faults(row)
-    steps, rollup = said["steps"], said["steps_rollup"]
+    steps, rollup = result["steps"], result["steps_rollup"]
     n_idle = sum(not step["n_xla_ops_events"] for step in steps)
     yield from differs("steps", (rollup["n"], rollup["n_without_ops"]), (len(steps), n_idle))
     yield from sums_to("by_name", rollup["by_name"], "n", len(steps))
     yield from sums_to("by_name", rollup["by_name"], "total_dur_ps", total(steps, "duration_ps"))
-    yield from gaps_faults(said["idle_gaps"], totals["idle_duration_ps"])
+    yield from gaps_faults(result["idle_gaps"], totals["idle_duration_ps"])
     waits = totals["wait_duration_ps"]
-    yield from sums_to("comm_rollup", said["comm_rollup"], "wait_dur_ps", waits)
-    for row in said["kernels"]:
+    yield from sums_to("comm_rollup", result["comm_rollup"], "wait_dur_ps", waits)
+    for row in result["kernels"]:
         yield from row_faults(row["kernel"], row)
         whole = row["total_dur_ps"]
         yield from differs(f"{row['kernel']} phases", sum(row["phases"].values()), whole)
@@ -163,9 +163,9 @@ def gaps_faults(gaps: list[Json], idle: int) -> Faults:
         yield f"gaps {ranks} are out of order or exceed the idle time, {idle} ps"
 
 
-def by_source_faults(said: Json) -> Faults:
-    rows, tail = said["groups"], said.get("tail", {"n_groups_omitted": 0, "dur_ps": 0})
-    n_groups = said["totals"]["n_groups_total"]
+def by_source_faults(result: Json) -> Faults:
+    rows, tail = result["groups"], result.get("tail", {"n_groups_omitted": 0, "dur_ps": 0})
+    n_groups = result["totals"]["n_groups_total"]
     yield from differs("number of groups", len(rows) + tail["n_groups_omitted"], n_groups)
     for row in rows:
         yield from group_faults(row)
@@ -175,16 +175,16 @@ def by_source_faults(said: Json) -> Faults:
     if not tail["n_groups_omitted"]:
         for kind in kinds:
             of_kind = [row for row in rows if row["kind"] == kind]
-            whole = said["totals"][f"{kind}_duration_ps"]
+            whole = result["totals"][f"{kind}_duration_ps"]
             yield from sums_to(f"{kind} groups", of_kind, "total_dur_ps", whole)
 
 
-def non_compute_faults(said: Json) -> Faults:
-    whole = said["totals"]["non_compute_duration_ps"]
-    categories, sources = said["by_category"], said["by_source_within_category"]
-    tail = said.get("tail", {"n_groups_omitted": 0, "dur_ps": 0})
-    rest = sum(said["totals"][f"{kind}_duration_ps"] for kind in ("data_move", "comm", "other"))
-    left_out = said["totals"]["left_out_ps"]
+def non_compute_faults(result: Json) -> Faults:
+    whole = result["totals"]["non_compute_duration_ps"]
+    categories, sources = result["by_category"], result["by_source_within_category"]
+    tail = result.get("tail", {"n_groups_omitted": 0, "dur_ps": 0})
+    rest = sum(result["totals"][f"{kind}_duration_ps"] for kind in ("data_move", "comm", "other"))
+    left_out = result["totals"]["left_out_ps"]
     yield from differs("listed and left out", whole + sum(left_out.values()), rest)
     yield from sums_to("by_category", categories, "total_dur_ps", whole)
     yield from sums_to("sources", sources, "total_dur_ps", whole, tail["dur_ps"])
@@ -209,8 +209,8 @@ def non_compute_faults(said: Json) -> Faults:
                 yield f"{row['agg_key']}: {what} {row[what]} takes {time}"
 
 
-def by_scope_faults(said: Json) -> Faults:
-    rows, outside, totals = said["scopes"], said["no_scope"], said["totals"]
+def by_scope_faults(result: Json) -> Faults:
+    rows, outside, totals = result["scopes"], result["no_scope"], result["totals"]
     if not rows[0]["depth"]:
         leaves = totals["non_while_duration_ps_sum"]
         yield from differs("root and no_scope", rows[0]["total_dur_ps"] + outside["dur_ps"], leaves)
@@ -227,7 +227,7 @@ def by_scope_faults(said: Json) -> Faults:
     for row in rows:
         what, whole = f"scope {row['scope']!r}", row["total_dur_ps"]
         below = children[row["scope"]]
-        if below or not said["n_scopes_omitted"]:
+        if below or not result["n_scopes_omitted"]:
             yield from sums_to(f"{what} children", below, "total_dur_ps", whole, row["self_dur_ps"])
         ranks = [(-child["total_dur_ps"], child["name"]) for child in below]
         if ranks != sorted(ranks) or any(child["depth"] != row["depth"] + 1 for child in below):
@@ -238,14 +238,14 @@ def by_scope_faults(said: Json) -> Faults:
         yield from top_faults(f"{what} lines", row["lines"], 3, whole)
 
 
-def by_op_faults(said: Json) -> Faults:
-    rows, tail, totals = said["ops"], said["tail"], said["totals"]
+def by_op_faults(result: Json) -> Faults:
+    rows, tail, totals = result["ops"], result["tail"], result["totals"]
     leaves = totals["non_while_duration_ps_sum"]
     yield from sums_to("ops", rows, "total_dur_ps", leaves, tail["dur_ps"])
     whole = sum(totals["container_durations_ps"].values())
-    yield from sums_to("containers", said["containers"], "total_dur_ps", whole)
+    yield from sums_to("containers", result["containers"], "total_dur_ps", whole)
     n_containers = totals["n_events_container"]
-    yield from sums_to("containers", said["containers"], "n_executions", n_containers)
+    yield from sums_to("containers", result["containers"], "n_executions", n_containers)
     times = [row["total_dur_ps"] for row in rows]
     if times != sorted(times, reverse=True):
         yield f"ops aren't ordered by time: {times}"
@@ -253,7 +253,7 @@ def by_op_faults(said: Json) -> Faults:
         yield from sums_to("ops", rows, "n_executions", totals["n_events_total"])
     for rank, row in enumerate(rows, 1):
         yield from differs("rank", row["rank"], rank)
-    asked = said.get("op")
+    asked = result.get("op")
     for row in [*rows, *([asked] if asked else [])]:
         what = f"op {row['hlo_op']}"
         yield from row_faults(what, row)
@@ -266,10 +266,10 @@ def by_op_faults(said: Json) -> Faults:
         is_named = row["source_inner"] is not None
         yield from differs(f"{what} source_is", row["source_is"] is not None, is_named)
     if asked:
-        yield from asked_op_faults(said, asked)
+        yield from asked_op_faults(result, asked)
 
 
-def asked_op_faults(said: Json, op: Json) -> Faults:
+def asked_op_faults(result: Json, op: Json) -> Faults:
     spans = op["executions"]
     n = len(spans) + op["n_executions_omitted"]
     yield from differs("executions of the op", n, op["n_executions"])
@@ -278,7 +278,7 @@ def asked_op_faults(said: Json, op: Json) -> Faults:
     if not op["n_executions_omitted"]:
         whole = sum(duration for _, duration in spans)
         yield from differs("time of the op's executions", whole, op["total_dur_ps"])
-    rows = [row for row in said["ops"] if row["rank"] == op["rank"]]
+    rows = [row for row in result["ops"] if row["rank"] == op["rank"]]
     for row in rows:
         shared = {name: op[name] for name in row}
         yield from differs("the op and its row", shared, row)
@@ -291,32 +291,32 @@ def asked_op_faults(said: Json, op: Json) -> Faults:
             yield f"the chain lacks the op itself: {op['program']['chain']}"
 
 
-def bottleneck_faults(said: Json) -> Faults:
-    budget, findings, tail = said["budget"], said["findings"], said["tail"]
-    yield from sums_to("budget", budget, "dur_ps", said["step_duration_ps"])
+def bottleneck_faults(result: Json) -> Faults:
+    budget, findings, tail = result["budget"], result["findings"], result["tail"]
+    yield from sums_to("budget", budget, "dur_ps", result["step_duration_ps"])
     classes = budget[:-2]
-    kernels = said["kernels_of_unknown_cost"]
+    kernels = result["kernels_of_unknown_cost"]
     of_kernels = [row for row in classes if row["class"] == "kernel"]
     others = [row for row in classes if row["class"] != "kernel"]
     for figure in ("dur_ps", "lost_ps"):
         yield from sums_to("findings", findings, figure, total(others, figure), tail[figure])
     unknown = total(of_kernels, "dur_ps")
     yield from sums_to("kernels", kernels, "dur_ps", unknown, tail["kernels_dur_ps"])
-    light, roof = said["speed_of_light"], total(classes, "at_roof_ps")
+    light, roof = result["speed_of_light"], total(classes, "at_roof_ps")
     yield from differs("speed_of_light at_roof_ps", light["at_roof_ps"], roof)
     weights = {row["class"]: row["dur_ps"] for row in budget[:-1] if row["lost_ps"] is None}
     weights |= {row["class"]: row["lost_ps"] for row in classes if row["lost_ps"] is not None}
-    if said["bottleneck"] == "at_roof":
-        if sum(weights.values()) * 10 > said["step_duration_ps"]:
+    if result["bottleneck"] == "at_roof":
+        if sum(weights.values()) * 10 > result["step_duration_ps"]:
             yield f"the step is not at its roof: the classes lose {weights}"
-    elif weights[said["bottleneck"]] != max(weights.values()):
-        yield f"the bottleneck is {said['bottleneck']}, but the classes lose {weights}"
+    elif weights[result["bottleneck"]] != max(weights.values()):
+        yield f"the bottleneck is {result['bottleneck']}, but the classes lose {weights}"
     for bound in ("least", "most"):
-        time, whole = light[f"at_{bound}_ps"], said["step_duration_ps"]
+        time, whole = light[f"at_{bound}_ps"], result["step_duration_ps"]
         share = round(100 * time / whole, 3) if whole else None
         yield from differs(f"pct_at_{bound}", light[f"pct_at_{bound}"], share)
-    idle = said["totals"]["idle_duration_ps"]
-    yield from differs("idle_by_cause", sum(said["idle_by_cause"].values()), idle)
+    idle = result["totals"]["idle_duration_ps"]
+    yield from differs("idle_by_cause", sum(result["idle_by_cause"].values()), idle)
     for row in (*classes, *findings):
         if row["lost_ps"] is not None:
             judged = row["at_roof_ps"] + row["lost_ps"]
@@ -329,12 +329,12 @@ def bottleneck_faults(said: Json) -> Faults:
             yield from sums_to(f"{row['class']} findings", found, figure, row[figure])
 
 
-def roofline_faults(said: Json) -> Faults:
-    totals, summary, skipped = said["totals"], said["step_summary"], said["skipped_groups"]
+def roofline_faults(result: Json) -> Faults:
+    totals, summary, skipped = result["totals"], result["step_summary"], result["skipped_groups"]
     compute, left = totals["compute_duration_ps"], skipped["total_dur_ps_skipped"]
     yield from differs("rooflined and skipped", summary["rooflined_dur_ps"] + left, compute)
-    tail = said.get("tail", {"n_groups_omitted": 0, "dur_ps": 0, "shortfall_ps": 0})
-    rows, short = said["groups"], summary["step_shortfall_ps"]
+    tail = result.get("tail", {"n_groups_omitted": 0, "dur_ps": 0, "shortfall_ps": 0})
+    rows, short = result["groups"], summary["step_shortfall_ps"]
     judged = summary["rooflined_dur_ps"]
     yield from sums_to("groups", rows, "total_dur_ps", judged, tail["dur_ps"])
     yield from sums_to("groups", rows, "shortfall_ps", short, tail["shortfall_ps"])
@@ -351,8 +351,8 @@ def roofline_faults(said: Json) -> Faults:
             yield from differs(f"{what} bound", row["bound"], bound)
 
 
-def comm_faults(said: Json) -> Faults:
-    totals, rows, tail = said["totals"], said["rows"], said["tail"]
+def comm_faults(result: Json) -> Faults:
+    totals, rows, tail = result["totals"], result["rows"], result["tail"]
     by_collective = totals["by_collective"].values()
     waited = total(by_collective, "wait_dur_ps")
     whole = totals["exposed_ps"] + totals["host_ps"]
@@ -364,13 +364,13 @@ def comm_faults(said: Json) -> Faults:
             n = row["pairs"]["paired"] + row["pairs"]["unpaired"]
             yield from differs(f"{row['collective']} pairs", n, row["n_executions"])
     if totals["peers"]:
-        yield from peers_faults(said)
+        yield from peers_faults(result)
 
 
-def peers_faults(said: Json) -> Faults:
+def peers_faults(result: Json) -> Faults:
     """Check that transfer time, waiting for late devices and unmatched time add up to the exposed
     time."""
-    peers, rows = said["totals"]["peers"], said["rows"]
+    peers, rows = result["totals"]["peers"], result["rows"]
     for row in rows:
         split = sum(row[name] or 0 for name in ("transfer_ps", "peer_wait_ps"))
         exposed = row["sync_dur_ps"] + row["wait_dur_ps"]
@@ -386,26 +386,26 @@ def peers_faults(said: Json) -> Faults:
         return
     yield from differs("n_devices", peers["n_devices"], len(devices))
     for name in ("transfer_ps", "peer_wait_ps"):
-        if not said["tail"]["n_rows_omitted"]:
+        if not result["tail"]["n_rows_omitted"]:
             yield from sums_to("rows", rows, name, peers[name])
     split = sum(peers[name] for name in ("transfer_ps", "peer_wait_ps", "unmatched_ps"))
-    yield from differs("split of peers", split, said["totals"]["exposed_ps"])
-    own = [waits["peer_wait_ps"] for waits in devices if waits["device"] == said["device"]]
+    yield from differs("split of peers", split, result["totals"]["exposed_ps"])
+    own = [waits["peer_wait_ps"] for waits in devices if waits["device"] == result["device"]]
     yield from differs("wait of the device", own, [peers["peer_wait_ps"]])
     if total(devices, "caused_ps") > total(devices, "peer_wait_ps"):
         yield f"devices cause more waiting than there is: {devices}"
 
 
-def idle_faults(said: Json) -> Faults:
-    idle = said["totals"]["idle_duration_ps"]
-    yield from differs("idle_by_cause", sum(said["idle_by_cause"].values()), idle)
-    yield from gaps_faults(said["gaps"], idle)
-    for gap in said["gaps"]:
+def idle_faults(result: Json) -> Faults:
+    idle = result["totals"]["idle_duration_ps"]
+    yield from differs("idle_by_cause", sum(result["idle_by_cause"].values()), idle)
+    yield from gaps_faults(result["gaps"], idle)
+    for gap in result["gaps"]:
         yield from differs("causes of a gap", sum(gap["cause"].values()), gap["dur_ps"])
 
 
-def kernel_faults(said: Json) -> Faults:
-    rows = said["kernels"]
+def kernel_faults(result: Json) -> Faults:
+    rows = result["kernels"]
     times = [row["total_dur_ps"] for row in rows]
     if times != sorted(times, reverse=True):
         yield f"kernels aren't ordered by time: {times}"
@@ -440,34 +440,34 @@ def region_faults(what: str, row: Json) -> Faults:
         yield f"{what} waits and computes longer than it runs"
 
 
-def memory_faults(said: Json) -> Faults:
-    peak = said["peak_bytes"]
+def memory_faults(result: Json) -> Faults:
+    peak = result["peak_bytes"]
     for name in ("by_source", "by_opcode", "by_argument"):
-        yield from sums_to(name, said[name], "bytes", peak)
-    yield from sums_to("buffers", said["buffers"], "bytes", peak, said["tail"]["bytes"])
-    yield from differs("by_kind", sum(said["by_kind"].values()), peak)
-    if said["fragmentation_bytes"] < 0:
+        yield from sums_to(name, result[name], "bytes", peak)
+    yield from sums_to("buffers", result["buffers"], "bytes", peak, result["tail"]["bytes"])
+    yield from differs("by_kind", sum(result["by_kind"].values()), peak)
+    if result["fragmentation_bytes"] < 0:
         yield "more bytes are live than reserved"
 
 
-def program_faults(said: Json) -> Faults:
-    yield from differs("n_fusions", said["n_fusions"], said["opcodes"].get("fusion", 0))
-    if sum(said["opcodes"].values()) > said["n_instructions"]:
+def program_faults(result: Json) -> Faults:
+    yield from differs("n_fusions", result["n_fusions"], result["opcodes"].get("fusion", 0))
+    if sum(result["opcodes"].values()) > result["n_instructions"]:
         yield "more opcodes than instructions"
-    counts = list(said["opcodes"].items())
+    counts = list(result["opcodes"].items())
     if counts != sorted(counts, key=lambda item: (-item[1], item[0])):
         yield f"opcodes are out of order: {counts}"
-    for row in said["parameters"] or ():
+    for row in result["parameters"] or ():
         part, whole = row["shape"], row["global_shape"]
         if whole is not None and part.count(",") != whole.count(","):
             yield f"parameter {row['number']}: {part} is a part of {whole}"
-    for row in said["flags"]["findings"] if said["flags"] else ():
+    for row in result["flags"]["findings"] if result["flags"] else ():
         if row["n_seen"] > row["n_instructions"]:
             yield f"{row['flag']}: more is seen than there is"
 
 
-def anatomy_faults(said: Json) -> Faults:
-    for line in [line for plane in said["planes"] for line in plane["lines"]]:
+def anatomy_faults(result: Json) -> Faults:
+    for line in [line for plane in result["planes"] for line in plane["lines"]]:
         if "names" in line:
             if line["n_names"] <= 20:
                 yield from sums_to(f"names of {line['name']}", line["names"], "n", line["n_events"])
@@ -490,10 +490,10 @@ def faults_between(data: bytes, options: Json, ask: Ask) -> Faults:
     merged = ask("by_scope", depth="all", merge_layers=True, **options)
     by_scope = ask("by_scope", depth="all", **options)
     answers = (summary, by_source, by_op, by_scope, merged)
-    for said in answers:
-        yield from faults(said)
+    for result in answers:
+        yield from faults(result)
         for name, value in summary["totals"].items():
-            yield from differs(f"totals.{name} of {said['mode']}", said["totals"][name], value)
+            yield from differs(f"totals.{name} of {result['mode']}", result["totals"][name], value)
     yield from groups_between(summary, by_source)
     yield from ops_between(by_op, by_source)
     bottleneck, comm = ask("bottleneck", **options), ask("comm", **options)
@@ -542,8 +542,8 @@ def idle_between(summary: Json, idle: Json, bottleneck: Json) -> Faults:
 
 
 def kernels_between(kernel: Json, summary: Json, findings: list[Json]) -> Faults:
-    def times(said: Json) -> list[tuple[str, int, int]]:
-        rows = said["kernels"]
+    def times(result: Json) -> list[tuple[str, int, int]]:
+        rows = result["kernels"]
         return [(row["kernel"], row["n_executions"], row["total_dur_ps"]) for row in rows]
 
     yield from differs("kernels", times(kernel), times(summary))
@@ -599,10 +599,10 @@ def faults_of_record(record: Json, ask: Ask) -> Faults:
             # execution in all steps, but for `summary`, the first in the picked step.
             continue
         asked = {} if device["step_source"] is None else {"step": step["index"]}
-        said = ask("summary", device=device["device"], **asked)
-        totals, comm = said["totals"], said["comm_rollup"]
+        result = ask("summary", device=device["device"], **asked)
+        totals, comm = result["totals"], result["comm_rollup"]
         for name, ours, theirs in (
-            ("duration", step["duration_ps"], said["step_duration_ps"]),
+            ("duration", step["duration_ps"], result["step_duration_ps"]),
             ("busy", step["busy_ps"], totals["busy_duration_ps"]),
             ("wait", step["wait_ps"], totals["wait_duration_ps"]),
             ("durs", sum(step["durs_ps"]), totals["non_while_duration_ps_sum"]),
@@ -703,15 +703,15 @@ def program_in(data: bytes, program_id: str) -> Program:
     return program
 
 
-def program_text_faults(said: Json, data: bytes) -> Faults:
+def program_text_faults(result: Json, data: bytes) -> Faults:
     """Compare the answer of the mode `program` with counts from the decoded program."""
-    program = program_in(data, said["program_id"])
+    program = program_in(data, result["program_id"])
     fused = [c for i in program.instructions if i.opcode == "fusion" for c in program.called(i)]
     outside = [i for i in program.instructions if program.home(i) not in fused]
-    yield from differs("opcodes", said["opcodes"], Counter(i.opcode for i in outside))
-    yield from differs("n_instructions", said["n_instructions"], len(program.instructions))
-    yield from differs("n_computations", said["n_computations"], len(program.computations))
-    yield from differs("n_devices", said["n_devices"], program.n_devices)
+    yield from differs("opcodes", result["opcodes"], Counter(i.opcode for i in outside))
+    yield from differs("n_instructions", result["n_instructions"], len(program.instructions))
+    yield from differs("n_computations", result["n_computations"], len(program.computations))
+    yield from differs("n_devices", result["n_devices"], program.n_devices)
     hidden = {
         id(inner)
         for i in program.instructions
@@ -722,7 +722,7 @@ def program_text_faults(said: Json, data: bytes) -> Faults:
     plain = [i for i in plain if i.is_done or i.opcode in COLLECTIVES]
     for how in ("sync", "async"):
         n_printed = Counter[str]()
-        for row in said["collectives"]:
+        for row in result["collectives"]:
             n_printed[row["collective"]] += (
                 row["n_instructions"] if how in row["how"] + "async" else 0
             )
@@ -732,12 +732,12 @@ def program_text_faults(said: Json, data: bytes) -> Faults:
                 yield f"{n_printed[name]} instructions of {name} ({how}), but the program has {n}"
     kernels = [i for i in program.instructions if last(i.message, 28, b"") == b"tpu_custom_call"]
     n_kernels = sum(i.opcode == "custom-call" for i in kernels)
-    yield from sums_to("kernels", said["kernels"], "n_instructions", n_kernels)
+    yield from sums_to("kernels", result["kernels"], "n_instructions", n_kernels)
     entry = with_id(last(program.module, 6, 0), program.computations)
-    if entry is not None and said["parameters"] is not None:
+    if entry is not None and result["parameters"] is not None:
         parameters = [i for i in entry.instructions if i.opcode == "parameter"]
         shapes = [shape for i in parameters for shape in leaf_texts(i.shape)]
-        shown = [row["shape"] for row in said["parameters"]]
+        shown = [row["shape"] for row in result["parameters"]]
         yield from differs("shapes of parameters", sorted(shown), sorted(shapes))
 
 
@@ -770,10 +770,10 @@ def anatomy_of_file(ask: Ask, data: bytes) -> Faults:
     if data[:2] == b"\x1f\x8b":
         data = gzip.decompress(data)
     space = xplane_pb2.XSpace.FromString(data)
-    said = ask("anatomy")
-    shown = [plane["name"] for plane in said["planes"]]
+    result = ask("anatomy")
+    shown = [plane["name"] for plane in result["planes"]]
     yield from differs("planes", shown, [plane.name for plane in space.planes])
-    for ours, plane in zip(said["planes"], space.planes, strict=True):
+    for ours, plane in zip(result["planes"], space.planes, strict=True):
         names = (len(plane.event_metadata), len(plane.stat_metadata))
         yield from differs("metadata", (ours["n_event_metadata"], ours["n_stat_metadata"]), names)
         for row, line in zip(ours["lines"], plane.lines, strict=True):

@@ -153,9 +153,9 @@ def complete_ops(plane: Plane, executions: list[LineEvent]) -> None:
     """Copy stats from executions to ops whose metadata lacks them, before the ops are used."""
     for i, op in plane.ops.items():
         for name in (name for name in FACTS if name not in op.stats):
-            said = [e.stats[name] for e in executions if e.metadata_id == i and name in e.stats]
-            if said:
-                op.stats[name] = said[0]
+            result = [e.stats[name] for e in executions if e.metadata_id == i and name in e.stats]
+            if result:
+                op.stats[name] = result[0]
 
 
 DIGITS = "0123456789"
@@ -627,11 +627,11 @@ class Op:
         # The collective is determined by the category, but for async-done and copy-done by the op's
         # name. An all-reduce-scatter counts as a reduce-scatter.
         name = self.hlo.name or ""
-        telling = name if self.category in ASYNC else self.category.replace(" ", ".")
-        if telling.startswith("all-reduce-scatter"):
+        text = name if self.category in ASYNC else self.category.replace(" ", ".")
+        if text.startswith("all-reduce-scatter"):
             return "reduce-scatter"
         for collective in (*COLLECTIVES, *TRANSFERS):
-            if has_prefix(telling, collective):
+            if has_prefix(text, collective):
                 return collective
         if is_async_fusion(self.category, self.hlo.name, "start") or self.is_async_fusion_done:
             return self.collective_inside or "collective"

@@ -108,7 +108,7 @@ def why_picked(step: Step, steps: list[Step], n_on_line: int) -> str:
     )
 
 
-def meant(asked: str, names: Iterable[str]) -> str | None:
+def matching_name(asked: str, names: Iterable[str]) -> str | None:
     """Return the name that equals `asked`, else the only name with this prefix; a number is never a
     prefix."""
     distinct_names = set(names)
@@ -124,7 +124,7 @@ def pick_step(steps: list[Step], options: Options, n_on_line: int, notes: list[s
         matches = [step for step in steps if step.index == index]
     elif options.step_id is not None:
         names = {step.name for step in steps if step.name is not None}
-        name = meant(options.step_id, names)
+        name = matching_name(options.step_id, names)
         matches = [step for step in steps if name is not None and step.name == name]
         if name not in (None, options.step_id):
             notes.append("~what the prefix was taken for")

@@ -95,7 +95,7 @@ class AgainstNaive(unittest.TestCase):
             found += differences(ours, theirs)
             for key in ("container_durations_ps", "unknown_categories"):
                 if "totals" in ours and not found:
-                    our, their = (list(said["totals"][key].items()) for said in (ours, theirs))
+                    our, their = (list(result["totals"][key].items()) for result in (ours, theirs))
                     found += differences(our, their, f".totals.{key}, in order")
         self.fail_with(f"{case}: {mode} {options}", found, ADVICE)
 

@@ -11,7 +11,7 @@ from typing import Any
 import compute_breakdown
 from _output.csv import csv_of, declared_columns, lines_of, main_table
 from _output.screens import screen_of
-from tests.answers import BATCH, answers, demo, refusals
+from tests.answers import BATCH, answers, demo, error_answers
 from tests.harness import AFTER, BEFORE, answer
 from tests.modes.test_text import WITH_TEXT
 
@@ -95,7 +95,7 @@ class Tables(unittest.TestCase):
 
     def test_csv_of_an_error_answer_contains_reason_and_detail(self) -> None:
         n = 0
-        for outcome in refusals():
+        for outcome in error_answers():
             fields = outcome.object
             if fields["mode"] in WITH_TEXT:
                 n += 1

@@ -49,44 +49,44 @@ class Headlines(unittest.TestCase):
     batch = BATCH
 
     def led(self) -> list[Json]:
-        return [said for said in (*answers(), *captures()) if said["mode"] != "record"]
+        return [result for result in (*answers(), *captures()) if result["mode"] != "record"]
 
     def test_headline_is_a_sentence_of_at_most_240_characters(self) -> None:
-        for said in self.led():
-            with self.subTest(said["mode"], headline=said["headline"]):
-                self.assertRegex(said["headline"], r"\A[^\s].*[.]\Z")
-                self.assertLessEqual(len(said["headline"]), phrases.LONGEST_HEADLINE)
-                self.assertNotIn("  ", said["headline"])
-                self.assertNotIn("None", said["headline"])
+        for result in self.led():
+            with self.subTest(result["mode"], headline=result["headline"]):
+                self.assertRegex(result["headline"], r"\A[^\s].*[.]\Z")
+                self.assertLessEqual(len(result["headline"]), phrases.LONGEST_HEADLINE)
+                self.assertNotIn("  ", result["headline"])
+                self.assertNotIn("None", result["headline"])
 
     def test_times_in_a_headline_occur_in_the_answer(self) -> None:
-        for said in self.led():
-            known = set(numbers_in({**said, "headline": ""}))
-            if said["mode"] == "comm":
-                known |= {row["sync_dur_ps"] + row["wait_dur_ps"] for row in said["rows"]}
-            for part, whole, unit in AMOUNT.findall(said["headline"]):
+        for result in self.led():
+            known = set(numbers_in({**result, "headline": ""}))
+            if result["mode"] == "comm":
+                known |= {row["sync_dur_ps"] + row["wait_dur_ps"] for row in result["rows"]}
+            for part, whole, unit in AMOUNT.findall(result["headline"]):
                 for figure in filter(None, (part, whole)):
-                    with self.subTest(said["mode"], figure=f"{figure} {unit}"):
+                    with self.subTest(result["mode"], figure=f"{figure} {unit}"):
                         shown = {phrases.digits(abs(n) / TIMES[unit]) for n in known}
-                        self.assertIn(figure, shown, said["headline"])
+                        self.assertIn(figure, shown, result["headline"])
 
     def test_percentages_and_sizes_in_a_headline_occur_in_the_answer(self) -> None:
         sizes = {name: size for size, name in phrases.BYTE_UNITS}
         n_checked = 0
-        for said in self.led():
-            known = list(figures_in({**said, "headline": ""}))
-            if said.get("period_ps"):
+        for result in self.led():
+            known = list(figures_in({**result, "headline": ""}))
+            if result.get("period_ps"):
                 # The headline shows the pause as a percentage of the period; the answer has no such
                 # field.
-                known.append(100 * said["between_steps_ps"] / said["period_ps"])
-            for share in re.findall(r"(\d+\.\d) %", said["headline"]):
-                with self.subTest(said["mode"], share=share):
-                    self.assertIn(share, {f"{abs(n):.1f}" for n in known}, said["headline"])
+                known.append(100 * result["between_steps_ps"] / result["period_ps"])
+            for share in re.findall(r"(\d+\.\d) %", result["headline"]):
+                with self.subTest(result["mode"], share=share):
+                    self.assertIn(share, {f"{abs(n):.1f}" for n in known}, result["headline"])
                 n_checked += 1
-            for size, unit in re.findall(r"(\d+(?:\.\d+)?) (GiB|MiB|KiB)\b", said["headline"]):
-                with self.subTest(said["mode"], size=f"{size} {unit}"):
+            for size, unit in re.findall(r"(\d+(?:\.\d+)?) (GiB|MiB|KiB)\b", result["headline"]):
+                with self.subTest(result["mode"], size=f"{size} {unit}"):
                     shown = {phrases.digits(n / sizes[unit]) for n in known}
-                    self.assertIn(size, shown, said["headline"])
+                    self.assertIn(size, shown, result["headline"])
                 n_checked += 1
         self.assertGreater(n_checked, 20)
 
@@ -126,8 +126,8 @@ class NextSteps(unittest.TestCase):
     def printed(self, mode: str, *options: str) -> Json:
         words = [sys.executable, SCRIPT.name, "tests/data/demo", "--mode", mode, *options]
         done = subprocess.run(words, cwd=ROOT, capture_output=True, check=True)
-        said: Json = json.loads(done.stdout)
-        return said
+        result: Json = json.loads(done.stdout)
+        return result
 
     def test_next_steps_keep_device_step_and_chip(self) -> None:
         options = ("--device", "TPU:1", "--step=1", "--chip", "v6e", "--top", "3")
@@ -155,8 +155,8 @@ class NextSteps(unittest.TestCase):
         self.assertEqual(json.loads(done.stdout)["next_steps"], [])
 
     def test_every_next_step_has_a_mode_and_an_explanation(self) -> None:
-        for said in answers():
-            for step in said.get("next_steps", []):
+        for result in answers():
+            for step in result.get("next_steps", []):
                 self.assertRegex(step["command"], r"--mode \w+")
                 self.assertTrue(step["why"])
 

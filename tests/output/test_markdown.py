@@ -12,7 +12,7 @@ from _output.fill import Grid, texts_of
 from _output.markdown import Page, markdown_of
 from _output.screen import View
 from _output.screens import blocks_of
-from tests.answers import BATCH, answers, demo, refusals
+from tests.answers import BATCH, answers, demo, error_answers
 from tests.builders.xspace import op, trace
 from tests.harness import AFTER, BEFORE, answer
 from tests.modes.test_text import WITH_TEXT
@@ -145,7 +145,7 @@ class Answers(unittest.TestCase):
 
     def test_error_answer_is_a_paragraph(self) -> None:
         n = 0
-        for outcome in refusals():
+        for outcome in error_answers():
             if outcome.object["mode"] in (*WITH_TEXT, None):
                 n += 1
                 text = markdown_of(outcome.object, "ascii")

@@ -21,7 +21,7 @@ from _output.fields_page import fields_page
 from _output.schema import schema_of
 from _pipeline import no_answer
 from _pipeline.context import SCHEMA_VERSION
-from tests.answers import BATCH, answers, demo, refusals
+from tests.answers import BATCH, answers, demo, error_answers
 from tests.builders.random_xspace import command_line, random_case, random_record_case
 from tests.excerpts import is_excerpt, parse_excerpt
 from tests.harness import AFTER, ALL_MODES, BEFORE, PROFILES, ROOT, SCRIPT, run, sampled
@@ -74,7 +74,7 @@ class Answers(unittest.TestCase):
         cls.errors, cls.printed, cls.null = [], set(), set()
         for said in answers():
             cls.errors += cls.check(said["mode"], said)
-        for outcome in refusals():
+        for outcome in error_answers():
             asked = outcome.object["mode"]
             for mode in [asked] if asked else ALL_MODES:
                 cls.errors += cls.check(mode, outcome.object)

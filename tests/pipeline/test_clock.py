@@ -90,7 +90,7 @@ def drawn(ops: Sequence[Drawn], steps: Sequence[Drawn] | None = None) -> bytes:
     return encode(Space([plane]))
 
 
-def said(
+def answer_of(
     ops: Sequence[Drawn], steps: Sequence[Drawn] | None = None, *options: str
 ) -> dict[str, Any]:
     return answer(drawn(ops, steps), "summary", *options)
@@ -126,7 +126,7 @@ STEP = Drawn("s", (0, 1000), (900, 1500))
 
 class Durations(unittest.TestCase):
     def test_durations_gaps_and_window_use_the_core_clock(self) -> None:
-        step = said([A, B], [STEP])
+        step = answer_of([A, B], [STEP])
         self.assertEqual(step["clock"], "device")
         self.assertEqual(durations(step), {"A": 30, "B": 10})
         self.assertEqual(step["step_window_ps"], [900, 1500])
@@ -136,19 +136,19 @@ class Durations(unittest.TestCase):
         self.assertEqual(step["totals"]["compute_duration_ps"], 40)
 
     def test_op_without_duration_on_the_trace_clock_has_the_measured_duration(self) -> None:
-        step = said([A, Drawn("I", (110, 110), (1030, 1200)), B], [STEP])
+        step = answer_of([A, Drawn("I", (110, 110), (1030, 1200)), B], [STEP])
         self.assertEqual(durations(step), {"A": 30, "I": 170, "B": 10})
         self.assertEqual(gaps(step), [(900, 100), (1200, 100), (1310, 190)])
 
     def test_measured_duration_can_be_zero(self) -> None:
-        step = said([A, Drawn("I", (110, 190), (1100, 1100)), B], [STEP])
+        step = answer_of([A, Drawn("I", (110, 190), (1100, 1100)), B], [STEP])
         self.assertEqual(durations(step), {"A": 30, "I": 0, "B": 10})
         # An op without duration does not split a gap.
         self.assertEqual(gaps(step), [(900, 100), (1030, 270), (1310, 190)])
 
     def test_shortest_and_longest_are_measured_durations(self) -> None:
         # The first execution is longer on the trace's clock, the second on the core's clock.
-        step = said([Drawn("A", (0, 90), (0, 10)), Drawn("A", (90, 91), (10, 40))])
+        step = answer_of([Drawn("A", (0, 90), (0, 10)), Drawn("A", (90, 91), (10, 40))])
         (row,) = step["top_compute_groups"]
         self.assertEqual(
             [row[f"{k}_dur_ps"] for k in ("total", "min", "max", "avg")], [40, 10, 30, 20]
@@ -160,23 +160,23 @@ class Durations(unittest.TestCase):
 
     def test_trace_clock_is_used_without_measured_ops(self) -> None:
         ops = [Drawn(o.name, o.trace) for o in (A, B)]
-        step = said(ops, [STEP])
+        step = answer_of(ops, [STEP])
         self.assertEqual(step["clock"], "trace")
         # If no op has device times, the step's device times are ignored.
         self.assertEqual(step["step_window_ps"], [0, 1000])
         self.assertEqual(durations(step), {"A": 10, "B": 20})
         self.assertEqual(gaps(step), [(0, 100), (110, 90), (220, 780)])
-        step = said(ops)
+        step = answer_of(ops)
         self.assertEqual((step["clock"], step["step_window_ps"]), ("trace", [100, 220]))
 
     def test_clock_depends_only_on_ops_in_the_step(self) -> None:
         steps = [Drawn("a", (0, 150)), Drawn("b", (150, 250)), Drawn("c", (250, 300))]
         ops = [Drawn("A", A.trace), B]
-        self.assertEqual(said(ops, steps, "--step", "0")["clock"], "trace")
-        step = said(ops, steps, "--step", "1")
+        self.assertEqual(answer_of(ops, steps, "--step", "0")["clock"], "trace")
+        step = answer_of(ops, steps, "--step", "1")
         self.assertEqual((step["clock"], durations(step)), ("device", {"B": 10}))
-        self.assertEqual(said(ops, steps, "--step", "2")["clock"], "trace")
-        step = said(ops, steps, "--step", "all")
+        self.assertEqual(answer_of(ops, steps, "--step", "2")["clock"], "trace")
+        step = answer_of(ops, steps, "--step", "all")
         # A precedes all measured times, so it uses the offset at B's start, 1100, and lasts from
         # 1200 to 1210.
         self.assertEqual((step["clock"], durations(step)), ("device", {"A": 10, "B": 10}))
@@ -193,14 +193,14 @@ class StepMembers(unittest.TestCase):
             Drawn("after", (200, 201), (1100, 1101)),
         ]
         for core in (None, (1000, 1100)):
-            step = said(ops, [Drawn("s", (100, 200), core)])
+            step = answer_of(ops, [Drawn("s", (100, 200), core)])
             self.assertEqual(list(durations(step)), ["first", "last"])
             self.assertEqual(step["steps"][0]["n_xla_ops_events"], 2)
 
     def test_trace_clock_determines_the_busiest_step(self) -> None:
         steps = [Drawn("a", (0, 100), (0, 5)), Drawn("b", (100, 200), (5, 10_000))]
         ops = [Drawn(str(i), (40 * i, 40 * i + 1), (100 + i, 101 + i)) for i in range(4)]
-        self.assertEqual(said(ops, steps)["step_id"], 0)
+        self.assertEqual(answer_of(ops, steps)["step_id"], 0)
 
 
 class OpsWithoutTimes(unittest.TestCase):
@@ -217,7 +217,7 @@ class OpsWithoutTimes(unittest.TestCase):
                 # The position of an op in the file does not matter.
                 in_file = list(ops or (A, B))
                 in_file.insert(i, unmeasured)
-                step = said(in_file, [STEP])
+                step = answer_of(in_file, [STEP])
                 self.assertEqual(durations(step)["U"], duration)
                 self.assertEqual(gaps(step), expected_gaps)
 
@@ -294,7 +294,7 @@ class OpsWithoutTimes(unittest.TestCase):
         expected = {o.name: 40 if o.core else 3 for o in ops}
         for size in (40, 500, GIB):
             with self.subTest(size=size), mock.patch.object(lines, "_PIECE_BYTES", size):
-                step = said(ops, None, "--top", "999")
+                step = answer_of(ops, None, "--top", "999")
                 self.assertEqual(durations(step), expected)
                 self.assertEqual(step["step_window_ps"], [0, 199 * 100 + 40])
                 self.assertEqual(step["totals"]["busy_duration_ps"], 200 * 40 + 29 * 3)
@@ -304,13 +304,13 @@ class Windows(unittest.TestCase):
     def window(
         self, ops: Sequence[Drawn], steps: Sequence[Drawn] | None, *options: str
     ) -> list[int]:
-        window: list[int] = said(ops, steps, *options)["step_window_ps"]
+        window: list[int] = answer_of(ops, steps, *options)["step_window_ps"]
         return window
 
     def test_measured_step_has_the_measured_window(self) -> None:
         self.assertEqual(self.window([A, B], [STEP]), [900, 1500])
         # A measured window is used even if it contains no ops.
-        step = said([A, B], [Drawn("s", (0, 1000), (7000, 7100))])
+        step = answer_of([A, B], [Drawn("s", (0, 1000), (7000, 7100))])
         self.assertEqual(step["step_window_ps"], [7000, 7100])
         self.assertEqual(step["totals"]["busy_duration_ps"], 0)
 
@@ -351,7 +351,7 @@ class Windows(unittest.TestCase):
         self.assertEqual(self.window([Drawn("U", (30, 40)), A, B], None), [930, 1310])
 
     def test_step_without_ops_uses_the_trace_clock(self) -> None:
-        step = said([A, B], [STEP, Drawn("t", (2000, 3000), (5, 6))], "--step", "1")
+        step = answer_of([A, B], [STEP, Drawn("t", (2000, 3000), (5, 6))], "--step", "1")
         self.assertEqual((step["clock"], step["step_window_ps"]), ("trace", [2000, 3000]))
         self.assertEqual(gaps(step), [(2000, 1000)])
 
@@ -377,7 +377,7 @@ class Containers(unittest.TestCase):
     def test_unmeasured_container_is_converted_to_the_core_clock(self) -> None:
         # The offset is 1000 before A and 1020 after B, so the container lasts from 1000 to 1120.
         w = Drawn("w", (0, 100), None, "while")
-        step = said([w, *self.LEAVES], [self.STEP])
+        step = answer_of([w, *self.LEAVES], [self.STEP])
         self.assertEqual(step["totals"]["while_container_duration_ps"], 120)
         # The step starts with the container and ends at 110 + 1020.
         self.assertEqual(step["step_window_ps"], [1000, 1130])
@@ -388,7 +388,7 @@ class Containers(unittest.TestCase):
     def test_measured_container_has_the_measured_duration(self) -> None:
         # The offset is 1005 at the container's start and 990 after its end.
         w = Drawn("w", (0, 100), (1005, 1090), "while")
-        step = said([w, *self.LEAVES], [self.STEP])
+        step = answer_of([w, *self.LEAVES], [self.STEP])
         self.assertEqual(step["totals"]["while_container_duration_ps"], 85)
         self.assertEqual(step["step_window_ps"], [1005, 1100])
         self.assertEqual(step["totals"]["container_self_duration_ps"], 35)
@@ -398,7 +398,7 @@ class Containers(unittest.TestCase):
         # clock, v contains B and starts before w.
         w = Drawn("w", (0, 40), (1005, 1070), "while")
         v = Drawn("v", (5, 30), (1002, 1100), "while")
-        step = said([w, v, *self.LEAVES], [Drawn("s", (0, 110), (1000, 1110))])
+        step = answer_of([w, v, *self.LEAVES], [Drawn("s", (0, 110), (1000, 1110))])
         inside = {gap["start_ps"]: gap["inside"] for gap in step["idle_gaps"]}
         self.assertEqual(inside, {1000: None, 1040: "w", 1080: "v"})
 
@@ -408,7 +408,7 @@ class Order(unittest.TestCase):
 
     def test_ops_are_ordered_by_the_core_clock(self) -> None:
         a, b = Drawn("A", (10, 20), (1050, 1060)), Drawn("B", (20, 30), (1000, 1010))
-        step = said([a, b], [self.STEP])
+        step = answer_of([a, b], [self.STEP])
         self.assertEqual(neighbours(step), [(900, None, "B"), (1010, "B", "A"), (1060, "A", None)])
 
     def test_simultaneous_ops_keep_the_order_of_the_file(self) -> None:
@@ -419,7 +419,7 @@ class Order(unittest.TestCase):
         for ops in ([a, b], [b, a], [last, a, b], [last, b, a]):
             with self.subTest(ops=[one.name for one in ops]):
                 first = next(one.name for one in ops if one is not last)
-                found = neighbours(said(ops, [self.STEP]))
+                found = neighbours(answer_of(ops, [self.STEP]))
                 self.assertEqual(found[0], (900, None, first))
                 self.assertEqual(found[1][:2], (1010, first))
 
@@ -427,7 +427,7 @@ class Order(unittest.TestCase):
         w = Drawn("w", (0, 50), (1000, 1100), "while")
         v = Drawn("v", (0, 60), (1000, 1080), "while")
         for ops in ([w, v], [v, w]):
-            (gap,) = said([*ops, Drawn("A", (70, 80), (900, 1020))], [self.STEP])["idle_gaps"]
+            (gap,) = answer_of([*ops, Drawn("A", (70, 80), (900, 1020))], [self.STEP])["idle_gaps"]
             self.assertEqual((gap["start_ps"], gap["inside"]), (1020, "v"))
 
 
@@ -441,7 +441,7 @@ def note(total: int, worst: int) -> str:
 class Notes(unittest.TestCase):
     def notes(self, ops: Sequence[Drawn], *steps: Drawn) -> list[str]:
         steps = steps or (Drawn("s", (0, 10**6), (0, 10**6)),)
-        notes: list[str] = said(ops, steps, "--step", "0")["notes"]
+        notes: list[str] = answer_of(ops, steps, "--step", "0")["notes"]
         return notes
 
     def test_clock_difference_above_one_percent_is_noted(self) -> None:

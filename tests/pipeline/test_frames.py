@@ -492,8 +492,8 @@ class Scopes(unittest.TestCase):
 
 class Records(unittest.TestCase):
     def frames(self, data: bytes) -> list[list[str]]:
-        said = answer(data, "record")
-        return [[said["frames"][i] for i in group["frames"]] for group in said["groups"]]
+        result = answer(data, "record")
+        return [[result["frames"][i] for i in group["frames"]] for group in result["groups"]]
 
     def test_frames_in_a_record_are_outermost_first(self) -> None:
         for stack in (STACK, TURNED, f"  {TURNED}\n\n"):
@@ -517,10 +517,10 @@ class Records(unittest.TestCase):
         )
 
 
-def printed(said: Json) -> str:
+def printed(result: Json) -> str:
     """Return an answer as JSON, without paths and the stack order."""
     left_out = ("profile_dir", "baseline_dir", "stack_order")
-    return json.dumps({name: value for name, value in said.items() if name not in left_out})
+    return json.dumps({name: value for name, value in result.items() if name not in left_out})
 
 
 class TurnedAround(InFolder):

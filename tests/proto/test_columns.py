@@ -254,8 +254,8 @@ class Columns(InFolder):
         plain = totals(b"", b"")
         self.assertEqual(plain["n_events_total"], 3000)
         for fields in ((int_field(9, 77), b""), (b"", int_field(9, 77))):
-            refused = mock.patch.object(lines, "_timed_events", side_effect=AssertionError)
-            with self.subTest(fields=fields), refused:
+            forbidden = mock.patch.object(lines, "_timed_events", side_effect=AssertionError)
+            with self.subTest(fields=fields), forbidden:
                 self.assertEqual(totals(*fields), plain)
 
 

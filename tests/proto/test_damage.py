@@ -44,7 +44,7 @@ def trace_with(
 class WrongWireTypes(unittest.TestCase):
     """Test that fields of a wrong type are reported: protobuf would silently ignore them."""
 
-    def assert_refused(self, data: bytes) -> None:
+    def assert_rejected(self, data: bytes) -> None:
         outcome = harness.run(data, "summary")
         check_outcome(outcome)
         reason = outcome.object.get("reason")
@@ -53,7 +53,7 @@ class WrongWireTypes(unittest.TestCase):
     def test_wrong_wire_type_in_a_line_is_rejected(self) -> None:
         for wrong in (int_field(4, 1), double_field(4, 1.0), int_field(2, 1), bytes_field(3, b"7")):
             with self.subTest(wrong=wrong):
-                self.assert_refused(trace_with(events=wrong))
+                self.assert_rejected(trace_with(events=wrong))
 
     def test_wrong_wire_type_in_an_event_is_rejected(self) -> None:
         for number in (1, 2, 3, 5):
@@ -63,27 +63,27 @@ class WrongWireTypes(unittest.TestCase):
                 bytes_field(number, b"\x07"),
             ):
                 with self.subTest(number=number, wrong=wrong):
-                    self.assert_refused(trace_with(event=wrong))
+                    self.assert_rejected(trace_with(event=wrong))
 
     def test_offset_with_a_wrong_wire_type_is_rejected(self) -> None:
         ordinary = encode(Event(1, 20, 5))
         for wrong in (bytes_field(2, b""), double_field(2, 20.0)):
             with self.subTest(wrong=wrong):
                 event = ordinary.replace(int_field(2, 20), wrong)
-                self.assert_refused(trace_with(events=bytes_field(4, event)))
+                self.assert_rejected(trace_with(events=bytes_field(4, event)))
 
     def test_wrong_wire_type_in_a_stat_is_rejected(self) -> None:
         for number in (1, 3, 4):
             for wrong in (double_field(number, 1.0), bytes_field(number, b"\x07")):
                 for stat in (wrong, int_field(1, 8) + wrong + int_field(3, 5)):
                     with self.subTest(number=number, stat=stat):
-                        self.assert_refused(trace_with(event=bytes_field(4, stat)))
+                        self.assert_rejected(trace_with(event=bytes_field(4, stat)))
 
     def test_event_tag_with_a_flipped_bit_is_rejected(self) -> None:
         # With this tag, the event's fields look like fields of the line.
         data = bytearray(trace_with(events=bytes_field(4, encode(Event(1, 20, 5)))))
         data[data.rindex(encode(Event(1, 20, 5))) - 2] ^= 2
-        self.assert_refused(bytes(data))
+        self.assert_rejected(bytes(data))
 
 
 class Breakdowns(unittest.TestCase):

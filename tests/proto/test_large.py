@@ -47,9 +47,9 @@ print(peak if sys.platform == "darwin" else peak << 10)
 
 def facts(path: Path, mode: str) -> dict[str, Any]:
     """Return a mode's answer without the fields that contain the file's name."""
-    said = answer(path, mode)
+    result = answer(path, mode)
     elsewhere = ("profile_dir", "xplane_file", "capture")
-    return {key: said[key] for key in said if key not in elsewhere}
+    return {key: result[key] for key in result if key not in elsewhere}
 
 
 def pieces_of(size: int) -> AbstractContextManager[object]:
@@ -82,10 +82,10 @@ class RealSize(unittest.TestCase):
         command = [*PROGRAM, str(self.trace), "--mode", "roofline"]
         n = 8 if FULL else 2
         running = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(n)]
-        said = [process.communicate()[0] for process in running]
+        result = [process.communicate()[0] for process in running]
         self.assertEqual([process.returncode for process in running], [0] * n)
-        self.assertIn(b'"status":"ok"', said[0])
-        self.assertEqual(said, [said[0]] * n)
+        self.assertIn(b'"status":"ok"', result[0])
+        self.assertEqual(result, [result[0]] * n)
 
     @LINUX_ONLY
     def test_400_MB_of_address_space_suffice(self) -> None:
@@ -137,9 +137,9 @@ class OtherPlanes(InFolder):
 
     def test_unneeded_planes_are_not_read(self) -> None:
         modes = sampled(MODES_OF_TRACE, 1)
-        said, n_bytes = self.read_counting(Shape(factor=0.1), modes)
+        result, n_bytes = self.read_counting(Shape(factor=0.1), modes)
         said_of_double, n_bytes_of_double = self.read_counting(Shape(factor=0.1, others=2), modes)
-        self.assertEqual(said_of_double, said)
+        self.assertEqual(said_of_double, result)
         # The second file has eight more planes of 2 MB, of which only the beginning is read.
         self.assertLess(n_bytes_of_double - n_bytes, 8 * len(modes) * 10_000)
 
