@@ -38,7 +38,7 @@ class Help(unittest.TestCase):
                     self.assertIn(flag, text if is_common else section)
 
     def test_every_example_in_the_help_works(self) -> None:
-        for mode in sampled(compute_breakdown.MODES, 6):
+        for mode in sampled(compute_breakdown.MODES, 4):
             with self.subTest(mode=mode.name):
                 example = mode.example.replace("BASELINE", str(DEMO)).split()
                 outcome = run(DEMO, mode.name, *example)
@@ -240,19 +240,7 @@ class KernelNames(unittest.TestCase):
                 self.assertEqual(set(result["available_kernels"]), set(kernels))
 
 
-class Endings(unittest.TestCase):
-    def test_interruption_exits_with_status_130(self) -> None:
-        code = (
-            "import sys, compute_breakdown as c\n"
-            "def fails(*_): raise KeyboardInterrupt\n"
-            "c.answered = fails\n"
-            "sys.exit(c.main(['x', '--mode', 'summary']))"
-        )
-        done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, check=False, cwd=ROOT
-        )
-        self.assertEqual((done.returncode, done.stdout, done.stderr), (130, b"", b""))
-
+class Escapes(unittest.TestCase):
     def test_slash_after_a_less_than_sign_is_escaped_in_json(self) -> None:
         done = subprocess.run(
             [sys.executable, str(SCRIPT), "</script>", "--mode", "summary"],

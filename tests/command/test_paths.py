@@ -7,9 +7,9 @@ import unittest
 from unittest import mock
 
 from _pipeline import folders
-from tests import fuzz, harness
-from tests.builders.xspace import Line, Plane, Space, encode, op, trace
-from tests.command.test_robustness import OPS, SMALL, RobustnessTest, run, with_extra
+from tests import harness
+from tests.builders.xspace import Plane, Space, encode
+from tests.command.test_robustness import SMALL, RobustnessTest, run, with_extra
 
 RUNS = "plugins/profile"
 
@@ -158,21 +158,6 @@ class Paths(RobustnessTest):
         absent = run(self.folder)
         self.assert_absent(absent, "device_not_found")
         self.assertEqual(absent.object["available_devices"], ["/device:TPU:a", "/device:TPU:b"])
-
-    def test_error_answer_lists_available_devices_lines_and_steps(self) -> None:
-        outcome = run(SMALL, "summary", "--device", "/device:TPU:9")
-        self.assert_absent(outcome, "device_not_found")
-        self.assertEqual(outcome.object["available_devices"], [fuzz.DEVICE])
-        outcome = run(encode(Space([Plane(fuzz.DEVICE, [Line("Steps"), Line("Other")])])))
-        self.assert_absent(outcome, "no_xla_ops_line")
-        self.assertEqual(outcome.object["available_lines"], ["Steps", "Other"])
-        for ops in ([], [op("f.1", "call", 0, -1)]):
-            self.assert_absent(run(trace(ops)), "empty_xla_ops_line")
-        for options in (("--step", "2"), ("--step", "-3"), ("--step-id", "2"), ("--step-id", "")):
-            for data, steps in ((SMALL, ["0", "1"]), (trace(OPS), [])):
-                outcome = run(data, "summary", *options)
-                self.assert_absent(outcome, "step_not_found")
-                self.assertEqual(outcome.object["available_steps"], steps)
 
 
 if __name__ == "__main__":

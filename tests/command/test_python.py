@@ -33,7 +33,6 @@ from tests.harness import (
     ROOT,
     InFolder,
     bound,
-    command,
     run,
     sampled,
 )
@@ -69,7 +68,7 @@ def in_new_process(code: str, *, cwd: Path = ROOT) -> str:
 
 class Answers(InFolder):
     def test_answer_equals_what_the_command_prints(self) -> None:
-        for mode in sampled(MODES, 7):
+        for mode in sampled(MODES, 4):
             with self.subTest(mode=mode):
                 self.assertEqual(without_commands(analyse(DEMO, mode)), printed(DEMO, mode))
         self.assertEqual(analyse(str(DEMO), "idle"), analyse(DEMO, "idle"))
@@ -176,7 +175,7 @@ class Options(unittest.TestCase):
             self.assertEqual(found, printed(DEMO, mode, *words))
 
     def test_keyword_arguments_equal_command_line_options(self) -> None:
-        for mode, options, words in (
+        cases: tuple[tuple[str, Json, list[str]], ...] = (
             (
                 "summary",
                 {"include_comm": True, "top": 3, "step": -1, "own": ["norm", "x"], "device": 1},
@@ -209,7 +208,8 @@ class Options(unittest.TestCase):
                     "--kernel-cost=flash_mha_bwd_dkv=2,3",
                 ],
             ),
-        ):
+        )
+        for mode, options, words in sampled(cases, 5):
             self.assert_same(mode, options, *words)
 
     def test_wrong_option_name_raises_type_error(self) -> None:
@@ -310,7 +310,7 @@ class Render(unittest.TestCase):
     def test_render_returns_what_the_command_prints_into_a_pipe(self) -> None:
         environment = {**os.environ, "COLUMNS": "60"}
         for mode in sampled(("summary", "idle"), 1):
-            for form in sampled(("json", "text", "markdown", "csv"), 2):
+            for form in ("json", *sampled(("text", "markdown", "csv"), 1)):
                 words = [str(DEMO), "--mode", mode, "--format", form]
                 done = subprocess.run(
                     [sys.executable, str(ROOT / "compute_breakdown.py"), *words],
@@ -347,7 +347,7 @@ class Render(unittest.TestCase):
 
 class SideEffects(InFolder):
     def test_several_threads_get_the_same_answers(self) -> None:
-        modes = ("bottleneck", "memory", "comm")
+        modes = ("memory", "idle")
         expected = {mode: analyse(DATA, mode) for mode in modes}
         found: list[tuple[str, Json]] = []
         threads = [
@@ -473,21 +473,10 @@ class SideEffects(InFolder):
         ]
         self.assertLess(min(times), bound(0.04))
 
-    def test_import_loads_neither_modes_nor_protobuf(self) -> None:
-        code = "import sys, compute_breakdown\nprint(*sys.modules)"
-        top = {name.partition(".")[0] for name in in_new_process(code).split()}
-        self.assertEqual(top & {"_analysis", "_modes", "_output", "google"}, set())
-
     def test_answers_do_not_depend_on_earlier_calls(self) -> None:
         first = analyse(DEMO, "bottleneck")
         analyse(DEMO, "bottleneck", own=["norm"], chip="v4", step=0)
         self.assertEqual(analyse(DEMO, "bottleneck"), first)
-
-    def test_command_in_its_own_process_prints_the_same_answer(self) -> None:
-        self.assertEqual(
-            command(DEMO, "--mode", "bottleneck").object,
-            without_commands(analyse(DEMO, "bottleneck")),
-        )
 
 
 if __name__ == "__main__":

@@ -199,7 +199,7 @@ class Terminal(StreamsTest):
         # This clock advances ten seconds with each reading, so every progress line appears.
         late = "import itertools, time; time.monotonic = itertools.count(0, 10).__next__"
         page, database = str(self.folder / "x.html"), str(self.folder / "x.db")
-        for options, activities in (
+        cases: tuple[tuple[tuple[str, ...], set[str]], ...] = (
             (("summary",), {"reading"}),
             (("comm", "--peers"), {"reading", "reading devices"}),
             (("bottleneck", "--peers"), {"reading", "reading devices"}),
@@ -208,7 +208,8 @@ class Terminal(StreamsTest):
             (("anatomy",), {"reading", "reading planes"}),
             (("page", "--out", page), {"reading", "computing", "reading devices"}),
             (("export", "--out", database), {"reading", "writing"}),
-        ):
+        )
+        for options, activities in harness.sampled(cases, 4):
             with self.subTest(options=options):
                 result, _ = self.on_terminal(harness.DEMO, "--mode", *options, setup=late)
                 *lines, answer = result.split("\r\x1b[K")

@@ -115,7 +115,7 @@ class NextSteps(unittest.TestCase):
     def test_next_steps_for_the_demo_run_as_printed(self) -> None:
         steps = {
             step["command"]
-            for mode in ("bottleneck", "by_op", "comm", "idle", "anatomy")
+            for mode in ("bottleneck", "by_op", "idle")
             for step in self.printed(mode)["next_steps"]
         }
         self.assertGreater(len(steps), 3)

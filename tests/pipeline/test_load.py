@@ -84,12 +84,14 @@ class Planes(unittest.TestCase):
         self.assertEqual(outcome.object["reason"], "no_xla_ops_line")
         self.assertEqual(outcome.object["available_lines"], ["Steps", "Async XLA Ops"])
 
-    def test_device_without_ops_and_steps_has_no_answer(self) -> None:
+    def test_device_without_valid_ops_and_steps_has_no_answer(self) -> None:
         for steps in NO_STEPS:
             outcome = run(trace([], steps), "summary")
             self.assertEqual(outcome.object["reason"], "empty_xla_ops_line")
             message = "compute_breakdown: empty_xla_ops_line\n"
             self.assertEqual((outcome.status, outcome.stderr), (0, message))
+        outcome = run(trace([op("f.1", "call", 0, -1)]), "summary")
+        self.assertEqual(outcome.object["reason"], "empty_xla_ops_line")
 
     def test_step_without_ops_is_idle(self) -> None:
         step = answer(trace([], [("a", 10, 90)]), "summary")["totals"]

@@ -97,9 +97,9 @@ class StepPick(unittest.TestCase):
 
     def test_unknown_step_error_lists_the_available_steps(self) -> None:
         for steps, names in ((self.STEPS, ["a", "b", "c", "d"]), (None, []), ([], [])):
-            for options in (("--step", "4"), ("--step", "-5"), ("--step-id", "A")):
+            for options in ("--step=4", "--step=-5", "--step-id=A", "--step-id="):
                 with self.subTest(steps=steps, options=options):
-                    outcome = run(trace(list(self.OPS), steps), "summary", *options)
+                    outcome = run(trace(list(self.OPS), steps), "summary", options)
                     self.assertEqual(outcome.status, 1)
                     self.assertEqual(outcome.stderr.count("\n"), 1)
                     self.assertEqual(outcome.object["reason"], "step_not_found")

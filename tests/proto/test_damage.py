@@ -116,19 +116,6 @@ class Breakdowns(unittest.TestCase):
         self.assertEqual(outcome.object["status"], "ok")
 
 
-class RepeatedFields(unittest.TestCase):
-    def test_last_of_several_stats_with_the_same_name_is_used(self) -> None:
-        again = bytes_field(5, int_field(1, 1) + text_field(5, "copy"))
-        for what, stats in {
-            "a value": again,
-            "then no value": again + bytes_field(5, int_field(1, 1)),
-            "then a dangling reference": again + bytes_field(5, int_field(1, 1) + int_field(7, 99)),
-        }.items():
-            with self.subTest(what):
-                totals = harness.answer(trace_with(op=stats), "summary")["totals"]
-                self.assertEqual(totals["data_move_duration_ps"], 10)
-
-
 class CompressedStrings(unittest.TestCase):
     def test_damaged_string_is_reported_only_by_modes_that_read_it(self) -> None:
         facts: dict[str, Any] = {"shape_with_layout": compressed("f32[2]{0}")}
