@@ -1,7 +1,7 @@
 """Run the tests that `python -m unittest discover -s tests -t .` finds, on all cores.
 
 Each process runs one test at a time. The tests of a class with `setUpClass` run together in one
-process, as do all classes with the same `batch`, because they share cached answers. On a single
+process. So do all classes with the same `batch`, because they share cached answers. On a single
 core, the tests run as an ordinary suite.
 """
 

@@ -213,7 +213,7 @@ class SameEachRound(unittest.TestCase):
             *rounds("all-gather-done", "all-gather-done", 90, 1, 4),
         ]
         (row,) = [row for row in causes(loop(body, 2), ran) if "loop" in row["cause"]]
-        # In each iteration, the links are busy for 60 ps: 20 ps with the gather and 40 ps with the
-        # all-reduce, which moves twice the bytes. The core waits for the all-reduce first, so the
-        # gather prolongs that wait.
+        # In each iteration, the gather uses the links for 20 ps, and the all-reduce, which moves
+        # twice the bytes, for 40 ps. The core waits for the all-reduce first, so the gather
+        # prolongs that wait.
         self.assertEqual(row["gain_ps"], 20 * 3)

@@ -83,7 +83,7 @@ class PauseBetweenSteps(unittest.TestCase):
         self.assertIn("is in np.asarray(jax.Array) > feed.py:17 get_batch.", found["says"])
         self.assertEqual(found["source_user"], "feed.py:17")
 
-    def test_only_the_thread_that_launches_programs_counts(self) -> None:
+    def test_calls_outside_the_thread_that_launches_programs_are_ignored(self) -> None:
         writer: Calls = ("writer", [("$write.py:1 write", 0, 100 * MS)])
         self.assertEqual(lines(writer, thread((FEED, 50, 99))), ("feed.py:17", "feed.py:17"))
         found = row(writer, thread((FEED, 50, 89)))

@@ -184,7 +184,7 @@ class Synchronous(unittest.TestCase):
         self.assertEqual((row["cause"], row["gain_ps"]), ("synchronous_collective", 100))
         self.assertIn("xla_tpu_enable_latency_hiding_scheduler", row["what_helps"])
         self.assertEqual(rows(10), [])
-        # Math shorter than a twentieth of the wait counts as none.
+        # Math shorter than a twentieth of the wait is ignored.
         (row,) = rows(280, between=4)
         self.assertEqual(row["gain_ps"], 100)
         self.assertEqual(rows(280, between=15), [])

@@ -68,7 +68,7 @@ class OfOps(unittest.TestCase):
         found = loops(op("c", "conditional", 0, 100), math("f", 10, 20), op("x", "call", 0, 100))
         self.assertEqual(found, {"f": None})
 
-    def test_op_that_begins_or_ends_with_the_loop_is_inside(self) -> None:
+    def test_op_that_begins_or_ends_with_the_loop_is_inside_it(self) -> None:
         found = loops(loop("w", 10, 20), math("f", 10, 12), math("g", 18, 20), math("h", 20, 22))
         self.assertEqual(found["f"], {"depth": 1, "trips": 1})
         self.assertEqual(found["g"], {"depth": 1, "trips": 1})
@@ -124,7 +124,7 @@ class OfRows(unittest.TestCase):
         return [row["loop"] for row in result[rows]]
 
     def test_trips_of_a_row_are_those_of_its_longest_op(self) -> None:
-        # The line takes 38 ps, 28 ps of it in the loop. Op f takes most of that: 16 ps in 4
+        # The line takes 38 ps, 28 ps of it in the loop. Op f takes most of that, 16 ps in 4
         # executions.
         self.assertEqual(self.loops("by_source", "groups"), [{"depth": 1, "trips": 4}])
 

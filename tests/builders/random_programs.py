@@ -1,8 +1,8 @@
 """Make random compiled programs for random traces, with instructions for most ops.
 
 `RandomPrograms` assigns a program to each op of a trace, then makes these programs and the plane
-that holds them: nested fusions, dots, asynchronous chains, loops and branches, kernels with
-declared costs, and stack frames. Sometimes a program is missing.
+that holds them. Programs have nested fusions, dots, asynchronous chains, loops and branches,
+kernels with declared costs, and stack frames. Sometimes a program is missing.
 """
 
 from __future__ import annotations

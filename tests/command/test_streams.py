@@ -32,7 +32,8 @@ OPS = [op(f"fusion.{i}", "loop fusion", 10 * i, 9, tf_op=f"op{i}") for i in rang
 SMALL = trace(OPS[:2], [("0", 0, 150)])
 # The answer for this trace exceeds the capacity of a pipe.
 LARGE = trace(OPS, [("0", 0, 3000)])
-# Pass only the variables that Python needs: PYTHONUNBUFFERED, for example, would hide errors.
+# Pass only the variables that Python needs, because others, such as PYTHONUNBUFFERED, could hide
+# errors.
 BARE = {"LANG": "C.UTF-8"} | {
     name: os.environ[name] for name in ("PATH", "PYTHONPATH", "TMPDIR") if name in os.environ
 }

@@ -299,7 +299,8 @@ class Program:
         self.instructions = [i for c in self.computations for i in c.instructions]
 
     def named(self, name: str | None) -> Instruction | None:
-        """Return the instruction with a name, given with or without `%`, if the name is unique."""
+        """Return the instruction with a name, given with or without `%`, or None if the name is not
+        unique."""
         found = [i for i in self.instructions if name and i.name == name.removeprefix("%")]
         return found[0] if len(found) == 1 else None
 
@@ -414,8 +415,8 @@ class Program:
         return next((i for i in inside if i.collective), None)
 
     def parts(self, instruction: Instruction) -> list[Instruction]:
-        """Return the known start, updates and done of an asynchronous operation, else only the
-        instruction."""
+        """Return the known start, updates and done of an asynchronous operation, or the instruction
+        itself."""
         chain = self.chain(instruction)
         return [link for link in chain if link.is_asynchronous] or chain
 

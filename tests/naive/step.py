@@ -150,7 +150,8 @@ class Clocks:
     timed: list[tuple[Span, Span]]
 
     def delta(self, time: int) -> int:
-        """Return the device's clock minus the trace's clock at a time on the trace's clock."""
+        """Return the offset of the device's clock from the trace's clock, at a time on the trace's
+        clock."""
         starts = [(on_trace.start, on_device.start) for on_trace, on_device in self.timed]
         ends = [(on_trace.end, on_device.end) for on_trace, on_device in self.timed]
         if not starts:
@@ -336,7 +337,7 @@ def whole_time(spans: list[Span]) -> int:
 
 
 def time_between(spans: list[Span]) -> int:
-    """Return the time between the first start and the last end that no span covers."""
+    """Return the uncovered time between the first start and the last end."""
     return whole_time(spans) - length(union((span.start, span.end) for span in spans))
 
 

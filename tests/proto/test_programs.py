@@ -674,7 +674,7 @@ class NearestLines(unittest.TestCase):
         )
         self.assertEqual(nearest(read, "ar-done"), ("m.py:1", "producer", 1))
 
-    def test_producers_are_searched_for_start_update_and_done(self) -> None:
+    def test_producers_of_start_update_and_done_are_searched(self) -> None:
         read = main_of(
             op("far", "abs", line="m.py:1"),
             op("near", "abs", "far"),
