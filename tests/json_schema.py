@@ -7,7 +7,7 @@ from typing import Any
 
 Json = dict[str, Any]
 
-# Keywords that do not restrict values.
+# These keywords do not restrict values.
 ANNOTATIONS = {"$schema", "$defs", "title", "description", "x-unit"}
 # Unlike the JSON Schema standard, this validator does not accept 1.0 as an integer.
 IS_OF_TYPE: dict[str, Callable[[Any], bool]] = {

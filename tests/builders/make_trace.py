@@ -257,7 +257,7 @@ class Program:
 
 
 class Hole:
-    """Represent zero bytes that take no space on disk."""
+    """Represent a run of zero bytes that takes no space on disk."""
 
     def __init__(self, size: int) -> None:
         self.size = size

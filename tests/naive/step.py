@@ -86,8 +86,8 @@ def as_busy_as_any(steps: list[Step]) -> list[Step]:
 
 
 def busiest(steps: list[Step]) -> Step:
-    """Return the step with the most ops. If there are several, return the one of median duration;
-    if no step has ops, return the middle step.
+    """Return the step with the most ops. If several steps have the most, return the one of median
+    duration; if no step has ops, return the middle step.
     """
     if all(step.n_events == 0 for step in steps):
         return steps[len(steps) // 2]
