@@ -1,7 +1,7 @@
-"""Test the program; `python -m unittest discover -s tests -t .` runs all tests on all cores.
+"""Run all tests on all cores with `python -m unittest discover -s tests -t .`.
 
-By default, a random test runs the same sample of its cases every time. Set
-COMPUTE_BREAKDOWN_TESTS=full to run all cases.
+By default, a random test runs a fixed sample of its cases. Set COMPUTE_BREAKDOWN_TESTS=full to run
+all cases.
 """
 
 from __future__ import annotations

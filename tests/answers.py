@@ -1,8 +1,6 @@
-"""Collect answers and error answers that together print every declared field, and null in every
-nullable field.
+"""Collect answers that together print every declared field, and null in every nullable field.
 
-Tests of the pages, of the schemas and of the text share the answers: see `BATCH` and
-tests/parallel.py.
+Tests of the pages, schemas and text output share these answers: see `BATCH` and tests/parallel.py.
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ from tests.modes import test_idle, test_kernel, test_peers
 
 Json = dict[str, Any]
 
-# All test classes of the batch `answers` run in one process, which computes the answers once.
+# All test classes with this `batch` run in one process, which computes the answers only once.
 BATCH = "answers of all modes"
 
 ALL_SIZES: dict[str, StatValue] = dict.fromkeys((*SIZES, "fragmentation"), 1)
@@ -48,11 +46,11 @@ KERNEL = ', custom_call_target="tpu_custom_call"'
 
 
 def mixed_trace() -> bytes:
-    """Return ops of unknown kinds, events without metadata and unreadable sources."""
+    """Return a trace with ops of unknown kind, events without metadata and ops without a source."""
     stack = "model.py:7:3"
     ops = [
         UNTRACED,
-        # Ten signatures of a group have more shapes than an answer lists.
+        # These ten ops share a group and have more different shapes than an answer lists.
         *(
             op(f"f{'x' * i}", "loop fusion", 10 * i, 10, stack=stack, shape=f"f32[{i + 1}]{{0}}")
             for i in range(10)
@@ -79,7 +77,7 @@ def unnamed_steps() -> bytes:
 
 
 def sourceless() -> bytes:
-    """Return ops without a line in the trace and in the program."""
+    """Return a trace whose ops have a source line neither in the trace nor in the program."""
     program = hlo_proto.hlo_proto({"main": [hlo_proto.op("a", "negate")]})
     ops = [
         op("a", category, 10 * i, 10, program_id=7)
@@ -90,35 +88,35 @@ def sourceless() -> bytes:
 
 
 def holding(buffers: bytes | None) -> bytes:
-    """Return a trace of an op; the op's program has the given buffer assignment."""
+    """Return a trace of one op, whose program has the given buffer assignment."""
     program = hlo_proto.hlo_proto({"main": [hlo_proto.op("a", "negate")]}, buffers=buffers)
     plane = tpu_plane([op("a", "loop fusion", 0, 10, program_id=7)])
     return encode(Space([plane, hlo_proto.metadata_plane({7: ("f", program)})]))
 
 
 def hand_made_memories() -> list[bytes]:
-    """Return buffer assignments in which most facts are missing."""
+    """Return traces with incomplete buffer assignments."""
     return [
-        # The first allocator has all stats, and the second allocator has no stats.
+        # The first allocator event has all stats, the second has none.
         *(
             with_host(holding(hlo_proto.allocation(0, 64, live_out=True)), allocator((5, 0, says)))
             for says in (ALL_SIZES, {})
         ),
-        # The peak has no buffer, a buffer has no instruction, and the heap trace names an unknown
-        # buffer.
+        # One allocation has no buffer, the other's buffer has no instruction, and the heap trace
+        # contains an unknown instruction.
         holding(
             hlo_proto.buffer(1, 512, 99)
             + hlo_proto.allocation(0, 64, live_out=True)
             + hlo_proto.allocation(1, 512, (1, 0, 512))
             + hlo_proto.heap_trace((hlo_proto.ALLOC, 1, "gone", 0))
         ),
-        # All sizes are 0, and no heap trace shows when the peak occurs.
+        # All sizes are 0, and without a heap trace the time of the peak is unknown.
         holding(hlo_proto.buffer(1, 0, 1) + hlo_proto.allocation(0, 0, (1, 0, 0), constant=True)),
     ]
 
 
 def hand_made_programs() -> list[bytes]:
-    """Return programs in which most facts are missing, even facts of parameters."""
+    """Return traces with incomplete programs."""
     nothing_declared = b'{"custom_call_config": {"cost_estimate": {}}}'
     main = [
         hlo_proto.op("p", "parameter", extra=b"\x1a\x01\xff"),
@@ -140,7 +138,7 @@ def hand_made_programs() -> list[bytes]:
 
 
 def not_donated() -> bytes:
-    """Return a program without lines that could write an output into the memory of an argument."""
+    """Return a trace of a program that could donate its argument, but has no source lines."""
     main = [hlo_proto.op("x", "parameter"), hlo_proto.op("a", "negate", "x")]
     plane = tpu_plane([op("a", "loop fusion", 0, 10, program_id=7)])
     program = hlo_proto.hlo_proto({"main": main})
@@ -160,7 +158,8 @@ def hand_made(mode: str) -> list[bytes]:
 
 
 def hand_made_idleness() -> list[bytes]:
-    """Return idle gaps with host activity, and a gap that is empty on the trace's clock."""
+    """Return traces with two kinds of idle gaps: with host activity, and without duration on the
+    trace's clock."""
     ops = [op("a", "loop fusion", 0, 10), op("b", "loop fusion", 10, 10)]
     apart = tpu_plane(ops)
     apart.stat_metadata += [
@@ -182,8 +181,8 @@ def hand_made_idleness() -> list[bytes]:
 
 
 def hand_made_kernels() -> list[bytes]:
-    """Return traces of kernels: with regions, without a body, with two unlike ops, and with
-    counters."""
+    """Return traces of kernels with regions and counters, one of them a kernel with two different
+    ops."""
     ops = [
         op("a.1", "custom-call", 0, 10, attributes=KERNEL),
         op("b.1", "custom-call", 10, 10, attributes=KERNEL),
@@ -199,7 +198,7 @@ def hand_made_kernels() -> list[bytes]:
 
 
 def measurements() -> bytes:
-    """Return a trace with counters, and with events and stats that have no values."""
+    """Return a trace with counters, an event without a time, and a stat without a value."""
     reading = xspace.Stat(1, xspace.double(61.5))
     lines = [
         xspace.Line("_counters_", [xspace.Event(1, 5, 1, stats=[reading])], 2**62),
@@ -220,7 +219,7 @@ def hand_made_traces() -> list[bytes]:
         mixed_trace(),
         unnamed_steps(),
         sourceless(),
-        # All ops are instant, so rates and shares are null.
+        # No op has a duration, so rates and percentages are null.
         trace(
             [
                 op("v", "convolution fusion", 0, shape="bf16[8]{0}", flops=8, bytes_accessed=8,
@@ -232,9 +231,9 @@ def hand_made_traces() -> list[bytes]:
         ),
         # The step starts with a gap.
         trace([op("a", "loop fusion", 10, 10)], steps=[("0", 0, 30)]),
-        # The first step has no duration, and the second step has no compute.
+        # The only step has neither a duration nor ops.
         trace([], steps=[("0", 5, 0)]),
-        # Without HBM traffic, --bytes hbm gives no intensity; without an fp32 peak, an op has no
+        # Without HBM traffic, `--bytes hbm` gives no intensity; without an fp32 peak, op `w` has no
         # roof.
         trace(
             [
@@ -279,7 +278,7 @@ DEMO_KERNEL = "--kernel-cost=flash_attention=34359738368,67108864,bf16"
 
 @functools.cache
 def answers() -> list[Json]:
-    """Return answers of every mode, with and without options."""
+    """Return answers in every mode, with and without options."""
     found = [demo("roofline", DEMO_KERNEL)]
     folder = tempfile.TemporaryDirectory()
     for mode in ALL_MODES:
@@ -295,12 +294,12 @@ def answers() -> list[Json]:
                 if is_for_all or run(data, "record").object["status"] == "ok":
                     found.append(answer(data, mode, *needed, *options))
     folder.cleanup()
-    # An op of which only the HBM bytes are known.
+    # The HBM bytes of this op are known, but not its total bytes.
     accesses = xspace.memory_access_breakdown((1, 1, 64))
     shape = "bf16[8]{0}"
     only_hbm = op("f", "add", 0, 5, shape=shape, flops=8, memory_access_breakdown=accesses)
     found.append(answer(trace([only_hbm]), "roofline", "--bytes=hbm"))
-    # An op whose path has a layer and no primitive.
+    # The path of this op contains a layer but no primitive.
     found.append(answer(trace([op("f", "loop fusion", 0, 5, tf_op="jit(f)/jit(g):")]), "by_scope"))
     found.append(answer(not_donated(), "bottleneck"))
     found += [answer(data, "bottleneck") for data in hand_made_kernels()]
@@ -313,7 +312,7 @@ def answers() -> list[Json]:
 
 
 def single_ops() -> list[Json]:
-    """Return answers about single ops of most kinds, including ops with missing facts."""
+    """Return answers for single ops of most kinds, including ops with little information."""
     of_demo = ("flash_attention.3", "fusion.365", "while.43", "all-gather.116.cloned.1.call-done")
     found = [demo("by_op", f"--op={name}") for name in of_demo]
     for data in hand_made_traces():
@@ -332,12 +331,12 @@ def single_ops() -> list[Json]:
         instruction.instruction.shape = None
     program = hlo_proto.hlo_proto(parts)
     plane = tpu_plane([op("a", "loop fusion", 0, 10, program_id=7)])
-    beside = hlo_proto.metadata_plane({7: ("f", program)})
-    return [*found, answer(encode(Space([plane, beside])), "by_op", "--op=a")]
+    metadata = hlo_proto.metadata_plane({7: ("f", program)})
+    return [*found, answer(encode(Space([plane, metadata])), "by_op", "--op=a")]
 
 
 def idle_hosts() -> list[Json]:
-    """Return answers about gaps with host activity, and about a gap that is empty on the trace's
+    """Return answers for gaps with host activity, and for a gap without duration on the trace's
     clock.
     """
     us = test_idle.US
@@ -359,7 +358,7 @@ def idle_hosts() -> list[Json]:
 
 
 def odd_program(code: str = "") -> bytes:
-    """Return a trace with a program of unknown shapes, shardings and VMEM."""
+    """Return a trace of a program whose shapes, shardings and VMEM use are unknown."""
     parts = [
         hlo_proto.op("x", "parameter", tf_op="x", extra=bytes_field(3, b"\xff")),
         hlo_proto.op("gather", "all-gather", "x"),
@@ -378,7 +377,7 @@ def odd_program(code: str = "") -> bytes:
 
 
 def captures() -> list[Json]:
-    """Return answers about several captures."""
+    """Return answers of `compare` and `spread`."""
     odd = odd_program()
     found = [
         answer(AFTER, "compare", "--baseline", str(BEFORE), "--fail-over=1"),
@@ -414,13 +413,13 @@ def captures() -> list[Json]:
 
 @functools.cache
 def outcome_on_demo(mode: str, *options: str) -> Outcome:
-    """Run a mode on the demo. If the current folder is the clone, the path is written as on the
-    pages."""
+    """Run a mode on the demo, given by its relative path. In the root of the clone, this path is
+    the same as on the pages."""
     return run_as_printed(os.path.relpath(DEMO), mode, *options)
 
 
 def demo(mode: str, *options: str) -> Json:
-    """Return the answer of a mode about the demo."""
+    """Return a mode's answer for the demo."""
     outcome = outcome_on_demo(mode, *options)
     if outcome.object["status"] != "ok":
         raise AssertionError(outcome)
@@ -428,8 +427,8 @@ def demo(mode: str, *options: str) -> Json:
 
 
 @functools.cache
-def refusals() -> list[Outcome]:
-    """Return at least one outcome of every reason."""
+def error_answers() -> list[Outcome]:
+    """Return error answers with every possible reason."""
     no_line = Space([xspace.Plane("/device:TPU:0", [xspace.Line("Steps")])])
     found = [
         run("no such path", "summary"),

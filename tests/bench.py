@@ -1,11 +1,10 @@
-"""Measure elapsed time and peak memory of every mode, compared with a floor.
+"""Measure every mode's elapsed time and peak memory relative to a minimal reader, the floor.
 
     python3 tests/bench.py [FILE.xplane.pb]
 
-Without a file, the benchmark builds the trace of tests/builders/make_trace.py. The floor is a
-process that starts Python, imports protobuf, reads the bytes of one `XLA Ops` line and decodes the
-line with the C parser. Floor and mode run alternately, so that other load on the machine affects
-both.
+The floor starts Python, imports protobuf, and decodes one `XLA Ops` line with protobuf's C parser.
+It runs alternately with each mode, so that other load on the machine affects both. Without a file,
+the benchmark writes a trace with tests/builders/make_trace.py.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ ROUNDS = 5
 # `ru_maxrss` is in bytes on macOS, and in KiB elsewhere.
 MAXRSS_PER_MIB = 1 << (20 if sys.platform == "darwin" else 10)
 
-# This process imports neither protobuf nor the program, because the peak memory of a child process
-# includes the memory of the process that forked the child.
+# This process imports neither protobuf nor the program, because a child's peak memory includes the
+# memory of its parent.
 ABOUT = """
 import google.protobuf, os, platform
 from google.protobuf.internal import api_implementation
@@ -78,7 +77,7 @@ def measure(*arguments: str) -> tuple[float, float]:
 
 
 def print_table(path: str) -> None:
-    """Print a table for a file: medians over the turns of each mode's ratio to the floor."""
+    """Print a table with each mode's ratio to the floor: the median over all rounds."""
     floor = ("-c", FLOOR, path, *ask(LOCATE, path).split())
     print(f"\n{os.path.getsize(path) / 1e6:.0f} MB\n")
     print("mode          wall s   x floor   peak MiB")
@@ -110,7 +109,7 @@ def main() -> None:
     given: str | None = parser.parse_args().file
     print(ask(ABOUT))
     with tempfile.TemporaryDirectory() as folder:
-        # Compiled modules are kept between runs, as for a user, but outside the repository.
+        # Keep compiled modules between runs, as for a user, but outside the repository.
         os.environ |= {"PYTHONPATH": str(ROOT), "PYTHONPYCACHEPREFIX": folder}
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         path = os.path.abspath(given or Path(folder, "bench.xplane.pb"))

@@ -1,4 +1,4 @@
-"""Compare excerpts on the pages with whole answers; a bare `…` marks omitted parts."""
+"""Compare excerpts on the pages with complete answers; a bare `…` marks omitted parts."""
 
 from __future__ import annotations
 
@@ -27,9 +27,7 @@ def parse_excerpt(text: str) -> Any:
 
 
 def is_excerpt(excerpt: Any, whole: Any) -> bool:
-    """Return True if `whole` equals the excerpt, except that `whole` may have more parts where the
-    excerpt has `…`.
-    """
+    """Return True if the excerpt equals `whole` apart from parts omitted with `…`."""
     match excerpt, whole:
         case dict(), dict():
             shown = [name for name in excerpt if name != ELLIPSIS]
@@ -58,7 +56,7 @@ def is_part_of_list(excerpt: Sequence[Any], whole: Sequence[Any]) -> bool:
 
 
 def first_difference(excerpt: Any, whole: Any, path: str = "") -> str:
-    """Return the path and the text of the first part of the excerpt that is not in `whole`."""
+    """Return the path and text of the first part of the excerpt that differs from `whole`."""
     if isinstance(excerpt, dict) and isinstance(whole, dict):
         for name, value in excerpt.items():
             if name != ELLIPSIS and not is_excerpt(value, whole.get(name)):
@@ -67,9 +65,10 @@ def first_difference(excerpt: Any, whole: Any, path: str = "") -> str:
 
 
 def missing_text(shown: str, printed: str) -> str | None:
-    """Return the first passage that `printed` lacks; lines of `…` alone separate passages.
+    """Return the first passage of `shown` that `printed` lacks; lines with only `…` separate
+    passages.
 
-    The first passage must begin the printed text.
+    The first passage must be at the beginning of `printed`.
     """
     at = 0
     for i, passage in enumerate(re.split(rf"^{ELLIPSIS}\n", shown, flags=re.MULTILINE)):

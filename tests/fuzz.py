@@ -1,14 +1,13 @@
-"""Damage traces at random and check how the program reads them.
+"""Damage traces randomly and check how the program handles them.
 
     python3 -m tests.fuzz [--seed N] [--first N] [--cases N]
 
-The seed and the number of a case determine the case. A failing case is printed with the command
-that repeats the case.
+A case depends only on the seed and its number. A failing case is printed with the command that
+repeats it.
 
-Protobuf decides whether an answer is right. If protobuf decodes a file without dropping a field,
-the answer must have as many events as the answer about the file encoded again by protobuf. If
-protobuf refuses a file, the program must refuse the file, too, unless no answer needs the damaged
-part.
+Answers are checked with protobuf. If protobuf decodes a file without dropping a field, the answer
+must have as many events as after protobuf has encoded the file again. If protobuf rejects a file,
+the program must reject it, too, unless no mode needs the damaged part.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ from tests.naive.wire import every, fields, read_varint
 
 DEVICE = "/device:TPU:0"
 N_CASES = 400
-# Maximum CPU seconds of a run.
+# Each run may take at most this much CPU time, in seconds.
 SECONDS = 2
 VARINT, FIXED64, LENGTH, GROUP, GROUP_END, FIXED32 = range(6)
 FIXED_SIZE = {FIXED64: 8, FIXED32: 4}
@@ -72,20 +71,20 @@ def check(condition: object, complaint: str) -> None:
 
 def check_outcome(outcome: harness.Outcome) -> None:
     """Check that status, reason, exit status and stderr of an outcome are consistent."""
-    said = outcome.object
-    if said["status"] == "ok":
+    result = outcome.object
+    if result["status"] == "ok":
         check(outcome.status == 0 and not outcome.stderr, f"ok, but {outcome[1:]}")
         return
-    check(said["status"] == "absent", f"status {said['status']!r}")
-    check({"mode", "profile_dir", "device", "notes"} <= said.keys(), f"fields missing: {said}")
-    check(outcome.status == EXIT_STATUS[said["reason"]], f"exit {outcome.status}: {said}")
+    check(result["status"] == "absent", f"status {result['status']!r}")
+    check({"mode", "profile_dir", "device", "notes"} <= result.keys(), f"fields missing: {result}")
+    check(outcome.status == EXIT_STATUS[result["reason"]], f"exit {outcome.status}: {result}")
     lines = outcome.stderr.split("\n")
     check(all(map(str.isprintable, lines)), f"raw control characters: {outcome.stderr!r}")
-    check("detail" in said or not outcome.status, f"no detail: {said}")
-    check(lines[-1] == "" and f": {said['reason']}" in lines[-2], f"no complaint: {outcome}")
-    check(len(lines) == 2 or said["reason"] == "bad_arguments", f"not one line: {lines}")
-    if said["reason"] == "unreadable_xplane_pb":
-        check(DETAIL_RE.fullmatch(said["detail"]), f"no byte offset: {said['detail']!r}")
+    check("detail" in result or not outcome.status, f"no detail: {result}")
+    check(lines[-1] == "" and f": {result['reason']}" in lines[-2], f"no complaint: {outcome}")
+    check(len(lines) == 2 or result["reason"] == "bad_arguments", f"not one line: {lines}")
+    if result["reason"] == "unreadable_xplane_pb":
+        check(DETAIL_RE.fullmatch(result["detail"]), f"no byte offset: {result['detail']!r}")
 
 
 def damaged_at(outcome: harness.Outcome) -> int | None:
@@ -97,7 +96,7 @@ def damaged_at(outcome: harness.Outcome) -> int | None:
     return int(detail["at"]) if detail else None
 
 
-# Fields that contain messages.
+# For each message type, the fields that contain messages.
 MESSAGES = {
     "space": {1: "plane"},
     "plane": {3: "line", 4: "event entry", 5: "stat entry", 6: "stat"},
@@ -115,7 +114,7 @@ BAD_TEXTS = (
 
 
 class Node:
-    """Represent a field that can be changed and encoded again."""
+    """Represent a field that can be modified and encoded again."""
 
     def __init__(
         self, tag: bytes, wire: int, payload: bytes, children: list[Node] | None = None
@@ -124,7 +123,7 @@ class Node:
         self.wire = wire
         self.payload = payload
         self.children = children
-        # The length that is written instead of the true length.
+        # If not None, this length is written instead of the true length.
         self.length: bytes | None = None
 
     def encode(self) -> bytes:
@@ -155,7 +154,7 @@ Place = tuple[list[Node], int]
 
 
 def places(nodes: list[Node]) -> list[Place]:
-    """Return all nodes of a tree, each as a list of siblings and an index."""
+    """Return all nodes in a tree, each as (list of siblings, index)."""
     found: list[Place] = []
     for i, node in enumerate(nodes):
         found.append((nodes, i))
@@ -175,7 +174,8 @@ def wrong_wire(rng: random.Random, siblings: list[Node], i: int) -> None:
     number, _ = read_varint(node.tag, 0)
     node.tag = varint(number & ~7 | wire_type)
     if rng.random() < 0.7:
-        # The field gets a payload of the new type, so that the framing stays valid.
+        # Usually, replace the payload with one of the new type, so that the following fields stay
+        # readable.
         node.wire, node.children, node.length = wire_type, None, None
         fixed = bytes(FIXED_SIZE.get(wire_type, 1))
         packed = b"".join(varint(rng.randrange(300)) for _ in range(rng.randrange(4)))
@@ -237,7 +237,7 @@ RAW_MUTATORS = (truncate, flip, flip, insert, delete)
 
 
 def mutate(rng: random.Random, data: bytes) -> tuple[bytes, list[str]]:
-    """Damage a valid file in one to three ways; return the file and the names of the ways."""
+    """Damage a valid file one to three times; return it and the names of the mutators."""
     done = []
     tree = parse(data)
     for _ in range(rng.choice((0, 1, 1, 1, 2))):
@@ -273,20 +273,21 @@ def sample() -> bytes:
 
 
 class StuckError(BaseException):
-    """Signal that the program takes too long. The class does not inherit from Exception, so that
-    the program cannot catch the signal.
+    """Report that the program takes too long. This is not a subclass of Exception, so that the
+    program does not catch it.
     """
 
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Limit the CPU seconds and allow one minute of elapsed time, scaled by `harness.bound`."""
+    """Limit the CPU time to `seconds` and the elapsed time to a minute, both scaled by
+    `harness.bound`."""
     most_work, most_waiting = harness.bound(seconds), harness.bound(60)
 
     def stop(*_: object) -> None:
         raise StuckError(f"still busy after {most_work:.0f} s")
 
-    # The limit applies to CPU time, so that a busy machine causes no failure.
+    # The main limit applies to CPU time, so that a busy machine causes no failures.
     limits = (
         (signal.SIGPROF, signal.ITIMER_PROF, most_work),
         (signal.SIGALRM, signal.ITIMER_REAL, most_waiting),
@@ -304,7 +305,7 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 @contextmanager
 def small_pieces(rng: random.Random) -> Iterator[None]:
-    """Read in tiny pieces in half of the cases, so that a small file has many pieces."""
+    """In half of the cases, read in tiny pieces, so that even a small file has many pieces."""
     if rng.random() < 0.5:
         yield
         return
@@ -316,10 +317,9 @@ def small_pieces(rng: random.Random) -> Iterator[None]:
 
 
 def judge(data: bytes, folder: Path, device: str, run: Callable[[Path], harness.Outcome]) -> str:
-    """Run the program on the bytes and compare the answer with protobuf; return the reason, or
-    `ok`.
+    """Run the program on damaged data and check the answer; return its reason, or `ok`.
 
-    Only events are compared, because protobuf's own encoding reorders and merges entries of maps.
+    Only the number of events is compared, because protobuf reorders and merges map entries.
     """
     path = folder / "test.xplane.pb"
     path.write_bytes(data)
@@ -337,10 +337,11 @@ def judge(data: bytes, folder: Path, device: str, run: Callable[[Path], harness.
     try:
         wire.explain(pb.XSpace.DESCRIPTOR, data, 0)
     except Damage:
-        # Protobuf ignores fields of a wrong type and accepts groups; the program may refuse both.
+        # Protobuf ignores fields of a wrong type and accepts groups, but the program may reject
+        # both.
         return word
     if any(len(UnknownFieldSet(plane)) for plane in space.planes):
-        # Protobuf ignores a map entry that has unknown fields.
+        # Protobuf drops map entries with unknown fields.
         return word
     space.DiscardUnknownFields()
     path.write_bytes(space.SerializeToString())
@@ -352,14 +353,14 @@ def judge(data: bytes, folder: Path, device: str, run: Callable[[Path], harness.
 
 
 def n_events_in(answer: dict[str, Any]) -> int | None:
-    """Return the number of events that an answer counts or reports as left out."""
+    """Return the number of events in an answer, including those reported as left out."""
     totals = answer.get("totals", {})
     names = ("n_events_total", "n_events_container", "n_events_unresolved")
     return sum(totals[name] for name in names) if totals.keys() >= set(names) else None
 
 
 def check_needed_parts(data: bytes, device: str) -> None:
-    """Check that the parts that every answer needs are readable."""
+    """Check that the parts that every mode needs are readable."""
     try:
         for plane in every(fields(data), 1):
             if name_of(pb.XPlane, plane) == device:
@@ -372,7 +373,7 @@ def check_needed_parts(data: bytes, device: str) -> None:
 
 
 def name_of(kind: type[Message], data: bytes) -> str:
-    """Return the first name in a plane or line; later bytes may be damaged."""
+    """Return the first name in a plane or line, even if later bytes are damaged."""
     for _, name, start, end in wire.known_fields(kind, wire.Held(data), 0, len(data)):
         if name == "name":
             return data[start:end].decode(errors="replace")

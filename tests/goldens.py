@@ -1,9 +1,9 @@
-"""Compare answers on the demo with golden answers, which are committed as JSON and as text.
+"""Compute the golden answers for the demo, which are committed as JSON and as text.
 
     python -m tests.goldens
 
-`python -m tests.goldens` writes the golden answers again into tests/data/goldens/. Look at the
-changed golden answers before you commit them.
+`python -m tests.goldens` rewrites the golden answers in tests/data/goldens/. Look at the difference
+before you commit.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.harness import DEMO, answer
 
 FOLDER = DEMO.parent / "goldens"
 BEFORE, AFTER = (DEMO.parent / f"{name}.json.gz" for name in ("before", "after"))
-# For each golden answer: the file, the profile, the command line, and the fields to keep.
+# For each golden answer, by file name: the profile, the mode and options, and the fields to keep.
 GOLDENS: dict[str, tuple[Any, tuple[str, ...], str]] = {
     "by_scope": (DEMO, ("by_scope", "--depth", "all"), "scopes n_scopes_omitted no_scope"),
     "by_scope_merged": (DEMO, ("by_scope", "--merge-layers", "--depth", "3"), "scopes"),
@@ -45,7 +45,7 @@ TEXTS = tuple(
 
 
 def text_made(mode: str) -> str:
-    """Return an answer about the demo as text, without the commands to run next."""
+    """Return a mode's answer for the demo as text, without next steps."""
     if mode == "compare":
         fields = answer(AFTER, mode, "--baseline", str(BEFORE))
     else:
@@ -56,14 +56,14 @@ def text_made(mode: str) -> str:
 
 
 def made(name: str) -> dict[str, Any]:
-    """Return the answer that the program gives now."""
+    """Return the program's current answer, reduced to the fields to keep."""
     profile, words, kept = GOLDENS[name]
-    said = answer(profile, *words)
-    return {field: said[field] for field in kept.split()}
+    result = answer(profile, *words)
+    return {field: result[field] for field in kept.split()}
 
 
 def text_of(value: Any, depth: int = 0) -> str:
-    """Return JSON with a line for each field of the answer and each row of a table."""
+    """Return JSON with one line per field of the answer and per row of a table."""
     if depth < 2 and isinstance(value, dict):
         parts = [f"{json.dumps(key)}: {text_of(part, depth + 1)}" for key, part in value.items()]
         return "{\n" + ",\n".join(parts) + "\n}"

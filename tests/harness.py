@@ -1,4 +1,4 @@
-"""Run the program, in the test process for speed or as a command."""
+"""Run the program, either in the test process for speed, or as a command."""
 
 from __future__ import annotations
 
@@ -36,39 +36,39 @@ TRAINING = PROFILES / "tpu7x-dense-train.xplane.pb"
 OFFLOADING = PROFILES / "v6e-host-offload.xplane.pb"
 PALLAS = PROFILES / "v6e-pallas-kernel.xplane.pb"
 ALL_MODES = tuple(mode.name for mode in compute_breakdown.MODES)
-# Modes of one step; MODES excludes modes that write a file, which have their own tests.
+# Single-step modes; MODES excludes those that write a file, which have their own tests.
 STEP_MODES = tuple(mode.name for mode in compute_breakdown.MODES if "--step" in mode.options)
 MODES = tuple(mode for mode in STEP_MODES if mode not in ("page", "export"))
-# Modes that need no program in the trace.
+# Modes that do not need a program in the trace.
 MODES_OF_TRACE = tuple(mode for mode in MODES if mode not in ("memory", "program"))
 
-# True to run all random cases at full size instead of a sample.
+# If True, random tests run all cases at full size instead of a sample.
 FULL = os.environ.get("COMPUTE_BREAKDOWN_TESTS") == "full"
 
 
 def context_of(profile: str) -> Context:
-    """Return a context for stages that tests call directly."""
+    """Return a context for pipeline stages that a test calls directly."""
     return Context(Request(profile, "summary", None, None, "json", {}))
 
 
 def sampled(cases: Iterable[T], n: int) -> list[T]:
-    """Return all cases in a full run; otherwise return a sample of `n` cases, which is the same in
-    each run."""
+    """Return all cases in a full run, otherwise a fixed sample of `n` cases."""
     every = list(cases)
     if FULL or n >= len(every):
         return every
     return [every[i] for i in sorted(random.Random(1).sample(range(len(every)), n))]
 
 
-# CPU seconds of `_work` on the reference machine. All time limits are for the reference machine.
+# CPU time of `_work` on the reference machine, in seconds. All time limits in the tests refer to
+# this machine.
 _WORK_SECONDS = 0.00275
-# CPU time grows when other processes share the caches. Quadratic cost, which the limits are meant
-# to find, exceeds even the scaled limits.
+# CPU time increases when other processes use the caches, so multiply all limits by this factor.
+# Quadratic run time, which the limits must detect, still exceeds them.
 _ROOM = 3
 
 
 def _work() -> float:
-    """Do a fixed amount of work and return the CPU seconds spent."""
+    """Do a fixed amount of work and return the CPU time in seconds."""
     begin = time.process_time()
     sum(i * i for i in range(50_000))
     return time.process_time() - begin
@@ -76,13 +76,14 @@ def _work() -> float:
 
 @functools.cache
 def _slowness() -> float:
-    """Return the ratio of the time of `_work` on this machine to the time on the reference machine,
-    but at least 1."""
+    """Return how many times longer `_work` takes here than on the reference machine, but at least
+    1."""
     return max(1.0, min(_work() for _ in range(5)) / _WORK_SECONDS)
 
 
 def bound(seconds: float) -> float:
-    """Convert a limit in seconds on the reference machine to a limit on this machine."""
+    """Convert a time limit for the reference machine to a limit for this machine, with some
+    reserve."""
     return _ROOM * _slowness() * seconds
 
 
@@ -106,7 +107,7 @@ class Outcome(NamedTuple):
 
 
 class InFolder(unittest.TestCase):
-    """Provide a temporary folder to a test."""
+    """Provide a temporary folder for each test."""
 
     def setUp(self) -> None:
         folder = tempfile.TemporaryDirectory()
@@ -120,9 +121,9 @@ class InFolder(unittest.TestCase):
         return path
 
 
-# The parser never changes, and building a parser takes as long as reading a small trace.
+# Building a parser takes as long as reading a small trace, so build it only once.
 _parser_of_modes = functools.cache(compute_breakdown.parser_of_modes)
-# All traces share a folder, because making and removing a folder takes as long as reading a trace.
+# All traces use the same folder: making and removing one takes as long as reading a trace.
 _FOLDER = tempfile.TemporaryDirectory()
 
 
@@ -134,7 +135,8 @@ def _folder_of(pid: int) -> Path:
 
 
 def run(profile: str | Path | bytes, mode: str, *options: str) -> Outcome:
-    """Run in the test process without the next steps, because their commands contain the path."""
+    """Run the program in the test process; remove the next steps, whose commands contain the
+    path."""
     return without_next_steps(run_as_printed(profile, mode, *options))
 
 
@@ -145,7 +147,7 @@ def without_next_steps(outcome: Outcome) -> Outcome:
 
 
 def run_as_printed(profile: str | Path | bytes, mode: str, *options: str) -> Outcome:
-    """Run in the test process; write a profile given as bytes to a file first."""
+    """Run the program in the test process; a profile given as bytes is written to a file first."""
     if isinstance(profile, bytes):
         path = _folder_of(os.getpid()) / "test.xplane.pb"
         path.write_bytes(profile)
@@ -155,8 +157,8 @@ def run_as_printed(profile: str | Path | bytes, mode: str, *options: str) -> Out
             path.unlink()
     with mock.patch.object(compute_breakdown, "parser_of_modes", _parser_of_modes):
         outcome = compute_breakdown.outcome_of([str(profile), "--mode", mode, *options])
-    said = json.loads(json.dumps(outcome.fields, allow_nan=False))
-    return Outcome(said, outcome.status, outcome.complaint)
+    result = json.loads(json.dumps(outcome.fields, allow_nan=False))
+    return Outcome(result, outcome.status, outcome.complaint)
 
 
 def function_of(mode: compute_breakdown.Mode) -> Callable[..., Any]:

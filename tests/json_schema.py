@@ -7,9 +7,9 @@ from typing import Any
 
 Json = dict[str, Any]
 
-# Keywords that do not restrict values.
+# These keywords do not restrict values.
 ANNOTATIONS = {"$schema", "$defs", "title", "description", "x-unit"}
-# The JSON Schema standard accepts 1.0 as an integer.
+# Unlike the JSON Schema standard, this validator does not accept 1.0 as an integer.
 IS_OF_TYPE: dict[str, Callable[[Any], bool]] = {
     "null": lambda value: value is None,
     "boolean": lambda value: isinstance(value, bool),
@@ -22,7 +22,8 @@ IS_OF_TYPE: dict[str, Callable[[Any], bool]] = {
 
 
 class Validator:
-    """Check values; call `on_field` with the type, name and value of each field of each object."""
+    """Validate values; call `on_field` with the type, name and value of each field in each
+    object."""
 
     def __init__(self, schema: Json, on_field: Callable[[str, str, Any], None] | None = None):
         self.schema, self.on_field = schema, on_field
@@ -101,5 +102,5 @@ class Validator:
         elif len(matching) > at_most:
             yield f"{where}: more than {at_most} schemas match"
         else:
-            # The schema is checked again to record the fields of the matching schema.
+            # Check the matching schema again, this time calling `on_field`.
             yield from self.check(value, matching[0], where)

@@ -1,4 +1,4 @@
-"""Read the pages: blocks, sections, tables, and the calls of the program in blocks."""
+"""Parse the pages: fenced blocks, sections, tables, and calls of the program."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PLACEHOLDERS = {
 
 
 class Block(NamedTuple):
-    """Represent a fenced block and the heading above the block."""
+    """Represent a fenced block and the heading above it."""
 
     heading: str
     language: str
@@ -47,7 +47,7 @@ def blocks(page: str) -> list[Block]:
 
 
 def sections(page: str) -> Iterator[tuple[str, str]]:
-    """Yield each heading with the following prose, without fenced blocks."""
+    """Yield each heading with the prose below it, without fenced blocks."""
     prose = re.sub(r"^```.*?^```$", "", page, flags=re.DOTALL | re.MULTILINE)
     for section in re.split(r"^##+ ", prose, flags=re.MULTILINE)[1:]:
         heading, _, text = section.partition("\n")
@@ -55,7 +55,7 @@ def sections(page: str) -> Iterator[tuple[str, str]]:
 
 
 def table(page: str, *first_cells: str) -> list[list[str]]:
-    """Return the rows of the only table whose header begins with the given cells."""
+    """Return the rows of the table whose header begins with the given cells."""
     found = []
     for lines in re.findall(r"(?:^\|.*\n)+", page, re.MULTILINE):
         rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines.split("\n")]
@@ -79,11 +79,11 @@ CALL_RE = re.compile(r"(?:\S*/)?compute-breakdown ((?:PROFILE|tests/data/)[^|>&\
 
 
 class Call(NamedTuple):
-    """Represent a call of the program on a page, with the block that contains the call."""
+    """Represent a call of the program on a page, and the block that contains it."""
 
     block: Block
     words: tuple[str, ...]
-    # The shell text that the output is piped into: a filter, and everything after the filter.
+    # The rest of the shell command, usually a filter that the output is piped into.
     pipe: str
 
 

@@ -1,8 +1,8 @@
 """Run the tests that `python -m unittest discover -s tests -t .` finds, on all cores.
 
-Each process takes one test at a time. A class that prepares something for all of its tests runs as
-a whole, and so do all classes with the same `batch`, because they share cached answers. With a
-single core or without fork, the tests run as an ordinary suite.
+Each process runs one test at a time. The tests of a class with `setUpClass` run together in one
+process. So do all classes with the same `batch`, because they share cached answers. On a single
+core, the tests run as an ordinary suite.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 
 class Outcome(NamedTuple):
-    """Hold the outcome of a test or subtest: success, failure, error or skip."""
+    """Hold the outcome of a test or subtest; `what` is success, failure, error or skip."""
 
     name: str
     described: str | None
@@ -83,7 +83,7 @@ class Recorder(unittest.TestResult):
             self._note(subtest, "failure" if is_failure else "error", texts[-1][1])
 
 
-# Each suite runs in one process, and forked processes inherit the list.
+# Forked processes inherit this list; each suite runs in one of them.
 _batches: list[unittest.TestSuite] = []
 
 
@@ -104,7 +104,7 @@ def _cases(suite: unittest.TestSuite) -> Iterator[unittest.TestCase]:
 
 
 def _batch_of(case: unittest.TestCase) -> str:
-    """Return the name of the batch in which a test runs."""
+    """Return the name of a test's batch."""
     of = type(case)
     if hasattr(of, "batch"):
         return str(of.batch)
@@ -118,7 +118,8 @@ def _batch_of(case: unittest.TestCase) -> str:
 
 
 def _cost(batch: unittest.TestSuite) -> float:
-    """Return the seconds that the classes of a batch declare; the longest batches start first."""
+    """Return the sum of `takes_seconds` over the classes of a batch; the longest batches start
+    first."""
     classes = {type(case) for case in _cases(batch)}
     return float(sum(getattr(of, "takes_seconds", 0) for of in classes))
 
@@ -132,7 +133,8 @@ class OnAllCores(unittest.TestSuite):
         if debug or n_cores < 2 or len(together) < 2:
             return super().run(result, debug)
         _batches[:] = sorted(together.values(), key=_cost, reverse=True)
-        # The garbage collector is faster if it runs once after each batch and skips older objects.
+        # Tests run faster if the garbage collector runs only after each batch and skips older
+        # objects.
         gc.disable()
         gc.freeze()
         with ProcessPoolExecutor(n_cores, multiprocessing.get_context("fork")) as pool:
@@ -148,7 +150,7 @@ class OnAllCores(unittest.TestSuite):
 
 
 def report(outcome: Outcome, result: unittest.TestResult) -> None:
-    """Add the outcome of a test in a worker process to a result."""
+    """Add the outcome of a test that ran in a worker process to a result."""
     test: Any = Ran(outcome)
     result.startTest(test)
     if outcome.what == "success":

@@ -1,8 +1,8 @@
-"""Test the rules of CONTRIBUTING.md on packages, imports and lengths.
+"""Test the rules in CONTRIBUTING.md for packages, imports and lengths.
 
-Imports must point downwards: script, modes, analysis, pipeline, bytes. `_output` may import only
-itself. Imports inside functions also count. Imports for type checkers must point downwards, but
-cannot form cycles.
+Imports must point downwards: from the script to modes, analysis, pipeline and decoders. `_output`
+may import only itself. Imports inside functions are checked, too. Imports only for type checkers
+must point downwards, too, but may form cycles.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from tests.builders.xspace import op, trace
 from tests.harness import ROOT, sampled
 
 SCRIPT = "compute_breakdown"
-# Packages in the order of imports: a package may import only packages to its left.
+# A package may import only packages to its left.
 LAYERS = ("_peaks", "_output", "_proto", "_pipeline", "_analysis", "_modes", SCRIPT)
 PACKAGES = ("_analysis", "_modes", "_output", "_pipeline", "_proto", "tests")
 MODULES_OF_MODES = {f"_modes.{mode.name}": mode.name for mode in compute_breakdown.MODES}
-# The mode page calls other modes.
+# Only the mode `page` calls other modes.
 SHOWS_OTHERS = "page"
-# Modules that make text. Answers in JSON load none of these modules; answers in other formats load
-# only the screen of the mode.
+# These modules format text. Printing JSON must load none of these modules, and printing text only
+# the mode's own screen.
 SCREENS = {f"_output.screens.{path.stem}" for path in ROOT.glob("_output/screens/[a-z]*.py")}
 SCREENS -= {"_output.screens.shared"}
 TEXT = {f"_output.{name}" for name in ("forms", "text", "markdown", "csv", "fill", "characters")}
 TEXT |= {"_output.screen", "_output.figures", "_output.screens", *SCREENS}
-# All test classes of the batch `sources` run in one process, which parses the sources once.
+# All test classes with this `batch` run in one process, which parses the sources only once.
 BATCH = "sources"
 LONGEST_SCRIPT, LONGEST_SOURCE, LONGEST_FUNCTION = 740, 500, 60
 
@@ -69,7 +69,7 @@ class Source:
                     yield Import(name.name, self.module, is_for_types)
             elif isinstance(node, ast.ImportFrom):
                 for name in node.names:
-                    # A name imported from a package can be a module.
+                    # A name imported from a package can itself be a module.
                     package = ".".join(self.module.split(".")[: -node.level or None])
                     start = ".".join(filter(None, (package if node.level else "", node.module)))
                     whole = f"{start}.{name.name}"
@@ -85,7 +85,7 @@ class Source:
         return guarded
 
     def long_functions(self) -> Iterator[str]:
-        """Yield the long functions that have no comment above them with a reason."""
+        """Yield a complaint for each long function without a comment directly above it."""
         lines = self.text.splitlines()
         for node in statements(self.tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -97,7 +97,7 @@ class Source:
 
 
 def statements(of: ast.AST) -> Iterator[ast.AST]:
-    """Yield all nested statements, without their expressions."""
+    """Yield all nested statements."""
     for part in ("body", "orelse", "finalbody", "handlers", "cases"):
         for statement in getattr(of, part, ()):
             yield statement
@@ -106,7 +106,7 @@ def statements(of: ast.AST) -> Iterator[ast.AST]:
 
 @functools.cache
 def sources() -> list[Source]:
-    """Return all hand-written files outside of tests."""
+    """Return all hand-written source files outside of tests."""
     paths = [*ROOT.glob("*.py")]
     for layer in LAYERS:
         paths += ROOT.glob(f"{layer}/**/*.py")
@@ -130,7 +130,7 @@ def layer_of(module: str) -> int:
 class Packages(unittest.TestCase):
     batch = BATCH
 
-    def test_top_folder_holds_only_the_script_the_peaks_and_the_packages(self) -> None:
+    def test_top_folder_contains_only_the_script_the_peaks_and_the_packages(self) -> None:
         at_the_top = {path.name for path in ROOT.glob("*.py")}
         self.assertEqual(at_the_top, {f"{SCRIPT}.py", "_peaks.py"})
         made_by_tools = {"build", "dist"}
@@ -144,14 +144,14 @@ class Packages(unittest.TestCase):
         files = {module for module in modules() if module.startswith("_modes.")}
         self.assertEqual(files, set(MODULES_OF_MODES), "_modes holds modes and nothing else")
 
-    def test_source_files_are_short(self) -> None:
+    def test_source_files_do_not_exceed_the_length_limit(self) -> None:
         for source in sources():
             longest = LONGEST_SCRIPT if source.module == SCRIPT else LONGEST_SOURCE
             self.assertLessEqual(len(source.text.splitlines()), longest, source.path)
 
-    def test_long_function_has_a_reason(self) -> None:
+    def test_long_functions_have_a_comment_with_the_reason(self) -> None:
         tests = [Source(path) for path in sorted(ROOT.glob("tests/**/*.py"))]
-        found = [said for source in (*sources(), *tests) for said in source.long_functions()]
+        found = [result for source in (*sources(), *tests) for result in source.long_functions()]
         advice = "shorten it, or say in a comment right above it why not"
         self.assertFalse(found, "\n".join(["", *found, advice]))
 
@@ -159,16 +159,16 @@ class Packages(unittest.TestCase):
 class Imports(unittest.TestCase):
     batch = BATCH
 
-    def test_each_kind_of_import_is_found(self) -> None:
-        """Test that imports are found in every way of writing them."""
+    def test_every_form_of_import_is_found(self) -> None:
+        """Test that the parser finds every form of import."""
         for of, by, is_for_types in (
             ("_peaks", "_pipeline.option_values", False),
-            ("_analysis.report", SCRIPT, False),  # The import is in a function.
+            ("_analysis.report", SCRIPT, False),  # This import is inside a function.
             (
                 "_pipeline.frames",
                 "_pipeline.device",
                 False,
-            ),  # The module is imported from the package.
+            ),  # This module is imported by name from its package.
             ("_pipeline.normalize", "_analysis.report", True),
         ):
             self.assertIn(Import(of, by, is_for_types), imports())
@@ -188,12 +188,12 @@ class Imports(unittest.TestCase):
         self.assertGreater(len(declared), 20)
         self.assertEqual([link for link in declared if not link.is_for_types], [])
 
-    def test_pipeline_and_analysis_import_no_presentation(self) -> None:
+    def test_lower_packages_import_only_fields_from_output(self) -> None:
         found = [link for link in imports() if link.of.startswith("_output.")]
         users = {link.by for link in found if not link.of.startswith("_output.fields.")}
         self.assertEqual({user for user in users if layer_of(user) in (2, 3, 4)}, set())
 
-    def test_imports_form_no_cycle(self) -> None:
+    def test_imports_at_run_time_form_no_cycle(self) -> None:
         graph: dict[str, set[str]] = {module: set() for module in modules()}
         for link in imports():
             if not link.is_for_types:
@@ -210,7 +210,7 @@ class Imports(unittest.TestCase):
         self.assertEqual(found, [])
 
 
-# A program that prints the modules that are loaded after an answer.
+# This program prints which modules are loaded after an answer.
 LOADED = f"""
 import json, sys
 import {SCRIPT} as program
@@ -269,7 +269,7 @@ class Loaded(unittest.TestCase):
             for node in ast.walk(Source(path).tree):
                 self.assertNotIsInstance(node, ast.Import, path)
                 if isinstance(node, ast.ImportFrom):
-                    # Relative imports work in a clone and in the installed package.
+                    # Relative imports work both in a clone and in the installed package.
                     is_near = node.level == 1 or node.module == "typing"
                     self.assertTrue(is_near, f"{path}: {node.module}")
 

@@ -1,6 +1,6 @@
-"""Test that the list of all messages of the program is complete.
+"""Test that the list of the program's messages is complete.
 
-The list shows all messages together, so that a reader can compare their wording. Regenerate it:
+The list shows all messages in one place, so that a reader can compare their wording. Regenerate it:
 
     python -m tests.test_messages >tests/data/messages.txt
 """
@@ -19,16 +19,16 @@ SOURCES = (
     *("compute_breakdown.py", "_peaks.py", "_modes/*.py", "_analysis/**/*.py", "_pipeline/*.py"),
     *("_proto/**/*.py", "_output/leads/*.py"),
 )
-# Files without messages: generated code, and lists of categories.
+# These files contain no messages: generated code, and lists of categories.
 WITHOUT_MESSAGES = ("_pb2.py", "vocabulary.py")
-# A string with fewer words is a name or a part of a message.
+# A string with fewer words is a name or part of a message.
 LEAST_WORDS = 3
-# Functions and methods with strings that are not messages but names, patterns or SQL.
+# Strings passed to these functions are not messages but names, patterns or SQL.
 NO_MESSAGE_IN = ("split", "compile", "sub", "match", "fullmatch", "execute", "executemany")
 
 
 def all_messages() -> Iterator[str]:
-    """Yield all messages as `file: template`, by file and in order."""
+    """Yield all messages as `file: template`, in the order of the source."""
     for pattern in SOURCES:
         for path in sorted(ROOT.glob(pattern)):
             if not path.name.endswith(WITHOUT_MESSAGES):

@@ -198,9 +198,10 @@ class Links:
     ) -> tuple[list[int], set[Instruction]]:
         """Return the positions of the nearest ops, in one direction, that take longer than `short`.
 
-        Also return all instructions that the search reached. Ops in `beyond` count as short.
+        Also return the short ops on the way to them. Ops in `beyond` count as short.
         """
         places = []
+        passed = set()
         seen = set(starts)
         to_do = list(seen)
         follow = attrgetter(direction)
@@ -213,8 +214,9 @@ class Links:
                 if is_long and here not in beyond:
                     places.append(self._of.order[here])
                 else:
+                    passed.add(here)
                     to_do.append(here)
-        return places, seen
+        return places, passed
 
     def _time_of(self, here: Instruction) -> float:
         """Return the mean time of one execution."""

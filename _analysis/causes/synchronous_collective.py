@@ -74,7 +74,8 @@ def find(of: StepProgram, left_out: Container[int]) -> list[Cause]:
         return []
     by_time = sorted(by_name, key=lambda name: -total_of(by_name[name]))
     place, total = place_of_longest(members), total_of(members)
-    gain = of.links.saved_if_asynchronous(members)
+    # The replay can also shorten the waits for other collectives, which are not part of this cause.
+    gain = min(total, of.links.saved_if_asynchronous(members))
     counts = [plural(sum(executions.n for executions in by_name[name]), name) for name in by_time]
     return [
         Cause(

@@ -1,4 +1,4 @@
-"""Build small programs and their executions, and return the causes that `bottleneck` finds."""
+"""Build small programs and traces of their executions, and run `bottleneck` on them."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ Program = dict[str, list[hlo_proto.Op]]
 
 PROGRAM_ID = 7
 DURATION = 1000
-# A picosecond is enough to move more than a million bytes, so memory traffic takes no time.
+# At this peak, memory moves more than a million bytes per picosecond, so it never limits an op.
 FAST = ("--peak-hbm-gibps", "1e9")
 
 
 def bottleneck(program: Program, ran: Sequence[Op], *options: str, **more: Any) -> Json:
-    """Return the answer of `bottleneck` for a step of 1000 ps."""
+    """Run `bottleneck` on a step of 1000 ps and return the answer."""
     for execution in ran:
         execution.stats["program_id"] = PROGRAM_ID
-    beside = metadata_plane({PROGRAM_ID: ("jit_f(7)", hlo_proto.hlo_proto(program, **more))})
-    data = encode(Space([tpu_plane(ran, [("0", 0, DURATION)]), beside]))
-    said: Json = answer(data, "bottleneck", *(options or FAST))
-    return said
+    metadata = metadata_plane({PROGRAM_ID: ("jit_f(7)", hlo_proto.hlo_proto(program, **more))})
+    data = encode(Space([tpu_plane(ran, [("0", 0, DURATION)]), metadata]))
+    result: Json = answer(data, "bottleneck", *(options or FAST))
+    return result
 
 
 def causes(program: Program, ran: Sequence[Op], *options: str, **more: Any) -> list[Json]:
-    """Return the causes that cost time; small programs have no arguments to donate."""
+    """Return the causes that cost time, without arguments that could be donated."""
     rows = bottleneck(program, ran, *options, **more)["causes"]
     return [row for row in rows if row["gain_bytes"] is None]
 
 
 def rounds(name: str, category: str, start: int, dur: int, n: int, **facts: Any) -> list[Op]:
-    """Return one execution of an op in each of n rounds of a loop, 100 ps apart."""
+    """Return `n` executions of an op, one per loop iteration, 100 ps apart."""
     return [event(name, category, start + 100 * i, dur, **facts) for i in range(n)]
 
 
@@ -51,10 +51,9 @@ def equal(name: str, *operands: str, shape: Shape) -> hlo_proto.Op:
 
 
 def loop(body: list[hlo_proto.Op], n_state: int, *before: str) -> Program:
-    """Return a program that runs a body in a loop; the loop's state has arrays of the default
-    shape.
+    """Return a program with a while loop whose state is `n_state` arrays of the default shape.
 
-    The first op of the body must be the body's parameter, named `state`.
+    The first op of `body` must be its parameter, named `state`.
     """
     shapes = tuple_of(*(array("f32", 8, 128) for _ in range(n_state)))
     body[0].instruction.shape = shapes

@@ -1,6 +1,4 @@
-"""Test three causes: lookups by one-hot matmuls, arrays that need not be written, and arguments
-that are not donated.
-"""
+"""Test the causes `one_hot_matmul`, `large_intermediate` and `not_donated`."""
 
 from __future__ import annotations
 
@@ -11,16 +9,14 @@ from tests.analysis.small_programs import DURATION, Json, bottleneck, causes, eq
 from tests.builders.hlo_proto import Op, aliases, array, donors, listed_groups, op, tuple_of
 from tests.builders.xspace import op as event
 
-# Memory moves one byte in a thousandth of a picosecond.
+# At this peak, memory moves 1000 bytes per picosecond.
 HBM = ("--peak-hbm-gibps", str(10**15 / 2**30))
 MATRIX = array("pred", 64, 1000)
 NUMBERS = array("s32", 64, 1000)
 
 
 def lookup(*between: Op, matrix: str = "eq.1") -> list[Op]:
-    """Return a program that looks up tokens by a matmul with the comparison of tokens and
-    positions.
-    """
+    """Return a program that looks up embeddings with a matmul of a one-hot matrix."""
     return [
         op("tokens", "parameter", shape=array("s32", 64)),
         op("table", "parameter", shape=array("f32", 1000, 8), number=1),
@@ -43,7 +39,7 @@ def looked_up(main: list[Op]) -> list[Json]:
 
 
 class OneHot(unittest.TestCase):
-    def test_matmul_with_a_comparison_of_positions_is_a_lookup(self) -> None:
+    def test_matmul_with_one_hot_matrix_is_reported_as_lookup(self) -> None:
         (row,) = looked_up(lookup())
         self.assertEqual((row["cause"], row["confidence"]), ("one_hot_matmul", "seen"))
         self.assertEqual(row["source_user"], "embed.py:3")
@@ -52,18 +48,18 @@ class OneHot(unittest.TestCase):
         self.assertEqual(row["evidence"]["shape"], "pred[64,1000]")
         self.assertEqual(row["evidence"]["n_ops"], 2)
 
-    def test_one_hot_matrix_is_found_through_a_convert(self) -> None:
+    def test_one_hot_matrix_is_recognised_after_a_convert(self) -> None:
         wide = op("hot", "convert", "eq.1", shape=array("bf16", 64, 1000))
         self.assertEqual(len(looked_up(lookup(wide, matrix="hot"))), 1)
 
-    def test_weighted_one_hot_rows_are_a_likely_cause(self) -> None:
+    def test_weighted_one_hot_matrix_is_a_likely_cause(self) -> None:
         weights = op("weights", "parameter", shape=array("f32", 64, 1000), number=2)
         zero = op("zero", "constant", shape=array("f32"))
         zeros = op("zeros", "broadcast", "zero", shape=array("f32", 64, 1000))
         hot = op("hot", "select", "eq.1", "weights", "zeros", shape=array("f32", 64, 1000))
         (row,) = looked_up(lookup(weights, zero, zeros, hot, matrix="hot"))
         self.assertEqual((row["confidence"], row["gain_ps"]), ("likely", 300 - 41))
-        # A mask of rows is smaller than the array that it masks.
+        # A comparison smaller than the array it masks is not a one-hot matrix.
         few = array("s32", 64, 10)
         main = lookup(weights, zero, zeros, hot, matrix="hot")
         for i, name in ((2, "spread"), (3, "iota.1"), (4, "shard"), (5, "place")):
@@ -72,7 +68,7 @@ class OneHot(unittest.TestCase):
         main[6] = equal("eq.1", "spread", "place", shape=array("pred", 64, 10))
         self.assertEqual(looked_up(main), [])
 
-    def test_gain_includes_the_time_of_gathering_the_matrix(self) -> None:
+    def test_gain_includes_the_all_gather_of_the_one_hot_matrix(self) -> None:
         whole = op("whole", "all-gather", "eq.1", shape=MATRIX, extra=listed_groups((0, 1)))
         ran = [
             event("eq.1", "non-fusion elementwise", 0, 100),
@@ -102,7 +98,7 @@ BIG, SMALL = array("f32", 500, 125), array("f32", 500)
 class LargeArrays(unittest.TestCase):
     @staticmethod
     def found(reader: str = "reduce", output: Any = SMALL, **more: Any) -> list[Json]:
-        """Return the causes for an array of 250 kB that a second op reads."""
+        """Return the causes in a program that writes a 250 kB array and reads it with one op."""
         main = [
             op("x", "parameter", shape=BIG),
             op("exp.1", "exponential", "x", shape=BIG, line="loss.py:5", **more),
@@ -115,16 +111,17 @@ class LargeArrays(unittest.TestCase):
         ]
         return causes({"main": main}, ran, *HBM)
 
-    def test_array_that_is_only_reduced_is_reported(self) -> None:
+    def test_large_array_that_is_only_reduced_is_reported(self) -> None:
         (row,) = self.found()
         self.assertEqual((row["cause"], row["confidence"]), ("large_intermediate", "seen"))
-        # The array of 250 kB is written once and read once.
+        # The array has 250 kB and is written once and read once.
         self.assertEqual((row["gain_ps"], row["source_user"]), (500, "loss.py:5"))
         self.assertEqual(row["evidence"]["shape"], "f32[500,125]")
 
-    def test_arrays_of_equal_shape_are_one_row_for_each_line(self) -> None:
+    def test_arrays_of_equal_shape_share_a_row_if_they_share_a_line(self) -> None:
         def found(second: str) -> list[Json]:
-            """Return the causes where one op reduces two arrays, the second one of a line."""
+            """Return the causes if one op reduces two arrays; `second` is the second array's
+            line."""
             main = [
                 op("x", "parameter", shape=BIG),
                 op("exp.1", "exponential", "x", shape=BIG, line="loss.py:5"),
@@ -139,26 +136,26 @@ class LargeArrays(unittest.TestCase):
 
         (row,) = found("loss.py:5")
         self.assertEqual((row["gain_ps"], row["source_user"]), (1000, "loss.py:5"))
-        # The op that reads both arrays counts once.
+        # The op that reads both arrays is counted only once.
         self.assertEqual(row["evidence"]["ops"], ["exp.1", "exp.2", "out.1"])
         self.assertEqual(row["evidence"]["dur_ps"], 900)
         self.assertIn("writes 2 arrays f32[500,125] (250 kB each) to memory", row["says"])
         self.assertEqual([row["gain_ps"] for row in found("loss.py:6")], [500, 500])
 
-    def test_gather_reads_almost_nothing_of_a_large_array(self) -> None:
+    def test_gather_is_assumed_to_read_little_of_a_large_array(self) -> None:
         self.assertEqual([row["gain_ps"] for row in self.found("gather")], [250])
 
-    def test_array_that_a_dot_reads_is_needed(self) -> None:
+    def test_large_array_read_by_a_dot_is_not_reported(self) -> None:
         self.assertEqual(self.found("dot"), [])
 
-    def test_array_that_makes_a_large_output_is_needed(self) -> None:
+    def test_large_array_with_a_large_result_is_not_reported(self) -> None:
         self.assertEqual(len(self.found(output=array("f32", 7812))), 1)
         self.assertEqual(self.found(output=array("f32", 7813)), [])
 
     @staticmethod
     def attention(*extra: Op, squash: str = "exponential", peak: str = "1e9") -> list[Json]:
-        """Return the causes in a program of attention; one op after the scores reads only a part of
-        the scores."""
+        """Return the causes in an attention program; the op `block` processes only part of the
+        scores."""
         head, scores = array("bf16", 400, 64), array("bf16", 400, 400)
         main = [
             op("q", "parameter", shape=head),
@@ -189,17 +186,17 @@ class LargeArrays(unittest.TestCase):
         ]
         return causes({"main": main}, ran, *HBM, "--peak-tflops-bf16", peak)
 
-    def test_scores_of_attention_are_a_likely_cause(self) -> None:
+    def test_attention_scores_are_a_likely_cause(self) -> None:
         (row,) = self.attention()
         self.assertEqual((row["cause"], row["confidence"]), ("large_intermediate", "likely"))
-        # An op on the line of the exponential that reads a part of the scores counts as an op on
-        # the scores.
+        # The op `block` has the same line as the exponential, so its time counts as time on the
+        # scores.
         self.assertEqual((row["gain_ps"], row["source_user"]), (450, "attn.py:3"))
 
-    def test_scores_without_a_softmax_are_a_hidden_layer(self) -> None:
+    def test_scores_without_softmax_are_not_reported(self) -> None:
         self.assertEqual(self.attention(squash="tanh"), [])
 
-    def test_matmuls_of_masked_scores_need_half_the_flops(self) -> None:
+    def test_masking_the_scores_halves_the_required_flops(self) -> None:
         # The flops of each op take 40 ps.
         (row,) = self.attention(peak="1")
         self.assertEqual(row["gain_ps"], 450 - 120)
@@ -210,7 +207,7 @@ class LargeArrays(unittest.TestCase):
             (row,) = self.attention(*extra, peak="1")
             self.assertEqual(row["gain_ps"], 450 - 60)
 
-    def test_softmax_that_the_compiler_turned_into_a_kernel_is_found(self) -> None:
+    def test_softmax_compiled_into_a_kernel_is_found(self) -> None:
         head, scores = array("bf16", 400, 64), array("bf16", 400, 400)
         target, name = "tpu_custom_call", "online-softmax"
         main = [
@@ -237,7 +234,7 @@ class NotDonated(unittest.TestCase):
         rows: list[Json] = bottleneck({"main": main}, ran, extra=extra)["causes"]
         return rows
 
-    def test_argument_with_the_shape_of_an_output_could_be_donated(self) -> None:
+    def test_argument_with_the_same_shape_as_an_output_is_reported(self) -> None:
         (row,) = self.found()
         self.assertEqual((row["cause"], row["gain_bytes"]), ("not_donated", 250000))
         self.assertEqual((row["gain_ps"], row["source_user"]), (0, None))
@@ -249,12 +246,12 @@ class NotDonated(unittest.TestCase):
         self.assertEqual(self.found(aliases((0, ()))), [])
         self.assertEqual(self.found(donors((0, ()))), [])
 
-    def test_argument_without_an_output_of_equal_shape_is_not_reported(self) -> None:
+    def test_argument_without_matching_output_shape_is_not_reported(self) -> None:
         self.assertEqual(self.found(output=array("f32", 125, 500)), [])
 
 
 class Tuples(unittest.TestCase):
-    def test_element_of_a_tuple_is_judged_separately(self) -> None:
+    def test_tuple_elements_are_judged_separately(self) -> None:
         both = tuple_of(BIG, BIG)
         main = [
             op("x", "parameter", shape=BIG),

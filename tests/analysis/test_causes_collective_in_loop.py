@@ -1,4 +1,4 @@
-"""Test the cause `collective_in_loop`: collectives that a loop repeats."""
+"""Test the cause `collective_in_loop`: collectives that a loop repeats needlessly."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from tests.builders.xspace import op as event
 
 
 def accumulating(*between: Op, result: str = "reduced", added: str = "add") -> list[Op]:
-    """Return the body of a loop that adds the result of an all-reduce to element 0 of the loop's
-    state.
-    """
+    """Return a loop body that adds an all-reduce's result to element 0 of the loop state."""
     return [
         op("state", "parameter"),
         take("sum", "state", 0),
@@ -28,7 +26,7 @@ def accumulating(*between: Op, result: str = "reduced", added: str = "add") -> l
 
 
 def found(program: Program, n: int = 4, collective: str = "all-reduce") -> list[Json]:
-    """Return the causes if the collective takes 50 ps in each of n rounds."""
+    """Return the causes if the collective takes 50 ps in each of `n` iterations."""
     ran = [
         event("while.1", "while", 0, 100 * n),
         *rounds("grad", "convolution fusion", 0, 50, n),
@@ -40,7 +38,7 @@ def found(program: Program, n: int = 4, collective: str = "all-reduce") -> list[
 class Accumulators(unittest.TestCase):
     def test_all_reduce_into_an_accumulator_is_reported(self) -> None:
         (row,) = found(loop(accumulating(), 3))
-        # The collective takes 200 ps in 4 rounds; run once, the collective would take 50 ps.
+        # The collective takes 200 ps in 4 iterations; one run after the loop would take 50 ps.
         self.assertEqual((row["gain_ps"], row["gain_pct_of_step"]), (150, 15.0))
         self.assertEqual((row["source_user"], row["confidence"]), ("train.py:5", "seen"))
         self.assertEqual(row["evidence"]["ops"], ["reduced"])
@@ -48,11 +46,11 @@ class Accumulators(unittest.TestCase):
         self.assertEqual(row["evidence"]["collective"], "all-reduce")
         self.assertIn("A loop of 4 rounds runs 4 all-reduces", row["says"])
 
-    def test_scaled_result_counts_as_accumulated(self) -> None:
+    def test_scaled_all_reduce_result_is_reported(self) -> None:
         scaled = op("scaled", "multiply", "reduced", "weight")
         self.assertEqual(len(found(loop(accumulating(scaled, result="scaled"), 3))), 1)
 
-    def test_addition_inside_a_fusion_is_found(self) -> None:
+    def test_accumulation_inside_a_fusion_is_found(self) -> None:
         body = accumulating()
         body[-2] = op("new", "fusion", "sum", "reduced", calls=["fused"])
         program = {
@@ -65,23 +63,23 @@ class Accumulators(unittest.TestCase):
         }
         self.assertEqual(len(found(program)), 1)
 
-    def test_nonlinear_function_of_a_result_is_not_accumulated(self) -> None:
+    def test_accumulated_tanh_of_the_result_is_not_reported(self) -> None:
         squashed = op("squashed", "tanh", "reduced")
         self.assertEqual(found(loop(accumulating(squashed, result="squashed"), 3)), [])
 
-    def test_maximum_is_not_an_accumulation(self) -> None:
+    def test_running_maximum_is_not_reported(self) -> None:
         self.assertEqual(found(loop(accumulating(added="maximum"), 3)), [])
 
-    def test_residual_stream_is_not_an_accumulator(self) -> None:
-        # The next round of the loop multiplies the sum.
+    def test_sum_that_the_next_iteration_uses_is_not_reported(self) -> None:
+        # The next iteration uses the sum in a matmul, so the sum cannot be deferred.
         body = accumulating()
         body[4] = op("grad", "dot", "batch", "sum")
         self.assertEqual(found(loop(body, 3)), [])
 
-    def test_loop_of_one_round_repeats_nothing(self) -> None:
+    def test_loop_with_one_iteration_is_not_reported(self) -> None:
         self.assertEqual(found(loop(accumulating(), 3), n=1), [])
 
-    def test_slices_of_results_count_if_the_outer_loop_adds_them(self) -> None:
+    def test_results_stacked_by_an_inner_loop_are_found_if_the_outer_loop_adds_them(self) -> None:
         two = tuple_of(array("f32", 8, 128), array("f32", 8, 128))
         inner = [
             op("layer", "parameter", shape=two),
@@ -111,10 +109,10 @@ class Accumulators(unittest.TestCase):
             *rounds("reduced", "all-reduce", 50, 40, 4),
         ]
         (row,) = [row for row in causes(program, ran) if row["cause"] == "collective_in_loop"]
-        # The outer loop has 4 rounds, and the collective runs twice in each round.
+        # The outer loop has 4 iterations, and the collective runs twice in each.
         self.assertEqual((row["gain_ps"], row["evidence"]["trips"]), (240, 4))
         self.assertEqual((row["source_user"], row["confidence"]), ("hook.py:3", "seen"))
-        # Without an addition in the outer loop, the inner loop could be a loop over layers.
+        # If the outer loop adds nothing up, the inner loop could be a loop over layers.
         outer[-2] = op("new", "tanh", "grads")
         program = {"inner": inner, "more": program["more"], **loop(outer, 2)}
         rows = [row["confidence"] for row in causes(program, ran) if "loop" in row["cause"]]
@@ -134,7 +132,7 @@ class SameEachRound(unittest.TestCase):
             op("root", "tuple", "new", "weight"),
         ]
 
-    def test_weight_that_is_copied_between_memories_is_the_same_in_each_round(self) -> None:
+    def test_weight_copied_between_memories_counts_as_unchanged(self) -> None:
         body = self.body("weight")
         body[-1:] = [
             op("copy-start.1", "copy-start", "weight"),
@@ -152,10 +150,10 @@ class SameEachRound(unittest.TestCase):
         self.assertIn("on the same data in each round", row["says"])
         self.assertIn("if memory allows", row["what_helps"])
 
-    def test_gather_of_a_changing_array_is_needed(self) -> None:
+    def test_gather_of_a_changing_array_is_not_reported(self) -> None:
         self.assertEqual(found(loop(self.body("x"), 2), collective="all-gather"), [])
 
-    def test_weights_of_layers_are_the_same_in_each_round_of_an_outer_loop(self) -> None:
+    def test_gathers_of_layers_that_an_outer_loop_repeats_are_found(self) -> None:
         counter, weights = array("s32"), array("f32", 8, 128)
         state = tuple_of(counter, weights)
         inner = [
@@ -186,16 +184,15 @@ class SameEachRound(unittest.TestCase):
             *rounds("whole", "all-gather", 50, 40, 4),
         ]
         (row,) = [row for row in causes(program, ran) if row["cause"] == "collective_in_loop"]
-        # The rounds of the inner loop gather different layers, so only the outer loop repeats a
-        # gather.
+        # Each inner iteration gathers a different layer, so only the outer loop repeats a gather.
         self.assertEqual((row["gain_ps"], row["evidence"]["trips"]), (240, 4))
         self.assertEqual(row["confidence"], "likely")
-        # A stack that the outer loop changes has to be gathered again.
+        # Weights that the outer loop changes must be gathered again.
         outer[-1] = op("root", "tuple", "x", "x")
         program |= loop(outer, 2)
         self.assertNotIn("collective_in_loop", [row["cause"] for row in causes(program, ran)])
 
-    def test_waits_for_other_collectives_count_while_a_repeated_collective_runs(self) -> None:
+    def test_gain_includes_waits_that_a_repeated_collective_prolongs(self) -> None:
         large, groups = array("f32", 1024, 1024), listed_groups((0, 1))
         body = [
             op("state", "parameter"),
@@ -216,6 +213,7 @@ class SameEachRound(unittest.TestCase):
             *rounds("all-gather-done", "all-gather-done", 90, 1, 4),
         ]
         (row,) = [row for row in causes(loop(body, 2), ran) if "loop" in row["cause"]]
-        # In each round, the links move the gather for 20 ps, and the reduction, which has twice the
-        # bytes, for 40 ps. The core waits for the reduction before the gather.
+        # In each iteration, the gather uses the links for 20 ps, and the all-reduce, which moves
+        # twice the bytes, for 40 ps. The core waits for the all-reduce first, so the gather
+        # prolongs that wait.
         self.assertEqual(row["gain_ps"], 20 * 3)

@@ -1,4 +1,4 @@
-"""Test the cause `kernel_waits_for_input`, and the waiting time in findings."""
+"""Test the cause `kernel_waits_for_input`, and `waiting_ps` in findings."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Json = dict[str, Any]
 NAME = "kernel_waits_for_input"
 
 
-def said(ops: Sequence[Op], regions: Sequence[Drawn], *options: str) -> Json:
+def answer_of(ops: Sequence[Op], regions: Sequence[Drawn], *options: str) -> Json:
     return answer(traced(ops, regions), "bottleneck", *options)
 
 
 def causes(ops: Sequence[Op], regions: Sequence[Drawn], *options: str) -> list[Json]:
-    return [row for row in said(ops, regions, *options)["causes"] if row["cause"] == NAME]
+    return [row for row in answer_of(ops, regions, *options)["causes"] if row["cause"] == NAME]
 
 
 class WaitsForInput(unittest.TestCase):
@@ -53,17 +53,17 @@ class WaitsForInput(unittest.TestCase):
         )
         self.assertIn("larger blocks", row["what_helps"])
 
-    def test_unknown_body_of_a_kernel_is_not_mentioned(self) -> None:
+    def test_unknown_body_time_of_a_kernel_is_not_mentioned(self) -> None:
         [row] = causes(self.OPS, [("wait", 0, 60)])
         self.assertIn("(60.0 %), which", row["says"])
 
-    def test_each_kernel_has_a_row_unless_the_wait_is_short(self) -> None:
+    def test_each_kernel_has_a_row_unless_its_wait_is_short(self) -> None:
         waits = [("wait", 0, 60), ("wait", 200, 300)]
         rows = causes(self.OPS, waits)
         self.assertEqual([row["gain_ps"] for row in rows], [100, 60])
         self.assertEqual(causes(self.OPS, [("wait", 0, 4), ("ep_copy_in", 200, 400)]), [])
 
-    def test_kernel_of_known_cost_can_wait_for_copies(self) -> None:
+    def test_waiting_is_reported_for_a_kernel_of_known_cost(self) -> None:
         [row] = causes(self.OPS, [("wait", 0, 60)], *PEAKS, "--kernel-cost", "a=20,0,bf16")
         self.assertEqual(row["gain_ps"], 60)
 
@@ -71,19 +71,19 @@ class WaitsForInput(unittest.TestCase):
 class WaitingOfFindings(unittest.TestCase):
     def waiting(self, rows: str, *options: str) -> dict[str | None, int | None]:
         ops = [kernel(0, 100, "a.1"), kernel(100, 50, "b.1"), leaf(150, 50)]
-        answered = said(ops, [("x", 0, 90), ("wait", 10, 20), ("wait", 150, 160)], *options)
+        answered = answer_of(ops, [("x", 0, 90), ("wait", 10, 20), ("wait", 150, 160)], *options)
         return {row.get("kernel"): row["waiting_ps"] for row in answered[rows]}
 
-    def test_waiting_of_a_kernel_without_regions_is_unknown(self) -> None:
+    def test_waiting_is_null_for_a_kernel_without_regions(self) -> None:
         self.assertEqual(self.waiting("kernels_of_unknown_cost"), {"a": 10, "b": None})
         self.assertEqual(self.waiting("findings"), {None: None})
 
-    def test_kernel_of_known_cost_can_wait_for_copies(self) -> None:
+    def test_waiting_is_reported_for_a_kernel_of_known_cost(self) -> None:
         options = (*PEAKS, "--kernel-cost", "a=20,0,bf16")
         self.assertEqual(self.waiting("findings", *options), {"a": 10, None: None})
 
-    def test_regions_that_exceed_the_kernel_are_cut_with_a_note(self) -> None:
-        notes = said([kernel(0, 100)], [("wait", 90, 130)])["notes"]
+    def test_regions_beyond_the_kernel_are_clipped_with_a_note(self) -> None:
+        notes = answer_of([kernel(0, 100)], [("wait", 90, 130)])["notes"]
         self.assertTrue(any("so 30 ps are cut off" in note for note in notes))
 
 

@@ -1,4 +1,4 @@
-"""Test matmuls that are split so that the largest array crosses the links."""
+"""Test the cause `resharding` for matmuls whose largest array crosses the links."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ FORWARD, BACKWARD = "jit(f)/jvp(g)/dot_general", "jit(f)/transpose(jvp(g))/dot_g
 
 
 def reduced(width: int, path: str = FORWARD) -> list[Json]:
-    """Return the causes where partial sums of 1024 by `width` elements are reduced."""
+    """Return the causes if an all-reduce adds a matmul's partial sums of 1024 by `width`
+    elements."""
     shape = array("f32", 1024, width)
     program = [
         op("x", "parameter", shape=array("f32", 1024, 8)),
@@ -32,7 +33,7 @@ def reduced(width: int, path: str = FORWARD) -> list[Json]:
 
 
 def gathered(width: int, reader: str = "dot") -> list[Json]:
-    """Return the causes where an operand of 1024 by `width` elements is gathered."""
+    """Return the causes if a matmul's operand of 1024 by `width` elements is gathered."""
     shape = array("f32", 1024, width)
     program = [
         op("x", "parameter", shape=array("f32", 256, width)),
@@ -49,8 +50,8 @@ def gathered(width: int, reader: str = "dot") -> list[Json]:
 
 
 def both(other: Shape, result: Shape) -> list[Json]:
-    """Return the causes where a gathered array of 1024 by 512 elements is multiplied by another
-    array, and the result is reduced."""
+    """Return the causes if an operand of 1024 by 512 elements is gathered and the result is
+    all-reduced."""
     whole = array("f32", 1024, 512)
     program = [
         op("x", "parameter", shape=array("f32", 256, 512)),
@@ -72,8 +73,7 @@ def both(other: Shape, result: Shape) -> list[Json]:
 class LargerArray(unittest.TestCase):
     def test_partial_sums_larger_than_both_operands_are_found(self) -> None:
         (row,) = reduced(1024)
-        # On four devices, the operands have 4 * 2 * 8 columns in all, and the sums have 1024
-        # columns.
+        # Gathering both operands on four devices would move 4 * 2 * 8 columns instead of 1024.
         self.assertEqual(row["gain_ps"], 200 * (1024 - 64) // 1024)
         self.assertEqual((row["source_user"], row["confidence"]), ("model.py:7", "likely"))
         self.assertIn("reduces partial sums of a matmul", row["says"])
@@ -94,10 +94,10 @@ class LargerArray(unittest.TestCase):
         self.assertEqual(gathered(1024, "add"), [])
         self.assertEqual(gathered(16), [])
 
-    def test_gathered_operand_and_reduced_result_of_one_matmul_are_found_together(self) -> None:
+    def test_gathered_operand_and_reduced_result_of_a_matmul_share_a_row(self) -> None:
         (row,) = both(array("f32", 512, 64), array("f32", 1024, 64))
-        # The gathered operand has 512 columns of 1024 rows, the result 64 columns, and the other
-        # operand has 64 columns of 512 rows on each of four devices.
+        # In columns of 1024 rows, the gathered operand has 512 and the result 64. The other operand
+        # has 64 columns of 512 rows on each of four devices, as many as 128 columns of 1024 rows.
         self.assertEqual(row["gain_ps"], 300 * (512 + 64 - 128) // (512 + 64))
         self.assertEqual((row["source_user"], row["confidence"]), ("model.py:4", "likely"))
         self.assertEqual(row["evidence"]["ops"], ["whole", "sum"])
@@ -106,7 +106,7 @@ class LargerArray(unittest.TestCase):
     def test_weight_gradient_that_sums_along_the_gathered_dimension_is_not_reported(self) -> None:
         self.assertEqual(both(array("f32", 1024, 48), array("f32", 512, 48)), [])
 
-    def test_matmuls_of_each_line_are_one_row(self) -> None:
+    def test_matmuls_at_the_same_line_share_a_row(self) -> None:
         program, ran = [], []
         for i, n_columns, line in ((0, 512, 4), (1, 256, 4), (2, 512, 6)):
             shape, result = array("f32", 1024, n_columns), array("f32", 1024, 32)

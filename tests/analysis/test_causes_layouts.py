@@ -13,7 +13,7 @@ GROUPS = listed_groups((0, 1, 2, 3))
 
 
 def main(primitive: str, *, before: Shape = COLUMNS) -> list[Op]:
-    """Return the instructions of an all-to-all between a copy and an op of the user."""
+    """Return instructions with an all-to-all between a copy and an op in the user's code."""
     path = f"jit(f)/layer/{primitive}"
     return [
         op("x", "parameter", shape=before),
@@ -35,7 +35,7 @@ def main(primitive: str, *, before: Shape = COLUMNS) -> list[Op]:
 
 
 def found(primitive: str) -> list[Json]:
-    """Return the causes; the all-to-all takes 50 ps, the copies take 100, 20 and 30 ps."""
+    """Return the causes if the all-to-all takes 50 ps and the copies take 100, 20 and 30 ps."""
     path = f"jit(f)/layer/{primitive}:"
     ran = [
         event("copy.1", "data formatting", 0, 100),
@@ -48,11 +48,12 @@ def found(primitive: str) -> list[Json]:
 
 
 class Resharding(unittest.TestCase):
-    def test_patterns_at_one_line_are_one_cause(self) -> None:
+    def test_all_to_alls_at_the_same_line_share_a_row(self) -> None:
         path = "jit(f)/layer/dot_general"
 
         def found(line: str) -> list[Json]:
-            """Return the causes of all-to-alls with different groups, the second one at a line."""
+            """Return the causes of two all-to-alls with different groups; `line` is the second's
+            line."""
             pairs = listed_groups((0, 1), (2, 3))
             program = [
                 op("x", "parameter"),
@@ -73,22 +74,22 @@ class Resharding(unittest.TestCase):
         self.assertIn("30 ps, so the total is 80 ps (8.0 %)", row["says"])
         self.assertEqual([row["gain_ps"] for row in found("model.py:6")], [50, 30])
 
-    def test_all_to_all_of_the_compiler_counts_with_adjacent_copies(self) -> None:
+    def test_gain_of_an_inserted_all_to_all_includes_adjacent_copies(self) -> None:
         first, second = found("dot_general")
         self.assertEqual((first["cause"], first["gain_ps"]), ("resharding", 170))
         self.assertEqual((first["source_user"], first["confidence"]), ("model.py:4", "likely"))
         self.assertEqual(first["evidence"]["n_participants"], 4)
         self.assertEqual(first["evidence"]["ops"], ["copy.1", "all-to-all.1", "copy.2"])
         self.assertEqual(first["scope"], "layer")
-        # The copy after the user's op belongs to no collective.
+        # The copy after the user's op is not adjacent to the collective.
         self.assertEqual((second["cause"], second["gain_ps"]), ("layout_change", 30))
 
-    def test_all_to_all_of_the_user_is_not_reported(self) -> None:
+    def test_all_to_all_in_user_code_is_not_reported(self) -> None:
         for primitive in ("all_to_all", "ragged_all_to_all"):
             with self.subTest(primitive=primitive):
                 self.assertEqual({row["cause"] for row in found(primitive)}, {"layout_change"})
 
-    def test_line_of_the_cause_is_the_sharding_constraint(self) -> None:
+    def test_all_to_all_of_a_sharding_constraint_is_certain(self) -> None:
         first = found("sharding_constraint")[0]
         self.assertEqual((first["cause"], first["confidence"]), ("resharding", "seen"))
         self.assertIn("The sharding constraint at this line requires the change", first["says"])
@@ -97,7 +98,7 @@ class Resharding(unittest.TestCase):
 class InTheOptimizer(unittest.TestCase):
     @staticmethod
     def found(path: str) -> list[Json]:
-        """Return the causes for an all-to-all and a permute that have the same source line."""
+        """Return the `resharding` causes of an all-to-all and a permute at the same source line."""
         program = [
             op("x", "parameter", shape=ROWS),
             op("all-to-all.1", "all-to-all", "x", shape=ROWS, line="adam.py:3", extra=GROUPS),
@@ -111,20 +112,20 @@ class InTheOptimizer(unittest.TestCase):
         rows = causes({"main": program}, ran)
         return [row for row in rows if row["cause"] == "resharding"]
 
-    def test_permute_of_an_elementwise_op_joins_the_row_of_the_line(self) -> None:
+    def test_permute_of_an_elementwise_op_shares_the_row_of_its_line(self) -> None:
         (row,) = self.found("jit(f)/optimizer/mul:")
         self.assertEqual((row["gain_ps"], row["source_user"]), (150, "adam.py:3"))
         self.assertEqual(row["evidence"]["collective"], None)
         self.assertIn("optimizer state", row["what_helps"])
 
-    def test_permutes_in_the_users_code_are_not_resharding(self) -> None:
+    def test_permutes_in_user_code_are_not_reported(self) -> None:
         for path in ("jit(f)/optimizer/ppermute:", "jit(f)/jvp(layer)/mul:"):
             with self.subTest(path=path):
                 self.assertEqual([row["gain_ps"] for row in self.found(path)], [50])
 
 
 class LayoutChanges(unittest.TestCase):
-    def test_row_sums_the_copies_of_a_line(self) -> None:
+    def test_copies_are_summed_by_line(self) -> None:
         rows = found("all_to_all")
         by_line = {row["source_user"]: (row["gain_ps"], row["evidence"]["ops"]) for row in rows}
         self.assertEqual(
@@ -144,7 +145,7 @@ class LayoutChanges(unittest.TestCase):
 
     @staticmethod
     def of_fusion(*opcodes: str) -> list[Json]:
-        """Return the causes for a fusion of a chain of ops."""
+        """Return the causes if a fusion contains a chain of ops."""
         chain = zip(opcodes, ("p", *opcodes), strict=False)
         inside = [
             op("p", "parameter", shape=ROWS),
@@ -166,7 +167,7 @@ class LayoutChanges(unittest.TestCase):
     def test_fusion_that_computes_does_not_count_as_a_copy(self) -> None:
         self.assertEqual(self.of_fusion("transpose", "negate"), [])
 
-    def test_reshape_that_runs_is_a_copy(self) -> None:
+    def test_reshape_that_takes_time_counts_as_a_copy(self) -> None:
         program = [op("x", "parameter"), op("r", "reshape", "x", line="model.py:3")]
         (row,) = causes({"main": program}, [event("r", "data formatting", 0, 100)])
         self.assertEqual((row["cause"], row["gain_ps"]), ("layout_change", 100))
@@ -175,7 +176,8 @@ class LayoutChanges(unittest.TestCase):
 class FlatArrays(unittest.TestCase):
     @staticmethod
     def found(*, cut: str = "slice", n: int = 1 << 20, reader: str = "multiply") -> list[Json]:
-        """Return the causes where two arrays are joined, scaled by a `reader` and cut apart."""
+        """Return the causes if two arrays are concatenated, scaled by the op `reader` and split
+        again."""
         part, flat = array("f32", 8, n // 16), array("f32", n)
         program = [
             op("x", "parameter", shape=part),
@@ -191,17 +193,17 @@ class FlatArrays(unittest.TestCase):
         ]
         return [row for row in causes({"main": program}, ran) if "flat array" in row["says"]]
 
-    def test_ops_that_join_and_cut_a_flat_array_are_one_row(self) -> None:
+    def test_ops_that_concatenate_and_split_a_flat_array_share_a_row(self) -> None:
         (row,) = self.found()
         self.assertEqual((row["cause"], row["confidence"]), ("layout_change", "likely"))
         self.assertEqual((row["gain_ps"], row["source_user"]), (180, "train.py:6"))
         self.assertEqual(row["evidence"]["shape"], "f32[1048576]")
 
-    def test_math_on_a_flat_array_is_needed(self) -> None:
+    def test_gain_excludes_math_on_a_flat_array(self) -> None:
         (row,) = self.found(reader="dot")
         self.assertEqual(row["gain_ps"], 130)
 
-    def test_array_that_is_not_cut_is_not_reported(self) -> None:
+    def test_flat_array_that_is_not_split_is_not_reported(self) -> None:
         self.assertEqual(self.found(cut="negate"), [])
 
     def test_small_array_is_not_reported(self) -> None:
@@ -209,7 +211,7 @@ class FlatArrays(unittest.TestCase):
 
 
 class Pairs(unittest.TestCase):
-    def test_ops_on_arrays_of_pairs_are_reported(self) -> None:
+    def test_ops_on_arrays_with_a_last_dimension_of_two_are_reported(self) -> None:
         for last, n in ((2, 1), (4, 0)):
             with self.subTest(last=last):
                 pairs = array("bf16", 64, 8192 // last, last)
@@ -220,11 +222,11 @@ class Pairs(unittest.TestCase):
                 ran = [event("pairs.1", "loop fusion", 0, 400)]
                 peak = ("--peak-hbm-gibps", str(10**12 / 2**30 * 2**20 / 50))
                 rows = causes({"main": main}, ran, *peak)
-                # At the peak of the test, 1 MiB takes 50 ps.
+                # At the test's HBM peak, 1 MiB takes 50 ps.
                 lines = [(row["source_user"], row["gain_ps"], row["cause"]) for row in rows]
                 self.assertEqual(lines, [("rope.py:3", 300, "layout_change")] * n)
 
-    def test_op_that_does_other_work_is_not_reported(self) -> None:
+    def test_ops_that_compute_or_write_much_more_than_the_pairs_are_not_reported(self) -> None:
         small, twice, larger = (array("bf16", 64, n, 128) for n in (64, 128, 192))
         for opcode, category, result, n in (
             ("pad", "loop fusion", small, 1),

@@ -30,8 +30,7 @@ PROGRAM = [
 
 
 def ran(math: int) -> list[Event]:
-    """Return executions in which the first all-to-all waits until an all-gather no longer uses the
-    links."""
+    """Return executions in which the first all-to-all waits for an all-gather to free the links."""
     path = "jit(f)/dot_general:"
     return [
         event("all-gather-start", "all-gather-start", 0, 1),
@@ -44,17 +43,17 @@ def ran(math: int) -> list[Event]:
 
 
 class Links(unittest.TestCase):
-    def test_gain_excludes_time_that_the_next_wait_would_take(self) -> None:
+    def test_gain_excludes_time_that_would_move_to_the_next_wait(self) -> None:
         for math, gain in ((40, 60), (150, 110)):
             with self.subTest(math=math):
                 (row,) = causes({"main": PROGRAM}, ran(math))
                 self.assertEqual((row["cause"], row["gain_ps"]), ("resharding", gain))
                 self.assertIn("110 ps exposed", row["says"])
 
-    def test_pace_is_the_fastest_mean_of_an_instruction(self) -> None:
+    def test_transfer_rate_is_the_highest_mean_rate_of_an_instruction(self) -> None:
         program = [op("x", "parameter", shape=LARGE), all_to_all("first", "x")]
         program += [op("math", "negate", "first", shape=LARGE), all_to_all("second", "math")]
-        # The first all-to-all takes 50 ps on average, so the second waits for 50 of its 100 ps.
+        # The first all-to-all takes 50 ps on average, so 50 of the second's 100 ps are waiting.
         ran = [
             event("first", "all-to-all", 0, 10),
             event("math", "loop fusion", 10, 50),
@@ -66,7 +65,7 @@ class Links(unittest.TestCase):
         (row,) = causes({"main": program}, ran)
         self.assertEqual(row["gain_ps"], 2 * (50 + 50))
 
-    def test_collective_across_a_slow_axis_keeps_its_own_pace(self) -> None:
+    def test_transfer_rate_is_measured_separately_for_each_axis(self) -> None:
         program = [
             op("x", "parameter", shape=LARGE),
             all_to_all("fast", "x", listed_groups((0, 1), (2, 3))),

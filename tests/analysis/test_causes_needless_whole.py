@@ -1,5 +1,4 @@
-"""Test the cause `resharding` for arrays that are gathered although each device needs only a
-part."""
+"""Test the cause `resharding` for gathered arrays of which each device needs only a part."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ FOUR, TWO = listed_groups((0, 1, 2, 3)), listed_groups((0, 1), (2, 3))
 def cut(
     collective: str, *more_users: str, reader: str = "dynamic-slice", index: str = "partition-id"
 ) -> list[Json]:
-    """Return the causes where a device cuts a part out of the collective's output."""
+    """Return the causes if each device slices a part out of the collective's output."""
     part, whole = array("f32", 256, 512), array("f32", 1024, 512)
     program = [
         op("x", "parameter", shape=part),
@@ -30,9 +29,9 @@ def cut(
 
 
 def spread(groups: bytes = FOUR, mover: str = "copy", reader: str | None = "dot") -> list[Json]:
-    """Return the causes where an op with the opcode `mover` is between a gather and a matmul.
+    """Return the causes if an op with the opcode `mover` reorders a gathered array for a matmul.
 
-    Without a reader, the program returns the array.
+    If `reader` is None, the program returns the array instead.
     """
     whole = array("f32", 1024, 512)
     program = [
@@ -52,18 +51,19 @@ def spread(groups: bytes = FOUR, mover: str = "copy", reader: str | None = "dot"
 
 
 class Cut(unittest.TestCase):
-    def test_gathered_array_is_found_if_a_device_uses_only_a_part(self) -> None:
+    def test_gathered_array_is_reported_if_each_device_uses_only_a_part(self) -> None:
         (row,) = cut("all-gather")
         # An all-to-all among four devices would move a quarter of the bytes.
         self.assertEqual((row["gain_ps"], row["confidence"]), (150, "likely"))
         self.assertEqual(row["source_user"], "model.py:3")
         self.assertIn("each device then keeps only a part", row["says"])
 
-    def test_slice_at_an_index_that_a_loop_changes_is_not_reported(self) -> None:
+    def test_slice_that_does_not_depend_on_the_device_is_not_reported(self) -> None:
         self.assertEqual(cut("all-gather", index="parameter"), [])
 
-    def test_reduced_array_is_not_reported(self) -> None:
-        # The compiler should have made one reduce-scatter of the all-reduce and the slice.
+    def test_sliced_result_of_an_all_reduce_is_not_reported(self) -> None:
+        # Here, the compiler should have replaced the all-reduce and the slice with a
+        # reduce-scatter.
         self.assertEqual(cut("all-reduce"), [])
 
     def test_array_that_is_used_whole_is_not_reported(self) -> None:
@@ -72,7 +72,7 @@ class Cut(unittest.TestCase):
 
 
 class Spread(unittest.TestCase):
-    def test_gathered_operand_of_a_matmul_is_found_if_a_copy_reorders_the_operand(self) -> None:
+    def test_gathered_operand_is_reported_if_a_copy_reorders_it(self) -> None:
         (row,) = spread()
         # Half of the gather's 200 ps remain, and the copy's 50 ps are saved.
         self.assertEqual((row["gain_ps"], row["confidence"]), (150, "likely"))
@@ -86,7 +86,7 @@ class Spread(unittest.TestCase):
     def test_operand_of_an_op_other_than_a_matmul_is_not_reported(self) -> None:
         self.assertEqual(spread(reader="add"), [])
 
-    def test_array_on_two_devices_cannot_be_split_along_two_dimensions(self) -> None:
+    def test_array_gathered_from_two_devices_is_not_reported(self) -> None:
         self.assertEqual(spread(groups=TWO), [])
 
     def test_output_that_no_op_reads_is_not_reported(self) -> None:

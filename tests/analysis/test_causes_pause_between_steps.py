@@ -23,15 +23,15 @@ def device(steps: list[tuple[str, int, int]] = STEPS) -> Plane:
 
 
 def thread(*calls: tuple[str, int, int], name: str = "main") -> Calls:
-    """Return a thread that launches programs; the times of calls are in milliseconds."""
+    """Return a thread that launches programs; `calls` have times in milliseconds."""
     launch = ("PjitFunction(f)", -2 * MS, -MS)
     return name, [launch, *((call, start * MS, end * MS) for call, start, end in calls)]
 
 
 def row(*threads: Calls, steps: list[tuple[str, int, int]] = STEPS) -> dict[str, Any] | None:
-    """Return the cause of a pause in the step with index 1, if there is one."""
-    said = answer(encode(Space([device(steps), host(*threads)])), "bottleneck", "--step", "1")
-    return next((row for row in said["causes"] if row["cause"] == "pause_between_steps"), None)
+    """Return the cause `pause_between_steps` for the step with index 1, or None."""
+    result = answer(encode(Space([device(steps), host(*threads)])), "bottleneck", "--step", "1")
+    return next((row for row in result["causes"] if row["cause"] == "pause_between_steps"), None)
 
 
 def lines(*threads: Calls) -> tuple[str | None, str | None]:
@@ -42,8 +42,8 @@ def lines(*threads: Calls) -> tuple[str | None, str | None]:
 
 class PauseBetweenSteps(unittest.TestCase):
     def test_line_of_a_pause_is_the_outermost_call_within_a_period(self) -> None:
-        # The two pauses are equal, so the first pause is the typical pause. The call of `main`
-        # encloses all periods.
+        # The two pauses are equal, so the first is taken as the typical pause. The call of `main`
+        # spans all periods, so it is ignored.
         main = ("$run.py:20 main", -10, 300)
         found = row(thread(main, (FEED, 5, 99), (TOKENIZE, 6, 98), ("$log.py:3 log", 98, 99)))
         assert found is not None
@@ -58,7 +58,7 @@ class PauseBetweenSteps(unittest.TestCase):
         )
         self.assertEqual((found["evidence"]["ops"], found["evidence"]["dur_ps"]), ([], 0))
 
-    def test_headlines_show_a_pause_above_one_percent(self) -> None:
+    def test_headlines_mention_a_pause_above_one_percent(self) -> None:
         data = encode(Space([device(), host(thread((FEED, 5, 99)))]))
         self.assertIn(
             "The device waits 20.0 of 100.0 ms (20.0 %) between steps for the host at feed.py:17.",
@@ -70,20 +70,20 @@ class PauseBetweenSteps(unittest.TestCase):
         self.assertEqual(pause_sentence(100, 1), "")
         self.assertIn("(2.0 %)", pause_sentence(100, 2))
 
-    def test_call_must_cover_half_of_the_pause(self) -> None:
+    def test_call_must_overlap_half_of_the_pause(self) -> None:
         self.assertEqual(lines(thread((FEED, 50, 90))), ("feed.py:17", "feed.py:17"))
         self.assertEqual(lines(thread((FEED, 50, 89))), (None, None))
-        # The call may begin before the step begins, but may not take longer than the period.
+        # The call may begin before the step, but must not take longer than the period.
         self.assertEqual(lines(thread((FEED, -5, 95)))[0], "feed.py:17")
         self.assertEqual(lines(thread((FEED, -6, 95)))[0], None)
 
-    def test_call_without_a_line_is_named(self) -> None:
+    def test_call_without_source_line_is_reported_by_name(self) -> None:
         found = row(thread(("np.asarray(jax.Array)", 50, 99), (FEED, 60, 99)))
         assert found is not None
         self.assertIn("is in np.asarray(jax.Array) > feed.py:17 get_batch.", found["says"])
         self.assertEqual(found["source_user"], "feed.py:17")
 
-    def test_only_the_thread_that_launches_programs_counts(self) -> None:
+    def test_calls_outside_the_thread_that_launches_programs_are_ignored(self) -> None:
         writer: Calls = ("writer", [("$write.py:1 write", 0, 100 * MS)])
         self.assertEqual(lines(writer, thread((FEED, 50, 99))), ("feed.py:17", "feed.py:17"))
         found = row(writer, thread((FEED, 50, 89)))
@@ -93,30 +93,30 @@ class PauseBetweenSteps(unittest.TestCase):
             "No single call of the thread that launches the steps covers half", found["says"]
         )
 
-    def test_pause_without_events_of_the_host_has_no_line(self) -> None:
+    def test_pause_without_host_events_has_no_line(self) -> None:
         for threads in ((), (thread((FEED, 0, 70)),)):
             found = row(*threads)
             assert found is not None
             self.assertEqual((found["source_user"], found["confidence"]), (None, "likely"))
             self.assertIn("no host events in that time", found["says"])
 
-    def test_unreadable_plane_of_the_host_has_no_events(self) -> None:
+    def test_unreadable_host_plane_counts_as_empty(self) -> None:
         damaged = host(thread((FEED, 50, 99)))
         damaged.lines[0].extra = b"\x22\x03\x10"
         data = encode(Space([device(), damaged]))
         (found,) = answer(data, "bottleneck")["causes"]
         self.assertIn("no host events in that time", found["says"])
 
-    def test_pause_below_half_a_percent_is_not_a_cause(self) -> None:
+    def test_pause_below_half_a_percent_is_not_reported(self) -> None:
         for pause, is_cause in ((5 * MS, True), (5 * MS - 1, False)):
             steps = [(str(i), 1000 * MS * i, 1000 * MS - pause) for i in range(3)]
             self.assertEqual(row(steps=steps) is not None, is_cause)
 
-    def test_time_of_other_steps_is_not_a_pause(self) -> None:
+    def test_pause_excludes_time_in_other_steps(self) -> None:
         others = [("eval", (100 * i + 80) * MS, 20 * MS) for i in range(2)]
         steps = sorted([*STEPS, *others], key=lambda step: step[1])
-        said = answer(encode(Space([device(steps)])), "bottleneck", "--step-id", "0")
-        self.assertEqual(said["causes"], [])
+        result = answer(encode(Space([device(steps)])), "bottleneck", "--step-id", "0")
+        self.assertEqual(result["causes"], [])
 
     def test_single_step_has_no_pause(self) -> None:
         self.assertIsNone(row(steps=[("eval", 0, MS), *STEPS[1:2]]))

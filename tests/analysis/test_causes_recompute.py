@@ -18,7 +18,8 @@ BLOCK, LOSS, STEP = "block.py:9:1", "train.py:7:1", "train.py:2:1"
 
 
 def matmul(path: str, start: int, dur: int, *frames: str) -> Op:
-    """Return a matmul with a path and a stack; the stack's last frame is the innermost."""
+    """Return a matmul with the given path and stack frames, followed by the innermost frame
+    BLOCK."""
     stack, source = "\n".join((*frames, BLOCK)), BLOCK.rpartition(":")[0]
     return op(
         f"dot.{start}",
@@ -31,7 +32,7 @@ def matmul(path: str, start: int, dur: int, *frames: str) -> Op:
     )
 
 
-def said(*ops: Op) -> Json:
+def answer_of(*ops: Op) -> Json:
     found: Json = answer(trace(ops, [("0", 0, 1000)]), "bottleneck")
     return found
 
@@ -39,13 +40,13 @@ def said(*ops: Op) -> Json:
 def rows(*ops: Op) -> list[tuple[str, int, str | None, str]]:
     return [
         (row["cause"], row["gain_ps"], row["source_user"], row["confidence"])
-        for row in said(*ops)["causes"]
+        for row in answer_of(*ops)["causes"]
     ]
 
 
 class Recompute(unittest.TestCase):
     def test_single_checkpoint_is_a_likely_cause(self) -> None:
-        step = said(
+        step = answer_of(
             matmul(FORWARD, 0, 100, STEP, LOSS), matmul(BACKWARD + AGAIN, 100, 90, STEP, LOSS)
         )
         (row,) = step["causes"]
@@ -54,19 +55,19 @@ class Recompute(unittest.TestCase):
         self.assertEqual(row["evidence"]["by_depth"], [{"depth": 1, "dur_ps": 90}])
         self.assertEqual(row["evidence"]["ops"], ["dot.100"])
 
-    def test_free_memory_is_the_minimum_that_the_allocator_reports(self) -> None:
+    def test_free_memory_is_the_minimum_reported_by_the_allocator(self) -> None:
         capture = trace([matmul(BACKWARD + AGAIN, 100, 90, STEP, LOSS)], [("0", 0, 1000)])
-        said: Json = answer(capture, "bottleneck")
-        self.assertIsNone(said["causes"][0]["evidence"]["hbm_free_bytes"])
+        result: Json = answer(capture, "bottleneck")
+        self.assertIsNone(result["causes"][0]["evidence"]["hbm_free_bytes"])
         reports: list[Said] = [
             (at, 0, {"bytes_available": free}) for at, free in ((100, 7000), (200, 4000))
         ]
-        said = answer(with_host(capture, allocator(*reports)), "bottleneck")
-        (row,) = said["causes"]
+        result = answer(with_host(capture, allocator(*reports)), "bottleneck")
+        (row,) = result["causes"]
         self.assertEqual(row["evidence"]["hbm_free_bytes"], 4000)
         self.assertIn("4.0 kB of HBM stayed free", row["says"])
 
-    def test_line_of_the_cause_is_the_innermost_line_in_all_stacks(self) -> None:
+    def test_line_of_the_cause_is_the_innermost_line_shared_by_all_stacks(self) -> None:
         again = [matmul(BACKWARD + AGAIN, 100 * i, 90, STEP, LOSS) for i in (1, 2)]
         self.assertEqual(rows(*again), [("recompute", 180, "block.py:9", "likely")])
         other = op(
@@ -80,10 +81,10 @@ class Recompute(unittest.TestCase):
         )
         self.assertEqual(rows(*again, other), [("recompute", 200, "train.py:7", "likely")])
 
-    def test_compiler_can_recompute_without_a_checkpoint(self) -> None:
+    def test_recomputation_without_a_checkpoint_is_not_reported(self) -> None:
         self.assertEqual(rows(op("fusion.1.remat", "loop fusion", 0, 100, tf_op="jit(f)/exp:")), [])
 
-    def test_recomputation_below_half_a_percent_is_left_out(self) -> None:
+    def test_recomputation_below_half_a_percent_is_not_reported(self) -> None:
         for dur, n in ((4, 0), (5, 1)):
             with self.subTest(dur=dur):
                 self.assertEqual(len(rows(matmul(BACKWARD + AGAIN, 0, dur, STEP))), n)
@@ -91,11 +92,11 @@ class Recompute(unittest.TestCase):
 
 class Repeatedly(unittest.TestCase):
     FORWARD = matmul(FORWARD + LOOP, 0, 100, STEP, LOSS)
-    # An outer checkpoint repeats the whole loop, and each inner checkpoint repeats a block.
+    # The outer checkpoint recomputes the whole loop; each inner checkpoint recomputes one block.
     OUTER = matmul(f"{BACKWARD}{AGAIN}{LOOP}", 100, 90, STEP, LOSS)
     INNER = matmul(f"{BACKWARD}checkpoint/{LOOP}{AGAIN}", 200, 80, STEP, LOSS, "scan.py:4:1")
 
-    def test_outer_checkpoint_around_a_loop_repeats_work(self) -> None:
+    def test_needless_outer_checkpoint_around_a_loop_is_reported(self) -> None:
         found = rows(self.FORWARD, self.OUTER, self.INNER)
         self.assertEqual(
             found,
@@ -104,34 +105,33 @@ class Repeatedly(unittest.TestCase):
                 ("recompute", 80, "block.py:9", "likely"),
             ],
         )
-        (row, _) = said(self.FORWARD, self.OUTER, self.INNER)["causes"]
+        (row, _) = answer_of(self.FORWARD, self.OUTER, self.INNER)["causes"]
         self.assertIn("Remove the outer checkpoint", row["what_helps"])
 
-    def test_inner_checkpoint_within_a_block_repeats_work(self) -> None:
+    def test_needless_inner_checkpoint_within_a_block_is_reported(self) -> None:
         inner = matmul(f"{BACKWARD}checkpoint/attention/{AGAIN}", 200, 80, STEP, LOSS)
         outer = matmul(f"{BACKWARD}{AGAIN}attention/", 100, 90, STEP, LOSS)
-        # Only the outer checkpoint contains the backward matmul of another part of the block.
+        # The outer checkpoint also covers other parts of the block, but the inner one does not.
         backward = matmul(f"{BACKWARD}checkpoint/other/", 300, 100, STEP, LOSS)
-        (first, second) = said(outer, inner, backward)["causes"]
+        (first, second) = answer_of(outer, inner, backward)["causes"]
         self.assertEqual((first["cause"], first["gain_ps"]), ("recomputed_repeatedly", 80))
-        # The cause `recompute` comes last although its time is longer, because its gain is only an
-        # upper limit.
+        # `recompute` comes last despite its longer time, because its gain is only an upper limit.
         self.assertEqual((second["cause"], second["gain_ps"]), ("recompute", 90))
         self.assertIn("Remove the inner checkpoint", first["what_helps"])
 
-    def test_outer_checkpoint_of_unrolled_layers_repeats_work(self) -> None:
+    def test_needless_outer_checkpoint_of_unrolled_layers_is_reported(self) -> None:
         outer = matmul(f"{BACKWARD}{AGAIN}", 100, 90, STEP, LOSS)
         inner = matmul(f"{BACKWARD}checkpoint/{AGAIN}", 200, 80, STEP, LOSS)
         backward = matmul(f"{BACKWARD}checkpoint/checkpoint/", 300, 100, STEP, LOSS)
-        (first, _) = said(outer, inner, backward)["causes"]
+        (first, _) = answer_of(outer, inner, backward)["causes"]
         self.assertEqual((first["cause"], first["gain_ps"]), ("recomputed_repeatedly", 90))
         self.assertIn("Remove the outer checkpoint", first["what_helps"])
 
-    def test_work_that_runs_as_often_as_forward_is_not_repeated(self) -> None:
+    def test_work_recomputed_only_once_is_not_recomputed_repeatedly(self) -> None:
         found = rows(self.FORWARD, self.INNER)
         self.assertEqual([cause for cause, *_ in found], ["recompute"])
 
-    def test_outer_checkpoint_that_recomputes_nothing_is_not_reported(self) -> None:
+    def test_outer_checkpoint_without_recomputation_is_not_reported(self) -> None:
         both = matmul(f"{BACKWARD}checkpoint/block/{AGAIN}", 100, 90, STEP, LOSS)
         inner = matmul(f"{BACKWARD}block/{AGAIN}", 300, 90, STEP, LOSS)
         self.assertEqual(rows(both, inner), [("recompute", 180, "block.py:9", "likely")])
@@ -139,7 +139,7 @@ class Repeatedly(unittest.TestCase):
 
 class Notes(unittest.TestCase):
     def test_missing_program_is_noted(self) -> None:
-        notes = said(self.op())["notes"]
+        notes = answer_of(self.op())["notes"]
         self.assertTrue(
             any("the capture does not contain the program of this step" in note for note in notes)
         )

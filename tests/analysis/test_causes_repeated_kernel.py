@@ -1,4 +1,4 @@
-"""Test the cause `resharding` for kernels that several devices run on the same data."""
+"""Test the cause `resharding` for kernels that several devices run on identical data."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def resharding(program: list[Op], ran: list[Event]) -> list[Json]:
 
 
 def found(gathered: str, reduced_among: bytes | None = None) -> list[Json]:
-    """Return the causes where a kernel reads q, k and v; all-gathers make the arrays named in
-    `gathered`, and an all-reduce among some groups can read the result."""
+    """Return the causes if a kernel reads q, k and v, of which those in `gathered` are
+    all-gathered. With `reduced_among`, an all-reduce in these groups reads the result."""
     program, ran = [], []
     for i, name in enumerate("qkv"):
         program.append(op(name, "parameter", shape=PART, number=i))
@@ -47,7 +47,7 @@ def found(gathered: str, reduced_among: bytes | None = None) -> list[Json]:
 class RepeatedKernel(unittest.TestCase):
     def test_kernel_with_gathered_queries_keys_and_values_is_found(self) -> None:
         (row,) = found("qkv")
-        # The gain is half of the kernel's work and the time of the all-gathers.
+        # The gain is half of the kernel's time plus the time of the all-gathers.
         self.assertEqual((row["gain_ps"], row["confidence"]), (200 + 30, "seen"))
         self.assertEqual((row["source_user"], row["evidence"]["n_participants"]), ("model.py:8", 2))
         self.assertIn("compute the same result on 2 devices", row["says"])
@@ -67,7 +67,7 @@ class RepeatedKernel(unittest.TestCase):
         ran = [event("all-gather.1", "all-gather", 0, 100), kernel()]
         self.assertEqual(resharding(program, ran), [])
 
-    def test_reduction_of_the_result_counts_only_among_the_same_devices(self) -> None:
+    def test_gain_includes_an_all_reduce_only_among_the_same_devices(self) -> None:
         for groups, reducing in ((GROUPS, 50), (OTHER_GROUPS, 0)):
             with self.subTest(reducing=reducing):
                 (row,) = found("qkv", groups)

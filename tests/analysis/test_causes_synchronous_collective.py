@@ -1,6 +1,4 @@
-"""Test the cause `synchronous_collective`: collectives that stop the core although math could hide
-them.
-"""
+"""Test the cause `synchronous_collective`: blocking collectives that math could hide."""
 
 from __future__ import annotations
 
@@ -34,14 +32,14 @@ def found(
 
 
 class Synchronous(unittest.TestCase):
-    def test_independent_math_hides_a_collective(self) -> None:
+    def test_collective_that_independent_math_could_hide_is_reported(self) -> None:
         (row,) = found(main("all-reduce"))
         self.assertEqual((row["cause"], row["confidence"]), ("synchronous_collective", "likely"))
         self.assertEqual((row["gain_ps"], row["source_user"]), (100, "train.py:9"))
         self.assertEqual(row["evidence"]["collective"], "all-reduce")
         self.assertIn("xla_tpu_enable_sparse_core_collective_offload_all_reduce", row["what_helps"])
 
-    def test_short_math_hides_a_part_of_a_collective(self) -> None:
+    def test_gain_is_limited_by_the_duration_of_independent_math(self) -> None:
         (row,) = found(main("all-reduce"), free=30)
         self.assertEqual(row["gain_ps"], 30)
 
@@ -57,7 +55,7 @@ class Synchronous(unittest.TestCase):
         rows = found(main("all-to-all"), "all-to-all")
         self.assertNotIn("synchronous_collective", [row["cause"] for row in rows])
 
-    def test_math_hides_only_one_collective(self) -> None:
+    def test_the_same_math_hides_only_one_collective(self) -> None:
         program = [*main("all-reduce")[:3], op("more", "all-reduce", "x", line="train.py:9")]
         ran = [
             event("free", "loop fusion", 0, 150),
@@ -67,7 +65,7 @@ class Synchronous(unittest.TestCase):
         (row,) = causes({"main": program}, ran)
         self.assertEqual((row["gain_ps"], row["evidence"]["dur_ps"]), (150, 200))
 
-    def test_kinds_that_share_the_links_are_one_row(self) -> None:
+    def test_collectives_of_different_kinds_share_a_row(self) -> None:
         program = [*main("all-reduce")[:3], op("more", "all-gather", "moved", line="train.py:8")]
         ran = [
             event("free", "loop fusion", 0, 150),
@@ -78,7 +76,7 @@ class Synchronous(unittest.TestCase):
         self.assertEqual((row["gain_ps"], row["evidence"]["collective"]), (150, None))
         self.assertIn("1 all-gather and 1 all-reduce", row["says"])
 
-    def test_math_that_waits_for_the_first_collective_can_hide_the_second(self) -> None:
+    def test_math_that_needs_the_first_collective_can_hide_the_second(self) -> None:
         program = [
             op("x", "parameter"),
             op("first", "all-reduce", "x"),
@@ -95,7 +93,57 @@ class Synchronous(unittest.TestCase):
         (row,) = causes({"main": program}, ran)
         self.assertEqual(row["gain_ps"], 60)
 
-    def test_math_that_runs_after_the_reader_of_the_result_hides_nothing(self) -> None:
+    def test_late_reader_of_a_result_can_hide_the_next_collective(self) -> None:
+        groups = listed_groups((0, 1, 2, 3))
+        large = array("f32", 1024, 1024)
+        program = [
+            op("x", "parameter", shape=large),
+            op("free", "negate", "x", shape=large),
+            op("first", "all-reduce", "x", shape=large, extra=groups),
+            op("near", "negate", "first", shape=large),
+            op("begin", "all-gather-start", "near", shape=large, extra=groups),
+            op("end", "all-gather-done", "begin", shape=large),
+            op("late", "exponential", "first", shape=large),
+            op("last", "add", "late", "end", shape=large),
+        ]
+        ran = [
+            event("free", "loop fusion", 0, 50),
+            event("first", "all-reduce", 50, 100),
+            event("near", "loop fusion", 150, 100),
+            event("begin", "all-gather-start", 250, 0),
+            event("end", "all-gather-done", 250, 80),
+            event("late", "loop fusion", 330, 100),
+            event("last", "loop fusion", 430, 60),
+        ]
+        (row,) = causes({"main": program}, ran)
+        # `free` hides 50 ps of the all-reduce, and `late` hides the whole all-gather.
+        self.assertEqual(row["gain_ps"], 50 + 80)
+
+    def test_gain_is_at_most_the_time_of_the_collectives(self) -> None:
+        groups = listed_groups((0, 1, 2, 3))
+        large = array("f32", 1024, 1024)
+        program = [
+            op("x", "parameter", shape=large),
+            op("y", "parameter", shape=large),
+            op("begin", "all-gather-start", "y", shape=large, extra=groups),
+            op("free", "negate", "x", shape=large),
+            op("moved", "all-reduce", "x", shape=large, extra=groups),
+            op("math", "negate", "moved", shape=large),
+            op("end", "all-gather-done", "begin", shape=large),
+            op("last", "add", "math", "end", shape=large),
+        ]
+        ran = [
+            event("begin", "all-gather-start", 0, 1),
+            event("free", "loop fusion", 1, 150),
+            event("moved", "all-reduce", 151, 100),
+            event("math", "loop fusion", 251, 200),
+            event("end", "all-gather-done", 451, 80),
+            event("last", "loop fusion", 531, 60),
+        ]
+        (row,) = causes({"main": program}, ran)
+        self.assertEqual(row["gain_ps"], 100)
+
+    def test_math_after_the_first_use_of_the_result_hides_nothing(self) -> None:
         ran = [
             event("moved", "all-reduce", 0, 100),
             event("after", "loop fusion", 100, 500),
@@ -103,7 +151,7 @@ class Synchronous(unittest.TestCase):
         ]
         self.assertEqual(causes({"main": main("all-reduce")}, ran), [])
 
-    def test_short_cast_before_a_collective_runs_earlier(self) -> None:
+    def test_short_cast_before_a_collective_can_be_moved_ahead(self) -> None:
         program = [
             op("x", "parameter"),
             op("free", "negate", "x"),
@@ -120,7 +168,7 @@ class Synchronous(unittest.TestCase):
         (row,) = causes({"main": program}, ran)
         self.assertEqual(row["gain_ps"], 100)
 
-    def test_collective_that_is_read_late_does_not_delay_collectives_that_are_read_early(
+    def test_collectives_whose_results_are_used_first_are_hidden_first(
         self,
     ) -> None:
         program = [
@@ -143,7 +191,7 @@ class Synchronous(unittest.TestCase):
         (row,) = causes({"main": program}, ran)
         self.assertEqual(row["gain_ps"], 200)
 
-    def test_nothing_is_reported_if_the_compiler_made_some_collectives_asynchronous(self) -> None:
+    def test_no_cause_if_some_collectives_are_already_asynchronous(self) -> None:
         program = [
             *main("all-reduce"),
             op("all-reduce-start.1", "all-reduce-start", "x"),
@@ -157,7 +205,7 @@ class Synchronous(unittest.TestCase):
         ]
         self.assertEqual(causes({"main": program}, ran), [])
 
-    def test_asynchronous_collective_stops_the_core_if_the_wait_follows_the_start_at_once(
+    def test_asynchronous_collective_is_reported_if_no_math_runs_during_it(
         self,
     ) -> None:
         shape, groups = array("f32", 1024, 1024), listed_groups((0, 1))
@@ -171,8 +219,8 @@ class Synchronous(unittest.TestCase):
         ]
 
         def rows(start: int, between: int = 0) -> list[Json]:
-            """Return the causes if the all-gather begins at the time `start`; math runs from 50 to
-            250, and for `between` after 281."""
+            """Return the causes if the all-gather starts at `start`. Math runs from 50 to 250, and
+            from 281 for `between` ps."""
             ran = [
                 event("all-gather-start.1", "all-gather-start", start, 1),
                 event("free", "loop fusion", 50, FREE),
@@ -186,12 +234,12 @@ class Synchronous(unittest.TestCase):
         self.assertEqual((row["cause"], row["gain_ps"]), ("synchronous_collective", 100))
         self.assertIn("xla_tpu_enable_latency_hiding_scheduler", row["what_helps"])
         self.assertEqual(rows(10), [])
-        # Math that takes less than a twentieth of the wait hides nothing.
+        # Math shorter than a twentieth of the wait is ignored.
         (row,) = rows(280, between=4)
         self.assertEqual(row["gain_ps"], 100)
         self.assertEqual(rows(280, between=15), [])
 
-    def test_asynchronous_collective_begins_when_the_operand_of_an_update_is_ready(self) -> None:
+    def test_asynchronous_collective_begins_at_an_update_that_needs_math(self) -> None:
         shape, groups = array("f32", 1024, 1024), listed_groups((0, 1))
         program = {
             "wrapped": [

@@ -11,15 +11,13 @@ from tests.builders.xspace import op as event
 
 LARGE = (512, 128)
 WIDE, NARROW = array("f32", *LARGE), array("bf16", *LARGE)
-# Stack frame 1 is an addition, and frame 2 is an explicit cast.
+# Stack frame 1 is the line of an addition, frame 2 the line of an explicit cast.
 FRAMES = StackFrames(["pos.py", "gate.py"], [(1, 4, 1), (2, 6, 1)], [(1, 0), (2, 0)])
 CONVERT = "jit(f)/jvp()/convert_element_type"
 
 
 def widened(frame: int = 1, *, name: str | None = CONVERT) -> list[Op]:
-    """Return the first instructions of a program: bf16 and f32 arguments, and a convert from bf16
-    to f32.
-    """
+    """Return instructions that convert a bf16 argument to f32 and add an f32 argument."""
     return [
         op("x", "parameter", shape=NARROW),
         op("table", "parameter", shape=WIDE, number=1),
@@ -29,7 +27,7 @@ def widened(frame: int = 1, *, name: str | None = CONVERT) -> list[Op]:
 
 
 def found(main: list[Op], **computations: list[Op]) -> list[Json]:
-    """Return the causes if every op of the entry computation takes 40 ps and moves bytes."""
+    """Return the causes if every op of the entry computation takes 40 ps and accesses 2 MiB."""
     ran = [
         event(
             instruction.name,
@@ -64,7 +62,7 @@ class Promotions(unittest.TestCase):
         self.assertEqual((row["source_user"], row["confidence"]), ("gate.py:6", "likely"))
         self.assertIn("Ignore this cause if the cast is intended", row["says"])
 
-    def test_operand_that_the_compiler_narrows_again_counts(self) -> None:
+    def test_operand_narrowed_again_by_the_compiler_is_reported(self) -> None:
         main = [
             *widened(),
             op("narrow", "convert", "sum.1", shape=NARROW),
@@ -74,7 +72,7 @@ class Promotions(unittest.TestCase):
         # The compiler's convert and all other ops read f32.
         self.assertEqual(row["gain_ps"], 80)
 
-    def test_backward_matmuls_of_a_widened_line_count_as_widened(self) -> None:
+    def test_gain_includes_backward_matmuls_of_a_widened_line(self) -> None:
         grad = op("grad", "parameter", shape=NARROW, number=2)
         for line, gain in (("mlp.py:7", 120), ("other.py:7", 60)):
             with self.subTest(line=line):
@@ -82,7 +80,7 @@ class Promotions(unittest.TestCase):
                     *widened(),
                     op("dot.1", "dot", "sum.1", "sum.1", shape=WIDE, line="mlp.py:7"),
                     grad,
-                    # A matmul whose operands the compiler has narrowed.
+                    # The compiler has narrowed this matmul's operands.
                     op("dot.2", "dot", "grad", "grad", shape=WIDE, line=line),
                     op("more", "negate", "dot.2", shape=WIDE),
                     op("end", "tanh", "more", shape=WIDE),
@@ -90,7 +88,7 @@ class Promotions(unittest.TestCase):
                 (row,) = found(main)
                 self.assertEqual(row["gain_ps"], gain)
 
-    def test_result_that_is_cast_back_is_not_a_cause(self) -> None:
+    def test_result_that_is_cast_back_is_not_reported(self) -> None:
         main = [
             *widened(),
             op("narrow", "convert", "sum.1", shape=NARROW, tf_op=CONVERT),
@@ -98,7 +96,7 @@ class Promotions(unittest.TestCase):
         ]
         self.assertEqual(found(main), [])
 
-    def test_statistics_in_f32_are_not_a_cause(self) -> None:
+    def test_statistics_in_f32_are_not_reported(self) -> None:
         main = [
             *widened(),
             op("mean", "reduce", "sum.1", shape=array("f32", 512)),
@@ -106,14 +104,14 @@ class Promotions(unittest.TestCase):
         ]
         self.assertEqual(found(main), [])
 
-    def test_converts_of_the_compiler_are_not_a_cause(self) -> None:
+    def test_converts_inserted_by_the_compiler_are_not_reported(self) -> None:
         self.assertEqual(found([*widened(name=None), DOT]), [])
 
-    def test_converts_of_the_backward_pass_are_not_a_cause(self) -> None:
+    def test_converts_in_the_backward_pass_are_not_reported(self) -> None:
         name = "jit(f)/transpose(jvp())/convert_element_type"
         self.assertEqual(found([*widened(name=name), DOT]), [])
 
-    def test_line_that_multiplies_by_a_small_factor_is_the_cause(self) -> None:
+    def test_multiplication_by_a_small_f32_factor_is_the_cause(self) -> None:
         large = array("f32", 512, 128, 16)
         main = [
             *widened(frame=2),
@@ -124,7 +122,7 @@ class Promotions(unittest.TestCase):
         ]
         self.assertEqual([row["source_user"] for row in found(main)], ["pos.py:4"])
 
-    def test_small_arrays_are_not_a_cause(self) -> None:
+    def test_small_arrays_are_not_reported(self) -> None:
         small = [*widened(), DOT]
         for named in small:
             is_wide = named.instruction.shape == WIDE
@@ -144,18 +142,18 @@ class Promotions(unittest.TestCase):
         ]
         self.assertEqual([row["gain_ps"] for row in found(main, fused=fused)], [100])
 
-    def test_line_that_reads_a_widened_array_is_a_symptom(self) -> None:
+    def test_lines_that_read_a_widened_array_are_not_reported(self) -> None:
         main = [
             *widened(),
             DOT,
-            # The second argument is narrow, as in a residual connection.
+            # The residual connection converts the narrow `x` again.
             op("again", "convert", "x", shape=WIDE, tf_op=CONVERT, frame=2),
             op("residual", "add", "again", "dot.1", shape=WIDE, frame=2),
             op("dot.2", "dot", "residual", "residual", shape=WIDE),
         ]
         self.assertEqual([row["source_user"] for row in found(main)], ["pos.py:4"])
 
-    def test_kernels_count_by_half_but_their_gain_is_unknown(self) -> None:
+    def test_kernel_adds_half_its_time_to_the_gain_and_all_to_unknown_ps(self) -> None:
         target = "tpu_custom_call"
         main = [*widened(), op("kernel.1", "custom-call", "sum.1", shape=WIDE, target=target)]
         ran = [
@@ -174,12 +172,11 @@ class Promotions(unittest.TestCase):
 
 
 class WithoutConverts(unittest.TestCase):
-    """Test programs without a convert to f32: compilers drop a convert that follows another
-    convert."""
+    """Test programs without a convert to f32: the compiler may merge it with another convert."""
 
     @staticmethod
     def found(weight: Shape, path: str = "jit(f)/jvp()/dot_general") -> list[Json]:
-        """Return the causes where an f32 sum is multiplied by a weight."""
+        """Return the causes if a dot multiplies an f32 sum by a weight."""
         return found(
             [
                 op("x", "parameter", shape=WIDE),
@@ -190,7 +187,7 @@ class WithoutConverts(unittest.TestCase):
             ]
         )
 
-    def test_matmul_of_f32_by_bf16_names_the_line_before(self) -> None:
+    def test_f32_operand_of_a_mixed_matmul_is_reported_at_its_line(self) -> None:
         (row,) = self.found(NARROW)
         self.assertEqual((row["source_user"], row["confidence"]), ("pos.py:4", "likely"))
         self.assertEqual((row["gain_ps"], row["evidence"]["shape"]), (60, "f32[512,128]"))
@@ -202,7 +199,7 @@ class WithoutConverts(unittest.TestCase):
     def test_backward_matmul_is_not_reported(self) -> None:
         self.assertEqual(self.found(NARROW, "jit(f)/transpose(jvp())/dot_general"), [])
 
-    def test_weight_that_stays_f32_is_not_a_cause(self) -> None:
+    def test_f32_weight_is_not_reported(self) -> None:
         main = [
             op("x", "parameter", shape=WIDE),
             op("weight", "parameter", shape=WIDE, number=1),
@@ -212,12 +209,12 @@ class WithoutConverts(unittest.TestCase):
         ]
         self.assertEqual(found(main), [])
 
-    def test_matmul_of_f32_by_an_eight_bit_float_counts_as_mixed(self) -> None:
+    def test_matmul_of_f32_by_f8_counts_as_mixed(self) -> None:
         (row,) = self.found(array("f8e4m3fn", *LARGE))
         self.assertEqual(row["source_user"], "pos.py:4")
 
-    def test_residual_stream_in_f32_is_likely(self) -> None:
-        # A program without a convert to a narrower float is meant to be f32.
+    def test_f32_residual_stream_is_a_likely_cause(self) -> None:
+        # A program that never converts to a narrower float uses f32 on purpose.
         for first, cast, n in ((WIDE, NARROW, 1), (NARROW, NARROW, 0), (WIDE, WIDE, 0)):
             with self.subTest(first=first, cast=cast):
                 state = tuple_of(first, cast)
@@ -249,7 +246,7 @@ class WithoutConverts(unittest.TestCase):
                 lines = [(row["source_user"], row["gain_ps"]) for row in rows]
                 self.assertEqual(lines, [("pos.py:4", 90)] * n)
 
-    def test_matmuls_of_one_line_with_f32_gradients_are_likely(self) -> None:
+    def test_line_with_f32_forward_and_backward_matmuls_is_a_likely_cause(self) -> None:
         backward = "jit(f)/transpose(jvp())/dot_general"
         for dtype, lines in ((WIDE, ["head.py:9"]), (NARROW, [])):
             with self.subTest(dtype=dtype):

@@ -1,4 +1,4 @@
-"""Test the innermost loop around an op: depth and trips."""
+"""Test the field `loop`: depth and trips of the innermost loop around an op."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def math(name: str, start: int, end: int, stack: str = "a.py:1:1") -> Op:
 
 
 def loops(*ops: Op, window: int = 1000) -> dict[str, Loop]:
-    """Return the field of each op in `by_op`."""
-    said = answer(trace(ops, [("0", 0, window)]), "by_op")
-    return {row["hlo_op"]: row["loop"] for row in said["ops"]}
+    """Return the field `loop` of each op in `by_op`."""
+    result = answer(trace(ops, [("0", 0, window)]), "by_op")
+    return {row["hlo_op"]: row["loop"] for row in result["ops"]}
 
 
 class OfOps(unittest.TestCase):
-    def test_depth_and_trips_are_of_the_innermost_loop(self) -> None:
+    def test_depth_and_trips_describe_the_innermost_loop(self) -> None:
         found = loops(
             math("before", 0, 10),
             loop("outer", 10, 200),
@@ -53,11 +53,11 @@ class OfOps(unittest.TestCase):
 
     def test_trips_can_be_a_fraction(self) -> None:
         parts = [part for i in (0, 100, 200) for part in (loop("w", i, i + 50),)]
-        # A branch of the loop's body does not run in each round.
+        # `f` is in a branch of the loop body, so it does not run in every iteration.
         found = loops(*parts, *(math("f", start, start + 5) for start in (0, 10, 100, 210)))
         self.assertEqual(found["f"], {"depth": 1, "trips": 1.333})
 
-    def test_loop_of_an_op_is_the_loop_around_most_of_its_time(self) -> None:
+    def test_loop_of_an_op_contains_most_of_its_time(self) -> None:
         inside = [loop("w", 100, 200), *(math("f", 100 + 10 * i, 110 + 10 * i) for i in range(8))]
         around = [math("f", 0, 30), math("f", 300, 330)]
         self.assertEqual(loops(around[0], *inside, around[1])["f"], {"depth": 1, "trips": 10})
@@ -68,7 +68,7 @@ class OfOps(unittest.TestCase):
         found = loops(op("c", "conditional", 0, 100), math("f", 10, 20), op("x", "call", 0, 100))
         self.assertEqual(found, {"f": None})
 
-    def test_op_that_begins_or_ends_with_the_loop_is_inside_the_loop(self) -> None:
+    def test_op_that_begins_or_ends_with_the_loop_is_inside_it(self) -> None:
         found = loops(loop("w", 10, 20), math("f", 10, 12), math("g", 18, 20), math("h", 20, 22))
         self.assertEqual(found["f"], {"depth": 1, "trips": 1})
         self.assertEqual(found["g"], {"depth": 1, "trips": 1})
@@ -82,7 +82,7 @@ class OfOps(unittest.TestCase):
         inner = answer(data, "by_op", "--op", "inner")["op"]["loop"]
         self.assertEqual(inner, {"depth": 1, "trips": 2})
 
-    def test_unsorted_line_gives_the_same_loops(self) -> None:
+    def test_loops_do_not_depend_on_the_order_of_events(self) -> None:
         ops = [loop("w", 0, 60), *(math("f", 10 * i, 10 * i + 9) for i in range(6))]
         plane = tpu_plane(ops, [("0", 0, 100)])
         events = next(line.events for line in plane.lines if line.name == "XLA Ops")
@@ -90,14 +90,13 @@ class OfOps(unittest.TestCase):
         row = answer(encode(Space([plane])), "by_op")["ops"][0]
         self.assertEqual(row["loop"], {"depth": 1, "trips": 6})
 
-    def test_metadata_entries_of_the_same_op_count_together(self) -> None:
-        # Captures that store an op's stats on executions have several metadata entries for an op.
+    def test_metadata_entries_of_the_same_op_are_summed(self) -> None:
+        # Captures can have several metadata entries for an op, one per set of stats.
         ops = [op("f", "loop fusion", 10 * i, 9, flops=i) for i in range(6)]
         self.assertEqual(loops(loop("w", 0, 60), *ops)["f"], {"depth": 1, "trips": 6})
 
-    def test_cost_grows_with_the_number_of_events(self) -> None:
-        # Half of the ops run both inside and outside of a loop, so all executions of these ops are
-        # looked up.
+    def test_run_time_is_linear_in_the_number_of_events(self) -> None:
+        # The op runs both inside and outside a loop, so all its executions must be looked up.
         plane = tpu_plane([math("f", 0, 1), loop("w", 0, 2)], [("0", 0, 10**9)])
         events = next(line.events for line in plane.lines if line.name == "XLA Ops")
         events[:] = [
@@ -121,11 +120,12 @@ class OfRows(unittest.TestCase):
     )
 
     def loops(self, mode: str, rows: str) -> list[Loop]:
-        said = answer(trace(self.OPS, [("0", 0, 200)]), mode)
-        return [row["loop"] for row in said[rows]]
+        result = answer(trace(self.OPS, [("0", 0, 200)]), mode)
+        return [row["loop"] for row in result[rows]]
 
-    def test_trips_of_a_row_belong_to_the_longest_op(self) -> None:
-        # Of the line's 38 ps, 28 ps are in the loop, and 16 ps of these are 4 executions of f.
+    def test_trips_of_a_row_are_those_of_its_longest_op(self) -> None:
+        # The line takes 38 ps, 28 ps of it in the loop. Op f takes most of that, 16 ps in 4
+        # executions.
         self.assertEqual(self.loops("by_source", "groups"), [{"depth": 1, "trips": 4}])
 
     def test_rows_of_comm_and_bottleneck_have_loops(self) -> None:
@@ -133,10 +133,10 @@ class OfRows(unittest.TestCase):
         self.assertEqual(self.loops("comm", "rows"), [collective])
         self.assertIn(collective, self.loops("bottleneck", "findings"))
 
-    def test_op_in_a_step_without_loops_has_no_loop(self) -> None:
+    def test_loop_is_null_in_a_step_without_loops(self) -> None:
         for mode, rows in (("by_source", "groups"), ("by_op", "ops"), ("bottleneck", "findings")):
-            said = answer(trace([math("f", 0, 5)], [("0", 0, 9)]), mode)
-            self.assertEqual([row["loop"] for row in said[rows]], [None])
+            result = answer(trace([math("f", 0, 5)], [("0", 0, 9)]), mode)
+            self.assertEqual([row["loop"] for row in result[rows]], [None])
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""Build the traces, programs and records that the tests read."""
+"""Build traces, programs and records for the tests."""

@@ -1,4 +1,4 @@
-"""Build events of the allocator on the host's plane."""
+"""Build a host plane with events of the memory allocator."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tests.builders.xspace import (
 
 KINDS = ("MemoryAllocation", "MemoryDeallocation", "ThreadpoolListener::Record")
 SIZES = ("bytes_reserved", "bytes_allocated", "bytes_available")
-# Ids of the allocator's metadata start here, above the ids of other metadata.
+# The allocator's metadata ids start here, above those of other metadata.
 FIRST_ID = 7
-# An event's time, the device, and stats by name.
+# An event's time, its device, and its stats by name.
 Said = tuple[int, int, dict[str, StatValue]]
 
 
@@ -27,16 +27,16 @@ def host_plane(*threads: list[Event], names: StatNames, timestamp_ns: int | None
     return Plane("/host:CPU", lines, metadata, names.metadata())
 
 
-def allocator(*said: Said, timestamp_ns: int | None = None) -> Plane:
-    """Return a thread on which allocations and deallocations alternate."""
+def allocator(*result: Said, timestamp_ns: int | None = None) -> Plane:
+    """Return a host plane with one thread, on which allocations and deallocations alternate."""
     names = StatNames()
     events = []
-    for i, (at, device, values) in enumerate(said):
+    for i, (at, device, values) in enumerate(result):
         stats = [names.stat(k, v) for k, v in {"index_on_host": device, **values}.items()]
         events.append(Event(FIRST_ID + i % 2, at, stats=stats))
     return host_plane(events, names=names, timestamp_ns=timestamp_ns)
 
 
 def with_host(data: bytes, host: Plane) -> bytes:
-    """Append the host's plane to a file."""
+    """Append the host plane to a file."""
     return data + encode(Space([host]))

@@ -22,11 +22,11 @@ Json = dict[str, Any]
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 PROGRAM = next((found for name in NAMES if (found := shutil.which(name))), None)
-# The key code and the text of each keyboard key.
+# For each keyboard key, its code and the text that it types.
 KEYS = {"Enter": (13, "\r"), "Escape": (27, ""), "Tab": (9, ""), " ": (32, " ")}
 KEYS |= {f"Arrow{to}": (37 + i, "") for i, to in enumerate(("Left", "Up", "Right", "Down"))}
 KEYS |= {"Home": (36, ""), "End": (35, "")}
-# The browser reads from file 3 and writes to file 4.
+# The browser reads from file descriptor 3 and writes to 4.
 AS_3_AND_4 = """
 import os, sys
 source, sink, *command = sys.argv[1:]
@@ -43,12 +43,12 @@ class Browser:
         assert PROGRAM
         theirs_in, self._out = os.pipe()
         self._in, theirs_out = os.pipe()
-        # The browser expects the pipes at file descriptors 3 and 4, so these numbers must be free.
+        # Duplicate the pipes to numbers from 10 on, so that 3 and 4 stay free for the browser.
         theirs = [fcntl.fcntl(fd, fcntl.F_DUPFD, 10) for fd in (theirs_in, theirs_out)]
         command = [
             *(sys.executable, "-c", AS_3_AND_4, *map(str, theirs), PROGRAM),
             *("--headless=new", "--remote-debugging-pipe", "--disable-gpu", "--no-first-run"),
-            # The options prevent network requests and allow root to run the browser.
+            # These options prevent network requests and allow root to run the browser.
             *("--disable-background-networking", "--disable-component-update", "--no-sandbox"),
             *("--disable-extensions", "--disable-sync", "--disable-dev-shm-usage"),
             *("--hide-scrollbars", f"--user-data-dir={folder}", *options, "about:blank"),
@@ -121,7 +121,7 @@ class Browser:
         return [event["params"] for event in self.events if event.get("method") == method]
 
     def open(self, path: Path) -> float:
-        """Open a file, wait until the page is drawn, and return the seconds spent."""
+        """Open a file, wait until the page is drawn, and return the elapsed seconds."""
         self.events.clear()
         begun = time.monotonic()
         self.ask("Page.navigate", url=path.as_uri())
@@ -139,7 +139,7 @@ class Browser:
         return said["result"].get("value")
 
     def middle(self, selector: str) -> tuple[float, float]:
-        """Scroll to an element and return the coordinates of the element's centre."""
+        """Scroll to an element and return the coordinates of its centre."""
         box = self.value(
             f"(() => {{ const found = document.querySelector({json.dumps(selector)});"
             " found.scrollIntoView({block: 'center'}); const box = found.getBoundingClientRect();"

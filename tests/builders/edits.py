@@ -1,4 +1,4 @@
-"""Generate edits of a program's source, at every place where an edit is possible."""
+"""Generate edits of a program's source code."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def frames_of(program: Program) -> list[Frame]:
 
 
 def busiest_file(program: Program) -> str:
-    """Return the file that occurs in most stacks."""
+    """Return the file that occurs in the most stacks."""
     passed = Counter(file for op in program for file in {frame.file for frame in op.frames})
     return passed.most_common(1)[0][0]
 
 
 def line_distances(program: Program, file: str) -> list[tuple[int, int]]:
-    """Return pairs of similar lines a few lines apart, and the distance of each pair."""
+    """Return pairs of similar lines a few lines apart, as (line, distance)."""
     there = [frame for frame in frames_of(program) if frame.file == file]
     return [
         (a.line, b.line - a.line)
@@ -34,7 +34,7 @@ def line_distances(program: Program, file: str) -> list[tuple[int, int]]:
 
 
 def neighbour(program: Program, key: tuple[str, str]) -> tuple[str, str] | None:
-    """Return the group of the nearest line of the same file and kind."""
+    """Return the key of the nearest group with the same kind and file."""
     groups = groups_of(program)
     frame = groups[key][0].frames[-1]
     near = [
@@ -47,7 +47,7 @@ def neighbour(program: Program, key: tuple[str, str]) -> tuple[str, str] | None:
 
 
 def reindent(program: Program, file: str, rng: random.Random) -> Edit:
-    """Put some lines into a new block: insert two lines above them, and indent them by four
+    """Wrap some lines in a new block: insert two lines above them, and indent them by four
     columns."""
     lines = sorted({frame.line for frame in frames_of(program) if frame.file == file})
     first = rng.choice(lines)
@@ -57,9 +57,9 @@ def reindent(program: Program, file: str, rng: random.Random) -> Edit:
     )
 
 
-# The function is long, because it is a table with a line for each kind of edit.
+# This function is long, because it lists all kinds of edits.
 def edits_of(program: Program, seed: int) -> dict[str, list[Edit]]:
-    """Return each kind of edit at a few places."""
+    """Return edits by kind, each kind applied at a few places."""
     rng = random.Random(seed)
     files = sorted({frame.file for frame in frames_of(program)})
     main = busiest_file(program)

@@ -60,7 +60,7 @@ def packed(number: int, values: Sequence[int]) -> bytes:
 
 
 def given(**numbered: tuple[int, int | bytes | None]) -> bytes:
-    """Encode the fields with a value other than None."""
+    """Encode all fields whose value is not None."""
     return b"".join(field_of(number, v) for number, v in numbered.values() if v is not None)
 
 
@@ -70,7 +70,7 @@ class Shape(Message):
     dims: tuple[int, ...] = ()
     memory_space: int | None = None
     parts: tuple[Shape, ...] = ()
-    # There is one flag per dimension; compilers also write the flags for static shapes.
+    # True for each dynamic dimension; compilers write these flags even for static shapes.
     dynamic: tuple[bool, ...] = ()
     minor_to_major: tuple[int, ...] = ()
 
@@ -106,7 +106,7 @@ class Instruction(Message):
     backend_config: Annotated[bytes | None, 43] = None
     thread: Annotated[str | None, 79] = None
     extra: bytes = b""
-    # Number of the parameter, for the opcode `parameter`.
+    # The parameter number, if the opcode is `parameter`.
     number: Annotated[int | None, 9] = None
     target: Annotated[str | None, 28] = None
 
@@ -122,7 +122,8 @@ class Computation(Message):
 
 @dataclass
 class StackFrames(Message):
-    """Hold files, locations (file id, line, column), and frames (location id, caller's id)."""
+    """Hold files, locations (file id, line, column), and frames (location id, caller's frame
+    id)."""
 
     files: list[str]
     locations: list[tuple[int, int, int]]
@@ -143,7 +144,7 @@ class StackFrames(Message):
 class Module(Message):
     computations: Annotated[list[Computation], 3] = field(default_factory=list)
     frames: Annotated[StackFrames | None, 17] = None
-    # Numbers of replicas and computations in the device assignment.
+    # The number of replicas and of computations in the device assignment.
     devices: tuple[int, int] | None = None
     extra: bytes = b""
     entry_id: Annotated[int | None, 6] = None
@@ -177,8 +178,8 @@ def iota(n_groups: int, size: int, dims: Sequence[int], permutation: Sequence[in
     return packed_pair(n_groups, size) + packed(3, dims) + packed(4, permutation)
 
 
-# A mesh axis is given by its index, and a part of an axis by (index, size of the major part before,
-# size).
+# A whole mesh axis is given by its index, and a part of an axis by (index, product of the preceding
+# parts' sizes, size).
 Axis = int | tuple[int, int, int]
 
 
@@ -193,7 +194,7 @@ def mesh(
     axes: Sequence[Axis],
     device_ids: Sequence[int] = (),
 ) -> bytes:
-    """Encode field 93 of an instruction: replica groups by axes of a mesh."""
+    """Encode field 93 of an instruction: replica groups along axes of a mesh."""
     sizes = b"".join(
         bytes_field(1, text_field(1, f"axis_{i}") + int_field(2, dim)) for i, dim in enumerate(dims)
     )
@@ -213,12 +214,12 @@ def element(index: int) -> bytes:
 
 
 def direction(name: str) -> bytes:
-    """Encode the direction of a comparison, such as EQ, NE or LT."""
+    """Encode the direction of a compare instruction, such as EQ, NE or LT."""
     return text_field(63, name)
 
 
 def aliases(*parameters: tuple[int, Sequence[int]]) -> bytes:
-    """Encode aliases: arrays of parameters that share memory with outputs, as (parameter number,
+    """Encode aliases: parameter arrays that share memory with outputs, given as (parameter number,
     index)."""
     entries = [
         # Field 1 is the output, and field 4 is the kind of alias.
@@ -229,7 +230,7 @@ def aliases(*parameters: tuple[int, Sequence[int]]) -> bytes:
 
 
 def donors(*parameters: tuple[int, Sequence[int]]) -> bytes:
-    """Encode donors: arrays of parameters that may be overwritten but are not aliased, as
+    """Encode donors: parameter arrays that may be overwritten but are not aliased, given as
     (parameter number, index).
     """
     entries = [
@@ -283,7 +284,7 @@ def named_sharding(
     device_ids: Sequence[int] = (),
     parts: Sequence[bytes] = (),
 ) -> bytes:
-    """Encode a NamedSharding; `dims` has the mesh axes that split each dimension."""
+    """Encode a NamedSharding; `dims` lists the mesh axes that split each dimension."""
     mesh = b"".join(bytes_field(1, text_field(1, n) + int_field(2, size)) for n, size in axes)
     cut = [
         b"".join(bytes_field(1, axis_ref(a)) for a in dim) + (int_field(2, 1) if is_closed else b"")
@@ -304,7 +305,7 @@ ALLOC, FREE, SHARE = 0, 1, 2
 
 
 def buffer(id_: int, size: int, instruction_id: int, *index: int, color: int = 0) -> bytes:
-    """Encode a logical buffer: an instruction's output, or the part of the output at `index`."""
+    """Encode a logical buffer: an instruction's output, or the part of it at `index`."""
     where = packed(3, index) + int_field(4, instruction_id)
     fields = int_field(1, id_) + int_field(2, size) + bytes_field(3, where) + int_field(4, color)
     return bytes_field(1, fields)
@@ -321,7 +322,7 @@ def allocation(
     thread_local: bool = False,
     color: int = 0,
 ) -> bytes:
-    """Encode an allocation and the buffers assigned to the allocation: (id, offset, size)."""
+    """Encode an allocation and its buffers, given as (id, offset, size)."""
     places = b"".join(
         bytes_field(9, packed_pair(buffer_id, offset) + int_field(3, length))
         for buffer_id, offset, length in assigned
@@ -338,8 +339,8 @@ def allocation(
 
 
 def heap_trace(*events: tuple[int, int, str, int]) -> bytes:
-    """Encode heap events, given as (kind, buffer, instruction's name, buffer that shares the
-    memory)."""
+    """Encode heap events, given as (kind, buffer id, instruction name, id of the buffer to share
+    with)."""
     return bytes_field(
         4,
         b"".join(
@@ -383,7 +384,7 @@ def op(
     number: int | None = None,
     target: str | None = None,
 ) -> Op:
-    """Make an instruction; `line` is a `file:line`, and `frame` is the id of a stack frame."""
+    """Return an instruction; `line` is `file:line`, and `frame` is the id of a stack frame."""
     file, _, at = (line or "").rpartition(":")
     metadata = OpMetadata(tf_op, file or None, int(at) if at else None, frame)
     return Op(
@@ -416,8 +417,8 @@ def module(
 ) -> Module:
     """Make a module.
 
-    Ids of instructions count over all computations, as compilers count them. Ids of computations
-    overlap with ids of instructions, so tests notice if the program confuses the two.
+    Instruction ids are consecutive across computations, as in real programs. Computation ids
+    overlap with instruction ids, so that confusing the two makes tests fail.
     """
     computation_ids = {name: i for i, name in enumerate(computations, 1)}
     ids: dict[str, int] = {}
@@ -456,7 +457,7 @@ def hlo_proto(
 
 
 def metadata_plane(programs: dict[int, tuple[str, bytes | None]]) -> Plane:
-    """Make the plane of programs from ids, names and HloProtos; None makes an entry without a
+    """Return the plane of programs from ids, names and HloProtos; None gives an entry without a
     program.
     """
     return Plane(

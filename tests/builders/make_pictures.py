@@ -1,4 +1,4 @@
-"""Make the pictures of README.md and GUIDE.md: screenshots of the page of the demo.
+"""Make the pictures for README.md and GUIDE.md: screenshots of the demo's page.
 
     python3 -m tests.builders.make_pictures
 
@@ -18,7 +18,7 @@ from pathlib import Path
 from tests.builders.browser import Browser, browser
 from tests.harness import ROOT, answer
 
-# For each picture: the first and the last element, the width, and the colour scheme of the page.
+# For each picture: its first and last page element, width, and colour scheme.
 PICTURES: dict[str, tuple[str, str, int, str]] = {
     "page": ("#lead", "#budget", 1100, "light"),
     "page-dark": ("#lead", "#budget", 1100, "dark"),
@@ -27,10 +27,10 @@ PICTURES: dict[str, tuple[str, str, int, str]] = {
 }
 
 
-# Number of colours of a picture: 64 colours are enough for text and plain areas, and make the file
-# a third as large.
+# Number of colours in a picture: 64 are enough for text and plain areas, and reduce the file to a
+# third of its size.
 N_COLOURS = 64
-# JavaScript that removes the links and notes of the page, because the pictures show only figures.
+# Remove the page's links and notes, because the pictures should show only the charts and tables.
 WITHOUT = "document.querySelectorAll('nav, #notes').forEach((node) => node.remove())"
 
 
@@ -46,8 +46,7 @@ def shot(tab: Browser, first: str, last: str) -> bytes:
 
 
 def pixels_of(png: bytes) -> tuple[int, int, list[bytes]]:
-    """Return the width, the bytes per pixel and the rows of a screenshot, which is a PNG with RGB
-    or RGBA."""
+    """Decode an RGB or RGBA PNG; return its width, bytes per pixel and rows."""
     width, _, _, kind = struct.unpack(">IIBB", png[16:26])
     size = {2: 3, 6: 4}[kind]
     data, at = b"", 8
@@ -70,7 +69,7 @@ def pixels_of(png: bytes) -> tuple[int, int, list[bytes]]:
 
 
 def predicted(kind: int, left: int, up: int, corner: int) -> int:
-    """Return the value that a filter of PNG predicts from the neighbours."""
+    """Return the value that a PNG filter predicts from the neighbouring pixels."""
     if kind == 4:
         guess = left + up - corner
         return min((left, up, corner), key=lambda value: abs(guess - value))
@@ -78,8 +77,8 @@ def predicted(kind: int, left: int, up: int, corner: int) -> int:
 
 
 def with_few_colours(png: bytes) -> bytes:
-    """Return a picture with only the most frequent colours; replace each other colour by the
-    nearest frequent colour."""
+    """Reduce a picture to its most frequent colours; replace other colours with the nearest of
+    them."""
     width, size, rows = pixels_of(png)
     pixels = [[row[i : i + 3] for i in range(0, len(row), size)] for row in rows]
     counted = Counter(pixel for row in pixels for pixel in row)
@@ -103,7 +102,7 @@ def with_few_colours(png: bytes) -> bytes:
 def main() -> None:
     with browser() as tab, tempfile.TemporaryDirectory() as folder:
         page = Path(folder, "step.html")
-        # The path is relative, so the picture shows no path of this machine.
+        # Pass a relative path, so that the picture shows no local path.
         os.chdir(ROOT)
         answer("tests/data/demo", "page", "--out", str(page))
         for name, (first, last, width, colours) in PICTURES.items():

@@ -1,10 +1,10 @@
-"""Write two runs of the demo's program, before and after a change, for the pages.
+"""Write two runs of the demo's program, before and after an edit, for the examples on the pages.
 
     python3 -m tests.builders.make_runs FOLDER
 
-FOLDER/before and FOLDER/after become log directories, each with a run of six steps on two devices.
-The change moves all lines of train.py down by three lines, and makes line 49, now line 52, 12 %
-slower. The bytes of the traces depend only on the source of the module.
+FOLDER/before and FOLDER/after become log directories, each with one run of six steps on two
+devices. The edit moves all lines of train.py down by three, and makes line 49, now 52, 12 % slower.
+The traces are reproducible byte for byte.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def write_run(folder: Path, run: str, program: Program, seed: int) -> Path:
 
 
 def write_runs(folder: Path) -> dict[str, Path]:
-    """Write the two runs; return the paths of the traces by the file names of their records in
+    """Write both runs; return the traces' paths by the file names of their records in
     `tests/data`."""
     program = records.of_demo()
     return {

@@ -1,14 +1,14 @@
-"""Write large synthetic traces in the shape of real traces, for the benchmark and the tests.
+"""Write large synthetic traces that resemble real ones, for the benchmark and the tests.
 
     python3 -m tests.builders.make_trace OUT.xplane.pb [--factor F]
 
 Each device runs the same program in every step: some ops, then a `while` with a repeated body, then
 more ops. At factor 1, each of 8 devices has 316 000 `XLA Ops` events, and the file has 3.5 million
 events and about 120 MB. The factor scales the number of events, but not the number of ops (1000).
-One event in twelve is instant. Traces with equal arguments have equal bytes.
+One event in twelve has no duration. Traces with equal arguments have equal bytes.
 
-Writing is fast because a line is encoded once for all devices, and each common part of events is
-encoded once.
+Writing is fast, because lines are encoded only once for all devices, as are the common parts of
+events.
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ FIRST_STEP_ID = 2_000_000
 
 
 class Shape(NamedTuple):
-    """Hold the size of a trace."""
+    """Hold the parameters that determine a trace's size."""
 
     factor: float = 1.0
-    # If the number is 0, the program runs once, and the trace has no Steps line.
+    # With 0 steps, the program runs once, and the trace has no Steps line.
     n_steps: int = 8
     n_devices: int = 8
     n_hosts: int = 1
-    # Number of copies of every plane except the first device's plane.
+    # Every plane except the first device's is written this many times.
     others: int = 1
 
     @property
     def trips(self) -> list[int]:
-        """Return the number of rounds of each step's loop: most in step 5, fewest in step 0."""
+        """Return the loop iterations of each step: most in step 5, fewest in step 0."""
         n_runs = self.n_steps or 1
         trips = [max(1, round(155 * self.factor * 8 / n_runs))] * n_runs
         if n_runs > 5:
@@ -68,7 +68,7 @@ class Shape(NamedTuple):
         return trips
 
     def filler(self, n_blocks: int, n_ids: int) -> Pieces:
-        """Return a line that no mode reads, with equal blocks of events."""
+        """Return many events, in identical blocks, for a line that no mode reads."""
         rng = random.Random(3)
         block = b"".join(
             bytes_field(
@@ -129,7 +129,7 @@ LOOP = Form("while", "while", WHILE, "while", WHILE, ", condition=%region_1, bod
 
 
 def text_of(form: Form, number: int, size: int) -> str:
-    """Return the HLO text of an op, with operands up to a given size."""
+    """Return an op's HLO text, with enough operands to reach about `size` characters."""
     head = f"%{form.name}.{number} = {form.shape} {form.opcode}("
     operands = [f"{form.operand} %param.{number}"]
     left = size - len(head)
@@ -153,7 +153,7 @@ def stats_of(form: Form, number: int, rng: random.Random) -> dict[str, StatValue
     if form.computes:
         stats |= {"flops": 1000 * size, "model_flops": 1000 * size}
     if form is not LOOP and not form.category.startswith("copy"):
-        line = 1 + number // 4  # Several ops share a line.
+        line = 1 + number // 4  # Several ops share a source line.
         frames = ["<embedded module '_launcher'>:153:2", "<embedded module '_launcher'>:35:2"]
         frames += [f"/src/train/{file}.py:{line + i}:4" for i, file in enumerate(("main", "step"))]
         frames += [f"/src/models/transformer/block_{line % 7}.py:{line}:12"]
@@ -167,9 +167,7 @@ def stats_of(form: Form, number: int, rng: random.Random) -> dict[str, StatValue
 
 
 def op_metadata(names: StatNames) -> list[EventMetadata]:
-    """Return metadata of the loop, then of the loop's body, then of the ops before and after the
-    loop.
-    """
+    """Return the metadata of the loop, of its body, and of the ops before and after the loop."""
     rng = random.Random(1)
     metadata = []
     for number in range(1, N_OPS + 1):
@@ -181,7 +179,7 @@ def op_metadata(names: StatNames) -> list[EventMetadata]:
 
 
 class Execution(NamedTuple):
-    """Hold the bytes of an op's event without the offset, which an event stores twice."""
+    """Hold an event's bytes without its offset, which the event contains twice."""
 
     duration: int
     head: bytes
@@ -191,13 +189,13 @@ class Execution(NamedTuple):
     @staticmethod
     def of(op: int, duration: int, stat_ids: Sequence[int]) -> Execution:
         offset_stat, duration_stat = (int_field(1, stat_id) for stat_id in stat_ids)
-        # All offsets take seven bytes, so the message of the first stat has a known length.
+        # All offsets have seven bytes, so the length of the first stat's message is known.
         n_offset = len(varint(FIRST_OFFSET_PS))
         return Execution(
             duration,
             head=int_field(1, op) + varint(2 << 3),
             middle=(
-                # An instant op has no duration field.
+                # The duration field is omitted if it is 0.
                 (int_field(3, duration) if duration else b"")
                 + varint(4 << 3 | 2)
                 + varint(len(offset_stat) + 1 + n_offset)
@@ -214,14 +212,14 @@ class Execution(NamedTuple):
 
 
 def executions_of(op: int, stat_ids: Sequence[int], rng: random.Random) -> list[Execution]:
-    """Return executions of an op to choose from; the first execution is instant."""
+    """Return executions of an op to choose from; the first has no duration."""
     typical = rng.lognormvariate(15.5, 0.8)
     durations = [int(typical * rng.uniform(0.9, 1.1)) for _ in range(1, N_INSTANT)]
     return [Execution.of(op, duration, stat_ids) for duration in (0, *durations)]
 
 
 class Program:
-    """Hold the steps of a device and the events of the ops line, in slices."""
+    """Hold a device's steps and the encoded events of its ops line."""
 
     def __init__(self, trips: Sequence[int], stat_ids: Sequence[int]) -> None:
         self.slices: list[bytes] = []
@@ -259,7 +257,7 @@ class Program:
 
 
 class Hole:
-    """Represent bytes that are zero and take no space on disk."""
+    """Represent a run of zero bytes that takes no space on disk."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -268,7 +266,7 @@ class Hole:
         return self.size
 
 
-# A message as a list of byte strings, which are joined only when written.
+# A message as a list of byte strings, which are concatenated only when written.
 Pieces = list[bytes | Hole]
 
 
@@ -283,7 +281,7 @@ def line(line_id: int, name: str, timestamp_ns: int, events: Pieces) -> Pieces:
 
 
 def device_pieces(shape: Shape) -> Pieces:
-    """Return a device plane without the plane's name."""
+    """Return the fields of a device plane, except its name."""
     names = StatNames()
     stat_ids = names.id_of("device_offset_ps"), names.id_of("device_duration_ps")
     metadata = op_metadata(names)
@@ -308,7 +306,8 @@ def device_pieces(shape: Shape) -> Pieces:
 
 
 def host_pieces(shape: Shape) -> Pieces:
-    """Return a host plane without the plane's name: many threads, on the epoch's clock."""
+    """Return the fields of a host plane with many threads, except its name; times are since the
+    epoch."""
     events = shape.filler(12, N_HOST_NAMES)
     names = [EventMetadata(i, f"Thunk::Execute#{i}") for i in range(1, N_HOST_NAMES + 1)]
     threads = [
@@ -339,10 +338,10 @@ def write_trace(path: str | os.PathLike[str], shape: Shape | None = None) -> Non
 
 
 def write_sparse_trace(path: str | os.PathLike[str], hole: int) -> None:
-    """Write a small trace with two holes of `size` bytes, which a reader of the ops must skip.
+    """Write a small trace with two holes of `hole` bytes, which readers of the ops must skip.
 
-    The first hole is in a plane before the device's plane, and the second hole is in a line before
-    the line `XLA Ops`. Each hole is the value of a stat.
+    One hole is in a plane before the device's plane, the other in a line before `XLA Ops`. Each
+    hole is the value of a stat.
     """
     device = device_pieces(Shape(factor=0.01))
     bytes_value = wrapped(6, [Hole(hole)])

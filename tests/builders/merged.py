@@ -1,4 +1,4 @@
-"""Merge traces into one file, as serving frameworks do."""
+"""Merge the traces of several processes into one file, as serving frameworks do."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ NUMBERED = re.compile(r"(.*):(\d+)((?: \S.*)?)\Z")
 
 
 def with_environment(trace: bytes) -> bytes:
-    """Append the task-environment plane, which profilers write last."""
+    """Append the plane `Task Environment`, which profilers write last."""
     space = pb.XSpace.FromString(trace)
     space.planes.append(pb.XPlane(name="Task Environment"))
     return space.SerializeToString()
 
 
 def merged(hosts: Sequence[Sequence[bytes]], names: Sequence[str] = ()) -> bytes:
-    """Merge the traces of ranks, given by host; devices get the next free number of their host."""
+    """Merge traces, given per host and rank; number the devices consecutively within each host."""
     space = pb.XSpace(hostnames=names)
     for ranks in hosts:
         n_devices: Counter[str] = Counter()

@@ -1,9 +1,9 @@
-"""Make random buffer assignments for random programs, in the way compilers write them.
+"""Make random buffer assignments for random programs, similar to those that compilers write.
 
-The module simulates a heap, instruction by instruction: buffers come and go, share memory with
-other buffers, and reuse freed memory. The assignment also has parameters, results, constants,
-thread-local buffers, and buffers in other memories. A heap may be spread over several allocations,
-and may have several traces or no trace.
+This module simulates a heap, instruction by instruction: buffers are allocated and freed, share
+memory, and reuse freed memory. An assignment also has parameters, results, constants, thread-local
+buffers, and buffers in other memory spaces. A heap can be spread over several allocations, and can
+have no, one or several heap traces.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.builders.hlo_proto import (
     heap_trace,
 )
 
-# Use only a few sizes, so that equal sizes are frequent.
+# There are only a few sizes, so that equal sizes are frequent.
 SIZES = (0, 32, 512, 512, 1024, 4096, 2**33)
 Event = tuple[int, int, str, int]
 
@@ -33,7 +33,7 @@ def chance(rng: random.Random, probability: float) -> bool:
 
 @dataclass
 class Piece:
-    """Represent an allocation that is still being built."""
+    """Represent an allocation under construction."""
 
     size: int
     assigned: list[tuple[int, int, int]]
@@ -46,7 +46,7 @@ class Piece:
 
 @dataclass
 class Heap:
-    """Hold the events of a heap, and the largest number of live bytes in each part."""
+    """Hold the events of a heap, and the maximum of live bytes in each part."""
 
     events: list[Event] = field(default_factory=list)
     part_of: dict[int, int] = field(default_factory=dict)
@@ -95,7 +95,7 @@ class BufferMaker:
     # buffers
 
     def new(self, instruction: Instruction | None = None, color: int = 0) -> int:
-        """Return a new buffer for the output of an instruction, or for a part of the output."""
+        """Return the id of a new buffer for an instruction's output, or for a part of it."""
         rng = self.rng
         some = instruction or rng.choice(self.instructions)
         index: Sequence[int] = ()
@@ -112,7 +112,7 @@ class BufferMaker:
         return Piece(size, [(i, 0, self.sizes[i]) for i in buffer_ids])
 
     def add_lasting(self) -> None:
-        """Add allocations that last for the whole program, and thread-local allocations."""
+        """Add thread-local allocations, and allocations that live throughout the program."""
         rng = self.rng
         for number, parameter in enumerate(i for i in self.instructions if i.opcode == "parameter"):
             if chance(rng, 0.5):
@@ -157,7 +157,7 @@ class BufferMaker:
             if to_share and chance(rng, 0.4):
                 other = rng.choice(to_share)
                 canonical[made] = canonical[other]
-                # Compilers name the buffer that owns the memory.
+                # Here, compilers write the id of the buffer that owns the memory.
                 named = canonical[other] if chance(rng, 0.8) else other
                 heap.events.append((SHARE, made, at, named))
             else:
@@ -183,10 +183,10 @@ class BufferMaker:
             size = max(most, largest) + rng.choice((0, 0, 512))
             pieces.append(Piece(size, [(i, 0, self.sizes[i]) for i in there], color=color))
         if chance(rng, 0.2):
-            # Add a table of a tuple: a buffer without events in a heap trace.
+            # Add a buffer for a tuple's table, which has no events in any heap trace.
             rng.choice(pieces).assigned.append((self.new(color=color), 0, 0))
         if chance(rng, 0.15):
-            # Give one allocation two heap traces.
+            # Add a second heap trace for the same allocation.
             other = self.heap(1, color)
             pieces[0].size += other.most[0]
             pieces[0].size = max([pieces[0].size, *(self.sizes[i] for i in other.part_of)])
@@ -196,4 +196,4 @@ class BufferMaker:
         if chance(rng, 0.9):
             self.traces += [heap.events] * (len(pieces) if chance(rng, 0.9) else 1)
 
-    # The following assignments are contradictory; no compiler writes them.
+    # No compiler writes the following assignments: they contradict themselves.

@@ -1,8 +1,7 @@
-"""Make random communication ops: starts and dones that name each other, with replica groups in
-every notation.
+"""Make random communication ops: pairs of start and done, with replica groups in every notation.
 
-Names come from a small pool. So the program finds the start of a done in different ways: by the
-operand's name, through an update, by the name of the done, or only in the compiled program.
+Names come from a small pool and often clash. So the program must find a done's start in different
+ways: by the operand's name, through an update, by the done's own name, or in the compiled program.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ MESH = [
     "mesh['a'=2] {'b'}",
     "mesh['a'=2,'a'=2] {'a'}",
 ]
-# Three lists of groups that get the same label.
+# These lists of groups differ only beyond the part that a label shows.
 _ALONE = ",".join(f"{{{i}}}" for i in range(9))
 LONG = [f"{{{_ALONE},{rest}}}" for rest in ("{9,10},{11}", "{9},{10,11}", "{11},{10,9}")]
 GROUPS = [*LISTED, *IOTA, *MESH, *LONG]
@@ -59,13 +58,13 @@ SYNC = (
 FUSED = ("all-reduce fusion", "all-gather fusion", "all-reduce-scatter fusion")
 DTYPES = ("bf16", "bf16", "f32", "s4", "pred", "s8")
 
-# The category, the HLO text and the shape of an op.
+# An op's category, HLO text and shape.
 OpText = tuple[str, str, str]
 
 
 def random_communication(rng: random.Random) -> list[OpText]:
-    """Return an op that communicates or hides communication, or a start and a done, or only a start
-    or a done.
+    """Return a synchronous collective, an op that can hide communication, or a start, a done or
+    both.
     """
     alone = rng.choice((sync, sync, fused, hiding, hiding))
     pair = rng.choice(
@@ -97,7 +96,7 @@ def as_operands(shapes: Sequence[str]) -> str:
 
 
 def who(rng: random.Random, opcode: str) -> str:
-    """Return attributes that usually name the participating devices."""
+    """Return attributes, usually including the participating devices."""
     parts = [", channel_id=3"] if rng.random() < 0.7 else []
     if opcode.startswith("collective-permute"):
         in_place = ", slice_sizes={{4}}" if rng.random() < 0.1 else ""
@@ -142,8 +141,8 @@ def in_half(rng: random.Random) -> tuple[OpText, OpText]:
 
 
 def on_sparse_core(rng: random.Random) -> tuple[OpText, OpText]:
-    """Return an op on the SparseCore: a start whose text has no operands, and a done with all
-    attributes."""
+    """Return a collective on the SparseCore: a start without operands in its text, and a done with
+    all attributes."""
     kind = rng.choice(("all-gather", "reduce-scatter", "all-reduce", "all-to-all", "mystery"))
     stem = f"{kind}{number(rng)}.cloned.1.call"
     flags = "(s32[8192]{0:T(1024)}, s32[69]{0:T(1)S(11)})"
@@ -184,7 +183,7 @@ def host_copy(rng: random.Random) -> tuple[OpText, OpText]:
 
 
 def sent(rng: random.Random) -> tuple[OpText, OpText]:
-    """Return the sending or the receiving side of a transfer."""
+    """Return the ops of a transfer's sender or of its receiver."""
     kind, data, n = rng.choice(("send", "recv")), array(rng), number(rng)
     category = kind if rng.random() < 0.7 else f"host {kind}"
     whole = f"({data}, u32[], token[])"

@@ -1,8 +1,8 @@
-"""Make random compiled programs for random traces, with an instruction for each op.
+"""Make random compiled programs for random traces, with instructions for most ops.
 
 `RandomPrograms` assigns a program to each op of a trace, then makes these programs and the plane
-that holds them: nested fusions, dots, asynchronous chains, loops and branches, kernels with
-declared costs, and stack frames. Sometimes a program is missing.
+that holds them. Programs have nested fusions, dots, asynchronous chains, loops and branches,
+kernels with declared costs, and stack frames. Sometimes a program is missing.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ FILES = (
     *("train.py", "model/layer.py", "a dir/moe.py", "\u00fc.py"),
     "/venv/lib/python3.11/site-packages/flax/linen.py",
 )
-# Source lines of instructions.
+# The source lines that instructions can have.
 PLACES = [(file, line) for line in range(1, 5) for file in FILES]
 COLLECTIVES = (
     *("all-gather", "all-gather", "all-reduce", "reduce-scatter", "all-to-all"),
     *("collective-permute", "collective-broadcast", "ragged-all-to-all"),
 )
-# The replica groups are in each field that compilers have used; some groups are contradictory.
+# Replica groups in all fields that compilers have used; some contradict themselves.
 GROUPS = (
     *(
         b"",
@@ -103,7 +103,7 @@ COST_ESTIMATES: tuple[dict[str, str | int], ...] = (
 )
 
 
-# Names of computations, by which the program recognises collectives in fusions.
+# Names of fused computations; some names identify the fusion as a collective.
 BODIES = (*["fused_computation"] * 5, "all-reduce-scatter", "async_collective_fusion")
 
 
@@ -115,11 +115,11 @@ def chance(rng: random.Random, probability: float) -> bool:
 class SeenOp:
     name: str
     opcode: str
-    # Number of the location at one end of the op's stack.
+    # Index of the source location at one end of the op's stack.
     place: int | None = None
 
 
-# Stats of the plane that holds the programs, by id.
+# Stat names in the plane of programs, by id.
 STAT_NAMES = {
     7: "Hlo Proto",
     8: "something else",
@@ -132,7 +132,7 @@ LLO = Stat(10, raw(b"what a kernel became"))
 
 
 class RandomPrograms:
-    """Make the programs of a file."""
+    """Make the programs for a trace."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -141,9 +141,9 @@ class RandomPrograms:
         self.ops: dict[int, list[SeenOp]] = {i: [] for i in self.ids}
 
     def place(self, text: str, place: int | None = None) -> tuple[str, Value | None]:
-        """Return an op's text, perhaps renamed, and the op's stat `program_id`.
+        """Return an op's text, perhaps with another name, and its stat `program_id`.
 
-        `place` is the number of a source location that the op's instruction may have.
+        `place` is the index of a source location that the op's instruction can get.
         """
         rng = self.rng
         program_id = rng.choice(self.ids)
@@ -161,7 +161,7 @@ class RandomPrograms:
         return text, rng.choice((uint64(program_id), uint64(program_id), int64(as_signed)))
 
     def planes(self) -> list[Plane]:
-        """Return the plane with the programs, or sometimes no plane."""
+        """Return the plane with the programs, or sometimes an empty list."""
         rng = self.rng
         if chance(rng, 0.1):
             return []
@@ -173,7 +173,7 @@ class RandomPrograms:
             ]
             rng.shuffle(entries)
         if chance(rng, 0.3):
-            # Compilers leave code of kernels under names that resemble names of programs.
+            # Real traces also contain entries of kernel code, whose names resemble program names.
             others = [EventMetadata(2**35 + n, "", [LLO]) for n in range(rng.choice((1, 3)))]
             for entry in others:
                 program_id = rng.choice(self.ids)
@@ -185,8 +185,8 @@ class RandomPrograms:
         return [plane, Plane("/host:metadata")] if chance(rng, 0.01) else [plane]
 
     def entry(self, program_id: int, stats: list[Stat]) -> EventMetadata:
-        """Make the metadata entry of a program; traces store the program's id in different
-        places."""
+        """Make a program's metadata entry, with the program id in one of the places that traces
+        use."""
         rng = self.rng
         other = rng.choice((1, 2, 3, 2**64 - 7))
         match rng.randrange(4):
@@ -230,13 +230,13 @@ class ProgramMaker:
             frames=[(1 + i, rng.choice((0, i, i, 1 + i))) for i in range(n)],
         )
         self.dot_dtypes = rng.sample(DOT_DTYPES, rng.choice((1, 2, 4)))
-        self.ended: set[int | None] = set()  # Ids of starts that have a done.
+        self.ended: set[int | None] = set()  # Ids of starts that already have a done.
 
     def make(self) -> HloProto:
         rng = self.rng
         ops = [op for op in self.ops if not chance(rng, 0.04)]
         inner: list[Instruction] = []
-        # Loops and branches each hold a part of the ops.
+        # Move some of the ops into loops and branches.
         for _ in range(rng.choice((0, 0, 1, 1, 2, 3))):
             n = rng.randrange(len(ops) + 1)
             inner.append(self.enclosing(self.computation(ops[:n], inner)))
@@ -315,7 +315,7 @@ class ProgramMaker:
         return written
 
     def place_ops(self) -> None:
-        """Give some instructions the line at one end of their op's stack."""
+        """Assign to some instructions the line at one end of their op's stack."""
         if chance(self.rng, 0.4):
             return
         places = {op.name: op.place for op in self.ops if op.place is not None}
@@ -325,7 +325,7 @@ class ProgramMaker:
                 instruction.metadata = self.metadata_at(place)
 
     def some(self, instructions: Sequence[Instruction], most: int) -> list[Instruction]:
-        """Choose operands, mostly recent instructions, so that chains become long."""
+        """Choose operands, mostly from recent instructions, so that chains become long."""
         n = self.rng.randrange(most + 1)
         near = instructions[-3:] if chance(self.rng, 0.7) else instructions
         return [self.rng.choice(near) for _ in range(n) if near]
@@ -337,8 +337,7 @@ class ProgramMaker:
     # computations
 
     def close(self, instructions: list[Instruction], name: str) -> Computation:
-        """Make a computation from a list of instructions; the last instruction is usually the
-        root."""
+        """Make a computation from instructions; usually, the last is the root."""
         root = instructions[-1] if instructions else None
         if instructions and chance(self.rng, 0.1):
             root = self.rng.choice(instructions)
@@ -442,7 +441,7 @@ class ProgramMaker:
         outer.append(self.instruction(None, "custom-call", self.some(outer, 1), [computation]))
         return self.close(outer, "async_computation")
 
-    # The following methods add instructions for ops of the trace.
+    # The following methods add instructions for the trace's ops.
 
     def add_op(self, made: list[Instruction], op: SeenOp) -> None:
         rng = self.rng
@@ -460,7 +459,7 @@ class ProgramMaker:
         elif role == "done":
             self.add_end(made, op, family)
         elif role == "update":
-            pass  # Real traces never have updates as ops.
+            pass  # In real traces, updates do not occur as ops.
         else:
             calls = []
             if op.opcode == "fusion" and chance(rng, 0.3):
@@ -518,8 +517,7 @@ class ProgramMaker:
         made.append(self.instruction(op.name, op.opcode, [behind], calls))
 
     def add_fused_done(self, made: list[Instruction], op: SeenOp) -> None:
-        """Add the second fusion of a collective that consists of two fusions with math between
-        them."""
+        """Add the done of a collective that consists of two fusions, with math between them."""
         rng = self.rng
         there = [
             instruction

@@ -1,9 +1,9 @@
-"""Make random XSpaces: small and awkward, but similar to real traces.
+"""Make random XSpaces: small and unusual, but similar to real traces.
 
 `random_case(rng)` returns the bytes of a file, a mode and options, for comparing the program with
 the naive implementation. Times come from a coarse grid and names from small pools, so that ties,
-shared groups, touching and overlapping ops are frequent. Some files have only the trace's clock;
-other files also have the core's clock, which either agrees with the trace's clock or differs.
+shared groups, and touching or overlapping ops are frequent. Some files have only the trace's clock.
+Others also have the core's clock, which agrees with it or differs.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def words(text: str) -> list[str]:
     return text.split()
 
 
-# The pool is the program's vocabulary, so later categories are drawn automatically.
+# The pool is the program's vocabulary, so new categories are included automatically.
 OPCODES = [category for category in vocabulary.KIND_OF if " " not in category]
 FUSIONS = [
     f"{family} fusion"
@@ -57,7 +57,7 @@ FUSIONS = [
         "scatter megacore brand-new infeed"
     )
 ]
-# Opcodes in the HLO texts of ops, by category.
+# Opcodes in the HLO texts, by category.
 SPECIAL_CATEGORIES = {
     "data formatting": words("copy transpose reshape dynamic-reshape"),
     "non-fusion elementwise": words("add multiply convert convert subtract compare tanh"),
@@ -85,8 +85,7 @@ FREQUENT_CATEGORIES = [
     *MATH_CATEGORIES,
 ]
 
-# Categories of communication and data movement: the program has most rules for ops of these
-# categories.
+# Categories of communication and data movement, for which the program has the most rules.
 MOVING_CATEGORIES = [
     *words("async-start async-done async-done async-done copy-start copy-done copy-done copy"),
     *words("all-reduce reduce-scatter all-gather-start all-gather-done recv-done send slice"),
@@ -97,7 +96,7 @@ ASYNC_NAMES = [
     *words("all-gather all-reduce reduce-scatter all-to-all ragged-all-to-all send recv"),
     *words("collective-permute collective-broadcast slice dynamic-slice dynamic-update-slice"),
     *words("copy pad concatenate sparse-core-data-format gather_offload scatter_offload"),
-    # Names that begin with no known prefix, or that have a letter after the prefix.
+    # These names have no known prefix, or have a letter directly after it.
     *words("slicer copying padded sender all-gathering async-collective host gather barrier"),
 ]
 ASYNC_FUSIONS = [
@@ -110,7 +109,7 @@ SUFFIXES = ["", "", ".1", ".48", ".remat", ".remat2", ".clone.3", ".200.cloned.1
 ASYNC_SUFFIXES = ["", "-done", "_async_done", ".call-done", "2", ".5.cloned.1.call-start"]
 CUSTOM_CALL_TARGETS = [*["tpu_custom_call"] * 4, "ConcatBitcast", "TODO(b/522284627)"]
 
-# Ops of real traces: category, name, output shape, and the rest of the HLO text.
+# Ops from real traces: category, name, output shape, and the rest of the HLO text.
 SEEN_OPS = [
     (
         "async-done",
@@ -150,18 +149,18 @@ SEEN_OPS = [
 NO_HLO = ["", "jit_step(9646411105960254074)"]
 
 
-# Stacks, outermost frame first; traces may get the reversed stacks.
+# Stacks, outermost frame first; a trace can contain them in reverse.
 STACKS: list[list[str]] = [
     *(["model.py:7:3"], ["<embedded module '_launcher'>:153:2", "model/layer.py:30:14"], []),
     *(['a dir/my "file".py:12'], ["outer.py:1:1", "no_line_at_all"], ["x.py:1:2"]),
     *(["outer.py:1:1", "indented.py:5:9"], ["C:\\code\\m.py:3:4"], ["odd:12:7:9"]),
     *(["\u00fc.py:8:1"], ["x.py:1:2", "model.py:7:3", "x.py:1:2"]),
-    # Stacks that begin and end on the same line, or in two files with the same name.
+    # These stacks begin and end at the same line, or in two files with the same name.
     *(["x.py:1:2", "model.py:7:3", "x.py:1:9"], ["a/x.py:1:2", "model.py:7:3", "b/x.py:1:2"]),
 ]
-# Stack frames with lines that programs also use.
+# Stack frames at lines that also occur in the programs.
 PLACED = [f"{file}:{line}:5" for file, line in PLACES]
-# Stack frames that occur in no program.
+# Stack frames at lines that do not occur in the programs.
 FRAMES = [
     *("train.py:1:5", "my-site-packages/own.py:4:1", "lib/python3.11/own.py:2:2"),
     *("/usr/lib/python3.11/threading.py:5:6", "/venv/lib/python3/dist-packages/torch/x.py:3:3"),
@@ -190,12 +189,12 @@ def chance(rng: random.Random, probability: float) -> bool:
 
 
 class TextMaker:
-    """Write HLO texts from a small grammar."""
+    """Generate HLO texts from a small grammar."""
 
     def __init__(self, rng: random.Random, dtypes: Sequence[str]) -> None:
         self.rng = rng
         self.dtypes = dtypes
-        self.is_on_chip = False  # True if all arrays of the current text are on chip.
+        self.is_on_chip = False  # True if all arrays in the current text are in on-chip memory.
 
     def array(self) -> str:
         rng = self.rng
@@ -246,7 +245,7 @@ class TextMaker:
         return ", ".join(self.operand(output) for _ in range(self.rng.choice((0, 1, 1, 2, 3))))
 
     def text(self, opcode: str) -> tuple[str, str]:
-        """Return an HLO text with the given opcode, and the shape of the output."""
+        """Return an HLO text with the given opcode, and its output shape."""
         rng = self.rng
         self.is_on_chip = chance(rng, 0.3)
         output = self.shape()
@@ -259,7 +258,7 @@ class TextMaker:
 
 
 def random_category(rng: random.Random, is_plausible: bool) -> tuple[str | None, str]:
-    """Return a category or None, and a suitable opcode."""
+    """Return a category, or None, and a matching opcode."""
     choice = rng.randrange(20)
     if is_plausible and choice < 16:
         category = rng.choice(MATH_CATEGORIES)
@@ -268,7 +267,7 @@ def random_category(rng: random.Random, is_plausible: bool) -> tuple[str | None,
     elif choice == 17:
         return rng.choice(UNKNOWN_CATEGORIES), rng.choice(OPCODES)
     else:
-        # The pool is the program's vocabulary, so later categories are drawn automatically.
+        # The pool is the program's vocabulary, so new categories are included automatically.
         pools = (
             *(OPCODES, FUSIONS, list(SPECIAL_CATEGORIES), FREQUENT_CATEGORIES),
             list(vocabulary.KIND_OF),
@@ -292,10 +291,10 @@ def random_breakdown(rng: random.Random) -> Value:
 
 
 class OpPool:
-    """Make the op metadata of a plane.
+    """Make the event metadata for a plane's ops.
 
-    Ops share few stacks and tf_ops, so groups have several ops. In a plausible pool most ops have a
-    roof; in other pools every fact may be missing or odd.
+    Ops share few stacks and tf_ops, so groups have several ops. In a plausible pool, most ops have
+    a roof; in other pools, any stat can be missing or odd.
     """
 
     def __init__(self, rng: random.Random, names: StatNames, programs: RandomPrograms) -> None:
@@ -305,14 +304,13 @@ class OpPool:
         self.stacks = [self.random_frames() for _ in range(rng.choice((1, 1, 3)))]
         self.tf_ops = rng.sample(TF_OPS, rng.choice((2, 6)))
         self.share_with_tf_op = rng.choice((0.5, 0.5, 0.9))
-        # Most profilers always write frames in the same order.
+        # Profilers write all stacks in the same order, so most shares are 0 or 1.
         self.share_turned = rng.choice((0, 0, 1, 1, 0.1, 0.5, 0.9))
         self.share_with_source = rng.choice((0, 0.1, 0.3, 0.9, 0.9))
         self.is_plausible = chance(rng, 0.5)
-        # True if all ops move data: such ops have no stack, so the compiled program provides their
-        # lines.
+        # True if all ops move data: these have no stack, so their lines come from the program.
         self.is_all_moving = chance(rng, 0.35)
-        # True if nearly all ops are starts and dones, which share few distinct names.
+        # True if nearly all ops are starts and dones, which share only a few names.
         self.is_communicating = chance(rng, 0.4)
         self.communicating: list[OpText] = []
         self.texts = TextMaker(rng, MATH_DTYPES if self.is_plausible else DTYPES)
@@ -358,7 +356,7 @@ class OpPool:
         return EventMetadata(metadata_id, text, stats, extra=rng.choice((b"", UNKNOWN_FIELDS)))
 
     def random_place(self, frames: Sequence[str]) -> int | None:
-        """Return the number of the program's location at an end of a stack."""
+        """Return the index in PLACED of the frame at one end of a stack, or None."""
         if not frames:
             return None
         frame = self.rng.choice((frames[-1], frames[-1], frames[0]))
@@ -382,7 +380,7 @@ class OpPool:
         return "\n".join(turned) + self.rng.choice(("", "\n"))
 
     def random_source(self, frames: Sequence[str]) -> str:
-        """Return a source, usually the line of the innermost frame, possibly without folders."""
+        """Return a source, usually the innermost frame's line, sometimes without its folders."""
         rng = self.rng
         if not frames or chance(rng, 0.15):
             return rng.choice(SOURCES)
@@ -403,7 +401,7 @@ class OpPool:
         return stats
 
     def move_facts(self, metadata: Sequence[EventMetadata], events: Sequence[Event]) -> None:
-        """Move facts from metadata to events, and add some contradictory facts."""
+        """Move stats from the metadata to events, and add some contradictory stats."""
         rng = self.rng
         moved: dict[int, list[Stat]] = {}
         for entry in metadata:
@@ -425,13 +423,13 @@ TimedEvent = tuple[Event, int]
 
 
 class TraceClock:
-    """Hold the absolute times of a plane, and how lines write the times."""
+    """Convert the times of a plane's events to stored offsets."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
         self.origin_ns = rng.choice((0, 0, 0, 5, 1_741_722_097_000_000_000))
         self.base_ps = rng.choice((0, 0, 7000, 2**40, 2**62))
-        # Factors that scale all times; with a large factor, ops last microseconds or longer.
+        # Scale all times by a factor; with a large factor, ops last at least microseconds.
         self.scale = rng.choice((1, 1, 1, 10**5, 10**6))
 
     def scaled(self, events: Sequence[TimedEvent]) -> list[TimedEvent]:
@@ -446,25 +444,24 @@ class TraceClock:
         behind_ps = (self.origin_ns - timestamp_ns) * 1000 + self.base_ps
         for event, time in events:
             if event.num_occurrences is None:
-                # An offset of zero may be left out.
+                # An offset of 0 can be omitted.
                 event.offset_ps = behind_ps + time or self.rng.choice((0, None))
         return Line(
             name, [event for event, _ in events], timestamp_ns or self.rng.choice((0, None))
         )
 
     def random_lines(self, name: str, events: Sequence[TimedEvent]) -> list[Line]:
-        """Return one or two lines with the given name."""
+        """Return the events in one line, or sometimes in two lines with the same name."""
         cut = self.rng.randrange(len(events) + 1) if chance(self.rng, 0.15) else None
         parts = [events] if cut is None else [events[:cut], events[cut:]]
         return [self.random_line(name, part) for part in parts]
 
 
 class CoreClock:
-    """Hold the times that the core measured, as stats of events.
+    """Add the core's measured times to events, as stats.
 
-    The trace's clock is derived from the core's clock and distorted: the trace's clock drifts,
-    jumps, and shows some ops as instant. On some planes both clocks agree, and some planes have
-    only one clock.
+    The trace's clock is a distorted copy of the core's clock: it drifts, jumps, and shows some ops
+    without duration. On some planes, both clocks agree; other planes have only the trace's clock.
     """
 
     def __init__(self, rng: random.Random, names: StatNames, scale: int = 1) -> None:
@@ -490,7 +487,8 @@ class CoreClock:
         return max(0, fine - fine % self.grain)
 
     def measure(self, events: Sequence[TimedEvent]) -> None:
-        """Write the core's times on some or all events; sometimes a stat is missing."""
+        """Add the core's times to some or all events; sometimes, one of the two stats is
+        missing."""
         for event, time in events:
             stats = []
             if self.is_there and chance(self.rng, self.share_measured):
@@ -527,8 +525,8 @@ class CoreClock:
         return self.rng.sample(pool, self.rng.choice((1, 1, 2, 3)))
 
     def distort(self, ops: list[TimedEvent]) -> list[TimedEvent]:
-        """Make some ops instant on the trace's clock, some of them at the offset of the preceding
-        op.
+        """Set some ops' durations on the trace's clock to 0, and some of their offsets to the
+        preceding op's.
         """
         if not (self.is_there and self.is_bent) or chance(self.rng, 0.3):
             return ops
@@ -543,7 +541,7 @@ class CoreClock:
 
 
 def random_metadata_ids(rng: random.Random, n: int) -> list[int | None]:
-    """Return distinct ids; None stands for the id 0, which protobuf does not write."""
+    """Return distinct ids; None means id 0, which protobuf does not write."""
     ids: list[int | None] = list(rng.sample([*range(1, 40), 2**40 + 3, 2**62, 2**63 - 1], n))
     if ids and chance(rng, 0.2):
         ids[0] = rng.choice((0, None))
@@ -561,15 +559,14 @@ def random_event(rng: random.Random, ids: Sequence[int | None], is_long: bool) -
 
 
 FEW = (0, 1, 4, 10, 10, 20, 20, 20, 40, 40, 60)
-# Numbers of ops of a device for the mode record; in large numbers of ops, each step lacks at most
-# about one percent of the ops.
+# Numbers of ops for the mode `record`, some so large that a step can lack just one percent of them.
 MANY = (0, 1, 10, 20, 60, 100, 100)
 
 
 def random_ops(
     rng: random.Random, metadata: Sequence[EventMetadata], numbers: Sequence[int] = FEW
 ) -> list[TimedEvent]:
-    """Return events with their times, packed end to end or scattered over a coarse grid."""
+    """Return events with their times, either back to back or scattered over a coarse grid."""
     is_packed = chance(rng, 0.5)
     ids = [m.id for m in metadata]
     now = 0
@@ -596,9 +593,9 @@ def random_steps(
     names: Sequence[str],
     first_id: int,
 ) -> list[TimedEvent]:
-    """Return steps, or executions of programs, and add their names to the metadata.
+    """Return events of steps, or of program executions, and add their names to the metadata.
 
-    Tidy steps follow each other, and there may be one step for each round of ops.
+    Tidy steps follow one another; there can be one step for each repetition of the ops.
     """
     out = []
     tidy = chance(rng, 0.5)
@@ -618,13 +615,13 @@ def random_steps(
     return out
 
 
-BRANCHES = 2**43  # Metadata ids of conditionals start at this number.
+BRANCHES = 2**43  # The metadata ids of conditionals start here.
 
 
 def with_branches(
     rng: random.Random, names: StatNames, metadata: list[EventMetadata], ops: list[TimedEvent]
 ) -> list[TimedEvent]:
-    """Put conditionals around some ops; an op may start at the same time as the conditional."""
+    """Put conditionals around some ops, which can start at the same time as the conditional."""
     out = list(ops)
     for i in range(rng.choice((1, 1, 2, 3))):
         at = rng.randrange(len(out) + 1)
@@ -643,7 +640,7 @@ DEVICE_TYPES = [
 ]
 
 
-WAITS = 2**47  # Metadata ids of waits start at this number.
+WAITS = 2**47  # The metadata ids of waits start here.
 WAIT_NAMES = (
     *("barrier-cores", "barrier-cores", "dependency-wait", "dependency-wait", "other", None),
     *("ep_run_kernel", "ep_wait_in", "part/wait"),
@@ -653,8 +650,7 @@ WAIT_NAMES = (
 def random_waits(
     rng: random.Random, metadata: list[EventMetadata], ops: Sequence[TimedEvent], span: int
 ) -> list[TimedEvent]:
-    """Return waits and regions of kernels, each at the start or end of an op or across the whole
-    span."""
+    """Return waits and kernel regions that begin or end with an op, or last for the whole span."""
     out = []
     for i, name in enumerate(rng.choices(WAIT_NAMES, k=rng.choice((1, 2, 5, 10)))):
         if name is not None:
@@ -690,7 +686,7 @@ def random_plane(
     numbers: Sequence[int] = FEW,
     clock: TraceClock | None = None,
 ) -> Plane:
-    """Return a device that runs ops in a few rounds, one for each step if steps are tidy."""
+    """Return a device that runs its ops a few times, once per step if steps are tidy."""
     names = StatNames(rng.choice((1, 1, 2**44)))
     pool = OpPool(rng, names, programs)
     ids = random_metadata_ids(rng, rng.choice((1, 3, 6, 12, 30)))
@@ -703,7 +699,7 @@ def random_plane(
     span = max([1, *(time + (event.duration_ps or 0) for event, time in ops)])
     is_short = len(ops) <= 20 or numbers is MANY
     n_rounds = rng.choice((1, 1, 2, 3, 4)) if is_short else 1
-    # The mode record accepts steps if their numbers of ops differ by less than 2 %.
+    # The mode `record` accepts steps whose numbers of ops differ by less than 2 %.
     share_left_out = rng.choice((0, 0, 0.01, 0.05, 0.5))
     ops = [
         (replace(event, stats=[]), time + i * span)
@@ -752,7 +748,7 @@ HOST_EVENTS = (
 
 
 def random_calls(rng: random.Random, n: int, span: int) -> list[tuple[int, int]]:
-    """Return the starts and ends of a thread's events, nested like calls."""
+    """Return starts and ends of a thread's events, nested like function calls."""
     edges = sorted(rng.randrange(0, span, 10) for _ in range(2 * n))
     calls: list[tuple[int, int]] = []
     under_way: list[int] = []
@@ -775,7 +771,7 @@ def random_host(rng: random.Random, clock: TraceClock) -> Plane:
         for start, end in calls:
             event = Event(rng.choice((None, *range(1, len(HOST_EVENTS)))), None, end - start)
             if chance(rng, 0.2):
-                # Some profilers omit the value 0.
+                # Some profilers omit a duration of 0.
                 event.duration_ps = event.duration_ps or None
             if chance(rng, 0.2):
                 event.stats = [names.stat("_c", rng.choice((int64(3), string("x"), double(0.5))))]
@@ -801,7 +797,7 @@ def random_pipeline_options(rng: random.Random, data: bytes) -> dict[str, Any]:
         options["step"] = "all"
     elif chance(rng, 0.12):
         names = [*STEP_NAMES, *PROGRAMS]
-        # Draw names that several steps share more often.
+        # Prefer names that several steps share.
         weights = [data.count(text_field(2, name)) ** 2 for name in names]
         name = rng.choices([*names, "nowhere"], [*weights, 1])[0]
         length = rng.randint(1, max(1, len(name))) if chance(rng, 0.3) else len(name)
@@ -819,7 +815,7 @@ def random_kernel_costs(rng: random.Random, data: bytes) -> list[str]:
 
 
 OP_NAME_RE = re.compile(rb"%([\w.\-]+) = ")
-# A number is never a prefix of a name; the other texts are ambiguous or unknown.
+# As names of ops, these texts are ambiguous or unknown: a number, for example, is never a prefix.
 NO_OP_NAMES = ("", "1", "f", "nowhere", "%", "FUSION", "%fusion", "copy-done.1")
 SCOPES = {
     "jit(f)/jvp(layer)/dot_general:": "layer",
@@ -831,7 +827,7 @@ NO_SCOPES = ("nowhere", "lay", "ATTN", "while", "Model/layers_", "mlp/")
 
 
 def random_scope(rng: random.Random, data: bytes) -> str:
-    """Return a scope, usually from a path in the file."""
+    """Return a scope, usually one that occurs in the file."""
     present = [scope for path, scope in SCOPES.items() if path.encode() in data]
     if chance(rng, 0.15):
         return rng.choice(NO_SCOPES)
@@ -841,12 +837,12 @@ def random_scope(rng: random.Random, data: bytes) -> str:
 
 
 def random_kernel(rng: random.Random, data: bytes) -> str:
-    """Return the name of a kernel or op, or a beginning of one."""
+    """Return the name of a kernel, or the name of an op or a prefix of it."""
     return rng.choice((*KERNELS, "my", "nowhere", random_op_name(rng, data)))
 
 
 def random_op_name(rng: random.Random, data: bytes) -> str:
-    """Return the name of an op in the file, or a prefix of the name."""
+    """Return the name of an op in the file, or a prefix of it."""
     names = [name.decode() for name in OP_NAME_RE.findall(data)]
     if not names or chance(rng, 0.15):
         return rng.choice(NO_OP_NAMES)
@@ -864,7 +860,7 @@ def one_of(*values: Any) -> Draw:
     return lambda rng, _: rng.choice(values)
 
 
-# Each option of a mode has a probability and possible values.
+# For each option: the probability of passing it, and a function that draws its value.
 OPTIONS: dict[str, tuple[float, Draw]] = {
     "--include-comm": (0.5, one_of(True)),
     "--peers": (0.5, one_of(True)),
@@ -895,12 +891,12 @@ OPTIONS: dict[str, tuple[float, Draw]] = {
 def random_options(rng: random.Random, mode: str, data: bytes) -> dict[str, Any]:
     options = random_pipeline_options(rng, data)
     (of_mode,) = [known.options for known in compute_breakdown.MODES if known.name == mode]
-    # `random_pipeline_options` draws the options of the pipeline.
+    # Options of the pipeline are drawn by `random_pipeline_options`.
     for flag in (flag for flag in of_mode if flag in OPTIONS):
         share, draw = OPTIONS[flag]
         if chance(rng, share):
             options[flag.removeprefix("--").replace("-", "_")] = draw(rng, data)
-    # The program rejects some combinations of options.
+    # The program rejects some combinations of options, so keep only one of them.
     useful = [name for name in ("model_flops", "flops_per_token", "params") if name in options]
     for name in useful[:-1]:
         del options[name]
@@ -912,7 +908,7 @@ def random_options(rng: random.Random, mode: str, data: bytes) -> dict[str, Any]
 
 
 def command_line(options: dict[str, Any]) -> list[str]:
-    """Return the command-line words for options given by name."""
+    """Convert options to command-line arguments."""
     words = []
     for name, value in options.items():
         flag = "--" + name.replace("_", "-")
@@ -921,13 +917,13 @@ def command_line(options: dict[str, Any]) -> list[str]:
         elif isinstance(value, (list, tuple)):
             words += [word for item in value for word in (flag, str(item))]
         elif value is not None and value is not False:
-            # A value that looks like an option must be joined to the flag.
+            # A value that begins with a hyphen must be joined to its flag.
             words += [f"{flag}={value}"] if str(value).startswith("-") else [flag, str(value)]
     return words
 
 
 def same_program(rng: random.Random, plane: Plane, name: str) -> Plane:
-    """Return a second device that runs nearly the same ops at different times."""
+    """Return a copy of a device, with some ops left out and some durations changed."""
     share_left_out = rng.choice((0, 0, 0.01, 0.1))
     lines = []
     for line in plane.lines:
@@ -952,7 +948,7 @@ def encoded(rng: random.Random, planes: list[Plane]) -> bytes:
 
 
 def random_case(rng: random.Random) -> tuple[bytes, str, dict[str, Any]]:
-    """Return the bytes of a file, a mode of one step, and options."""
+    """Return the bytes of a file, a single-step mode, and its options."""
     names = ["/device:TPU:0"] if chance(rng, 0.99) else []
     names += rng.choice(
         ([], [], ["/device:TPU:1"], ["/device:TPU:2"], ["/device:TPU:0 SparseCore 0"])
@@ -969,7 +965,7 @@ def random_case(rng: random.Random) -> tuple[bytes, str, dict[str, Any]]:
 
 
 def random_record_case(rng: random.Random) -> tuple[bytes, dict[str, Any]]:
-    """Return a file with several devices and steps, and options of the mode `record`."""
+    """Return a file with several devices and steps, and options for the mode `record`."""
     programs = RandomPrograms(rng)
     planes: list[Plane] = []
     for number in sorted(rng.sample((0, 1, 13), rng.choice((1, 2, 2, 3)))):
@@ -979,7 +975,7 @@ def random_record_case(rng: random.Random) -> tuple[bytes, dict[str, Any]]:
         else:
             planes.append(random_plane(rng, name, programs, MANY))
     if chance(rng, 0.2):
-        # The mode record ignores planes of devices that are not TensorCores.
+        # The mode `record` ignores devices that are not TensorCores.
         name = rng.choice(
             ("/device:TPU:0 SparseCore 0", "/device:TPU:0 SparseCore A 1", "/device:GPU:0")
         )

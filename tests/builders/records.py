@@ -1,9 +1,9 @@
-"""Represent programs as lists of ops, edit their source, and make the records of their runs.
+"""Represent programs as lists of ops, edit their source code, and make records of their runs.
 
 `of_demo()` returns the program of the trace in tests/data, and `made_up()` a random program. An
-edit turns a program into a new program. Each op keeps as `origin` the ops of the first program that
-the op descends from, so a test knows which lines correspond. `record()` runs a program and returns
-the object that the mode `record` prints.
+edit turns a program into a new program. An op's `origin` lists the original program's ops that it
+comes from, so a test knows which lines correspond. `record()` simulates a run and returns the
+object that the mode `record` would print.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Frame(NamedTuple):
 
 @dataclass(frozen=True)
 class Op:
-    """Represent an op of a program, with the total time of the op's executions in a step."""
+    """Represent an op of a program, with the total time of its executions in a step."""
 
     origin: frozenset[int]
     kind: str
@@ -172,7 +172,7 @@ def made_up(seed: int, n_calls: int = 30) -> Program:
         line = rng.randrange(10, 200)
         column = rng.choice([4, 8, 11])
         for _ in range(rng.randrange(2, 5)):
-            # Neighbouring lines at the same column are hard to distinguish.
+            # Lines that are close together and at the same column are hard to distinguish.
             line += rng.choice([1, 1, 2, 3])
             if rng.random() < 0.4:
                 column = rng.choice([4, 8, 11, 12, 20])
@@ -210,7 +210,7 @@ def with_tf_ops(program: Program, edit: Callable[[str], str]) -> Program:
 
 
 def renumber(program: Program, seed: int = 1) -> Program:
-    """Change all SSA names, as a rebuild of the program does."""
+    """Change all SSA names, as recompiling the program does."""
     rng = random.Random(seed)
     other: dict[str, str] = {}
 
@@ -218,7 +218,7 @@ def renumber(program: Program, seed: int = 1) -> Program:
         return other.setdefault(found[0], f".{rng.randrange(10_000, 99_999)}{len(other)}")
 
     def tf_op(op: Op) -> str | None:
-        # An op that no user's function names gets the op's name as tf_op.
+        # An op without a function name has its own name as tf_op, so rename that, too.
         is_name = op.tf_op and re.fullmatch(r"[\w-]+\.\d+:", op.tf_op)
         return re.sub(r"\.\d+", number, op.tf_op or "") if is_name else op.tf_op
 
@@ -226,7 +226,7 @@ def renumber(program: Program, seed: int = 1) -> Program:
 
 
 def shift(file: str, lines: int, columns: int = 0, after: int = 0, until: int = 10**9) -> Edit:
-    """Move a range of lines of a file."""
+    """Move a range of lines within a file."""
 
     def moved(frame: Frame) -> Frame:
         if frame.file != file or not after < frame.line <= until:
@@ -251,7 +251,7 @@ def launch_from(*launcher: Frame) -> Edit:
 
 
 def insert_frame(caller: Frame, helper: Frame) -> Edit:
-    """Insert a helper function between `caller` and the functions that `caller` calls."""
+    """Insert a helper function between `caller` and the functions that it calls."""
 
     def edit(program: Program) -> Program:
         edited = []
@@ -275,7 +275,7 @@ def rename_scope(old: str, new: str) -> Edit:
 
 
 def fuse(key: tuple[str, str], into: tuple[str, str]) -> Edit:
-    """Make all ops of a group part of an op of another group."""
+    """Fuse all ops of a group into an op of another group."""
 
     def edit(program: Program) -> Program:
         gone = [op for op in program if op.key == key]
@@ -301,7 +301,7 @@ def split_op(place: int) -> Edit:
 
 
 def unroll(scope: str = "while/body/closed_call/", n_trips: int = 4) -> Edit:
-    """Repeat the ops of a loop for each round."""
+    """Unroll a loop: repeat its ops for each iteration."""
 
     def edit(program: Program) -> Program:
         edited = []
@@ -362,7 +362,7 @@ def record(
     host: str = "host",
     step_source: str = "steps",
 ) -> Json:
-    """Return the record of some steps of a program, with independent jitter for each execution."""
+    """Return the record of a run of some steps, with independent jitter for each execution."""
     rng = random.Random(seed)
     groups = groups_of(program)
     frames = {frame: None for op in program for frame in map(str, op.frames)}
@@ -460,10 +460,10 @@ def pod(
     from_host: dict[Name, int] | None = None,
     step_source: str = "steps",
 ) -> list[Json]:
-    """Return the records of all hosts of a run with collectives that wait for the last device.
+    """Return the records of all hosts in a run whose collectives wait for the last device.
 
-    `slow` has the factors by which devices are slower, by (kind, agg_key). `idle` adds idle time to
-    every step, and `from_host` adds time of waiting for the host.
+    `slow` maps devices to functions that return the factor by which an op is slower. `idle` adds
+    idle time to every step, and `from_host` adds time spent waiting for the host.
     """
     rng = random.Random(seed)
     base = record(program)
@@ -500,7 +500,7 @@ def pod(
 
 
 def of_host(base: Json, names: Sequence[Name], steps: dict[Name, list[Json]]) -> Json:
-    """Return the record of a host, made from the record of a single device."""
+    """Return a host's record, made from the record of a single device."""
     [(host, _), *_] = names
     return {
         **base,

@@ -1,13 +1,13 @@
-"""Run the demo's program again, edited or unedited, and write traces of the runs.
+"""Simulate runs of the demo's program, edited or unedited, and write their traces.
 
     trace(records.of_demo(), 6, jitter=0.01, seed=1)    the file of one host
     pod(records.of_demo(), names, 5, slow={...})        the files of all hosts of a run
 
-A program is a list of ops, as in records.py, which also defines the edits. Each step repeats the
-first step of the demo. An op takes the time that the program specifies, with jitter. Later ops move
-accordingly, and loops enclose their ops. Devices wait for each other in collectives. The traces
-have the core's lines with the times of both clocks. The traces have no compiled program, because
-edits do not change the compiled program.
+A program is a list of ops as in records.py, which also defines the edits. Each step repeats the
+first step of the demo. An op takes the time that the program specifies, plus jitter. Later ops are
+shifted accordingly, and loops enclose their ops. Devices wait for each other in collectives. The
+traces contain the core's lines, with times on both clocks. The traces contain no compiled program,
+because edits do not change it.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from tests.naive import op as naive_op
 from tests.naive import step as naive_step
 from tests.naive import wire as naive_wire
 
-STEP, MODULE = 2_000_000, 1  # Ids of the metadata entries for steps and programs.
+STEP, MODULE = 2_000_000, 1  # Metadata ids of the first step and of the program.
 FIRST_STEP_NAME = 100
 PAUSE_PS = 10_000_000
-# Time by which the core's clock lags.
+# The core's clock is behind the trace's clock by this time.
 BEHIND_PS = 14_000
 
 
 @dataclass(frozen=True)
 class Executed:
-    """Represent an execution of an op: the metadata id, and the number in `demo()` (None for a
-    loop).
+    """Represent an execution of an op: its metadata id and its number in `of_demo()`, None for a
+    loop.
     """
 
     metadata_id: int
@@ -60,7 +60,7 @@ class Template:
     plane: naive_op.Plane
     step: naive_op.Span
     executed: list[Executed]
-    # The metadata id and the time of each execution, by the op's number.
+    # Each op's metadata id, and the durations of its executions, by the op's number.
     metadata_ids: list[int]
     durations: list[list[int]]
 
@@ -78,7 +78,7 @@ def template() -> Template:
     for event in plane.events_of("XLA Ops"):
         span = event.on_trace
         if span is not None and first.holds(span.start):
-            # Numbers count ops by first appearance, including loops, as in demo().
+            # Ops are numbered by first appearance, including loops, as in `of_demo()`.
             origin = origins.setdefault(event.metadata_id, len(origins))
             if origin == len(durations):
                 durations.append([])
@@ -90,17 +90,18 @@ def template() -> Template:
 
 @dataclass(frozen=True)
 class Leaf:
-    """Represent an execution of an op of the program; the op is given by its position."""
+    """Represent an execution of the op at a given position in the program."""
 
     place: int
-    # Time since the end of the preceding leaf, and duration of the leaf.
+    # The time since the end of the preceding leaf, and the leaf's duration.
     gap: int
     duration: float
 
 
 @dataclass(frozen=True)
 class Loop:
-    """Represent a loop that starts and ends at given times after given numbers of leaves."""
+    """Represent a loop; `start` and `end` are (number of preceding leaves, time after the last of
+    them)."""
 
     metadata_id: int
     start: tuple[int, int]
@@ -112,33 +113,32 @@ class Schedule:
     program: Program
     leaves: list[Leaf]
     loops: list[Loop]
-    # Time from the end of the last op to the end of the step.
+    # The time from the end of the last op to the end of the step.
     rest: int
 
     @property
     def waits(self) -> list[int]:
-        """Return the leaves that last until all devices have arrived."""
+        """Return the indices of leaves that last until all devices have arrived."""
         ops = (self.program[leaf.place] for leaf in self.leaves)
         return [at for at, op in enumerate(ops) if is_joined(op)]
 
 
 def is_joined(op: Op) -> bool:
-    """Return True if an op is communication on the core, or a wait for communication."""
+    """Return True if an op communicates on the core or waits for communication."""
     return op.kind == "comm" and not op.category.endswith(("-start", "-update"))
 
 
 def descent(op: Op) -> int:
-    """Return the demo's op that has the same executions. For a fused op, return the demo's op of
-    the most frequent part."""
+    """Return the demo's op from which an op takes its executions. For a fused op, prefer the part
+    with the same number of executions."""
     n = {origin: len(template().durations[origin]) for origin in op.origin}
     return min(op.origin, key=lambda origin: (n[origin] != op.n, origin))
 
 
 def parts_of(program: Program) -> dict[tuple[int, int], list[tuple[int, float]]]:
-    """Return, for each execution of an op of the demo, the ops that run instead and their
-    durations.
+    """Return, for each execution in the demo, the ops that run instead and their durations.
 
-    Ops that descend from the same op of the demo share the executions of that op in turn.
+    Ops that come from the same op of the demo take its executions in turn.
     """
     taken: dict[int, int] = {}
     parts: dict[tuple[int, int], list[tuple[int, float]]] = {}
@@ -189,7 +189,7 @@ Factor = Callable[[Op], float]
 def run_once(
     schedule: Schedule, jitter: float, rng: random.Random, factor: Factor | None = None
 ) -> list[int]:
-    """Return the time of each leaf of a step; `factor` slows the ops of a device."""
+    """Return the duration of each leaf in a step; `factor` slows a device's ops."""
     factors = [factor(op) if factor else 1.0 for op in schedule.program]
     return [
         max(0, round(leaf.duration * factors[leaf.place] * (rng.gauss(1, jitter) if jitter else 1)))
@@ -198,7 +198,7 @@ def run_once(
 
 
 def join(schedule: Schedule, durations: list[int], end: int) -> None:
-    """Extend all communication evenly until the step lasts as long as the slowest device's step."""
+    """Extend all communication evenly until the step is as long as on the slowest device."""
     missing = end - length_of(schedule, durations)
     waits = schedule.waits
     reached = list(accumulate(durations[at] + 1 for at in waits))
@@ -222,7 +222,7 @@ def run(
     seed: int,
     slow: dict[Name, Factor],
 ) -> dict[Name, Figures]:
-    """Return for each device the time of each leaf in each step."""
+    """Return, for each device and step, the duration of each leaf."""
     rng = random.Random(seed)
     runs: dict[Name, Figures] = {name: [] for name in names}
     for _ in range(n_steps):
@@ -243,7 +243,7 @@ def trace(
     host: str = "host",
     devices: Sequence[str] = (DEVICE,),
 ) -> bytes:
-    """Return the file of a host with devices that run a program n times."""
+    """Return the trace of one host whose devices run `n_steps` steps of a program."""
     names = [(host, device) for device in devices]
     return pod(program, names, n_steps, jitter=jitter, seed=seed)[host]
 
@@ -257,10 +257,10 @@ def pod(
     seed: int = 0,
     slow: dict[Name, Factor] | None = None,
 ) -> dict[str, bytes]:
-    """Return the file of each host of a run; devices are given as (host, device).
+    """Return the trace of each host in a run; devices are given as (host, device).
 
-    `slow` maps a device to the factors by which ops are slower. Early devices wait in collectives
-    for the last device.
+    `slow` maps devices to functions that return the factor by which an op is slower. Devices that
+    are early wait in collectives for the last device.
     """
     schedule = schedule_of(program)
     runs = run(schedule, names, n_steps, jitter, seed, slow or {})
@@ -272,7 +272,7 @@ def pod(
 
 
 class Writer:
-    """Write the planes of devices; encode the planes' common parts once."""
+    """Write device planes; parts that they share are encoded only once."""
 
     def __init__(self, schedule: Schedule, n_steps: int) -> None:
         self.schedule = schedule
@@ -299,7 +299,7 @@ class Writer:
         return EventMetadata(metadata_id, text, named)
 
     def metadata_of(self, metadata_id: int, op: Op) -> EventMetadata:
-        """Return the demo's metadata with the facts that edits change."""
+        """Return an op's stats from the demo, updated where edits change them."""
         was = template().plane.ops[template().metadata_ids[descent(op)]].stats
         frames = list(map(str, op.frames))
         now = {
@@ -312,7 +312,7 @@ class Writer:
         return self.metadata(metadata_id, op.text, stats)
 
     def plane(self, device: str, steps: Sequence[list[int]]) -> Plane:
-        """Return a device's plane; `steps` has the time of each leaf in each step."""
+        """Return a device's plane; `steps` has the durations of all leaves, by step."""
         start = template().step.start
         ops: list[bytes] = []
         executions, named = [], []
@@ -332,7 +332,8 @@ class Writer:
         return Plane(device, lines, extra=self.shared)
 
     def events(self, start: int, durations: list[int]) -> list[bytes]:
-        """Return the events of a step as fields of a line, sorted by start, loops first."""
+        """Return a step's events as encoded fields, sorted by start, loops before their first
+        op."""
         schedule = self.schedule
         starts, ends = [], [start]
         for leaf, duration in zip(schedule.leaves, durations, strict=True):
@@ -342,7 +343,7 @@ class Writer:
             self.event(self.first_id + leaf.place, *span)
             for leaf, *span in zip(schedule.leaves, starts, durations, strict=True)
         ]
-        # Insert from the last loop to the first, so that positions stay valid.
+        # Insert the last loop first, so that the other positions stay valid.
         for loop in sorted(schedule.loops, key=lambda loop: loop.start, reverse=True):
             first, end = (ends[n] + later for n, later in (loop.start, loop.end))
             event = encode(Event(loop.metadata_id, first, end - first))
@@ -357,7 +358,7 @@ class Writer:
                 (
                     int_field(1, metadata_id),
                     int_field(2, start),
-                    # An instant op has no duration field.
+                    # The duration field is omitted if it is 0.
                     b"\x18" + lasts if duration else b"",
                     bytes_field(4, self.offset_stat + varint(start - BEHIND_PS)),
                     bytes_field(4, self.duration_stat + lasts),

@@ -1,8 +1,8 @@
-"""Build Riegeli files for tests, and cut traces into records as continuous profiling does.
+"""Build Riegeli files for tests, and split traces into records as continuous profiling does.
 
-Chunks are not compressed unless a test asks for compression, so most tests do not need brotli. The
-program computes the hashes in headers; tests/proto/test_riegeli.py compares the hashes with
-captures that JAX wrote.
+Chunks are uncompressed by default, so most tests do not need brotli. The hashes in headers are
+computed by the program itself; tests/proto/test_riegeli.py checks them against captures that JAX
+wrote.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from _proto.trace.riegeli import BLOCK, BLOCK_HEADER, highway_hash
 from tests.builders.xspace import varint
 
 SIGNATURE_CHUNK = (b"", "s", 0, 0)
-# The data of a chunk, the kind, the number of records, and the size of the decoded data.
+# A chunk's data, type, number of records, and size of the decoded data.
 Chunk = tuple[bytes, str, int, int]
 
 
 def chunk_of(records: Sequence[bytes], compress: Callable[[bytes], bytes] | None = None) -> Chunk:
-    """Return a simple chunk that holds the given records."""
+    """Return a chunk of the type `simple` that contains the given records."""
     sizes, values = b"".join(map(varint, map(len, records))), b"".join(records)
     n_bytes = len(values)
     if compress:
@@ -32,7 +32,7 @@ def chunk_of(records: Sequence[bytes], compress: Callable[[bytes], bytes] | None
 
 
 def riegeli(chunks: Sequence[Chunk], padded: bool = True) -> bytes:
-    """Return a file of the given chunks, padded to whole blocks as JAX pads files."""
+    """Return a file with the given chunks, padded to whole blocks as JAX does."""
     out = bytearray()
     for chunk in (SIGNATURE_CHUNK, *chunks):
         append(out, chunk)
@@ -43,7 +43,7 @@ def riegeli(chunks: Sequence[Chunk], padded: bool = True) -> bytes:
 
 
 def append(out: bytearray, chunk: Chunk) -> None:
-    """Write a chunk, with block headers where blocks begin."""
+    """Append a chunk, with a block header wherever a block begins."""
     data, kind, n_records, decoded_size = chunk
     rest = struct.pack("<QQQQ", len(data), 0, n_records << 8 | ord(kind), decoded_size)
     left = hashed(rest) + data
@@ -66,9 +66,9 @@ def hashed(rest: bytes) -> bytes:
 
 
 def records_of(trace: bytes, n: int, seed: int = 0) -> list[bytes]:
-    """Split a trace into records at the ends of events; each record has its own ids.
+    """Split a trace into `n` records at ends of events; each record has its own ids.
 
-    Like records of continuous profiling, the records have neither names of hosts nor programs.
+    As in continuous profiling, the records contain neither host names nor programs.
     """
     rng = random.Random(seed)
     space = pb.XSpace.FromString(trace)
@@ -90,7 +90,7 @@ def records_of(trace: bytes, n: int, seed: int = 0) -> list[bytes]:
 def parts_of(plane: pb.XPlane, borders: list[int], rng: random.Random) -> list[pb.XPlane]:
     parts = [pb.XPlane(id=plane.id, name=plane.name) for _ in range(len(borders) + 1)]
     for number, part in enumerate(parts):
-        # Each record has its own ids; a stat may refer to the name of another stat.
+        # Each record has its own ids, also for stat names that stats refer to.
         event_ids, stat_ids = ids_for(plane.event_metadata, rng), ids_for(plane.stat_metadata, rng)
         for old, stat_metadata in plane.stat_metadata.items():
             part.stat_metadata[stat_ids[old]].CopyFrom(stat_metadata)
@@ -129,7 +129,7 @@ def add_line(
     events = [event for event in line.events if place(event, line, borders) == number]
     if not events:
         return
-    # In each record, times count from a different moment.
+    # In each record, times are relative to a different moment.
     later_ns = min(event.offset_ps for event in events) // 1000
     copy = part.lines.add(id=line.id, name=line.name, timestamp_ns=line.timestamp_ns + later_ns)
     for event in events:
@@ -146,7 +146,7 @@ def add_line(
 def renumbered(stat: pb.XStat, stat_ids: dict[int, int]) -> pb.XStat:
     copy = pb.XStat()
     copy.CopyFrom(stat)
-    # An id without metadata in the trace has no metadata in the record.
+    # If an id has no metadata, its replacement must not have any, either.
     copy.metadata_id = stat_ids.get(stat.metadata_id, 10**6)
     if stat.WhichOneof("value") == "ref_value":
         copy.ref_value = stat_ids[stat.ref_value]

@@ -1,4 +1,4 @@
-"""Rewrite the stacks of a trace and keep all other bytes."""
+"""Edit the stacks in a trace and keep all other bytes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def turned_around(stack: str) -> str:
 
 
 def with_stacks(data: bytes, edit: Edit) -> bytes:
-    """Edit each `source_stack` of a file that stores the stacks as text."""
+    """Edit each `source_stack` in a file that stores stacks as plain strings."""
     return mapped(data, 1, lambda plane: plane_with_stacks(plane, edit))
 
 
@@ -37,8 +37,8 @@ def plane_with_stacks(plane: bytes, edit: Edit) -> bytes:
 
 
 def mapped(message: bytes, number: int, change: Callable[[bytes], bytes]) -> bytes:
-    """Change each field with a given number. The message must contain no doubles and no fixed-size
-    integers.
+    """Replace the value of each field with a given number. The message must contain no doubles and
+    no fixed-size integers.
     """
     return b"".join(
         int_field(n, value)

@@ -14,7 +14,7 @@ The upper layer describes a trace in a few lines:
         steps=[("0", 0, 200)],
     )
 
-Because the encoder is separate, the input of tests does not depend on the code under test.
+The encoder is separate, so the tests' input does not depend on the code under test.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def text_field(number: int, value: str) -> bytes:
     return bytes_field(number, value.encode())
 
 
-# The fields of each message type in the order of writing: name, number, and True for a map.
+# The fields of each message type, in the order of writing: name, number, and True for a map.
 _NUMBERS: dict[type[Message], list[tuple[str, int, bool]]] = {}
 
 
@@ -75,7 +75,7 @@ def _numbers(kind: type[Message]) -> list[tuple[str, int, bool]]:
 
 
 class Message:
-    """Represent a message; annotations of the class give the field numbers."""
+    """Represent a message; the class annotations specify the field numbers."""
 
     def fields(self, arrange: Arrange) -> list[bytes]:
         out: list[bytes] = []
@@ -111,7 +111,7 @@ def encode(message: Message, arrange: Arrange = list) -> bytes:
 
 @dataclass(frozen=True)
 class Value:
-    """Hold a stat's value and the oneof variant that stores the value."""
+    """Hold a stat's value and the oneof field that stores it."""
 
     variant: str | None
     value: int | float | str | bytes = 0
@@ -138,7 +138,8 @@ def raw(value: bytes) -> Value:
 
 
 def ref(value: int | str) -> Value:
-    """Refer to a stat_metadata by its id or, where stats have names, by its name."""
+    """Return a value that refers to a stat_metadata by its id or, if stats are given by name, its
+    name."""
     return Value("ref", value)
 
 
@@ -166,7 +167,7 @@ class Stat(Message):
             case "bytes", bytes(blob):
                 out.append(bytes_field(6, blob))
             case "compressed", str(text):
-                # With a fixed time stamp, equal texts have equal compressed bytes.
+                # The fixed timestamp makes the compressed bytes reproducible.
                 out.append(bytes_field(8, gzip.compress(text.encode(), mtime=0)))
             case None, _:
                 pass
@@ -239,7 +240,7 @@ StatValue = int | float | str | bytes | Value
 
 
 def as_value(value: StatValue) -> Value:
-    """Choose the variant that the profiler would choose."""
+    """Choose the oneof field that the profiler would use."""
     match value:
         case Value():
             return value
@@ -254,7 +255,7 @@ def as_value(value: StatValue) -> Value:
 
 
 class StatNames:
-    """Assign ids of stat_metadata to names."""
+    """Assign stat_metadata ids to stat names."""
 
     def __init__(self, first_id: int = 1) -> None:
         self.first_id = first_id
@@ -277,7 +278,7 @@ class StatNames:
 
 @dataclass
 class Op:
-    """Represent one execution of an op: HLO text and named stats, offset and duration."""
+    """Represent one execution of an op: its HLO text, stats by name, offset and duration."""
 
     text: str
     stats: dict[str, StatValue]
@@ -299,7 +300,7 @@ def op(
     stack: StatValue | None = None,
     **stats: StatValue,
 ) -> Op:
-    """Make an op named `%name`.
+    """Return an execution of an op named `%name`.
 
     By default, the opcode comes from the category, the stat shape_with_layout is `shape`, and the
     HLO text is built from the other arguments. `stack` is short for `source_stack`; every other
@@ -330,19 +331,19 @@ def tpu_plane(
     steps_timestamp_ns: int | None = None,
     stats: dict[str, StatValue] | None = None,
 ) -> Plane:
-    """Make a device plane with an `XLA Ops` line and, unless `steps` is None, a `Steps` line.
+    """Return a device plane with an `XLA Ops` line and, unless `steps` is None, a `Steps` line.
 
     A step is (name, start, duration). Ops with equal texts and stats share one metadata entry.
     """
     names = StatNames()
-    # The number of the metadata entry, and an example, of each distinct op.
+    # For each distinct op, its metadata id and its first execution.
     kinds: dict[tuple[str, frozenset[tuple[str, StatValue]]], tuple[int, Op]] = {}
     lines = [Line("XLA Ops", timestamp_ns=ops_timestamp_ns)]
     for executed in ops:
         key = executed.text, frozenset(executed.stats.items())
         metadata_id, _ = kinds.setdefault(key, (1 + len(kinds), executed))
-        # A proto3 encoder omits a duration of 0, but writes an offset of 0, because the offset is
-        # in a oneof.
+        # Like a proto3 encoder, omit a duration of 0, but write an offset of 0, which is in a
+        # oneof.
         lines[0].events.append(Event(metadata_id, executed.start, executed.dur or None))
     metadata = [
         EventMetadata(i, kind.text, [names.stat(k, v) for k, v in kind.stats.items()])
@@ -359,13 +360,13 @@ def tpu_plane(
 
 
 def trace(ops: Sequence[Op], steps: Sequence[tuple[str, int, int]] | None = None) -> bytes:
-    """Encode a file that has a single device plane."""
+    """Encode a file with a single device plane."""
     return encode(Space([tpu_plane(ops, steps)]))
 
 
 def memory_access_breakdown(*accesses: tuple[int, int, int]) -> bytes:
-    """Encode the stat `memory_access_breakdown`. Each access has the operation (1 for reads, 2 for
-    writes), the memory space (1 for HBM) and the number of bytes."""
+    """Encode the stat `memory_access_breakdown`. Each access is (operation, memory space, number of
+    bytes); operation 1 is a read, 2 a write, and memory space 1 is HBM."""
     return b"".join(
         bytes_field(1, int_field(1, operation) + int_field(2, space) + int_field(3, size))
         for operation, space, size in accesses

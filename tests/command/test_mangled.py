@@ -1,4 +1,4 @@
-"""Test captures in which a text conversion replaced each byte that is not UTF-8 by U+FFFD."""
+"""Test captures in which a text conversion replaced each non-UTF-8 byte with U+FFFD."""
 
 from __future__ import annotations
 
@@ -28,14 +28,15 @@ def noise(n_bytes: int) -> bytes:
     return random.Random(1).randbytes(n_bytes)
 
 
-# Mangled files of each form, by a name that fits the form.
+# Mangled files of each format, by a suitable file name.
 FORMS = {
     "plain.xplane.pb": mangled(SMALL),
     "packed.xplane.pb.gz": mangled(gzip.compress(SMALL)),
     "packed-but-not-named-so.xplane.pb": mangled(gzip.compress(SMALL)),
     "mangled-before-packing.xplane.pb.gz": gzip.compress(mangled(SMALL)),
     "records.xplane.riegeli": mangled(SIGNATURE + noise(1000)),
-    # The program reads the file in pieces, and some pieces end inside a character of three bytes.
+    # The program reads this file in pieces, some of which end in the middle of a three-byte
+    # character.
     "large.xplane.riegeli": mangled(SIGNATURE + noise(2_000_000)),
 }
 
@@ -48,7 +49,7 @@ class Mangled(harness.InFolder):
         detail: str = outcome.object["detail"]
         return detail
 
-    def test_each_kind_of_mangled_file_is_reported_as_mangled(self) -> None:
+    def test_mangled_files_of_every_format_are_reported_as_mangled(self) -> None:
         for (name, data), mode in itertools.product(FORMS.items(), ("summary", "anatomy")):
             with self.subTest(name=name, mode=mode):
                 detail = self.detail_of(self.write(name, data), mode)
@@ -56,7 +57,7 @@ class Mangled(harness.InFolder):
                 self.assertIn("copy the original file again in binary mode", detail)
                 self.assertTrue(detail.startswith(f"{name}: byte "), detail)
 
-    def test_mangled_standard_input_is_reported_as_mangled(self) -> None:
+    def test_mangled_stdin_is_reported_as_mangled(self) -> None:
         for name in ("plain.xplane.pb", "packed.xplane.pb.gz"):
             with self.subTest(name=name):
                 done = subprocess.run(
@@ -79,7 +80,7 @@ class Mangled(harness.InFolder):
                 self.assertIn(SAYS, outcome.object["detail"], seed)
         self.assertGreater(n_unreadable, 8)
 
-    def test_damage_without_replacement_characters_is_not_called_mangled(self) -> None:
+    def test_other_damage_is_not_reported_as_mangled(self) -> None:
         for what, data in {
             "not all of it is UTF-8": mangled(SMALL) + b"\xff",
             "only the beginning is mangled": mangled(SMALL[:500]) + SMALL[500:],
@@ -90,11 +91,11 @@ class Mangled(harness.InFolder):
             with self.subTest(what):
                 self.assertNotIn("mangled", self.detail_of(self.write("x.xplane.pb", data)))
 
-    def test_replacement_character_does_not_hide_another_format(self) -> None:
+    def test_json_with_a_replacement_character_is_still_reported_as_json(self) -> None:
         path = self.write("x.xplane.pb", '{"traceEvents": ["\ufffd"]}'.encode())
         self.assertIn("not a trace but JSON", self.detail_of(path))
 
-    def test_capture_with_a_replacement_character_in_a_name_is_read(self) -> None:
+    def test_valid_capture_can_contain_a_replacement_character(self) -> None:
         path = self.write("x.xplane.pb", trace([op("f.\ufffd", "loop fusion", 0, 9)]))
         self.assertEqual(harness.run(path, "summary").object["status"], "ok")
 

@@ -1,4 +1,4 @@
-"""Test how a notebook shows an answer, and run the examples for Python."""
+"""Test how notebooks show answers, and run the Python examples."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EXAMPLES = ROOT / "tests" / "examples"
 
 
 class Elements(HTMLParser):
-    """Collects the elements, texts and cells of HTML."""
+    """Collect the element names, texts and table cells of an HTML page."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ def hostile_answer() -> Any:
 
 
 class Html(unittest.TestCase):
-    def test_tables_have_the_cells_of_the_text(self) -> None:
+    def test_html_tables_show_the_same_figures_as_the_text(self) -> None:
         for mode in sampled((m for m in ALL_MODES if m not in NO_TABLES), 4):
             answer = analyse(DEMO, mode)
             html = Elements(answer._repr_html_())
@@ -65,7 +65,7 @@ class Html(unittest.TestCase):
                 self.assertGreater(len(figures), 2)
                 self.assertEqual([cell for cell in figures if cell not in text], [])
 
-    def test_markup_in_names_is_shown_as_text(self) -> None:
+    def test_markup_in_names_is_escaped(self) -> None:
         html = hostile_answer()._repr_html_()
         self.assertLessEqual(
             Elements(html).names,
@@ -73,14 +73,13 @@ class Html(unittest.TestCase):
         )
         self.assertIn("&lt;script&gt;", html)
         self.assertNotIn("\x1b", html)
-        # Notebooks typeset no formulas inside elements of the classes `tex2jax_ignore` and
-        # `mathjax_ignore`.
+        # These classes stop notebooks from typesetting `$` in names as formulas.
         self.assertTrue(html.startswith('<div class="tex2jax_ignore mathjax_ignore">'))
 
-    def test_answers_without_text_have_no_html(self) -> None:
+    def test_record_has_no_html(self) -> None:
         self.assertIsNone(analyse(DEMO, "record")._repr_html_())
 
-    def test_error_answer_is_shown(self) -> None:
+    def test_html_of_an_error_answer_contains_the_reason(self) -> None:
         with self.assertRaises(compute_breakdown.NoAnswer) as raised:
             analyse("/no/such", "idle")
         answer: Any = raised.exception.answer
@@ -92,7 +91,7 @@ NO_TABLES = ("page", "record", "export", "compare")
 
 @unittest.skipUnless(find_spec("nbclient") and find_spec("ipykernel"), "needs nbclient, ipykernel")
 class Notebook(unittest.TestCase):
-    def test_cell_shows_an_answer_as_tables(self) -> None:
+    def test_notebook_cell_shows_an_answer_as_tables(self) -> None:
         import nbformat  # type: ignore[import-not-found, unused-ignore]
         from nbclient import NotebookClient  # type: ignore[import-not-found, unused-ignore]
 
@@ -110,7 +109,7 @@ class Notebook(unittest.TestCase):
 
 
 class Examples(unittest.TestCase):
-    def test_folder_of_captures_becomes_a_table(self) -> None:
+    def test_example_prints_a_table_of_captures(self) -> None:
         done = subprocess.run(
             [sys.executable, str(EXAMPLES / "table_of_captures.py"), str(DEMO)],
             env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -136,7 +135,7 @@ class Examples(unittest.TestCase):
         self.assertEqual(done.stdout.splitlines()[0], first)
 
     @unittest.skipUnless(find_spec("jax"), "needs jax")
-    def test_example_that_times_a_kernel_runs_on_a_cpu(self) -> None:
+    def test_example_that_times_a_kernel_fails_with_the_reason_on_a_cpu(self) -> None:
         done = self.time_kernel(PYTHONPATH=str(ROOT), JAX_PLATFORMS="cpu")
         self.assertEqual((done.returncode, done.stdout), (1, ""))
         self.assertIn("device_not_found: the capture is of CPU, not of a TPU", done.stderr)
@@ -148,8 +147,7 @@ class Examples(unittest.TestCase):
         )  # fmt: skip
 
 
-# Replaces the parts of JAX that the example uses; the profiler of the replacement writes the trace
-# of the demo.
+# Modules that replace the parts of JAX that the example uses; the profiler writes the demo's trace.
 STAND_IN = {
     "jax": "from jax import profiler\njit = block_until_ready = lambda value: value\n"
     "default_backend = lambda: 'tpu'\nShapeDtypeStruct = lambda shape, dtype: (shape, dtype)",

@@ -1,4 +1,4 @@
-"""Compare the tables, names, links and files of the pages with the program."""
+"""Check tables, names and links on the pages, and the files that the pages describe."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from _analysis import ledger, remedies
 from _output.fields.bottleneck import CauseName
 from _output.fields.roofline import SkipReason
 from _pipeline import no_answer
-from tests.answers import BATCH, refusals
+from tests.answers import BATCH, error_answers
 from tests.builders.make_pictures import PICTURES
 from tests.harness import (
     AFTER,
@@ -49,7 +49,7 @@ from tests.pages import (
     table,
 )
 
-# Agents read a whole page at once, so a long page costs many tokens.
+# Agents read a page as a whole, so a long page costs many tokens.
 MOST_BYTES = {"README.md": 12_288, "GUIDE.md": 40_960, "SKILL.md": 11_264}
 MOST_TERMS = 25
 Json = dict[str, Any]
@@ -58,46 +58,46 @@ Json = dict[str, Any]
 class Tables(unittest.TestCase):
     batch = BATCH
 
-    def test_table_of_reasons_has_the_exit_status_and_stderr_of_the_program(self) -> None:
-        said = {
+    def test_table_of_reasons_matches_the_exit_status_and_stderr_of_the_program(self) -> None:
+        result = {
             code(reason): (int(status), stderr)
             for _, reason, status, stderr in table(FIELDS, "situation", "`reason`")
             if reason
         }
         happens: dict[str, tuple[int, str]] = {}
-        for refused in refusals():
-            n_lines = len(refused.stderr.splitlines())
+        for failed in error_answers():
+            n_lines = len(failed.stderr.splitlines())
             stderr = ["empty", "one line", "usage and one line"][min(n_lines, 2)]
-            happens[refused.object["reason"]] = refused.status, stderr
-        self.assertEqual(said, happens)
+            happens[failed.object["reason"]] = failed.status, stderr
+        self.assertEqual(result, happens)
         self.assertEqual(set(no_answer.EXIT_STATUS), set(happens), "no test has this reason")
 
-    def test_failures_have_a_detail(self) -> None:
-        for refused in refusals():
-            if refused.status:
-                self.assertIn("detail", refused.object)
+    def test_error_answers_with_nonzero_exit_status_have_a_detail(self) -> None:
+        for failed in error_answers():
+            if failed.status:
+                self.assertIn("detail", failed.object)
 
-    def test_table_of_options_equals_the_help(self) -> None:
+    def test_table_of_options_lists_the_same_options_as_the_help(self) -> None:
         help_text = compute_breakdown.parser_of_modes()[0].format_help()
         in_help = re.findall(r"^  (?:-h, )?(--[\w-]+)", help_text, re.MULTILINE)
         in_table = [re.findall(r"`(--[\w-]+)", row[0]) for row in table(FIELDS, "option")]
         self.assertEqual(sorted(itertools.chain(*in_table)), sorted(in_help))
 
-    def test_table_of_options_has_the_modes_of_the_program(self) -> None:
-        for option, said, *_ in table(FIELDS, "option"):
+    def test_table_of_options_shows_the_modes_that_accept_each_option(self) -> None:
+        for option, result, *_ in table(FIELDS, "option"):
             for flag in re.findall(r"`(--[\w-]+)", option):
                 modes = [m.name for m in compute_breakdown.MODES if flag in m.options]
                 without = [m.name for m in compute_breakdown.MODES if flag not in m.options]
                 names = (
                     [", ".join(modes), f"all but {', '.join(without)}"] if modes else ["all", ""]
                 )
-                # The mode `anatomy` is about all devices, so no device is selected.
+                # The mode `anatomy` covers all devices, so it rejects --device.
                 names += ["all but anatomy"] if flag == "--device" else []
                 names += ["those of one step"] if modes == [*STEP_MODES] else []
                 with self.subTest(option=flag):
-                    self.assertIn(said, names)
+                    self.assertIn(result, names)
 
-    def test_table_of_peaks_equals_the_peaks_of_the_program(self) -> None:
+    def test_table_of_peaks_matches_the_program(self) -> None:
         rows = {code(chip): tuple(peaks) for chip, *peaks in table(FIELDS, "chip")}
         for name, chip in _peaks.CHIPS.items():
             hbm = f"{chip.hbm_gbps:g} GB/s" if chip.hbm_gbps else f"{chip.hbm_gibps:g} GiB/s"
@@ -105,7 +105,7 @@ class Tables(unittest.TestCase):
             self.assertEqual(rows.pop(name), peaks, name)
         self.assertEqual(rows, {})
 
-    def test_tables_of_questions_speeds_and_classes_are_complete(self) -> None:
+    def test_tables_of_questions_run_times_and_classes_are_complete(self) -> None:
         questions = "".join(row[1] for row in table(README, "question", "mode"))
         self.assertEqual(set(re.findall(r"\w+", questions)), set(ALL_MODES))
         speeds = {code(row[0]) for row in table(FIELDS, "mode", "wall")}
@@ -115,11 +115,11 @@ class Tables(unittest.TestCase):
         known = {*ledger.CLASSES, "idle", "overlap", "at_roof"}
         self.assertEqual(set(re.findall(r"`(\w+)`", classes)), known)
 
-    def test_guide_has_a_paragraph_for_each_cause(self) -> None:
+    def test_guide_describes_each_cause(self) -> None:
         described = re.findall(r"^- \*\*`(\w+)`\*\*", GUIDE, re.MULTILINE)
         self.assertEqual(sorted(described), sorted(get_args(CauseName)))
 
-    def test_pages_have_the_remedies_of_the_program(self) -> None:
+    def test_tables_of_remedies_match_the_program(self) -> None:
         self.assertIn(f"\n{remedies.table_of_findings()}\n", FIELDS)
         self.assertIn(f"\n{remedies.table_of_idle_time()}\n", PAGES["GUIDE.md"])
 
@@ -137,8 +137,8 @@ class Names(unittest.TestCase):
             others = {flag for flag in shown if flag.startswith("--xla")} | {"--from", "--argjson"}
             self.assertEqual(shown - others - known, set(), name)
 
-    def test_names_on_the_page_for_agents_exist(self) -> None:
-        # The page shows paths to rows of objects in bold.
+    def test_names_in_skill_exist(self) -> None:
+        # Paths to lists of objects are bold on this page.
         field = r'^\| <a id=".*?"></a>(?:\*\*)?`(?:[\w.[\]]+\.)?(\w+)(?:\[\])*`'
         known = {*re.findall(field, FIELDS, re.MULTILINE)}
         known |= {*ALL_MODES, *no_answer.EXIT_STATUS, *get_args(SkipReason), *ledger.CLASSES}
@@ -146,7 +146,7 @@ class Names(unittest.TestCase):
         # `with_sharding_constraint` and `in_specs` are names of JAX.
         known |= {"at_roof", "with_sharding_constraint", "in_specs"}
         named = {*re.findall(r"(?<![\w$/-])[a-z]+(?:_[a-z0-9]+)+\b(?![/.])", SKILL)}
-        # Filters also read fields with names that contain no underscore.
+        # In jq filters, also check names without an underscore.
         for call in calls(SKILL):
             named |= {*re.findall(r"(?<![\w$\])])\.([a-z]\w*)", call.pipe)}
         self.assertEqual(named - known, set())
@@ -179,7 +179,7 @@ class Names(unittest.TestCase):
         for name in ("README.md", "SKILL.md", "CONTRIBUTING.md"):
             self.assertTrue("](GUIDE.md#glossary)" in PAGES[name], name)
 
-    def test_pages_contain_no_path_of_a_machine(self) -> None:
+    def test_pages_contain_no_local_paths(self) -> None:
         for name, page in PAGES.items():
             paths = set(re.findall(r"(?<![\w.$\"/…-])/(?:home|work|tmp|root|Users)\b[\w/]*", page))
             self.assertEqual({path for path in paths if "/home/dev/" not in path}, set(), name)
@@ -197,11 +197,11 @@ class Names(unittest.TestCase):
 
 
 class Files(unittest.TestCase):
-    def test_pages_do_not_exceed_their_limits(self) -> None:
+    def test_pages_do_not_exceed_their_size_limits(self) -> None:
         for name, most in MOST_BYTES.items():
             self.assertLessEqual(len(PAGES[name].encode()), most, name)
 
-    def test_ci_runs_the_set_up_commands_of_the_readme(self) -> None:
+    def test_ci_runs_the_readme_commands_that_set_up_the_environment(self) -> None:
         ci = ROOT / ".ci" / "run"
         if not ci.exists():
             self.skipTest("no .ci/run")
@@ -211,7 +211,7 @@ class Files(unittest.TestCase):
             self.assertNotIn("\n", command)
             self.assertIn(command, ci.read_text(encoding="utf-8"))
 
-    def test_archive_built_as_documented_prints_the_same_bytes(self) -> None:
+    def test_single_file_built_as_documented_prints_the_same_bytes(self) -> None:
         (block,) = (block for block in blocks(CONTRIBUTING) if "zipapp" in block.text)
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
@@ -242,7 +242,7 @@ class Files(unittest.TestCase):
                     self.assertEqual(of_archive.stdout, of_script.stdout)
                     self.assertEqual(of_archive.returncode, of_script.returncode)
 
-    def test_wheel_contains_all_files_that_the_program_needs(self) -> None:
+    def test_wheel_contains_all_modules_and_pages(self) -> None:
         settings = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
         _, _, packed = settings.partition("[tool.hatch.build.targets.wheel.force-include]\n")
         named = set(re.findall(r'^"(.*?)" = "compute_breakdown/', packed, re.MULTILINE))
@@ -255,7 +255,7 @@ class Files(unittest.TestCase):
     def test_version_has_an_entry_in_the_changelog(self) -> None:
         self.assertIn(f"\n## [{compute_breakdown.__version__}]", CHANGELOG)
 
-    def test_pictures_are_small_and_shown_on_a_page(self) -> None:
+    def test_every_picture_is_small_and_shown_on_a_page(self) -> None:
         shown = re.findall(r'(?:!\[[^\]]+\]\(|src(?:set)?=")(.*?)[)"]', README + GUIDE)
         self.assertEqual({f"tests/data/{name}.png" for name in PICTURES}, set(shown))
         for name in shown:
@@ -270,11 +270,12 @@ class Files(unittest.TestCase):
         self.assertEqual(list(entries), ["name", "description", "argument-hint"])
         self.assertEqual(entries["name"], "compute-breakdown")
         self.assertLess(len(entries["description"]), 1024)
-        # A plain YAML scalar contains no ": " and no " #"; a quoted scalar is closed.
+        # A plain YAML scalar must not contain ": " or " #", and a quoted scalar must end with a
+        # quote.
         self.assertNotRegex(entries["description"], r": | #|\A[\W]")
         self.assertRegex(entries["argument-hint"], r'\A"[^"\\]*"\Z')
 
-    def test_skill_works_from_a_different_folder(self) -> None:
+    def test_command_in_skill_works_from_any_folder(self) -> None:
         self.assertIn('python3 "$SKILL/compute_breakdown.py" PROFILE --mode bottleneck', SKILL)
         command = f'{shlex.quote(sys.executable)} "$SKILL/compute_breakdown.py" "$0" --mode idle'
         with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""Run the examples for pods: the guide's launcher, a Kubernetes job and Ray."""
+"""Run the examples for multi-host captures: the guide's launcher, the Kubernetes job and Ray."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.pages import GUIDE, blocks
 HOSTS = ("t1v-n-0", "t1v-n-1")
 TRACE = gzip.decompress(next(DEMO.rglob("*.xplane.pb.gz")).read_bytes())
 CUT_OFF = TRACE[: len(TRACE) // 2]
-# The launcher runs a command on each host, and all hosts see the same disk.
+# This stand-in for srun runs the command once per host, on a shared disk.
 SRUN = f"""[ "$1" = --ntasks-per-node=1 ] && shift
 for HOST in {shlex.join(HOSTS)}; do
   export HOST
@@ -28,7 +28,7 @@ for HOST in {shlex.join(HOSTS)}; do
 done
 exit "${{failed:-0}}"
 """
-# A Ray cluster of two workers, which the example connects to.
+# Start a Ray cluster with two workers, then run the example on it.
 CLUSTER = """import runpy, sys
 import ray
 ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=10**8)
@@ -39,7 +39,7 @@ JOB = (ROOT / "tests/examples/records.yaml").read_text(encoding="utf-8")
 
 
 class Pod(InFolder):
-    """Run a test in a folder, with the commands that the examples call on the PATH."""
+    """Provide a folder, and a PATH with the commands that the examples call."""
 
     def setUp(self) -> None:
         super().setUp()
@@ -49,7 +49,7 @@ class Pod(InFolder):
         self.write(f"bin/{name}", f"#!/bin/sh\n{script}\n".encode()).chmod(0o755)
 
     def write_traces(self, folder: str, *traces: bytes) -> Path:
-        """Write a run with a trace for each host."""
+        """Write one trace per host into a folder."""
         for host, trace in zip((*HOSTS, "t1v-n-2"), traces, strict=False):
             self.write(f"{folder}/{host}.xplane.pb", trace)
         return self.folder / folder
@@ -95,7 +95,7 @@ class Launcher(Pod):
         self.assertEqual(done.stdout, spread.stdout)
         self.assert_joined(self.folder / "logs/plugins/profile/2026_01_02", 2)
 
-    def test_failing_host_is_counted(self) -> None:
+    def test_failing_host_is_reported_by_spread(self) -> None:
         done = self.launch(TRACE, CUT_OFF)
         self.assertIn(b"t1v-n-1.xplane.pb: byte ", done.stderr)
         self.assert_joined(self.folder / "logs/plugins/profile/2026_01_02", 1, "t1v-n-1")
@@ -103,13 +103,13 @@ class Launcher(Pod):
 
 class Kubernetes(Pod):
     def shell(self) -> str:
-        """Return the container's command, with lines folded as in YAML."""
+        """Return the container's shell command; YAML folds its lines into one."""
         found = re.search(r"command: \[sh, -euc, '([^']*)'\]", JOB)
         assert found
         return re.sub(r"\s*\n\s*", " ", found[1])
 
     @unittest.skipUnless(importlib.util.find_spec("yaml"), "needs PyYAML")
-    def test_job_is_valid_yaml_with_matching_fields(self) -> None:
+    def test_kubernetes_job_is_valid_yaml_with_consistent_fields(self) -> None:
         job = importlib.import_module("yaml").safe_load(JOB)
         self.assertEqual((job["apiVersion"], job["kind"]), ("batch/v1", "Job"))
         spec, pod = job["spec"], job["spec"]["template"]["spec"]
@@ -121,7 +121,7 @@ class Kubernetes(Pod):
         self.assertEqual(mount["mountPath"], container["workingDir"])
         self.assertEqual(mount["name"], volume["name"])
 
-    def test_each_index_reads_a_trace_and_failures_are_counted(self) -> None:
+    def test_each_index_records_one_trace_and_failures_are_reported(self) -> None:
         traces = self.write_traces("traces", TRACE, CUT_OFF)
 
         def status(index: int) -> int:
@@ -129,7 +129,7 @@ class Kubernetes(Pod):
             command = ("sh", "-euc", self.shell())
             return self.call(*command, cwd=traces, variables=variables).returncode
 
-        # Kubernetes retries an index that fails.
+        # Index 1 fails and runs twice, as Kubernetes retries failed indexes.
         self.assertEqual([status(i) for i in (1, 0, 1)], [1, 0, 1])
         self.assert_joined(traces, 1, "t1v-n-1")
         before = sorted(traces.iterdir())
@@ -141,7 +141,7 @@ class Kubernetes(Pod):
     importlib.util.find_spec("ray") and importlib.util.find_spec("fsspec"), "needs Ray and fsspec"
 )
 class Ray(Pod):
-    def test_ray_tasks_record_each_trace_and_retry_failures(self) -> None:
+    def test_ray_records_each_trace_and_retries_failures(self) -> None:
         program = (self.folder / "bin/compute-breakdown").rename(self.folder / "bin/program")
         calls = self.folder / "calls"
         self.install("compute-breakdown", f'echo "$1" >>{calls}\nexec {program} "$@"')
@@ -151,7 +151,7 @@ class Ray(Pod):
         variables = {
             **dict.fromkeys(("HOME", "RAY_TMPDIR"), str(self.folder)),
             "RAY_USAGE_STATS_ENABLED": "0",
-            # RAY_ADDRESS prevents the example from connecting to a real cluster.
+            # Without RAY_ADDRESS, the example could connect to a real cluster.
             "RAY_ADDRESS": "local",
         }
         command = [sys.executable, "cluster.py", example, f"{traces.as_uri()}/*.xplane.pb"]

@@ -1,5 +1,4 @@
-"""Test that several processes give the same result as a single process, and that all processes
-end."""
+"""Test that several processes give the same result as one, and that no child process is left."""
 
 from __future__ import annotations
 
@@ -50,7 +49,7 @@ class Processes(unittest.TestCase):
                 os.waitpid(pid, os.WNOHANG)
 
     def check(self, in_child: Callable[[int], Any]) -> None:
-        """Check that the results are right if `in_child` replaces the work in child processes."""
+        """Check that results are correct if child processes run `in_child` instead of the work."""
 
         def work(number: int) -> Any:
             return number * 10 if os.getpid() == self.parent else in_child(number)
@@ -62,19 +61,19 @@ class Processes(unittest.TestCase):
                 self.assertEqual(found, [number * 10 for number in NUMBERS[:n]])
                 self.assert_none_is_left()
 
-    def test_results_are_in_the_order_of_the_items(self) -> None:
+    def test_results_have_the_order_of_the_items(self) -> None:
         self.check(lambda number: number * 10)
 
-    def test_parent_repeats_the_failed_work_of_a_child(self) -> None:
+    def test_parent_repeats_work_that_failed_in_a_child(self) -> None:
         def fail(number: int) -> int:
             raise ValueError(number)
 
         self.check(fail)
         self.check(lambda _: os.kill(os.getpid(), signal.SIGKILL))
-        # A lambda cannot be pickled.
+        # A lambda cannot be pickled, so the child cannot return it.
         self.check(lambda _: lambda: None)
 
-    def test_number_of_processes_is_limited_by_cores_items_and_eight(self) -> None:
+    def test_number_of_processes_is_limited_to_cores_items_and_eight(self) -> None:
         for n_cores, n_items, n in (
             *((2, 0, 1), (1, 5, 1), (3, 5, 3), (100, 3, 3), (100, 30, 8), (4, 1, 1)),
         ):
@@ -85,13 +84,13 @@ class Processes(unittest.TestCase):
                 self.assertEqual(pids, ([self.parent, *self.pids] * n_items)[:n_items])
                 self.assert_none_is_left(n - 1)
 
-    def test_child_process_starts_no_processes(self) -> None:
+    def test_child_processes_start_no_further_processes(self) -> None:
         def work(_: int) -> bool:
             return len(set(processes.in_processes(lambda _: os.getpid(), NUMBERS))) == 1
 
         self.assertEqual(processes.in_processes(work, [0, 1]), [False, True])
 
-    def test_parent_does_the_work_if_no_process_can_start(self) -> None:
+    def test_parent_does_the_remaining_work_if_no_more_processes_can_start(self) -> None:
         self.use_cores(4)
         fork, n_left = os.fork, 2
 
@@ -106,12 +105,12 @@ class Processes(unittest.TestCase):
             pids = processes.in_processes(lambda _: os.getpid(), NUMBERS)
         self.assertEqual(pids, [self.parent, *self.pids, self.parent, self.parent])
 
-    def test_results_may_be_larger_than_a_pipe(self) -> None:
+    def test_results_can_exceed_the_capacity_of_a_pipe(self) -> None:
         found = processes.in_processes(lambda number: bytes(number << 20), NUMBERS)
         self.assertEqual(list(map(len, found)), [number << 20 for number in NUMBERS])
         self.assert_none_is_left()
 
-    def test_failure_in_the_parent_ends_the_child_processes(self) -> None:
+    def test_error_in_the_parent_terminates_the_child_processes(self) -> None:
         def work(number: int) -> int:
             if os.getpid() == self.parent:
                 raise KeyError(number)
@@ -122,7 +121,7 @@ class Processes(unittest.TestCase):
             processes.in_processes(work, NUMBERS)
         self.assert_none_is_left()
 
-    def test_failure_in_parent_and_child_is_raised(self) -> None:
+    def test_error_in_parent_and_child_is_raised(self) -> None:
         def work(number: int) -> int:
             return 1 // (number - 1)
 
@@ -140,9 +139,9 @@ class Processes(unittest.TestCase):
                     mock.patch.object(processes, "SMALL_FILE", 0),
                     mock.patch.object(processes, "n_cores", lambda: n_cores),
                 ):
-                    said = run(trace, "record").object
-                self.assertEqual((said["status"], len(said["devices"])), ("ok", 3))
-                return json.dumps(said)
+                    found = run(trace, "record").object
+                self.assertEqual((found["status"], len(found["devices"])), ("ok", 3))
+                return json.dumps(found)
 
             expected = record(1)
             self.assertEqual(self.pids, [])

@@ -1,4 +1,4 @@
-"""Test the functions for Python programs: answers, values of options, side effects."""
+"""Test the Python functions `analyse` and `render`: answers, option values, side effects."""
 
 from __future__ import annotations
 
@@ -33,25 +33,24 @@ from tests.harness import (
     ROOT,
     InFolder,
     bound,
-    command,
     run,
     sampled,
 )
 
 Json = dict[str, Any]
 
-# Typed as Any, because some tests pass wrong types.
+# Type these as Any, because some tests pass wrong types.
 analyse: Any = compute_breakdown.analyse
 render: Any = compute_breakdown.render
 (TRACE,) = DEMO.glob("plugins/profile/*/*.xplane.pb.gz")
 DATA = gzip.decompress(TRACE.read_bytes())
-# Modes that require no option.
+# These modes require no option.
 MODES = tuple(mode for mode in ALL_MODES if mode not in ("compare", "page", "export"))
 
 
 def printed(profile: str | Path, mode: str, *options: str) -> Json:
-    """Return the answer that the command prints, without `next_steps`: their commands name another
-    program."""
+    """Return the answer that the command prints, without `next_steps`, which contain the command's
+    name."""
     return run(profile, mode, *options).object
 
 
@@ -69,7 +68,7 @@ def in_new_process(code: str, *, cwd: Path = ROOT) -> str:
 
 class Answers(InFolder):
     def test_answer_equals_what_the_command_prints(self) -> None:
-        for mode in sampled(MODES, 7):
+        for mode in sampled(MODES, 4):
             with self.subTest(mode=mode):
                 self.assertEqual(without_commands(analyse(DEMO, mode)), printed(DEMO, mode))
         self.assertEqual(analyse(str(DEMO), "idle"), analyse(DEMO, "idle"))
@@ -84,7 +83,7 @@ class Answers(InFolder):
         self.assertEqual(without_commands(page), printed(DEMO, "page", "--out", str(out)))
         self.assertEqual(out.read_bytes(), html)
 
-    def test_trace_in_memory_gives_the_answer_of_the_file(self) -> None:
+    def test_trace_in_memory_gives_the_same_answer_as_the_file(self) -> None:
         forms = {
             "plain": DATA,
             "gzipped": gzip.compress(DATA),
@@ -92,44 +91,43 @@ class Answers(InFolder):
         }
         for form, data in forms.items():
             suffix = {"plain": "pb", "gzipped": "pb.gz", "riegeli": "riegeli"}[form]
-            # The host of a trace in memory has the name that the host of a trace from standard
-            # input has.
+            # A trace in memory is named `-`, like stdin, so the file gets this name too.
             path = self.write(f"-.xplane.{suffix}", data)
             for mode in sampled(MODES, 2):
                 if form == "riegeli" and mode in ("memory", "program"):
-                    # The continuous capture that the test builds has no programs.
+                    # The continuous capture built here has no programs.
                     continue
                 with self.subTest(form=form, mode=mode):
                     found, expected = analyse(data, mode), printed(path, mode)
                     self.assertEqual(found["profile_dir"], "-")
                     self.assertEqual(found.get("xplane_file", "-"), "-")
-                    said = json.dumps(expected).replace(str(path), "-").replace(path.name, "-")
-                    self.assertEqual(without_commands(found), json.loads(said))
+                    result = json.dumps(expected).replace(str(path), "-").replace(path.name, "-")
+                    self.assertEqual(without_commands(found), json.loads(result))
 
-    def test_files_and_comparisons_are_made_of_traces_in_memory(self) -> None:
+    def test_page_export_and_compare_accept_traces_in_memory(self) -> None:
         data = trace([op("f", "loop fusion", 0, 50), op("g", "copy", 50, 10)], [("0", 0, 100)])
         path = self.write("-.xplane.pb", data)
         for mode in ("page", "export"):
             out = self.folder / mode
             expected = printed(path, mode, "--out", str(out))
             found = analyse(data, mode, out=out)
-            # The page contains the name of the trace.
+            # The page contains the trace's name, so its size depends on the path.
             n_bytes = 2 * (len(str(path)) - 1) if mode == "page" else 0
             self.assertLessEqual(abs(expected.pop("bytes") - found.pop("bytes")), n_bytes)
             # The headline of a page contains its size.
             del expected["headline"], found["headline"]
-            said = json.dumps(expected).replace(str(path), "-").replace(path.name, "-")
-            self.assertEqual(without_commands(found), json.loads(said))
+            result = json.dumps(expected).replace(str(path), "-").replace(path.name, "-")
+            self.assertEqual(without_commands(found), json.loads(result))
         expected = printed(path, "compare", "--baseline", str(path))
         found = analyse(data, "compare", baseline=data)
         for field in ("headline", "totals", "rows", "program_changes", "notes"):
             self.assertEqual(found[field], expected[field], field)
 
-    def test_bytes_like_objects_are_bytes(self) -> None:
+    def test_bytearray_and_memoryview_are_accepted_as_bytes(self) -> None:
         for data in (bytearray(DATA), memoryview(DATA)):
             self.assertEqual(analyse(data, "idle"), analyse(DATA, "idle"))
 
-    def test_record_is_a_dict_or_bytes(self) -> None:
+    def test_record_can_be_a_dict_or_bytes(self) -> None:
         before, after = (
             gzip.decompress(BEFORE.read_bytes()),
             json.loads(gzip.decompress(AFTER.read_bytes())),
@@ -139,7 +137,7 @@ class Answers(InFolder):
             for profile in (after, AFTER):
                 found = analyse(profile, "compare", baseline=baseline)
                 for side in ("before", "after"):
-                    # `captures` has the path of a record, and a record in memory has no path.
+                    # `captures` contains the record's path, which a record in memory lacks.
                     self.assertEqual(len(found[side].pop("captures")), 1)
                     expected[side].pop("captures", None)
                 for field in expected.keys() - {"profile_dir", "baseline_dir", "next_steps"}:
@@ -151,12 +149,12 @@ class Answers(InFolder):
         spread = analyse(after, "spread")
         self.assertEqual(spread["cohorts"], printed(AFTER, "spread")["cohorts"])
 
-    def test_record_of_analyse_is_accepted_by_compare(self) -> None:
+    def test_compare_accepts_a_record_from_analyse(self) -> None:
         record = analyse(DATA, "record")
         found = analyse(record, "compare", baseline=DATA)
         self.assertEqual(found["totals"]["step_duration"]["delta_ps"], 0)
 
-    def test_answer_is_a_dict_that_json_writes(self) -> None:
+    def test_answer_is_a_dict_that_can_be_serialised(self) -> None:
         found = analyse(DEMO, "summary")
         self.assertIsInstance(found, dict)
         self.assertEqual(json.loads(json.dumps(found)), found)
@@ -178,8 +176,8 @@ class Options(unittest.TestCase):
             found = without_commands(analyse(DEMO, mode, **options))
             self.assertEqual(found, printed(DEMO, mode, *words))
 
-    def test_values_of_python_equal_words_of_the_command(self) -> None:
-        for mode, options, words in (
+    def test_keyword_arguments_equal_command_line_options(self) -> None:
+        cases: tuple[tuple[str, Json, list[str]], ...] = (
             (
                 "summary",
                 {"include_comm": True, "top": 3, "step": -1, "own": ["norm", "x"], "device": 1},
@@ -212,10 +210,11 @@ class Options(unittest.TestCase):
                     "--kernel-cost=flash_mha_bwd_dkv=2,3",
                 ],
             ),
-        ):
+        )
+        for mode, options, words in sampled(cases, 5):
             self.assert_same(mode, options, *words)
 
-    def test_wrong_name_is_a_type_error(self) -> None:
+    def test_wrong_option_name_raises_type_error(self) -> None:
         for mode, options in (
             ("summary", {"tpo": 3}),
             ("summary", {"peers": True}),
@@ -229,7 +228,7 @@ class Options(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, "did you mean include_comm"):
             analyse(DEMO, "summary", include_com=True)
 
-    def test_wrong_value_is_a_value_error_with_the_message_of_the_command(self) -> None:
+    def test_wrong_value_raises_value_error_with_the_message_of_the_command(self) -> None:
         for mode, options, words in (
             ("summary", {"top": "x"}, ["--top=x"]),
             ("summary", {"top": -1}, ["--top=-1"]),
@@ -246,7 +245,7 @@ class Options(unittest.TestCase):
                 analyse(DEMO, mode, **options)
             self.assertEqual(str(raised.exception), printed(DEMO, mode, *words)["detail"])
 
-    def test_values_that_a_command_line_cannot_express_are_refused(self) -> None:
+    def test_wrong_values_of_python_types_are_rejected(self) -> None:
         calls: tuple[tuple[type[Exception], Callable[[], object]], ...] = (
             (ValueError, lambda: analyse(DEMO, "summary", top=[1, 2])),
             (ValueError, lambda: analyse(DEMO, "by_op", peaks={"int4": 1})),
@@ -263,14 +262,14 @@ class Options(unittest.TestCase):
             with self.assertRaises(error):
                 call()
 
-    def test_path_that_looks_like_an_option_is_a_path(self) -> None:
+    def test_path_that_looks_like_an_option_is_treated_as_a_path(self) -> None:
         with self.assertRaises(NoAnswer) as raised:
             analyse("--top", "summary")
         self.assertEqual(raised.exception.detail, "no such path: --top")
 
 
 class Refusals(unittest.TestCase):
-    def test_no_answer_has_the_object_that_the_command_prints(self) -> None:
+    def test_no_answer_exception_contains_the_answer_that_the_command_prints(self) -> None:
         for profile, mode, options, words in (
             ("/no/such", "summary", {}, []),
             (DEMO, "summary", {"device": 9}, ["--device=9"]),
@@ -278,15 +277,15 @@ class Refusals(unittest.TestCase):
         ):
             with self.assertRaises(NoAnswer) as raised:
                 analyse(profile, mode, **options)
-            said, failure = printed(profile, mode, *words), raised.exception
-            self.assertEqual(failure.answer, said)
-            self.assertEqual(failure.reason, said["reason"])
-            self.assertEqual(failure.detail, said.get("detail"))
+            result, failure = printed(profile, mode, *words), raised.exception
+            self.assertEqual(failure.answer, result)
+            self.assertEqual(failure.reason, result["reason"])
+            self.assertEqual(failure.detail, result.get("detail"))
             self.assertTrue(str(failure).startswith(f"{failure.reason}: "))
             again = pickle.loads(pickle.dumps(failure))
             self.assertEqual((again.reason, again.answer), (failure.reason, failure.answer))
 
-    def test_damaged_bytes_are_refused(self) -> None:
+    def test_damaged_bytes_raise_no_answer(self) -> None:
         for data in (
             b"",
             DATA[:1000],
@@ -302,7 +301,7 @@ class Refusals(unittest.TestCase):
                     raised.exception.reason, ("unreadable_xplane_pb", "unreadable_record")
                 )
 
-    def test_dict_that_is_not_a_record_is_refused(self) -> None:
+    def test_dict_that_is_not_a_record_raises_no_answer(self) -> None:
         for value in ({}, {"status": "ok"}, {"status": "absent", "reason": "x"}):
             with self.assertRaises(NoAnswer) as raised:
                 analyse(value, "spread")
@@ -310,10 +309,10 @@ class Refusals(unittest.TestCase):
 
 
 class Render(unittest.TestCase):
-    def test_text_equals_what_the_command_prints_into_a_pipe(self) -> None:
+    def test_render_returns_what_the_command_prints_into_a_pipe(self) -> None:
         environment = {**os.environ, "COLUMNS": "60"}
         for mode in sampled(("summary", "idle"), 1):
-            for form in sampled(("json", "text", "markdown", "csv"), 2):
+            for form in ("json", *sampled(("text", "markdown", "csv"), 1)):
                 words = [str(DEMO), "--mode", mode, "--format", form]
                 done = subprocess.run(
                     [sys.executable, str(ROOT / "compute_breakdown.py"), *words],
@@ -325,7 +324,7 @@ class Render(unittest.TestCase):
                     with mock.patch.dict(os.environ, environment):
                         self.assertEqual(render(found, form), done.stdout)
 
-    def test_text_of_by_op_equals_the_text_of_the_command_if_the_answer_has_all_ops(self) -> None:
+    def test_text_of_by_op_with_all_ops_equals_the_text_of_the_command(self) -> None:
         words = [str(ROOT / "compute_breakdown.py"), str(DEMO), "--mode=by_op", "--text"]
         printed_text = subprocess.check_output([sys.executable, *words], encoding="utf-8")
         found = render(analyse(DEMO, "by_op", top=sys.maxsize), "text")
@@ -333,7 +332,7 @@ class Render(unittest.TestCase):
             if not expected.startswith("next: "):
                 self.assertEqual(text, expected)
 
-    def test_plain_dicts_and_refusals_are_rendered(self) -> None:
+    def test_plain_dicts_and_error_answers_are_rendered(self) -> None:
         found = analyse(DEMO, "summary")
         self.assertEqual(render(dict(found), "text"), render(found, "text"))
         with self.assertRaises(NoAnswer) as raised:
@@ -341,7 +340,7 @@ class Render(unittest.TestCase):
         self.assertIn("no_such_path", render(raised.exception.answer, "text"))
         self.assertIn("no_such_path", render(raised.exception.answer, "csv"))
 
-    def test_unknown_format_is_a_value_error(self) -> None:
+    def test_unknown_format_raises_value_error(self) -> None:
         with self.assertRaisesRegex(ValueError, "format must be json, text, markdown, csv"):
             render(analyse(DEMO, "idle"), "html")
         with self.assertRaisesRegex(ValueError, "mode record has no text format"):
@@ -350,7 +349,7 @@ class Render(unittest.TestCase):
 
 class SideEffects(InFolder):
     def test_several_threads_get_the_same_answers(self) -> None:
-        modes = ("bottleneck", "memory", "comm")
+        modes = ("memory", "idle")
         expected = {mode: analyse(DATA, mode) for mode in modes}
         found: list[tuple[str, Json]] = []
         threads = [
@@ -365,7 +364,7 @@ class SideEffects(InFolder):
         for mode, answer in found:
             self.assertEqual(answer, expected[mode])
 
-    def test_nothing_is_printed(self) -> None:
+    def test_functions_print_nothing(self) -> None:
         code = (
             "import compute_breakdown as c\n"
             f"c.analyse({str(DEMO)!r}, 'summary')\n"
@@ -378,7 +377,7 @@ class SideEffects(InFolder):
         )
         self.assertEqual((done.stdout, done.stderr), ("", ""))
 
-    def test_state_of_the_process_is_left_alone(self) -> None:
+    def test_state_of_the_process_is_unchanged(self) -> None:
         def state() -> Json:
             umask = os.umask(0o22)
             os.umask(umask)
@@ -408,7 +407,7 @@ class SideEffects(InFolder):
         with self.assertRaises(ChildProcessError):
             os.waitpid(-1, os.WNOHANG)
 
-    def test_bytes_need_no_file_and_no_standard_input(self) -> None:
+    def test_bytes_are_analysed_without_files_and_stdin(self) -> None:
         closed = mock.patch.object(sys, "stdin", None)
         no_file = mock.patch.object(tempfile, "TemporaryFile", side_effect=AssertionError("file"))
         with closed, no_file, mock.patch.object(os, "open", side_effect=AssertionError("open")):
@@ -416,7 +415,7 @@ class SideEffects(InFolder):
             self.assertEqual(analyse(one, "idle")["status"], "ok")
             self.assertEqual(analyse(one, "compare", baseline=other)["status"], "ok")
 
-    def test_arguments_stay_unchanged(self) -> None:
+    def test_arguments_are_not_modified(self) -> None:
         record = analyse(DATA, "record")
         text, options = json.dumps(record), {"own": ["x"], "peaks": {"bf16": 1}}
         analyse(record, "compare", baseline=record)
@@ -424,7 +423,7 @@ class SideEffects(InFolder):
         analyse(DATA, "bottleneck", **options)
         self.assertEqual(options, {"own": ["x"], "peaks": {"bf16": 1}})
 
-    def test_processes_are_started_only_if_asked_for(self) -> None:
+    def test_processes_are_started_only_on_request(self) -> None:
         path = self.folder / "x.xplane.pb"
         write_trace(path, Shape(factor=0.002, n_devices=3, n_steps=2))
         pids: list[int] = []
@@ -451,7 +450,7 @@ class SideEffects(InFolder):
                 self.assertEqual(analyse(profile, mode, processes=2), alone)
                 self.assertNotEqual(pids, [])
 
-    def test_search_path_gets_at_most_one_folder_at_its_end(self) -> None:
+    def test_at_most_one_folder_is_appended_to_sys_path(self) -> None:
         link = self.folder / "link"
         link.symlink_to(ROOT)
         for folder, added in ((link, [str(ROOT)]), (ROOT, [])):
@@ -462,8 +461,8 @@ class SideEffects(InFolder):
             )
             in_new_process(code, cwd=self.folder)
 
-    def test_import_is_quick(self) -> None:
-        # Compiled files are written to a folder of their own.
+    def test_import_takes_little_cpu_time(self) -> None:
+        # Keep compiled modules, as for a user, but in a separate folder.
         environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
         environment["PYTHONPYCACHEPREFIX"] = str(self.folder)
         code = (
@@ -476,21 +475,10 @@ class SideEffects(InFolder):
         ]
         self.assertLess(min(times), bound(0.04))
 
-    def test_import_loads_neither_modes_nor_protobuf(self) -> None:
-        code = "import sys, compute_breakdown\nprint(*sys.modules)"
-        top = {name.partition(".")[0] for name in in_new_process(code).split()}
-        self.assertEqual(top & {"_analysis", "_modes", "_output", "google"}, set())
-
     def test_answers_do_not_depend_on_earlier_calls(self) -> None:
         first = analyse(DEMO, "bottleneck")
         analyse(DEMO, "bottleneck", own=["norm"], chip="v4", step=0)
         self.assertEqual(analyse(DEMO, "bottleneck"), first)
-
-    def test_command_gives_the_same_answer(self) -> None:
-        self.assertEqual(
-            command(DEMO, "--mode", "bottleneck").object,
-            without_commands(analyse(DEMO, "bottleneck")),
-        )
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
-"""Compare the pages with the program.
+"""Compare the examples and figures on the pages with the program.
 
 - A shell block that calls `compute-breakdown tests/data/…` or `compute-breakdown PROFILE` runs and
-  exits with 0, or with 1 if the block contains `exit 1`. PROFILE and the other words of
-  PLACEHOLDERS are replaced.
+  exits with 0, or with 1 if the block contains `exit 1`. PROFILE and the other words in
+  PLACEHOLDERS are replaced first.
 - A `json` or `text` block is the output of the last such call before the block. A `…` marks omitted
-  parts; at the end of a text no `…` is needed. A fence may name a different capture in the info
-  string, as in "```text vllm-bf16".
-- A figure with a unit in a section about a mode is in the mode's answer about the demo, in a field
-  with the same unit. If the answer lacks the figure, a comment in the section gives the origin:
+  parts, except at the end of a text, where it can be left out. The info string can specify another
+  capture, as in "```text vllm-bf16".
+- A figure with a unit in a section about a mode occurs in the mode's answer for the demo, in a
+  field with the same unit. If it does not, a comment in the section gives its origin:
   `<!-- 4.4 ms: bottleneck .findings[0].lost_ps -->` is computed by jq from a mode's answer, in the
   unit of the fields; `<!-- 784 ms, 24 ms: elsewhere -->` marks figures that are not about the demo.
 """
@@ -72,7 +72,7 @@ Json = dict[str, Any]
 
 @functools.cache
 def outcome(words: tuple[str, ...], capture: str = "") -> Outcome:
-    """Run a call in the root of the clone; write pages to a temporary folder."""
+    """Run a call in the root of the clone, but write output files to a temporary folder."""
     at = words.index("--mode")
     profile = str(PROFILES / f"{capture}.xplane.pb") if capture else words[0]
     options = [*words[1:at], *words[at + 2 :]]
@@ -80,7 +80,7 @@ def outcome(words: tuple[str, ...], capture: str = "") -> Outcome:
         if "--out" in options:
             options[options.index("--out") + 1] = f"{folder}/out"
         elif profile == PLACEHOLDERS["PROFILE"]:
-            # Tests of the text and of the schemas share the answers of this batch.
+            # Other tests in this batch need the same answers, so share them.
             options = [word for word in options if word not in ("--text", "--format", "text")]
             shared = outcome_on_demo(words[at + 1], *options)
             return without_next_steps(shared._replace(object=dict(shared.object)))
@@ -97,11 +97,11 @@ def in_folder(path: Path) -> Iterator[None]:
         os.chdir(before)
 
 
-def piped(call: Call, said: Json) -> subprocess.CompletedProcess[str]:
-    """Pipe an answer into the shell command that follows a call."""
+def piped(call: Call, result: Json) -> subprocess.CompletedProcess[str]:
+    """Pipe an answer into the shell command that follows the call on the page."""
     words = (f"--arg line {shlex.quote(PLACEHOLDERS['LINE'])}", "--arg line LINE")
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "answer.json").write_text(json.dumps(said))
+        Path(folder, "answer.json").write_text(json.dumps(result))
         text = f"cat answer.json {call.pipe.replace(words[1], words[0])}"
         return subprocess.run(
             ["bash", "-c", text],
@@ -114,14 +114,14 @@ def piped(call: Call, said: Json) -> subprocess.CompletedProcess[str]:
 
 
 def printed(call: Call, capture: str) -> str:
-    """Return the output of a call after the call's filter."""
-    said = outcome(call.words, capture).object
+    """Return a call's output, piped through the call's filter if it has one."""
+    result = outcome(call.words, capture).object
     if HAS_TOOLS and call.pipe.lstrip().startswith("|"):
-        return piped(call, said).stdout
+        return piped(call, result).stdout
     if not {"text", "--text"} & set(call.words):
-        return json.dumps(said)
+        return json.dumps(result)
     top = call.words[call.words.index("--top") + 1] if "--top" in call.words else None
-    return text_of(said, "utf-8", View("--all" in call.words, top=int(top) if top else None))
+    return text_of(result, "utf-8", View("--all" in call.words, top=int(top) if top else None))
 
 
 class Commands(unittest.TestCase):
@@ -138,7 +138,7 @@ class Commands(unittest.TestCase):
         self.assertEqual(modes, set(ALL_MODES) - {"record"}, "show each mode in an example")
 
     @unittest.skipUnless(HAS_TOOLS, "needs bash and jq")
-    def test_every_filter_on_the_pages_works(self) -> None:
+    def test_every_filter_on_the_pages_runs_without_errors(self) -> None:
         for page in (README, GUIDE, SKILL):
             for call in calls(page):
                 if call.pipe.lstrip().startswith("|"):
@@ -149,35 +149,35 @@ class Commands(unittest.TestCase):
                         self.assertTrue(done.stdout.strip() or ">" in call.pipe)
 
     @unittest.skipUnless(HAS_TOOLS, "needs bash and jq")
-    def test_recipes_print_the_reason_if_there_is_no_answer(self) -> None:
-        refused = run("no such path", "by_source").object
+    def test_recipes_print_the_reason_of_an_error_answer(self) -> None:
+        error_answer = run("no such path", "by_source").object
         n_checked = 0
         for call in (*calls(README), *calls(GUIDE)):
             if "error(.reason)" in call.pipe:
                 n_checked += 1
                 with self.subTest(pipe=call.pipe):
-                    self.assertRegex(piped(call, refused).stderr, r"jq: .*: no_such_path\n")
+                    self.assertRegex(piped(call, error_answer).stderr, r"jq: .*: no_such_path\n")
         self.assertGreater(n_checked, 2)
 
     @unittest.skipUnless(HAS_TOOLS, "needs bash and jq")
-    def test_filters_for_agents_accept_answers_full_of_nulls(self) -> None:
+    def test_filters_in_skill_accept_answers_with_many_nulls(self) -> None:
         makers = sampled((hand_made_traces, hand_made_memories, hand_made_programs), 1)
         for data in sampled([data for make in makers for data in make()], 1):
             for call in calls(SKILL):
                 at = call.words.index("--mode")
-                said = run(data, call.words[at + 1], *call.words[at + 2 :]).object
+                result = run(data, call.words[at + 1], *call.words[at + 2 :]).object
                 with self.subTest(call=" ".join(call.words)):
-                    done = piped(call, said)
+                    done = piped(call, result)
                     self.assertEqual((done.returncode, done.stderr), (0, ""), call.pipe)
 
     @unittest.skipUnless(HAS_TOOLS, "needs bash and jq")
-    def test_answers_about_a_layer_and_an_op_are_short(self) -> None:
+    def test_filtered_answers_in_skill_are_short(self) -> None:
         for call in calls(SKILL):
             if {"by_scope", "by_op"} & {*call.words}:
                 n_bytes = len(piped(call, outcome(call.words).object).stdout)
                 self.assertLessEqual(n_bytes, 4000, call.words)
 
-    def test_output_on_the_pages_equals_the_output_of_the_calls(self) -> None:
+    def test_output_on_the_pages_matches_the_program(self) -> None:
         n_compared = 0
         for page in (README, GUIDE):
             call = None
@@ -211,7 +211,7 @@ class Commands(unittest.TestCase):
                 exec(text.replace("logs", PLACEHOLDERS["PROFILE"]), {})
             self.assertIn("ms", printed_text.getvalue())
 
-    def test_excerpts_of_examples_are_up_to_date(self) -> None:
+    def test_excerpts_of_example_scripts_are_up_to_date(self) -> None:
         examples = [
             path.read_text(encoding="utf-8") for path in (ROOT / "tests/examples").glob("*.py")
         ]
@@ -224,10 +224,10 @@ class Commands(unittest.TestCase):
         for excerpt in excerpts:
             self.assertTrue(any(excerpt in example for example in examples), excerpt)
 
-    def assert_excerpt(self, text: str, said: Json) -> None:
+    def assert_excerpt(self, text: str, result: Json) -> None:
         excerpt = parse_excerpt(text)
-        if not is_excerpt(excerpt, said):
-            self.fail(first_difference(excerpt, said))
+        if not is_excerpt(excerpt, result):
+            self.fail(first_difference(excerpt, result))
 
     def test_wrong_excerpts_are_detected(self) -> None:
         whole = {"a": 1, "b": [{"c": 2, "d": "text"}, {"c": 3}]}
@@ -256,7 +256,7 @@ class Commands(unittest.TestCase):
 
 
 def of_readme(word: str) -> Call:
-    """Return the recipe of the README that contains the given word."""
+    """Return the README's recipe whose filter contains the given word."""
     (found,) = [call for call in calls(README) if word in call.pipe]
     return found
 
@@ -265,19 +265,19 @@ def of_readme(word: str) -> Call:
 class Recipes(unittest.TestCase):
     batch = BATCH
 
-    def test_times_per_file_add_up_to_all_ops(self) -> None:
+    def test_recipe_for_times_by_file_adds_up_to_all_ops(self) -> None:
         call = of_readme('"us", "%", "file"')
-        said = outcome(call.words).object
-        header, *rows = [line.split("\t") for line in piped(call, said).stdout.splitlines()]
+        result = outcome(call.words).object
+        header, *rows = [line.split("\t") for line in piped(call, result).stdout.splitlines()]
         self.assertEqual(header, ["us", "%", "file"])
-        whole = sum(group["total_dur_ps"] for group in said["groups"]) / 1e6
+        whole = sum(group["total_dur_ps"] for group in result["groups"]) / 1e6
         times = [float(row[0]) for row in rows]
         self.assertAlmostEqual(sum(times), whole, delta=0.06 * len(rows))
         self.assertEqual(times, sorted(times, reverse=True))
         for time, percent, _ in rows:
             self.assertAlmostEqual(float(percent), 100 * float(time) / whole, delta=0.06)
 
-    def test_gate_passes_equal_runs_and_stops_slower_runs(self) -> None:
+    def test_gate_accepts_equal_runs_and_rejects_slower_runs(self) -> None:
         (call,) = (call for call in calls(README) if "--fail-over" in call.words)
         gate = call.words[call.words.index("--fail-over") :]
         for profile, baseline, status in (
@@ -302,10 +302,10 @@ class Recipes(unittest.TestCase):
                 self.assertEqual(int(ps), group["total_dur_ps"])
                 expected = group[end] if group["source_stack"] else group["agg_key"]
                 self.assertEqual(stack.rpartition(";")[2], expected)
-        # Semicolons separate frames, so a frame must not contain a semicolon.
+        # Semicolons separate frames, so a semicolon in a frame becomes a comma.
         odd = op("a", "loop fusion", 0, 10, stack="<module 'a;b'>:1:2\n \nc d.py:3:4\n")
-        said = answer(trace([odd]), "by_source")
-        self.assertIn("<module 'a,b'>:1", piped(call, said).stdout)
+        result = answer(trace([odd]), "by_source")
+        self.assertIn("<module 'a,b'>:1", piped(call, result).stdout)
 
 
 UNITS = {
@@ -324,7 +324,7 @@ UNITS = {
     "%": 1,
 }
 TIMES = r"_ps\b|phases|idle_by_cause"
-# Suffixes of the names of fields that a figure with a unit can come from.
+# Map the end of a unit to a pattern for the fields that can contain figures with that unit.
 FIELDS_OF_UNIT = {"/s": "flops|gbps", "s": TIMES, "B": "bytes|by_kind", "P": "flops"}
 FIELDS_OF_UNIT["%"] = rf"pct|_util\b|mfu|hfu|{TIMES}"
 FIGURE_RE = re.compile(rf"(?<![\w.:])(\d+(?:\.\d+)?) ({'|'.join(UNITS)})(?![\w/])")
@@ -342,14 +342,14 @@ def numbers_in(value: Any, path: str = "") -> Iterator[tuple[str, float]]:
 
 @functools.cache
 def figures_of(mode: str, unit: str) -> list[float]:
-    """Return the numbers in a mode's answer about the demo that can have the given unit."""
+    """Return the numbers in a mode's answer for the demo that can have the given unit."""
     wanted = next(fields for end, fields in FIELDS_OF_UNIT.items() if unit.endswith(end))
-    said = of_demo(mode)
-    found = [(path, value) for path, value in numbers_in(said) if re.search(wanted, path)]
+    result = of_demo(mode)
+    found = [(path, value) for path, value in numbers_in(result) if re.search(wanted, path)]
     if unit != "%":
         return [value / UNITS[unit] for _, value in found]
-    # A percentage on a page can be a fraction in the answer, or a time divided by the step.
-    step = said.get("step_duration_ps", 0) / 100
+    # A percentage on a page can come from a fraction, or from a time divided by the step duration.
+    step = result.get("step_duration_ps", 0) / 100
     return [
         value if "pct" in path else value / step if re.search(TIMES, path) and step else 100 * value
         for path, value in found
@@ -357,8 +357,8 @@ def figures_of(mode: str, unit: str) -> list[float]:
 
 
 def of_demo(mode: str, *options: str) -> Json:
-    """Return a mode's answer about the demo; `compare` and `by_source` get the options that the
-    pages' figures need.
+    """Return a mode's answer for the demo; add the options that the pages use for `compare` and
+    `by_source`.
     """
     profile = PLACEHOLDERS["PROFILE"]
     if mode == "compare":
@@ -377,27 +377,27 @@ def is_rounded(figure: str, value: float) -> bool:
 class Figures(unittest.TestCase):
     batch = BATCH
 
-    def test_figures_in_sections_about_modes_are_in_the_answers(self) -> None:
+    def test_figures_in_sections_about_modes_occur_in_the_answers(self) -> None:
         n_figures = 0
         for heading, prose in itertools.chain(sections(README), sections(GUIDE)):
             mode = "bottleneck" if heading == "Read the answer" else heading
             if mode not in {*ALL_MODES} - {"page", "export", "record", "spread", "anatomy"}:
                 continue
-            told = ", ".join(figures for figures, _ in COMMENT_RE.findall(prose)).split(", ")
+            commented = ", ".join(figures for figures, _ in COMMENT_RE.findall(prose)).split(", ")
             for figure, unit in FIGURE_RE.findall(COMMENT_RE.sub("", prose)):
                 n_figures += 1
                 with self.subTest(heading=heading, figure=f"{figure} {unit}"):
-                    if f"{figure} {unit}" not in told:
+                    if f"{figure} {unit}" not in commented:
                         found = any(is_rounded(figure, value) for value in figures_of(mode, unit))
                         self.assertTrue(found, f"no such figure in the answer of {mode}")
         self.assertGreater(n_figures, 10)
 
     @unittest.skipUnless(shutil.which("jq"), "needs jq")
-    def test_figures_with_a_comment_follow_from_the_answers(self) -> None:
-        for told, source in COMMENT_RE.findall(README + GUIDE):
-            figure = FIGURE_RE.fullmatch(told)
+    def test_figures_with_a_comment_are_computed_correctly(self) -> None:
+        for shown, source in COMMENT_RE.findall(README + GUIDE):
+            figure = FIGURE_RE.fullmatch(shown)
             asked = re.match(r"(\w+)((?: --\S+)*) (.*)", source)
-            with self.subTest(figure=told, source=source):
+            with self.subTest(figure=shown, source=source):
                 if source != "elsewhere":
                     assert figure and asked, "write a figure with its unit, a mode and a jq filter"
                     mode, options, program = asked.groups()

@@ -1,6 +1,6 @@
-"""Test that damaged and odd files are refused with a reason or answered in full.
+"""Test that damaged and odd files give either a complete answer or an error with a reason.
 
-`check_outcome` checks that status, reason, exit status and stderr of each run are consistent.
+`run` also checks that status, reason, exit status and stderr are consistent.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def run(profile: str | Path | bytes, mode: str = "summary", *options: str) -> ha
     return outcome
 
 
-def said(data: bytes, *options: str) -> dict[str, Any]:
-    """Return the answer without the names of the file."""
+def answer_of(data: bytes, *options: str) -> dict[str, Any]:
+    """Return the answer without the fields that contain the file's name."""
     fields = run(data, *options or ("summary",)).object
     return {k: v for k, v in fields.items() if k not in ("profile_dir", "xplane_file")}
 
@@ -69,13 +69,13 @@ class RobustnessTest(harness.InFolder):
 class RandomDamage(unittest.TestCase):
     takes_seconds = 2
 
-    def test_randomly_damaged_files_are_refused_or_answered_in_full(self) -> None:
+    def test_randomly_damaged_files_give_a_complete_answer_or_an_error(self) -> None:
         failures: list[str] = []
         fuzz.fuzz(0, harness.sampled(range(fuzz.N_CASES), 30), failures.append)
         self.assertFalse(failures, f"{len(failures)} failures, the first:\n{failures[:1]}")
 
 
-# An unknown field that marks the position at which a test inserts damage.
+# This unknown field marks where a test inserts damage.
 HERE = text_field(14, "here")
 UNREADABLE = {
     "field number 0": b"\0",
@@ -95,7 +95,7 @@ PLACES = (
 
 
 def with_extra(place: str, extra: bytes) -> bytes:
-    """Return a file with the given bytes at the end of a message that every answer needs."""
+    """Return a trace with bytes appended to one of the messages that every mode reads."""
 
     def at(where: str) -> bytes:
         return extra if where == place else b""
@@ -136,7 +136,7 @@ class Damage(RobustnessTest):
                 data = with_extra(place, HERE + bytes_field(number, text))
                 self.assert_unreadable(run(data), data.index(HERE) + len(HERE))
 
-    def test_pure_python_protobuf_reports_the_same_damage(self) -> None:
+    def test_damage_is_reported_equally_with_pure_python_protobuf(self) -> None:
         for place, bad in (("event", b""), ("op stat", b"\x2a\x01\xff"), ("ops line", b"\x78")):
             data = with_extra(place, HERE + bad)
             path = self.write("x.xplane.pb", data)
@@ -147,7 +147,7 @@ class Damage(RobustnessTest):
                 if bad:
                     self.assert_unreadable(outcome, data.index(HERE) + len(HERE))
 
-    def test_truncated_file_is_refused_at_any_length(self) -> None:
+    def test_truncated_file_is_rejected_at_any_length(self) -> None:
         data = SMALL + encode(Space([Plane("/host:CPU", [Line("main", [Event(1, 5, 5)])])]))
         self.assert_unreadable(run(b""), 0)
         for cut in harness.sampled(range(1, len(data)), 100):
@@ -156,7 +156,7 @@ class Damage(RobustnessTest):
                     at = 0 if cut < len(SMALL) else len(SMALL)
                     self.assert_unreadable(run(data[:cut]), at)
 
-    def test_file_of_a_known_format_is_reported_with_the_format(self) -> None:
+    def test_file_of_another_known_format_is_reported_with_the_format(self) -> None:
         for what, data in {
             "HTML": b"<!DOCTYPE html><html></html>",
             "a Git LFS pointer": b"version https://git-lfs.github.com/spec/v1\n",
@@ -167,19 +167,21 @@ class Damage(RobustnessTest):
                 outcome = run(data)
                 self.assert_unreadable(outcome)
                 self.assertIn(f": not a trace but {what}", outcome.object["detail"])
-        # A trace that contains only a host's name looks like text.
+        # A trace with nothing but a host name looks like text.
         lone = run(encode(Space([], hostnames=["a-host-with-a-name-of-40-characters-or-so"])))
         self.assertEqual(lone.object["reason"], "device_not_found")
 
 
 class UnseenDamage(RobustnessTest):
-    """Test that an answer is unchanged if parts are damaged that no answer needs."""
+    """Test that damage in parts that no mode reads does not change the answer."""
 
     def test_damage_in_planes_that_no_mode_reads_is_ignored(self) -> None:
         inside = text_field(2, "/host:other") + random.Random(0).randbytes(300)
         intact = SMALL + encode(Space([Plane("/host:other")]))
         for mode in harness.MODES_OF_TRACE:
-            self.assertEqual(said(SMALL + bytes_field(1, inside), mode), said(intact, mode), mode)
+            self.assertEqual(
+                answer_of(SMALL + bytes_field(1, inside), mode), answer_of(intact, mode), mode
+            )
 
     def test_damage_in_lines_that_no_mode_reads_is_ignored(self) -> None:
         answers = []
@@ -187,10 +189,10 @@ class UnseenDamage(RobustnessTest):
             ops = Line("XLA Ops", [Event(1, 0, 10)])
             lines = [Line("Steps", [Event(2, 0, 99)]), ops, Line("Overlay", extra=extra)]
             names = [EventMetadata(1, "%a.1 = f32[2] add()"), EventMetadata(2, "0")]
-            answers.append(said(encode(Space([Plane(fuzz.DEVICE, lines, names)]))))
+            answers.append(answer_of(encode(Space([Plane(fuzz.DEVICE, lines, names)]))))
         self.assertEqual(answers[1], answers[0])
 
-    def test_damage_in_metadata_of_an_unpicked_step_is_ignored(self) -> None:
+    def test_damaged_metadata_of_ops_in_other_steps_is_ignored(self) -> None:
         lines = [
             Line("Steps", [Event(3, 0, 100), Event(4, 200, 200)]),
             Line("XLA Ops", [Event(1, 0, 10), Event(2, 200, 10), Event(1, 300, 10)]),
@@ -201,35 +203,37 @@ class UnseenDamage(RobustnessTest):
         damaged = encode(Space([Plane(fuzz.DEVICE, lines, known, extra=bad)]))
         for mode in harness.MODES_OF_TRACE:
             with self.subTest(mode):
-                expected = said(intact, mode, "--step", "0")
-                self.assertEqual(said(damaged, mode, "--step", "0"), expected)
+                expected = answer_of(intact, mode, "--step", "0")
+                self.assertEqual(answer_of(damaged, mode, "--step", "0"), expected)
                 self.assert_unreadable(run(damaged, mode, "--step", "1"), damaged.rindex(b"\0"))
 
 
 class UnusualEncodings(RobustnessTest):
-    def test_last_value_of_a_repeated_field_is_used(self) -> None:
+    def test_last_of_several_values_of_a_singular_field_is_used(self) -> None:
         self.assertEqual(
-            said(with_extra("event", int_field(3, 77))),
-            said(with_extra("event", int_field(3, 5) + int_field(3, 77))),
+            answer_of(with_extra("event", int_field(3, 77))),
+            answer_of(with_extra("event", int_field(3, 5) + int_field(3, 77))),
         )
 
 
 class EdgeNumbers(RobustnessTest):
-    def test_sum_of_the_longest_durations_is_exact(self) -> None:
-        totals = said(trace([op("fusion.1", "loop fusion", i, MAX) for i in range(5)]))["totals"]
+    def test_sum_of_the_longest_possible_durations_is_exact(self) -> None:
+        totals = answer_of(trace([op("fusion.1", "loop fusion", i, MAX) for i in range(5)]))[
+            "totals"
+        ]
         self.assertEqual(totals["compute_duration_ps"], 5 * MAX)
         self.assertEqual(totals["busy_duration_ps"], MAX + 4)
 
     def test_events_with_negative_durations_are_left_out_with_a_note(self) -> None:
         negative = [op("fusion.1", "loop fusion", 10, -1), op("fusion.1", "loop fusion", 20, -MAX)]
-        answer = said(trace([*OPS, *negative], [("0", 0, 150), ("1", 500, -7)]))
+        answer = answer_of(trace([*OPS, *negative], [("0", 0, 150), ("1", 500, -7)]))
         self.assertEqual(answer["totals"]["compute_duration_ps"], 90)
         self.assertEqual(answer["totals"]["n_events_unresolved"], 2)
         self.assertEqual(len(answer["steps"]), 1)
         for word in ("negative", "Steps"):
             self.assertEqual(sum(word in note for note in answer["notes"]), 1, answer["notes"])
 
-    def test_flops_and_bytes_that_are_not_counts_are_unknown(self) -> None:
+    def test_flops_and_bytes_that_are_not_counts_are_null(self) -> None:
         for value, is_noted in (
             (float("nan"), True), (-float("inf"), True), (1e300, False), (2.0**63, False),
             (-1, False), (-0.5, False), (2**64 - 1, False), ("12", False),
@@ -238,7 +242,7 @@ class EdgeNumbers(RobustnessTest):
             data = trace([op("fusion.1", "loop fusion", 0, 10, **facts)])
             for mode in ("by_source", "roofline"):
                 with self.subTest(value=value, mode=mode):
-                    answer = said(data, mode)
+                    answer = answer_of(data, mode)
                     note = "flops or bytes of 1 ops are not finite, so they count as unknown"
                     self.assertEqual(note in answer["notes"], is_noted)
                     for group in answer["groups"]:
@@ -287,7 +291,7 @@ class Texts(RobustnessTest):
 
 class Gzip(RobustnessTest):
     def test_gzipped_file_gives_the_same_answer(self) -> None:
-        totals = said(SMALL)["totals"]
+        totals = answer_of(SMALL)["totals"]
         for name, data in (
             ("a.xplane.pb.gz", gzip.compress(SMALL)),
             ("two-members.xplane.pb.gz", gzip.compress(SMALL[:99]) + gzip.compress(SMALL[99:])),
@@ -297,24 +301,24 @@ class Gzip(RobustnessTest):
             with self.subTest(name):
                 self.assertEqual(run(self.write(name, data)).object["totals"], totals)
 
-    def test_truncated_gzip_data_is_refused(self) -> None:
+    def test_truncated_gzip_data_is_rejected(self) -> None:
         noise = bytes_field(15, random.Random(0).randbytes(3 << 20))
         packed = gzip.compress(SMALL + noise, 1)
         for cut in (3, 10, 100, len(packed) // 2, len(packed) - 9, len(packed) - 1):
             with self.subTest(cut):
                 outcome = run(self.write("x.xplane.pb.gz", packed[:cut]))
                 whole = zlib.decompressobj(wbits=31).decompress(packed[:cut])
-                # The offset is where the first incomplete field starts, or the end of the data.
+                # The offset is the start of the first incomplete field, or the end of the data.
                 at = len(SMALL) if len(SMALL) <= len(whole) < len(SMALL + noise) else 0
                 self.assertIn(damaged_at(outcome), {at, len(whole)}, outcome.object)
 
-    def test_gzip_data_cut_at_the_end_of_a_field_is_refused(self) -> None:
-        # The unpacked part is a valid, shorter trace.
+    def test_gzip_data_truncated_between_fields_is_rejected(self) -> None:
+        # The part that can be unpacked is a valid, shorter trace.
         pad = bytes_field(15, bytes((1 << 20) - len(SMALL) - 4))
         packed = gzip.compress(SMALL + pad + bytes_field(15, random.Random(0).randbytes(1 << 20)))
         self.assert_unreadable(run(self.write("x.xplane.pb.gz", packed[: len(packed) // 2])))
 
-    def test_damaged_gzip_data_is_refused(self) -> None:
+    def test_damaged_gzip_data_is_rejected(self) -> None:
         packed = gzip.compress(SMALL, mtime=0)
         for what, data in {
             "not gzip": SMALL,
@@ -341,7 +345,7 @@ class Gzip(RobustnessTest):
 
 
 class OddFiles(RobustnessTest):
-    def test_pipes_and_devices_are_refused_without_reading(self) -> None:
+    def test_pipes_and_device_files_are_rejected_without_reading(self) -> None:
         os.mkfifo(self.folder / "x.xplane.pb")
         with time_limit(5):
             self.assert_unreadable(run(self.folder / "x.xplane.pb"), 0)
@@ -362,7 +366,7 @@ class OddFiles(RobustnessTest):
         self.assertEqual(run(link).object["status"], "ok")
 
     @unittest.skipUnless(os.geteuid(), "root may read everything")
-    def test_file_or_folder_without_permission_is_refused(self) -> None:
+    def test_file_or_folder_without_read_permission_is_reported(self) -> None:
         path = self.write("run/x.xplane.pb", SMALL)
         path.chmod(0)
         self.assert_unreadable(run(path), 0)
@@ -391,7 +395,7 @@ class OddFiles(RobustnessTest):
                 self.assert_unreadable(outcome, failed[0])
                 self.assertIn("Input/output error", outcome.object["detail"])
 
-    def test_file_that_shrinks_during_reading_is_refused(self) -> None:
+    def test_file_that_shrinks_during_reading_is_rejected(self) -> None:
         pread = os.pread
         path = self.write("x.xplane.pb", SMALL)
         for cut, n_whole_reads in itertools.product((0, 50, len(SMALL) - 1), (0, 1, 3)):
@@ -403,7 +407,7 @@ class OddFiles(RobustnessTest):
             with self.subTest(cut=cut, n=n_whole_reads), mock.patch("os.pread", shrunk):
                 self.assert_unreadable(run(path))
 
-    def test_sparse_file_is_refused_at_its_first_hole(self) -> None:
+    def test_sparse_file_is_rejected_at_its_first_hole(self) -> None:
         path = self.write("x.xplane.pb", SMALL)
         os.truncate(path, 8 << 30)
         with time_limit(5):

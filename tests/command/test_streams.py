@@ -1,7 +1,7 @@
-"""Test stdin, stdout, stderr and terminals, and how an interruption ends the process.
+"""Test stdin, stdout, stderr, terminals and interruptions.
 
-Whatever happens to the streams, the exit status is as in the table of FIELDS.md, and stdout has
-either one whole object or nothing.
+Even if a stream fails, the exit status is as documented, and stdout has one complete object or
+nothing.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from tests.fuzz import check_outcome, damaged_at
 
 OPS = [op(f"fusion.{i}", "loop fusion", 10 * i, 9, tf_op=f"op{i}") for i in range(300)]
 SMALL = trace(OPS[:2], [("0", 0, 150)])
-# A trace whose answer is longer than the buffer of a pipe.
+# The answer for this trace exceeds the capacity of a pipe.
 LARGE = trace(OPS, [("0", 0, 3000)])
-# The environment has only the variables that Python needs, because a variable that makes streams
-# unbuffered would hide faults.
+# Pass only the variables that Python needs, because others, such as PYTHONUNBUFFERED, could hide
+# errors.
 BARE = {"LANG": "C.UTF-8"} | {
     name: os.environ[name] for name in ("PATH", "PYTHONPATH", "TMPDIR") if name in os.environ
 }
 UNBUFFERED = {**BARE, "PYTHONUNBUFFERED": "1"}
-# Write no bytecode, because the limit on file sizes could cut bytecode files.
+# Write no bytecode, because `ulimit -f` would truncate it.
 NO_BYTECODE = "export PYTHONDONTWRITEBYTECODE=1; "
 
 
@@ -51,7 +51,7 @@ class StreamsTest(harness.InFolder):
     def shell(
         self, line: str, *arguments: str | Path, env: dict[str, str] = BARE
     ) -> subprocess.CompletedProcess[str]:
-        """Run a shell command in which "$@" is the program with its arguments."""
+        """Run a shell command line, in which "$@" is the program with its arguments."""
         command = [sys.executable, str(harness.SCRIPT), *map(str, arguments)]
         return subprocess.run(
             ["bash", "-c", line, "bash", *command],
@@ -60,7 +60,7 @@ class StreamsTest(harness.InFolder):
 
 
 class Stderr(StreamsTest):
-    def test_status_is_unchanged_if_stderr_cannot_be_written(self) -> None:
+    def test_exit_status_is_unchanged_if_stderr_cannot_be_written(self) -> None:
         empty = self.write("empty.xplane.pb", b"")
         for redirection, env, status, arguments in (
             ("2>&-", BARE, 0, (self.small, "--mode", "summary")),
@@ -73,7 +73,7 @@ class Stderr(StreamsTest):
                 self.assertEqual(done.returncode, status)
                 json.loads(done.stdout)
 
-    def test_status_is_unchanged_if_the_reader_of_stderr_exits(self) -> None:
+    def test_exit_status_is_unchanged_if_the_reader_of_stderr_exits(self) -> None:
         done = self.shell('{ "$@"; echo $? >&3; } 3>&1 >/dev/null 2> >(true)', "--mode")
         self.assertEqual(done.stdout, "2\n")
 
@@ -99,14 +99,14 @@ class Stdout(StreamsTest):
                 complaint = "compute_breakdown: cannot write to stdout: No space left on device\n"
                 self.assertEqual((done.returncode, done.stderr), (1, complaint))
 
-    def test_disk_with_too_little_space_is_an_error(self) -> None:
+    def test_file_size_limit_is_an_error(self) -> None:
         for env in (BARE, UNBUFFERED):
             line = NO_BYTECODE + f'trap "" XFSZ; ulimit -f 8; "$@" > {self.folder}/out'
             done = self.shell(line, self.large, "--mode", "by_source", env=env)
             complaint = "compute_breakdown: cannot write to stdout: File too large\n"
             self.assertEqual((done.returncode, done.stderr), (1, complaint), env)
 
-    def test_slow_reader_of_a_nonblocking_pipe_gets_the_whole_answer(self) -> None:
+    def test_slow_reader_of_a_nonblocking_pipe_gets_the_complete_answer(self) -> None:
         for env in (BARE, UNBUFFERED):
             reader, writer = os.pipe()
             os.set_blocking(writer, False)
@@ -121,7 +121,7 @@ class Stdout(StreamsTest):
                 groups = json.load(pipe)["groups"]
             self.assertEqual((process.wait(harness.bound(30)), len(groups)), (0, len(OPS)), env)
 
-    def test_program_ends_quietly_if_the_reader_of_stdout_exits(self) -> None:
+    def test_program_exits_quietly_if_the_reader_of_stdout_exits(self) -> None:
         modes = (*harness.MODES_OF_TRACE, "record", "spread", "anatomy")
         for mode, reader in harness.sampled(itertools.product(modes, ("head -c 1", "true")), 2):
             with self.subTest(mode=mode, reader=reader):
@@ -134,9 +134,10 @@ class Terminal(StreamsTest):
     def on_terminal(
         self, *arguments: str | Path, stderr: int | None = None, setup: str = ""
     ) -> tuple[str, str]:
-        """Return the text that appears on a terminal, and the text of stderr if stderr is a pipe.
+        """Run the program on a terminal; return the terminal's text, and the text of stderr if it
+        is a pipe.
 
-        `setup` is code that runs in the same process before the program.
+        The Python code `setup` runs first, in the same process.
         """
         master, slave = pty.openpty()
         code = f"{setup}; import compute_breakdown as c; raise SystemExit(c.main())"
@@ -149,19 +150,19 @@ class Terminal(StreamsTest):
             cwd=harness.ROOT if setup else None,
         )
         os.close(slave)
-        said = b""
+        result = b""
         while select.select([master], [], [], harness.bound(30))[0]:
             try:
-                said += os.read(master, 1 << 16)
+                result += os.read(master, 1 << 16)
             except OSError:
                 break
         os.close(master)
         rest = process.communicate(timeout=harness.bound(30))[1] or ""
-        return said.decode().replace("\r\n", "\n"), rest
+        return result.decode().replace("\r\n", "\n"), rest
 
     def test_answer_on_a_terminal_is_indented_and_followed_by_a_hint(self) -> None:
-        said, _ = self.on_terminal(self.small, "--mode", "summary")
-        text, _, hint = said.rstrip("\n").rpartition("\n")
+        result, _ = self.on_terminal(self.small, "--mode", "summary")
+        text, _, hint = result.rstrip("\n").rpartition("\n")
         self.assertEqual(
             {**json.loads(text), "next_steps": []}, harness.run(self.small, "summary").object
         )
@@ -169,34 +170,36 @@ class Terminal(StreamsTest):
         for word in ("--format text", "jq", "--top"):
             self.assertIn(word, hint)
 
-    def test_page_on_a_terminal_prints_one_line(self) -> None:
+    def test_mode_page_prints_one_line_on_a_terminal(self) -> None:
         out = self.folder / "step.html"
-        said, _ = self.on_terminal(self.small, "--mode", "page", "--out", str(out))
-        self.assertEqual(said, f"wrote {out} ({out.stat().st_size / 2**20:.1f} MiB)\n")
-        said, _ = self.on_terminal(self.small, "--mode", "page", "--out", str(self.folder))
-        self.assertIn('"reason": "cant_write"', said)
-        said, _ = self.on_terminal(self.small, "--mode", "page", "--out", str(out), "--format=json")
-        self.assertIn('"status": "ok"', said)
+        result, _ = self.on_terminal(self.small, "--mode", "page", "--out", str(out))
+        self.assertEqual(result, f"wrote {out} ({out.stat().st_size / 2**20:.1f} MiB)\n")
+        result, _ = self.on_terminal(self.small, "--mode", "page", "--out", str(self.folder))
+        self.assertIn('"reason": "cant_write"', result)
+        result, _ = self.on_terminal(
+            self.small, "--mode", "page", "--out", str(out), "--format=json"
+        )
+        self.assertIn('"status": "ok"', result)
 
     def test_text_on_a_terminal_has_no_hint(self) -> None:
-        said, _ = self.on_terminal(self.small, "--mode", "summary", "--format", "text")
-        self.assertIn("The step takes ", said)
-        self.assertNotIn("jq", said)
+        result, _ = self.on_terminal(self.small, "--mode", "summary", "--format", "text")
+        self.assertIn("The step takes ", result)
+        self.assertNotIn("jq", result)
 
-    def test_stderr_in_a_file_gets_no_hint(self) -> None:
-        said, rest = self.on_terminal(self.small, "--mode", "summary", stderr=subprocess.PIPE)
-        self.assertEqual((json.loads(said)["status"], rest), ("ok", ""))
+    def test_hint_is_omitted_if_stderr_is_not_a_terminal(self) -> None:
+        result, rest = self.on_terminal(self.small, "--mode", "summary", stderr=subprocess.PIPE)
+        self.assertEqual((json.loads(result)["status"], rest), ("ok", ""))
 
-    def test_refusal_on_a_terminal_has_no_hint(self) -> None:
-        said, _ = self.on_terminal(self.small, "--mode", "summary", "--step", "9")
+    def test_error_answer_on_a_terminal_has_no_hint(self) -> None:
+        result, _ = self.on_terminal(self.small, "--mode", "summary", "--step", "9")
         end = "no step 9; the trace has 1 steps, counted from 0; available_steps 0"
-        self.assertTrue(said.rstrip("\n").endswith(end), said)
+        self.assertTrue(result.rstrip("\n").endswith(end), result)
 
-    def test_long_work_shows_progress(self) -> None:
-        # Ten seconds pass between two readings of the clock, so that every progress line appears.
+    def test_long_runs_show_progress_for_each_activity(self) -> None:
+        # This clock advances ten seconds with each reading, so every progress line appears.
         late = "import itertools, time; time.monotonic = itertools.count(0, 10).__next__"
         page, database = str(self.folder / "x.html"), str(self.folder / "x.db")
-        for options, activities in (
+        cases: tuple[tuple[tuple[str, ...], set[str]], ...] = (
             (("summary",), {"reading"}),
             (("comm", "--peers"), {"reading", "reading devices"}),
             (("bottleneck", "--peers"), {"reading", "reading devices"}),
@@ -205,10 +208,11 @@ class Terminal(StreamsTest):
             (("anatomy",), {"reading", "reading planes"}),
             (("page", "--out", page), {"reading", "computing", "reading devices"}),
             (("export", "--out", database), {"reading", "writing"}),
-        ):
+        )
+        for options, activities in harness.sampled(cases, 4):
             with self.subTest(options=options):
-                said, _ = self.on_terminal(harness.DEMO, "--mode", *options, setup=late)
-                *lines, answer = said.split("\r\x1b[K")
+                result, _ = self.on_terminal(harness.DEMO, "--mode", *options, setup=late)
+                *lines, answer = result.split("\r\x1b[K")
                 found: dict[str, list[int]] = {}
                 for line in filter(None, lines):
                     activity, _, share = line.removesuffix(" %").rpartition(": ")
@@ -218,9 +222,9 @@ class Terminal(StreamsTest):
                     self.assertEqual(shares, sorted(shares), activity)
                 self.assertTrue(answer.startswith(("{", "wrote ")), answer[:99])
 
-    def test_terminal_that_hangs_up_does_not_stop_the_program(self) -> None:
+    def test_program_continues_if_the_terminal_closes(self) -> None:
         master, slave = pty.openpty()
-        # The clock of the test runs faster, so that the progress line appears.
+        # This clock is 1000 times as fast, so the progress line appears.
         late = "import time; t = time.monotonic; time.monotonic = lambda: 1e3 * t();"
         code = f"{late} import compute_breakdown as c; raise SystemExit(c.main())"
         with (self.folder / "out").open("wb") as out:
@@ -250,7 +254,7 @@ class Stdin(StreamsTest):
         done = self.shell(f'"$@" < {self.small}', "-", "--mode", "summary")
         self.assertEqual(json.loads(done.stdout)["status"], "ok")
 
-    def test_damaged_stdin_is_refused(self) -> None:
+    def test_damaged_stdin_is_rejected(self) -> None:
         for what, data, at in (
             ("nothing", b"", 0),
             ("cut off", SMALL[:-1], 0),
@@ -261,17 +265,17 @@ class Stdin(StreamsTest):
                 self.assertEqual(outcome.object["reason"], "unreadable_xplane_pb")
                 self.assertEqual(damaged_at(outcome), at)
 
-    def test_endless_stdin_is_refused(self) -> None:
+    def test_endless_stdin_is_rejected(self) -> None:
         for endless in ("yes", "cat /dev/zero"):
             done = self.shell(f'{endless} | "$@"', "-", "--mode", "summary")
             self.assertEqual(json.loads(done.stdout)["reason"], "unreadable_xplane_pb", endless)
 
-    def test_closed_stdin_is_refused(self) -> None:
+    def test_closed_stdin_is_an_error(self) -> None:
         done = self.shell('"$@" <&-', "-", "--mode", "summary")
         self.assertEqual(done.returncode, 1)
         self.assertIn("Bad file descriptor", json.loads(done.stdout)["detail"])
 
-    def test_disk_too_small_for_the_copy_is_an_error(self) -> None:
+    def test_file_size_limit_for_the_copy_of_stdin_is_an_error(self) -> None:
         endless = 'head -c 9000000 /dev/zero | tr "\\0" "\\012"'
         line = f'{NO_BYTECODE} trap "" XFSZ; ulimit -f 8; {endless} | "$@"'
         done = self.shell(line, "-", "--mode", "summary")
@@ -280,7 +284,7 @@ class Stdin(StreamsTest):
 
 
 class Started(StreamsTest):
-    """Test every way to start the program, and the messages about missing requirements."""
+    """Test the ways to start the program, and the messages about missing requirements."""
 
     def test_missing_old_or_broken_protobuf_is_reported(self) -> None:
         for what, code in {
@@ -295,9 +299,9 @@ class Started(StreamsTest):
             done = self.shell('"$@"', self.small, "--mode", "summary", env=env)
             with self.subTest(what):
                 self.assertEqual(done.returncode, 1, done.stderr)
-                said = json.loads(done.stdout)
-                self.assertEqual(said["reason"], "protobuf_not_installed")
-                self.assertIn("4.21.1", said["detail"])
+                result = json.loads(done.stdout)
+                self.assertEqual(result["reason"], "protobuf_not_installed")
+                self.assertIn("4.21.1", result["detail"])
                 self.assertEqual(done.stderr.count("\n"), 1)
 
     def usage_line(self, *command: str | Path, cwd: Path = harness.ROOT) -> str:
@@ -307,10 +311,10 @@ class Started(StreamsTest):
         self.assertEqual(done.returncode, 2, done.stderr)
         return done.stderr.splitlines()[0]
 
-    def test_usage_has_the_name_of_the_called_command(self) -> None:
+    def test_usage_shows_the_command_as_called(self) -> None:
         link = self.folder / "tpu-time"
         link.symlink_to(harness.SCRIPT)
-        # The wheel installs the script in a package next to the other modules.
+        # In the wheel, the script and the other modules are in one package.
         package = self.folder / "compute_breakdown"
         package.mkdir()
         shutil.copy(harness.SCRIPT, package / "__main__.py")
@@ -330,14 +334,15 @@ class Started(StreamsTest):
                 usage_line = f"usage: {expected} PROFILE --mode MODE [options]"
                 self.assertEqual(self.usage_line(*command, cwd=cwd), usage_line)
 
-    def test_program_starts_in_isolated_python(self) -> None:
+    def test_program_starts_in_isolated_mode(self) -> None:
         command = [sys.executable, "-I", str(harness.SCRIPT), "--version"]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         self.assertEqual(done.stdout, f"compute_breakdown {compute_breakdown.__version__}\n")
 
-    def test_old_python_is_refused_in_one_line(self) -> None:
+    def test_old_python_is_rejected_with_one_line(self) -> None:
         found = filter(None, map(shutil.which, ("python3.8", "python3.9")))
-        # A version manager can provide the command `python3.N` without that version of Python.
+        # A version manager can provide the command `python3.N` even if that version is not
+        # installed.
         pythons = [
             python for python in found
             if not subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode
@@ -353,17 +358,18 @@ class Started(StreamsTest):
 
 
 def handle_interrupts() -> None:
-    """Handle SIGINT again, because background jobs of a shell ignore SIGINT."""
+    """Restore the default action of SIGINT, which background jobs of a shell ignore."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 class Interrupted(StreamsTest):
     def python_that_runs_first(self, code: str) -> dict[str, str]:
-        """Return environment variables that make the program's first import run the given code."""
+        """Return environment variables that make the program run the given code at its first
+        import."""
         self.write("argparse.py", code.encode())
         return {**BARE, "PYTHONPATH": f"{self.folder}:{BARE.get('PYTHONPATH', '')}"}
 
-    def test_interruption_during_reading_of_stdin_ends_with_status_130(self) -> None:
+    def test_interruption_while_reading_stdin_exits_with_status_130(self) -> None:
         process = subprocess.Popen(
             [sys.executable, harness.SCRIPT, "-", "--mode", "summary"],
             stdin=subprocess.PIPE,
@@ -383,7 +389,7 @@ class Interrupted(StreamsTest):
         out, complaint = process.communicate(timeout=harness.bound(30))
         self.assertEqual((process.returncode, out, complaint), (130, b"", b""))
 
-    def test_interruption_during_loading_ends_the_process_by_the_signal(self) -> None:
+    def test_interruption_during_imports_terminates_by_the_signal(self) -> None:
         code = "import os, signal, time; os.kill(os.getpid(), signal.SIGINT); time.sleep(9)"
         done = subprocess.run(
             [sys.executable, harness.SCRIPT, self.small, "--mode", "summary"],

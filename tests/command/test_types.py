@@ -1,4 +1,4 @@
-"""Test the types that editors and mypy find, in a clone and in the installed package."""
+"""Test the declared types of the Python functions, in a clone and in the installed package."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ import compute_breakdown
 from tests.harness import DEMO, ROOT, InFolder
 
 STUB = ROOT / "_output" / "python.pyi"
-# Options of the Python functions that the command does not have.
+# These options exist only in the Python functions.
 PYTHON_ONLY = {"processes", "peaks"}
-# A project that uses the package. mypy must refuse each line with the comment `wrong`.
+# In this project, mypy must report exactly the lines with the comment `wrong`.
 PROJECT = """
 import json
 from pathlib import Path
@@ -56,7 +56,7 @@ analyse("logs", "by_op", peaks=5)  # wrong
 render(summary, "html")  # wrong
 compute_breakdown.nothing  # wrong
 """
-# A program that runs in the clone and with the installed package.
+# This program must run in the clone and with the installed package.
 PROGRAM = f"""
 import pickle, sys
 before = list(sys.path)
@@ -76,7 +76,7 @@ print(answer["next_steps"][0]["command"])
 
 
 def install(folder: Path) -> None:
-    """Copy the files of the wheel to the places that pyproject.toml names."""
+    """Copy the wheel's files to the paths that pyproject.toml specifies."""
     settings = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     _, _, packed = settings.partition("[tool.hatch.build.targets.wheel.force-include]\n")
     for source, place in re.findall(r'^"(.*?)" = "(compute_breakdown/.*?)"$', packed, re.MULTILINE):
@@ -93,7 +93,7 @@ class Types(InFolder):
         install(self.site)
 
     @unittest.skipUnless(find_spec("mypy"), "needs mypy")
-    def test_mypy_refuses_exactly_the_lines_that_are_marked_wrong(self) -> None:
+    def test_mypy_reports_exactly_the_lines_marked_as_wrong(self) -> None:
         path = self.write("project/project.py", PROJECT.encode())
         lines = PROJECT.splitlines()
         wrong = {n for n, line in enumerate(lines, 1) if line.endswith("# wrong")}

@@ -1,4 +1,4 @@
-"""Write a record of each trace in object storage into the folder `records`, with Ray.
+"""Use Ray to record each trace in object storage; write the records into the folder `records`.
 
 Run `pip install '.[ray]' gcsfs` on all nodes, then run this file with a pattern of traces, such as
 `gs://…/*.xplane.pb`. Then `compute-breakdown records --mode spread` joins the records.
@@ -29,7 +29,7 @@ for file, job in zip(files, [record.remote(file) for file in files], strict=True
     try:
         answer = ray.get(job)
     except Exception as error:
-        # After the last retry, the program's output contains the reason.
+        # If all retries fail, the command's output contains the reason.
         answer = getattr(error, "stdout", b"")
     host = os.path.basename(file.path).split(".xplane.pb")[0]
     with open(f"records/{host}.json", "wb") as out:

@@ -1,6 +1,6 @@
-"""Print one line of CSV per capture below a folder: the time of a step and its largest loss.
+"""Print one CSV row per capture in a folder: the step duration and the largest loss.
 
-Pass a folder as argument. The script needs this package and the standard library.
+Pass the folder as argument. The script requires only this package and the standard library.
 """
 
 import csv

@@ -1,6 +1,6 @@
 """Time a Pallas kernel on a TPU.
 
-JAX has no public function that returns a trace, so the trace goes through a temporary folder.
+JAX has no public function that returns a trace, so the profiler writes it to a temporary folder.
 """
 
 import tempfile
@@ -19,7 +19,7 @@ def double_kernel(x_ref, out_ref):
 @jax.jit
 def double(x):
     shape = jax.ShapeDtypeStruct(x.shape, x.dtype)
-    # On a CPU the kernel can only be interpreted, and the trace has no kernel.
+    # On a CPU, the kernel can only be interpreted, so the trace contains no kernel.
     is_cpu = jax.default_backend() == "cpu"
     return pl.pallas_call(double_kernel, out_shape=shape, name="double", interpret=is_cpu)(x)
 

@@ -31,7 +31,7 @@ from _output.screens import HEAD, parts_of
 from _output.screens.bottleneck import with_sums
 from _output.screens.by_op import listed
 from _output.text import Page, Style, text_of
-from tests.answers import ALL_OPTIONS, BATCH, answers, demo, refusals
+from tests.answers import ALL_OPTIONS, BATCH, answers, demo, error_answers
 from tests.builders.random_xspace import command_line, random_case
 from tests.builders.xspace import (
     Event,
@@ -905,7 +905,7 @@ class Command(InFolder):
 
     def test_error_answers_show_the_reason_and_the_available_names(self) -> None:
         n = 0
-        for outcome in refusals():
+        for outcome in error_answers():
             fields = outcome.object
             if fields["mode"] not in WITH_TEXT:
                 continue
@@ -922,7 +922,7 @@ class Command(InFolder):
         self.assertGreater(n, 15)
 
     def test_error_answers_show_runtime_and_planes(self) -> None:
-        texts = [text_of(outcome.object, "utf-8") for outcome in refusals()
+        texts = [text_of(outcome.object, "utf-8") for outcome in error_answers()
                  if outcome.object["mode"] in ("memory", "anatomy")]  # fmt: skip
         self.assertTrue(any("runtime: " in text for text in texts))
         self.assertTrue(any("\nplanes\n" in text for text in texts))

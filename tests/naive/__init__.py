@@ -1,12 +1,13 @@
-"""Implement the core a second time, naively; random tests compare the results with the program.
+"""Implement the core a second time, naively, so that random tests can compare the program with it.
 
-The naive implementation follows the specification alone and shares no code with the program. The
-whole file is decoded with a slow wire decoder, every event is a plain object, and each figure is
-computed by a separate comprehension over those objects. Accumulators and fast paths are avoided,
-and quadratic time is acceptable, so the mistakes differ from mistakes in fast code.
+This implementation follows only the specification and shares no code with the program. A slow wire
+decoder decodes the whole file, every event is a plain object, and each figure is computed by a
+separate comprehension over these objects. It avoids accumulators and fast paths, and may take
+quadratic time, so its errors are unlike those of fast code.
 
 `analyse(data, mode, **options)` returns the answer that the program should print, without the
-fields that name files and without `UNREAD`. Notes whose wording is not specified begin with "~".
+fields that contain file names and without `UNREAD`. Notes without a specified wording begin with
+"~".
 """
 
 from __future__ import annotations
@@ -34,15 +35,15 @@ from tests.naive.step import (
 )
 from tests.naive.wire import Message, every, fields
 
-# Fields that the naive implementation leaves out of every row. Hand-written cases, the invariants
-# and the golden answers test the left-out fields.
+# The naive implementation omits these fields. Hand-written cases, invariants and golden answers
+# test these fields.
 UNREAD = frozenset(
     "also_fused bytes_accessed_sum capture causes dtype_uncertain dtypes flops_known_pct flops_sum "
     "hbm_bytes_sum hlo_op_breakdown hlo_op_breakdown_overflow last_device last_pct likely_sources "
     "loop model_flops_sum n_matched n_unmatched operand_dtypes peer_wait_ps peers plan runtime "
     "scopes shapes shapes_truncated signatures tf_ops top_signature transfer_ps truncated".split()
 )
-# The function that makes the mode's own fields, by mode of one step.
+# For each single-step mode, the function that computes the mode's own fields.
 MODES: dict[str, Callable[[Picked], Json]] = {
     "by_source": lambda step: step.by_source(),
     "comm": lambda step: Comm(step).answer(),
@@ -51,7 +52,7 @@ MODES: dict[str, Callable[[Picked], Json]] = {
 
 
 def analyse(data: bytes, mode: str, **given: Any) -> Json:
-    """Return what the program prints for the bytes of a file."""
+    """Return the answer that the program should print for a file's bytes."""
     options = Options(**given)
     notes: list[str] = []
     common: Json = {"mode": mode, "schema_version": "3.1", "notes": notes}

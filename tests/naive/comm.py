@@ -1,5 +1,5 @@
-"""Implement the cost of communication naively: executions paired individually, replica groups as
-sets of devices, and overlap by interval arithmetic.
+"""Implement the mode `comm` naively: executions are paired one by one, replica groups are sets of
+devices, and overlap is computed by interval arithmetic.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from tests.naive.wire import every, fields, last, numbers_in, signed
 
 T = TypeVar("T")
 Sets = frozenset[frozenset[int]]
-# Bytes and number of elements.
+# A size is (number of bytes, number of elements).
 Size = tuple[int, int]
 MOST_DEVICES = 2**17
 MOST_BYTES = 2**63
-# Collectives with outputs that are as large as the inputs.
+# Collectives whose outputs are as large as their inputs.
 EVEN = ("all-reduce", "all-to-all", "collective-permute", "collective-broadcast")
 
 
@@ -57,7 +57,7 @@ def places(dims: Sequence[int]) -> list[tuple[int, ...]]:
 
 
 def iota_sets(shape: Sequence[int], dims: Sequence[int], order: Sequence[int]) -> Sets | None:
-    """Number the devices by `dims`, permute the dimensions, and divide the ids into groups."""
+    """Number the devices along `dims`, permute the dimensions, and divide the ids into groups."""
     order = order or list(range(len(dims)))
     if len(shape) != 2 or not are_dims(dims) or sorted(order) != list(range(len(dims))):
         return None
@@ -77,9 +77,10 @@ def mesh_sets(
     parts: Sequence[tuple[int, int, int | None]],
     device_ids: Sequence[int],
 ) -> Sets | None:
-    """Group devices that differ only in the given axes, or in the given parts of axes.
+    """Group devices whose coordinates differ only along the given axes or parts of axes.
 
-    A part is (axis, size before the part, size of the part or None for the whole axis).
+    A part is (axis, product of the preceding parts' sizes, its own size or None for the whole
+    axis).
     """
     if not are_dims(dims) or (device_ids and len(device_ids) != prod(dims)):
         return None
@@ -92,8 +93,7 @@ def mesh_sets(
             return None
         factors.append((axis, dims[axis] // (before * size), size))
     for one, other in itertools.combinations(factors, 2):
-        # Within an axis, the size of the outer part must be a multiple of the size of the inner
-        # part.
+        # Two parts of the same axis must not overlap.
         (_, s, _), (_, t, m) = sorted([one, other], key=lambda f: -f[1])
         if one[0] == other[0] and s % (t * m):
             return None
@@ -110,14 +110,14 @@ def mesh_sets(
 class Who:
     size: int | None = None
     label: str | None = None
-    # The groups are None for permutes, and also None for too many devices to list.
+    # The groups are None for permutes, and if there are too many devices to list.
     sets: Sets | None = None
 
     @staticmethod
     def of_sets(sets: Sets | None, n_devices: int | None) -> Who | None:
         if sets is None:
             return None
-        if not sets:  # Empty groups contain all devices.
+        if not sets:  # No groups means that all devices form one group.
             if n_devices is None:
                 return Who()
             stride = ", stride 1" if n_devices > 1 else ""
@@ -181,7 +181,8 @@ def sets_in_text(text: str) -> Sets | None:
 
 
 def sets_in_program(instruction: Instruction) -> Sets | None:
-    """Return the groups of the first field that has groups: 93, 87.2, 92, then lists (49, 87.1)."""
+    """Return the groups from the first of these fields that is present: 93, 87.2, 92, lists (49,
+    87.1)."""
     message = instruction.message
     if last(message, 93, b""):
         written = fields(last(message, 93, b""))
@@ -218,7 +219,8 @@ def bits(dtype: str | None) -> int | None:
 
 
 def size_of(arrays: Iterable[tuple[str | None, Sequence[int]]]) -> Size | None:
-    """Return bytes and elements, with each array in whole bytes, or None if a size is unknown."""
+    """Return the number of bytes and elements, or None if a size is unknown. Each array's size is
+    rounded up to whole bytes."""
     sizes = []
     for dtype, dims in arrays:
         width = bits(dtype)
@@ -230,14 +232,15 @@ def size_of(arrays: Iterable[tuple[str | None, Sequence[int]]]) -> Size | None:
 
 
 def size_of_shapes(shapes: Sequence[Shape]) -> Size | None:
-    """Return the size of arrays in a text, or None if a dimension is dynamic."""
+    """Return the total size of shapes from a text, or None if a dimension is dynamic."""
     if any("<=" in shape.text for shape in shapes):
         return None
     return size_of((shape.dtype, shape.dims) for shape in shapes)
 
 
 def begins(op: Op) -> bool:
-    if op.hlo.name is None:  # Pairs are found by name.
+    # Starts and dones are paired by name, so an op without a name has no pair.
+    if op.hlo.name is None:
         return False
     is_half = op.category in (*TRANSFERS, "host send", "host recv")
     return op.category.endswith("-start") or op.is_async_fusion_start or is_half
@@ -249,14 +252,14 @@ def first(values: Iterable[T | None]) -> T | None:
 
 @dataclass(eq=False)
 class Transfer:
-    """Represent an op that communicates; a wait also has the op that starts the transfer."""
+    """Represent an op that communicates; for a wait, `start` is the op that starts the transfer."""
 
     op: Op
     start: Op | None
 
     @cached_property
     def inside(self) -> Instruction | None:
-        """Return the collective that the program's instruction contains."""
+        """Return the collective that the op's instruction performs or contains."""
         if self.op.program is None or self.op.instruction is None:
             return None
         return self.op.program.collective_of(self.op.instruction)
@@ -286,8 +289,8 @@ class Transfer:
 
     @property
     def matching_inside(self) -> Instruction | None:
-        """Return the collective inside of the op's instruction if the collective has the op's kind.
-        An all-reduce also fits a reduce-scatter.
+        """Return the collective in the op's instruction, or None if it does not match the op. An
+        all-reduce also matches a reduce-scatter.
         """
         inside = self.inside.collective if self.inside is not None else None
         made_of_it = (self.collective, inside) == ("reduce-scatter", "all-reduce")
@@ -307,7 +310,7 @@ class Transfer:
         operands = self.op.hlo.operands
         if of_start or not operands or f"{self.op.hlo.opcode}(((" not in self.op.text:
             return of_start
-        return operands[0].elements[0].arrays()  # The shapes are ((inputs), outputs, …).
+        return operands[0].elements[0].arrays()  # The operand's shape is ((inputs), outputs, …).
 
     @property
     def shapes_out(self) -> list[Shape]:
@@ -364,7 +367,7 @@ class Transfer:
 
     @property
     def is_in_place(self) -> bool:
-        """Return True if a permute writes into part of its input."""
+        """Return True if a permute writes into a part of its input."""
         texts = [op.hlo.attributes for op in (self.op, self.start) if op is not None]
         if any("slice_sizes" in attributes for attributes in texts):
             return True
@@ -382,7 +385,7 @@ class Transfer:
 
     @property
     def also_computes(self) -> bool:
-        """Return True if a fusion, known only by its text, does more than move its input."""
+        """Return True if a fusion does more than move its input, as far as its text shows."""
         into, out = self.size_in, self.size_out
         is_in_program = self.matching_inside is not None and not self.op.is_wait
         if not self.is_fusion or is_in_program or into is None or out is None:
@@ -499,8 +502,8 @@ class Comm:
     # pairs
 
     def ops_called(self, program_id: int | None, name: str) -> list[Op]:
-        """Return ops with the given name that start a transfer: first the ops of the step, then all
-        ops of the device.
+        """Return ops with the given name that start a transfer: those in the step, else any on the
+        device.
         """
         in_step = [e.op for e in self.step.leaves]
         return [
@@ -542,13 +545,13 @@ class Comm:
         return found
 
     def module_ends(self) -> list[int]:
-        """Return the times on the trace's clock at which programs end."""
+        """Return the times at which program executions end, on the trace's clock."""
         events: list[LineEvent] = self.step.plane.events_of("XLA Modules")
         return [span.end for e in events if (span := e.on_trace) is not None]
 
     @cached_property
     def pairs(self) -> list[Pair]:
-        """Pair starts and dones in a queue for each name, between the ends of two programs."""
+        """Pair starts and dones in one queue per name, which is emptied when a program ends."""
         borders = sorted(set(self.module_ends()))
         found = []
         waits = [e for e in self.ours if e.op.is_wait]
@@ -633,7 +636,7 @@ class Comm:
         return sum(self.covered(*stretch) for stretch in stretches)
 
     def once(self, events: list[Event]) -> list[Event]:
-        """Return the events, except starts that have a wait among the events."""
+        """Return the events, except starts whose wait is also among them."""
         ends = [(e.op.program_id, self.start_names[id(e.op)]) for e in events if e.op.is_wait]
         return [
             e
@@ -644,8 +647,8 @@ class Comm:
     def sum_of(
         self, events: list[Event], fact: Callable[[Transfer], int | Fraction | None]
     ) -> int | None:
-        """Return the sum of a fact over events, rounded at the end, or None if the fact of any
-        event is unknown."""
+        """Return the sum of a value over events, rounded at the end, or None if any value is
+        unknown."""
         facts = [fact(self.transfers[id(e.op)]) for e in events]
         known = [Fraction(value) for value in facts if value is not None]
         return round(sum(known, Fraction(0))) if len(known) == len(facts) else None
@@ -683,7 +686,7 @@ class Comm:
         if not events[0].op.is_wait:
             return nothing
         pairs = self.pairs_of(events)
-        said: Json = {
+        result: Json = {
             **nothing,
             "pairs": {
                 "paired": len(pairs),
@@ -694,13 +697,13 @@ class Comm:
         if pairs:
             covered = sum(self.covered(pair.begin.start, pair.end.start) for pair in pairs)
             unawaited = sum(max(0, pair.end.start - pair.begin.start) for pair in pairs)
-            said |= {
+            result |= {
                 "in_flight_ps": sum(max(0, pair.end.end - pair.begin.start) for pair in pairs),
                 "in_flight_union_ps": length(under_way(pairs)),
                 "covered_ps": covered,
                 "other_ps": unawaited - covered,
             }
-        return said
+        return result
 
     def rate(self, events: list[Event]) -> Json:
         over, counted, time = "duration", events, duration(events)
@@ -723,7 +726,7 @@ def distinct_keys(
 
 
 def pairs_in(order: list[Event], ended: list[Event]) -> list[Pair]:
-    """Pair each end with the oldest open start."""
+    """Pair each end with the oldest start that has no end yet."""
     found = []
     open_since: list[Event] = []
     shared: list[Event] = []
@@ -739,7 +742,7 @@ def pairs_in(order: list[Event], ended: list[Event]) -> list[Pair]:
 
 
 def under_way(pairs: list[Pair], events: Sequence[Event] = ()) -> list[tuple[int, int]]:
-    """Return the intervals in which a pair is in flight or an event that is not a wait runs."""
+    """Return the intervals in which a transfer is in flight or an op other than a wait runs."""
     flights = [(pair.begin.start, max(pair.begin.start, pair.end.end)) for pair in pairs]
     return union([*flights, *((e.start, e.end) for e in events if not e.op.is_wait)])
 

@@ -1,6 +1,4 @@
-"""Interpret stack frames: which end of a stack is innermost, and which lines are the user's
-code.
-"""
+"""Determine which end of a stack is innermost, and which lines are the user's code."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ LIBRARY_FOLDERS = ("site-packages", "dist-packages")
 
 
 def frames_in(text: str | None) -> list[str]:
-    """Return the frames in the order in which they are written."""
+    """Return the frames in the order of the text."""
     return [line.strip() for line in (text or "").split("\n") if line.strip()]
 
 
@@ -21,27 +19,27 @@ def is_number(text: str) -> bool:
 
 
 def line_of(frame: str) -> str:
-    """Remove the column of `file:line:column`."""
+    """Remove the column from `file:line:column`."""
     parts = frame.split(":")
     has_column = len(parts) > 2 and is_number(parts[-1]) and is_number(parts[-2])
     return ":".join(parts[:-1]) if has_column else frame
 
 
 def file_of(line: str) -> str:
-    """Return the file of a `file:line`."""
+    """Return the file name in `file:line`."""
     file, _, number = line.rpartition(":")
     return file if file and is_number(number) else line
 
 
 def fits(source: str | None, frame: str) -> bool:
-    """Return True if a source names the line of a frame; the source may lack folders."""
+    """Return True if a source is the line of a frame; the source may lack leading folders."""
     if source is None:
         return False
     return line_of(frame) == source or line_of(frame).endswith(f"/{source}")
 
 
 def known_order(frames: Sequence[str], source: str | None) -> str | None:
-    """Return the order of frames if the source matches exactly one end of the stack."""
+    """Return the frame order if the source matches exactly one end of the stack."""
     if not frames:
         return None
     match fits(source, frames[0]), fits(source, frames[-1]):
@@ -62,8 +60,7 @@ def majority(orders: Iterable[str | None]) -> str | None:
 
 
 def is_own(line: str, own: Sequence[str]) -> bool:
-    """Return True if a `file:line` is the user's code; `own` has texts that names of the user's
-    files contain."""
+    """Return True if a `file:line` is user code; `own` has substrings of the user's file names."""
     file = file_of(line)
     if own:
         return any(text in file for text in own)
@@ -72,14 +69,14 @@ def is_own(line: str, own: Sequence[str]) -> bool:
 
 
 def innermost_own(lines: Sequence[str], own: Sequence[str]) -> str | None:
-    """Return the innermost own line; the first of `lines` is the outermost."""
+    """Return the innermost line of user code; `lines` begins with the outermost."""
     return next((line for line in reversed(lines) if is_own(line, own)), None)
 
 
 @dataclass(frozen=True)
 class Place:
-    """Hold a line and the lines of the line's stack, outermost first. Without a stack, the stack's
-    lines are the line itself.
+    """Hold a line and all lines of its stack, outermost first. Without a stack, `lines` contains
+    only the line itself.
     """
 
     line: str

@@ -1,8 +1,8 @@
-"""Check invariants: statements that must hold for every answer, whatever the trace.
+"""Check invariants: statements that must be true for every answer to any trace.
 
-`faults(answer)` checks a single answer, and `faults_between(data, options, run)` checks the answers
-of several modes about the same step. Both functions yield a sentence for everything that is wrong.
-Times must neither be lost nor counted twice, and figures that several modes print must agree.
+`faults(answer)` checks a single answer; `faults_between(data, options, ask)` compares several
+modes' answers for the same step. Both functions yield a sentence for each violation. No time may be
+lost or counted twice, and figures that several modes print must agree.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ def sums_to(what: str, rows: Iterable[Json], name: str, expected: int, rest: int
     yield from differs(f"sum of {what} {name}", total(rows, name) + rest, expected)
 
 
-def faults(said: Json) -> Faults:
+def faults(result: Json) -> Faults:
     """Check a single answer."""
-    if said["status"] != "ok":
+    if result["status"] != "ok":
         return
-    if "totals" in said and "container_durations_ps" in said["totals"]:
-        yield from totals_faults(said)
+    if "totals" in result and "container_durations_ps" in result["totals"]:
+        yield from totals_faults(result)
     of_mode = {
         "anatomy": anatomy_faults,
         "bottleneck": bottleneck_faults,
@@ -60,12 +60,12 @@ def faults(said: Json) -> Faults:
         "roofline": roofline_faults,
         "summary": summary_faults,
     }
-    if said["mode"] in of_mode:
-        yield from of_mode[said["mode"]](said)
+    if result["mode"] in of_mode:
+        yield from of_mode[result["mode"]](result)
 
 
-def totals_faults(said: Json) -> Faults:
-    totals = said["totals"]
+def totals_faults(result: Json) -> Faults:
+    totals = result["totals"]
     leaves = totals["non_while_duration_ps_sum"]
     by_kind = sum(totals[f"{kind}_duration_ps"] for kind in KINDS)
     yield from differs("sum of the kinds' durations", by_kind, leaves)
@@ -74,13 +74,13 @@ def totals_faults(said: Json) -> Faults:
     n_by_key = sum(totals["agg_key_coverage"].values())
     yield from differs("sum of agg_key_coverage", n_by_key, totals["n_events_total"])
     accounted = totals["busy_duration_ps"] + totals["idle_duration_ps"]
-    yield from differs("busy and idle time", accounted, said["step_duration_ps"])
+    yield from differs("busy and idle time", accounted, result["step_duration_ps"])
 
 
 def row_faults(what: str, row: Json) -> Faults:
-    """Check a row that has the five fields of `DURATIONS`."""
+    """Check that the five fields in `DURATIONS` of a row are consistent."""
     n, whole, shortest, longest, average = (row[name] for name in DURATIONS)
-    # The average is a quotient of floats, which are exact up to 2**53.
+    # The average is computed with floats, which are exact only up to 2**53.
     is_between = shortest <= average <= longest or whole > 2**53
     if not (n > 0 and is_between and n * shortest <= whole <= n * longest):
         yield f"{what}: {dict(zip(DURATIONS, (n, whole, shortest, longest, average), strict=True))}"
@@ -88,7 +88,7 @@ def row_faults(what: str, row: Json) -> Faults:
 
 
 def group_faults(row: Json) -> Faults:
-    """Check a row of by_source, or a group of summary."""
+    """Check a row of `by_source` or a group of `summary`."""
     what, whole, n = row["agg_key"], row["total_dur_ps"], row["n_executions"]
     yield from row_faults(what, row)
     yield from differs(f"{what} phases", sum(row["phases"].values()), whole)
@@ -100,7 +100,7 @@ def group_faults(row: Json) -> Faults:
     yield from differs(f"{what} longest example", row["example_hlo_op_dur_ps"], row["max_dur_ps"])
     yield from likely_faults(row)
     if row["likely_sources"] is not None and row["agg_key_kind"] == "stack":
-        yield f"{what}: likely sources beside a stack"
+        yield f"{what}: likely sources despite a stack"
     yield from top_faults(f"{what} scopes", row.get("scopes"), 4, whole)
 
 
@@ -113,7 +113,8 @@ def likely_faults(row: Json) -> Faults:
 
 
 def top_faults(what: str, rows: list[Json] | None, most: int, whole: int) -> Faults:
-    """Check rows of the longest parts of a time: ordered, and complete if there are few rows."""
+    """Check that the longest parts of a time are sorted, and add up to it if the list is
+    complete."""
     if rows is None:
         return
     times = [row["dur_ps"] for row in rows]
@@ -123,48 +124,48 @@ def top_faults(what: str, rows: list[Json] | None, most: int, whole: int) -> Fau
         yield f"{what}: {times} are parts of {whole}"
 
 
-def summary_faults(said: Json) -> Faults:
-    totals, rollup = said["totals"], said["by_kind_rollup"]
+def summary_faults(result: Json) -> Faults:
+    totals, rollup = result["totals"], result["by_kind_rollup"]
     for kind in KINDS:
         yield from differs(f"{kind} rollup", rollup[kind]["dur_ps"], totals[f"{kind}_duration_ps"])
-    leaves = [row for row in said["by_hlo_category"] if row["kind"] != "container"]
+    leaves = [row for row in result["by_hlo_category"] if row["kind"] != "container"]
     whole = totals["non_while_duration_ps_sum"]
     yield from sums_to("by_hlo_category", leaves, "total_dur_ps", whole)
     yield from sums_to("by_hlo_category", leaves, "n_executions", totals["n_events_total"])
-    groups = said["top_compute_groups"]
+    groups = result["top_compute_groups"]
     asked = ["compute", *(["comm"] if any("kind" in row for row in groups) else [])]
     if groups:
         whole = sum(totals[f"{kind}_duration_ps"] for kind in asked)
-        rest = said["tail_compute"]["dur_ps"]
+        rest = result["tail_compute"]["dur_ps"]
         yield from sums_to("top_compute_groups", groups, "total_dur_ps", whole, rest)
-    phases = said["by_phase_rollup"].values()
+    phases = result["by_phase_rollup"].values()
     yield from sums_to("by_phase_rollup", phases, "dur_ps", totals["compute_duration_ps"])
     for row in groups:
         yield from group_faults(row)
-    steps, rollup = said["steps"], said["steps_rollup"]
+    steps, rollup = result["steps"], result["steps_rollup"]
     n_idle = sum(not step["n_xla_ops_events"] for step in steps)
     yield from differs("steps", (rollup["n"], rollup["n_without_ops"]), (len(steps), n_idle))
     yield from sums_to("by_name", rollup["by_name"], "n", len(steps))
     yield from sums_to("by_name", rollup["by_name"], "total_dur_ps", total(steps, "duration_ps"))
-    yield from gaps_faults(said["idle_gaps"], totals["idle_duration_ps"])
+    yield from gaps_faults(result["idle_gaps"], totals["idle_duration_ps"])
     waits = totals["wait_duration_ps"]
-    yield from sums_to("comm_rollup", said["comm_rollup"], "wait_dur_ps", waits)
-    for row in said["kernels"]:
+    yield from sums_to("comm_rollup", result["comm_rollup"], "wait_dur_ps", waits)
+    for row in result["kernels"]:
         yield from row_faults(row["kernel"], row)
         whole = row["total_dur_ps"]
         yield from differs(f"{row['kernel']} phases", sum(row["phases"].values()), whole)
 
 
 def gaps_faults(gaps: list[Json], idle: int) -> Faults:
-    """Check the longest gaps of a step."""
+    """Check that the longest gaps are in order and do not exceed the idle time."""
     ranks = [(-gap["dur_ps"], gap["start_ps"]) for gap in gaps]
     if ranks != sorted(ranks) or total(gaps, "dur_ps") > idle:
         yield f"gaps {ranks} are out of order or exceed the idle time, {idle} ps"
 
 
-def by_source_faults(said: Json) -> Faults:
-    rows, tail = said["groups"], said.get("tail", {"n_groups_omitted": 0, "dur_ps": 0})
-    n_groups = said["totals"]["n_groups_total"]
+def by_source_faults(result: Json) -> Faults:
+    rows, tail = result["groups"], result.get("tail", {"n_groups_omitted": 0, "dur_ps": 0})
+    n_groups = result["totals"]["n_groups_total"]
     yield from differs("number of groups", len(rows) + tail["n_groups_omitted"], n_groups)
     for row in rows:
         yield from group_faults(row)
@@ -174,16 +175,16 @@ def by_source_faults(said: Json) -> Faults:
     if not tail["n_groups_omitted"]:
         for kind in kinds:
             of_kind = [row for row in rows if row["kind"] == kind]
-            whole = said["totals"][f"{kind}_duration_ps"]
+            whole = result["totals"][f"{kind}_duration_ps"]
             yield from sums_to(f"{kind} groups", of_kind, "total_dur_ps", whole)
 
 
-def non_compute_faults(said: Json) -> Faults:
-    whole = said["totals"]["non_compute_duration_ps"]
-    categories, sources = said["by_category"], said["by_source_within_category"]
-    tail = said.get("tail", {"n_groups_omitted": 0, "dur_ps": 0})
-    rest = sum(said["totals"][f"{kind}_duration_ps"] for kind in ("data_move", "comm", "other"))
-    left_out = said["totals"]["left_out_ps"]
+def non_compute_faults(result: Json) -> Faults:
+    whole = result["totals"]["non_compute_duration_ps"]
+    categories, sources = result["by_category"], result["by_source_within_category"]
+    tail = result.get("tail", {"n_groups_omitted": 0, "dur_ps": 0})
+    rest = sum(result["totals"][f"{kind}_duration_ps"] for kind in ("data_move", "comm", "other"))
+    left_out = result["totals"]["left_out_ps"]
     yield from differs("listed and left out", whole + sum(left_out.values()), rest)
     yield from sums_to("by_category", categories, "total_dur_ps", whole)
     yield from sums_to("sources", sources, "total_dur_ps", whole, tail["dur_ps"])
@@ -208,8 +209,8 @@ def non_compute_faults(said: Json) -> Faults:
                 yield f"{row['agg_key']}: {what} {row[what]} takes {time}"
 
 
-def by_scope_faults(said: Json) -> Faults:
-    rows, outside, totals = said["scopes"], said["no_scope"], said["totals"]
+def by_scope_faults(result: Json) -> Faults:
+    rows, outside, totals = result["scopes"], result["no_scope"], result["totals"]
     if not rows[0]["depth"]:
         leaves = totals["non_while_duration_ps_sum"]
         yield from differs("root and no_scope", rows[0]["total_dur_ps"] + outside["dur_ps"], leaves)
@@ -226,7 +227,7 @@ def by_scope_faults(said: Json) -> Faults:
     for row in rows:
         what, whole = f"scope {row['scope']!r}", row["total_dur_ps"]
         below = children[row["scope"]]
-        if below or not said["n_scopes_omitted"]:
+        if below or not result["n_scopes_omitted"]:
             yield from sums_to(f"{what} children", below, "total_dur_ps", whole, row["self_dur_ps"])
         ranks = [(-child["total_dur_ps"], child["name"]) for child in below]
         if ranks != sorted(ranks) or any(child["depth"] != row["depth"] + 1 for child in below):
@@ -237,14 +238,14 @@ def by_scope_faults(said: Json) -> Faults:
         yield from top_faults(f"{what} lines", row["lines"], 3, whole)
 
 
-def by_op_faults(said: Json) -> Faults:
-    rows, tail, totals = said["ops"], said["tail"], said["totals"]
+def by_op_faults(result: Json) -> Faults:
+    rows, tail, totals = result["ops"], result["tail"], result["totals"]
     leaves = totals["non_while_duration_ps_sum"]
     yield from sums_to("ops", rows, "total_dur_ps", leaves, tail["dur_ps"])
     whole = sum(totals["container_durations_ps"].values())
-    yield from sums_to("containers", said["containers"], "total_dur_ps", whole)
+    yield from sums_to("containers", result["containers"], "total_dur_ps", whole)
     n_containers = totals["n_events_container"]
-    yield from sums_to("containers", said["containers"], "n_executions", n_containers)
+    yield from sums_to("containers", result["containers"], "n_executions", n_containers)
     times = [row["total_dur_ps"] for row in rows]
     if times != sorted(times, reverse=True):
         yield f"ops aren't ordered by time: {times}"
@@ -252,7 +253,7 @@ def by_op_faults(said: Json) -> Faults:
         yield from sums_to("ops", rows, "n_executions", totals["n_events_total"])
     for rank, row in enumerate(rows, 1):
         yield from differs("rank", row["rank"], rank)
-    asked = said.get("op")
+    asked = result.get("op")
     for row in [*rows, *([asked] if asked else [])]:
         what = f"op {row['hlo_op']}"
         yield from row_faults(what, row)
@@ -265,10 +266,10 @@ def by_op_faults(said: Json) -> Faults:
         is_named = row["source_inner"] is not None
         yield from differs(f"{what} source_is", row["source_is"] is not None, is_named)
     if asked:
-        yield from asked_op_faults(said, asked)
+        yield from asked_op_faults(result, asked)
 
 
-def asked_op_faults(said: Json, op: Json) -> Faults:
+def asked_op_faults(result: Json, op: Json) -> Faults:
     spans = op["executions"]
     n = len(spans) + op["n_executions_omitted"]
     yield from differs("executions of the op", n, op["n_executions"])
@@ -277,7 +278,7 @@ def asked_op_faults(said: Json, op: Json) -> Faults:
     if not op["n_executions_omitted"]:
         whole = sum(duration for _, duration in spans)
         yield from differs("time of the op's executions", whole, op["total_dur_ps"])
-    rows = [row for row in said["ops"] if row["rank"] == op["rank"]]
+    rows = [row for row in result["ops"] if row["rank"] == op["rank"]]
     for row in rows:
         shared = {name: op[name] for name in row}
         yield from differs("the op and its row", shared, row)
@@ -290,32 +291,32 @@ def asked_op_faults(said: Json, op: Json) -> Faults:
             yield f"the chain lacks the op itself: {op['program']['chain']}"
 
 
-def bottleneck_faults(said: Json) -> Faults:
-    budget, findings, tail = said["budget"], said["findings"], said["tail"]
-    yield from sums_to("budget", budget, "dur_ps", said["step_duration_ps"])
+def bottleneck_faults(result: Json) -> Faults:
+    budget, findings, tail = result["budget"], result["findings"], result["tail"]
+    yield from sums_to("budget", budget, "dur_ps", result["step_duration_ps"])
     classes = budget[:-2]
-    kernels = said["kernels_of_unknown_cost"]
+    kernels = result["kernels_of_unknown_cost"]
     of_kernels = [row for row in classes if row["class"] == "kernel"]
     others = [row for row in classes if row["class"] != "kernel"]
     for figure in ("dur_ps", "lost_ps"):
         yield from sums_to("findings", findings, figure, total(others, figure), tail[figure])
     unknown = total(of_kernels, "dur_ps")
     yield from sums_to("kernels", kernels, "dur_ps", unknown, tail["kernels_dur_ps"])
-    light, roof = said["speed_of_light"], total(classes, "at_roof_ps")
+    light, roof = result["speed_of_light"], total(classes, "at_roof_ps")
     yield from differs("speed_of_light at_roof_ps", light["at_roof_ps"], roof)
     weights = {row["class"]: row["dur_ps"] for row in budget[:-1] if row["lost_ps"] is None}
     weights |= {row["class"]: row["lost_ps"] for row in classes if row["lost_ps"] is not None}
-    if said["bottleneck"] == "at_roof":
-        if sum(weights.values()) * 10 > said["step_duration_ps"]:
+    if result["bottleneck"] == "at_roof":
+        if sum(weights.values()) * 10 > result["step_duration_ps"]:
             yield f"the step is not at its roof: the classes lose {weights}"
-    elif weights[said["bottleneck"]] != max(weights.values()):
-        yield f"the bottleneck is {said['bottleneck']}, but the classes lose {weights}"
+    elif weights[result["bottleneck"]] != max(weights.values()):
+        yield f"the bottleneck is {result['bottleneck']}, but the classes lose {weights}"
     for bound in ("least", "most"):
-        time, whole = light[f"at_{bound}_ps"], said["step_duration_ps"]
+        time, whole = light[f"at_{bound}_ps"], result["step_duration_ps"]
         share = round(100 * time / whole, 3) if whole else None
         yield from differs(f"pct_at_{bound}", light[f"pct_at_{bound}"], share)
-    idle = said["totals"]["idle_duration_ps"]
-    yield from differs("idle_by_cause", sum(said["idle_by_cause"].values()), idle)
+    idle = result["totals"]["idle_duration_ps"]
+    yield from differs("idle_by_cause", sum(result["idle_by_cause"].values()), idle)
     for row in (*classes, *findings):
         if row["lost_ps"] is not None:
             judged = row["at_roof_ps"] + row["lost_ps"]
@@ -328,12 +329,12 @@ def bottleneck_faults(said: Json) -> Faults:
             yield from sums_to(f"{row['class']} findings", found, figure, row[figure])
 
 
-def roofline_faults(said: Json) -> Faults:
-    totals, summary, skipped = said["totals"], said["step_summary"], said["skipped_groups"]
+def roofline_faults(result: Json) -> Faults:
+    totals, summary, skipped = result["totals"], result["step_summary"], result["skipped_groups"]
     compute, left = totals["compute_duration_ps"], skipped["total_dur_ps_skipped"]
     yield from differs("rooflined and skipped", summary["rooflined_dur_ps"] + left, compute)
-    tail = said.get("tail", {"n_groups_omitted": 0, "dur_ps": 0, "shortfall_ps": 0})
-    rows, short = said["groups"], summary["step_shortfall_ps"]
+    tail = result.get("tail", {"n_groups_omitted": 0, "dur_ps": 0, "shortfall_ps": 0})
+    rows, short = result["groups"], summary["step_shortfall_ps"]
     judged = summary["rooflined_dur_ps"]
     yield from sums_to("groups", rows, "total_dur_ps", judged, tail["dur_ps"])
     yield from sums_to("groups", rows, "shortfall_ps", short, tail["shortfall_ps"])
@@ -350,8 +351,8 @@ def roofline_faults(said: Json) -> Faults:
             yield from differs(f"{what} bound", row["bound"], bound)
 
 
-def comm_faults(said: Json) -> Faults:
-    totals, rows, tail = said["totals"], said["rows"], said["tail"]
+def comm_faults(result: Json) -> Faults:
+    totals, rows, tail = result["totals"], result["rows"], result["tail"]
     by_collective = totals["by_collective"].values()
     waited = total(by_collective, "wait_dur_ps")
     whole = totals["exposed_ps"] + totals["host_ps"]
@@ -363,13 +364,13 @@ def comm_faults(said: Json) -> Faults:
             n = row["pairs"]["paired"] + row["pairs"]["unpaired"]
             yield from differs(f"{row['collective']} pairs", n, row["n_executions"])
     if totals["peers"]:
-        yield from peers_faults(said)
+        yield from peers_faults(result)
 
 
-def peers_faults(said: Json) -> Faults:
-    """Check that the time of transfers, the time of waiting for late devices, and the unmatched
-    time add up to the exposed time."""
-    peers, rows = said["totals"]["peers"], said["rows"]
+def peers_faults(result: Json) -> Faults:
+    """Check that transfer time, waiting for late devices and unmatched time add up to the exposed
+    time."""
+    peers, rows = result["totals"]["peers"], result["rows"]
     for row in rows:
         split = sum(row[name] or 0 for name in ("transfer_ps", "peer_wait_ps"))
         exposed = row["sync_dur_ps"] + row["wait_dur_ps"]
@@ -385,26 +386,26 @@ def peers_faults(said: Json) -> Faults:
         return
     yield from differs("n_devices", peers["n_devices"], len(devices))
     for name in ("transfer_ps", "peer_wait_ps"):
-        if not said["tail"]["n_rows_omitted"]:
+        if not result["tail"]["n_rows_omitted"]:
             yield from sums_to("rows", rows, name, peers[name])
     split = sum(peers[name] for name in ("transfer_ps", "peer_wait_ps", "unmatched_ps"))
-    yield from differs("split of peers", split, said["totals"]["exposed_ps"])
-    own = [waits["peer_wait_ps"] for waits in devices if waits["device"] == said["device"]]
+    yield from differs("split of peers", split, result["totals"]["exposed_ps"])
+    own = [waits["peer_wait_ps"] for waits in devices if waits["device"] == result["device"]]
     yield from differs("wait of the device", own, [peers["peer_wait_ps"]])
     if total(devices, "caused_ps") > total(devices, "peer_wait_ps"):
         yield f"devices cause more waiting than there is: {devices}"
 
 
-def idle_faults(said: Json) -> Faults:
-    idle = said["totals"]["idle_duration_ps"]
-    yield from differs("idle_by_cause", sum(said["idle_by_cause"].values()), idle)
-    yield from gaps_faults(said["gaps"], idle)
-    for gap in said["gaps"]:
+def idle_faults(result: Json) -> Faults:
+    idle = result["totals"]["idle_duration_ps"]
+    yield from differs("idle_by_cause", sum(result["idle_by_cause"].values()), idle)
+    yield from gaps_faults(result["gaps"], idle)
+    for gap in result["gaps"]:
         yield from differs("causes of a gap", sum(gap["cause"].values()), gap["dur_ps"])
 
 
-def kernel_faults(said: Json) -> Faults:
-    rows = said["kernels"]
+def kernel_faults(result: Json) -> Faults:
+    rows = result["kernels"]
     times = [row["total_dur_ps"] for row in rows]
     if times != sorted(times, reverse=True):
         yield f"kernels aren't ordered by time: {times}"
@@ -439,34 +440,34 @@ def region_faults(what: str, row: Json) -> Faults:
         yield f"{what} waits and computes longer than it runs"
 
 
-def memory_faults(said: Json) -> Faults:
-    peak = said["peak_bytes"]
+def memory_faults(result: Json) -> Faults:
+    peak = result["peak_bytes"]
     for name in ("by_source", "by_opcode", "by_argument"):
-        yield from sums_to(name, said[name], "bytes", peak)
-    yield from sums_to("buffers", said["buffers"], "bytes", peak, said["tail"]["bytes"])
-    yield from differs("by_kind", sum(said["by_kind"].values()), peak)
-    if said["fragmentation_bytes"] < 0:
+        yield from sums_to(name, result[name], "bytes", peak)
+    yield from sums_to("buffers", result["buffers"], "bytes", peak, result["tail"]["bytes"])
+    yield from differs("by_kind", sum(result["by_kind"].values()), peak)
+    if result["fragmentation_bytes"] < 0:
         yield "more bytes are live than reserved"
 
 
-def program_faults(said: Json) -> Faults:
-    yield from differs("n_fusions", said["n_fusions"], said["opcodes"].get("fusion", 0))
-    if sum(said["opcodes"].values()) > said["n_instructions"]:
+def program_faults(result: Json) -> Faults:
+    yield from differs("n_fusions", result["n_fusions"], result["opcodes"].get("fusion", 0))
+    if sum(result["opcodes"].values()) > result["n_instructions"]:
         yield "more opcodes than instructions"
-    counts = list(said["opcodes"].items())
+    counts = list(result["opcodes"].items())
     if counts != sorted(counts, key=lambda item: (-item[1], item[0])):
         yield f"opcodes are out of order: {counts}"
-    for row in said["parameters"] or ():
+    for row in result["parameters"] or ():
         part, whole = row["shape"], row["global_shape"]
         if whole is not None and part.count(",") != whole.count(","):
             yield f"parameter {row['number']}: {part} is a part of {whole}"
-    for row in said["flags"]["findings"] if said["flags"] else ():
+    for row in result["flags"]["findings"] if result["flags"] else ():
         if row["n_seen"] > row["n_instructions"]:
             yield f"{row['flag']}: more is seen than there is"
 
 
-def anatomy_faults(said: Json) -> Faults:
-    for line in [line for plane in said["planes"] for line in plane["lines"]]:
+def anatomy_faults(result: Json) -> Faults:
+    for line in [line for plane in result["planes"] for line in plane["lines"]]:
         if "names" in line:
             if line["n_names"] <= 20:
                 yield from sums_to(f"names of {line['name']}", line["names"], "n", line["n_events"])
@@ -476,9 +477,9 @@ def anatomy_faults(said: Json) -> Faults:
 
 
 def faults_between(data: bytes, options: Json, ask: Ask) -> Faults:
-    """Compare the answers of several modes about the same step.
+    """Compare several modes' answers for the same step.
 
-    `ask(mode, **options)` runs the program.
+    `ask(mode, **options)` runs the program and returns the answer.
     """
     summary = ask("summary", include_comm=True, top=10**6, **options)
     if summary["status"] != "ok":
@@ -489,10 +490,10 @@ def faults_between(data: bytes, options: Json, ask: Ask) -> Faults:
     merged = ask("by_scope", depth="all", merge_layers=True, **options)
     by_scope = ask("by_scope", depth="all", **options)
     answers = (summary, by_source, by_op, by_scope, merged)
-    for said in answers:
-        yield from faults(said)
+    for result in answers:
+        yield from faults(result)
         for name, value in summary["totals"].items():
-            yield from differs(f"totals.{name} of {said['mode']}", said["totals"][name], value)
+            yield from differs(f"totals.{name} of {result['mode']}", result["totals"][name], value)
     yield from groups_between(summary, by_source)
     yield from ops_between(by_op, by_source)
     bottleneck, comm = ask("bottleneck", **options), ask("comm", **options)
@@ -541,8 +542,8 @@ def idle_between(summary: Json, idle: Json, bottleneck: Json) -> Faults:
 
 
 def kernels_between(kernel: Json, summary: Json, findings: list[Json]) -> Faults:
-    def times(said: Json) -> list[tuple[str, int, int]]:
-        rows = said["kernels"]
+    def times(result: Json) -> list[tuple[str, int, int]]:
+        rows = result["kernels"]
         return [(row["kernel"], row["n_executions"], row["total_dur_ps"]) for row in rows]
 
     yield from differs("kernels", times(kernel), times(summary))
@@ -552,7 +553,7 @@ def kernels_between(kernel: Json, summary: Json, findings: list[Json]) -> Faults
 
 
 def comm_between(summary: Json, bottleneck: Json, comm: Json) -> Faults:
-    """Compare the exposed time in the modes comm, summary and bottleneck."""
+    """Compare the exposed time in the modes `comm`, `summary` and `bottleneck`."""
     rows, totals = summary["comm_rollup"], comm["totals"]
     exposed = exposed_for(rows) - exposed_for(rows, "dma", "sparse_core")
     yield from differs("exposed time", totals["exposed_ps"] + totals["host_ps"], exposed)
@@ -563,13 +564,13 @@ def comm_between(summary: Json, bottleneck: Json, comm: Json) -> Faults:
     ]
     names = ("collective", "host")
     budget = total([row for row in bottleneck["budget"] if row["class"] in names], "dur_ps")
-    # Starts of async collective fusions have the category of a fusion.
+    # The budget includes starts of async collective fusions, but the exposed time does not.
     if budget < exposed + total(starts, "total_dur_ps"):
         yield f"collective and host take {budget} ps, but {exposed} ps are exposed"
 
 
 def roofline_between(roofline: Json, by_source: Json) -> Faults:
-    """Compare the roofline's part of a source with the whole source."""
+    """Check that the parts of a source in `roofline` add up to its time in `by_source`."""
     whole = {row["agg_key"]: row for row in by_source["groups"] if row["kind"] == "compute"}
     costed: Counter[str] = Counter()
     for row in roofline["groups"]:
@@ -582,7 +583,7 @@ def roofline_between(roofline: Json, by_source: Json) -> Faults:
 
 
 def faults_of_record(record: Json, ask: Ask) -> Faults:
-    """Compare each step of a record with the summary of that step."""
+    """Compare each step in a record with the step's answer in the mode `summary`."""
     if record["status"] != "ok":
         return
     rows = [(record["devices"][step["device"]], step) for step in record["steps"]]
@@ -594,14 +595,14 @@ def faults_of_record(record: Json, ask: Ask) -> Faults:
         if not step["used"]:
             continue
         if has_kinds_on_events(device["device"], ask):
-            # Facts on events come from an op's first execution. A record takes the first execution
-            # in all steps, and the summary takes the first execution in the picked step.
+            # Stats on events are read from an op's first execution. For a record, this is the first
+            # execution in all steps, but for `summary`, the first in the picked step.
             continue
         asked = {} if device["step_source"] is None else {"step": step["index"]}
-        said = ask("summary", device=device["device"], **asked)
-        totals, comm = said["totals"], said["comm_rollup"]
+        result = ask("summary", device=device["device"], **asked)
+        totals, comm = result["totals"], result["comm_rollup"]
         for name, ours, theirs in (
-            ("duration", step["duration_ps"], said["step_duration_ps"]),
+            ("duration", step["duration_ps"], result["step_duration_ps"]),
             ("busy", step["busy_ps"], totals["busy_duration_ps"]),
             ("wait", step["wait_ps"], totals["wait_duration_ps"]),
             ("durs", sum(step["durs_ps"]), totals["non_while_duration_ps_sum"]),
@@ -613,7 +614,7 @@ def faults_of_record(record: Json, ask: Ask) -> Faults:
 
 
 def has_kinds_on_events(device: str, ask: Ask) -> bool:
-    """Return True if events have stats that determine the kind of an op."""
+    """Return True if events have stats that can change an op's kind."""
     (plane,) = ask("anatomy", plane=device)["planes"]
     names = {name for line in plane["lines"] for name in line["event_stats"]}
     return not names.isdisjoint({"hlo_category", "program_id"})
@@ -623,13 +624,14 @@ NO_COLLECTIVES = ("host", "dma", "sparse_core")
 
 
 def exposed_for(rows: list[Json], *names: str) -> int:
-    """Return the exposed time of a collective, or of all collectives if no name is given."""
+    """Return the exposed time of the named collectives, or of all if no name is given."""
     its = [row for row in rows if not names or row["waits_for"] in names]
     return total(its, "sync_dur_ps") + total(its, "wait_dur_ps")
 
 
 def faults_of_real_programs(ask: Ask) -> Faults:
-    """Compare modes on traces in which each op has one entry and the program matches the trace."""
+    """Compare modes on real traces, in which each op has one metadata entry and a matching
+    program."""
     by_op, budget = ask("by_op", top=10**6)["ops"], ask("bottleneck", top=10**6)["budget"]
     for row in budget[:-2]:
         its = [op for op in by_op if op["class"] == row["class"]]
@@ -671,7 +673,7 @@ def faults_of_real_programs(ask: Ask) -> Faults:
 
 
 def scopes_between(by_scope: Json, merged: Json, by_source: Json) -> Faults:
-    """Check that `--merge-layers` adds scopes that differ only in numbers."""
+    """Check that `--merge-layers` sums scopes that differ only in numbers."""
     for name in ("total_dur_ps", "self_dur_ps", "n_executions"):
         sums: Counter[str] = Counter()
         for row in by_scope["scopes"]:
@@ -701,15 +703,15 @@ def program_in(data: bytes, program_id: str) -> Program:
     return program
 
 
-def program_text_faults(said: Json, data: bytes) -> Faults:
-    """Compare the answer of the mode `program` with counts in the program's text."""
-    program = program_in(data, said["program_id"])
+def program_text_faults(result: Json, data: bytes) -> Faults:
+    """Compare the answer of the mode `program` with counts from the decoded program."""
+    program = program_in(data, result["program_id"])
     fused = [c for i in program.instructions if i.opcode == "fusion" for c in program.called(i)]
     outside = [i for i in program.instructions if program.home(i) not in fused]
-    yield from differs("opcodes", said["opcodes"], Counter(i.opcode for i in outside))
-    yield from differs("n_instructions", said["n_instructions"], len(program.instructions))
-    yield from differs("n_computations", said["n_computations"], len(program.computations))
-    yield from differs("n_devices", said["n_devices"], program.n_devices)
+    yield from differs("opcodes", result["opcodes"], Counter(i.opcode for i in outside))
+    yield from differs("n_instructions", result["n_instructions"], len(program.instructions))
+    yield from differs("n_computations", result["n_computations"], len(program.computations))
+    yield from differs("n_devices", result["n_devices"], program.n_devices)
     hidden = {
         id(inner)
         for i in program.instructions
@@ -720,7 +722,7 @@ def program_text_faults(said: Json, data: bytes) -> Faults:
     plain = [i for i in plain if i.is_done or i.opcode in COLLECTIVES]
     for how in ("sync", "async"):
         n_printed = Counter[str]()
-        for row in said["collectives"]:
+        for row in result["collectives"]:
             n_printed[row["collective"]] += (
                 row["n_instructions"] if how in row["how"] + "async" else 0
             )
@@ -730,17 +732,17 @@ def program_text_faults(said: Json, data: bytes) -> Faults:
                 yield f"{n_printed[name]} instructions of {name} ({how}), but the program has {n}"
     kernels = [i for i in program.instructions if last(i.message, 28, b"") == b"tpu_custom_call"]
     n_kernels = sum(i.opcode == "custom-call" for i in kernels)
-    yield from sums_to("kernels", said["kernels"], "n_instructions", n_kernels)
+    yield from sums_to("kernels", result["kernels"], "n_instructions", n_kernels)
     entry = with_id(last(program.module, 6, 0), program.computations)
-    if entry is not None and said["parameters"] is not None:
+    if entry is not None and result["parameters"] is not None:
         parameters = [i for i in entry.instructions if i.opcode == "parameter"]
         shapes = [shape for i in parameters for shape in leaf_texts(i.shape)]
-        shown = [row["shape"] for row in said["parameters"]]
+        shown = [row["shape"] for row in result["parameters"]]
         yield from differs("shapes of parameters", sorted(shown), sorted(shapes))
 
 
 def leaf_texts(shape: list[tuple[int, Any]]) -> list[str]:
-    """Return the arrays that a shape consists of, as HLO writes them."""
+    """Return the arrays in a shape, in HLO notation."""
     dtype = ELEMENT_TYPES.get(last(shape, 2, 0), "?")
     if dtype == "tuple":
         return [text for part in every(shape, 4) for text in leaf_texts(fields(part))]
@@ -750,7 +752,7 @@ def leaf_texts(shape: list[tuple[int, Any]]) -> list[str]:
 
 
 def collectives_between(program: Json, comm: Json) -> Faults:
-    """Check that collectives of one program take no more time than all collectives of the step."""
+    """Check that one program's collectives take no more time than all collectives in the step."""
     for figure in ("n_executions", "sync_dur_ps", "wait_dur_ps"):
         ours = total(program["collectives"], figure)
         whole = total(comm["totals"]["by_collective"].values(), figure)
@@ -759,19 +761,19 @@ def collectives_between(program: Json, comm: Json) -> Faults:
 
 
 def number(value: int | str | None) -> int | None:
-    """Return a printed number as int; numbers beyond 2**53 are printed as texts."""
+    """Convert a printed number to int; integers beyond 2**53 are printed as strings."""
     return None if value is None else int(value)
 
 
 def anatomy_of_file(ask: Ask, data: bytes) -> Faults:
-    """Compare `anatomy` of the file and of each plane with protobuf's own parse."""
+    """Compare `anatomy` of the file and of each plane with protobuf's own decoding."""
     if data[:2] == b"\x1f\x8b":
         data = gzip.decompress(data)
     space = xplane_pb2.XSpace.FromString(data)
-    said = ask("anatomy")
-    shown = [plane["name"] for plane in said["planes"]]
+    result = ask("anatomy")
+    shown = [plane["name"] for plane in result["planes"]]
     yield from differs("planes", shown, [plane.name for plane in space.planes])
-    for ours, plane in zip(said["planes"], space.planes, strict=True):
+    for ours, plane in zip(result["planes"], space.planes, strict=True):
         names = (len(plane.event_metadata), len(plane.stat_metadata))
         yield from differs("metadata", (ours["n_event_metadata"], ours["n_stat_metadata"]), names)
         for row, line in zip(ours["lines"], plane.lines, strict=True):

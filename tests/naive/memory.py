@@ -1,7 +1,6 @@
-"""Implement the mode memory naively: the peak of HBM from the program's buffer assignment.
+"""Implement the mode `memory` naively: peak HBM use according to the program's buffer assignment.
 
-After every heap event, the set of live buffers is computed from the last event of each buffer,
-without counters.
+After every heap event, the set of live buffers is computed anew, from each buffer's last event.
 """
 
 from __future__ import annotations
@@ -65,7 +64,8 @@ class HeapEvent:
 
 @dataclass(eq=False)
 class Row:
-    """Represent a row at the peak: a buffer, or an allocation described by one of its buffers."""
+    """Represent a printed buffer: a live buffer, or an allocation described by one of its
+    buffers."""
 
     kind: str
     size: int
@@ -133,7 +133,7 @@ class Assignment:
         return sum(self.buffer(buffer_id).size for buffer_id in buffer_ids)
 
     def histories(self, allocation: Allocation) -> list[list[HeapEvent]]:
-        """Return the events of the allocation's buffers for each trace; leave out repeated
+        """Return, for each heap trace, the events of the allocation's buffers; omit duplicate
         traces."""
         found: list[list[HeapEvent]] = []
         for trace in self.traces:
@@ -144,9 +144,8 @@ class Assignment:
 
 
 def owner(buffer_id: int, events: list[HeapEvent]) -> int:
-    """Return the buffer that a buffer shares memory with after the given events, or the buffer
-    itself.
-    """
+    """Return the id of the buffer that owns a buffer's memory after the given events; it can be the
+    same buffer."""
     places = [i for i, e in enumerate(events) if e.buffer_id == buffer_id and e.kind != FREE]
     event = events[places[-1]]
     return buffer_id if event.kind == ALLOC else owner(event.shares_with, events[: places[-1]])
@@ -178,8 +177,8 @@ class Memory:
     # live buffers
 
     def maxima(self, allocation: Allocation) -> list[tuple[int, str, set[int]]]:
-        """Return for each trace the maximum of live bytes, the first instruction with this maximum,
-        and the live buffers.
+        """Return, for each heap trace, the maximum of live bytes, the first instruction that
+        reaches it, and the buffers live then.
         """
         found = []
         for events in self.assignment.histories(allocation):
@@ -199,7 +198,7 @@ class Memory:
         return [maximum for allocation in temporary for maximum in self.maxima(allocation)]
 
     def live_rows(self) -> list[Row]:
-        """Return the rows that are live at the peak, largest first."""
+        """Return the buffers and allocations at the peak, largest first."""
         rows: list[Row] = []
         for allocation in self.assignment.allocations:
             maxima = self.maxima(allocation) if allocation.kind == "temporary" else []
@@ -216,7 +215,7 @@ class Memory:
         number = allocation.parameter_number if allocation.kind == "parameter" else None
         return Row(allocation.kind, allocation.size, largest, number)
 
-    # The following methods return facts about live buffers.
+    # The following methods return properties of buffers.
 
     def instruction(self, buffer: Buffer | None) -> Instruction | None:
         return None if buffer is None else with_id(buffer.instruction_id, self.hlo.instructions)
@@ -246,10 +245,9 @@ class Memory:
         return [e.op for e in events if e.op.instruction is instruction]
 
     def likely(self, instruction: Instruction | None) -> LikelySource:
-        """Return the likely line of the op with the instruction's name.
+        """Return the likely line of the op that executed the instruction.
 
-        For an instruction that did not run, the consumer's line takes precedence over the
-        producer's line.
+        If no op executed it, its consumer's line takes precedence over its producer's line.
         """
         if instruction is None:
             return LikelySource()
@@ -267,7 +265,7 @@ class Memory:
         return self.likely(self.instruction(row.buffer)).line
 
     def array(self, row: Row) -> tuple[str, list[int], bool] | None:
-        """Return the dtype, the dims, and True if some dims are only upper limits."""
+        """Return the dtype, the dims, and True if some dims are only upper bounds."""
         instruction = self.instruction(row.buffer)
         if instruction is None or row.buffer is None:
             return None

@@ -1,4 +1,4 @@
-"""Read planes, lines, events and ops of a device, and classify the ops."""
+"""Decode planes, lines, events and ops of a device, and classify the ops."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def text_of(stats: dict[str, StatValue], name: str) -> str | None:
 
 @dataclass
 class Span:
-    """Represent the time in which an event ran, on one of the two clocks."""
+    """Represent an interval on one of the two clocks."""
 
     start: int
     end: int
@@ -65,7 +65,7 @@ class Span:
 
 @dataclass
 class LineEvent:
-    """Represent an event as stored; an aggregated event has no start."""
+    """Represent an event as stored; an aggregated event has a count instead of a start."""
 
     metadata_id: int
     start: int | None
@@ -81,7 +81,7 @@ class LineEvent:
 
     @property
     def on_device(self) -> Span | None:
-        """Return the event's time on the core's clock, or None if the event has no such time."""
+        """Return the event's time on the core's clock, or None if the core did not measure it."""
         offset = self.stats.get("device_offset_ps")
         duration = self.stats.get("device_duration_ps")
         if not isinstance(offset, int) or not 0 <= offset < 2**63:
@@ -104,7 +104,7 @@ def decode_line(data: bytes, stat_names: dict[int, str]) -> Line:
     timestamp_ps = signed(last(message, 3, 0)) * 1000
     events = []
     for event in map(fields, every(message, 4)):
-        # The fields offset and num_occurrences are in a oneof, so the last written field counts.
+        # Offset and num_occurrences are in a oneof, so the last one written is used.
         number, value = [(2, 0), *((n, v) for n, v in event if n in (2, 5))][-1]
         start = timestamp_ps + signed(value) if number == 2 else None
         stats = decode_stats(every(event, 4), stat_names)
@@ -150,12 +150,12 @@ FACTS = ("source", "source_stack", "tf_op", "hlo_category", "program_id")
 
 
 def complete_ops(plane: Plane, executions: list[LineEvent]) -> None:
-    """Copy facts from executions to ops that lack these facts, before the ops are read."""
+    """Copy stats from executions to ops whose metadata lacks them, before the ops are used."""
     for i, op in plane.ops.items():
         for name in (name for name in FACTS if name not in op.stats):
-            said = [e.stats[name] for e in executions if e.metadata_id == i and name in e.stats]
-            if said:
-                op.stats[name] = said[0]
+            result = [e.stats[name] for e in executions if e.metadata_id == i and name in e.stats]
+            if result:
+                op.stats[name] = result[0]
 
 
 DIGITS = "0123456789"
@@ -165,7 +165,7 @@ OPENING, CLOSING = "([{", ")]}"
 
 @dataclass
 class Shape:
-    """Represent an array (with a dtype) or a tuple (without a dtype) of `elements`."""
+    """Represent an array, or a tuple, which has `elements` but no dtype."""
 
     text: str
     dtype: str | None = None
@@ -182,7 +182,7 @@ class Shape:
 
 @dataclass
 class HloText:
-    """Represent the readable part of an HLO text."""
+    """Represent the part of an HLO text that could be parsed."""
 
     name: str | None = None
     output: Shape | None = None
@@ -227,7 +227,7 @@ class HloParser:
         return self.text[start : self.at]
 
     def skip_blanks(self) -> None:
-        """Skip blanks and comments, such as the /*index=5*/ of long tuples."""
+        """Skip blanks and comments, such as /*index=5*/ in long tuples."""
         while True:
             if self.next_is("/*") and "*/" in self.text[self.at :]:
                 self.at = self.text.index("*/", self.at) + 2
@@ -317,8 +317,8 @@ class HloParser:
         self.expect("}")
 
     def operands(self, names: list[str]) -> list[Shape]:
-        """Return the shapes of operands that show a shape, and add the names of all operands to
-        `names`.
+        """Return the shapes of those operands that are written with one; append all operand names
+        to `names`.
         """
         shapes: list[Shape] = []
         self.skip_blanks()
@@ -329,7 +329,7 @@ class HloParser:
             start = self.at
             try:
                 shapes.append(self.shape())
-            # The operand is a bare name, or the value of a constant or parameter.
+            # The operand is a name without shape, or the value of a constant or parameter.
             except NotHloError:
                 self.at = start
             rest = self.free_text(until=",)").strip()
@@ -339,7 +339,8 @@ class HloParser:
             self.expect(",")
 
     def free_text(self, until: str) -> str:
-        """Return everything up to one of the characters `until` outside brackets and quotes."""
+        """Return the text before the first character in `until` that is not in brackets or
+        quotes."""
         start = self.at
         depth = 0
         while not self.at_end():
@@ -407,7 +408,7 @@ LOCAL_ASYNC = words(
 
 
 def is_async_fusion(category: str, name: str | None, which: str) -> bool:
-    """Return True for the start or the done of a collective that is a pair of fusions."""
+    """Return True for the start (or done) of a collective that consists of a pair of fusions."""
     return category.endswith("fusion") and has_prefix(name, f"async-collective-{which}")
 
 
@@ -434,15 +435,15 @@ def kind_of(category: str, name: str | None) -> str | None:
 
 @dataclass
 class Op:
-    """Represent an op: the HLO text and the stats of a metadata entry."""
+    """Represent an op: a metadata entry with its HLO text and stats."""
 
     text: str
     stats: dict[str, StatValue]
-    # Compiled programs by program_id.
+    # Entries in the plane of programs, by program id.
     entries: dict[int, Entry] = field(default_factory=dict)
-    # Frame order of stacks that do not show their own order.
+    # The frame order to assume if the op's source does not show it.
     silent_order: str = INNERMOST_FIRST
-    # Parts of paths that mark the user's own files.
+    # Substrings of the user's file names, from the option `--own`.
     own: Sequence[str] = ()
 
     @property
@@ -528,7 +529,8 @@ class Op:
 
     @property
     def is_order_guessed(self) -> bool:
-        """Return True if the frame order is unknown and matters."""
+        """Return True if the source does not show the frame order, and the order makes a
+        difference."""
         frames = self.written_frames
         return self.order_by_source is None and frames != frames[::-1]
 
@@ -612,7 +614,7 @@ class Op:
 
     @property
     def collective_inside(self) -> str | None:
-        """Return the collective that an asynchronous op contains in the program."""
+        """Return the collective that an asynchronous op wraps, according to the program."""
         if self.program is None or self.instruction is None:
             return None
         if not self.instruction.is_asynchronous:
@@ -622,14 +624,14 @@ class Op:
 
     @cached_property
     def waits_for(self) -> str:
-        # The category determines the collective, except for async-done and copy-done, where the
-        # op's name decides. An all-reduce-scatter computes a reduce-scatter.
+        # The collective is determined by the category, but for async-done and copy-done by the op's
+        # name. An all-reduce-scatter counts as a reduce-scatter.
         name = self.hlo.name or ""
-        telling = name if self.category in ASYNC else self.category.replace(" ", ".")
-        if telling.startswith("all-reduce-scatter"):
+        text = name if self.category in ASYNC else self.category.replace(" ", ".")
+        if text.startswith("all-reduce-scatter"):
             return "reduce-scatter"
         for collective in (*COLLECTIVES, *TRANSFERS):
-            if has_prefix(telling, collective):
+            if has_prefix(text, collective):
                 return collective
         if is_async_fusion(self.category, self.hlo.name, "start") or self.is_async_fusion_done:
             return self.collective_inside or "collective"
@@ -642,7 +644,7 @@ class Op:
 
     @property
     def is_copy_to_host(self) -> bool:
-        """Return True if an output is in host memory; the first output of a start is the
+        """Return True if an output is in host memory; for a start, check only the first output, the
         destination.
         """
         outputs = self.output_arrays[:1] if self.has_started_only else self.output_arrays
@@ -650,7 +652,7 @@ class Op:
 
     @cached_property
     def likely_source(self) -> LikelySource:
-        """Return the line of the data that the op moves or waits for."""
+        """Return the likely line of the data that the op moves or waits for."""
         program, instruction = self.program, self.instruction
         if program is None or instruction is None:
             return LikelySource.of(own=Place.of(self.source_inner))
@@ -669,7 +671,7 @@ class Op:
         place = self.likely_source.place
         return None if place is None else innermost_own(place.lines, self.own)
 
-    # Rows have the line from the stack, or without a stack the likely line.
+    # A row's line comes from the stack; without a stack, it is the likely line.
 
     @property
     def row_line(self) -> str | None:
@@ -695,16 +697,16 @@ class LikelySource:
 
     @staticmethod
     def of(**places: Place | None) -> LikelySource:
-        """Return the first known line with the line's kind."""
+        """Return the first known line and how it was found."""
         known = [LikelySource(place, how) for how, place in places.items() if place is not None]
         return known[0] if known else LikelySource()
 
 
 @dataclass(eq=False)
 class Event:
-    """Represent an execution in the step, on both clocks.
+    """Represent an execution of an op, with its times on both clocks.
 
-    The trace's clock determines the events of the step, and all figures use the device's clock.
+    The trace's clock determines which events are in the step; all figures use the device's clock.
     """
 
     op: Op
@@ -725,7 +727,7 @@ class Event:
 
 
 def grouped(items: Iterable[T], key: Callable[[T], Label]) -> dict[Label, list[T]]:
-    """Return the items by key, in order of first appearance."""
+    """Group items by key, in order of first appearance."""
     groups: dict[Label, list[T]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)
@@ -762,7 +764,7 @@ def distinct(values: Iterable[str | None]) -> list[str]:
 
 
 def union(intervals: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return sorted disjoint intervals that cover the same time as the given intervals."""
+    """Return the union of intervals as sorted, disjoint intervals."""
     merged: list[tuple[int, int]] = []
     for start, end in sorted((s, e) for s, e in intervals if s < e):
         if merged and start <= merged[-1][1]:

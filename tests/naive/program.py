@@ -1,8 +1,8 @@
-"""Read the compiled programs that a trace contains.
+"""Decode the compiled programs in a trace.
 
-A whole HloProto becomes plain objects. Each question is answered by searching all objects again:
-for example, users of an instruction are found by examining the operands of every instruction. Only
-lookups by id are cached, so that real programs take seconds.
+Each HloProto is decoded completely, into plain objects. Every lookup searches all objects again:
+the users of an instruction, for example, are found by examining the operands of every instruction.
+Only lookups by id are cached, so that real programs take seconds instead of minutes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ COLLECTIVES = (
 )
 TRANSFERS = ("send", "recv")
 MAX_HOPS = 8
-# An array is a pair (dtype, dims).
+# Each array is (dtype, dims).
 Arrays = list[tuple[str, list[int]]]
 
 T = TypeVar("T")
@@ -47,7 +47,7 @@ Identified = TypeVar("Identified", "Instruction", "Computation")
 
 
 def has_prefix(name: str | None, prefix: str) -> bool:
-    """Return True if a name is `prefix`, or begins with `prefix` and a separator or digit."""
+    """Return True if a name is `prefix`, or begins with it, followed by a separator or digit."""
     return (
         name is not None
         and name.startswith(prefix)
@@ -65,7 +65,7 @@ class Instruction:
     called_ids: list[int]
     line: str | None
     stack: str | None
-    # The stack has all known frames, even if the outermost frame is missing.
+    # This stack has all known frames, even if the outermost ones are missing.
     known_stack: str | None
     op_name: str
     shape: Message
@@ -77,8 +77,8 @@ class Instruction:
 
     @property
     def is_start(self) -> bool:
-        """Return True if the instruction starts an asynchronous operation, as `send` and
-        `recv` do.
+        """Return True if the instruction starts an asynchronous operation; this includes `send` and
+        `recv`.
         """
         is_fusion = self.opcode == "fusion" and has_prefix(self.name, "async-collective-start")
         return is_fusion or self.opcode.endswith("-start") or self.opcode in TRANSFERS
@@ -134,7 +134,7 @@ class Computation:
 
 
 def with_id(wanted: int, items: Sequence[Identified]) -> Identified | None:
-    """Return the only item with the given id, or None if several items have the id."""
+    """Return the item with the given id, or None unless exactly one item has it."""
     found = [item for item in items if item.id == wanted]
     return found[0] if len(found) == 1 else None
 
@@ -149,7 +149,7 @@ def known(items: Iterable[T | None]) -> list[T]:
 
 @dataclass
 class Frames:
-    """Represent the frames of a program; ids start at 1."""
+    """Represent the stack frames of a program; ids start at 1."""
 
     files: list[str]
     locations: list[Message]
@@ -168,12 +168,12 @@ class Frames:
         return file_and_line(self.files[file_id - 1], last(location, 3, 0))
 
     def stack(self, frame_id: int) -> str | None:
-        """Return a complete stack from the outermost frame to the innermost."""
+        """Return a stack from the outermost frame to the innermost, or None if it is incomplete."""
         stack, ends = self.known_stack(frame_id)
         return stack if ends else None
 
     def known_stack(self, frame_id: int) -> tuple[str | None, bool]:
-        """Return the known part of a stack, outermost frame first, and True if the stack is
+        """Return the known part of a stack, outermost frame first, and whether the stack is
         complete.
         """
         ids: list[int] = []
@@ -243,14 +243,14 @@ def decode_program(data: bytes) -> Program:
 
 @dataclass
 class Entry:
-    """Represent an entry of the plane that holds the programs."""
+    """Represent an entry in the plane of programs."""
 
     name: str
     hlo: bytes | None
 
     @cached_property
     def buffers(self) -> bytes | None:
-        """Return the buffer assignment."""
+        """Return the encoded buffer assignment."""
         return last(fields(self.hlo), 3, None) if self.hlo else None
 
     @cached_property
@@ -276,7 +276,8 @@ def decode_entries(plane: Message) -> dict[int, Entry]:
 
 
 def id_of_program(stat: StatValue | None, name: str, key: int) -> int:
-    """Return the stat, else the number in parentheses at the end of the name, else the key."""
+    """Return the program id: the stat, else the number in parentheses at the end of the name, else
+    the key."""
     if isinstance(stat, int):
         return stat % 2**64
     before, _, number = name.removesuffix(")").rpartition("(")
@@ -298,7 +299,8 @@ class Program:
         self.instructions = [i for c in self.computations for i in c.instructions]
 
     def named(self, name: str | None) -> Instruction | None:
-        """Return the only instruction with a name, given with or without `%`."""
+        """Return the instruction with a name, given with or without `%`, or None if the name is not
+        unique."""
         found = [i for i in self.instructions if name and i.name == name.removeprefix("%")]
         return found[0] if len(found) == 1 else None
 
@@ -310,8 +312,7 @@ class Program:
 
     @cached_property
     def all_operands(self) -> dict[Instruction, list[Instruction]]:
-        """Return the operands of each instruction; operands belong to the instruction's
-        computation."""
+        """Return each instruction's operands, which must be in the same computation."""
         return {
             user: unique(known(with_id(i, home.instructions) for i in user.operand_ids))
             for user, home in self.homes.items()
@@ -331,7 +332,7 @@ class Program:
         return self.all_operands[instruction]
 
     def users(self, instruction: Instruction) -> list[Instruction]:
-        """Return the users of an instruction in the order of the computation."""
+        """Return the users of an instruction, in the order of its computation."""
         return [i for i in self.home(instruction).instructions if instruction in self.operands(i)]
 
     def called(self, instruction: Instruction) -> list[Computation]:
@@ -341,9 +342,7 @@ class Program:
         return [i for i in self.instructions if computation in self.called(i)]
 
     def inside(self, called: list[Computation], seen: list[Computation]) -> list[Instruction]:
-        """Return all instructions in the given computations and in called computations, depth
-        first.
-        """
+        """Return all instructions in the given computations and in those they call, depth first."""
         out: list[Instruction] = []
         for computation in called:
             if computation in seen:
@@ -361,8 +360,8 @@ class Program:
         neighbours: Callable[[Instruction], list[Instruction]],
         is_wanted: Callable[[Instruction], bool],
     ) -> list[Instruction]:
-        """Return the path from `origin` (excluded) to the nearest matching instruction, breadth
-        first.
+        """Return the path from `origin`, excluding it, to the nearest matching instruction, found
+        breadth first.
         """
         ways = [[origin]]
         seen = [origin]
@@ -377,9 +376,10 @@ class Program:
         return []
 
     def chain(self, instruction: Instruction) -> list[Instruction]:
-        """Return start, updates and done with the instructions between them, as far as found.
+        """Return the path from start to done, through updates and other instructions, as far as
+        known.
 
-        The chain of a synchronous instruction is only the instruction.
+        The chain of a synchronous instruction contains only itself.
         """
         if not instruction.is_asynchronous:
             return [instruction]
@@ -394,7 +394,7 @@ class Program:
         return way + after
 
     def path_to_start(self, instruction: Instruction) -> list[Instruction]:
-        """Return the path from the nearest start of the instruction's family to the instruction."""
+        """Return the path to the instruction from the nearest start of its family."""
         if instruction.is_start:
             return [instruction]
         back = self.nearest(
@@ -415,14 +415,13 @@ class Program:
         return next((i for i in inside if i.collective), None)
 
     def parts(self, instruction: Instruction) -> list[Instruction]:
-        """Return the known parts of an asynchronous operation, otherwise the instruction."""
+        """Return the known start, updates and done of an asynchronous operation, or the instruction
+        itself."""
         chain = self.chain(instruction)
         return [link for link in chain if link.is_asynchronous] or chain
 
     def collective_of(self, instruction: Instruction) -> Instruction | None:
-        """Return the first collective that the instruction performs or contains, in the order of
-        parts.
-        """
+        """Return the first collective that one of the instruction's parts performs or contains."""
         for part in self.parts(instruction):
             for candidate in (part, *self.inside(self.called(part), [])):
                 if candidate.collective:
@@ -430,7 +429,7 @@ class Program:
         return None
 
     def first_of(self, collective: Instruction) -> Instruction | None:
-        """Return the instruction that takes the collective's input."""
+        """Return the instruction whose operands are the collective's input."""
         begin = self.parts(collective)[0]
         name = collective.collective
         return begin if begin.opcode in (name, f"{name}-start") else None
@@ -459,13 +458,13 @@ class Program:
     # likely lines
 
     def place_of(self, instruction: Instruction) -> Place | None:
-        """Return the place of an instruction that is not a parameter."""
+        """Return an instruction's place, or None for a parameter."""
         if instruction.opcode == "parameter":
             return None
         return instruction.place
 
     def own_place(self, instruction: Instruction, source: str | None) -> Place | None:
-        """Return the instruction's own line; `source` is the op's source in the trace."""
+        """Return the instruction's own place; `source` is the op's source in the trace."""
         places = [self.place_of(instruction)]
         if instruction.opcode != "parameter":
             places.append(Place.of(source))
@@ -474,17 +473,13 @@ class Program:
         return next(iter(known(places)), None)
 
     def path_of(self, instruction: Instruction) -> str | None:
-        """Return the op_name of an instruction; for a done without an op_name, return the op_name
-        of the start.
-        """
+        """Return an instruction's op_name, or its start's op_name if it is a done without one."""
         links = [instruction, *(self.chain(instruction) if instruction.is_done else [])]
         named = [link.op_name for link in links if link is instruction or link.is_start]
         return next((name for name in named if name), None)
 
     def roots(self, computation: Computation, seen: list[Computation]) -> list[Instruction]:
-        """Return the root of a computation, followed by the roots of computations that the root
-        calls.
-        """
+        """Return a computation's root, followed by the roots of the computations that it calls."""
         if computation in seen or computation.root is None:
             return []
         seen.append(computation)
@@ -492,8 +487,7 @@ class Program:
         return [computation.root, *(root for roots in inner for root in roots)]
 
     def place_inside(self, instruction: Instruction) -> Place | None:
-        # Other operations call computations without wrapping them: a reduce calls its reducer, for
-        # example.
+        # Other operations call computations without wrapping them, such as a reduce its reducer.
         if not instruction.is_asynchronous or instruction.family not in ("async", "fusion"):
             return None
         collective = self.collective_inside(instruction)
@@ -506,7 +500,7 @@ class Program:
         begin: list[Instruction],
         nearby: Callable[[Instruction], list[Instruction]],
     ) -> Place | None:
-        """Return the line nearest to the start of a search, at most MAX_HOPS hops away."""
+        """Return the nearest known place, up to MAX_HOPS hops away."""
         seen = list(begin)
         ring = list(begin)
         entered = [self.home(near) for near in begin]

@@ -1,4 +1,4 @@
-"""Implement the step naively: picking, clocks, totals, and the mode by_source."""
+"""Implement the step naively: picking it, clocks, totals, and the mode `by_source`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Json = dict[str, Any]
 
 @dataclass
 class Options:
-    """Hold the options of the command line by name."""
+    """Hold the command-line options."""
 
     device: str = "/device:TPU:0"
     step: int | str | None = None  # The value "all" selects every op of the device.
@@ -50,7 +50,7 @@ class AbsentError(Exception):
 
 @dataclass
 class Step:
-    """Represent a step, or all ops of the device (without an index)."""
+    """Represent a step or, without an index, the whole line of ops."""
 
     index: int | None
     name: str | None
@@ -64,7 +64,7 @@ class Step:
 
 
 def read_steps(plane: Plane, line_name: str) -> list[Step]:
-    """Return the events of a line that have a valid time."""
+    """Return the events with a valid time on a line, as steps sorted by start."""
     timed = [(span, e) for e in plane.events_of(line_name) if (span := e.on_trace) is not None]
     timed.sort(key=lambda pair: pair[0].start)
     starts = [e.start for e in plane.events_of("XLA Ops")]
@@ -86,8 +86,8 @@ def as_busy_as_any(steps: list[Step]) -> list[Step]:
 
 
 def busiest(steps: list[Step]) -> Step:
-    """Return the step with most ops. If several steps have most ops, return the median of these
-    steps; if no step has ops, return the middle step.
+    """Return the step with the most ops. If several steps have the most, return the one of median
+    duration; if no step has ops, return the middle step.
     """
     if all(step.n_events == 0 for step in steps):
         return steps[len(steps) // 2]
@@ -108,8 +108,8 @@ def why_picked(step: Step, steps: list[Step], n_on_line: int) -> str:
     )
 
 
-def meant(asked: str, names: Iterable[str]) -> str | None:
-    """Return the name itself, or the only name with the given prefix; a number is never a
+def matching_name(asked: str, names: Iterable[str]) -> str | None:
+    """Return the name that equals `asked`, else the only name with this prefix; a number is never a
     prefix."""
     distinct_names = set(names)
     if asked in distinct_names:
@@ -124,7 +124,7 @@ def pick_step(steps: list[Step], options: Options, n_on_line: int, notes: list[s
         matches = [step for step in steps if step.index == index]
     elif options.step_id is not None:
         names = {step.name for step in steps if step.name is not None}
-        name = meant(options.step_id, names)
+        name = matching_name(options.step_id, names)
         matches = [step for step in steps if name is not None and step.name == name]
         if name not in (None, options.step_id):
             notes.append("~what the prefix was taken for")
@@ -144,13 +144,14 @@ def pick_step(steps: list[Step], options: Options, n_on_line: int, notes: list[s
 
 @dataclass
 class Clocks:
-    """Relate the trace's clock to the device's clock by ops that have both times."""
+    """Convert between the trace's clock and the device's clock, using ops with times on both."""
 
-    # Each pair has a time on the trace's clock and a time on the device's clock.
+    # Each pair is (span on the trace's clock, span on the device's clock).
     timed: list[tuple[Span, Span]]
 
     def delta(self, time: int) -> int:
-        """Return the difference from the trace's clock to the device's clock at a time."""
+        """Return the offset of the device's clock from the trace's clock, at a time on the trace's
+        clock."""
         starts = [(on_trace.start, on_device.start) for on_trace, on_device in self.timed]
         ends = [(on_trace.end, on_device.end) for on_trace, on_device in self.timed]
         if not starts:
@@ -165,10 +166,10 @@ class Clocks:
 
 
 def window_of(step: Step, events: list[Event], clocks: Clocks) -> Span:
-    """Return the step's time on the clock of the step's ops."""
+    """Return the step's window on the clock that its ops use."""
     if clocks.timed and step.on_device is not None:
         return step.on_device
-    # Shift the start by as much as the first op is shifted, so that no op starts before the window.
+    # Shift the start by the same time as the first op, so that no op starts before the window.
     first = min(events, key=lambda e: e.start, default=None)
     delta = first.on_device.start - first.on_trace.start if first else 0
     start = step.on_trace.start + delta
@@ -177,8 +178,8 @@ def window_of(step: Step, events: list[Event], clocks: Clocks) -> Span:
 
 @dataclass
 class Picked:
-    """Represent the picked step: the window, and the events on the device's clock or, without a
-    device clock, on the trace's clock.
+    """Represent the picked step: its window and its events. Times are on the device's clock if it
+    is known, otherwise on the trace's clock.
 
     Printed times are relative to `base`.
     """
@@ -220,11 +221,11 @@ class Picked:
         return [e for e in self.leaves if e.op.kind in kinds]
 
     def covered(self, events: list[Event]) -> list[tuple[int, int]]:
-        """Return the parts of the window in which at least one event runs."""
+        """Return the intervals in the window in which at least one event runs."""
         return union((max(e.start, self.window.start), min(e.end, self.window.end)) for e in events)
 
     def stack_order(self) -> str | None:
-        """Return the frame order of most ops that have a stack."""
+        """Return the frame order of most ops with a stack."""
         orders = [op.stack_order for op in ops_of(self.events) if op.stack_order is not None]
         return (majority(orders) or INNERMOST_FIRST) if orders else None
 
@@ -238,7 +239,7 @@ class Picked:
 
     @property
     def program_op(self) -> Op | None:
-        """Return the first op of the program that took most of the step."""
+        """Return the first op of the program with the longest total time in the step."""
         by_id = grouped(self.leaves, lambda e: e.op.program_id)
         by_id.pop(None, None)
         chosen = max(by_id, key=lambda i: duration(by_id[i]), default=None)
@@ -336,7 +337,7 @@ def whole_time(spans: list[Span]) -> int:
 
 
 def time_between(spans: list[Span]) -> int:
-    """Return the time outside of all spans."""
+    """Return the uncovered time between the first start and the last end."""
     return whole_time(spans) - length(union((span.start, span.end) for span in spans))
 
 
@@ -345,7 +346,7 @@ def step_time(steps: list[Step]) -> int:
 
 
 def readable(ps: int) -> str:
-    """Format a time in the largest unit in which the number is at least 1."""
+    """Format a time in the largest unit in which it is at least 1."""
     power = min((len(str(ps)) - 1) // 3 * 3, 12)
     if not power:
         return f"{ps} ps"
@@ -356,7 +357,7 @@ def readable(ps: int) -> str:
 
 
 def notes_of_all(steps: list[Step]) -> list[str]:
-    """Return the notes on time that the figures of no step include."""
+    """Return the notes about idle steps and about time between steps."""
     notes = []
     idle = [step for step in steps if step.n_events == 0]
     if idle:
@@ -374,12 +375,12 @@ def notes_of_all(steps: list[Step]) -> list[str]:
 
 
 def ops_of(events: list[Event]) -> list[Op]:
-    """Return each op once."""
+    """Return the ops of the events, each once."""
     return [its_events[0].op for its_events in grouped(events, lambda e: id(e.op)).values()]
 
 
 def decide_frame_orders(plane: Plane, ops: list[Op], own: Sequence[str], notes: list[str]) -> None:
-    """Determine the frame order of a device's stacks from the given ops, before stacks are read."""
+    """Determine the frame order of stacks that do not show it, and add a note if it is assumed."""
     order = majority(op.order_by_source for op in ops)
     order = order or majority(op.order_by_program for op in ops)
     if order is None and any(op.is_order_guessed for op in ops):
@@ -390,7 +391,7 @@ def decide_frame_orders(plane: Plane, ops: list[Op], own: Sequence[str], notes: 
 
 
 def executions_in(plane: Plane, steps: list[Step]) -> list[LineEvent]:
-    """Return the valid executions of ops that start in any of the given steps."""
+    """Return the events with a valid time that start in one of the given steps."""
     return [
         e
         for e in plane.events_of("XLA Ops")
@@ -407,7 +408,7 @@ def read_picked(
 ) -> Picked:
     """Return the picked step with its events."""
     on_line = plane.events_of("XLA Ops")
-    # Aggregated events have no time, so no step includes them.
+    # Aggregated events have no time, so count them as dropped in every step.
     dropped = [
         e
         for e in on_line

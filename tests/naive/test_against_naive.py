@@ -1,5 +1,5 @@
-"""Compare the program with the naive implementation on random traces, and check the invariants of
-all modes.
+"""Compare the program with the naive implementation on random traces, and check all modes'
+invariants.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.naive import invariants
 from tests.naive import op as naive_op
 
 N_CASES, N_RECORDS = 600, 100
-# The naive implementation does not know the name of the file, and writes no sentences.
+# The naive implementation does not know the file's name, and writes no sentences.
 FILE_FIELDS = ("profile_dir", "xplane_file", "run", "host", "detail", "headline", "next_steps")
 ADVICE = (
     "One of the two is wrong. For a new field, teach tests/naive its definition or add it to "
@@ -50,8 +50,8 @@ def without_unread(value: Any) -> Any:
 
 
 def comparable(answer: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields that the naive implementation reads, with notes of specified wording
-    sorted.
+    """Return the fields that the naive implementation computes, and the notes with specified
+    wording.
     """
     kept: dict[str, Any] = without_unread({k: v for k, v in answer.items() if k not in FILE_FIELDS})
     kept["notes"] = sorted(
@@ -85,8 +85,8 @@ class AgainstNaive(unittest.TestCase):
             self.fail("\n".join(["", case, *found[:10], advice]))
 
     def check(self, case: str, data: bytes, mode: str, options: dict[str, Any]) -> None:
-        """Check an answer by the invariants. If the naive implementation has the mode, compare the
-        answer with the naive answer.
+        """Check the invariants of an answer. If the mode has a naive implementation, also compare
+        the answer with it.
         """
         ours = run(data, mode, *command_line(options)).object
         found = list(invariants.faults(ours))
@@ -95,14 +95,14 @@ class AgainstNaive(unittest.TestCase):
             found += differences(ours, theirs)
             for key in ("container_durations_ps", "unknown_categories"):
                 if "totals" in ours and not found:
-                    our, their = (list(said["totals"][key].items()) for said in (ours, theirs))
+                    our, their = (list(result["totals"][key].items()) for result in (ours, theirs))
                     found += differences(our, their, f".totals.{key}, in order")
         self.fail_with(f"{case}: {mode} {options}", found, ADVICE)
 
     def check_modes(
         self, case: str, data: bytes, options: dict[str, Any], *, is_real: bool = False
     ) -> None:
-        # Several invariants need the same answer.
+        # Several invariants need the same answer, so cache it.
         answers: dict[str, dict[str, Any]] = {}
 
         def ask(mode: str, **more: Any) -> dict[str, Any]:
@@ -115,7 +115,7 @@ class AgainstNaive(unittest.TestCase):
         found += invariants.faults_of_real_programs(ask) if is_real else []
         self.fail_with(f"{case}: {options}", found)
 
-    def test_random_xspaces_give_the_naive_answers(self) -> None:
+    def test_random_traces_have_the_same_answers_as_the_naive_implementation(self) -> None:
         for seed in sampled(range(N_CASES), 100):
             case = f"random_case(random.Random({seed}))"
             data, mode, options = random_case(random.Random(seed))
@@ -142,7 +142,7 @@ class AgainstNaive(unittest.TestCase):
             with self.subTest(path=path.name):
                 self.check_modes(path.name, read(path), {}, is_real=True)
 
-    def test_real_captures_give_the_naive_answers(self) -> None:
+    def test_real_captures_have_the_same_answers_as_the_naive_implementation(self) -> None:
         # The naive implementation takes seconds for the larger captures.
         cases = [
             *(("v6e-host-offload", mode) for mode in naive.MODES),
@@ -157,8 +157,8 @@ class AgainstNaive(unittest.TestCase):
                     self.skipTest("the capture isn't here")
                 self.check(name, path.read_bytes(), mode, {})
 
-    def test_every_category_has_the_same_kind_as_in_the_naive_implementation(self) -> None:
-        """Random traces rarely contain a new category."""
+    def test_every_category_has_the_kind_that_the_naive_implementation_expects(self) -> None:
+        """Test all categories, because random traces rarely contain a new one."""
         for category in vocabulary.KIND_OF:
             for op_name in ("fusion.1", "slice-done.2", "async-collective-done", ""):
                 kind = naive_op.kind_of(category, op_name or None)
@@ -166,12 +166,12 @@ class AgainstNaive(unittest.TestCase):
                 found = vocabulary.kind_of(category, op_name)
                 self.assertEqual(found, expected, f"kind of {category!r} of an op {op_name!r}")
 
-    def test_every_option_has_random_values(self) -> None:
+    def test_random_cases_include_every_option(self) -> None:
         of_step = [mode for mode in compute_breakdown.MODES if mode.name in MODES]
         taken = {flag for mode in of_step for flag in mode.options}
         self.assertEqual(
             set(OPTIONS),
-            # Only text and Markdown have the option `--no-merge`.
+            # `--no-merge` affects only text and Markdown.
             taken - {*compute_breakdown.STEP_OPTIONS, "--no-merge"},
             "give each option a line in OPTIONS of tests/builders/random_xspace.py",
         )

@@ -1,4 +1,4 @@
-"""Decode the wire format and the parts of an XSpace, slowly."""
+"""Decode the protobuf wire format, maps and stats, slowly."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def fields(data: bytes) -> Message:
-    """Yield (number, value) of each field: an int for a varint, otherwise bytes."""
+    """Return (number, value) of each field: an int for a varint, otherwise bytes."""
     out: Message = []
     at = 0
     while at < len(data):
@@ -56,7 +56,7 @@ def every(message: Message, number: int) -> list[Any]:
 
 
 def last(message: Message, number: int, default: Any) -> Any:
-    """Return the value of a singular field; the last written value counts."""
+    """Return the last value of a singular field, or the default."""
     return [default, *every(message, number)][-1]
 
 
@@ -66,8 +66,8 @@ def decode_map(plane: Message, number: int) -> dict[int, Message]:
 
 
 def decode_stats(messages: list[bytes], names: dict[int, str]) -> dict[str, StatValue]:
-    """Return the stats that have a name and a value; if several stats have the same name, the last
-    stat counts."""
+    """Return the stats that have a name and a value; the last of several with the same name is
+    used."""
     stats: dict[str, StatValue] = {}
     for message in messages:
         stat = fields(message)

@@ -1,4 +1,4 @@
-"""Test `--format csv`: the rows of the main table, read back by the `csv` module."""
+"""Test `--format csv` by parsing its rows with the `csv` module."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import compute_breakdown
 from _output.csv import csv_of, declared_columns, lines_of, main_table
 from _output.screens import screen_of
-from tests.answers import BATCH, answers, demo, refusals
+from tests.answers import BATCH, answers, demo, error_answers
 from tests.harness import AFTER, BEFORE, answer
 from tests.modes.test_text import WITH_TEXT
 
@@ -41,7 +41,7 @@ def read_back(text: str) -> tuple[list[str], list[list[str]]]:
 
 
 def value_of(field: str, expected: Any) -> Any:
-    """Convert a field to the type of the expected value."""
+    """Convert a CSV field to the type of the expected value."""
     if isinstance(expected, str):
         return field
     return json.loads(field) if field else None
@@ -63,7 +63,7 @@ class Tables(unittest.TestCase):
         if expected:
             self.assertEqual([name for name in header if name in expected[0]], [*expected[0]])
 
-    def test_rows_equal_the_rows_of_the_json(self) -> None:
+    def test_csv_rows_equal_the_rows_in_the_json(self) -> None:
         for mode in WITH_TEXT:
             options = ["--baseline", str(BEFORE)] if mode == "compare" else []
             fields = answer(AFTER, mode, *options) if options else demo(mode)
@@ -82,7 +82,7 @@ class Tables(unittest.TestCase):
             if fields["mode"] in MAIN_TABLES:
                 self.assert_same(fields, fields[MAIN_TABLES[fields["mode"]]])
 
-    def test_table_without_rows_has_the_same_header(self) -> None:
+    def test_header_does_not_depend_on_the_rows(self) -> None:
         for mode in WITH_TEXT:
             options = ["--baseline", str(BEFORE)] if mode == "compare" else []
             fields = answer(AFTER, mode, *options) if options else demo(mode)
@@ -93,9 +93,9 @@ class Tables(unittest.TestCase):
                 header, rows = read_back(csv_of({**fields, outer: []}))
                 self.assertEqual((sorted(header), rows), (sorted(columns), []))
 
-    def test_error_answer_has_reason_and_detail(self) -> None:
+    def test_csv_of_an_error_answer_contains_reason_and_detail(self) -> None:
         n = 0
-        for outcome in refusals():
+        for outcome in error_answers():
             fields = outcome.object
             if fields["mode"] in WITH_TEXT:
                 n += 1
@@ -113,7 +113,7 @@ class Tables(unittest.TestCase):
 
 
 class Fields(unittest.TestCase):
-    def test_fields_are_quoted_only_where_they_must_be(self) -> None:
+    def test_fields_are_quoted_only_if_necessary(self) -> None:
         rows: list[Json] = [
             {"a": "x,y", "b": 'say "x"', "c": "l\nm", "d": "a b'"},
             {"a": None, "b": True, "c": 0.1, "d": {"x": [1, None]}},

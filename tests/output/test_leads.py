@@ -1,4 +1,4 @@
-"""Test headlines and next steps on the answers of all tests."""
+"""Test the headlines and next steps of many answers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ AMOUNT = re.compile(
 
 
 def numbers_in(value: Any) -> Iterator[int]:
-    """Yield all whole numbers of an answer."""
+    """Yield all integers in an answer."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list):
@@ -35,7 +35,7 @@ def numbers_in(value: Any) -> Iterator[int]:
 
 
 def figures_in(value: Any) -> Iterator[float]:
-    """Yield all numbers of an answer."""
+    """Yield all numbers in an answer."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list):
@@ -49,61 +49,61 @@ class Headlines(unittest.TestCase):
     batch = BATCH
 
     def led(self) -> list[Json]:
-        return [said for said in (*answers(), *captures()) if said["mode"] != "record"]
+        return [result for result in (*answers(), *captures()) if result["mode"] != "record"]
 
     def test_headline_is_a_sentence_of_at_most_240_characters(self) -> None:
-        for said in self.led():
-            with self.subTest(said["mode"], headline=said["headline"]):
-                self.assertRegex(said["headline"], r"\A[^\s].*[.]\Z")
-                self.assertLessEqual(len(said["headline"]), phrases.LONGEST_HEADLINE)
-                self.assertNotIn("  ", said["headline"])
-                self.assertNotIn("None", said["headline"])
+        for result in self.led():
+            with self.subTest(result["mode"], headline=result["headline"]):
+                self.assertRegex(result["headline"], r"\A[^\s].*[.]\Z")
+                self.assertLessEqual(len(result["headline"]), phrases.LONGEST_HEADLINE)
+                self.assertNotIn("  ", result["headline"])
+                self.assertNotIn("None", result["headline"])
 
-    def test_times_in_a_headline_are_figures_of_the_answer(self) -> None:
-        for said in self.led():
-            known = set(numbers_in({**said, "headline": ""}))
-            if said["mode"] == "comm":
-                known |= {row["sync_dur_ps"] + row["wait_dur_ps"] for row in said["rows"]}
-            for part, whole, unit in AMOUNT.findall(said["headline"]):
+    def test_times_in_a_headline_occur_in_the_answer(self) -> None:
+        for result in self.led():
+            known = set(numbers_in({**result, "headline": ""}))
+            if result["mode"] == "comm":
+                known |= {row["sync_dur_ps"] + row["wait_dur_ps"] for row in result["rows"]}
+            for part, whole, unit in AMOUNT.findall(result["headline"]):
                 for figure in filter(None, (part, whole)):
-                    with self.subTest(said["mode"], figure=f"{figure} {unit}"):
+                    with self.subTest(result["mode"], figure=f"{figure} {unit}"):
                         shown = {phrases.digits(abs(n) / TIMES[unit]) for n in known}
-                        self.assertIn(figure, shown, said["headline"])
+                        self.assertIn(figure, shown, result["headline"])
 
-    def test_percentages_and_sizes_in_a_headline_are_figures_of_the_answer(self) -> None:
+    def test_percentages_and_sizes_in_a_headline_occur_in_the_answer(self) -> None:
         sizes = {name: size for size, name in phrases.BYTE_UNITS}
         n_checked = 0
-        for said in self.led():
-            known = list(figures_in({**said, "headline": ""}))
-            if said.get("period_ps"):
-                # The headline has the pause as a share of the period; the answer has pause and
-                # period.
-                known.append(100 * said["between_steps_ps"] / said["period_ps"])
-            for share in re.findall(r"(\d+\.\d) %", said["headline"]):
-                with self.subTest(said["mode"], share=share):
-                    self.assertIn(share, {f"{abs(n):.1f}" for n in known}, said["headline"])
+        for result in self.led():
+            known = list(figures_in({**result, "headline": ""}))
+            if result.get("period_ps"):
+                # The headline shows the pause as a percentage of the period; the answer has no such
+                # field.
+                known.append(100 * result["between_steps_ps"] / result["period_ps"])
+            for share in re.findall(r"(\d+\.\d) %", result["headline"]):
+                with self.subTest(result["mode"], share=share):
+                    self.assertIn(share, {f"{abs(n):.1f}" for n in known}, result["headline"])
                 n_checked += 1
-            for size, unit in re.findall(r"(\d+(?:\.\d+)?) (GiB|MiB|KiB)\b", said["headline"]):
-                with self.subTest(said["mode"], size=f"{size} {unit}"):
+            for size, unit in re.findall(r"(\d+(?:\.\d+)?) (GiB|MiB|KiB)\b", result["headline"]):
+                with self.subTest(result["mode"], size=f"{size} {unit}"):
                     shown = {phrases.digits(n / sizes[unit]) for n in known}
-                    self.assertIn(size, shown, said["headline"])
+                    self.assertIn(size, shown, result["headline"])
                 n_checked += 1
         self.assertGreater(n_checked, 20)
 
-    def test_every_mode_but_record_has_a_lead(self) -> None:
+    def test_every_mode_but_record_has_a_file_in_leads(self) -> None:
         files = {path.stem for path in (ROOT / "_output/leads").glob("*.py")}
         self.assertEqual(files & set(ALL_MODES), set(ALL_MODES) - {"record"})
 
     def test_record_has_no_headline(self) -> None:
         self.assertNotIn("headline", demo("record"))
 
-    def test_long_names_are_cut_in_the_middle(self) -> None:
+    def test_long_names_are_shortened_in_the_middle(self) -> None:
         self.assertEqual(phrases.short("a" * 100), f"{'a' * 29}…{'a' * 29}")
 
-    def test_sentence_that_does_not_fit_is_left_out(self) -> None:
+    def test_sentence_that_exceeds_the_limit_is_omitted(self) -> None:
         self.assertEqual(phrases.joined(["One.", "x" * 240, "Two."]), "One. Two.")
 
-    def test_small_times_in_a_sentence_have_their_own_unit(self) -> None:
+    def test_two_times_share_a_unit_unless_one_is_much_smaller(self) -> None:
         self.assertEqual(phrases.part_of(346_200, 784_100_000_000), "346.2 ns of 784.1 ms")
         self.assertEqual(phrases.part_of(6_170_000_000, 18_308_000_000), "6.17 of 18.3 ms")
         self.assertEqual(phrases.part_of(0, 10**9), "0 of 1.00 ms")
@@ -112,10 +112,10 @@ class Headlines(unittest.TestCase):
 class NextSteps(unittest.TestCase):
     batch = BATCH
 
-    def test_commands_on_the_demo_run_as_printed(self) -> None:
+    def test_next_steps_for_the_demo_run_as_printed(self) -> None:
         steps = {
             step["command"]
-            for mode in ("bottleneck", "by_op", "comm", "idle", "anatomy")
+            for mode in ("bottleneck", "by_op", "idle")
             for step in self.printed(mode)["next_steps"]
         }
         self.assertGreater(len(steps), 3)
@@ -126,10 +126,10 @@ class NextSteps(unittest.TestCase):
     def printed(self, mode: str, *options: str) -> Json:
         words = [sys.executable, SCRIPT.name, "tests/data/demo", "--mode", mode, *options]
         done = subprocess.run(words, cwd=ROOT, capture_output=True, check=True)
-        said: Json = json.loads(done.stdout)
-        return said
+        result: Json = json.loads(done.stdout)
+        return result
 
-    def test_commands_keep_device_step_and_peaks(self) -> None:
+    def test_next_steps_keep_device_step_and_chip(self) -> None:
         options = ("--device", "TPU:1", "--step=1", "--chip", "v6e", "--top", "3")
         step = self.printed("bottleneck", *options)["next_steps"][-1]
         words = shlex.split(step["command"])
@@ -137,13 +137,13 @@ class NextSteps(unittest.TestCase):
         self.assertEqual(words[3:5], ["--mode", "kernel"])
         self.assertEqual(words[5:], ["--device", "TPU:1", "--step=1", "--chip", "v6e"])
 
-    def test_options_of_a_next_step_replace_given_options(self) -> None:
+    def test_options_in_a_next_step_override_given_options(self) -> None:
         given = ["--mode", "idle", "--step", "3", "--own", "a b"]
         words = ["--mode", "idle", "--step", "all"]
         line = following(["tool"], "my logs", given, words, ["--step", "--step-id", "--own"])
         self.assertEqual(line, "tool 'my logs' --mode idle --step all --own 'a b'")
 
-    def test_standard_input_has_no_next_steps(self) -> None:
+    def test_answer_for_stdin_has_no_next_steps(self) -> None:
         with open(next((ROOT / "tests/data/demo").rglob("*.gz")), "rb") as demo_file:
             data = demo_file.read()
         done = subprocess.run(
@@ -154,9 +154,9 @@ class NextSteps(unittest.TestCase):
         )
         self.assertEqual(json.loads(done.stdout)["next_steps"], [])
 
-    def test_every_next_step_names_a_mode(self) -> None:
-        for said in answers():
-            for step in said.get("next_steps", []):
+    def test_every_next_step_has_a_mode_and_an_explanation(self) -> None:
+        for result in answers():
+            for step in result.get("next_steps", []):
                 self.assertRegex(step["command"], r"--mode \w+")
                 self.assertTrue(step["why"])
 

@@ -1,4 +1,4 @@
-"""Test `--format markdown`: tables, and names that would be read as markup."""
+"""Test `--format markdown`: tables, and names that could be mistaken for markup."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from _output.fill import Grid, texts_of
 from _output.markdown import Page, markdown_of
 from _output.screen import View
 from _output.screens import blocks_of
-from tests.answers import BATCH, answers, demo, refusals
+from tests.answers import BATCH, answers, demo, error_answers
 from tests.builders.xspace import op, trace
 from tests.harness import AFTER, BEFORE, answer
 from tests.modes.test_text import WITH_TEXT
@@ -20,7 +20,7 @@ from tests.modes.test_text import WITH_TEXT
 Json = dict[str, Any]
 
 PAGE = Page(Characters("utf-8"))
-# Names that GitHub would read as tables, code, tags, emphasis, mentions or references.
+# GitHub would interpret these names as tables, code, tags, emphasis, mentions or references.
 HOSTILE = (
     *("a|b", "`a`", "``", "<none>", "__init__.py", "layers_*", "@x", "#1", "a\\|b", "\\", "|"),
     *("[x](y)", "*a*", "~~a~~", "&amp;", ":tada:", "http://x", "- a", "1. a", " a "),
@@ -28,12 +28,12 @@ HOSTILE = (
 
 
 def cells_in(line: str) -> list[str]:
-    """Return the cells of a line of a table, split at `|` without a backslash before it."""
+    """Return the cells of a table row, split at each `|` that no backslash precedes."""
     return [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
 
 
 def code_in(cell: str) -> str:
-    """Return the text of a cell that is a code span, by the rules of CommonMark."""
+    """Return the text of a cell that is a code span, according to CommonMark."""
     html = re.fullmatch(r"<code>(.*)</code>", cell)
     if html:
         return re.sub(r"&#(\d+);", lambda match: chr(int(match[1])), html[1])
@@ -47,14 +47,14 @@ def code_in(cell: str) -> str:
 
 
 class Names(unittest.TestCase):
-    def test_names_are_code_spans(self) -> None:
+    def test_names_are_written_as_code_spans(self) -> None:
         for name in HOSTILE:
             with self.subTest(name=name):
                 self.assertEqual(code_in(PAGE.code(name, is_in_table=True)), name)
                 self.assertEqual(cells_in(f"| {PAGE.code(name, is_in_table=True)} |").__len__(), 1)
         self.assertEqual(PAGE.code("a\nb\x1b"), "`a\\nb\\x1b`")
 
-    def test_words_of_sentences_that_could_be_markup_are_code_spans(self) -> None:
+    def test_words_that_could_be_markup_are_written_as_code_spans(self) -> None:
         for sentence, shown in (
             ("at train.py:32 (9.5 %), about -3 ms.", "at train.py:32 (9.5 %), about -3 ms."),
             ("at model/__init__.py:3.", "at `model/__init__.py:3`."),
@@ -72,7 +72,7 @@ class Names(unittest.TestCase):
             with self.subTest(sentence=sentence):
                 self.assertEqual(PAGE.prose(sentence), shown)
 
-    def test_names_in_tables_are_whole_and_escaped(self) -> None:
+    def test_names_in_tables_are_complete_and_escaped(self) -> None:
         names = [name for name in HOSTILE if name.strip()]
         data = trace(
             [op(f"f.{i}", "loop fusion", 10 * i, 10, stack=f"{name * 40}:1:1")
@@ -95,7 +95,7 @@ class Names(unittest.TestCase):
 class Answers(unittest.TestCase):
     batch = BATCH
 
-    def test_cells_equal_the_cells_of_the_text(self) -> None:
+    def test_markdown_tables_have_the_same_cells_as_the_text(self) -> None:
         for mode in WITH_TEXT:
             options = ["--baseline", str(BEFORE)] if mode == "compare" else []
             fields = answer(AFTER, mode, *options) if options else demo(mode)
@@ -145,7 +145,7 @@ class Answers(unittest.TestCase):
 
     def test_error_answer_is_a_paragraph(self) -> None:
         n = 0
-        for outcome in refusals():
+        for outcome in error_answers():
             if outcome.object["mode"] in (*WITH_TEXT, None):
                 n += 1
                 text = markdown_of(outcome.object, "ascii")

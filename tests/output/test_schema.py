@@ -21,7 +21,7 @@ from _output.fields_page import fields_page
 from _output.schema import schema_of
 from _pipeline import no_answer
 from _pipeline.context import SCHEMA_VERSION
-from tests.answers import BATCH, answers, demo, refusals
+from tests.answers import BATCH, answers, demo, error_answers
 from tests.builders.random_xspace import command_line, random_case, random_record_case
 from tests.excerpts import is_excerpt, parse_excerpt
 from tests.harness import AFTER, ALL_MODES, BEFORE, PROFILES, ROOT, SCRIPT, run, sampled
@@ -38,7 +38,7 @@ def schema(mode: str) -> Json:
 
 
 def random_anatomy_case(rng: random.Random) -> tuple[bytes, Json]:
-    """Return a random trace, and options of the mode `anatomy`."""
+    """Return a random trace, and random options for the mode `anatomy`."""
     options: Json = {"plane": "0", "sample": 3}
     return random_case(rng)[0], rng.choice(({}, options, {"plane": "/host:CPU"}))
 
@@ -48,7 +48,7 @@ def errors(mode: str, said: Json) -> list[str]:
 
 
 def fields_in(mode: str) -> Iterator[tuple[str, str, Json]]:
-    """Yield the type, the name and the schema of every field of a mode's objects."""
+    """Yield the type, name and schema of each field that a mode's answer can contain."""
     for name, of in schema(mode)["$defs"].items():
         for field, field_schema in of["properties"].items():
             yield name, field, field_schema
@@ -59,12 +59,13 @@ def can_be_null(field: Json) -> bool:
 
 
 class Answers(unittest.TestCase):
-    """Validate answers of every mode with every option, and every error answer."""
+    """Validate answers of every mode, with every option that affects them, and every error
+    answer."""
 
     batch = BATCH
     takes_seconds = 8
     errors: list[str]
-    # Type and name of each field that was printed, and of each field that was null.
+    # Types and names of fields that were printed at least once, and of fields that were null.
     printed: set[tuple[str, str]]
     null: set[tuple[str, str]]
 
@@ -73,7 +74,7 @@ class Answers(unittest.TestCase):
         cls.errors, cls.printed, cls.null = [], set(), set()
         for said in answers():
             cls.errors += cls.check(said["mode"], said)
-        for outcome in refusals():
+        for outcome in error_answers():
             asked = outcome.object["mode"]
             for mode in [asked] if asked else ALL_MODES:
                 cls.errors += cls.check(mode, outcome.object)
@@ -103,14 +104,14 @@ class Answers(unittest.TestCase):
             }  # fmt: skip
             self.assertEqual(sorted(nullable - self.null), [])
 
-    def test_every_example_is_in_an_answer_about_the_demo(self) -> None:
+    def test_every_example_occurs_in_an_answer_for_the_demo(self) -> None:
         examples = {
             (of, name): found[1]
             for mode in ALL_MODES
             for of, name, field in fields_in(mode)
             if (found := EXAMPLE.search(field["description"]))
         }
-        # If several types inherit a field, an answer must print the example in one of these types.
+        # If several types inherit a field, it is enough if the example occurs in one of them.
         met = set()
 
         def on_field(of: str, name: str, value: Any) -> None:
@@ -131,13 +132,13 @@ class Answers(unittest.TestCase):
 
 
 def place_of(mode: str, of: str) -> str:
-    """Return a type's name, which differs by mode only for answers."""
+    """Return a name for a type that is unique across modes."""
     same = {"Absent": "AbsentAnswer", "RooflinePeaks": "PeaksUsed"}
     return f"Answer of {mode}" if of == "Answer" else same.get(of, of)
 
 
 def parsed(example: str, value: Any) -> Any:
-    """Parse an example as JSON; a text may be without quotes."""
+    """Parse an example as JSON; strings may lack quotes."""
     return example if isinstance(value, str) and example[0] != '"' else parse_excerpt(example)
 
 
@@ -147,7 +148,7 @@ class Captures(unittest.TestCase):
     def assert_valid(self, mode: str, said: Json) -> None:
         self.assertEqual(errors(mode, said)[:5], [])
 
-    def test_answers_about_real_captures_are_valid(self) -> None:
+    def test_answers_for_real_captures_are_valid(self) -> None:
         paths = [*PROFILES.glob("*.pb"), *SAMPLES.glob("[!R]*")]
         if not paths:
             self.skipTest("the captures are not here")
@@ -159,7 +160,7 @@ class Captures(unittest.TestCase):
                 with self.subTest(path=path.name, mode=mode):
                     self.assert_valid(mode, run(path, mode, *needed.get(mode, [])).object)
 
-    def test_answers_about_random_traces_are_valid(self) -> None:
+    def test_answers_for_random_traces_are_valid(self) -> None:
         for seed in sampled(range(300), 25):
             data, mode, options = random_case(random.Random(seed))
             with self.subTest(seed=seed, mode=mode):
@@ -194,8 +195,8 @@ class Mutations(unittest.TestCase):
         said["findings"][0]["new"] = 1
         self.assertTrue(errors("bottleneck", said))
 
-    def test_field_of_another_type_is_invalid(self) -> None:
-        # No field of the mode can be a list of lists.
+    def test_field_with_a_wrong_type_is_invalid(self) -> None:
+        # No field of this mode is a list of lists.
         for name in self.said():
             self.assertTrue(errors("bottleneck", self.said() | {name: [[]]}), name)
         changes: list[tuple[str, Any]] = [
@@ -215,13 +216,13 @@ class Mutations(unittest.TestCase):
         said["findings"][0]["phases"]["forward"] = "long"
         self.assertTrue(errors("bottleneck", said))
 
-    def test_unknown_keyword_of_a_schema_is_an_error(self) -> None:
+    def test_unknown_schema_keyword_is_an_error(self) -> None:
         with self.assertRaises(ValueError):
             Validator({"pattern": "x"}).errors("x")
 
 
 class Declarations(unittest.TestCase):
-    def test_every_field_is_documented_in_a_sentence(self) -> None:
+    def test_every_field_is_documented(self) -> None:
         for mode in ALL_MODES:
             for of, name, field in fields_in(mode):
                 with self.subTest(mode=mode, field=f"{of}.{name}"):
@@ -229,7 +230,7 @@ class Declarations(unittest.TestCase):
             for name, of in schema(mode)["$defs"].items():
                 self.assertTrue(of["description"], name)
 
-    def test_class_names_of_a_schema_are_unique(self) -> None:
+    def test_class_names_in_a_schema_are_unique(self) -> None:
         shared = {*vars(common), *vars(rows)}
         for mode in ALL_MODES:
             module = declared.answer_of(mode).__module__
@@ -239,14 +240,14 @@ class Declarations(unittest.TestCase):
             }  # fmt: skip
             self.assertEqual(own & shared, set())
 
-    def test_reasons_and_version_equal_the_reasons_and_version_of_the_program(self) -> None:
+    def test_declared_reasons_and_version_match_the_program(self) -> None:
         self.assertEqual({*get_args(common.Reason)}, {*no_answer.EXIT_STATUS})
         for mode in ALL_MODES:
             versions = [field["enum"] for _, name, field in fields_in(mode)
                         if name == "schema_version"]  # fmt: skip
             self.assertEqual(versions, [[SCHEMA_VERSION]] * 2)
 
-    def test_records_without_a_version_are_read(self) -> None:
+    def test_records_without_a_schema_version_are_accepted(self) -> None:
         record = demo("record")
         old = {name: value for name, value in record.items() if name != "schema_version"}
         with tempfile.TemporaryDirectory() as folder:
@@ -276,7 +277,7 @@ class CommandLine(unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertEqual(json.loads(done.stdout), schema("idle"))
 
-    def test_unknown_mode_is_refused_with_the_known_modes(self) -> None:
+    def test_schema_of_an_unknown_mode_is_an_error_with_the_known_modes(self) -> None:
         done = self.outcome("--schema", "none")
         said = json.loads(done.stdout)
         self.assertEqual((done.returncode, said["reason"]), (2, "bad_arguments"))

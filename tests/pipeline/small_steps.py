@@ -1,4 +1,4 @@
-"""Build small steps by hand and run modes on the steps."""
+"""Build small steps by hand and run modes on them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def groups(ops: list[Op]) -> list[dict[str, Any]]:
 def plane(
     *lines: Line, name: str | None = "/device:TPU:0", stats: list[Stat] | None = None
 ) -> Plane:
-    """Return a plane with metadata entry 7 for a loop fusion and stat 3 for hlo_category."""
+    """Return a plane in which event metadata 7 is a loop fusion and stat metadata 3 is
+    hlo_category."""
     fusion = EventMetadata(7, "%f.1 = f32[8]{0} fusion(f32[8]{0} %a)", stats or [Stat(3, ref(4))])
     return Plane(
         name,

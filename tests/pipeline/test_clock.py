@@ -1,7 +1,7 @@
-"""Test the two clocks: printed durations come from the core's clock, not from the trace's clock.
+"""Test that printed durations come from the core's clock instead of the trace's clock.
 
-In the small traces of the tests, an op has a span on the trace's clock. If the core measured the
-op, the op also has a span on the core's clock.
+Every op in these small traces has a start and an end on the trace's clock. An op that the core
+measured also has a start and an end on the core's clock.
 """
 
 from __future__ import annotations
@@ -50,15 +50,13 @@ GIB = 1 << 30
 
 @dataclass
 class Drawn:
-    """Represent an op or a step by its start and end on the trace's clock and on the core's
-    clock.
-    """
+    """Represent an op or a step by its start and end on both clocks."""
 
     name: str
     trace: Span
     core: Span | None = None
     category: str = "loop fusion"
-    # Stats that replace the stats made from `core`.
+    # If not None, these stats replace the stats computed from `core`.
     stats: list[Stat] | None = None
     more_stats: list[Stat] = field(default_factory=list)
 
@@ -92,7 +90,7 @@ def drawn(ops: Sequence[Drawn], steps: Sequence[Drawn] | None = None) -> bytes:
     return encode(Space([plane]))
 
 
-def said(
+def answer_of(
     ops: Sequence[Drawn], steps: Sequence[Drawn] | None = None, *options: str
 ) -> dict[str, Any]:
     return answer(drawn(ops, steps), "summary", *options)
@@ -107,7 +105,7 @@ def gaps(step: dict[str, Any]) -> list[Span]:
 
 
 def neighbours(step: dict[str, Any]) -> list[tuple[int, str | None, str | None]]:
-    """Return the gaps by start, with the preceding and the following op of each gap."""
+    """Return each gap's start, preceding op and following op, sorted by start."""
 
     def name(text: str | None) -> str | None:
         return text and text[1:].split()[0]
@@ -118,9 +116,9 @@ def neighbours(step: dict[str, Any]) -> list[tuple[int, str | None, str | None]]
     )
 
 
-# Most tests use ops A and B, in a step that the core also measured. trace 100 A 110 . . . 200 B 220
-# core 1000 A 1030 . . 1300 B 1310 So the core's clock is ahead by 900 at 100, 920 from 110, 1100
-# from 200 and 1090 from 220 on.
+# Most tests use ops A and B, in a step that the core also measured. The core's clock is ahead of
+# the trace's clock by 900 ps from 100 on (A's start), 920 from 110 on (A's end), 1100 from 200 on
+# (B's start) and 1090 from 220 on (B's end).
 A = Drawn("A", (100, 110), (1000, 1030))
 B = Drawn("B", (200, 220), (1300, 1310))
 STEP = Drawn("s", (0, 1000), (900, 1500))
@@ -128,7 +126,7 @@ STEP = Drawn("s", (0, 1000), (900, 1500))
 
 class Durations(unittest.TestCase):
     def test_durations_gaps_and_window_use_the_core_clock(self) -> None:
-        step = said([A, B], [STEP])
+        step = answer_of([A, B], [STEP])
         self.assertEqual(step["clock"], "device")
         self.assertEqual(durations(step), {"A": 30, "B": 10})
         self.assertEqual(step["step_window_ps"], [900, 1500])
@@ -137,21 +135,20 @@ class Durations(unittest.TestCase):
         self.assertEqual(step["totals"]["idle_duration_ps"], 560)
         self.assertEqual(step["totals"]["compute_duration_ps"], 40)
 
-    def test_op_that_is_instant_on_the_trace_clock_has_the_measured_duration(self) -> None:
-        step = said([A, Drawn("I", (110, 110), (1030, 1200)), B], [STEP])
+    def test_op_without_duration_on_the_trace_clock_has_the_measured_duration(self) -> None:
+        step = answer_of([A, Drawn("I", (110, 110), (1030, 1200)), B], [STEP])
         self.assertEqual(durations(step), {"A": 30, "I": 170, "B": 10})
         self.assertEqual(gaps(step), [(900, 100), (1200, 100), (1310, 190)])
 
-    def test_op_with_a_duration_on_the_trace_clock_can_be_instant(self) -> None:
-        step = said([A, Drawn("I", (110, 190), (1100, 1100)), B], [STEP])
+    def test_measured_duration_can_be_zero(self) -> None:
+        step = answer_of([A, Drawn("I", (110, 190), (1100, 1100)), B], [STEP])
         self.assertEqual(durations(step), {"A": 30, "I": 0, "B": 10})
-        # An op that takes no time does not end a gap.
+        # An op without duration does not split a gap.
         self.assertEqual(gaps(step), [(900, 100), (1030, 270), (1310, 190)])
 
     def test_shortest_and_longest_are_measured_durations(self) -> None:
-        # The first run is longer on the trace's clock, and the second run is longer on the core's
-        # clock.
-        step = said([Drawn("A", (0, 90), (0, 10)), Drawn("A", (90, 91), (10, 40))])
+        # The first execution is longer on the trace's clock, the second on the core's clock.
+        step = answer_of([Drawn("A", (0, 90), (0, 10)), Drawn("A", (90, 91), (10, 40))])
         (row,) = step["top_compute_groups"]
         self.assertEqual(
             [row[f"{k}_dur_ps"] for k in ("total", "min", "max", "avg")], [40, 10, 30, 20]
@@ -163,32 +160,32 @@ class Durations(unittest.TestCase):
 
     def test_trace_clock_is_used_without_measured_ops(self) -> None:
         ops = [Drawn(o.name, o.trace) for o in (A, B)]
-        step = said(ops, [STEP])
+        step = answer_of(ops, [STEP])
         self.assertEqual(step["clock"], "trace")
-        # Without device times of ops, the device times of the step are ignored.
+        # If no op has device times, the step's device times are ignored.
         self.assertEqual(step["step_window_ps"], [0, 1000])
         self.assertEqual(durations(step), {"A": 10, "B": 20})
         self.assertEqual(gaps(step), [(0, 100), (110, 90), (220, 780)])
-        step = said(ops)
+        step = answer_of(ops)
         self.assertEqual((step["clock"], step["step_window_ps"]), ("trace", [100, 220]))
 
-    def test_clock_depends_only_on_ops_of_the_step(self) -> None:
+    def test_clock_depends_only_on_ops_in_the_step(self) -> None:
         steps = [Drawn("a", (0, 150)), Drawn("b", (150, 250)), Drawn("c", (250, 300))]
         ops = [Drawn("A", A.trace), B]
-        self.assertEqual(said(ops, steps, "--step", "0")["clock"], "trace")
-        step = said(ops, steps, "--step", "1")
+        self.assertEqual(answer_of(ops, steps, "--step", "0")["clock"], "trace")
+        step = answer_of(ops, steps, "--step", "1")
         self.assertEqual((step["clock"], durations(step)), ("device", {"B": 10}))
-        self.assertEqual(said(ops, steps, "--step", "2")["clock"], "trace")
-        step = said(ops, steps, "--step", "all")
-        # Op A precedes all marks, so A is shifted by the offset of B's start, 1100: from 1200 to
-        # 1210.
+        self.assertEqual(answer_of(ops, steps, "--step", "2")["clock"], "trace")
+        step = answer_of(ops, steps, "--step", "all")
+        # A precedes all measured times, so it uses the offset at B's start, 1100, and lasts from
+        # 1200 to 1210.
         self.assertEqual((step["clock"], durations(step)), ("device", {"A": 10, "B": 10}))
         self.assertEqual(step["step_window_ps"], [1200, 1310])
 
 
 class StepMembers(unittest.TestCase):
     def test_trace_clock_assigns_ops_to_steps(self) -> None:
-        """The core's clock does not affect which step an op belongs to."""
+        """Test that the core's clock does not affect which step an op belongs to."""
         ops = [
             Drawn("before", (99, 100), (1000, 1001)),
             Drawn("first", (100, 101), (5, 6)),
@@ -196,18 +193,18 @@ class StepMembers(unittest.TestCase):
             Drawn("after", (200, 201), (1100, 1101)),
         ]
         for core in (None, (1000, 1100)):
-            step = said(ops, [Drawn("s", (100, 200), core)])
+            step = answer_of(ops, [Drawn("s", (100, 200), core)])
             self.assertEqual(list(durations(step)), ["first", "last"])
             self.assertEqual(step["steps"][0]["n_xla_ops_events"], 2)
 
     def test_trace_clock_determines_the_busiest_step(self) -> None:
         steps = [Drawn("a", (0, 100), (0, 5)), Drawn("b", (100, 200), (5, 10_000))]
         ops = [Drawn(str(i), (40 * i, 40 * i + 1), (100 + i, 101 + i)) for i in range(4)]
-        self.assertEqual(said(ops, steps)["step_id"], 0)
+        self.assertEqual(answer_of(ops, steps)["step_id"], 0)
 
 
 class OpsWithoutTimes(unittest.TestCase):
-    """Test that starts and ends are shifted by the offset of the latest measured time before
+    """Test that unmeasured starts and ends use the clock offset of the latest measured time before
     them.
     """
 
@@ -220,12 +217,12 @@ class OpsWithoutTimes(unittest.TestCase):
                 # The position of an op in the file does not matter.
                 in_file = list(ops or (A, B))
                 in_file.insert(i, unmeasured)
-                step = said(in_file, [STEP])
+                step = answer_of(in_file, [STEP])
                 self.assertEqual(durations(step)["U"], duration)
                 self.assertEqual(gaps(step), expected_gaps)
 
-    def test_op_between_marks_is_shifted_like_the_preceding_mark(self) -> None:
-        # After A's end the offset is 920, so the op lasts from 1070 to 1080.
+    def test_unmeasured_op_uses_the_offset_of_the_preceding_measured_time(self) -> None:
+        # The offset is 920 after A's end, so the op lasts from 1070 to 1080.
         self.assert_moved((150, 160), 10, [(900, 100), (1030, 40), (1080, 220), (1310, 190)])
         # The offset is 900 after A's start and 920 after A's end, so the op lasts from 1005 to
         # 1035.
@@ -234,69 +231,70 @@ class OpsWithoutTimes(unittest.TestCase):
         # 1315.
         self.assert_moved((205, 225), 10, [(900, 100), (1030, 270), (1315, 185)])
 
-    def test_op_at_a_mark_is_shifted_like_the_mark(self) -> None:
-        # At A's end the offset is already 920, so the op lasts from 1030 to 1035.
+    def test_unmeasured_op_uses_the_offset_of_a_simultaneous_measured_time(self) -> None:
+        # The offset is already 920 at A's end, so the op lasts from 1030 to 1035.
         self.assert_moved((110, 115), 5, [(900, 100), (1035, 265), (1310, 190)])
-        # At A's start the offset is 900, so the op lasts from 1000 to 1005.
+        # The offset is 900 at A's start, so the op lasts from 1000 to 1005.
         self.assert_moved((100, 105), 5, [(900, 100), (1030, 270), (1310, 190)])
-        # The op lasts from A's end to B's start, from 1030 to 1300.
+        # The op lasts from A's end to B's start, that is from 1030 to 1300.
         self.assert_moved((110, 200), 270, [(900, 100), (1310, 190)])
 
-    def test_op_before_all_marks_is_shifted_like_the_first_start(self) -> None:
-        # The op has the offset of A's start, 900, so it lasts from 950 to 960.
+    def test_op_before_all_measured_times_uses_the_offset_of_the_first_start(self) -> None:
+        # The op uses the offset at A's start, 900, so it lasts from 950 to 960.
         self.assert_moved((50, 60), 10, [(900, 50), (960, 40), (1030, 270), (1310, 190)])
-        # The shifted op lasts from 950 to 1005.
+        # On the core's clock, the op lasts from 950 to 1005.
         self.assert_moved((50, 105), 55, [(900, 50), (1030, 270), (1310, 190)])
 
-    def test_op_after_all_marks_is_shifted_like_the_last_mark(self) -> None:
-        # The op has the offset of B's end, 1090, so it lasts from 1390 to 1400.
+    def test_op_after_all_measured_times_uses_the_offset_of_the_last_end(self) -> None:
+        # The op uses the offset at B's end, 1090, so it lasts from 1390 to 1400.
         self.assert_moved((300, 310), 10, [(900, 100), (1030, 270), (1310, 80), (1400, 100)])
 
-    def test_shifted_end_does_not_precede_the_start(self) -> None:
-        # The op is shifted to 215 + 1100 and 221 + 1090.
+    def test_converted_end_never_precedes_the_start(self) -> None:
+        # The op would start at 215 + 1100 and end before that, at 221 + 1090.
         self.assert_moved((215, 221), 0, [(900, 100), (1030, 270), (1310, 190)])
 
-    def test_latest_of_several_marks_at_the_same_time_counts(self) -> None:
-        # Op C begins where A ends, 20 later on the core's clock. So the offset is 940 from 110 on,
-        # and 932 from 120 on.
+    def test_latest_device_time_is_used_if_several_have_the_same_trace_time(self) -> None:
+        # C begins when A ends, but 20 ps later on the core's clock. So the offset is 940 from 110
+        # on and 932 from 120 on.
         c = Drawn("C", (110, 120), (1050, 1052))
         expected = [(900, 100), (1030, 20), (1055, 445)]
         self.assert_moved((110, 115), 5, expected, A, c)
         self.assert_moved((110, 115), 5, expected, c, A)
-        # An instant op has both marks at the same time.
+        # An op without duration has two measured times at the same trace time.
         instant = Drawn("C", (110, 110), (1040, 1052))
         self.assert_moved((110, 113), 3, [(900, 100), (1030, 10), (1055, 445)], A, instant)
 
-    def test_earliest_of_several_first_starts_counts(self) -> None:
-        # The earlier start has the offset 990 - 100, so the op lasts from 940 to 950.
+    def test_earliest_device_start_is_used_if_several_ops_start_first(self) -> None:
+        # C starts first on the core's clock, with the offset 990 - 100, so the op lasts from 940 to
+        # 950.
         c = Drawn("C", (100, 120), (990, 995))
         expected = [(900, 40), (950, 40), (995, 5), (1030, 470)]
         self.assert_moved((50, 60), 10, expected, A, c)
         self.assert_moved((50, 60), 10, expected, c, A)
 
-    def test_first_start_is_first_on_the_trace_clock(self) -> None:
-        # Op C starts later than A on the trace's clock, and earlier than A on the core's clock.
+    def test_first_start_is_determined_on_the_trace_clock(self) -> None:
+        # C starts after A on the trace's clock but before A on the core's clock.
         c = Drawn("C", (105, 106), (960, 961))
-        # The shifted op lasts from 950 to 960 and touches C.
+        # On the core's clock, the op lasts from 950 to 960, when C starts.
         self.assert_moved((50, 60), 10, [(900, 50), (961, 39), (1030, 470)], A, c)
 
-    def test_only_ops_of_the_step_are_marks(self) -> None:
-        """Ops outside the step are not marks, even if they are nearer."""
+    def test_offsets_come_only_from_ops_in_the_step(self) -> None:
+        """Test that ops outside the step are ignored, even if they are nearer."""
         before = Drawn("before", (-20, 30), (1, 2))
         self.assert_moved(
             *((50, 60), 10, [(900, 50), (960, 40), (1030, 270), (1310, 190)]), before, A, B
         )
 
-    def test_marks_in_different_pieces_of_the_line_count(self) -> None:
-        """A mark can be in a different piece of the line than the op."""
+    def test_offsets_can_come_from_another_piece_of_the_line(self) -> None:
+        """Test an op and its preceding measured time in different pieces of the line."""
         ops = [Drawn(f"m{i}", (10 * i, 10 * i + 4), (100 * i, 100 * i + 40)) for i in range(200)]
         ops += [Drawn(f"u{i}", (10 * i + 6, 10 * i + 9)) for i in range(0, 200, 7)]
         random.Random(3).shuffle(ops)
-        # Op m_i ends 2 ps before 10 i + 6; its end has the offset 90 i + 36.
+        # Op m_i ends 2 ps before u_i starts, with the offset 90 i + 36.
         expected = {o.name: 40 if o.core else 3 for o in ops}
         for size in (40, 500, GIB):
             with self.subTest(size=size), mock.patch.object(lines, "_PIECE_BYTES", size):
-                step = said(ops, None, "--top", "999")
+                step = answer_of(ops, None, "--top", "999")
                 self.assertEqual(durations(step), expected)
                 self.assertEqual(step["step_window_ps"], [0, 199 * 100 + 40])
                 self.assertEqual(step["totals"]["busy_duration_ps"], 200 * 40 + 29 * 3)
@@ -306,33 +304,32 @@ class Windows(unittest.TestCase):
     def window(
         self, ops: Sequence[Drawn], steps: Sequence[Drawn] | None, *options: str
     ) -> list[int]:
-        window: list[int] = said(ops, steps, *options)["step_window_ps"]
+        window: list[int] = answer_of(ops, steps, *options)["step_window_ps"]
         return window
 
-    def test_window_of_a_measured_step_is_the_measured_window(self) -> None:
+    def test_measured_step_has_the_measured_window(self) -> None:
         self.assertEqual(self.window([A, B], [STEP]), [900, 1500])
-        # A window without ops also counts.
-        step = said([A, B], [Drawn("s", (0, 1000), (7000, 7100))])
+        # A measured window is used even if it contains no ops.
+        step = answer_of([A, B], [Drawn("s", (0, 1000), (7000, 7100))])
         self.assertEqual(step["step_window_ps"], [7000, 7100])
         self.assertEqual(step["totals"]["busy_duration_ps"], 0)
 
-    def test_unmeasured_step_is_shifted_with_its_first_and_last_op(self) -> None:
-        # The step has the offset 900 at A's start and 1090 at B's end.
+    def test_unmeasured_step_uses_the_offsets_at_its_start_and_end(self) -> None:
+        # The offset is 900 before A and 1090 after B.
         self.assertEqual(self.window([A, B], [Drawn("s", (0, 1000))]), [900, 2090])
-        # The step ends within B, where the offset is 1100.
+        # The step ends during B, where the offset is 1100.
         self.assertEqual(self.window([A, B], [Drawn("s", (30, 210))]), [930, 1310])
-        # The step starts with A and ends where B starts; B is outside the step, so the end has the
-        # offset 920.
+        # The step ends when B starts, so B is outside and the offset at the step's end is 920.
         self.assertEqual(self.window([A, B], [Drawn("s", (100, 200))]), [1000, 1120])
 
     def test_window_starts_with_the_first_op_on_the_core_clock(self) -> None:
-        # Op C starts first on the core's clock, and A starts first on the trace's clock. The offset
-        # is 750 at C's start, and 740 at C's end.
+        # C starts first on the core's clock, but A starts first on the trace's clock. The offset is
+        # 750 at C's start and 740 at C's end.
         c = Drawn("C", (200, 220), (950, 960))
         for ops in ([A, c], [c, A]):
             self.assertEqual(self.window(ops, [Drawn("s", (0, 1000))]), [750, 1740])
 
-    def test_step_with_a_single_measured_time_is_unmeasured(self) -> None:
+    def test_step_without_two_valid_time_stats_is_unmeasured(self) -> None:
         for stats in (
             times(900, 1500)[:1],
             times(900, 1500)[1:],
@@ -344,22 +341,22 @@ class Windows(unittest.TestCase):
                 step = Drawn("s", (0, 1000), stats=stats)
                 self.assertEqual(self.window([A, B], [step]), [900, 2090])
 
-    def test_window_without_a_step_is_the_window_of_the_ops(self) -> None:
-        # The window extends from A's start to B's end.
+    def test_window_without_a_step_lasts_from_the_first_to_the_last_op(self) -> None:
+        # The window lasts from A's start to B's end.
         self.assertEqual(self.window([A, B], None), [1000, 1310])
         self.assertEqual(self.window([A, B], [STEP], "--step", "all"), [1000, 1310])
-        # The op that ends last has the offset 1090, as at B's end.
+        # The last op uses the offset at B's end, 1090.
         self.assertEqual(self.window([A, B, Drawn("U", (300, 400))], None), [1000, 1490])
-        # The op that starts first has the offset 900, as at A's start.
+        # The first op uses the offset at A's start, 900.
         self.assertEqual(self.window([Drawn("U", (30, 40)), A, B], None), [930, 1310])
 
     def test_step_without_ops_uses_the_trace_clock(self) -> None:
-        step = said([A, B], [STEP, Drawn("t", (2000, 3000), (5, 6))], "--step", "1")
+        step = answer_of([A, B], [STEP, Drawn("t", (2000, 3000), (5, 6))], "--step", "1")
         self.assertEqual((step["clock"], step["step_window_ps"]), ("trace", [2000, 3000]))
         self.assertEqual(gaps(step), [(2000, 1000)])
 
-    def test_only_times_of_the_trace_count_from_the_base_of_their_line(self) -> None:
-        """Times on the core's clock do not depend on the base of the line."""
+    def test_device_times_ignore_the_base_of_the_line(self) -> None:
+        """Test that times on the core's clock do not depend on the line's base."""
         plane = tpu_plane([A.op, B.op], [("s", 0, 1000)], ops_timestamp_ns=3, steps_timestamp_ns=3)
         plane.stat_metadata += NAMES
         for event, row in zip(plane.lines[1].events, (A, B), strict=True):
@@ -368,8 +365,7 @@ class Windows(unittest.TestCase):
         self.assertEqual(step["step_window_ps"], [900, 2090])
         second = Line("XLA Ops", [Event(1, 1150, 10)], timestamp_ns=2)
         plane.lines.append(second)
-        # 1150 ps after 2 ns equal 150 ps after 3 ns. The offset is 920, so the op lasts from 1070
-        # to 1080.
+        # 2 ns + 1150 ps equal 3 ns + 150 ps. The offset is 920, so the op lasts from 1070 to 1080.
         step = answer(encode(Space([plane])), "summary")
         self.assertEqual(gaps(step), [(900, 100), (1030, 40), (1080, 220), (1310, 780)])
 
@@ -378,33 +374,31 @@ class Containers(unittest.TestCase):
     LEAVES = (Drawn("A", (10, 20), (1010, 1040)), Drawn("B", (50, 60), (1060, 1080)))
     STEP = Drawn("s", (0, 110))
 
-    def test_unmeasured_container_is_shifted(self) -> None:
-        # The offset is 1000 before all marks and 1020 after all marks, so the container lasts from
-        # 1000 to 1120.
+    def test_unmeasured_container_is_converted_to_the_core_clock(self) -> None:
+        # The offset is 1000 before A and 1020 after B, so the container lasts from 1000 to 1120.
         w = Drawn("w", (0, 100), None, "while")
-        step = said([w, *self.LEAVES], [self.STEP])
+        step = answer_of([w, *self.LEAVES], [self.STEP])
         self.assertEqual(step["totals"]["while_container_duration_ps"], 120)
-        # The container starts first and has the offset 1000; it ends at 110 + 1020.
+        # The step starts with the container and ends at 110 + 1020.
         self.assertEqual(step["step_window_ps"], [1000, 1130])
         self.assertEqual(step["totals"]["busy_duration_ps"], 50)
         self.assertEqual(step["totals"]["container_self_duration_ps"], 70)
         self.assertEqual(step["totals"]["while_pct_of_step"], 92.308)
 
-    def test_measured_container_has_its_measured_time(self) -> None:
-        # The container starts first and has the offset 1005; its end is the last mark and has the
-        # offset 990.
+    def test_measured_container_has_the_measured_duration(self) -> None:
+        # The offset is 1005 at the container's start and 990 after its end.
         w = Drawn("w", (0, 100), (1005, 1090), "while")
-        step = said([w, *self.LEAVES], [self.STEP])
+        step = answer_of([w, *self.LEAVES], [self.STEP])
         self.assertEqual(step["totals"]["while_container_duration_ps"], 85)
         self.assertEqual(step["step_window_ps"], [1005, 1100])
         self.assertEqual(step["totals"]["container_self_duration_ps"], 35)
 
-    def test_gaps_are_inside_containers_on_the_core_clock(self) -> None:
-        # On the trace's clock B is outside the container, and v starts after w. On the core's clock
-        # v starts before w.
+    def test_containers_of_gaps_are_determined_on_the_core_clock(self) -> None:
+        # On the trace's clock, B is outside of both containers, and v starts after w. On the core's
+        # clock, v contains B and starts before w.
         w = Drawn("w", (0, 40), (1005, 1070), "while")
         v = Drawn("v", (5, 30), (1002, 1100), "while")
-        step = said([w, v, *self.LEAVES], [Drawn("s", (0, 110), (1000, 1110))])
+        step = answer_of([w, v, *self.LEAVES], [Drawn("s", (0, 110), (1000, 1110))])
         inside = {gap["start_ps"]: gap["inside"] for gap in step["idle_gaps"]}
         self.assertEqual(inside, {1000: None, 1040: "w", 1080: "v"})
 
@@ -412,28 +406,28 @@ class Containers(unittest.TestCase):
 class Order(unittest.TestCase):
     STEP = Drawn("s", (0, 1000), (900, 1200))
 
-    def test_timeline_is_ordered_by_the_core_clock(self) -> None:
+    def test_ops_are_ordered_by_the_core_clock(self) -> None:
         a, b = Drawn("A", (10, 20), (1050, 1060)), Drawn("B", (20, 30), (1000, 1010))
-        step = said([a, b], [self.STEP])
+        step = answer_of([a, b], [self.STEP])
         self.assertEqual(neighbours(step), [(900, None, "B"), (1010, "B", "A"), (1060, "A", None)])
 
-    def test_simultaneous_ops_are_in_the_order_of_the_file(self) -> None:
-        # The two ops follow each other on the trace's clock, and coincide on the core's clock.
+    def test_simultaneous_ops_keep_the_order_of_the_file(self) -> None:
+        # The two ops run one after the other on the trace's clock but coincide on the core's clock.
         a, b = Drawn("A", (10, 20), (1000, 1010)), Drawn("B", (20, 30), (1000, 1010))
-        # Op Z makes the file unsorted.
+        # With Z first, the file is not sorted by start.
         last = Drawn("Z", (5, 6), (1100, 1110))
         for ops in ([a, b], [b, a], [last, a, b], [last, b, a]):
             with self.subTest(ops=[one.name for one in ops]):
                 first = next(one.name for one in ops if one is not last)
-                found = neighbours(said(ops, [self.STEP]))
+                found = neighbours(answer_of(ops, [self.STEP]))
                 self.assertEqual(found[0], (900, None, first))
                 self.assertEqual(found[1][:2], (1010, first))
 
-    def test_shortest_of_containers_that_start_together_is_the_innermost(self) -> None:
+    def test_shorter_of_two_containers_with_equal_start_is_the_innermost(self) -> None:
         w = Drawn("w", (0, 50), (1000, 1100), "while")
         v = Drawn("v", (0, 60), (1000, 1080), "while")
         for ops in ([w, v], [v, w]):
-            (gap,) = said([*ops, Drawn("A", (70, 80), (900, 1020))], [self.STEP])["idle_gaps"]
+            (gap,) = answer_of([*ops, Drawn("A", (70, 80), (900, 1020))], [self.STEP])["idle_gaps"]
             self.assertEqual((gap["start_ps"], gap["inside"]), (1020, "v"))
 
 
@@ -447,23 +441,23 @@ def note(total: int, worst: int) -> str:
 class Notes(unittest.TestCase):
     def notes(self, ops: Sequence[Drawn], *steps: Drawn) -> list[str]:
         steps = steps or (Drawn("s", (0, 10**6), (0, 10**6)),)
-        notes: list[str] = said(ops, steps, "--step", "0")["notes"]
+        notes: list[str] = answer_of(ops, steps, "--step", "0")["notes"]
         return notes
 
-    def test_difference_of_more_than_one_percent_is_noted(self) -> None:
+    def test_clock_difference_above_one_percent_is_noted(self) -> None:
         for drawn_as, is_noted in ((1010, False), (1011, True), (990, False), (989, True)):
             with self.subTest(drawn_as=drawn_as):
                 found = self.notes([Drawn("A", (0, drawn_as), (0, 1000))])
                 off = abs(drawn_as - 1000)
                 self.assertEqual(found, [note(off, off)] if is_noted else [])
 
-    def test_opposite_differences_do_not_cancel(self) -> None:
+    def test_opposite_clock_differences_do_not_cancel(self) -> None:
         ops = [Drawn("A", (0, 1020), (0, 1000)), Drawn("B", (1020, 2000), (1000, 2000))]
         self.assertEqual(self.notes(ops), [note(40, 20)])
 
-    def test_single_op_that_differs_by_one_percent_of_the_step_is_noted(self) -> None:
-        # If three ops run at once, one percent of the step is a third of one percent of the sum of
-        # durations.
+    def test_op_that_differs_by_more_than_one_percent_of_the_step_is_noted(self) -> None:
+        # Three ops run at once, so one percent of the step is only a third of a percent of their
+        # summed durations.
         step = Drawn("s", (0, 2000), (0, 1000))
         for drawn_as, is_noted in ((1010, False), (1011, True), (1029, True), (989, True)):
             with self.subTest(drawn_as=drawn_as):
@@ -477,7 +471,7 @@ class Notes(unittest.TestCase):
 
 
 class Stats(unittest.TestCase):
-    """Test that a measured time requires both stats, each an integer from 0 to 2⁶³ - 1."""
+    """Test that an op counts as measured only if both stats are integers from 0 to 2⁶³ - 1."""
 
     def span(self, stats: list[Stat], more_names: Sequence[StatMetadata] = ()) -> Span | None:
         plane = tpu_plane([op("f", "loop fusion", 10, 5)])
@@ -490,7 +484,7 @@ class Stats(unittest.TestCase):
             return None
         return start, end
 
-    def test_integers_of_either_type_are_times(self) -> None:
+    def test_signed_and_unsigned_integers_are_valid_times(self) -> None:
         for variant in (uint64, int64):
             for other in (uint64, int64):
                 for start in (0, 1, 70, MAX):
@@ -501,7 +495,7 @@ class Stats(unittest.TestCase):
                             self.assertEqual(self.span(stats), expected)
                             self.assertEqual(self.span(stats[::-1]), expected)
 
-    def test_values_that_are_not_integers_are_not_times(self) -> None:
+    def test_other_types_and_negative_or_huge_values_are_not_times(self) -> None:
         for value in (
             *(uint64(2**63), uint64(2**64 - 1), int64(-1), int64(-(2**63)), double(70.0)),
             *(string("70"), raw(b"F"), ref(70), compressed("70"), NO_VALUE),
@@ -513,13 +507,13 @@ class Stats(unittest.TestCase):
                     stats[i] = Stat(stats[i].metadata_id, value)
                     self.assertIsNone(self.span(stats))
 
-    def test_single_stat_is_not_a_time(self) -> None:
+    def test_op_with_only_one_of_the_two_stats_is_unmeasured(self) -> None:
         for stat in times(70, 160):
             self.assertIsNone(self.span([stat]))
             self.assertIsNone(self.span([stat, stat]))
         self.assertIsNone(self.span([]))
 
-    def test_last_of_several_stats_with_the_same_name_counts(self) -> None:
+    def test_last_of_several_stats_with_the_same_name_is_used(self) -> None:
         start, duration = times(70, 160)
         for more, expected in (
             ([Stat(OFFSET, uint64(80))], (80, 170)),
@@ -527,7 +521,7 @@ class Stats(unittest.TestCase):
             (times(1, 3), (1, 3)),
             ([Stat(OFFSET, int64(-1))], None),
             ([Stat(OFFSET, double(1.0))], None),
-            # A stat without a value does not count.
+            # A stat without a value is ignored.
             ([Stat(OFFSET)], (70, 160)),
         ):
             with self.subTest(more=more):
@@ -536,7 +530,8 @@ class Stats(unittest.TestCase):
 
 
 def piece(*events: tuple[int, int, int]) -> Piece:
-    """Return measured events (start, duration, start on the device's clock) as a piece."""
+    """Return a piece of measured events, given as (start, duration, start on the device's
+    clock)."""
     starts, durations, device_starts = map(list, zip(*events, strict=True))
     ids = [1] * len(events)
     of_piece = Events(ids, starts, durations, device_starts, durations, [], frozenset())
@@ -544,14 +539,14 @@ def piece(*events: tuple[int, int, int]) -> Piece:
 
 
 class NearestMark(unittest.TestCase):
-    """Test that an unmeasured event is shifted like the nearest start or end of an op."""
+    """Test that `shifts_nearby` returns the clock offset at the nearest measured start or end."""
 
-    def test_later_of_two_marks_at_the_same_distance_counts(self) -> None:
+    def test_later_of_two_equally_near_measured_times_is_used(self) -> None:
         pieces = [piece((0, 10, 100)), piece((20, 10, 220))]
         self.assertEqual(shifts_nearby(pieces, [14, 15, 16]), {14: 100, 15: 200, 16: 200})
         self.assertEqual(shifts_nearby([piece((0, 10, 100), (20, 10, 220))], [15]), {15: 200})
 
-    def test_times_outside_of_all_ops_are_shifted_like_the_first_or_last_op(self) -> None:
+    def test_times_before_or_after_all_ops_use_the_offset_of_the_first_or_last_op(self) -> None:
         pieces = [piece((20, 10, 220)), piece((0, 10, 100))]
         self.assertEqual(shifts_nearby(pieces, [-9, 99]), {-9: 100, 99: 200})
 

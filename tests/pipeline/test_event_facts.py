@@ -1,4 +1,4 @@
-"""Test facts of ops that a trace stores on events."""
+"""Test traces that store an op's stats, such as flops, on its events instead of its metadata."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def traced(plane: Plane) -> bytes:
 
 
 def full_facts(flops: int = 800) -> dict[str, Any]:
-    """Return all facts of an op except the category."""
+    """Return all stats of an op except its category."""
     return {
         "flops": flops,
         "model_flops": flops // 2,
@@ -59,7 +59,7 @@ def full_facts(flops: int = 800) -> dict[str, Any]:
 
 
 def small_plane() -> Plane:
-    """Return a plane with two ops that have all facts, in three steps."""
+    """Return a plane with three steps and two ops that have all stats."""
     ops = [
         made
         for _, start, _ in STEPS
@@ -72,7 +72,7 @@ def small_plane() -> Plane:
 
 
 def moved(plane: Plane, is_on: Callable[[int], bool]) -> Plane:
-    """Move all facts from the metadata to the selected executions of each op."""
+    """Move all stats from each op's metadata to the executions whose index `is_on` accepts."""
     facts = {i for i, name in ((m.id, m.name) for m in plane.stat_metadata) if name in USED_STATS}
     stats = {
         entry.id: [stat for stat in entry.stats if stat.metadata_id in facts]
@@ -94,7 +94,7 @@ def moved(plane: Plane, is_on: Callable[[int], bool]) -> Plane:
 
 
 class Case:
-    """Build a trace of one op, with a category in the metadata and facts on the events."""
+    """Build a trace of one op with its category in the metadata and other stats on its events."""
 
     def __init__(self, category: str | None = "loop fusion", **on_metadata: Any) -> None:
         self.names = StatNames()
@@ -113,7 +113,7 @@ class Case:
         return encode(Space([self.plane]))
 
     def op(self, step: str = "0") -> Json:
-        """Return the row of the op."""
+        """Return the op's row in `by_op`."""
         (row,) = answer(self.data(), "by_op", "--step", step)["ops"]
         found: Json = row
         return found
@@ -124,20 +124,21 @@ class Case:
 
 
 class FactsOnEvents(unittest.TestCase):
-    def test_answers_do_not_depend_on_where_facts_are_stored(self) -> None:
+    def test_answers_do_not_depend_on_where_stats_are_stored(self) -> None:
         for mode in sampled((*MODES, "record"), 6):
             expected = run(traced(small_plane()), mode).object
             for is_on in (lambda n: True, lambda n: n == 1):
                 with self.subTest(mode=mode):
-                    # Of three equal steps, the middle step is picked.
+                    # The middle one of the three equal steps is picked, so `n == 1` selects its
+                    # executions.
                     data = traced(moved(small_plane(), is_on))
                     self.assertEqual(run(data, mode).object, expected)
 
-    def test_facts_in_metadata_take_precedence_over_facts_on_events(self) -> None:
+    def test_stats_in_metadata_take_precedence_over_stats_on_events(self) -> None:
         case = Case(flops=5, tf_op="of the metadata")
         case.event(0, flops=6, tf_op="of the event", bytes_accessed=7)
         self.assertEqual(case.facts(), (5, 7, "of the metadata"))
-        # In the metadata, -1 (unknown) is also a value.
+        # In the metadata, -1 (unknown) and "" also take precedence.
         case = Case(flops=int64(-1), tf_op="")
         case.event(0, flops=6, tf_op="of the event")
         self.assertEqual(case.facts(), (None, None, None))
@@ -148,14 +149,14 @@ class FactsOnEvents(unittest.TestCase):
         case.event(10, flops=6)
         self.assertEqual(case.facts(), (6, None, None))
 
-    def test_first_execution_in_the_file_with_a_fact_counts(self) -> None:
+    def test_stat_comes_from_the_first_execution_in_the_file_that_has_it(self) -> None:
         case = Case()
         case.event(50, flops=1)
         case.event(20, flops=2, bytes_accessed=3)
         case.event(30, bytes_accessed=4, tf_op="last")
         self.assertEqual(case.facts(), (1, 3, "last"))
 
-    def test_only_executions_in_the_step_count(self) -> None:
+    def test_stats_come_only_from_executions_in_the_step(self) -> None:
         case = Case()
         case.event(0, flops=1, bytes_accessed=10)
         case.event(100, flops=2)
@@ -169,7 +170,7 @@ class FactsOnEvents(unittest.TestCase):
         ):
             self.assertEqual(case.facts(step), expected, step)
 
-    def test_events_without_a_valid_time_do_not_count(self) -> None:
+    def test_stats_of_events_without_a_valid_time_are_ignored(self) -> None:
         case = Case()
         case.event(10, flops=1).duration_ps = -1
         event = case.event(20, flops=2)
@@ -177,7 +178,7 @@ class FactsOnEvents(unittest.TestCase):
         case.event(30, flops=4)
         self.assertEqual(case.facts(), (4, None, None))
 
-    def test_record_uses_the_first_execution_of_all_steps(self) -> None:
+    def test_record_uses_stats_of_the_first_execution_in_any_step(self) -> None:
         case = Case()
         case.event(0)
         case.event(100, tf_op="second")
@@ -190,13 +191,13 @@ class FactsOnEvents(unittest.TestCase):
         case.event(0, hlo_category="all-reduce")
         self.assertEqual(case.op()["kind"], "comm")
 
-    def test_texts_can_be_stored_in_any_variant(self) -> None:
+    def test_texts_can_be_stored_as_any_stat_type(self) -> None:
         for value in (string("x/y"), ref("x/y"), compressed("x/y"), raw(b"x/y")):
             case = Case()
             case.event(0, tf_op=value, flops=3)
             self.assertEqual(case.facts(), (3, None, "x/y"), value)
 
-    def test_facts_are_found_in_any_piece_of_any_line(self) -> None:
+    def test_stats_are_found_in_every_piece_of_every_line(self) -> None:
         case = Case()
         for start in range(90):
             case.event(start, device_offset_ps=start, device_duration_ps=1)
@@ -220,7 +221,8 @@ class FactsOnEvents(unittest.TestCase):
         self.assertEqual((row["hlo_category"], row["flops"]), ("dot", 4))
 
     def test_counts_on_events_of_custom_calls_are_ignored(self) -> None:
-        """Counts on events describe a kernel's code without the kernel's loops."""
+        """Test that counts on a kernel's events are ignored: they count each loop in the kernel
+        only once."""
         facts = full_facts()
         for category, on_event in (("custom-call", {}), (None, {"hlo_category": "custom-call"})):
             case = Case(category)
@@ -254,10 +256,10 @@ class DamagedFacts(unittest.TestCase):
         outcome = run(data, "by_op", "--step", "0")
         self.assertEqual(damaged_at(outcome), data.index(broken))
 
-    def test_damaged_text_that_no_op_needs_is_not_read(self) -> None:
+    def test_damaged_text_that_no_op_needs_is_ignored(self) -> None:
         case = Case(tf_op="of the metadata")
         case.event(0, flops=4)
-        # The op has no tf_op.
+        # The second op has no tf_op.
         case.plane.event_metadata.append(EventMetadata(9, "%other"))
         case.event(20).metadata_id = 9
         for name in ("tf_op", "hlo_op"):
@@ -270,14 +272,14 @@ class DamagedFacts(unittest.TestCase):
 
 
 class Reading(unittest.TestCase):
-    def test_events_without_facts_are_not_read_again(self) -> None:
+    def test_events_without_relevant_stats_are_read_only_once(self) -> None:
         case = Case()
         case.event(0, device_offset_ps=5, device_duration_ps=1)
         case.event(10, flow=3, hlo_op="f", _a=int64(1))
         with mock.patch.object(lines.Line, "pieces_with", side_effect=AssertionError):
             self.assertIsNone(case.op()["flops"])
 
-    def test_events_of_ops_with_all_facts_are_not_decoded(self) -> None:
+    def test_stats_on_events_are_not_decoded_if_the_metadata_has_them(self) -> None:
         facts: dict[str, Any] = {"flops": 4, "tf_op": "x"}
         case = Case(**facts)
         case.event(0, **facts)

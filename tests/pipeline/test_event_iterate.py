@@ -14,7 +14,7 @@ STEP = [("s", 100, 100)]
 
 
 class Admission(unittest.TestCase):
-    def test_op_belongs_to_the_step_in_which_the_op_starts(self) -> None:
+    def test_op_belongs_to_the_step_in_which_it_starts(self) -> None:
         for start, n in ((99, 0), (100, 1), (150, 1), (199, 1), (200, 0)):
             for duration in (0, 1, 50):
                 with self.subTest(start=start, duration=duration):
@@ -22,7 +22,7 @@ class Admission(unittest.TestCase):
                     self.assertEqual(step["n_events_total"], n)
                     self.assertEqual(step["compute_duration_ps"], duration * n)
 
-    def test_op_that_ends_after_the_step_counts_in_full(self) -> None:
+    def test_op_that_ends_after_the_step_has_its_full_duration(self) -> None:
         step = totals([leaf(190, 30)], STEP)
         self.assertEqual(step["compute_duration_ps"], 30)
         self.assertEqual((step["busy_duration_ps"], step["idle_duration_ps"]), (10, 90))
@@ -62,7 +62,7 @@ class Admission(unittest.TestCase):
                 self.assertEqual(step["totals"]["compute_duration_ps"], 70)
                 self.assertIn(f"1 XLA Ops events left out ({problem})", step["notes"])
 
-    def test_dropped_events_of_other_steps_are_not_counted(self) -> None:
+    def test_dropped_events_in_other_steps_are_not_counted(self) -> None:
         events = [Event(7, 110, 5), Event(8, 99, 1), Event(8, 120, 1), Event(8, 200, 1)]
         data = encode(Space([plane(Line("Steps", [Event(7, 100, 100)]), Line("XLA Ops", events))]))
         step = answer(data, "summary")
@@ -72,7 +72,7 @@ class Admission(unittest.TestCase):
 
 
 class Windows(unittest.TestCase):
-    def test_reading_all_windows_at_once_gives_the_same_events(self) -> None:
+    def test_reading_several_windows_at_once_selects_the_same_events(self) -> None:
         rng = random.Random(2)
         for _ in range(300):
             offsets = rng.choices(range(30), k=rng.randrange(1, 20))

@@ -1,4 +1,4 @@
-"""Test the order of stack frames, the line of an op, the user's line, and scopes."""
+"""Test the order of stack frames, `source_inner`, `source_user` and scopes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Json = dict[str, Any]
 OUTER, MIDDLE, INNER = "outer.py:1:2", "lib/middle.py:3:4", "a dir/inner.py:5:6"
 STACK = f"{OUTER}\n{MIDDLE}\n{INNER}"
 TURNED = f"{INNER}\n{MIDDLE}\n{OUTER}"
-# Another stack, outermost frame first and innermost frame first.
+# A second stack in both orders: outermost frame first and innermost frame first.
 OTHER, OTHER_TURNED = "outer.py:1:2\nother.py:7:8", "other.py:7:8\nouter.py:1:2"
 GUESSED = "order of stack frames unknown; assuming innermost first"
 INNERMOST_FIRST, OUTERMOST_FIRST = "innermost_first", "outermost_first"
@@ -43,7 +43,7 @@ def doubtful(n: int, ps: int) -> str:
 
 
 def key_of(stack: str) -> str:
-    """Return the key of a stack as printed."""
+    """Return the group key for a stack in printed form."""
     return "stack:" + hashlib.sha1(stack.encode()).hexdigest()[:16]
 
 
@@ -52,7 +52,7 @@ def answer_of(data: bytes, mode: str, **options: Any) -> Json:
 
 
 class Ops:
-    """Collect ops that take 10 ps each and follow one another, in steps of 1000 ps."""
+    """Collect ops that run back to back for 10 ps each, in steps of 1000 ps."""
 
     def __init__(self) -> None:
         self.ops: list[Op] = []
@@ -68,7 +68,7 @@ class Ops:
         name: str | None = None,
         **more: Any,
     ) -> Ops:
-        """Add `n` executions of an op."""
+        """Add an op with `n` executions."""
         self.n_names += 1
         stats = {k: v for k, v in {"source": source, **more}.items() if v is not None}
         for _ in range(n):
@@ -90,7 +90,7 @@ class Ops:
         return rows
 
     def stacks(self, program: bytes | None = None) -> list[str | None]:
-        """Return the stacks of the groups in order of appearance."""
+        """Return the stacks of all groups in the order of the answer."""
         return [row["source_stack"] for row in self.groups(program)]
 
     def summary(self, program: bytes | None = None) -> Json:
@@ -106,7 +106,7 @@ class Ops:
 
 
 class OrderOfFrames(unittest.TestCase):
-    def test_source_that_matches_one_end_decides_the_order(self) -> None:
+    def test_source_that_matches_one_end_of_the_stack_determines_the_order(self) -> None:
         for source in ("a dir/inner.py:5", "inner.py:5"):
             for stack, order in ((STACK, OUTERMOST_FIRST), (TURNED, INNERMOST_FIRST)):
                 with self.subTest(stack=stack, source=source):
@@ -117,11 +117,11 @@ class OrderOfFrames(unittest.TestCase):
                     self.assertEqual(group["source_inner"], "a dir/inner.py:5")
                     self.assertEqual((ops.order(), ops.notes()), (order, []))
 
-    def test_stack_in_both_orders_is_a_single_group(self) -> None:
+    def test_stack_written_in_both_orders_forms_a_single_group(self) -> None:
         ops = Ops().add(STACK, "inner.py:5").add(TURNED, "inner.py:5")
         [group] = ops.groups()
         self.assertEqual((group["source_stack"], group["n_executions"]), (STACK, 2))
-        self.assertEqual(ops.order(), INNERMOST_FIRST)  # Both orders are equally frequent.
+        self.assertEqual(ops.order(), INNERMOST_FIRST)  # The orders are tied.
         self.assertEqual(ops.notes(), [])
         self.assertEqual(ops.add(STACK, "inner.py:5", n=2).order(), OUTERMOST_FIRST)
 
@@ -139,11 +139,12 @@ class OrderOfFrames(unittest.TestCase):
             ("z/x/linears.py:118", False),
         ):
             with self.subTest(source=source):
-                # If the source matches neither end, the order of the second op is used.
+                # If the source matches neither end, the second op determines the order: innermost
+                # first.
                 [first, *_] = Ops().add(stack, source).add(OTHER_TURNED, "other.py:7").groups()
                 self.assertEqual(first["source_stack"], stack if fits else turned)
 
-    def test_undecided_stack_has_the_order_of_the_majority(self) -> None:
+    def test_stack_without_matching_source_has_the_majority_order(self) -> None:
         for stack, source in (
             (STACK, None),
             (STACK, ""),
@@ -165,20 +166,20 @@ class OrderOfFrames(unittest.TestCase):
                 self.assertEqual(ops.order(), INNERMOST_FIRST)
                 self.assertNotIn(GUESSED, ops.notes())
 
-    def test_each_op_counts_once_for_the_majority_however_often_it_runs(self) -> None:
+    def test_each_op_counts_once_for_the_majority_order(self) -> None:
         ops = Ops().add(STACK).add(OTHER_TURNED, "other.py:7", n=5)
         ops.add(OTHER, "other.py:7").add(OTHER, "other.py:7")
         self.assertEqual(ops.stacks()[0], STACK)
         self.assertEqual(ops.order(), OUTERMOST_FIRST)
 
-    def test_ops_of_other_steps_do_not_affect_the_order(self) -> None:
+    def test_ops_in_other_steps_do_not_affect_the_order(self) -> None:
         ops = Ops().add(STACK).add(OTHER, "other.py:7", step=1)
         self.assertEqual(ops.stacks(), [TURNED])
         self.assertEqual(ops.notes(), [GUESSED])
         whole = answer_of(ops.data(), "by_source", step="all")
         self.assertEqual(whole["groups"][0]["source_stack"], STACK)
 
-    def test_innermost_first_is_assumed_with_a_note_without_sources(self) -> None:
+    def test_innermost_first_is_assumed_without_sources_and_noted(self) -> None:
         ops = Ops().add(STACK)
         self.assertEqual(ops.stacks(), [TURNED])
         self.assertEqual((ops.order(), ops.notes()), (INNERMOST_FIRST, [GUESSED]))
@@ -188,16 +189,16 @@ class OrderOfFrames(unittest.TestCase):
             with self.subTest(stack=stack):
                 ops = Ops().add(stack).add()
                 self.assertEqual((ops.order(), ops.notes()), (INNERMOST_FIRST, []))
-                # No order is assumed if each stack that depends on the order has a source.
+                # No order is assumed if every stack that reads differently in reverse has a source.
                 ops.add(STACK, "inner.py:5").add(TURNED, "inner.py:5")
                 self.assertEqual(ops.notes(), [])
 
-    def test_equally_frequent_orders_give_no_majority(self) -> None:
+    def test_innermost_first_is_assumed_if_both_orders_are_equally_frequent(self) -> None:
         ops = Ops().add(STACK, "inner.py:5").add(OTHER_TURNED, "other.py:7").add("b.py:1\na.py:1")
         self.assertEqual(ops.stacks(), [STACK, OTHER, "a.py:1\nb.py:1"])
         self.assertEqual((ops.order(), ops.notes()), (INNERMOST_FIRST, [GUESSED]))
 
-    def test_trace_without_stacks_has_no_order(self) -> None:
+    def test_stack_order_is_null_without_stacks(self) -> None:
         ops = Ops().add(source="inner.py:5").add(" \n\t\n", tf_op="f/g:")
         self.assertEqual((ops.order(), ops.notes()), (None, []))
         self.assertEqual([row["agg_key_kind"] for row in ops.groups()], ["no_source", "tf_op"])
@@ -218,8 +219,8 @@ class OrderOfFrames(unittest.TestCase):
 FRAMES = StackFrames(
     files=["user.py", "/x/site-packages/lib.py", "entry.py"],
     locations=[(1, 1, 5), (1, 2, 5), (2, 3, 5), (3, 4, 5)],
-    # Frames of user.py:1, user.py:2 and entry.py:4. There are three frames of lib.py:3: user.py:1
-    # calls the first, user.py:2 calls the second, and the third has no caller.
+    # The frame of user.py:1 is called from entry.py:4. Three frames have the line lib.py:3: one
+    # called from user.py:1, one from user.py:2, and one without a caller.
     frames=[(1, 4), (2, 0), (3, 1), (4, 0), (3, 2), (3, 0)],
 )
 USER_1, USER_2, LIB_OF_1, ENTRY, LIB_OF_2, LIB = range(1, 7)
@@ -227,14 +228,14 @@ LIBRARY = "/x/site-packages/lib.py:3"
 
 
 def a_program(*instructions: hlo_proto.Op) -> bytes:
-    """Return a program with a single computation."""
+    """Return a program with one computation and the stack frames FRAMES."""
     return hlo_proto.hlo_proto({"main": list(instructions)}, frames=FRAMES)
 
 
 class OrderByTheProgram(unittest.TestCase):
-    """Test that the program decides the order if sources do not."""
+    """Test that the program determines the order if the sources do not."""
 
-    def test_frames_of_the_program_decide_the_order(self) -> None:
+    def test_program_determines_the_order(self) -> None:
         written = f"user.py:1:5\nbetween.py:9\n{LIBRARY}:5"
         ops = Ops().add(written, name="a", program_id=PROGRAM_ID)
         for frame, stack, order in (
@@ -254,9 +255,9 @@ class OrderByTheProgram(unittest.TestCase):
         ops.add(STACK, name="b", program_id=PROGRAM_ID).add(OTHER, "other.py:7")
         self.assertEqual(ops.stacks(program), [STACK, OTHER])
 
-    def test_program_decides_the_order_if_sources_show_both_orders_equally_often(self) -> None:
-        """Test two sources that show different orders; each stack keeps the order that its source
-        shows."""
+    def test_program_determines_the_order_if_sources_are_tied(self) -> None:
+        """Test that the program breaks the tie, while each stack keeps the order shown by its own
+        source."""
         program = a_program(hlo_proto.op("a", "fusion", line="inner.py:5"))
         ops = Ops().add(STACK, name="a", program_id=PROGRAM_ID)
         ops.add(OTHER, "other.py:7").add(OTHER_TURNED, "other.py:7")
@@ -266,12 +267,12 @@ class OrderByTheProgram(unittest.TestCase):
 
 
 class SourceInner(unittest.TestCase):
-    def test_source_inner_equals_the_source_if_the_op_has_a_source(self) -> None:
+    def test_source_takes_precedence_for_source_inner(self) -> None:
         for stack, source, expected in (
             (STACK, "inner.py:5", "a dir/inner.py:5"),
             (STACK, None, "a dir/inner.py:5"),
             (STACK, "", "a dir/inner.py:5"),
-            # The stacks are written first with the innermost frame first, then in reverse.
+            # The source takes precedence if it differs from the innermost frame.
             (STACK, "outer.py:1", "outer.py:1"),
             (STACK, "middle.py:3", "middle.py:3"),
             (STACK, "lib/middle.py:3", "lib/middle.py:3"),
@@ -294,7 +295,7 @@ class SourceInner(unittest.TestCase):
         self.assertEqual(ops.notes(), [doubtful(1, 30)])
         ops.add(STACK, "elsewhere.py:5", category="copy", n=2)
         self.assertEqual(ops.notes(), [doubtful(2, 50)])
-        # Containers, ops without stack or source, and ops in unpicked steps do not count.
+        # Containers, ops without a stack or source, and ops in other steps are not counted.
         ops.add(STACK, "elsewhere.py:5", category="while").add(None, "elsewhere.py:5").add(STACK)
         ops.add(STACK, "elsewhere.py:9", step=1)
         self.assertEqual(ops.notes(), [doubtful(2, 50)])
@@ -304,7 +305,7 @@ class SourceUser(unittest.TestCase):
     def user_of(
         self, stack: str | None, source: str | None = None, own: Sequence[str] = ()
     ) -> str | None:
-        """Return the user's line in a trace with the outermost frame first."""
+        """Return `source_user` of an op in a trace that lists the outermost frame first."""
         ops = Ops().add(stack, source).add(OTHER, "other.py:7")
         user: str | None = ops.groups(own=own)[0]["source_user"]
         return user
@@ -329,15 +330,15 @@ class SourceUser(unittest.TestCase):
                 expected = f"{file}:9" if is_own else "outer.py:1"
                 self.assertEqual(self.user_of(f"{OUTER}\n{file}:9:5"), expected)
                 self.assertEqual(self.user_of(f"{file}:9:5"), expected if is_own else None)
-                # The line of an op without a stack is `source`.
+                # The line of an op without a stack is its `source`.
                 self.assertEqual(self.user_of(None, f"{file}:9"), expected if is_own else None)
 
-    def test_source_does_not_affect_the_user_line_of_a_stack(self) -> None:
+    def test_source_user_ignores_the_source_if_there_is_a_stack(self) -> None:
         self.assertEqual(self.user_of(STACK, "elsewhere.py:5"), "a dir/inner.py:5")
         self.assertIsNone(self.user_of("<stdin>:1:2", "model.py:5"))
         self.assertIsNone(self.user_of(None))
 
-    def test_own_option_selects_the_files_of_the_user(self) -> None:
+    def test_option_own_selects_the_user_files(self) -> None:
         library = "/x/site-packages/lib.py:3:4"
         stack = f"{OUTER}\n{library}\n{INNER}\n<stdin>:1:2"
         for own, expected in (
@@ -350,7 +351,7 @@ class SourceUser(unittest.TestCase):
             ([".py"], "a dir/inner.py:5"),
             (["a dir"], "a dir/inner.py:5"),
             (["A dir"], None),
-            ([".py:1"], None),  # No name of a file contains the text.
+            ([".py:1"], None),  # No file name contains this text.
         ):
             with self.subTest(own=own):
                 self.assertEqual(self.user_of(stack, own=own), expected)
@@ -359,10 +360,10 @@ class SourceUser(unittest.TestCase):
 
 
 class LikelyUser(unittest.TestCase):
-    """Test the user's line of an op that has only a likely line."""
+    """Test `source_user` of ops that have no line of their own, only a likely line."""
 
     def data(self, *first: tuple[str, int], source: str | None = None) -> bytes:
-        """Return ops that copy the results of instructions, given by name and stack frame."""
+        """Return copy ops whose operands have stack frames, given as (name of the copy, frame)."""
         ops = Ops()
         instructions = []
         for name, frame in first:
@@ -378,7 +379,7 @@ class LikelyUser(unittest.TestCase):
         rows: list[Json] = group["likely_sources"]
         return rows
 
-    def test_likely_user_is_the_innermost_own_frame_of_the_instruction(self) -> None:
+    def test_likely_line_has_the_innermost_user_frame_of_its_instruction(self) -> None:
         for frame, line, user in (
             (LIB_OF_1, LIBRARY, "user.py:1"),
             (USER_2, "user.py:2", "user.py:2"),
@@ -392,7 +393,7 @@ class LikelyUser(unittest.TestCase):
         [row] = self.likely(self.data(("a", LIB_OF_1)), own=["entry", "lib.py"])
         self.assertEqual(row["source_user"], LIBRARY)
 
-    def test_collective_without_a_stack_has_the_user_line(self) -> None:
+    def test_collective_without_a_stack_has_the_user_line_of_its_producer(self) -> None:
         program = a_program(
             hlo_proto.op("x", "add", frame=LIB_OF_1),
             hlo_proto.op("all-reduce.1", "all-reduce", "x"),
@@ -413,7 +414,7 @@ class Scopes(unittest.TestCase):
         scopes: list[Json] = group["scopes"]
         return scopes
 
-    def test_scope_is_read_from_the_path(self) -> None:
+    def test_scope_is_extracted_from_tf_op(self) -> None:
         for tf_op, scope in (
             ("jit(f)/mlp/dot_general:", "mlp"),
             ("jit(f)/mlp/dot_general", "mlp"),
@@ -421,12 +422,12 @@ class Scopes(unittest.TestCase):
             ("add:", ""),
             ("mlp/add:", "mlp"),
             ("jit(f):", ""),
-            # Parts that describe how code runs are left out.
+            # Parts that JAX adds for transformations and control flow are omitted.
             ("jit(f)/jit(main)/while/body/closed_call/block/checkpoint/mlp/mul:", "block/mlp"),
             ("jit(f)/cond/remat/remat2/rematted_computation/shard_map/pjit/mlp/mul:", "mlp"),
             ("jit(f)/custom_jvp_call/custom_vjp_call/core_call/xla_call/xla_pmap/x/mul:", "x"),
             ("jit(f)/while_loop/body_2/mul:", "while_loop/body_2"),
-            # The scope keeps what is inside a wrapper such as `jvp(...)`.
+            # Wrappers such as `jvp(...)` are removed, but their contents are kept.
             ("jit(f)/jvp(mlp)/mul:", "mlp"),
             ("jit(f)/transpose(jvp(mlp))/mul:", "mlp"),
             ("jit(f)/jvp()/mlp/mul:", "mlp"),
@@ -442,7 +443,7 @@ class Scopes(unittest.TestCase):
             ("jit(f)/mlp/jit(silu):", "mlp/silu"),
             ("jit(f)/mlp/jvp(jit(silu)):", "mlp/silu"),
             ("jit(f)/mlp/jvp():", "mlp"),
-            # Slashes in brackets and quotes do not separate parts.
+            # Slashes inside brackets or quotes do not separate parts.
             ("params_and_buffers['vllm_model.model.layers.0']:", ""),
             ("params['a/b']['c']:", ""),
             ("jit(f)/x['a/b']/mul:", "x['a/b']"),
@@ -450,7 +451,7 @@ class Scopes(unittest.TestCase):
             ("jit(f)/call(a/b)/{c/d}/[e/f]/mul:", "call(a/b)/{c/d}/[e/f]"),
             ("jit(f)/jvp(x['a/b']/mlp)/mul:", "x['a/b']/mlp"),
             ("jit(f)/aten::mul.Tensor/mn,pn->mp/dot_general:", "aten::mul.Tensor/mn,pn->mp"),
-            # The first of several paths is used, and empty parts are ignored.
+            # Only the first of several paths is used, and empty parts are ignored.
             ("jit(f)/mlp/mul;jit(f)/attn/add:", "mlp"),
             ("jit(f)/mlp//mul:", "mlp"),
         ):
@@ -458,13 +459,13 @@ class Scopes(unittest.TestCase):
                 found = self.scopes(Ops().add(STACK, "inner.py:5", tf_op=tf_op))
                 self.assertEqual(found, [{"scope": scope, "dur_ps": 10}])
 
-    def test_empty_scope_differs_from_no_path(self) -> None:
+    def test_scope_is_null_without_a_path_and_empty_at_the_top_level(self) -> None:
         ops = Ops().add(STACK, "inner.py:5", n=3).add(STACK, "inner.py:5", tf_op="add:", n=3)
         ops.add(STACK, "inner.py:5", tf_op="", n=2).add(STACK, "inner.py:5", tf_op="jit(f)/add:")
         rows = [(row["scope"], row["dur_ps"]) for row in self.scopes(ops)]
         self.assertEqual(rows, [(None, 50), ("", 40)])
 
-    def test_program_has_the_path_that_the_trace_lacks(self) -> None:
+    def test_path_missing_in_the_trace_comes_from_the_program(self) -> None:
         program = a_program(
             hlo_proto.op("a", "fusion", tf_op="jit(f)/jvp(mlp)/mul"),
             hlo_proto.op("b", "fusion", tf_op=""),
@@ -478,7 +479,7 @@ class Scopes(unittest.TestCase):
             ops = Ops().add(STACK, "inner.py:5", name=name, program_id=PROGRAM_ID, tf_op=tf_op)
             self.assertEqual(self.scopes(ops, program)[0]["scope"], scope, (name, tf_op))
 
-    def test_done_has_the_scope_of_the_start(self) -> None:
+    def test_done_without_a_path_has_the_scope_of_its_start(self) -> None:
         for own, scope in (("", "mlp"), ("jit(f)/attn/add", "attn")):
             program = a_program(
                 hlo_proto.op("x", "add", tf_op="jit(f)/other/add"),
@@ -491,8 +492,8 @@ class Scopes(unittest.TestCase):
 
 class Records(unittest.TestCase):
     def frames(self, data: bytes) -> list[list[str]]:
-        said = answer(data, "record")
-        return [[said["frames"][i] for i in group["frames"]] for group in said["groups"]]
+        result = answer(data, "record")
+        return [[result["frames"][i] for i in group["frames"]] for group in result["groups"]]
 
     def test_frames_in_a_record_are_outermost_first(self) -> None:
         for stack in (STACK, TURNED, f"  {TURNED}\n\n"):
@@ -503,7 +504,7 @@ class Records(unittest.TestCase):
                 (group["agg_key"], group["source"]), (key_of(STACK), "a dir/inner.py:5")
             )
 
-    def test_each_device_has_a_separate_order(self) -> None:
+    def test_stack_order_is_determined_for_each_device(self) -> None:
         turned = Ops().add(STACK).add(OTHER_TURNED, "other.py:7").add(OTHER_TURNED, "other.py:7")
         straight = Ops().add(STACK).add(OTHER, "other.py:7")
         planes = [
@@ -516,10 +517,10 @@ class Records(unittest.TestCase):
         )
 
 
-def printed(said: Json) -> str:
-    """Return an answer as text, without paths and the order of stacks."""
+def printed(result: Json) -> str:
+    """Return an answer as JSON, without paths and the stack order."""
     left_out = ("profile_dir", "baseline_dir", "stack_order")
-    return json.dumps({name: value for name, value in said.items() if name not in left_out})
+    return json.dumps({name: value for name, value in result.items() if name not in left_out})
 
 
 class TurnedAround(InFolder):

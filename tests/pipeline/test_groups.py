@@ -1,4 +1,4 @@
-"""Test the keys by which executions are grouped."""
+"""Test the keys that group executions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class GroupKeys(unittest.TestCase):
         (row,) = groups([op("f.1", "loop fusion", 0, 5, **stats)])
         return row["agg_key"], row["agg_key_kind"], row["source_inner"], row["source_stack"]
 
-    def test_key_is_the_hash_of_the_printed_stack(self) -> None:
+    def test_group_key_is_the_hash_of_the_printed_stack(self) -> None:
         printed = "<embedded module '_launcher'>:153:2\nmain.py:3:1\n/a b/model.py:7:30"
         digest = hashlib.sha1(printed.encode()).hexdigest()[:16]
         self.assertEqual(
@@ -25,14 +25,14 @@ class GroupKeys(unittest.TestCase):
             (f"stack:{digest}", "stack", "/a b/model.py:7", printed),
         )
 
-    def test_tf_op_is_the_key_without_a_stack(self) -> None:
+    def test_group_key_without_a_stack_is_tf_op(self) -> None:
         for stack in ("", " ", "\n \t\n"):
             self.assertEqual(
                 self.key(source_stack=stack, tf_op="jit(f)/add:", source="m.py:1"),
                 ("tfop:jit(f)/add:", "tf_op", "m.py:1", None),
             )
 
-    def test_category_is_the_key_of_an_op_without_stack_and_tf_op(self) -> None:
+    def test_group_key_without_stack_and_tf_op_is_the_category(self) -> None:
         expected = ("<no source>:loop fusion", "no_source", None, None)
         self.assertEqual((self.key(), self.key(tf_op="")), (expected, expected))
         (row,) = groups([op("c", "non-fusion elementwise", 0, 5, opcode="convert")])
@@ -67,11 +67,11 @@ class GroupKeys(unittest.TestCase):
         )
         self.assertEqual(len({row["agg_key"] for row in rows}), 1)
 
-    def test_equal_tf_ops_of_several_programs_share_a_group(self) -> None:
+    def test_equal_tf_ops_in_several_programs_share_a_group(self) -> None:
         ops = [op(f"f.{i}", "loop fusion", i, 1, tf_op="t", program_id=2**63 + i) for i in range(3)]
         self.assertEqual([row["n_executions"] for row in groups(ops)], [3])
 
-    def test_coverage_counts_executions_of_leaves_by_kind_of_key(self) -> None:
+    def test_agg_key_coverage_excludes_containers(self) -> None:
         ops = [
             *[op("a", "loop fusion", i, 1, stack="m.py:1:1", tf_op="t") for i in range(3)],
             *[op("b", "copy", 3 + i, 1, tf_op="t") for i in range(2)],

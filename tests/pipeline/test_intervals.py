@@ -1,4 +1,4 @@
-"""Test interval arithmetic and gaps between ops by counting instants."""
+"""Compare interval arithmetic and gaps between ops with set arithmetic."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ Stretch = tuple[int, int]
 
 
 def random_spans(rng: random.Random) -> list[Stretch]:
-    """Return short spans; some spans are empty."""
+    """Return 12 short spans, some of them empty."""
     starts = [rng.randrange(30) for _ in range(12)]
     return [(start, start + rng.randrange(4)) for start in starts]
 
 
 def instants(spans: list[Stretch]) -> set[int]:
-    """Return the unit intervals that spans cover."""
+    """Return the set of integer times that the spans cover."""
     return {time for start, end in spans for time in range(start, end)}
 
 
@@ -35,7 +35,7 @@ class Intervals(unittest.TestCase):
         self.assertEqual(complement([(9, 12)], (0, 4)), [(0, 4)])
         self.assertEqual(complement([(0, 9)], (2, 4)), [])
 
-    def test_all_interval_functions_agree_with_counting_instants(self) -> None:
+    def test_interval_functions_agree_with_set_arithmetic(self) -> None:
         for seed in range(200):
             rng = random.Random(seed)
             spans = random_spans(rng)
@@ -57,7 +57,7 @@ class Intervals(unittest.TestCase):
 
 
 class Gaps(unittest.TestCase):
-    def test_gaps_contain_the_instants_without_an_op(self) -> None:
+    def test_gaps_contain_exactly_the_times_without_an_op(self) -> None:
         for seed in range(300):
             rng = random.Random(seed)
             spans = sorted(random_spans(rng), key=lambda span: span[0])

@@ -1,4 +1,4 @@
-"""Test what is read from a file: planes, lines, and encodings of facts."""
+"""Test which planes and lines are read, and the ways to encode stats."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Planes(unittest.TestCase):
             self.assertEqual(fields["device"], name)
             self.assertEqual(fields["totals"]["compute_duration_ps"], 1 + i)
 
-    def test_missing_device_is_refused_with_the_available_devices(self) -> None:
+    def test_missing_device_error_lists_the_available_devices(self) -> None:
         data = encode(Space([Plane("/host:CPU"), tpu_plane([leaf(0, 1)], name="/device:TPU:1")]))
         outcome = run(data, "summary")
         message = "compute_breakdown: device_not_found: available_devices /device:TPU:1\n"
@@ -49,7 +49,7 @@ class Planes(unittest.TestCase):
         self.assertEqual(outcome.object["available_devices"], ["/device:TPU:1"])
         self.assertNotIn("detail", outcome.object)
 
-    def test_capture_without_a_tpu_is_refused_with_the_hardware_found(self) -> None:
+    def test_capture_without_a_tpu_is_rejected_with_the_hardware_it_contains(self) -> None:
         gpus = ["/device:GPU:1", "/device:GPU:0", "/device:CUSTOM:Megascale Trace"]
         modes = [mode for mode in ALL_MODES if mode not in ("anatomy", "compare")]
         for planes, devices, words in (
@@ -77,19 +77,21 @@ class Planes(unittest.TestCase):
         data = encode(Space([tpu_plane([leaf(0, 1)]), tpu_plane([leaf(0, 2)])]))
         self.assertEqual(answer(data, "summary")["totals"]["compute_duration_ps"], 1)
 
-    def test_device_without_an_ops_line_is_refused_with_the_available_lines(self) -> None:
+    def test_missing_ops_line_error_lists_the_available_lines(self) -> None:
         outcome = run(encode(Space([plane(Line("Steps"), Line("Async XLA Ops"))])), "summary")
         message = "compute_breakdown: no_xla_ops_line: available_lines Steps, Async XLA Ops\n"
         self.assertEqual((outcome.status, outcome.stderr), (0, message))
         self.assertEqual(outcome.object["reason"], "no_xla_ops_line")
         self.assertEqual(outcome.object["available_lines"], ["Steps", "Async XLA Ops"])
 
-    def test_device_without_ops_and_steps_has_no_answer(self) -> None:
+    def test_device_without_valid_ops_and_steps_has_no_answer(self) -> None:
         for steps in NO_STEPS:
             outcome = run(trace([], steps), "summary")
             self.assertEqual(outcome.object["reason"], "empty_xla_ops_line")
             message = "compute_breakdown: empty_xla_ops_line\n"
             self.assertEqual((outcome.status, outcome.stderr), (0, message))
+        outcome = run(trace([op("f.1", "call", 0, -1)]), "summary")
+        self.assertEqual(outcome.object["reason"], "empty_xla_ops_line")
 
     def test_step_without_ops_is_idle(self) -> None:
         step = answer(trace([], [("a", 10, 90)]), "summary")["totals"]
@@ -122,7 +124,7 @@ class Encodings(unittest.TestCase):
             self.assertEqual(shuffled["totals"], expected["totals"])
             self.assertCountEqual(shuffled["groups"], expected["groups"])
 
-    def test_names_can_follow_the_contents(self) -> None:
+    def test_names_of_planes_and_lines_can_follow_the_contents(self) -> None:
         line = Line(None, [Event(7, 0, 5)], extra=encode(Line("XLA Ops", timestamp_ns=2)))
         data = encode(Space([Plane(None, extra=encode(plane(line)))]))
         self.assertEqual(answer(data, "summary")["totals"]["compute_duration_ps"], 5)
@@ -137,7 +139,7 @@ class Encodings(unittest.TestCase):
             step = answer(data, "summary")["totals"]
             self.assertEqual(step["compute_duration_ps"], 5, big)
 
-    def test_texts_can_be_stored_in_any_variant(self) -> None:
+    def test_texts_can_be_stored_as_any_stat_type(self) -> None:
         for variant in (str, ref, compressed, lambda text: raw(text.encode())):
             ops = [
                 op("a", variant("copy"), 0, 5, stack=variant("m.py:3:1"), tf_op=variant("t")),
@@ -148,7 +150,7 @@ class Encodings(unittest.TestCase):
             self.assertEqual((first["source_inner"], first["tf_op"]), ("m.py:3", "t"))
             self.assertEqual((second["source_inner"], second["shapes"]), ("s.py:9", ["s8[1]"]))
 
-    def test_counts_can_be_stored_in_any_variant_and_impossible_counts_are_null(self) -> None:
+    def test_counts_can_have_any_numeric_type_but_are_null_if_impossible(self) -> None:
         for value, expected in (
             *((double(12.0), 12), (uint64(12), 12), (int64(12), 12)),
             *((int64(-1), None), (double(-1.0), None), (double(float("nan")), None)),
@@ -169,7 +171,7 @@ class Encodings(unittest.TestCase):
             step = answer(encode(Space([plane(line, stats=named)])), "summary")["totals"]
             self.assertEqual(step["unknown_categories"], unknown)
 
-    def test_last_of_two_stats_with_the_same_name_counts(self) -> None:
+    def test_last_of_two_stats_with_the_same_name_is_used(self) -> None:
         stats = [Stat(3, ref(5)), Stat(3, ref(4))]
         for named, n_compute in ((stats, 1), (stats[::-1], 0), ([*stats, Stat(3)], 1)):
             data = encode(Space([plane(Line("XLA Ops", [Event(7, 0, 5)]), stats=named)]))
@@ -177,9 +179,8 @@ class Encodings(unittest.TestCase):
 
 
 class SeveralLines(unittest.TestCase):
-    def test_lines_with_the_same_name_are_one_timeline(self) -> None:
-        # 5 ns + 1000 ps on the base of the first line are 3 ns + 3000 ps on the base of the second
-        # line.
+    def test_lines_with_the_same_name_are_merged(self) -> None:
+        # The first event of each line starts at 6 ns, because 5 ns + 1000 ps equal 3 ns + 3000 ps.
         first = Line("XLA Ops", [Event(7, 1000, 10), Event(7, 5000, 10)], timestamp_ns=5)
         second = Line(
             "XLA Ops", [Event(7, 3000, 10), Event(7, 3005, 10), Event(7, 8000, 10)], timestamp_ns=3
@@ -188,10 +189,10 @@ class SeveralLines(unittest.TestCase):
         self.assertEqual(step["step_window_ps"], [1000, 6010])
         self.assertEqual(step["totals"]["n_events_total"], 5)
         self.assertEqual(step["totals"]["compute_duration_ps"], 50)
-        # The ops last from 1000 to 1015, from 5000 to 5010, and from 6000 to 6010.
+        # Ops run from 1000 to 1015, from 5000 to 5010, and from 6000 to 6010.
         self.assertEqual(step["totals"]["busy_duration_ps"], 35)
 
-    def test_times_of_steps_are_converted_to_the_base_of_the_ops(self) -> None:
+    def test_step_times_are_converted_to_the_base_of_the_ops_line(self) -> None:
         ops = Line("XLA Ops", [Event(7, 500, 10), Event(7, 1500, 10)], timestamp_ns=1)
         steps = Line("Steps", [Event(7, 0, 1000)], timestamp_ns=2)
         for lines in ((steps, ops), (ops, steps)):
@@ -200,7 +201,7 @@ class SeveralLines(unittest.TestCase):
             self.assertEqual(step["totals"]["n_events_total"], 1)
             self.assertEqual(step["idle_gaps"][0]["start_ps"], 1000)
 
-    def test_window_counts_from_the_base_of_the_first_ops_line(self) -> None:
+    def test_window_is_relative_to_the_base_of_the_first_ops_line(self) -> None:
         lines = [Line("XLA Ops", [Event(7, 0, 10)], timestamp_ns=t) for t in (9, 4)]
         step = answer(encode(Space([plane(*lines)])), "summary")
         self.assertEqual(step["step_window_ps"], [-5000, 10])

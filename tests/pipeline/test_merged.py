@@ -1,4 +1,4 @@
-"""Test that each part of a merged capture gives the same answer as alone."""
+"""Test that each rank of a merged capture has the same answers as its own capture."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.builders.xspace import op, trace
 from tests.harness import DEMO, MODES, OFFLOADING, InFolder, answer, run, sampled
 from tests.proto.test_riegeli import SAMPLES
 
-# Fields that name the capture or the device.
+# These fields depend on the file or the device number.
 NOT_COMPARED = {"profile_dir", "xplane_file", "notes", "device", "capture", "run", "host"}
 ONE_OP = trace([op("fusion.1", "loop fusion", 0, 100)])
 TWO_OPS = trace([op("fusion.1", "loop fusion", 0, 100), op("fusion.2", "loop fusion", 200, 70)])
@@ -41,15 +41,15 @@ class Ranks(unittest.TestCase):
     def assert_ranks(self, names: list[str], *expected: list[str]) -> None:
         self.assertEqual([rank.names for rank in ranks_of(names)], [*expected])
 
-    def test_ordinary_capture_is_a_single_rank_with_planes_in_any_order(self) -> None:
+    def test_capture_with_a_single_rank_can_have_planes_in_any_order(self) -> None:
         names = ["Task Environment", "/device:TPU:0", "/host:CPU", "/host:metadata", "#Chip HBM"]
         self.assert_ranks(names, names)
 
-    def test_single_rank_can_have_a_number(self) -> None:
+    def test_plane_names_of_a_single_rank_can_be_numbered(self) -> None:
         (rank,) = ranks_of(["/device:TPU:0", "/host:CPU 0", "Task Environment 0"])
         self.assertEqual(rank.named("/host:CPU"), ["/host:CPU 0"])
 
-    def test_planes_of_a_subprocess_form_a_rank(self) -> None:
+    def test_planes_of_a_subprocess_form_a_separate_rank(self) -> None:
         for number in ("", " 0"):
             own = ["/device:TPU:0", f"/host:CPU{number}", f"Task Environment{number}"]
             ids = ("/host:CPU [77]", "Task Environment [77]")
@@ -60,7 +60,7 @@ class Ranks(unittest.TestCase):
         names = ["/device:TPU:0", "/host:CPU 0", "/device:TPU:1", "/host:CPU 1"]
         self.assert_ranks(names, ["/host:CPU 0"], ["/host:CPU 1"])
 
-    def test_repeated_names_of_devices_separate_hosts(self) -> None:
+    def test_repeated_device_name_starts_a_new_host(self) -> None:
         first = ["/device:TPU:0", "/host:CPU 0", "Task Environment 0"]
         second = ["/host:metadata 0", *first]
         self.assertEqual(split_hosts([*first, *second]), [[0, 1, 2], [3, 4, 5, 6]])
@@ -74,16 +74,18 @@ class Answers(InFolder):
         for seed in sampled(range(200), 15):
             rng = random.Random(seed)
             data, mode, options = random_case(rng)
-            # If several entries have the same key, merging keeps only the last entry.
+            # Merging keeps only the last of several map entries with the same key, so drop the
+            # others first.
             data = pb.XSpace.FromString(data).SerializeToString()
             other, _, _ = random_case(rng)
             numbers = tpu_numbers(data)
-            # The allocator numbers devices by their place within the rank.
+            # The allocator counts devices within a rank, so skip traces with other device numbers.
             if numbers != list(range(len(numbers))) or {"device", "tokens"} & options.keys():
                 continue
             alone = run(data, mode, *command_line(options))
             n_before = len(tpu_numbers(other))
-            # Facts that a rank lacks, such as programs, could wrongly come from the other rank.
+            # Only one rank may have programs: a rank without programs could otherwise use the
+            # other's.
             other = without_programs(other)
             of_both = merged([[with_environment(other), with_environment(data)]])
             together = run(of_both, mode, "--device", str(n_before), *command_line(options))
@@ -93,7 +95,7 @@ class Answers(InFolder):
                     self.assertEqual(compared(together.object), compared(alone.object))
         self.assertGreater(n_compared, 4)
 
-    def test_hosts_have_separate_answers(self) -> None:
+    def test_option_host_selects_a_host(self) -> None:
         of_both = merged([[with_environment(ONE_OP)], [with_environment(TWO_OPS)]])
         self.assertEqual([busy(of_both, "--host", host) for host in "01"], [100, 170])
         self.assertEqual(busy(of_both), 100)
@@ -103,7 +105,7 @@ class Answers(InFolder):
         self.assertEqual((outcome.object["reason"], outcome.status), ("host_not_found", 1))
         self.assertEqual(outcome.object["available_hosts"], ["0", "1"])
 
-    def test_hosts_can_have_names(self) -> None:
+    def test_hosts_can_be_selected_by_name(self) -> None:
         hosts = [[with_environment(ONE_OP)], [with_environment(TWO_OPS)]]
         of_both = merged(hosts, ["east", "west"])
         for host in ("west", "1"):
@@ -111,12 +113,12 @@ class Answers(InFolder):
         self.assertEqual(answer(of_both, "record", "--host", "west")["host"], "west")
         self.assertEqual(run(merged(hosts, ["east"]), "summary", "--host", "east").status, 1)
 
-    def test_first_host_with_the_device_is_the_default(self) -> None:
+    def test_default_host_is_the_first_with_the_device(self) -> None:
         two_devices = merged([[ONE_OP, TWO_OPS]])
         of_both = merged([[with_environment(ONE_OP)], [with_environment(two_devices)]])
         self.assertEqual(busy(of_both, "--device", "1"), 170)
 
-    def test_host_in_a_folder_is_named_after_file_and_host(self) -> None:
+    def test_host_of_a_merged_file_in_a_folder_is_selected_by_file_and_host(self) -> None:
         of_both = merged([[with_environment(ONE_OP)], [with_environment(TWO_OPS)]])
         self.write("run/a.xplane.pb", ONE_OP)
         self.write("run/b.xplane.pb", of_both)
@@ -128,7 +130,7 @@ class Answers(InFolder):
         )
         self.assertEqual(answer(folder, "record", "--host", "b:1")["host"], "b:1")
 
-    def test_spread_reads_each_host_of_a_merged_file(self) -> None:
+    def test_spread_compares_the_hosts_of_a_merged_file(self) -> None:
         of_both = merged([[with_environment(ONE_OP)], [with_environment(ONE_OP)]])
         fields = answer(self.write("m.xplane.pb", of_both), "spread")
         (cohort,) = fields["cohorts"]
@@ -138,7 +140,7 @@ class Answers(InFolder):
         one = answer(self.write("m.xplane.pb", of_both), "spread", "--host", "1")
         self.assertEqual([row["host"] for row in one["cohorts"][0]["devices"]], ["m:1"])
 
-    def test_devices_of_all_files_in_a_folder_are_listed_as_available(self) -> None:
+    def test_hosts_of_all_files_in_a_folder_are_listed(self) -> None:
         hosts = [[with_environment(ONE_OP)], [with_environment(TWO_OPS)]]
         self.write("run/m.xplane.pb", merged(hosts, ["a", "b:8471"]))
         self.write("run/n.xplane.pb", ONE_OP)
@@ -148,12 +150,12 @@ class Answers(InFolder):
         for host in available:
             self.assertEqual(run(folder, "summary", "--host", host).status, 0, host)
 
-    def test_missing_device_is_refused_with_the_devices_of_all_hosts(self) -> None:
+    def test_missing_device_error_lists_the_devices_of_all_hosts(self) -> None:
         hosts = [[with_environment(ONE_OP)], [with_environment(merged([[ONE_OP, ONE_OP]]))]]
         outcome = run(merged(hosts), "summary", "--device", "9")
         self.assertEqual(outcome.object["available_devices"], ["/device:TPU:0", "/device:TPU:1"])
 
-    def test_spread_leaves_out_a_host_without_ops(self) -> None:
+    def test_spread_omits_a_host_without_an_ops_line(self) -> None:
         space = pb.XSpace.FromString(ONE_OP)
         space.planes[0].lines[0].name = "Other"
         hosts = [ONE_OP, space.SerializeToString(), ONE_OP]
@@ -162,14 +164,14 @@ class Answers(InFolder):
         self.assertEqual((fields["n_hosts"], fields["n_hosts_unreadable"]), (2, 1))
         self.assertIn("m.xplane.pb: host 1: no_xla_ops_line", " ".join(fields["notes"]))
 
-    def test_devices_of_a_single_rank_are_renumbered(self) -> None:
+    def test_allocator_device_number_of_a_single_rank_is_ignored(self) -> None:
         space = pb.XSpace.FromString(merged([[with_environment(space_with_allocator(7, 4))]]))
         plane = next(plane for plane in space.planes if plane.name == "/device:TPU:0")
         plane.stat_metadata[99].name = "core_details"
         plane.stats.add(metadata_id=99, bytes_value=b"\x10\x04")
         self.assertIsNotNone(runtime_of(space, "0"))
 
-    def test_anatomy_lists_all_planes_or_the_planes_of_one_host(self) -> None:
+    def test_anatomy_lists_the_planes_of_all_hosts_or_of_the_selected_host(self) -> None:
         of_both = merged([[with_environment(ONE_OP)], [with_environment(TWO_OPS)]])
         names = ["/device:TPU:0", "Task Environment 0"]
         listed = answer(of_both, "anatomy")["planes"]
@@ -177,14 +179,14 @@ class Answers(InFolder):
         of_second = answer(of_both, "anatomy", "--host", "1", "--plane", "0")["planes"]
         self.assertEqual([line["n_events"] for line in of_second[0]["lines"]], [2])
 
-    def test_device_numbers_of_the_allocator_count_within_the_rank(self) -> None:
+    def test_allocator_counts_devices_within_a_rank(self) -> None:
         ranks = [with_environment(space_with_allocator(n_bytes)) for n_bytes in (1000, 2000)]
         of_both = merged([ranks])
         for device, expected in (("0", 1000), ("1", 2000)):
             runtime = run(of_both, "memory", "--device", device).object["runtime"]
             self.assertEqual(runtime["peak_allocated_bytes"], expected)
 
-    def test_number_on_the_host_is_read_from_core_details(self) -> None:
+    def test_allocator_device_number_is_read_from_core_details(self) -> None:
         ranks = [with_environment(rank) for rank in (ONE_OP, space_with_allocator(7))]
         space = pb.XSpace.FromString(merged([ranks]))
         self.assertIsNotNone(runtime_of(space, "1"))
@@ -193,14 +195,14 @@ class Answers(InFolder):
         stat = plane.stats.add(metadata_id=99, bytes_value=b"\x10\x05")
         # The allocator has no events of device 5.
         self.assertIsNone(runtime_of(space, "1"))
-        # Protobuf does not write the number 0.
+        # Protobuf omits the number 0, so core_details without the number means device 0.
         stat.bytes_value = b"\x20\x01"
         self.assertIsNotNone(runtime_of(space, "1"))
 
-    def test_threads_of_all_planes_of_the_host_are_read(self) -> None:
+    def test_threads_in_all_host_planes_are_read(self) -> None:
         gap = trace([op("fusion.1", "add", 0, 100), op("fusion.2", "add", 3_000_000, 100)])
         space = pb.XSpace.FromString(gap)
-        # If a file has a single process, the process id in names of planes has no effect.
+        # In a file with a single process, process ids in plane names are ignored.
         planes = ("/host:CPU [7]", "/host:TPU-runtime", "/host:python-tracer [7]")
         for name in (*planes, "/host:tfstreamz"):
             plane = space.planes.add(name=name)
@@ -212,7 +214,7 @@ class Answers(InFolder):
             [event["event"] for event in row["host"]], [f"event of {name}" for name in planes]
         )
 
-    def test_rank_without_a_task_environment_is_found_by_run_ids(self) -> None:
+    def test_device_is_matched_to_a_rank_by_run_id_without_task_environments(self) -> None:
         launched, other = (space_with_run_id(run_id) for run_id in (5, 6))
         fields = answer(merged([[other, launched]]), "idle", "--device", "1")
         self.assertIn("/device:TPU:1 belongs to rank 1", " ".join(fields["notes"]))
@@ -263,22 +265,22 @@ class Samples(unittest.TestCase):
             fields = answer(SAMPLES / f"{sample}.xplane.pb.gz", mode, *options.split())
             for row in fields.get("gaps", []), expected.get("gaps", []):
                 for gap in row:
-                    # Times of the second rank start 2 µs later.
+                    # The second rank's times are 2 µs later.
                     gap.pop("trace_window_ps")
             with self.subTest(sample=sample, options=options, mode=mode):
                 self.assertEqual(compared(fields), compared(expected))
 
-    def test_merged_ranks_answer_like_single_captures(self) -> None:
+    def test_merged_ranks_have_the_answers_of_their_own_captures(self) -> None:
         self.assert_same("merged-ranks", "--device 0", DEMO, "0")
         self.assert_same("merged-ranks", "--device 3", DEMO, "1")
 
     @unittest.skipUnless(OFFLOADING.exists(), "needs the capture")
-    def test_rank_of_a_merged_file_has_the_answer_of_the_capture_of_that_rank(self) -> None:
+    def test_merged_ranks_of_different_programs_have_the_answers_of_their_captures(self) -> None:
         self.assert_same("merged-mixed", "--device 1", DEMO, "1")
         self.assert_same("merged-mixed", "--device 4", OFFLOADING, "2")
 
     @unittest.skipUnless(OFFLOADING.exists(), "needs the capture")
-    def test_merged_hosts_answer_like_single_captures(self) -> None:
+    def test_merged_hosts_have_the_answers_of_their_own_captures(self) -> None:
         self.assert_same("merged-hosts", "--host 0 --device 1", DEMO, "1")
         self.assert_same("merged-hosts", "--device 3", OFFLOADING, "3")
         self.assert_same("merged-hosts", "--host 1 --device 1", OFFLOADING, "1")

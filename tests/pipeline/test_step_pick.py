@@ -1,4 +1,4 @@
-"""Test which step is picked, and what counts as a step."""
+"""Test which step is picked, and where steps come from."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.pipeline.small_steps import NO_STEPS, Steps, leaf, plane
 
 NO_OP = "no op starts in this step, so the answer has only idle time"
 WHOLE_LINE = "the trace has no Steps line; using the time of the whole XLA Ops line as the step"
-# Notes about all steps, which do not depend on the picked step.
+# These notes are about all steps, so they do not depend on the picked step.
 ON_ALL_STEPS = re.compile(r" steps contain no op \(\d+ ps\)$| --step all includes this time$")
 
 
@@ -37,11 +37,11 @@ class StepPick(unittest.TestCase):
         note = "auto-picked the busiest step (index 1, 3 of 6 ops in 3 steps)"
         self.assertEqual(pick_notes(step), [note])
 
-    def test_busiest_step_has_most_starts_of_ops(self) -> None:
+    def test_busiest_step_is_the_step_in_which_most_ops_start(self) -> None:
         ops = [leaf(0, 9), leaf(10, 1), leaf(12, 1)]
         self.assertEqual(answer(trace(ops, self.STEPS), "summary")["step_id"], 1)
 
-    def test_lower_median_by_duration_of_equally_busy_steps_is_picked(self) -> None:
+    def test_step_of_median_duration_is_picked_among_equally_busy_steps(self) -> None:
         for durations, typical in (
             ((10, 10), 0),
             ((10, 9), 1),
@@ -54,7 +54,7 @@ class StepPick(unittest.TestCase):
             with self.subTest(durations=durations):
                 n = len(durations)
                 steps = [(str(i), 10 * i, duration) for i, duration in enumerate(durations)]
-                # The last op and the idle step do not belong to the busy steps.
+                # The last op is in no step, and the last step has no op.
                 ops = [leaf(10 * i + 1, 1) for i in range(n)] + [leaf(900, 1)]
                 step = answer(trace(ops, [*steps, ("idle", 500, 9)]), "summary")
                 self.assertEqual(step["step_id"], typical)
@@ -95,17 +95,17 @@ class StepPick(unittest.TestCase):
         note = "2 steps are named 'y'; using the middle step (index 3)"
         self.assertEqual((step["step_window_ps"], pick_notes(step)), ([40, 49], [NO_OP, note]))
 
-    def test_unknown_step_is_refused_with_the_available_steps(self) -> None:
+    def test_unknown_step_error_lists_the_available_steps(self) -> None:
         for steps, names in ((self.STEPS, ["a", "b", "c", "d"]), (None, []), ([], [])):
-            for options in (("--step", "4"), ("--step", "-5"), ("--step-id", "A")):
+            for options in ("--step=4", "--step=-5", "--step-id=A", "--step-id="):
                 with self.subTest(steps=steps, options=options):
-                    outcome = run(trace(list(self.OPS), steps), "summary", *options)
+                    outcome = run(trace(list(self.OPS), steps), "summary", options)
                     self.assertEqual(outcome.status, 1)
                     self.assertEqual(outcome.stderr.count("\n"), 1)
                     self.assertEqual(outcome.object["reason"], "step_not_found")
                     self.assertEqual(outcome.object["available_steps"], names)
 
-    def test_error_answer_recognises_a_name_given_as_an_index(self) -> None:
+    def test_unknown_index_that_is_a_step_name_suggests_step_id(self) -> None:
         data = trace([leaf(0, 5)], [("101", 0, 10), ("102", 10, 10)])
         for step in ("101", "10", "2"):
             detail = run(data, "summary", "--step", step).object["detail"]
@@ -120,7 +120,7 @@ class StepPick(unittest.TestCase):
             self.assert_is_whole_line(step)
             self.assertEqual(pick_notes(step), [WHOLE_LINE])
 
-    def test_value_all_selects_the_whole_line_even_with_steps(self) -> None:
+    def test_step_all_selects_the_whole_line_even_if_there_are_steps(self) -> None:
         ops = [leaf(50, 5), leaf(20, 100), leaf(60, 1)]
         for steps in (None, self.STEPS, [("z", 500, 10)]):
             step = answer(trace(ops, steps), "summary", "--step", "all")
@@ -135,26 +135,26 @@ class StepPick(unittest.TestCase):
         self.assertEqual(step["step_window_ps"], [20, 120])
         self.assertEqual(step["totals"]["n_events_total"], 3)
 
-    def test_value_all_gives_no_answer_without_ops(self) -> None:
+    def test_step_all_has_no_answer_without_ops(self) -> None:
         outcome = run(trace([], self.STEPS), "summary", "--step", "all")
         self.assertEqual(outcome.object["reason"], "empty_xla_ops_line")
         self.assertEqual(outcome.stderr, "compute_breakdown: empty_xla_ops_line\n")
         self.assertEqual(outcome.status, 0)
 
-    def test_steps_are_listed_with_the_number_of_events_that_start_in_them(self) -> None:
+    def test_listed_steps_have_the_number_of_events_that_start_in_them(self) -> None:
         ops = [*self.OPS, op("w", "while", 5, 80)]
         rows = answer(trace(ops, self.STEPS), "summary", "--step", "0")["steps"]
         self.assertEqual([row["n_xla_ops_events"] for row in rows], [2, 2, 2, 0])
         first = {"index": 0, "name": "a", "duration_ps": 10, "n_xla_ops_events": 2, "picked": True}
         self.assertEqual(rows[0], first)
         self.assertNotIn("picked", rows[1])
-        # A step can start at the same time as the last op.
+        # A step that starts at the same time as the last op contains it.
         (row,) = self.pick(steps=[("z", 90, 5)])["steps"]
         self.assertEqual(row["n_xla_ops_events"], 1)
 
 
 class StepsRollup(unittest.TestCase):
-    """Test the sums over all steps, and the notes on time outside of steps."""
+    """Test `steps_rollup` and the notes about idle steps and time between steps."""
 
     def rollup(
         self, steps: Steps, *options: str, mode: str = "summary"
@@ -163,10 +163,10 @@ class StepsRollup(unittest.TestCase):
         notes = [note for note in fields["notes"] if ON_ALL_STEPS.search(note)]
         return fields.get("steps_rollup", {}), notes
 
-    def test_numbered_steps_share_a_row_and_rows_are_sorted_by_time_then_name(self) -> None:
+    def test_numbered_steps_share_a_row_and_rows_are_sorted_by_time(self) -> None:
         steps: Steps = [
             *[("0", 0, 10), ("eval", 10, 8), ("1", 20, 10), ("12", 30, 3), ("train 2", 40, 8)],
-            # The last name is a digit of a different script.
+            # The last name is a non-ASCII digit, so it is not a step number.
             *[("", 50, 1), ("\u0665", 60, 1)],
         ]
         rollup, _ = self.rollup(steps)
@@ -185,7 +185,7 @@ class StepsRollup(unittest.TestCase):
         )
         self.assertEqual(rows, [dict(zip(fields, row, strict=True)) for row in expected])
 
-    def test_lower_median_is_used_and_numbered_steps_come_after_equal_times(
+    def test_rollup_uses_the_lower_median_and_puts_numbered_steps_last_in_ties(
         self,
     ) -> None:
         rollup, _ = self.rollup([("0", 0, 4), ("1", 4, 6), ("a", 10, 3), ("a", 13, 7)])
@@ -202,7 +202,7 @@ class StepsRollup(unittest.TestCase):
                     _, notes = self.rollup(steps, *options, mode=mode)
                     self.assertEqual(notes, ["2 of 5 steps contain no op (80 ps)"])
 
-    def test_time_between_steps_is_noted_if_it_exceeds_one_percent(self) -> None:
+    def test_time_between_steps_is_noted_above_one_percent(self) -> None:
         steps: Steps = [("0", 0, 10), ("1", 10, 10), ("2", 20, 10), ("3", 31, 20)]
         _, notes = self.rollup([*steps, ("4", 51, 49)])
         self.assertEqual(notes, ["2 of 5 steps contain no op (69 ps)"])
@@ -223,7 +223,7 @@ class StepsRollup(unittest.TestCase):
 
 
 class ExecutionsAsSteps(unittest.TestCase):
-    """Test traces without steps, in which executions of programs are the steps."""
+    """Test traces without a Steps line, where executions of programs are used as steps."""
 
     NOTE = (
         "the trace has no Steps line, so each execution of a program (XLA Modules) counts as a step"
@@ -243,7 +243,7 @@ class ExecutionsAsSteps(unittest.TestCase):
         device.event_metadata += [EventMetadata(8, name), EventMetadata(9, "jit_g(3)")]
         return answer(encode(Space([device])), "summary", *options)
 
-    def test_executions_are_sorted_by_start_and_named_by_their_metadata(self) -> None:
+    def test_executions_as_steps_are_sorted_by_start_and_named_by_metadata(self) -> None:
         for steps in (None, Line("Steps")):
             step = self.answer(steps=steps)
             self.assertEqual(
@@ -253,18 +253,19 @@ class ExecutionsAsSteps(unittest.TestCase):
                 ],
                 [("jit_g(3)", 500, 1), ("jit_f(12)", 1000, 2), (None, 10, 0)],
             )
-            # 2 ns + 2000 ps are 1 ns + 3000 ps on the base of the ops.
+            # The execution starts at 2 ns + 2000 ps, which equal 1 ns + 3000 ps on the base of the
+            # ops.
             self.assertEqual(step["step_window_ps"], [3000, 4000])
             self.assertEqual(step["step_source"], "modules")
             picked = "auto-picked the busiest step (index 1, 2 of 4 ops in 3 steps)"
             self.assertEqual(pick_notes(step), [self.NOTE, picked])
 
-    def test_executions_are_picked_by_index_and_name(self) -> None:
+    def test_executions_as_steps_are_picked_by_index_and_name(self) -> None:
         self.assertEqual(self.answer("--step", "0")["step_name"], "jit_g(3)")
         self.assertIsNone(self.answer("--step", "-1")["step_name"])
         self.assertEqual(self.answer("--step-id", "jit_g(3)")["step_id"], 0)
 
-    def test_value_all_is_not_an_execution(self) -> None:
+    def test_step_all_selects_the_whole_line_despite_executions(self) -> None:
         step = self.answer("--step", "all")
         self.assertEqual((step["step_source"], step["step_id"]), (None, None))
         self.assertEqual(step["step_window_ps"], [1000, 9010])
@@ -275,7 +276,7 @@ class ExecutionsAsSteps(unittest.TestCase):
         self.assertEqual((step["step_source"], step["step_window_ps"]), ("steps", [8000, 10000]))
         self.assertEqual(len(step["steps"]), 1)
 
-    def test_whole_line_is_used_without_valid_executions_of_programs(self) -> None:
+    def test_whole_line_is_used_if_no_execution_has_a_valid_time(self) -> None:
         invalid = (Event(8, None, 10, num_occurrences=2), Event(8, 0, -1))
         for events in ((), invalid[:1], invalid[1:]):
             step = self.answer(events=events)

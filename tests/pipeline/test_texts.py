@@ -28,7 +28,7 @@ class LongTexts(unittest.TestCase):
         self.assertEqual(value, [{"a": [LONG + "…", 1]}, LONG + "…", None])
         self.assertEqual(notes, ["2 texts were cut to 65536 characters"])
 
-    def test_shortened_keys_remain_different_and_in_order(self) -> None:
+    def test_shortened_keys_remain_distinct_and_in_order(self) -> None:
         value, _ = self.cut({LONG + "1": 1, "short": 2, LONG + "2": 3})
         self.assertEqual(list(value.items()), [(LONG + "…", 1), ("short", 2), (LONG + "……", 3)])
 
@@ -39,7 +39,7 @@ class LongTexts(unittest.TestCase):
         self.assertEqual(fields["groups"][0]["example_hlo_op"], text[:LONGEST_TEXT] + "…")
         self.assertIn("2 texts were cut to 65536 characters", fields["notes"])
 
-    def test_long_keys_of_groups_remain_different_in_a_record(self) -> None:
+    def test_long_group_keys_remain_distinct_in_a_record(self) -> None:
         ops = [op(f"f.{i}", "loop fusion", i, 1, tf_op=LONG + str(i)) for i in range(2)]
         keys = [group["agg_key"] for group in answer(trace(ops), "record")["groups"]]
         self.assertEqual(len(set(keys)), 2)
@@ -47,7 +47,7 @@ class LongTexts(unittest.TestCase):
 
 
 class LargeNumbers(unittest.TestCase):
-    def test_numbers_that_floats_cannot_represent_become_texts(self) -> None:
+    def test_integers_beyond_float_precision_become_strings(self) -> None:
         self.assertEqual([exact(2**53), exact(-(2**53))], [2**53, -(2**53)])
         self.assertEqual(
             [exact(2**53 + 1), exact(-(2**53) - 1)], [str(2**53 + 1), str(-(2**53) - 1)]

@@ -11,7 +11,7 @@ from tests.pipeline.small_steps import groups, leaf, totals
 
 
 class Containers(unittest.TestCase):
-    def test_containers_belong_to_no_group_and_no_kind(self) -> None:
+    def test_containers_are_excluded_from_groups_and_kinds(self) -> None:
         ops = [
             op("w.1", "while", 0, 50, stack="m.py:1:1", flops=10**9),
             leaf(10, 5),
@@ -28,11 +28,11 @@ class Containers(unittest.TestCase):
             list(step["container_durations_ps"].items()),
             [("while", 110), ("conditional", 7), ("megacore fusion", 3), ("call", 2)],
         )
-        self.assertEqual(step["while_pct_of_step"], 77.465)  # The containers take 110 of 142 ps.
+        self.assertEqual(step["while_pct_of_step"], 77.465)  # The while loops take 110 of 142 ps.
         self.assertEqual([row["n_executions"] for row in groups(ops)], [1])
         self.assertEqual(step["agg_key_coverage"], {"stack": 0, "tf_op": 0, "no_source": 1})
 
-    def test_while_that_ends_after_the_step_counts_in_full(self) -> None:
+    def test_while_that_ends_after_the_step_has_its_full_duration(self) -> None:
         step = totals([op("w", "while", 50, 250)], [("s", 0, 100)])
         self.assertEqual(
             (step["while_container_duration_ps"], step["while_pct_of_step"]), (250, 250)
@@ -40,8 +40,8 @@ class Containers(unittest.TestCase):
         self.assertEqual(step["container_self_duration_ps"], 50)
 
 
-# Containers and leaves as (start, duration) in the window from 0 to 100, then the busy time, and
-# the time that only containers cover.
+# Containers and leaves as (start, duration) in the window from 0 to 100, followed by the busy time
+# and by the time when a container but no leaf runs.
 TIMELINES: dict[str, tuple[list[tuple[int, int]], list[tuple[int, int]], int, int]] = {
     "nothing": ([], [], 0, 0),
     "disjoint": ([], [(10, 10), (30, 20)], 30, 0),
@@ -86,12 +86,12 @@ class Timelines(unittest.TestCase):
                 with self.subTest(name, starts=[made.start for made in ordered]):
                     self.check(name, ordered)
 
-    def test_every_kind_of_leaf_is_busy(self) -> None:
+    def test_busy_time_includes_every_kind_of_leaf(self) -> None:
         for category in ("loop fusion", "copy", "copy-done", "all-reduce", "tuple", "unheard-of"):
             step = totals([op("x", category, 10, 40)], [("s", 0, 100)])
             self.assertEqual(step["busy_duration_ps"], 40, category)
 
-    def test_waits_are_leaves_with_a_category_that_ends_in_done(self) -> None:
+    def test_leaves_whose_category_ends_in_done_count_as_waits(self) -> None:
         categories = (
             *(("a", "copy-done"), ("slice-done", "async-done"), ("b", "all-gather-done")),
             *(("c", "unheard-of-done"), ("d", "host recv-done")),
@@ -101,7 +101,7 @@ class Timelines(unittest.TestCase):
         step = totals(ops, [("s", 0, 100)])
         self.assertEqual((step["wait_duration_ps"], step["wait_pct_of_step"]), (31, 31))
 
-    def test_step_without_duration_has_no_percentages(self) -> None:
+    def test_percentages_are_null_for_a_step_without_duration(self) -> None:
         step = answer(trace([leaf(10, 0)]), "summary")
         self.assertEqual(step["step_duration_ps"], 0)
         for key in ("idle_pct_of_step", "wait_pct_of_step", "while_pct_of_step"):

@@ -1,4 +1,4 @@
-"""Test the kind of each category of ops."""
+"""Test which kind each HLO category belongs to."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import unittest
 from tests.builders.xspace import Op, op, trace
 from tests.harness import answer
 
-# The examples cover each row and family of categories; random tests cover all categories.
+# These examples cover each row and family of categories; random tests cover all of them.
 CATEGORIES = {
     "compute": (
         "fusion, loop fusion, custom fusion, some later fusion, convolution, convolution fusion, "
@@ -63,14 +63,14 @@ class Categories(unittest.TestCase):
         self.assertEqual(kinds(ops), sorted((name, "other") for name in names))
         self.assertEqual(unknown(ops), dict.fromkeys(names, 2))
 
-    def test_missing_and_empty_categories_are_printed_as_none_and_unknown(self) -> None:
+    def test_missing_and_empty_categories_are_unknown_and_printed_as_none(self) -> None:
         ops = [op("x.1", None, 0, 5, opcode="fusion"), op("x.2", "", 5, 5, opcode="fusion")]
         self.assertEqual(kinds(ops), [("<none>", "other")])
         self.assertEqual(unknown(ops), {"<none>": 2})
 
 
 class AsyncByName(unittest.TestCase):
-    def test_name_of_an_async_op_separates_local_transfers_from_communication(self) -> None:
+    def test_name_of_an_async_op_distinguishes_local_transfer_and_communication(self) -> None:
         local = (
             *("slice", "slice-done.10", "slice_fusion", "slice2", "dynamic-slice.1.clone"),
             *("dynamic-update-slice-start.4", "copy-done.1", "copy.7.remat", "pad.9"),
@@ -88,27 +88,27 @@ class AsyncByName(unittest.TestCase):
                     with self.subTest(name=name, category=category):
                         self.assertEqual(kind_of(name, category), kind)
 
-    def test_ops_of_one_category_can_have_different_kinds(self) -> None:
+    def test_ops_in_one_category_can_have_different_kinds(self) -> None:
         ops = [op("slice-done.1", "async-done", 0, 5), op("all-gather.1", "async-done", 5, 5)]
         self.assertEqual(kinds(ops), [("async-done", "comm"), ("async-done", "data_move")])
 
-    def test_async_op_without_a_text_is_communication(self) -> None:
+    def test_async_op_without_hlo_text_is_communication(self) -> None:
         self.assertEqual(kind_of("", "async-done", text=""), "comm")
 
-    def test_name_of_a_synchronous_op_does_not_matter(self) -> None:
+    def test_kind_of_a_synchronous_op_does_not_depend_on_its_name(self) -> None:
         self.assertEqual(kind_of("slice-done.1", "all-gather-done"), "comm")
         self.assertEqual(kind_of("all-gather.1", "slice"), "data_move")
         self.assertEqual(kind_of("copy.1", "loop fusion"), "compute")
 
 
 class AsyncCollectiveFusions(unittest.TestCase):
-    def test_fusions_named_after_ends_of_async_collectives_are_communication(self) -> None:
+    def test_fusions_named_async_collective_start_or_done_are_communication(self) -> None:
         for category in ("fusion", "loop fusion", "custom fusion", "my fusion", "myfusion"):
             for name in ("async-collective-start", "async-collective-done.7.clone"):
                 self.assertEqual(kind_of(name, category), "comm", (name, category))
         self.assertEqual(unknown([op("async-collective-done", "myfusion", 0, 5)]), {})
 
-    def test_ops_with_similar_names_or_categories_keep_their_kind(self) -> None:
+    def test_ops_with_names_like_async_collectives_keep_their_kind(self) -> None:
         for name, category, kind in (
             ("async_collective_fusion.2", "convolution fusion", "compute"),
             ("async-collective", "loop fusion", "compute"),

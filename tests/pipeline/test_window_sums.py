@@ -1,4 +1,4 @@
-"""Test the sums of a window: the busy time without and with overlapping ops."""
+"""Test a window's busy time for separate and for overlapping ops."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Span = tuple[int, int]
 
 
 def covered(spans: list[Span], start: int, end: int) -> int:
-    """Count one by one the picoseconds of a window in which at least one op runs."""
+    """Return the busy time, counted picosecond by picosecond."""
     return sum(any(first <= at < last for first, last in spans) for at in range(start, end))
 
 
 class Busy(unittest.TestCase):
-    def test_sum_of_separate_ops_is_their_time_within_the_window(self) -> None:
+    def test_busy_time_of_separate_ops_is_their_time_within_the_window(self) -> None:
         rng = random.Random(1)
         for _ in range(200):
             marks = sorted(rng.choices(range(60), k=2 * rng.randint(0, 8)))
@@ -32,7 +32,7 @@ class Busy(unittest.TestCase):
             expected = covered(spans, 0, end)
             self.assertEqual(busy_without_overlap(pieces, 0, end), expected, (spans, end))
 
-    def test_sum_is_unknown_for_ops_that_overlap_or_are_not_sorted(self) -> None:
+    def test_fast_sum_is_none_for_overlapping_or_unsorted_ops(self) -> None:
         for starts, durations, end in (
             ([0, 5], [6, 5], 20),
             ([5, 0], [1, 1], 20),
@@ -41,7 +41,7 @@ class Busy(unittest.TestCase):
             self.assertIsNone(busy_without_overlap([(starts, durations, [])], 0, end))
         self.assertIsNone(busy_without_overlap([([3], [1], [])], 4, 9))
 
-    def test_record_counts_overlapping_and_instant_ops_once(self) -> None:
+    def test_busy_time_in_a_record_counts_overlapping_ops_once(self) -> None:
         rng = random.Random(2)
         for _ in range(40):
             spans = [(rng.randint(0, 90), rng.randint(0, 20)) for _ in range(rng.randint(1, 8))]

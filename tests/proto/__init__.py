@@ -1,1 +1,1 @@
-"""Test `_proto`, which reads bytes."""
+"""Test `_proto`, the package that decodes traces and programs."""

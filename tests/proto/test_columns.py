@@ -1,6 +1,4 @@
-"""Test that events decoded in columns equal events decoded one by one, and compare both with a
-model.
-"""
+"""Compare events decoded in columns, and decoded one by one, with a reference implementation."""
 
 from __future__ import annotations
 
@@ -29,21 +27,21 @@ from tests.builders.xspace import (
 )
 from tests.harness import FULL, InFolder, answer, sampled
 
-# A message as a list of (field number, value) in the order of the file.
+# A protobuf message as (field number, value) pairs in file order.
 Fields = list[tuple[int, Any]]
-# Metadata id, offset and duration of an event, and the offset and duration that the core measured.
+# An event's metadata id, offset and duration, and the measured (offset, duration) or None.
 Row = tuple[int, int, int, tuple[int, int] | None]
 
 MAX = 2**63 - 1
 EDGES = (0, 1, 127, 128, 10**12, MAX, 2**63, 2**64 - 1)
 DEVICE = DeviceStats(frozenset({8}), frozenset({9}))
-# Stat ids of the measured offset and the measured duration.
+# Each entry has the possible stat ids of the measured offset and of the measured duration.
 DEVICES = (
     DEVICE,
     DeviceStats(frozenset({9}), frozenset({8})),
     DeviceStats(frozenset({0}), frozenset({9})),
     DeviceStats(frozenset({8, 300}), frozenset({9, 0})),
-    # Ids with bytes that the decoder uses as signs for shapes of events.
+    # These ids contain bytes that the decoder also uses to mark event shapes.
     DeviceStats(frozenset({0x62 << 7 | 0x60}), frozenset({0x7F << 7 | 0x7F})),
     DeviceStats(frozenset({8}), frozenset()),
 )
@@ -73,8 +71,8 @@ def signed(value: int) -> int:
 
 
 def row_of(event: Fields, device: DeviceStats) -> Row | None:
-    """Return the row of an event, or None if the event has no time. If a field is repeated, the
-    last field counts.
+    """Return the expected row of an event, or None if the event has no time. The last of several
+    fields with the same number is used.
     """
     last: dict[int, int] = {}
     times: dict[str, int | None] = {}
@@ -100,7 +98,7 @@ def row_of(event: Fields, device: DeviceStats) -> Row | None:
 
 
 class Sampler(NamedTuple):
-    """Make random events; most events look like events of real profilers."""
+    """Make random events, most of them like those that real profilers write."""
 
     rng: random.Random
     device: DeviceStats
@@ -116,7 +114,7 @@ class Sampler(NamedTuple):
         return [*event, *((4, [(1, i), (3, rng.choice(values))]) for i in ids)]
 
     def changed(self, fields: Fields) -> Fields:
-        """Repeat, drop, move, replace or add a field, in the event or in one of its stats."""
+        """Repeat, drop, move, replace or add a field of the event or of one of its stats."""
         rng = self.rng
         fields = list(fields)
         place = rng.randrange(len(fields)) if fields else 0
@@ -139,7 +137,7 @@ class Sampler(NamedTuple):
                 fields[place] = fields[place][0], rng.choice(EDGES[:6])
             case _:
                 hidden = columns.LineShapes.FromString(piece_of([self.ordinary()]))
-                # Unknown fields can contain bytes that look like the shapes of events.
+                # An unknown field can contain bytes that look like event shapes.
                 bytes_inside = rng.choice((b"", b"\xe0", b"\xe1")) + hidden.SerializeToString()
                 fields.insert(place, (15, bytes_inside[: rng.randrange(40)]))
         return fields
@@ -151,8 +149,8 @@ class Sampler(NamedTuple):
             self.ordinary(rng.choice((0, 3, 4)) if rng.random() < share_other else 2)
             for _ in range(rng.randrange(1, 12))
         ]
-        # Columns detect one change, but not two changes that cancel each other. If an instant event
-        # lacks a duration, another event must not have two durations.
+        # Decoding in columns detects one change, but not two changes that cancel each other. So if
+        # one event lacks a duration, no other event may have two.
         odd = rng.choice(events)
         changed = self.changed(odd)
         if rng.random() < 0.4 and [number for number, _ in changed].count(3) < 2:
@@ -164,9 +162,7 @@ class Sampler(NamedTuple):
 
 class Columns(InFolder):
     def check(self, events: list[Fields], device: DeviceStats) -> bool:
-        """Compare the rows of events with the model; return True if the events were read in
-        columns.
-        """
+        """Check the rows of events; return True if the events were read in columns."""
         found = [row_of(event, device) for event in events]
         expected = [row for row in found if row is not None]
         data = piece_of(events)
@@ -177,7 +173,7 @@ class Columns(InFolder):
             return True
         return False
 
-    def test_random_events_equal_the_events_of_the_model(self) -> None:
+    def test_random_events_equal_those_of_the_reference_implementation(self) -> None:
         n_in_columns = n_usual = 0
         for seed in sampled(range(6000), 800):
             rng = random.Random(seed)
@@ -191,7 +187,7 @@ class Columns(InFolder):
         self.assertGreater(n_in_columns, 1500 if FULL else 200)
         self.assertGreater(n_usual, 20)
 
-    def test_repeated_or_missing_field_of_an_event_is_detected(self) -> None:
+    def test_event_with_a_repeated_or_missing_field_is_decoded_correctly(self) -> None:
         start: Fields = [(1, 8), (3, 70)]
         length: Fields = [(1, 9), (3, 90)]
         stats: Fields = [(4, start), (4, length)]
@@ -217,14 +213,13 @@ class Columns(InFolder):
                 with self.subTest(what=what, events=events):
                     self.check(events, DEVICE)
 
-    def test_events_that_count_occurrences_have_no_time(self) -> None:
+    def test_events_with_an_occurrence_count_have_no_time(self) -> None:
         timed: Fields = [(1, 1), (2, 7)]
         counted: Fields = [(1, 1), (5, 3)]
         for events in (
             [timed, counted],
             [counted, timed, timed],
-            # The piece has as many offsets as events, but the last event has a count instead of an
-            # offset.
+            # The piece has as many offsets as events, but the count replaces this event's offset.
             [[(2, 500), (5, 3)]],
         ):
             line_of_ops = Line("XLA Ops", extra=piece_of(events))
@@ -238,8 +233,8 @@ class Columns(InFolder):
                 self.assertEqual([row for part in line.events(0, 9) for row in part.rows()], rows)
 
     def test_events_with_an_unknown_field_are_read_in_columns(self) -> None:
-        """A newer profiler may add a field to every event; reading in columns takes a quarter of
-        the time.
+        """Test that events are read in columns, four times as fast, even if a newer profiler adds a
+        field.
         """
 
         def totals(of_event: bytes, of_stat: bytes) -> dict[str, Any]:
@@ -259,8 +254,8 @@ class Columns(InFolder):
         plain = totals(b"", b"")
         self.assertEqual(plain["n_events_total"], 3000)
         for fields in ((int_field(9, 77), b""), (b"", int_field(9, 77))):
-            refused = mock.patch.object(lines, "_timed_events", side_effect=AssertionError)
-            with self.subTest(fields=fields), refused:
+            forbidden = mock.patch.object(lines, "_timed_events", side_effect=AssertionError)
+            with self.subTest(fields=fields), forbidden:
                 self.assertEqual(totals(*fields), plain)
 
 

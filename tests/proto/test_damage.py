@@ -1,6 +1,4 @@
-"""Test that damage is refused with its offset if the answer reads the damaged part, and ignored
-elsewhere.
-"""
+"""Test that damage is reported with its offset, unless the mode does not need the damaged part."""
 
 from __future__ import annotations
 
@@ -35,8 +33,7 @@ NAME = "%fusion.1 = f32[2]{0} fusion()"
 def trace_with(
     event: bytes = b"", events: bytes = b"", op: bytes = b"", stat: bytes = b""
 ) -> bytes:
-    """Return a trace of one op of 10 ps; the arguments are additional fields of parts of the
-    trace."""
+    """Return a trace of one op of 10 ps; the arguments are fields to append to its parts."""
     category = int_field(1, 1) + text_field(5, "loop fusion") + stat
     metadata = EventMetadata(1, NAME, extra=bytes_field(5, category) + op)
     line = Line("XLA Ops", [Event(1, 0, 10, extra=event)], extra=events)
@@ -45,22 +42,20 @@ def trace_with(
 
 
 class WrongWireTypes(unittest.TestCase):
-    """Test that fields of a wrong type, which protobuf ignores, never make events or times of
-    events disappear.
-    """
+    """Test that fields of a wrong type are reported: protobuf would silently ignore them."""
 
-    def assert_refused(self, data: bytes) -> None:
+    def assert_rejected(self, data: bytes) -> None:
         outcome = harness.run(data, "summary")
         check_outcome(outcome)
         reason = outcome.object.get("reason")
         self.assertEqual(reason, "unreadable_xplane_pb", f"damage went unseen: {outcome.object}")
 
-    def test_wrong_wire_type_in_a_line_is_refused(self) -> None:
+    def test_wrong_wire_type_in_a_line_is_rejected(self) -> None:
         for wrong in (int_field(4, 1), double_field(4, 1.0), int_field(2, 1), bytes_field(3, b"7")):
             with self.subTest(wrong=wrong):
-                self.assert_refused(trace_with(events=wrong))
+                self.assert_rejected(trace_with(events=wrong))
 
-    def test_wrong_wire_type_in_an_event_is_refused(self) -> None:
+    def test_wrong_wire_type_in_an_event_is_rejected(self) -> None:
         for number in (1, 2, 3, 5):
             for wrong in (
                 double_field(number, 1.0),
@@ -68,31 +63,31 @@ class WrongWireTypes(unittest.TestCase):
                 bytes_field(number, b"\x07"),
             ):
                 with self.subTest(number=number, wrong=wrong):
-                    self.assert_refused(trace_with(event=wrong))
+                    self.assert_rejected(trace_with(event=wrong))
 
-    def test_offset_of_a_wrong_wire_type_is_refused(self) -> None:
+    def test_offset_with_a_wrong_wire_type_is_rejected(self) -> None:
         ordinary = encode(Event(1, 20, 5))
         for wrong in (bytes_field(2, b""), double_field(2, 20.0)):
             with self.subTest(wrong=wrong):
                 event = ordinary.replace(int_field(2, 20), wrong)
-                self.assert_refused(trace_with(events=bytes_field(4, event)))
+                self.assert_rejected(trace_with(events=bytes_field(4, event)))
 
-    def test_wrong_wire_type_in_a_stat_is_refused(self) -> None:
+    def test_wrong_wire_type_in_a_stat_is_rejected(self) -> None:
         for number in (1, 3, 4):
             for wrong in (double_field(number, 1.0), bytes_field(number, b"\x07")):
                 for stat in (wrong, int_field(1, 8) + wrong + int_field(3, 5)):
                     with self.subTest(number=number, stat=stat):
-                        self.assert_refused(trace_with(event=bytes_field(4, stat)))
+                        self.assert_rejected(trace_with(event=bytes_field(4, stat)))
 
-    def test_event_tag_with_a_flipped_bit_is_refused(self) -> None:
-        # The fields of the event now look like fields of the line.
+    def test_event_tag_with_a_flipped_bit_is_rejected(self) -> None:
+        # With this tag, the event's fields look like fields of the line.
         data = bytearray(trace_with(events=bytes_field(4, encode(Event(1, 20, 5)))))
         data[data.rindex(encode(Event(1, 20, 5))) - 2] ^= 2
-        self.assert_refused(bytes(data))
+        self.assert_rejected(bytes(data))
 
 
 class Breakdowns(unittest.TestCase):
-    """Test the stat memory_access_breakdown, which contains a message."""
+    """Test damage in the stat memory_access_breakdown, whose value is an encoded message."""
 
     def run_with(self, breakdown: bytes, mode: str = "by_source") -> tuple[harness.Outcome, bytes]:
         facts: dict[str, Any] = {"bytes_accessed": 9, "memory_access_breakdown": raw(breakdown)}
@@ -101,7 +96,7 @@ class Breakdowns(unittest.TestCase):
         check_outcome(outcome)
         return outcome, data
 
-    def test_damage_is_reported_at_its_offset(self) -> None:
+    def test_damage_in_the_breakdown_is_reported_at_its_offset(self) -> None:
         whole = memory_access_breakdown((1, 1, 100))
         for what, damage in {"an access cut off": b"\x0a\x7f", "no field": b"\0"}.items():
             with self.subTest(what):
@@ -109,33 +104,20 @@ class Breakdowns(unittest.TestCase):
                 at = data.index(whole + damage) + len(whole)
                 self.assertEqual(damaged_at(outcome), at, outcome.object)
 
-    def test_negative_number_of_bytes_is_refused(self) -> None:
+    def test_negative_number_of_bytes_is_rejected(self) -> None:
         for accesses in ([(1, 1, -1)], [(1, 1, 100), (2, 1, -50)], [(1, 2, -1)]):
             with self.subTest(accesses):
                 outcome, _ = self.run_with(memory_access_breakdown(*accesses))
                 self.assertEqual(outcome.object.get("reason"), "unreadable_xplane_pb")
                 self.assertIn("negative", outcome.object["detail"])
 
-    def test_damage_is_ignored_by_modes_that_do_not_read_the_damaged_part(self) -> None:
+    def test_modes_that_do_not_read_the_breakdown_ignore_its_damage(self) -> None:
         outcome, _ = self.run_with(b"\0", "summary")
         self.assertEqual(outcome.object["status"], "ok")
 
 
-class RepeatedFields(unittest.TestCase):
-    def test_last_of_several_stats_with_the_same_name_counts(self) -> None:
-        again = bytes_field(5, int_field(1, 1) + text_field(5, "copy"))
-        for what, stats in {
-            "a value": again,
-            "then no value": again + bytes_field(5, int_field(1, 1)),
-            "then a dangling reference": again + bytes_field(5, int_field(1, 1) + int_field(7, 99)),
-        }.items():
-            with self.subTest(what):
-                totals = harness.answer(trace_with(op=stats), "summary")["totals"]
-                self.assertEqual(totals["data_move_duration_ps"], 10)
-
-
 class CompressedStrings(unittest.TestCase):
-    def test_damage_is_reported_by_modes_that_read_the_string(self) -> None:
+    def test_damaged_string_is_reported_only_by_modes_that_read_it(self) -> None:
         facts: dict[str, Any] = {"shape_with_layout": compressed("f32[2]{0}")}
         data = trace([op("fusion.1", "loop fusion", 0, 10, **facts)])
         self.assertEqual(harness.answer(data, "by_source")["groups"][0]["shapes"], ["f32[2]{0}"])

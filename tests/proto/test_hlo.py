@@ -1,4 +1,4 @@
-"""Test how HLO texts are parsed, and the facts about ops that follow from the texts."""
+"""Test the parser of HLO texts, and the fields that depend on these texts."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tests.harness import answer
 
 BF16, S8, U32, F32 = "bf16[4]{0}", "s8[4]{0}", "u32[]{:S(2)}", "f32[4]{0}"
 
-# Name, opcode, output arrays and operand arrays of each text.
+# Each text with its expected name, opcode, output arrays and operand arrays.
 PARSED: dict[str, tuple[str, str, list[str], list[str]]] = {
-    # Texts that the TPU compiler wrote.
+    # The TPU compiler wrote these texts.
     "%copy-start.10 = (bf16[16000,256]{1,0:T(16,128)(2,1)}, bf16[16000,256]{1,0:T(16,128)(2,1)"
     "S(1)}, u32[]{:S(2)}) copy-start(bf16[16000,256]{1,0:T(16,128)(2,1)S(1)} "
     "%convert_element_type.811)": (
@@ -63,14 +63,14 @@ PARSED: dict[str, tuple[str, str, list[str], list[str]]] = {
         ["bf16[4,4,2048,128]{3,2,1,0:T(16,128)(2,1)}"],
     ),
     "%constant_dynamic-slice_fusion.3 = …": ("constant_dynamic-slice_fusion.3", "", [], []),
-    # Texts in unusual forms.
+    # These texts have unusual forms.
     "ROOT %x.1 = pred[2]{0} compare(f32[2]{0} %a, f32[2]{0} %b), direction=LT": (
         "x.1",
         "compare",
         ["pred[2]{0}"],
         ["f32[2]{0}", "f32[2]{0}"],
     ),
-    # Tokens hold no data.
+    # Tokens have no data, so they are not arrays.
     "%t = token[] after-all()": ("t", "after-all", [], []),
     "%s = token[] send-done((f32[8]{0}, u32[], token[]) %a)": (
         *("s", "send-done"),
@@ -86,11 +86,11 @@ PARSED: dict[str, tuple[str, str, list[str], list[str]]] = {
     # Attributes are not operands.
     "%q = s32[1]{0} custom-call(), custom_call_target="
     '"x", operand_layout_constraints={f32[2]{0}}': ("q", "custom-call", ["s32[1]{0}"], []),
-    # Operands that are written as names without shapes.
+    # These texts contain only a name.
     "%only.a-name_1": ("only.a-name_1", "", [], []),
     "only.a-name": ("only.a-name", "", [], []),
     "%x = ": ("x", "", [], []),
-    # Texts that are cut off.
+    # These texts are truncated.
     "%x = f32[8": ("x", "", [], []),
     "%x = f32[8]{0:T(8,1": ("x", "", ["f32[8]"], []),
     "%x = f32[8]{0} fusion(": ("x", "fusion", ["f32[8]{0}"], []),
@@ -106,7 +106,7 @@ NO_INSTRUCTION = ["", " ", "=", "% = f32[8]", "(f32[8])", "\0\xff", "what is thi
 
 
 def group(category: StatValue | None, *, mode: str = "by_source", **of_op: Any) -> dict[str, Any]:
-    """Return the only group of a trace with one op."""
+    """Return the only group in the answer for a trace with one op."""
     data = trace([op(of_op.pop("name", "x.1"), category, 0, 5, **of_op)])
     options = {
         "by_source": ["--include-data-move", "--include-comm"],
@@ -141,7 +141,7 @@ class Parser(unittest.TestCase):
         shape = "((), (s32[2]{0}, /*index=5*/s32[0]{0:S(10)}))"
         self.assertEqual(HloText(f"%x = {shape} async-start()").shape, shape)
 
-    def test_text_that_is_cut_anywhere_has_the_arrays_before_the_cut(self) -> None:
+    def test_truncated_text_keeps_the_arrays_before_the_cut(self) -> None:
         def arrays(hlo: HloText) -> list[str]:
             return [f"{a.dtype}[{a.dims}]" for a in [*hlo.outputs, *hlo.operands]]
 
@@ -168,7 +168,7 @@ class Parser(unittest.TestCase):
         self.assertIsNone(HloText(text).target)
         self.assertIsNone(HloText("%x = f32[] custom-call(f32[] %a)").target)
 
-    def test_rank_and_number_of_elements_follow_from_the_shape(self) -> None:
+    def test_rank_and_number_of_elements_are_computed_from_the_shape(self) -> None:
         for shape, rank, n_elements in (
             ("f32[]", 0, 1),
             ("f32[0]{0}", 1, 0),
@@ -182,12 +182,12 @@ class Parser(unittest.TestCase):
 
 
 class OfOps(unittest.TestCase):
-    """Provide the fields that modes print for an op with a given text."""
+    """Test the fields that modes print for an op with a given HLO text."""
 
-    def test_signature_is_the_name_the_target_or_the_opcode(self) -> None:
+    def test_signature_is_name_target_or_opcode_depending_on_the_category(self) -> None:
         call = ', custom_call_target="TODO(b/5)"'
         for category, signature, of_op in (
-            # Fusions and asynchronous ops have names without SSA parts.
+            # The signature of a fusion or asynchronous op is its name without the numeric suffix.
             ("loop fusion", "fusion [loop fusion]", {"name": "fusion.48.clone.3"}),
             ("loop fusion", "add_fusion [loop fusion]", {"name": "add_fusion.1.remat2.cloned"}),
             ("loop fusion", "flash.fwd [loop fusion]", {"name": "flash.fwd.7"}),
@@ -214,11 +214,11 @@ class OfOps(unittest.TestCase):
         ):
             with self.subTest(shape=shape):
                 self.assertEqual(group("loop fusion", shape=shape)["dtypes"], {dtype: 1})
-        # The shape of an op without an HLO text comes from the stat.
+        # Without an HLO text, the shape comes from the stat.
         row = group("loop fusion", text="", shape="(s32[2]{0}, bf16[4]{0})")
         self.assertEqual(row["dtypes"], {"bf16": 1})
 
-    def test_dtype_of_a_possible_matmul_is_certain_if_all_inputs_have_that_dtype(self) -> None:
+    def test_matmul_dtype_is_uncertain_unless_all_inputs_have_it(self) -> None:
         for category, uncertain in (
             *(("convolution", True), ("dot", True), ("output fusion", True), ("custom-call", True)),
             *(("loop fusion", False), ("reduce", False), ("all-gather fusion", False)),
@@ -230,13 +230,13 @@ class OfOps(unittest.TestCase):
             (BF16, f"{BF16} %a, {BF16} %b", False),
             (BF16, f"{BF16} %a, {S8} %b", True),
             (BF16, f"{F32} %a", True),
-            # Scalars, wide integers and predicates are not operands of a matrix unit.
+            # Scalars, wide integers and predicates are not matmul operands.
             (BF16, f"{BF16} %a, f32[] %b, s32[4]{{0}} %c, pred[4]{{0}} %d, u16[4]{{0}} %e", False),
             (BF16, f"{BF16} %a, s4[4]{{0}} %b", True),
             ("f8e4m3fn[4]{0}", "f8e5m2[4]{0} %a", False),
-            # The HLO text shows no input.
+            # The HLO text does not contain the shapes of the inputs.
             (BF16, "%a, %b", True),
-            # No chip has a peak for outputs of dtype s32.
+            # No chip has a peak for s32 outputs, so the dtype of the inputs does not matter.
             ("s32[4]{0}", f"{BF16} %a", False),
         ):
             with self.subTest(shape=shape, operands=operands):
@@ -258,7 +258,8 @@ class OfOps(unittest.TestCase):
 
 
 class Changes(unittest.TestCase):
-    """Test changes of dtype and layout, which are None if the text does not show both arrays."""
+    """Test `dtype_change` and `layout_change`, which are null if the text lacks one of the
+    arrays."""
 
     def test_first_operand_is_compared_with_the_output(self) -> None:
         for after, before, expected in (
@@ -269,21 +270,20 @@ class Changes(unittest.TestCase):
             ("f32[8,4]{1,0:T(8,128)}", "f32[8,4]{1,0:T(2,128)}", (False, True)),
             # A different memory space is not a change of layout.
             ("f32[8,4]{1,0:T(8,128)L(128)S(1)}", "f32[8,4]{1,0:T(8,128)}", (False, False)),
-            # Different dimensions of the same rank are not a change; arrays of different ranks
-            # cannot be compared.
+            # Layouts are compared despite different dimensions, but not across different ranks.
             ("f32[2,4]{1,0}", "f32[8,4]{1,0}", (False, False)),
             ("bf16[32]{0}", "f32[8,4]{1,0}", (True, None)),
             ("f32[8,4]", "f32[8,4]{1,0}", (False, None)),
-            # The first arrays of tuples are compared.
+            # For tuples, only the first arrays are compared.
             ("(bf16[4]{0}, f32[4]{0})", "((), (f32[4]{0}))", (True, False)),
-            # Dtypes differ even if they belong to the same class.
+            # Different dtypes of the same class still count as a change.
             ("f8e5m2[4]{0}", "f8e4m3fn[4]{0}", (True, False)),
         ):
             with self.subTest(after=after, before=before):
                 text = HloText(f"%copy.1 = {after} copy({before} %a)")
                 self.assertEqual(dtype_and_layout_change(text), expected)
 
-    def test_change_is_unknown_without_two_arrays(self) -> None:
+    def test_changes_are_null_without_both_arrays(self) -> None:
         for text in (
             "",
             "%copy.1",
@@ -295,9 +295,9 @@ class Changes(unittest.TestCase):
             with self.subTest(text=text):
                 self.assertEqual(dtype_and_layout_change(HloText(text)), (None, None))
 
-    def test_copy_done_is_compared_with_the_source_of_the_copy(self) -> None:
-        # The operand of a copy-done is (destination, source, context); destination and source can
-        # be tuples.
+    def test_output_of_copy_done_is_compared_with_the_source_of_the_copy(self) -> None:
+        # A copy-done has the operand (destination, source, context), whose first two parts can be
+        # tuples.
         out = "f32[8,4]{1,0}"
         for after, source, expected in (
             (out, "f32[8,4]{0,1:S(1)}", (False, True)),
@@ -312,7 +312,7 @@ class Changes(unittest.TestCase):
                 self.assertEqual((row["dtype_change"], row["layout_change"]), expected)
                 self.assertEqual(row["shapes_in"], [source.strip("()").partition(", ")[0]])
 
-    def test_change_of_a_start_is_unknown(self) -> None:
+    def test_changes_of_a_start_are_null(self) -> None:
         for category, opcode in (
             ("copy-start", "copy"),
             ("async-start", "async-start"),
@@ -323,7 +323,7 @@ class Changes(unittest.TestCase):
                 row = group(category, mode="non_compute", text=text)
                 self.assertEqual((row["dtype_change"], row["layout_change"]), (None, None))
 
-    def test_group_has_a_change_if_any_known_member_changes(self) -> None:
+    def test_change_of_a_group_is_true_if_any_member_changes(self) -> None:
         same, other, unknown = ("f32[4]{0}", "f32[4]{0:T(128)}", "f32[4]")
         for sources, expected in (
             ((same, other, unknown), True),

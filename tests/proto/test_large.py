@@ -1,8 +1,7 @@
-"""Test that large traces are answered correctly, in memory that does not grow with the size of the
-trace.
+"""Test that large traces give correct answers and that memory does not grow with the trace.
 
-Sizes and memory are measured on real processes. Other tests read small traces in such small pieces
-that every event crosses a boundary of pieces.
+Memory is measured in real processes. Other tests read small traces in tiny pieces, so that events
+cross the boundaries between pieces.
 """
 
 from __future__ import annotations
@@ -37,8 +36,7 @@ MIB = 1 << 20
 PROGRAM = (sys.executable, str(SCRIPT))
 LINUX_ONLY = unittest.skipUnless(sys.platform.startswith("linux"), "needs the limits of Linux")
 
-# The code runs in a new process, because the peak memory of a child includes the memory of the
-# parent.
+# This code runs in a new process, because a child's peak memory includes its parent's memory.
 PEAK_OF = """
 import resource, subprocess, sys
 subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)
@@ -48,10 +46,10 @@ print(peak if sys.platform == "darwin" else peak << 10)
 
 
 def facts(path: Path, mode: str) -> dict[str, Any]:
-    """Return the answer without the fields that name the file."""
-    said = answer(path, mode)
+    """Return a mode's answer without the fields that contain the file's name."""
+    result = answer(path, mode)
     elsewhere = ("profile_dir", "xplane_file", "capture")
-    return {key: said[key] for key in said if key not in elsewhere}
+    return {key: result[key] for key in result if key not in elsewhere}
 
 
 def pieces_of(size: int) -> AbstractContextManager[object]:
@@ -80,17 +78,17 @@ class RealSize(unittest.TestCase):
         self.assertEqual(totals["n_events_total"] + totals["n_events_container"], 39750)
         self.assertEqual(totals["n_events_unresolved"], 0)
 
-    def test_several_processes_at_once_give_the_same_answer(self) -> None:
+    def test_concurrent_processes_give_the_same_answer(self) -> None:
         command = [*PROGRAM, str(self.trace), "--mode", "roofline"]
         n = 8 if FULL else 2
         running = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(n)]
-        said = [process.communicate()[0] for process in running]
+        result = [process.communicate()[0] for process in running]
         self.assertEqual([process.returncode for process in running], [0] * n)
-        self.assertIn(b'"status":"ok"', said[0])
-        self.assertEqual(said, [said[0]] * n)
+        self.assertIn(b'"status":"ok"', result[0])
+        self.assertEqual(result, [result[0]] * n)
 
     @LINUX_ONLY
-    def test_400_MB_of_address_space_are_enough(self) -> None:
+    def test_400_MB_of_address_space_suffice(self) -> None:
         limited = ("sh", "-c", 'ulimit -v 400000 && exec "$@"', "sh", *PROGRAM)
         done = subprocess.run(
             [*limited, str(self.trace), "--mode", "by_source"],
@@ -105,7 +103,7 @@ class RealSize(unittest.TestCase):
 class Memory(InFolder):
     takes_seconds = 5
 
-    def test_memory_does_not_grow_with_the_step(self) -> None:
+    def test_memory_stays_below_64_MiB_for_a_large_step(self) -> None:
         trace = self.folder / "x.xplane.pb"
         factor = 2 if FULL else 1
         shape = Shape(factor=factor, n_steps=1, n_devices=1, n_hosts=0)
@@ -123,7 +121,7 @@ class Memory(InFolder):
 
 class OtherPlanes(InFolder):
     def read_counting(self, shape: Shape, modes: Sequence[str]) -> tuple[list[dict[str, Any]], int]:
-        """Return the answers of the modes, and the number of bytes that the modes read."""
+        """Return the modes' answers and the number of bytes read."""
         trace = self.folder / "trace.xplane.pb"
         write_trace(trace, shape)
         n_bytes = 0
@@ -139,15 +137,17 @@ class OtherPlanes(InFolder):
 
     def test_unneeded_planes_are_not_read(self) -> None:
         modes = sampled(MODES_OF_TRACE, 1)
-        said, n_bytes = self.read_counting(Shape(factor=0.1), modes)
-        said_of_double, n_bytes_of_double = self.read_counting(Shape(factor=0.1, others=2), modes)
-        self.assertEqual(said_of_double, said)
-        # The file has eight more planes of 2 MB; only the beginning of each plane is read.
+        result, n_bytes = self.read_counting(Shape(factor=0.05), modes)
+        result_of_double, n_bytes_of_double = self.read_counting(
+            Shape(factor=0.05, others=2), modes
+        )
+        self.assertEqual(result_of_double, result)
+        # The second file has eight more planes of 1.8 MB, of which only the beginning is read.
         self.assertLess(n_bytes_of_double - n_bytes, 8 * len(modes) * 10_000)
 
 
 class Sparse(InFolder):
-    """Test a sparse file of 8 GiB."""
+    """Test a sparse file of more than 8 GiB."""
 
     # Offsets after the hole need more than 32 bits.
     hole = 4 * GIB + MIB
@@ -176,7 +176,8 @@ class Sparse(InFolder):
 
 
 def awkward_plane() -> Plane:
-    """Return ops: some are larger than a small piece, some are instant, and some lack metadata."""
+    """Return a plane with unusual events: larger than a piece, without duration, or without
+    metadata."""
     rng = random.Random(4)
     ops = []
     now = 0
@@ -194,7 +195,7 @@ def awkward_plane() -> Plane:
 
 
 class Pieces(InFolder):
-    def test_answer_does_not_depend_on_pieces_or_order_of_fields(self) -> None:
+    def test_answer_does_not_depend_on_piece_size_or_order_of_fields(self) -> None:
         rng = random.Random(5)
         arrangements = {
             "as written": list[bytes],

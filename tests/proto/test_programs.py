@@ -1,4 +1,5 @@
-"""Test how programs are found, read and searched, and that damage in programs is only noted."""
+"""Test how programs are found, decoded and searched, and that damage in programs only adds a
+note."""
 
 from __future__ import annotations
 
@@ -79,7 +80,7 @@ NOTE_END = "; fields that depend on it are null"
 
 @contextmanager
 def programs_in(data: bytes | Path) -> Iterator[Programs]:
-    """Open a file and yield its programs."""
+    """Open a trace and yield its programs."""
     with tempfile.TemporaryDirectory() as folder:
         path = data
         if isinstance(path, bytes):
@@ -90,12 +91,12 @@ def programs_in(data: bytes | Path) -> Iterator[Programs]:
 
 
 class Opened:
-    """Open the only program of a trace; hold the program, the buffer assignment and the notes."""
+    """Hold a program read from a trace, its buffer assignment and the notes."""
 
     def __init__(self, hlo: bytes) -> None:
         with programs_in(encode(Space([metadata_plane({1: ("jit_f(1)", hlo)})]))) as programs:
             self.program = programs.program(1)
-            # Only the buffer assignment must be read while the file is open.
+            # The buffer assignment must be read before the file is closed.
             self.buffers = read_buffers(self.program) if self.program else None
         self.notes = programs.notes
 
@@ -137,7 +138,7 @@ def entry(
     *,
     instruction: str = "a",
 ) -> EventMetadata:
-    """Make an entry of `/host:metadata` with a program of one instruction."""
+    """Return an entry of `/host:metadata` with a program of one instruction."""
     hlo = hlo_proto({"main": [op(instruction, "add")]})
     stats = [] if stat is None else [Stat(STAT_IDS[stat], raw(hlo))]
     if number is not None:
@@ -146,7 +147,7 @@ def entry(
 
 
 class Entries(unittest.TestCase):
-    """Test how programs and their ids are found in a file."""
+    """Test how programs and their ids are found in a trace."""
 
     def test_programs_are_found_by_signed_and_unsigned_id(self) -> None:
         hlo = hlo_proto({"main": [op("a", "add")]})
@@ -161,7 +162,7 @@ class Entries(unittest.TestCase):
             self.assertIsNone(programs.program(BIG + 1))
             self.assertEqual(programs.notes, [])
 
-    def test_entry_without_hlo_has_a_name_and_no_program(self) -> None:
+    def test_entry_without_hlo_has_only_a_name(self) -> None:
         plane = metadata_plane({1: ("SYMBOL_MAP:7", None), 2: ("jit_g(2)", None)})
         plane.event_metadata[1].stats = [Stat(7, string("no bytes")), Stat(8, raw(b"other"))]
         with programs_in(encode(Space([plane]))) as programs:
@@ -171,7 +172,7 @@ class Entries(unittest.TestCase):
             self.assertEqual(programs.notes, [])
 
     def assert_ids(self, entries: list[EventMetadata], *ids: int) -> None:
-        """Check that the programs of the given entries have the expected ids and are readable."""
+        """Check that the entries contain readable programs with exactly the given ids."""
         names = [StatMetadata(i, name) for i, name in STAT_NAMES.items()]
         plane = Plane("/host:metadata", [], entries, names)
         with programs_in(encode(Space([plane]))) as programs:
@@ -181,7 +182,7 @@ class Entries(unittest.TestCase):
                 self.assertIsNotNone(found and found.instruction("a"), program_id)
             self.assertEqual(programs.notes, [])
 
-    def test_id_comes_from_the_stat_else_the_name_else_the_key(self) -> None:
+    def test_program_id_comes_from_stat_name_or_key_in_that_order(self) -> None:
         for stat in ("Hlo Proto", "HLO Proto"):
             with self.subTest(stat=stat):
                 self.assert_ids([entry(6, f"jit_f({BIG})", stat, 3)], 3)
@@ -189,7 +190,7 @@ class Entries(unittest.TestCase):
                 self.assert_ids([entry(6, "jit_f", stat)], 6)
                 self.assert_ids([entry(BIG - 2**64, "jit_f", stat)], BIG)
 
-    def test_id_in_the_name_must_be_a_number_at_the_end(self) -> None:
+    def test_program_id_in_a_name_must_be_a_decimal_number_at_the_end(self) -> None:
         for name in (
             *("jit_f(35)::fusion.28", "jit_f(35) ", "jit_f(3", "jit_f()", "jit_f(0x23)", "jit_f3"),
             *("jit_f(\u0663)", f"jit_f({'3' * 21})"),
@@ -198,7 +199,7 @@ class Entries(unittest.TestCase):
                 self.assert_ids([entry(6, name)], 6)
         self.assert_ids([entry(6, "jit_f(4)(35)"), entry(7, "(36)")], 35, 36)
 
-    def test_entries_without_a_program_do_not_hide_a_program(self) -> None:
+    def test_entry_without_a_program_does_not_hide_a_program_with_the_same_id(self) -> None:
         program = entry(6, "jit_f(35)")
         others = [
             entry(7, "jit_f(35)::f.1", "llo_proto", 35),
@@ -212,7 +213,7 @@ class Entries(unittest.TestCase):
         for entries in ([program, *others], [*others, program]):
             self.assert_ids(entries, 35)
 
-    def test_damaged_entries_give_a_single_note_and_hide_no_program(self) -> None:
+    def test_damaged_entries_give_a_single_note_and_keep_other_programs(self) -> None:
         hlo = hlo_proto({"main": [op("a", "add")]})
         wrong_wire = EventMetadata(3, "jit_g(3)", extra=int_field(5, 1))
         not_text = EventMetadata(4, extra=bytes_field(2, b"\xff\xfe"))
@@ -227,9 +228,9 @@ class Entries(unittest.TestCase):
 
 
 class Damaged(unittest.TestCase):
-    """Test that a damaged program is None, with a note."""
+    """Test that a damaged program is omitted and noted."""
 
-    def test_damaged_program_is_refused(self) -> None:
+    def test_damaged_program_is_omitted_with_the_cause_in_a_note(self) -> None:
         good = hlo_proto({"main": [op("a", "add")]})
         for hlo, what in (
             (b"", "no module"),
@@ -255,7 +256,7 @@ class Damaged(unittest.TestCase):
                 self.assertIsNone(programs.program(program_id))
             self.assertEqual(len(programs.notes), 2)
 
-    def test_unknown_or_repeated_ids_of_instructions_find_nothing(self) -> None:
+    def test_references_to_missing_or_ambiguous_instructions_are_ignored(self) -> None:
         ops = [op("x", "abs", line="m.py:1"), op("y", "neg"), op("a", "b", "y"), op("b", "c", "x")]
         made = module({"main": ops})
         first, second, user, _ = made.computations[0].instructions
@@ -270,19 +271,19 @@ class Damaged(unittest.TestCase):
         self.assertEqual(len(read.notes), 1)
         self.assertIn("is missing or not unique", read.notes[0])
 
-    def test_name_of_two_instructions_finds_neither_instruction(self) -> None:
+    def test_instruction_with_an_ambiguous_name_is_not_found(self) -> None:
         read = main_of(op("a", "add"), op("a", "sub"), op("b", "neg"))
         assert read.program is not None
         self.assertIsNone(read.program.instruction("a"))
         self.assertIsNotNone(read.program.instruction("b"))
         self.assertIsNone(read.program.instruction("c"))
 
-    def test_names_are_found_with_and_without_percent_sign(self) -> None:
+    def test_instruction_is_found_with_or_without_percent_sign(self) -> None:
         read = main_of(op("%a", "add"), op("b", "neg"))
         for name in ("a", "%a", "b", "%b"):
             self.assertTrue(read[name])
 
-    def test_searches_end_if_operands_or_calls_are_circular(self) -> None:
+    def test_searches_terminate_if_operands_or_calls_are_circular(self) -> None:
         ops = [op(f"op.{i}", "negate", f"op.{(i + 1) % 3}") for i in range(3)]
         read = main_of(*ops, op("f", "fusion", calls=["main"]))
         self.assertIsNone(nearest(read, "op.0"))
@@ -292,7 +293,7 @@ class Damaged(unittest.TestCase):
         self.assertIsNone(dot_of(read["f"]))
         self.assertEqual([operand.name for operand in read["op.0"].operands], ["op.1"])
 
-    def test_noise_and_truncation_never_raise(self) -> None:
+    def test_randomly_damaged_programs_never_raise(self) -> None:
         dice = random.Random(7)
         whole = hlo_proto(everything(), frames=FRAMES, devices=(4, 2), buffers=SOME_BUFFERS)
         for case in sampled(range(600), 60):
@@ -319,7 +320,7 @@ FRAMES = StackFrames(
 
 
 def everything() -> dict[str, list[Op]]:
-    """Return a program with every kind of instruction that is read."""
+    """Return a program with every kind of instruction that has special handling."""
     return {
         "fused": [
             op("p.0", "parameter", shape=array("bf16", 8, 8)),
@@ -364,7 +365,7 @@ def ask_everything(one: Instruction) -> None:
 
 
 class Lines(unittest.TestCase):
-    def test_stack_frame_takes_precedence_over_file_and_line(self) -> None:
+    def test_stack_frame_takes_precedence_over_source_file_and_line(self) -> None:
         read = main_of(
             op("both", "add", frame=2, line="other.py:1"),
             op("frame", "add", frame=3, tf_op="jit(f)/add"),
@@ -383,7 +384,7 @@ class Lines(unittest.TestCase):
         self.assertIsNone(read["none"].tf_op)
         self.assertEqual(read.notes, [])
 
-    def test_damaged_frames_give_no_line(self) -> None:
+    def test_damaged_stack_frames_give_no_line_or_stack(self) -> None:
         frames = StackFrames(
             ["a.py"], [(1, 1, 1), (2, 1, 1), (1, 0, 1)], [(1, 1), (2, 0), (3, 0), (9, 0), (1, 4)]
         )
@@ -392,10 +393,10 @@ class Lines(unittest.TestCase):
         read = opened({"main": ops}, frames=frames)
         lines = [read[f"op.{i}"].line for i in range(1, 8)]
         self.assertEqual(lines, ["a.py:1", None, None, None, "a.py:1", None, "b.py:2"])
-        # The first frame calls itself, and the caller of the fifth frame is damaged.
+        # No stack is complete: frame 1 is its own caller, and frame 5's caller has no line.
         self.assertEqual([read[f"op.{i}"].stack for i in range(1, 8)], [None] * 7)
 
-    def test_lines_inside_a_fusion_are_counted_at_any_depth(self) -> None:
+    def test_lines_inside_nested_fusions_are_counted(self) -> None:
         read = opened(
             {
                 "inner": [op("i.0", "parameter", line="m.py:9"), op("i.1", "add", line="m.py:1")],
@@ -422,7 +423,7 @@ class Lines(unittest.TestCase):
 def dot_program(
     operands: Sequence[str], *, depth: int = 1, opcode: str = "convolution", extra: bytes = b""
 ) -> Opened:
-    """Make a program in which the op `top` is a dot, or contains a dot `depth` fusions deep."""
+    """Return a program in which `top` is a dot, or a fusion with a dot at the given depth."""
     names = [f"p.{i}" for i in range(len(operands))]
     body = [
         *(
@@ -439,7 +440,7 @@ def dot_program(
 
 
 class Dots(unittest.TestCase):
-    def test_wider_operand_decides_and_f32_at_default_precision_is_bf16(self) -> None:
+    def test_dot_has_the_wider_dtype_but_f32_at_default_precision_is_bf16(self) -> None:
         for operands, stated, dot in (
             (("bf16", "bf16"), b"", Dot("bf16", "bf16")),
             (("f8e4m3fn", "f8e5m2"), b"", Dot("fp8", "f8e4m3fn")),
@@ -459,8 +460,8 @@ class Dots(unittest.TestCase):
             (("s8", "s8"), b"", Dot("other", "s8")),
             (("s8", "bf16"), b"", Dot("other", "bf16")),
             (("bf16", "f64"), b"", Dot("other", "f64")),
-            # A predicate, as in a one-hot matrix, is ignored in favour of the other operand's
-            # dtype.
+            # If one operand is a predicate, as in a one-hot matmul, the other operand's dtype is
+            # used.
             (("pred", "bf16"), b"", Dot("bf16", "bf16")),
             (("f8e4m3fn", "pred"), b"", Dot("fp8", "f8e4m3fn")),
             (("pred", "f8e4m3fn"), b"", Dot("fp8", "f8e4m3fn")),
@@ -476,7 +477,7 @@ class Dots(unittest.TestCase):
                     self.assertEqual(dot_of(read["top"]), dot)
                     self.assertEqual(read.notes, [])
 
-    def test_widest_of_several_dots_decides_the_dtype(self) -> None:
+    def test_dtype_of_several_dots_is_that_of_the_widest(self) -> None:
         def dtype_of(*dtypes: str) -> Dot | None:
             body = []
             for i, dtype in enumerate(dtypes):
@@ -488,7 +489,7 @@ class Dots(unittest.TestCase):
         self.assertEqual(dtype_of("f16", "bf16"), Dot("fp16", "f16"))
         self.assertEqual(dtype_of("bf16", "s8"), Dot("other", "bf16"))
 
-    def test_op_without_a_dot_or_with_unreadable_operands_has_no_dtype(self) -> None:
+    def test_dot_is_none_if_there_is_no_dot_or_an_operand_is_unknown(self) -> None:
         read = opened({"c": [op("a", "add")], "main": [op("top", "fusion", calls=["c"])]})
         self.assertIsNone(dot_of(read["top"]))
         self.assertIsNone(dot_of(read["a"]))
@@ -500,7 +501,7 @@ class Dots(unittest.TestCase):
         made.computations[0].instructions[1].operand_ids[1] = 9
         self.assertIsNone(dot_of(Opened(bytes_field(1, encode(made)))["d"]))
 
-    def test_dtype_is_unknown_if_the_precision_is_damaged(self) -> None:
+    def test_dot_is_none_if_the_precision_is_damaged(self) -> None:
         read = dot_program(["f32", "f32"], extra=bytes_field(51, b"\x0a\x09"))
         self.assertIsNone(dot_of(read["top"]))
 
@@ -510,7 +511,7 @@ def declared(**estimate: object) -> bytes:
 
 
 class DeclaredCosts(unittest.TestCase):
-    def test_declared_costs_must_be_counts(self) -> None:
+    def test_declared_costs_are_none_unless_they_are_counts(self) -> None:
         for config, cost in (
             (declared(flops="34628173824", bytes_accessed="67108864"), (34628173824, 67108864)),
             (declared(flops=5, bytes_accessed=6.0), (5, 6)),
@@ -529,7 +530,7 @@ class DeclaredCosts(unittest.TestCase):
                 read = main_of(op("k", "custom-call", config=config))
                 self.assertEqual(read["k"].declared_cost, DeclaredCost(*cost))
 
-    def test_config_without_declaration_has_no_cost(self) -> None:
+    def test_config_without_cost_estimate_has_no_declared_cost(self) -> None:
         for config in (
             *(None, b"", b"{}", b"[]", b"null", b'{"custom_call_config":{}}'),
             *(b'["cost_estimate"]', b'{"custom_call_config":{"cost_estimate":null}}'),
@@ -576,7 +577,7 @@ class Chains(unittest.TestCase):
             for name in chain:
                 self.assertEqual(chain_names(read, name), chain, name)
 
-    def test_nearest_start_of_the_same_kind_is_found_across_unrelated_instructions(self) -> None:
+    def test_done_is_paired_with_its_start_across_unrelated_instructions(self) -> None:
         read = main_of(
             op("w-start", "copy-start"),
             op("async-collective-start.1", "fusion"),
@@ -593,7 +594,7 @@ class Chains(unittest.TestCase):
         for name in ("fusion.7", "async-collective-starter"):
             self.assertEqual(chain_names(read, name), [name])
 
-    def test_thread_of_any_part_identifies_the_sparse_core(self) -> None:
+    def test_sparse_core_is_recognised_by_the_thread_of_any_part(self) -> None:
         read = opened(
             {
                 "sc": [op("s", "abs")],
@@ -613,7 +614,7 @@ class Chains(unittest.TestCase):
 
 
 class NearestLines(unittest.TestCase):
-    def test_line_of_the_instruction_precedes_the_line_of_the_start(self) -> None:
+    def test_own_line_takes_precedence_over_the_line_of_the_start(self) -> None:
         read = main_of(
             op("x", "abs", line="m.py:1"),
             op("copy-start.1", "copy-start", "x", line="m.py:2"),
@@ -627,7 +628,7 @@ class NearestLines(unittest.TestCase):
         self.assertEqual(nearest(read, "copy-done.2"), ("m.py:3", "own", 0))
         self.assertEqual(nearest(read, "copy-start.2"), ("m.py:4", "consumer", 1))
 
-    def test_collective_inside_precedes_producer_and_consumer(self) -> None:
+    def test_line_of_a_wrapped_collective_precedes_producer_and_consumer(self) -> None:
         def program(inner: list[Op], root: str | None, *before: Op) -> Opened:
             return opened(
                 {
@@ -653,14 +654,14 @@ class NearestLines(unittest.TestCase):
             for read, line in (
                 (program(inner, "m.py:6", gather), "m.py:5"),
                 (program(inner, "m.py:6"), "m.py:7"),
-                # The first collective has no line, so the line of the computation's root is used.
+                # The first collective has no line, so the root's line is used.
                 (program(inner, "m.py:6", other), "m.py:6"),
                 (program(inner[1:], "m.py:6"), "m.py:6"),
                 (program(inner[1:], None), "m.py:8"),
             ):
                 self.assertEqual(nearest(read, name, producer_first=True), (line, "inside", 0))
 
-    def test_reducer_does_not_supply_a_line(self) -> None:
+    def test_line_of_a_reducer_is_not_a_nearest_line(self) -> None:
         read = opened(
             {
                 "add": [op("sum", "add", line="lax.py:1")],
@@ -673,7 +674,7 @@ class NearestLines(unittest.TestCase):
         )
         self.assertEqual(nearest(read, "ar-done"), ("m.py:1", "producer", 1))
 
-    def test_producers_precede_all_parts_in_the_order_of_operands(self) -> None:
+    def test_producers_of_start_update_and_done_are_searched(self) -> None:
         read = main_of(
             op("far", "abs", line="m.py:1"),
             op("near", "abs", "far"),
@@ -696,14 +697,14 @@ class NearestLines(unittest.TestCase):
         after = main_of(op("copy.1", "copy"), op("x", "abs", "copy.1", line="m.py:1"))
         self.assertEqual(nearest(after, "copy.1", producer_first=True), ("m.py:1", "consumer", 1))
 
-    def test_lines_more_than_eight_hops_away_are_not_found(self) -> None:
+    def test_lines_are_found_up_to_eight_hops_away(self) -> None:
         for hops, expected in ((8, ("m.py:1", "consumer", 8)), (9, None)):
             ops = [op("copy.0", "copy")]
             ops += [op(f"copy.{i}", "copy", f"copy.{i - 1}") for i in range(1, hops)]
             ops.append(op("end", "abs", f"copy.{hops - 1}", line="m.py:1"))
             self.assertEqual(nearest(opened({"main": ops}), "copy.0"), expected)
 
-    def test_line_of_a_parameter_is_never_a_likely_line(self) -> None:
+    def test_line_of_a_parameter_is_never_a_nearest_line(self) -> None:
         read = main_of(op("x", "parameter", line="m.py:1"), op("copy.1", "copy", "x"))
         self.assertIsNone(nearest(read, "copy.1"))
         self.assertIsNone(nearest(read, "copy.1", sources={"x": "m.py:1"}))
@@ -724,28 +725,27 @@ class NearestLines(unittest.TestCase):
             }
         )
 
-    def test_search_leaves_a_computation_with_a_single_caller(self) -> None:
+    def test_search_continues_at_the_only_caller_of_a_computation(self) -> None:
         read = self.body(op("while.1", "while", "x", calls=["body"]))
         # The paths are copy.1 -> p -> while.1 -> x, and copy.1 -> t -> while.1 -> y.
         self.assertEqual(nearest(read, "copy.1", producer_first=True), ("m.py:1", "producer", 3))
         self.assertEqual(nearest(read, "copy.1"), ("m.py:2", "consumer", 3))
-        # The calling instruction has a line of its own, which is nearer.
+        # If the calling instruction has its own line, that line is nearer.
         read = self.body(op("while.1", "while", "x", calls=["body"], line="m.py:3"))
         self.assertEqual(nearest(read, "copy.1", producer_first=True), ("m.py:3", "producer", 2))
 
-    def test_search_does_not_leave_a_computation_with_two_callers(self) -> None:
+    def test_search_ends_in_a_computation_with_two_callers(self) -> None:
         read = self.body(
             op("while.1", "while", "x", calls=["body"]), op("while.2", "while", "x", calls=["body"])
         )
         self.assertIsNone(nearest(read, "copy.1"))
-        # An instruction that calls the computation twice, as body and condition, is a single
-        # caller.
+        # An instruction that uses the computation as both body and condition is a single caller.
         read = self.body(op("while.1", "while", "x", calls=["body", "body"]))
         self.assertEqual(nearest(read, "copy.1"), ("m.py:2", "consumer", 3))
 
 
 class Groups(unittest.TestCase):
-    """Test all known ways to write the devices that take part in a collective."""
+    """Test all known encodings of the devices that take part in a collective."""
 
     def test_iota_groups_are_expanded(self) -> None:
         self.assertEqual(iota_groups(4, 2, [8]), ((0, 1), (2, 3), (4, 5), (6, 7)))
@@ -774,7 +774,7 @@ class Groups(unittest.TestCase):
             self.assertIsNone(listed_groups([[5], wrong]))
         self.assertIsNone(listed_groups([[1], [1]]))
 
-    def test_contradictory_groups_are_unknown(self) -> None:
+    def test_contradictory_groups_are_none(self) -> None:
         contradictory = (
             iota_groups(4, 2, [4]),
             iota_groups(4, 2, [2, 4], [1, 1]),
@@ -798,7 +798,7 @@ class Groups(unittest.TestCase):
         )
         self.assertEqual(contradictory, (None,) * len(contradictory))
 
-    def test_groups_are_read_from_every_field_that_compilers_used(self) -> None:
+    def test_groups_are_read_from_the_fields_of_all_compiler_versions(self) -> None:
         cut, transposed = iota(4, 2, [8]), iota(4, 2, [2, 4], [1, 0])
         by_twos = ((0, 1), (2, 3), (4, 5), (6, 7))
         spelled = bytes_field(1, packed(1, [0, 1])) + bytes_field(1, packed(1, [2, 3]))
@@ -824,7 +824,7 @@ class Groups(unittest.TestCase):
 
 
 class Collectives(unittest.TestCase):
-    def test_collective_on_a_sparse_core_is_found_in_all_parts(self) -> None:
+    def test_sparse_core_collective_is_found_from_start_update_and_done(self) -> None:
         half, whole = array("bf16", 4, 512), array("bf16", 4, 1024, space=1)
         read = opened(
             {
@@ -859,7 +859,7 @@ class Collectives(unittest.TestCase):
         self.assertEqual(read.program and read.program.n_devices, 8)
         self.assertIsNone(collective_of(read["x"]))
 
-    def test_asynchronous_collective_has_inputs_of_start_and_outputs_of_done(
+    def test_asynchronous_collective_has_the_inputs_of_start_and_outputs_of_done(
         self,
     ) -> None:
         data = array("bf16", 8, 256)
@@ -894,27 +894,27 @@ class Collectives(unittest.TestCase):
                 "lone-start", "all-gather", arrays, None, Participants(None, None, groups=())
             ),
         )
-        # The operands of a done are not the data of the collective, and a start, which would have
-        # the groups, is missing.
+        # A done's operands are not the collective's data, and without its start the groups are
+        # unknown.
         self.assertEqual(
             collective_of(read["lone-done"]),
             Collective("lone-done", "all-reduce", None, arrays, None),
         )
 
-    def test_device_assignment_gives_the_number_of_devices(self) -> None:
+    def test_number_of_devices_comes_from_the_device_assignment(self) -> None:
         for devices, n in ((None, None), ((1, 8), 8), ((0, 8), None), ((-1, -8), None)):
             read = main_of(op("x", "abs"), devices=devices)
             self.assertEqual(read.program and read.program.n_devices, n)
 
 
 class Shapes(unittest.TestCase):
-    def test_tuples_are_flattened_to_arrays_and_leaves_have_paths(self) -> None:
+    def test_nested_tuples_are_flattened_and_leaves_have_paths(self) -> None:
         inner = tuple_of(array("s4", 3, 5), array("token"), array("pred", 7))
         shape = tuple_of(array("bf16", 2, 3, space=1), inner, array("f8e4m3fn"))
         read = main_of(op("x", "abs", shape=shape))
         names = [array.dtype for array in read["x"].arrays or []]
         self.assertEqual(names, ["bf16", "s4", "pred", "f8e4m3fn"])
-        # Tokens have no data.
+        # A token has no data, so its leaf is None.
         leaves = [(path, array and array.dtype) for path, array in read["x"].leaves or []]
         expected = [((0,), "bf16"), ((1, 0), "s4"), ((1, 1), None), ((1, 2), "pred")]
         self.assertEqual(leaves, [*expected, ((2,), "f8e4m3fn")])

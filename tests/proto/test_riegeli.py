@@ -34,7 +34,7 @@ from tests.harness import (
 SAMPLES = ROOT.parent / "shared" / "samples"
 HAS_BROTLI = any(importlib.util.find_spec(name) for name in ("brotli", "brotlicffi"))
 SMALL = trace([op("fusion.1", "loop fusion", 0, 100, flops=800), op("copy.2", "copy", 100, 50)])
-# Fields that differ between two forms of the same capture.
+# These fields differ between a plain and a continuous capture of the same data.
 NOT_COMPARED = ("profile_dir", "xplane_file", "notes", "run", "host")
 
 
@@ -52,7 +52,7 @@ def compared(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 class Container(unittest.TestCase):
-    def test_hashes_of_the_headers_of_the_signature_match(self) -> None:
+    def test_header_hashes_of_the_signature_are_correct(self) -> None:
         block, chunk = reader.SIGNATURE[:24], reader.SIGNATURE[24:]
         for header in (block, chunk):
             self.assertEqual(hashed(header[8:]), header)
@@ -68,7 +68,7 @@ class Container(unittest.TestCase):
             with self.subTest(case=case):
                 self.assertEqual(unpacked(data), (records, None))
 
-    def test_chunk_with_more_records_than_bytes_is_padded(self) -> None:
+    def test_chunk_with_more_records_than_bytes_is_read(self) -> None:
         records = [b""] * 1000
         self.assertEqual(unpacked(riegeli([chunk_of(records), chunk_of([b"x"])]))[0][-1], b"x")
 
@@ -77,7 +77,8 @@ class Container(unittest.TestCase):
         self.assertEqual(unpacked(riegeli([*chunks, chunk_of([b"b"])])), ([b"a", b"b"], None))
 
     def test_damaged_chunk_is_reported_and_later_chunks_are_unpacked(self) -> None:
-        # Each record takes more than a block, so a block header names the chunk after the record.
+        # Each record is longer than a block, so a block header contains the offset of the next
+        # chunk.
         records = [bytes([i]) * 70_000 for i in range(4)]
         data = riegeli([chunk_of([record]) for record in records])
         begins = [
@@ -95,20 +96,20 @@ class Container(unittest.TestCase):
                 self.assertEqual(damage.offset, begins[1])
                 self.assertEqual(found, [records[0], *records[2:]])
 
-    def test_file_cut_off_inside_a_chunk_is_reported_at_the_chunk(self) -> None:
+    def test_truncated_file_is_reported_at_the_incomplete_chunk(self) -> None:
         data = riegeli([chunk_of([b"a" * 100]), chunk_of([b"b" * 100])], padded=False)
         second = (len(data) + 64) // 2
         for end in range(65, len(data)):
             _, damage = unpacked(data[:end])
             if end == second:
-                # The cut file looks complete. The note about its length is tested in
-                # `test_length_that_is_not_a_multiple_of_a_block_is_noted`.
+                # A file truncated between chunks looks complete. Its length is noted, which
+                # `test_length_that_is_not_a_multiple_of_a_block_is_noted` tests.
                 self.assertIsNone(damage)
                 continue
             assert damage is not None, end
             self.assertEqual(damage.offset, 64 if end < second else second)
 
-    def test_unreadable_chunks_are_refused_with_the_cause(self) -> None:
+    def test_unreadable_chunks_are_reported_with_the_cause(self) -> None:
         cases: list[tuple[Chunk, str]] = [
             ((b"", "t", 1, 1), "transposed"),
             ((b"", "q", 1, 1), "type 113"),
@@ -130,7 +131,7 @@ class Container(unittest.TestCase):
 
 
 class Answers(InFolder):
-    def test_single_record_gives_the_answers_of_the_trace(self) -> None:
+    def test_single_record_gives_the_same_answers_as_the_trace(self) -> None:
         self.write("h/h.xplane.riegeli", riegeli([chunk_of([SMALL])]))
         self.write("p/h.xplane.pb", SMALL)
         for mode in MODES_OF_TRACE:
@@ -138,7 +139,7 @@ class Answers(InFolder):
             with self.subTest(mode=mode):
                 self.assertEqual(compared(other), compared(plain))
 
-    def test_records_with_different_ids_give_the_answers_of_the_trace(self) -> None:
+    def test_records_with_different_ids_give_the_same_answers_as_the_trace(self) -> None:
         space = pb.XSpace.FromString(demo())
         planes = [plane for plane in space.planes if plane.name != "/host:metadata"]
         whole = pb.XSpace(planes=planes).SerializeToString()
@@ -149,13 +150,13 @@ class Answers(InFolder):
         joined = self.write("r/h.xplane.riegeli", riegeli(chunks))
         for mode in sampled([*MODES_OF_TRACE, "record"], 2):
             with self.subTest(mode=mode):
-                # Starts of steps count from the earliest moment of all records.
+                # Starts of steps are not compared: they are relative to the earliest record.
                 options = ["--step", "1"] if mode != "record" else []
                 expected, got = (answer(path, mode, *options) for path in (plain, joined))
                 self.assertEqual(without_base(compared(got)), without_base(compared(expected)))
         for mode in ("bottleneck", "idle"):
-            # Compare all executions, because the order of executions decides which of two equal ops
-            # comes first.
+            # Compare all executions, because their order decides which of two equal ops comes
+            # first.
             expected, got = (answer(path, mode, "--step", "all") for path in (plain, joined))
             self.assertEqual(without_base(compared(got)), without_base(compared(expected)))
 
@@ -173,7 +174,7 @@ class Answers(InFolder):
                 with self.subTest(line=line["name"], name=name):
                     self.assertEqual(line[name], expected[name])
 
-    def test_ops_with_the_same_name_in_two_programs_remain_two_ops(self) -> None:
+    def test_ops_with_the_same_name_in_two_programs_stay_separate(self) -> None:
         ops = [op("fusion.1", "loop fusion", 0, 100, program_id=7)]
         others = [op("fusion.1", "loop fusion", 200, 300, program_id=8)]
         same = [op("fusion.1", "loop fusion", 600, 50, program_id=7)]
@@ -184,7 +185,7 @@ class Answers(InFolder):
             [("8", 1, 300), ("7", 2, 150)],
         )
 
-    def test_ops_that_differ_only_in_their_executions_remain_two_ops(self) -> None:
+    def test_ops_that_differ_only_in_stats_of_their_executions_stay_separate(self) -> None:
         data = riegeli([chunk_of([of_two_programs(0), of_two_programs(1000)])])
         plain = self.write("p.xplane.pb", of_two_programs(0, 1000))
         joined = self.write("h.xplane.riegeli", data)
@@ -194,7 +195,7 @@ class Answers(InFolder):
             found = [(row["program_id"], row["n_executions"], row["total_dur_ps"]) for row in rows]
             self.assertEqual(found, expected)
 
-    def test_fact_of_the_first_execution_counts_even_in_a_later_record(self) -> None:
+    def test_stat_of_the_first_execution_is_used_even_from_a_later_record(self) -> None:
         late, early = (
             with_stat_on_events(trace([op("fusion.1", "add", at, 10)]), "tf_op", f"jit(f)/{name}")
             for at, name in ((500, "late"), (0, "early"))
@@ -203,7 +204,7 @@ class Answers(InFolder):
         (group,) = answer(self.write("h.xplane.riegeli", data), "by_source")["groups"]
         self.assertEqual(group["tf_op"], "jit(f)/early")
 
-    def test_format_is_recognised_by_the_first_bytes(self) -> None:
+    def test_format_is_detected_by_the_first_bytes(self) -> None:
         data = riegeli([chunk_of([SMALL])])
         expected = compared(answer(self.write("h.xplane.pb", SMALL), "summary"))
         named = self.write("named.xplane.pb", data)
@@ -219,7 +220,7 @@ class Answers(InFolder):
             )
             self.assertIn(b'"xplane_file":"-"', done.stdout)
 
-    def test_file_name_gives_the_host_and_missing_programs_are_noted(self) -> None:
+    def test_host_is_the_file_name_and_missing_programs_are_noted(self) -> None:
         path = self.write("vm-3.xplane.riegeli", riegeli([chunk_of([SMALL])]))
         self.assertEqual(answer(path, "record")["host"], "vm-3")
         self.assertIn("hold no programs", " ".join(answer(path, "summary")["notes"]))
@@ -262,7 +263,7 @@ class Answers(InFolder):
         (plane,) = outcome.object["planes"]
         self.assertEqual([line["n_events"] for line in plane["lines"]], [10_000])
 
-    def test_missing_brotli_is_reported_with_advice(self) -> None:
+    def test_missing_brotli_is_reported_with_the_install_command(self) -> None:
         chunk = b"b\1\1\1" + b"compressed", "r", 1, 100
         self.write("run/a.xplane.riegeli", riegeli([chunk]))
         with mock.patch.dict(sys.modules, {"brotli": None, "brotlicffi": None}):
@@ -284,7 +285,7 @@ class Folders(InFolder):
             self.write(f"run/h.xplane.{suffix.replace('_', '.')}", data)
         return run(self.folder / "run", "summary")
 
-    def test_plain_file_is_read_before_the_riegeli_file_with_a_note(self) -> None:
+    def test_plain_file_is_preferred_to_the_riegeli_file_with_a_note(self) -> None:
         outcome = self.files(pb=SMALL, riegeli=riegeli([chunk_of([SMALL])]))
         self.assertEqual(outcome.object["xplane_file"], "h.xplane.pb")
         self.assertIn("using h.xplane.pb instead of h.xplane.riegeli", outcome.object["notes"])
@@ -301,7 +302,7 @@ class Folders(InFolder):
 
 
 def of_two_programs(*starts: int) -> bytes:
-    """Return two equal ops with executions that name different programs."""
+    """Return a trace of two ops with equal metadata, whose events have different program ids."""
     ops = []
     for start in starts:
         ops += [op("fusion.1", "add", start, 100), op("fusion.2", "add", start + 200, 300)]
@@ -332,14 +333,14 @@ def demo() -> bytes:
 
 
 def lines_by_name(fields: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the lines with events, because records omit lines without events."""
+    """Return the plane's lines sorted by name, except lines without events, which records omit."""
     lines: list[dict[str, Any]] = fields["planes"][0]["lines"]
     return sorted((line for line in lines if line["n_events"]), key=lambda line: line["name"])
 
 
 def without_base(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of an answer without the starts of steps, which count from the base of the
-    joined line.
+    """Return the fields with step starts set to 0, because they are relative to the joined line's
+    base.
     """
     return {**fields, "steps": [{**step, "start_ps": 0} for step in fields.get("steps", [])]}
 
@@ -355,12 +356,12 @@ class Samples(unittest.TestCase):
             with self.subTest(sample=sample, mode=mode):
                 self.assertEqual(got, expected)
 
-    def test_samples_with_programs_give_the_answers_of_the_demo(self) -> None:
+    def test_samples_with_programs_give_the_same_answers_as_the_demo(self) -> None:
         modes = ("record", "memory", "bottleneck", "summary", "comm", "program", "by_op")
         for sample in ("demo-one", "demo-ids-hlo", "demo-sameids"):
             self.assert_same(sample, DEMO, *sampled(modes, 1))
 
-    def test_damaged_samples_are_refused_with_the_chunk(self) -> None:
+    def test_damaged_samples_are_rejected_with_the_offset_of_the_chunk(self) -> None:
         for sample, begin, n_events in (
             ("demo-damaged", 69_694, 6765),
             ("demo-hole", 64, 4708),
@@ -375,7 +376,7 @@ class Samples(unittest.TestCase):
                 found = sum(line["n_events"] for line in lines if line["name"] == "XLA Ops")
                 self.assertEqual(found, n_events)
 
-    def test_capture_of_jax_on_a_cpu_has_no_device(self) -> None:
+    def test_continuous_cpu_capture_has_no_device(self) -> None:
         outcome = command(SAMPLES / "jax-cpu-real", "--mode", "summary")
         self.assertEqual(outcome.object["reason"], "device_not_found")
         fields = answer(SAMPLES / "jax-cpu-real", "anatomy")
