@@ -288,7 +288,7 @@ MODES = (
     ),
     Mode(
         "anatomy",
-        "the contents of a file of any device: planes, lines, stats, programs, events",
+        "the contents of a trace of any device: planes, lines, stats, programs, events",
         ("--plane", "--line", "--grep", "--sample"),
         "--plane 0 --sample 1",
         device=None,

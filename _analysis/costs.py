@@ -124,6 +124,6 @@ def declared_notes(kernels: Set[str | None]) -> list[str]:
         return []
     n = len(kernels)
     return [
-        f"{plural(n, 'kernel')} with a declared cost; a causal kernel often declares twice"
-        " its true cost"
+        f"using the declared cost of {plural(n, 'kernel')}; a causal kernel often declares"
+        " twice its true cost"
     ]

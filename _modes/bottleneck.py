@@ -266,8 +266,8 @@ def over_roof_notes(over: list[Entry]) -> list[str]:
     total = sum(entry.total for entry in over)
     return [
         over_roof_note(
-            f"{plural(len(over), 'op')} ({with_unit(total)}) excluded from lower bounds,"
-            " because faster than their roof",
+            "lower bounds exclude ops that are faster than their roof"
+            f" ({plural(len(over), 'op')}, {with_unit(total)})",
             (line_of(op).line or op.agg_key for op in ops),
         )
     ]

@@ -131,8 +131,8 @@ def clock_notes(transfers: Iterable[Transfer]) -> list[str]:
     if not n:
         return []
     return [
-        f"{plural(n, 'transfer')} with an end before the start, because the two clocks"
-        " disagree; counted as 0 ps in flight"
+        f"the two clocks disagree about {plural(n, 'transfer')} with an end before the"
+        " start, counted as 0 ps in flight"
     ]
 
 

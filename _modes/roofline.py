@@ -222,8 +222,8 @@ def roofline_notes(verdicts: Sequence[Verdict]) -> list[str]:
         ops = [verdict.part.whole.op for verdict in over]
         notes.append(
             over_roof_note(
-                f"{plural(len(over), 'group')} with a roofline_util above 1, because a"
-                " dtype, a peak or a flop count is wrong",
+                f"roofline_util exceeds 1 in {plural(len(over), 'group')}, because a dtype,"
+                " a peak or a flop count is wrong",
                 (op.source_inner or op.agg_key for op in ops),
             )
         )

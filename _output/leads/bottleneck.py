@@ -39,14 +39,14 @@ CLASSES: Final = {
 PAUSE: Final = "pause_between_steps"
 CAUSES: Final = {
     "collective_in_loop": "Communication that a loop repeats",
-    "kernel_waits_for_input": "A kernel that waits for copies",
+    "kernel_waits_for_input": "Waiting for copies in a kernel",
     "large_intermediate": "Writing and re-reading a large array",
     "layout_change": "Changing the layout of arrays",
     "not_donated": "Not donating arguments",
     "one_hot_matmul": "A matmul with a one-hot matrix",
     "recompute": "Recomputation of forward work",
     "recomputed_repeatedly": "Recomputing the same work more than once",
-    "resharding": "Changing how arrays are sharded",
+    "resharding": "Resharding arrays",
     "slow_device": "A slow device",
     "synchronous_collective": "Communication that could run during math",
     "widened_dtype": "Widening values to f32",
@@ -105,7 +105,7 @@ def verdict(answer: Answer) -> str:
     if name in ("kernel", "unjudged"):
         kernel = next(iter(answer["kernels_of_unknown_cost"]), None) if name == "kernel" else None
         where = f" ({time(kernel['dur_ps'])}{place(kernel)})" if kernel else ""
-        return f"The largest part is {CLASSES[name]}: {part_of(lost, step)}{where}."
+        return f"The largest loss may be {CLASSES[name]}: {part_of(lost, step)}{where}."
     worst = next((row for row in answer["findings"] if row["class"] == name), None)
     where = ""
     if worst and worst["lost_ps"]:

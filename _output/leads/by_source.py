@@ -23,8 +23,9 @@ def sentences(answer: Answer) -> Iterator[str]:
         return
     top = max(groups, key=lambda group: group["total_dur_ps"])
     line = at(top["source_user"] or top["source_inner"]) or " without a source line"
+    n_groups = len(groups) + answer.get("tail", {"n_groups_omitted": 0})["n_groups_omitted"]
     yield (
-        f"{counted(len(groups), 'group')} of ops by source line; the costliest group is{line}:"
+        f"{counted(n_groups, 'group')} of ops by source line; the costliest group is{line}:"
         f" {part_of(top['total_dur_ps'], step)}."
     )
     left_out = [

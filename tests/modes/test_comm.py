@@ -41,7 +41,7 @@ STEP = ("s", 0, 1000)
 Json = dict[str, Any]
 Program = dict[str, list[hlo_proto.Op]]
 CONTRADICTION = (
-    "1 transfer with an end before the start, because the two clocks disagree; counted as 0 ps in"
+    "the two clocks disagree about 1 transfer with an end before the start, counted as 0 ps in"
     " flight"
 )
 

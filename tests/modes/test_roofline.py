@@ -530,9 +530,8 @@ class RooflineNotes(unittest.TestCase):
             (note,) = self.notes(chip_trace(*trace_of), *v7x)
             self.assertEqual(
                 note,
-                f"{n} groups with a roofline_util above 1, because a dtype, a peak or a flop count"
-                " is wrong:"
-                f" {names}",
+                f"roofline_util exceeds 1 in {n} groups, because a dtype, a peak or a flop count is"
+                f" wrong: {names}",
             )
         self.assertEqual(self.notes(chip_trace(ops[0]), *v7x), [])
 
