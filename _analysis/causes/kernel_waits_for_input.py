@@ -48,9 +48,9 @@ def _cause(step: Step, kernel: str, members: list[Executions], regions: Regions)
     return Cause(
         NAME,
         waiting,
-        f"The kernel {kernel} ({line_says(place)}) waits for copies for {duration(waiting)} of its"
-        f" {duration(total)} ({percent(waiting, total) or 0:.1f} %{body}), which is"
-        f" {percent_of(waiting, step)} of the step.",
+        f"The kernel {kernel} (at {line_says(place)}) waits for copies during"
+        f" {duration(waiting)} of its {duration(total)} ({percent(waiting, total) or 0:.1f}"
+        f" %{body}), which is {percent_of(waiting, step)} of the step.",
         CAUSES[NAME],
         SEEN,
         Evidence(members),

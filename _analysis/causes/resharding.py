@@ -119,7 +119,7 @@ def _cause(of: StepProgram, row: _Row, members: list[Executions]) -> Cause:
     groups = f" among {row.size} devices" if row.size else ""
     copied = ""
     if 100 * copying >= exposed:
-        copied = f" and {duration(copying)} of copies before and after them"
+        copied = f" and {duration(copying)} of copies before and after"
     verb = "changes" if n == 1 else "change"
     says = (
         f"{what}{groups} {verb} how arrays are sharded, with most time at"

@@ -82,8 +82,8 @@ def find(of: StepProgram, left_out: Container[int]) -> list[Cause]:
             NAME,
             gain,
             f"The core stops for {duration(total)} in {listed(counts)} (most time at"
-            f" {line_says(place)}). If they ran asynchronously, math that needs none of"
-            f" their results could hide up to {duration(gain)} of this time"
+            f" {line_says(place)}). If this communication were asynchronous, math that does"
+            f" not need its results could hide up to {duration(gain)} of this time"
             f" ({percent_of(gain, of.step)} of the step).",
             CAUSES[NAME].format(flags=listed(list(flags))),
             LIKELY,

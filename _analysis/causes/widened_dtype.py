@@ -423,13 +423,13 @@ def _cause(of: StepProgram, widening: _Widening, wide: _Wide) -> Cause | None:
     after = plural(len(dots), "matmul") if dots else "kernels"
     confidence: Confidence = SEEN if is_convert and is_implicit else LIKELY
     helps = CAUSES["widened_dtype, cast"]
-    follows = f"so its result and what follows are f32, through {after}"
+    follows = f"so its result is f32, and so are the ops that follow, including {after}"
     if widening.is_stream:
-        what = f"{where} makes {source}"
+        what = f"{where} creates {source}"
         follows = "so every sum with it, such as a residual stream, is f32"
         helps = CAUSES["widened_dtype, stream"]
     elif convert.opcode in DOTS:
-        what = f"{where} multiplies matrices in f32 to {source}"
+        what = f"{where} multiplies matrices in f32 into {source}"
         follows = "so the gradients are f32, too, although the compiler narrows the operands"
         helps = CAUSES["widened_dtype, matmul"]
     elif not is_convert:

@@ -48,8 +48,8 @@ class WaitsForInput(unittest.TestCase):
         self.assertEqual(evidence["dur_ps"], 200)
         self.assertEqual(
             row["says"],
-            "The kernel a (m.py:3) waits for copies for 100 ps of its 200 ps (50.0 %; its body"
-            " computes for 30 ps), which is 10.0 % of the step.",
+            "The kernel a (at m.py:3) waits for copies during 100 ps of its 200 ps (50.0 %; its"
+            " body computes for 30 ps), which is 10.0 % of the step.",
         )
         self.assertIn("larger blocks", row["what_helps"])
 
