@@ -66,7 +66,7 @@ def find_files(
         near = folder_nearby(profile, context, files_in)
         for_viewer = viewer_file_below(profile, context)
     except (FileNotFoundError, NotADirectoryError):
-        detail = f"no such path: {profile}"
+        detail = f"{profile} does not exist; check the path"
         if re.match(r"[A-Za-z][A-Za-z0-9+.\-]+:/", profile):
             detail = f"{profile} is a URL; copy the file to a local path, or pipe it in and pass -"
         raise NoAnswer("no_such_path", detail=detail) from None

@@ -53,11 +53,11 @@ _OTHERS = (
     (rb"BZh\d1AY", "bzip2 data; unpack the file first"),
     (rb".{257}ustar", "a tar archive; unpack the file first"),
     (rb"version https://git-lfs", "a Git LFS pointer; run git lfs pull first"),
-    (rb"(?i)\s*<(?:!doctype|html|\?xml)", "HTML or XML"),
+    (rb"(?i)\s*<(?:!doctype|html|\?xml)", "HTML or XML; pass an .xplane.pb file"),
     # Text has no control characters except tabs and line ends, but a trace has another one among
     # the first five bytes. A trace with only a host name may have none, but begins with a quotation
     # mark, which this pattern does not match.
-    (rb"[\t\n\r !#-~][\t\n\r -~]{15}", "text"),
+    (rb"[\t\n\r !#-~][\t\n\r -~]{15}", "text; pass an .xplane.pb file"),
 )
 
 NOT_A_TRACE = "not a trace but "

@@ -31,7 +31,9 @@ class Paths(RobustnessTest):
                 with self.subTest(profile=profile, mode=mode):
                     outcome = run(path, mode, *options.get(mode, ()))
                     self.assert_absent(outcome, "no_such_path")
-                    self.assertEqual(outcome.object["detail"], f"no such path: {path}")
+                    self.assertEqual(
+                        outcome.object["detail"], f"{path} does not exist; check the path"
+                    )
 
     def test_compare_reports_whether_the_baseline_or_the_profile_is_missing(self) -> None:
         there = self.write("x.xplane.pb", SMALL)

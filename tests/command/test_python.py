@@ -265,7 +265,7 @@ class Options(unittest.TestCase):
     def test_path_that_looks_like_an_option_is_treated_as_a_path(self) -> None:
         with self.assertRaises(NoAnswer) as raised:
             analyse("--top", "summary")
-        self.assertEqual(raised.exception.detail, "no such path: --top")
+        self.assertEqual(raised.exception.detail, "--top does not exist; check the path")
 
 
 class Refusals(unittest.TestCase):
