@@ -74,7 +74,7 @@ class Pod(InFolder):
         notes = [note for note in answer["notes"] if "cannot be read" in note]
         for note, host in zip(notes, unreadable, strict=True):
             self.assertIn(
-                f"{host}.json: the file says that an error instead of a record:"
+                f"{host}.json: the file holds an error instead of a record:"
                 f" unreadable_xplane_pb",
                 note,
             )
