@@ -157,7 +157,7 @@ class Mode(NamedTuple):
     is_of_step: bool = False
     # The default device, or None for all devices.
     device: str | None = DEVICE
-    # Name of a function whose fields are printed even if there is no answer.
+    # Name of a function that returns fields to print even if there is no answer.
     anyway: str = ""
 
     def load(self, function: str = "") -> Callable[..., Any]:

@@ -217,7 +217,7 @@ def see_marks(
 def _latest(pieces: Sequence[Piece], ordered: Sequence[int]) -> list[Mark | None]:
     """Return the latest mark up to each of the sorted times, or None where all marks are later."""
     # Entry k is the latest mark between ordered[k - 1] (exclusive) and ordered[k] (inclusive). The
-    # last entry is the latest mark after all times.
+    # last entry is the latest mark after ordered[-1].
     latest: list[Mark | None] = [None] * (len(ordered) + 1)
     # Read later pieces first: an earlier piece can be skipped if a later one contains the latest
     # mark.

@@ -173,10 +173,10 @@ def read_steps(plane: AnyPlane, line_name: str, base: int) -> tuple[list[StepEve
 def count_starts(device: Device) -> None:
     """Set `n_events` of each step to the number of ops that start in it."""
     steps = device.steps
-    # A border is the start or the end of a step. Count the ops that start before each border in two
-    # parts. If a list of starts crosses the border, `within` counts its starts before the border.
-    # If a list ends before the border, `before` counts all its starts, at the first border after
-    # the list.
+    # A border is the start or the end of a step. The number of ops that start before a border is
+    # the sum of two counts: `within` counts ops in lists of starts that cross the border, and
+    # `before` counts ops in lists that end before it. `before` counts each list only at the first
+    # border after the list, so `accumulate` adds the counts of earlier borders.
     borders = sorted({border for step in steps for border in (step.start, step.end)})
     within = dict.fromkeys(borders, 0)
     before = [0] * (len(borders) + 1)

@@ -58,8 +58,8 @@ class Executions:
         return self._longest.places[self.metadata_id]
 
 
-# Number of pieces that `durations_by_op` joins. A larger number results in fewer pairs per op, but
-# requires more memory.
+# `durations_by_op` joins the durations of this many pieces at a time. A larger number results in
+# fewer pairs per op, but requires more memory.
 N_FOLDED = 32
 
 

@@ -1,4 +1,4 @@
-"""Return the `--fail-over` result if there is no answer, and the exit status for a result."""
+"""Compute the exit status of a `--fail-over` check, and build its result if there is no answer."""
 
 from __future__ import annotations
 

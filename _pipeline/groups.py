@@ -81,7 +81,7 @@ def sum_if_known(pairs: Iterable[tuple[int, N | None]]) -> N | int | None:
 
 
 def how_most(found: Iterable[tuple[How | None, int]]) -> How | None:
-    """Return the `how` with the largest total time, given pairs of a `how` and a time."""
+    """Return the value of `how` with the largest total time, given pairs (`how`, time)."""
     times: dict[How | None, int] = {}
     for how, time in found:
         times[how] = times.get(how, 0) + time

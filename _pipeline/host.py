@@ -34,12 +34,13 @@ NEVER = 1 << 80
 # Number of events that `enclosing` searches at a time.
 BLOCK = 1024
 # Texts in event names that identify threads launching programs, most reliable first: JAX's call of
-# a program, then two runtime calls. Event names begin with the first or the last text, or contain
-# the middle one.
+# a program, then two runtime calls. Such a name begins with CALLS_PROGRAM or EXECUTE, or contains
+# EXECUTE_HELPER.
 CALLS_PROGRAM = "PjitFunction"
 EXECUTE_HELPER = "ExecuteHelper"
 EXECUTE = "Execute"
-# Launch rank of a thread: the most reliable of these texts in the names of its events.
+# Launch ranks, one for each of these texts, and the rank of threads that launch no programs. A
+# lower rank is more reliable.
 CALLER, HELPER, EXECUTOR, NO_LAUNCHER = range(4)
 
 
@@ -130,15 +131,15 @@ def launch_rank(name: str) -> int:
 class Thread(NamedTuple):
     name: str
     tracks: list[Track]
-    # The best launch rank of all the thread's events.
+    # The lowest launch rank that the thread's event names imply.
     launch_rank: int
 
     def is_changing(self, start: int, end: int) -> bool:
         return any(track.is_changing(start, end) for track in self.tracks)
 
     def changes(self, track: Track) -> tuple[Column, Sequence[int]]:
-        """Return all times at which an event of the thread begins or ends, and the track's
-        innermost event at each time."""
+        """Return all times at which an event of the thread begins or ends, and the innermost event
+        on `track` at each time."""
         if len(self.tracks) == 1 and not track.changes.unseen:
             return track.changes.times, track.changes.innermost
         times: set[int] = set()
@@ -151,8 +152,8 @@ class Thread(NamedTuple):
 class Host:
     """The host's threads in the given windows, whose times are absolute.
 
-    Events outside all windows are dropped, because they can neither be innermost in a window nor
-    enclose such an event.
+    Events outside all windows are dropped, because they are never innermost in a window, and never
+    enclose an event that is.
     """
 
     def __init__(self, planes: Sequence[AnyPlane], windows: Sequence[tuple[int, int]]) -> None:

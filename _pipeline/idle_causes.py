@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from _pipeline.device import Device
     from _pipeline.normalize import Step
 
-    # Start, end and name of an event, on the step's clock.
+    # Start and end of an event on the step's clock, and the event's name.
     NamedSpan = tuple[int, int, str | None]
 
 WAITS_LINE = "XLA TraceMe"
@@ -115,8 +115,8 @@ class Event(NamedTuple):
 def spans_on_lines(
     step: Step, lines: Iterable[tuple[str, Container[str] | None]]
 ) -> list[list[NamedSpan]]:
-    """Return the events with the given names on each line, or all its events if the names are None.
-    Their times are on the step's clock."""
+    """Return one list per line: its events with the given names, or all its events if the names are
+    None. The times in these lists are on the step's clock."""
     return on_clock_of(step, [list(events_on(step.device, line, names)) for line, names in lines])
 
 
@@ -124,8 +124,9 @@ def on_clock_of(step: Step, events_of_lines: Sequence[Sequence[Event]]) -> list[
     """Convert the events of each line to the step's clock.
 
     An event without device times belongs to the nearest op, as a barrier belongs to the op that
-    waits at it. So the event's start and end are shifted like the nearest start or end of an op. A
-    time equal to the step's start or end is converted to the step's start or end on its clock.
+    waits at it. So the event's start and end are each shifted by the same offset as the nearest
+    measured start or end of an op. A time equal to the step's start or end on the trace's clock is
+    converted to the step's start or end on the step's clock.
     """
     if step.clock.name != ON_DEVICE:
         return [

@@ -11,7 +11,7 @@ import sys
 
 __all__ = ["NoAnswer", "analyse", "render"]
 
-# True if a program has used an attribute of the package, which imports `__main__.py`.
+# True after a program has used an attribute of this package; the first use imports `__main__.py`.
 is_imported = False
 HERE = os.path.dirname(os.path.realpath(__file__))
 # Unpickling an answer from another process imports modules from this folder, possibly before the

@@ -235,7 +235,7 @@ def surveyed(path: str, context: Context) -> Iterator[Survey]:
 
 @contextmanager
 def no_answer_if_unreadable(path: str) -> Iterator[None]:
-    """Convert all errors that occur because a file cannot be read to NoAnswer."""
+    """If a file cannot be read, convert the error to NoAnswer."""
     try:
         yield
     except OverflowError:

@@ -51,7 +51,7 @@ def make_ops(device: Device, windows: Sequence[Admitted], context: Context) -> d
 
 def op_of_entry(device: Device, metadata_id: int) -> Op | None:
     """Return the op of a metadata entry, or None if the entry is missing. Omit stats of the op's
-    events, because it may not run in the step."""
+    events, because the op may not run in the step."""
     metadata = device.plane.metadata(metadata_id)
     return Op(metadata, device.programs, device.is_own, None) if metadata else None
 
@@ -109,10 +109,10 @@ def stack_orders(
 ) -> dict[int, frames.StackOrder]:
     """Return the frame order of each op's stack, by metadata id.
 
-    If an op has a `source`, its position in the stack shows the frame order. All other stacks get
-    the majority's order. If no `source` shows an order, compare each stack with the op's source
-    line in the program, and use the majority's order. If that shows no order either, assume
-    innermost first.
+    If an op has a `source`, its position in the stack shows the frame order. Stacks whose order is
+    not shown get the majority's order. If no `source` shows an order, compare each stack with the
+    op's source line in the program, and use the majority's order. If that shows no order either,
+    assume innermost first.
     """
     stacks = {
         metadata_id: stack

@@ -57,7 +57,7 @@ class Step:
 
     @cached_property
     def by_kind(self) -> dict[LeafKind, Group]:
-        """Group the leaves by kind; a kind that did not run gets an empty group."""
+        """Group the leaves by kind; a kind without leaves gets an empty group."""
         by_kind = group_by(self.leaves, lambda op: op.kind)
         return {kind: by_kind.get(kind) or Group([]) for kind in KINDS}
 
@@ -142,8 +142,9 @@ def window_of(
     """Convert a window from the trace's clock to the step's clock."""
     if picked and picked.device_span and clock.name == ON_DEVICE:
         return picked.device_span
-    # No admitted op starts before the step, so shift the step's start like the op that starts first
-    # on the step's clock, even if the clocks fit badly at that time.
+    # No admitted op starts before the step. To keep this true, shift the step's start by the same
+    # offset as the op that starts first on the step's clock, even if `clock.shifted` would use
+    # another offset.
     first, shift = AFTER_ALL, 0
     for piece in admitted.pieces:
         starts, _ = clock.times(piece)

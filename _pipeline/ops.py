@@ -181,7 +181,7 @@ class Op:
 
     @cached_property
     def source_user(self) -> str | None:
-        """Return the innermost line in the user's own code."""
+        """Return the innermost source line in the user's own code."""
         if self.stack:
             return frames.innermost_own(self.stack.frames, self.is_own)
         return frames.innermost_own([self.source], self.is_own) if self.source else None

@@ -81,7 +81,7 @@ def pick_among(device: Device, choice: StepChoice, context: Context) -> StepEven
 
 
 def notes_on_time_outside(steps: Sequence[StepEvent]) -> list[str]:
-    """Return notes about the time in steps without ops and the time between steps."""
+    """Return notes about the steps that contain no op, and about the time between steps."""
     notes = []
     without_ops = [step for step in steps if not step.n_events]
     if without_ops:
@@ -98,7 +98,7 @@ def notes_on_time_outside(steps: Sequence[StepEvent]) -> list[str]:
 
 
 def time_between(steps: Sequence[StepEvent]) -> tuple[int, int]:
-    """Return the time between steps, and the total time from the first start to the last end."""
+    """Return the total time between steps, and the time from the first start to the last end."""
     stretches = union((step.start, step.end) for step in steps)
     if not stretches:
         return 0, 0

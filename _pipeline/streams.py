@@ -47,8 +47,9 @@ class Progress:
 def write(stream: TextIO | None, text: str) -> None:
     """Write all of a text to a stream's file descriptor.
 
-    Do not use the stream itself: after an error, a buffered stream would try again at exit and
-    change the exit status. An unbuffered stream may write only part of a text without an error.
+    Do not use the stream itself: after an error, a buffered stream would try to write the text
+    again at exit, and change the exit status. An unbuffered stream may write only part of a text
+    without an error.
     """
     if stream is None:
         # The stream was closed when the process started, so its descriptor may belong to another

@@ -83,7 +83,7 @@ def gaps_between(pieces: Iterable[Columns], window: tuple[int, int]) -> Cover | 
         if not starts:
             continue
         ends = list(map(add, starts, durations))
-        # The latest end before each op.
+        # `reach` contains the latest end of the ops before each op.
         if starts[0] >= max(covered, last_start) and all(map(le, ends, starts[1:])):
             # Usually, each op starts after the previous one has ended. This shortcut saves 3 % of
             # the time on a large capture.

@@ -2,7 +2,7 @@
 runs.
 
 A `Step` also has the gaps and the longest execution of each op. Records do not need them, and
-omitting them halves the time after decoding.
+omitting them halves the time spent after decoding.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 
 class WindowSums(NamedTuple):
-    """The sums of a window. The dicts contain sums by metadata id of the op, in order of
-    appearance."""
+    """A window's busy time, and sums for each op. The keys of the dicts are the ops' metadata ids,
+    in order of appearance."""
 
     admitted: Admitted
     clock: Clock
