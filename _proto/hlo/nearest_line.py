@@ -60,7 +60,7 @@ def nearest_line(
             return NearestLine(line, "inside", 0, inner)
     if not sources and not op.program.has_lines:
         return None
-    # A done's operands are parts of the same op, so search for producers from the earlier parts.
+    # A done's operands are parts of the same op, so search from the earlier parts for producers.
     producer: _Direction = "producer", chain[:-1] or chain, _before
     consumer: _Direction = "consumer", chain[-1:], _after
     for how, ends, following in (producer, consumer) if producer_first else (consumer, producer):
@@ -72,7 +72,7 @@ def nearest_line(
 
 def _innermost(chain: Sequence[Instruction]) -> Iterator[Instruction]:
     """Yield the first collective inside an asynchronous op, then the roots of the computations that
-    it calls."""
+    the op calls."""
     kinds = ("async", ASYNC_COLLECTIVE)
     parts = [part for part in chain if part.stage and part.stage[0] in kinds]
     collective = first_collective(parts)

@@ -240,8 +240,11 @@ class Computation:
 
 
 def _path_from_start(done: Instruction) -> list[Instruction]:
-    """Return the path from the nearest start of `done`'s kind to the last instruction before
-    `done`, or an empty list if there is no start."""
+    """Search backwards from `done`, through operands, for the nearest start of the same kind.
+
+    Return the path from this start to the last instruction before `done`, or an empty list if there
+    is no start.
+    """
     kind = done.stage[0] if done.stage else ""
     came_from = {done: done}
     queue = deque([done])

@@ -71,7 +71,7 @@ class Programs:
 
     @property
     def names(self) -> dict[int, str]:
-        """Map unsigned program ids to names, including entries without HLO."""
+        """Map unsigned program ids to names; include programs without HLO."""
         return {program_id: entry.name for program_id, entry in self._entries.items()}
 
     @property

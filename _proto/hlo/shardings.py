@@ -11,8 +11,8 @@ from _proto.trace.wire import parse
 
 _KINDS = ("replicated", "maximal", "tuple", "tiled", "manual", "unknown", "unreduced")
 _MAXIMAL, _TUPLE, _TILED = (_KINDS.index(kind) for kind in ("maximal", "tuple", "tiled"))
-# Kinds of shardings that do not split an array. The same kinds describe how devices share a tile.
-# If devices share a tile in another way, only the program shows which part each device has.
+# Kinds of shardings that do not split an array. In a tiled sharding, these kinds can also say how
+# devices share a tile. For other kinds, such as manual, only the program shows each device's part.
 _WHOLE = frozenset(_KINDS.index(kind) for kind in ("replicated", "maximal", "unreduced"))
 
 

@@ -1,7 +1,7 @@
 """Parse HLO texts of ops: `%name = shape opcode(operands), attributes`.
 
-In a trace, an op's HLO text contains its shapes, opcode and operands. Parts are empty if they are
-missing, because the text is cut off or is not an instruction.
+In a trace, an op's HLO text contains its shapes, opcode and operands. Missing parts are
+empty: the text can be cut off, and need not be an instruction.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Store a line's events as columns of numbers: ids, times, and times that the core measured."""
+"""Store a line's events as columns of numbers: ids, and times on the trace and device clocks."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Events:
         unmeasured: list[int],
         # A superset of the stat ids on the events.
         stat_ids: frozenset[int],
-        # Function that returns the durations of all events, or None if `durations` contains all.
+        # Function that returns the durations of all events; None if `durations` contains them all.
         read_durations: Callable[[], list[int]] | None = None,
     ) -> None:
         self.metadata_ids = column_of(metadata_ids)

@@ -1,7 +1,7 @@
 """Read a line's events in pieces of limited size, mostly as columns.
 
-A slice of a line that contains only whole events is itself a valid line, so a line of any length is
-read piece by piece, in up to three passes:
+A slice of a line is itself a valid line if it contains only whole events, so a line of any length
+is read piece by piece, in up to three passes:
 
 1. `Line` cuts the line into pieces and counts the events of each piece.
 2. `Line.starts` decodes the starts of events.
@@ -30,8 +30,8 @@ _TAIL_BYTES = 1 << 9
 _EVENT_TAG = 4 << 3 | LENGTH
 # Fields of a stat that are included in the columns.
 _IN_COLUMNS = columns.LineColumns.Column.DESCRIPTOR.fields_by_number
-# Field numbers of an event. If a field with such a number is unknown to LineColumns, it has the
-# wrong wire type or is the number of occurrences.
+# Field numbers of an event. If protobuf reads a field with one of these numbers as an unknown field
+# of LineColumns, the field has the wrong wire type or contains the number of occurrences.
 _OF_TIME = range(1, 6)
 
 M = TypeVar("M", bound=Message)
@@ -80,7 +80,7 @@ class Line:
             if frame.HasField("timestamp_ns"):
                 self.timestamp_ns = frame.timestamp_ns
             self._pieces.append(_Piece(begin, stop, len(frame.events)))
-        # True if the first and last offset of all pieces are known.
+        # True if the first and the last offset of each piece are known.
         self._is_indexed = False
 
     @property

@@ -135,7 +135,7 @@ class Metadata(NamedTuple):
 
 
 class Plane:
-    """An index of a plane. Lines, metadata and stats are decoded on demand."""
+    """A plane of a trace. Lines, metadata and stats are decoded on demand."""
 
     def __init__(self, name: str, source: Source) -> None:
         self.name = name

@@ -108,8 +108,8 @@ def _by_suffix(names: list[str]) -> list[list[str]]:
 
 
 def _if_several_have_threads(groups: Iterable[list[str]]) -> list[list[str]]:
-    """Return the groups if several have threads. Otherwise all planes belong to one process, so
-    return an empty list."""
+    """Return the groups of planes if several groups have threads. Otherwise all planes belong to
+    one process, so return an empty list."""
     found = list(groups)
     n = sum(any(kind_of_plane(name) == THREADS for name in group) for group in found)
     return found if n > 1 else []

@@ -5,7 +5,7 @@ file contains one record. Gzip data, standard input and Riegeli files are unpack
 file. A trace that a Python program passes as bytes is unpacked in memory.
 
 Files are read with `os.pread`. With a memory map, touched pages would count as used memory, and the
-process would be killed if the file shrinks.
+process would be killed if the file shrank.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ _OTHERS = (
     (rb"version https://git-lfs", "a Git LFS pointer; run git lfs pull first"),
     (rb"(?i)\s*<(?:!doctype|html|\?xml)", "HTML or XML; pass an .xplane.pb file"),
     # Text has no control characters except tabs and line ends, but a trace has another one among
-    # the first five bytes. A trace with only a host name may have none, but begins with a quotation
-    # mark, which this pattern does not match.
+    # the first five bytes. Only a trace that contains just a host name can lack it, but such a
+    # trace begins with a quotation mark, which this pattern does not match.
     (rb"[\t\n\r !#-~][\t\n\r -~]{15}", "text; pass an .xplane.pb file"),
 )
 
@@ -83,8 +83,8 @@ def not_a_trace(head: bytes) -> str | None:
 def is_mangled(chunks: Iterable[bytes]) -> bool:
     """Return whether a text conversion replaced all bytes that are not valid UTF-8 with U+FFFD.
 
-    After such a conversion, the file is valid UTF-8 with U+FFFD in the first chunk, because the
-    lengths of the first fields in a trace are not valid UTF-8.
+    The lengths of the first fields in a trace are not valid UTF-8, so such a conversion leaves
+    U+FFFD in the first chunk. After the conversion, the whole file is valid UTF-8.
     """
     decoder = codecs.getincrementaldecoder("utf-8")()
     found = False
@@ -135,7 +135,7 @@ class MemoryContent:
         return bytes(self._data[start : start + length])
 
     def close(self) -> None:
-        """Keep the bytes, which belong to the caller."""
+        """Do nothing, because the bytes belong to the caller."""
 
 
 class Source:
@@ -223,8 +223,8 @@ class Source:
         self._left -= expected
         self._done += expected
         share = self._done / (self._done + self._left or 1)
-        # If `expect` adds bytes, the share falls. Show no progress until it exceeds the last shown
-        # value.
+        # If `expect` adds bytes, the share falls. Then show no progress until the share exceeds the
+        # last shown value.
         if share > self._shown:
             self._shown = share
             on_read("reading", self._done, self._done + self._left or self.size)
@@ -322,7 +322,7 @@ def _check_file(file: FileContent, path: str) -> None:
 
 
 class _Stream:
-    """Iterates over content from the current position to the end."""
+    """Iterates over the content from the current position to the end."""
 
     def __init__(self, content: Content, size: int, on_read: OnRead | None) -> None:
         self._content = content

@@ -1,4 +1,4 @@
-"""List the readable contents of a file from any device.
+"""List the readable contents of a trace, which may be from a device other than a TPU.
 
 `Trace` opens one plane, and raises Damage if it is damaged. A survey reads all planes. If a plane,
 a line or a piece of a line is damaged, the survey keeps everything before the damage, and continues
@@ -116,8 +116,7 @@ class SurveyedPlane:
         return stats
 
     def lines(self) -> Iterator[SurveyedLine]:
-        """Yield the lines with their event counts. `damage` is complete only after the last
-        line."""
+        """Yield the lines with their event counts, and store the first damage in `damage`."""
         lines: dict[object, list[LinePart]] = {}
         for part in self.parts:
             for n, line in enumerate(part.line_parts()):
@@ -162,7 +161,7 @@ class PlanePart(Plane):
         self.meet(self._index_damage)
 
     def meet(self, damage: Damage | None) -> None:
-        """Store damage, unless earlier damage was found."""
+        """Store the damage, unless other damage was stored before."""
         self.damage = self.damage or damage
 
     def events(self, line: LinePart) -> Iterator[tuple[int, Sequence[pb.XEvent]]]:
@@ -222,8 +221,8 @@ class PlanePart(Plane):
 
 
 class SurveyedLine:
-    """A line, joined from its parts in all records. Times are relative to the earliest base time of
-    a part."""
+    """A line, joined from its parts in all records. The parts can have different base times; the
+    line's base time is the earliest of them."""
 
     def __init__(self, parts: list[LinePart]) -> None:
         self.parts = parts
@@ -240,8 +239,8 @@ class SurveyedLine:
         return sum(part.n_events for part in self.parts)
 
     def events(self) -> Iterator[tuple[PlanePart, int, int, Sequence[pb.XEvent]]]:
-        """Yield the events of each piece, with the part of the plane, the shift of the piece's
-        times relative to the line's base time, and the offset of the piece."""
+        """Yield a tuple for each piece: the part of the plane, the picoseconds to add to the
+        piece's times, the offset of the piece in the file, and the events."""
         for part in self.parts:
             shift = (part.timestamp_ns - self.timestamp_ns) * 1000
             for at, events in part.plane.events(part):

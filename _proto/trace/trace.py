@@ -223,8 +223,8 @@ def hosts_in(source: Source) -> list[Trace]:
     for number, indices in enumerate(by_host):
         planes: _Planes = {}
         for i in indices:
-            # Only the names of device planes are unique on a host. If several other planes have the
-            # same name, use the first.
+            # Only the names of device planes are unique on a host. If several planes of
+            # another kind have the same name, use the first.
             planes.setdefault(names[i], [spans[i]])
         host = Host(number, labels[number] if has_names else None, labels)
         hosts.append(Trace(source, planes, host))

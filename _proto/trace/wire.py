@@ -1,7 +1,7 @@
 """Read the protobuf wire format: decode messages, walk through fields, locate damaged bytes.
 
-The protobuf package decodes messages and decides which bytes are valid. But it cannot skip a
-payload without reading it, and it does not report the position of damage; `fields` does both.
+The protobuf package decodes messages and decides which bytes are valid. `fields` can also skip a
+payload without reading it, and reports the position of damage; protobuf does neither.
 """
 
 from __future__ import annotations
