@@ -31,7 +31,8 @@ def files_below(profile: str, context: Context, files_in: FilesIn) -> dict[str, 
 
 
 def folder_nearby(profile: str, context: Context, files_in: FilesIn) -> str | None:
-    """Return a subfolder of `profile`, or its parent folder, that has matching files, or None."""
+    """Search the subfolders of `profile`, then its parent folder, for matching files. Return the
+    first folder that has any, or None."""
     folders = [os.path.join(profile, name) for name in sorted(os.listdir(profile))[:_N_HINTS]]
     for folder in (*filter(os.path.isdir, folders), os.path.join(profile, os.pardir)):
         with suppress(OSError):

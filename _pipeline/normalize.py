@@ -131,7 +131,7 @@ def measure(
 ) -> tuple[Clock, tuple[int, int], dict[int, Executions]]:
     """Return a window's clock, the window on that clock, and the executions of its ops."""
     first, last = admitted.span if picked is None else (picked.start, picked.end)
-    # If the core measured the step's start and end, the end need not be shifted.
+    # If the core measured the step's start and end, the clock need not convert the end.
     clock = clock_of(admitted.pieces, [] if picked and picked.device_span else [last])
     return clock, window_of(admitted, clock, picked, first, last), fold(ops, admitted, clock)
 

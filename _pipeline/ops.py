@@ -210,7 +210,7 @@ class Op:
 
     @cached_property
     def waits_for(self) -> str:
-        """Return what the core waits for during the op, which must be communication or a wait."""
+        """Return what the core waits for during the op. The op must be communication or a wait."""
         name = self.name if self.category in ASYNC else self.category.replace(" ", "-")
         if name.startswith("all-reduce-scatter"):
             return "reduce-scatter"

@@ -286,8 +286,8 @@ def main_dtype(arrays: list[Array]) -> str:
 
 
 def dtype_and_layout_change(hlo: HloText) -> tuple[bool | None, bool | None]:
-    """Return whether an op changes the dtype, and whether it changes the layout. Either is None if
-    the arrays cannot be compared."""
+    """Return whether an op changes the dtype, and whether it changes the layout. Both are None if
+    an array is missing; the second is None if the layouts cannot be compared."""
     before, after = hlo.moved_array, hlo.outputs[0] if hlo.outputs else None
     if before is None or after is None:
         return None, None

@@ -264,8 +264,8 @@ def _starts_in_column(data: bytes, piece: _Piece) -> list[int] | None:
 
     If there are as many offsets as events, assume that each event has one offset. This is wrong if
     one event has two offsets and another has none. No profiler writes such events, and a check
-    would take as long as reading all starts. Which events are in a step depends on `events`, not on
-    this function.
+    would take as long as reading all starts. `events`, not this function, determines which events
+    are in a step.
     """
     column = _decode(columns.LineStarts, data, piece.start).events
     if len(column.offset_ps) == piece.n_events and not column.HasField("num_occurrences"):
@@ -373,8 +373,8 @@ def _has_unknown(message: Message) -> bool:
 
 
 def _has_only_foreign_fields(merged: pb.LineMerged.Event) -> bool:
-    """Return whether all fields that are not in the columns are also unknown to the schema, because
-    newer profilers can add fields."""
+    """Return whether the columns lack only fields that are not in the schema, either. Newer
+    profilers can add such fields."""
     return not (
         merged.HasField("num_occurrences")
         or any(field.number not in _IN_COLUMNS for field, _ in merged.stats.ListFields())

@@ -214,8 +214,7 @@ class Source:
         return data
 
     def expect(self, n_bytes: int) -> None:
-        """Adjust the number of bytes that are still to be read, which is needed to show
-        progress."""
+        """Adjust the number of bytes that are still to be read, to show the correct progress."""
         self._left = max(0, self._left + n_bytes)
 
     def _show_progress(self, on_read: OnRead, length: int) -> None:
