@@ -74,8 +74,7 @@ class Pod(InFolder):
         notes = [note for note in answer["notes"] if "cannot be read" in note]
         for note, host in zip(notes, unreadable, strict=True):
             self.assertIn(
-                f"{host}.json: the file holds an error instead of a record:"
-                f" unreadable_xplane_pb",
+                f"{host}.json: the file holds an error instead of a record: unreadable_xplane_pb",
                 note,
             )
 
