@@ -13,9 +13,9 @@ write the results into slices of a larger array that the outer loop adds up.
 
 The cause is `likely` if the operands of a collective are the same in each iteration. For example, a
 weight is gathered again for each microbatch, possibly in an inner loop over layers. The repetition
-may be intended, because gathering the weight once, before the loop, takes memory. A loop can gather
-weights and also add up gradients. Each loop has one row, which is `seen` if accumulations take at
-least half of its exposed time.
+may be intended, because gathering the weight once, before the loop, takes more memory. A loop can
+gather weights and also add up gradients. Each loop has one row, which is `seen` if accumulations
+take at least half of its exposed time.
 
 The gain is the time that the step saves if only one iteration runs these collectives. The gain can
 exceed their exposed time, because they also make other collectives wait for the links.
@@ -196,7 +196,7 @@ def _elements_of(values: list[Value], state: Instruction) -> set[int] | None:
 def _is_handed_on(state: Instruction, element: int) -> bool:
     """Return True if an iteration passes on an element of the state unchanged.
 
-    Copying the element from one memory to another does not count as a change.
+    A copy of the element to another memory space does not count as a change.
     """
     root = state.computation.root
     if root is None:

@@ -36,8 +36,9 @@ def causes_of(
     """Return the causes, sorted by gain, largest first.
 
     Recomputation comes after all other causes that cost time, because its gain is only an upper
-    bound: saving the activations takes time, too. In two pairs of captures that differ only in
-    recomputation, the step without it was even slower. Causes that cost only memory come last.
+    bound: saving the activations takes time, too. In two examined pairs of captures that differ
+    only in recomputation, the step without recomputation was even slower. Causes that cost only
+    memory come last.
     """
     found = [
         *recompute.find(step, context),

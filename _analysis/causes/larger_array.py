@@ -12,8 +12,8 @@ time minus the time for moving the other two arrays at the same rate. The cause 
 `likely` `resharding`, because the line that sets the sharding is elsewhere.
 
 The cause is also reported if one operand is gathered and the result is reduced. The gathered
-operand must have more than twice as many bytes as the other operand on all devices together,
-because then gathering the other operand would be enough.
+operand must have more than twice as many bytes as the other operand has on all devices together.
+Gathering only the other operand would then be cheaper.
 
     dx = dh @ w.T    # dh is gathered, and dx is reduced, although w is small
 

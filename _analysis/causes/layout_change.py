@@ -10,12 +10,12 @@ fusion of only such ops. Reshapes that run as ops are also layout changes; other
 Copies that belong to a change in sharding are reported under the cause `resharding`. All changes at
 one source line share one row.
 
-The compiler can also fuse a layout change into other ops. A fused layout change is assumed if a
-large array has a last dimension of 2. Ops that write or read such arrays often take much longer
-than the bytes require, whichever dimension the layout spreads over the 128 lanes. Ops that have a
-dot, or an array more than twice as large, are excluded, because the pairs are only a part of their
-work. The gain is the time of the remaining ops minus the time to read and write the array once at
-peak HBM bandwidth.
+The compiler can also fuse a layout change into other ops. A fused layout change is assumed if the
+last dimension of a large array has size 2, so that the array consists of pairs. Ops that write or
+read such arrays often take much longer than the bytes require, whichever dimension the layout
+spreads over the 128 lanes. Ops that have a dot, or an array more than twice as large as the array
+of pairs, are excluded, because the pairs are only a part of their work. The gain is the time of the
+remaining ops minus the time to read and write the array once at peak HBM bandwidth.
 """
 
 from __future__ import annotations

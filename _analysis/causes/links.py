@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 _SMALL_BYTES = 1 << 20
 # Number of bisections to find the speed of the links.
 _HALVINGS = 12
-# Maximum number of unread results of collectives that become asynchronous. Without a limit, a
-# collective whose result is read late could occupy the links before one whose result is read early.
+# Maximum number of unread results of collectives that become asynchronous. Without this limit,
+# collectives whose results are read late could delay collectives whose results are read early.
 _UNREAD = 2
 # An op is short if it takes at most 1 / `_SHORT` of the mean time of the collectives that become
 # asynchronous.
@@ -54,11 +54,11 @@ class _Event(NamedTuple):
 
     place: int
     kind: int
-    # The position at which the core waits for the collective.
+    # For a collective that begins: the position at which the core waits for it.
     end: int
     here: Instruction
-    # The time on the core; for a collective, the time on the links in addition to the time for
-    # `n_bytes`.
+    # For an op that runs: the time on the core. For a collective that begins: the time that it
+    # occupies the links, in addition to the time for `n_bytes`.
     time: float = 0
     n_bytes: int = 0
 
@@ -237,7 +237,8 @@ class Links:
         return max(0, round((_replayed(now, pace) - _replayed(then, pace)) * n))
 
     def _pace_of(self, events: Sequence[_Event], measured: float) -> float:
-        """Return the time per byte on the links for which the replay takes as long as the trace."""
+        """Return the time per byte on the links, chosen so that the replay takes as long as the
+        trace."""
         n_bytes = sum(event.n_bytes for event in events)
         # The links cannot be busy for longer than the computation takes.
         fast, slow = 0.0, measured / max(n_bytes, 1)
@@ -265,8 +266,8 @@ def _replayed(events: Iterable[_Event], pace: float) -> float:
 
 
 def _bytes_of(collective: Collective) -> int:
-    """Return the bytes of the input or the output, whichever are more, and twice as many for an
-    all-reduce. The result is a slight overestimate, because a device does not send its own part to
+    """Return the bytes of the input or the output, whichever is larger; for an all-reduce, twice
+    as many. The result is a slight overestimate, because a device does not send its own part to
     itself."""
     sides = [
         sum(array.n_bytes or 0 for array in arrays or ())

@@ -126,8 +126,8 @@ def _cause_of_cut(of: StepProgram, members: list[Executions]) -> Cause:
 
 def _cause_of_spread(of: StepProgram, members: list[Executions], copies: list[Executions]) -> Cause:
     exposed, copying = total_of(members), total_of(copies)
-    # Count only half of the saved time, because the gather along the other dimension remains, among
-    # at least two devices.
+    # Count only half of the saved time: the operand must still be gathered along the other
+    # dimension, among at least two devices.
     gain = of.links.saved_without(members) // 2 + copying
     place = place_of_longest([*members, *copies])
     return Cause(

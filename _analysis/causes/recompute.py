@@ -7,13 +7,13 @@ The cause `recompute` covers all ops that a checkpoint recomputes, except those 
 `recomputed_repeatedly`. The confidence of `recompute` is always `likely`, because the checkpoint
 may be there to save memory.
 
-The cause `recomputed_repeatedly` covers ops that are recomputed twice, because a checkpoint
-contains another checkpoint. The path of an op lists each enclosing `checkpoint` before
-`rematted_computation`; their number is the op's depth. The cause is `seen` if a matmul or kernel of
-depth 2 or more also runs at depth 1, with the same path apart from the checkpoints. The outer
-checkpoint is superfluous if there is a loop between the two checkpoints. It is also superfluous if
-the inner checkpoints contain nearly all of its backward matmuls and kernels, because it then saves
-little additional memory. Otherwise the inner checkpoint is superfluous.
+The cause `recomputed_repeatedly` covers ops that are recomputed twice because one checkpoint
+contains another. The path of an op lists each enclosing `checkpoint` before `rematted_computation`;
+their number is the op's depth. The cause is `seen` if a matmul or kernel of depth 2 or more also
+runs at depth 1, with the same path apart from the checkpoints. The outer checkpoint is superfluous
+if there is a loop between the two checkpoints. It is also superfluous if the inner checkpoints
+contain nearly all of its backward matmuls and kernels, because it then saves little additional
+memory. Otherwise the inner checkpoint is superfluous.
 """
 
 from __future__ import annotations
@@ -136,8 +136,8 @@ def _multiplies(op: Op) -> bool:
 
 
 def _place(members: Sequence[Executions]) -> Place:
-    """Return the innermost line of the user's own code that all stacks share. If their order
-    differs, that of the longest op's stack counts."""
+    """Return the innermost line of the user's own code that all stacks share. If the stacks contain
+    the shared lines in different orders, use the stack of the op that takes the most time."""
     stacks = [executions for executions in members if executions.op.stack]
     if not stacks:
         return place_of_longest(members)

@@ -18,7 +18,8 @@ compiler also creates permutes for matmuls that it runs in pieces.)
 
 Each set of replica groups has one row for the model and one row for the optimizer. A row includes
 the copies that are connected to its collectives solely through layout ops. Finally, rows of the
-same line are joined, including those of other patterns of disagreeing shardings.
+same line and confidence are joined. This includes the rows of `larger_array.py`,
+`needless_whole.py` and `repeated_kernel.py`.
 """
 
 from __future__ import annotations

@@ -45,8 +45,8 @@ class Slow(NamedTuple):
     median_device: str
     # Mean load of the device.
     load: int
-    # The source line at which the device is slowest compared with the median device, and the
-    # difference.
+    # The source line on which the device spends the most additional time compared with the median
+    # device, and this additional time.
     line: str | None
     excess: int
 

@@ -94,8 +94,8 @@ class StepProgram:
     def order(self) -> dict[Instruction, int]:
         """Map instructions that ran to their positions in the order of the trace.
 
-        Programs list instructions in a different order. A loop has the position of the first op
-        inside it.
+        Programs list instructions in a different order. The position of a loop is the
+        position of the first op inside it.
         """
         order: dict[Instruction, int] = {}
         for place, instruction in enumerate(self.ran):
@@ -155,7 +155,7 @@ class StepProgram:
         return None
 
     def place_at(self, instruction: Instruction) -> Place:
-        """Return the place of an instruction, which can be inside a fusion."""
+        """Return the place of an instruction; the instruction can be inside a fusion."""
         owner = self.executed(instruction)
         scope = owner.op.scope.name if owner and owner.op.scope else None
         return Place(own_line_of(instruction, self.is_own), instruction.line, scope)

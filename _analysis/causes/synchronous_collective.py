@@ -3,12 +3,13 @@
     grads = all_reduce(grads)    # the core waits
     y = x @ w                    # this needs none of the result
 
-An asynchronous collective overlaps with math. The gain is the time that the step saves if all these
-collectives begin as early as possible; the core keeps the order of the trace (see `links.py`). All
-collectives are in one row, because a flag switches all of them and they share the links. The cause
-is always `likely`: the compiler may have a reason, and it hides less if memory is short. If some
-collectives with an opcode are asynchronous, the compiler has decided on each of them individually,
-so this opcode is excluded. All-to-alls are also excluded, because no flag makes them asynchronous.
+An asynchronous collective could overlap with this math. The gain is the time that the step saves if
+all these collectives begin as early as possible; the core keeps the order of the trace (see
+`links.py`). All collectives are in one row, because a flag switches all of them and they share the
+links. The cause is always `likely`: the compiler may have a reason, and it hides less if memory is
+short. If some collectives with an opcode are asynchronous, the compiler has decided on each of them
+individually, so this opcode is excluded. All-to-alls are also excluded, because no flag makes them
+asynchronous.
 
 Without the latency hiding scheduler, the compiler still makes collectives asynchronous, but waits
 for each of them as soon as it has begun. In this case, the row also includes asynchronous

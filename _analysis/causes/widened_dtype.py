@@ -5,12 +5,12 @@
     for layer in layers:                # all layers now read, write, gather and multiply f32
         x = x + mlp(norm(x))
 
-The cause is a convert from a narrower float in the user's program. Its result must reach a dot or a
-kernel before the program narrows it again. The result is followed through elementwise and layout
-ops, collectives, loops, and dots and kernels that return f32. The compiler narrows operands of dots
-with converts that have no name. Therefore a dot with bf16 operands and an f32 result can still be a
-multiplication of f32 values in the user's program. The f32 values of a norm or softmax do not reach
-a dot if it converts its result back.
+The cause is a convert from a narrower float in the user's program. The f32 result must reach a dot
+or a kernel before the program converts it back. The result is followed through elementwise and
+layout ops, collectives, loops, and dots and kernels that return f32. To narrow the operands of a
+dot, the compiler inserts unnamed converts. Therefore a dot with bf16 operands and an f32 result can
+still be a multiplication of f32 values in the user's program. The f32 values of a norm or softmax
+do not reach a dot if the norm or softmax converts its result back.
 
 If a convert has the same stack as the op that uses its result, it is an implicit promotion, and the
 cause is `seen`. An explicit cast may be intended, so the cause is `likely`. If the widened value of
@@ -23,13 +23,13 @@ reported.
 Compilers remove a convert that follows another convert, so a program may contain no widening
 convert. Then three other patterns make the cause `likely`:
 
-- A matmul of an f32 operand and a bf16 operand shows that values are wide, because programs that
-  narrow all operands have no matmul with mixed operands. The reported line is the one whose f32
+- A matmul of an f32 operand and a bf16 operand shows that values are wide. (If the compiler narrows
+  all operands, the program has no such matmul.) The reported line is the one whose f32
   elementwise ops compute the most f32 operands of these matmuls in the forward pass. Weights in f32
   do not count, because the compiler narrows them.
 - Additions in the forward pass hand f32 arrays to each other through memory. These arrays are a
   residual stream, even if all norms cast back before the matmuls. The reported line computes the
-  first of them.
+  first of these arrays.
 - The matmuls of only one line, such as the line that computes the logits, have gradients in f32.
 """
 
@@ -70,12 +70,12 @@ _NARROW = ("bf16", "f16", "f8")
 _WIDE = "f32"
 # Smaller arrays, such as statistics and weights of norms, cost almost nothing.
 _MIN_ELEMENTS = 1 << 16
-# A value counts as a factor of an array if the array has more than this many times the value's
-# elements.
+# A value counts as a factor of an array that has more than `_GROWING` times as many elements as the
+# value.
 _GROWING = 8
 _MOVING = frozenset("broadcast concatenate dynamic-slice dynamic-update-slice pad slice".split())
-# Ops of these classes take longer if their arrays have twice the bytes. Kernels also need more
-# passes for matmuls in f32.
+# Ops of these classes take longer if their arrays have twice the bytes. A kernel also needs more
+# passes for a matmul in f32 than for one in bf16.
 _SLOWED = (COLLECTIVE, DATA_MOVEMENT, MEMORY_BOUND, KERNEL)
 _USERS_CONVERT = "convert_element_type"
 
@@ -137,8 +137,8 @@ class _Widening:
 
     @property
     def first(self) -> tuple[Instruction, Instruction, bool]:
-        """Return a convert, the op that combines its result with other values, and whether the
-        convert is an implicit promotion. Implicit promotions are preferred."""
+        """Return a tuple: a convert; the op that combines its result with other values; and True
+        if the convert is an implicit promotion. Implicit promotions are preferred."""
         if self.is_stream:
             return self.converts[0], self.converts[0], False
         found = [
@@ -269,8 +269,8 @@ def _is_moved(value: Value) -> bool:
 def _before_mixed_matmuls(of: StepProgram, wide: _Wide) -> _Widening | None:
     """Return the f32 values of the line that computes the most f32 operands of mixed matmuls.
 
-    The f32 values also include operands that the compiler narrows before other matmuls, with
-    converts that have no name.
+    Also return the f32 values of this line for which the compiler inserted unnamed converts, to
+    narrow them before other matmuls.
     """
     dots = [instruction for instruction in of.program.instructions() if instruction.opcode in DOTS]
     if not any(_is_mixed(dot) for dot in dots):
