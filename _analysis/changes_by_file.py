@@ -45,7 +45,7 @@ class Files:
         return None if file is None else self._names[side].get(file, file)
 
     def of_match(self, match: Match) -> list[set[str | None]]:
-        """Return the set of a match's files for each side."""
+        """Return the files of a match: one set for each side."""
         sides = match.before, match.after
         return [{self.name(line, side) for line in lines} for side, lines in enumerate(sides)]
 

@@ -171,7 +171,7 @@ class Failure(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A record's host and device names, and the loads of the requested devices."""
+    """The host name and device names of a record, and the loads of the requested devices."""
 
     host: str
     devices: list[str]

@@ -1,4 +1,4 @@
-"""Compare the records before and after a change by step, by line and by file."""
+"""Compare records from before and after a change: by step, by line and by file."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Figure(NamedTuple):
 
 
 class Change:
-    """A time before and after; `p_value` is None if the difference is not tested."""
+    """The values of a time before and after; `p_value` is None if the difference is not tested."""
 
     def __init__(self, before: Figure, after: Figure) -> None:
         self.before, self.after = before, after
@@ -61,7 +61,7 @@ class Change:
 
 
 class LineChange(NamedTuple):
-    """Matched lines, and their change in time."""
+    """Matched lines, and how much their time has changed."""
 
     match: Match
     change: Change
@@ -79,7 +79,7 @@ class LineChange(NamedTuple):
 
 
 class FileChange(NamedTuple):
-    """All lines of a file, and their change in time."""
+    """All lines of a file, and how much their time has changed."""
 
     lines: FileLines
     change: Change
@@ -103,8 +103,8 @@ class Comparison(NamedTuple):
     n_tested: int
     program: ProgramChanges
     totals: dict[str, Change]
-    # Change in the period: the time from the start of a step to the start of the next step. None if
-    # a side has no period.
+    # Change in the period (the time from the start of a step to the start of the next step). None
+    # if a side has no period.
     period: Change | None
     lines: list[LineChange]
     files: list[FileChange]
@@ -172,8 +172,8 @@ def test(families: Sequence[Sequence[Change]], noise: Noise) -> None:
 
 
 def change_of_period(*sides: Run) -> Change | None:
-    """Return the change in the period. The change is tested separately, because the last step has
-    no period and so there are fewer samples."""
+    """Return the change in the period. Test this change separately: the last step has no period, so
+    there are fewer samples."""
     samples = [[step.period for step in side.steps if step.period is not None] for side in sides]
     if not all(samples):
         return None

@@ -75,8 +75,8 @@ class Cost(NamedTuple):
 
 
 def cost_of(op: Op, by_user: Mapping[str, KernelCost]) -> Cost:
-    """Return the cost from the user, else from XLA, or for an op opaque to XLA the cost declared by
-    the kernel's author."""
+    """Return the cost from the user if there is one. Otherwise return the cost from XLA or, for an
+    op opaque to XLA, the cost declared by the kernel's author."""
     precision = precision_of(op)
     given = by_user.get(op.kernel or "")
     if given:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from _proto.hlo.collectives import Collective
     from _proto.hlo.program import Program
 
-# Where the participants come from.
+# Sources of the participants: the op's HLO text, the program, or the array shapes.
 TEXT: Final = "text"
 PROGRAM: Final = "program"
 SHAPES: Final = "shapes"
@@ -194,7 +194,7 @@ def _sizes(
         # outputs, it is therefore unknown which of them belong to the collective.
         into, out = (side if len(side) == 1 else [] for side in (into, out))
     sources: list[tuple[_Arrays, _Arrays]] = [(into, out)]
-    # The program shows only pieces of the arrays inside an asynchronous fusion.
+    # For an asynchronous fusion, the program shows only pieces of the arrays.
     if in_program and not (is_done and op.opcode == "fusion"):
         outputs = in_program.outputs if in_program.opcode == collective else None
         sources.insert(0 if op.opcode == "fusion" else 1, (in_program.inputs, outputs))

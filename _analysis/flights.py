@@ -21,8 +21,8 @@ K = TypeVar("K")
 
 
 class Flights:
-    """Pairs of a start and a done: when the start began, and when the wait for the end began and
-    ended.
+    """Three times for each pair of a start and a done: when the start began, when the wait for the
+    end began, and when this wait ended.
 
     Times are stored in arrays to save memory, because a step can have hundreds of thousands of
     pairs.
@@ -60,8 +60,8 @@ def flights_of(
     """Return the pairs for each done op, keyed by the done op's metadata id.
 
     `starts` and `dones` map metadata ids to keys; ops with equal keys are paired. `borders` are the
-    times at which programs end: starts still unpaired then are dropped, because no transfer
-    outlasts its program.
+    times at which programs end. Starts that are unpaired at such a time are dropped, because no
+    transfer outlasts its program.
     """
     awaited = set(dones.values())
     key_of = {i: key for i, key in starts.items() if key in awaited} | dict(dones)

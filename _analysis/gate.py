@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Gate(NamedTuple):
-    """The figures that became slower by more than `limit` percent, if the change is significant."""
+    """The figures that increased by more than `limit` percent; only significant changes count."""
 
     limit: float
     failed_by: dict[Figure, Change]

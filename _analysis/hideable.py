@@ -1,4 +1,4 @@
-"""Compute hideable time: the part of a transfer that could overlap with math."""
+"""Compute hideable time: the part of a transfer's time that could overlap with math."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ class Hideable:
         }
 
     def time_of(self, name: OpClass, entries: Iterable[Entry]) -> int | None:
-        """Return how much of a class's time math could hide.
+        """Return how much of a class's time could be hidden by math.
 
-        Return None for classes that cannot be hidden, and if the program of a synchronous
-        collective is missing.
+        Return None if the class cannot be hidden, or if the program of a synchronous collective is
+        missing.
         """
         if name not in HIDEABLE:
             return None

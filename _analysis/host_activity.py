@@ -108,10 +108,10 @@ class Stretches:
     @property
     def duration(self) -> int:
         """Return the length of the union of all intervals."""
-        # The union has a pause wherever all intervals that have begun have also ended.
+        # The union has a gap wherever all intervals that have begun have also ended.
         starts, ends = sorted(self.starts), sorted(self.ends)
-        pauses = sum(max(0, start - end) for start, end in zip(starts[1:], ends, strict=False))
-        return ends[-1] - starts[0] - pauses
+        gaps = sum(max(0, start - end) for start, end in zip(starts[1:], ends, strict=False))
+        return ends[-1] - starts[0] - gaps
 
 
 class HostActivity:
@@ -148,7 +148,8 @@ class HostActivity:
     def during(self, window: tuple[int, int]) -> list[Activity]:
         """Return the longest activities in a shown window.
 
-        Threads that launch programs come first; threads without any change in the window come last.
+        Threads that launch programs come first. In each of the two groups, threads on which no
+        event begins or ends in the window come last.
         """
         return self._shown[self._within(*window)].ranked()
 

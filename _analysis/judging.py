@@ -35,7 +35,8 @@ class Part:
     def __init__(self, whole: Group, members: list[Costed], opaque_time: int) -> None:
         self.whole = whole
         self.members = members
-        # Time of the source group's opaque ops; printed in the row of its ops with a cost from XLA.
+        # Time of the source group's opaque ops. Only the part with ops that have a cost from XLA
+        # has this time; it is 0 in all other parts.
         self.opaque_time = opaque_time
         self.group = Group([member.executions for member in members])
         self.source, self.kernel = members[0].cost.source, members[0].cost.kernel
@@ -57,8 +58,8 @@ class Part:
 
     @property
     def hbm_bytes(self) -> int | None:
-        """Return the bytes read from and written to HBM; None if a member accesses bytes in an
-        unknown memory."""
+        """Return the bytes read from and written to HBM; None if it is unknown which memory an op
+        accesses."""
         costs = [member.cost for member in self.members]
         if any(cost.bytes_accessed and cost.hbm_bytes is None for cost in costs):
             return None
@@ -140,7 +141,7 @@ class Verdict(NamedTuple):
 
 
 class Skipped(NamedTuple):
-    """A part without a verdict."""
+    """A part without a verdict, and the reason."""
 
     part: Part
     reason: SkipReason

@@ -1,7 +1,7 @@
 """Read kernel counters: events on the line `_counters_` that begin while a kernel runs.
 
 The values are not measurements, but the compiler's estimates for the code between two markers.
-Therefore no mean is computed, and no conclusions are drawn from them.
+Therefore we compute no mean and draw no conclusions from the values.
 """
 
 from __future__ import annotations

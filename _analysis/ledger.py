@@ -79,8 +79,8 @@ def entry_of(executions: Executions, roofs: Roofs, by_user: Mapping[str, KernelC
 
 
 def avoidable(executions: Executions) -> Entry:
-    """Return the entry of an op that is not compute; its roof is 0, because it could be hidden or
-    avoided."""
+    """Return the entry of an op that is not compute. Its roof is 0, because such an op could be
+    hidden or avoided."""
     op = executions.op
     name: OpClass
     if (op.kind == COMM or op.is_wait) and op.waits_for == HOST:
@@ -108,7 +108,7 @@ def judged(executions: Executions, cost: Cost, roofs: Roofs) -> Entry:
     at_roof = min(total, round(roof))
     name: OpClass = COMPUTE_BOUND if t_compute >= t_memory else MEMORY_BOUND
     is_certain = None not in (of_flops, of_bytes)
-    # Times are rounded, so allow 1 %.
+    # Times are rounded, so tolerate a deviation of 1 %.
     is_over_roof = total > 0 and 100 * roof > 101 * total
     lost = total - at_roof
     return Entry(executions, name, cost, at_roof, lost, is_certain, is_over_roof, *times)
@@ -119,8 +119,8 @@ def is_declared(entry: Entry) -> bool:
 
 
 def counts_for_lower_bound(entry: Entry) -> bool:
-    """Return whether the roof is reliable: not from a kernel's declared cost, and not known to be
-    wrong."""
+    """Return True if the roof is reliable: it does not come from a kernel's declared cost and is
+    not known to be wrong."""
     return not is_declared(entry) and not entry.is_over_roof
 
 

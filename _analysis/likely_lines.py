@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from _pipeline.ops import Op
     from _proto.hlo.program import Instruction
 
-# Origin of a likely line that is the op's own; `_proto/hlo/nearest_line.py` defines the other three
-# origins.
+# Origin of a likely line if it is the op's own line. `_proto/hlo/nearest_line.py` returns the other
+# three origins.
 OWN: Final = "own"
 
 

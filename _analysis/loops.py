@@ -63,8 +63,8 @@ class Loops:
     """The loops around given ops of a step. Events are read only if the step has loops.
 
     All executions of an op are in the same loop, unless the op's computation is called from several
-    places. Therefore three executions of each op are looked up first, and all of them only if these
-    three are in different loops.
+    places. Therefore three executions of each op are looked up first, and all of its executions
+    only if these three are in different loops.
     """
 
     def __init__(self, step: Step, members: Collection[Executions]) -> None:
@@ -80,7 +80,7 @@ class Loops:
         """Return the innermost loop in which the ops spend most of their time; None if they spend
         most of it outside of loops.
 
-        `trips` is how often the longest-running of these ops is executed per run of the loop.
+        `trips` is how often the op with the most total time is executed per run of the loop.
         """
         if not self._key_of:
             return None
@@ -150,7 +150,7 @@ class Loops:
         from_middle: bool = False,
     ) -> dict[int, Loop | None]:
         """Return the loop around one execution of each op, taken from the first piece that contains
-        the op. If `order` is 1, it is the op's first execution in this piece; if `order` is -1, the
+        the op. If `order` is 1, use the op's first execution in this piece; if `order` is -1, its
         last. `from_middle` skips the first half of the first piece."""
         missing = set(wanted)
         found: dict[int, Loop | None] = {}

@@ -4,8 +4,8 @@ line.
 Line numbers, paths, launchers and op names can change although the code is the same. A group is
 therefore recognised by the files and columns of its stack frames, and by the scopes of its ops.
 Files and scopes that occur on only one side (a launcher's file, a renamed scope) are ignored. If
-several groups look alike, they are paired in the order of their lines if both sides have the same
-number of them. Otherwise they share one row.
+several groups look alike and both sides have equally many of them, they are paired in the order of
+their lines. Otherwise these groups share one row.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MOST_SCOPES = Fraction(1, 2)
 
 
 class Match(NamedTuple):
-    """Matching lines of one kind, which share one row."""
+    """Lines of one kind that match; each match is one row."""
 
     matched_by: MatchedBy
     before: list[Line]
@@ -53,8 +53,7 @@ class Traits(NamedTuple):
     places: tuple[tuple[str, int], ...]
     # (phase, parts of the scope, primitive) of each tf_op.
     scopes: frozenset[tuple[str, ...]]
-    # The sort key among lines that look alike, and the files of the stack that occur only on this
-    # side.
+    # The sort key for lines that look alike, and the stack's files that occur only on this side.
     order: tuple[tuple[str, int, int], ...]
     strangers: tuple[str, ...]
 
@@ -102,7 +101,7 @@ def similar(before: Sequence[Traits], after: Sequence[Traits]) -> Iterator[Match
         for j, their in enumerate(after)
         if our.line.kind == their.line.kind and our.scopes & their.scopes
     }
-    # For each side, the shares of scopes that each line has in common with lines of the other side.
+    # For each line of each side, the shares of scopes in common with lines of the other side.
     of_line: list[dict[int, list[Fraction]]] = [defaultdict(list), defaultdict(list)]
     for pair, share in shares.items():
         for side in (0, 1):
@@ -188,8 +187,8 @@ def is_ordered(alike: list[Traits]) -> bool:
 
 
 def by_places(level: MatchedBy, ours: list[Traits], theirs: list[Traits]) -> Iterator[Match]:
-    """Match lines with equal files and columns first, then match the remaining lines in order. The
-    first step is skipped if a block was indented, because equal columns are then a coincidence."""
+    """Match lines with equal files and columns first, then match the remaining lines in order. If
+    a block was indented, match all lines in order, because equal columns are then a coincidence."""
     if not is_moved(ours, theirs):
         at = [by_place(side) for side in (ours, theirs)]
         shared = at[0].keys() & at[1].keys()
@@ -217,8 +216,8 @@ def files_of(traits: Traits) -> tuple[str, ...]:
 
 
 def is_moved(ours: list[Traits], theirs: list[Traits]) -> bool:
-    """Return whether a block was indented or unindented: in the order of the lines, all columns are
-    unchanged or moved by the same distance."""
+    """Return whether a block was indented or unindented: if the lines are paired in order, some
+    columns have changed, and all of these have changed by the same distance."""
     if len(ours) != len(theirs):
         return False
     distances = set()
@@ -318,9 +317,9 @@ def without_number(name: str) -> str:
 def paired_files(before: set[str], after: set[str]) -> tuple[dict[str, str], dict[str, str]]:
     """Map the files of each side to names that both sides share.
 
-    Equal paths are the same file. Other files are paired by the longest common end of their paths,
-    because the program may be in another folder. Two files are paired only if each is the other's
-    only best match.
+    Files with equal paths are the same file. Other files are paired by the longest common end of
+    their paths, because the program may be in another folder. Two files are paired only if each is
+    the other's only best match.
     """
     both = {file: file for file in before & after}
     names = dict(both), dict(both)

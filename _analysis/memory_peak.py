@@ -28,7 +28,7 @@ KINDS: tuple[BufferKind, ...] = (PARAMETER, OUTPUT, CONSTANT, TEMPORARY)
 
 
 class Contradiction(Exception):
-    """Raised if the buffer assignment contradicts itself, which a correct compiler never writes."""
+    """Raised if the buffer assignment contradicts itself; a correct compiler never writes this."""
 
 
 class Held(NamedTuple):
@@ -45,7 +45,7 @@ class Held(NamedTuple):
 
 
 class Peak(NamedTuple):
-    """The memory that is live at the peak.
+    """The use of memory at the peak.
 
     `size` is an upper bound if the maxima of several heaps are added up, or if temporary memory
     without a heap trace (`n_untraced` bytes) counts in full.

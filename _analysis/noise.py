@@ -38,7 +38,7 @@ def noise_of(n_before: int, n_after: int) -> Noise:
     if n > MOST_ASSIGNMENTS:
         return Noise(n_before, n_after, MOST_ASSIGNMENTS, False, Fraction(1, MOST_ASSIGNMENTS))
     # If both sides have the same number of samples, an assignment and its mirror image are equally
-    # extreme, so the smallest p-value is 2 / n.
+    # extreme, so the smallest p-value of n assignments is 2 / n.
     return Noise(n_before, n_after, n, True, Fraction(1 + (n_before == n_after), n))
 
 
@@ -60,8 +60,10 @@ def assignments(noise: Noise) -> Iterator[Sequence[int]]:
 
 
 class Deviations(NamedTuple):
-    """A row's times minus their minimum, multiplied by the number of samples, and the constants of
-    the row's test statistic."""
+    """The times of a row, each minus the minimum and multiplied by the number of samples.
+
+    `expected` and `variance` are the constants of the row's test statistic.
+    """
 
     of_samples: list[int]
     expected: int
@@ -85,8 +87,9 @@ def p_values_of(
     The test statistic of a row x and an assignment c of n_b samples is |z(c)|: the absolute sum
     over c of z_j = (N x_j - S) / sqrt(N sum(x^2) - S^2). The statistic measures the difference of
     the means in units of the spread. For each assignment, the maximum over the rows of the family
-    is computed. The p-value of a row is the share of assignments whose maximum reaches the row's
-    own statistic. Squares are compared, because they are exact fractions.
+    is computed. The p-value of a row is the share of assignments whose maximum is at least the
+    row's statistic for the observed assignment. Squares are compared, because they are exact
+    fractions.
     """
     rows = [[deviations_of(sample, noise.n_before) for sample in family] for family in families]
     maxima: list[list[Fraction]] = [[] for _ in families]

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 class Loads(NamedTuple):
     """The loads of a device's used steps, and the mean time per step of each source line.
 
-    The load of a step is its duration minus communication. Lines exclude communication.
+    The load of a step is its duration minus its communication time. Lines exclude communication.
     """
 
     steps: dict[StepKey, int]
@@ -71,7 +71,7 @@ class Execution(NamedTuple):
 
 
 def tpus_of(device: Device) -> list[str]:
-    """Return the names of the host's TPUs, sorted by number; empty if the device is not a TPU."""
+    """Return the names of the host's TPUs, sorted by number; empty if `device` is not a TPU."""
     names = [name for name in dict.fromkeys(device.planes) if TPU_RE.match(name)]
     return sorted(names, key=number_of) if device.plane.name in names else []
 

@@ -74,9 +74,9 @@ class DeviceWaits:
 
 
 class Peers(NamedTuple):
-    """Waits for each op of the picked device, and for each device of the file."""
+    """The time that devices wait for each other, by op of the picked device and by device."""
 
-    # Waits for each op of the picked device, by metadata id.
+    # Waiting times at the ops of the picked device, keyed by metadata id.
     of_ops: dict[int, Waits]
     # All devices sorted by number, including the picked device.
     devices: list[DeviceWaits]
@@ -182,11 +182,11 @@ class _Members:
         return (ran, has_all) if who.is_even else (set(), False)
 
     def _places(self, op: Op) -> dict[int, str]:
-        """Return the devices in the file by their position in the program's device assignment.
+        """Map positions in the program's device assignment to the devices in the file.
 
         Devices are identified by global id. If global ids are missing or not unique, devices are
-        identified by number. This requires that the assignment contains exactly the numbers of the
-        devices in the file.
+        identified by number. This requires that the assignment consists of exactly the numbers of
+        the devices in the file.
         """
         if op.program_id not in self._devices_at:
             names, trace = tpus_of(self._device), self._device.trace

@@ -1,5 +1,5 @@
-"""Compute periods, the times from the start of a step to the start of the next step with the same
-name, and the pauses within them."""
+"""Compute periods (the times from the start of a step to the start of the next step with the same
+name) and the pauses within them."""
 
 from __future__ import annotations
 

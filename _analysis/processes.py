@@ -82,8 +82,8 @@ is_child = False
 def work_on(
     work: Callable[[K], T], items: Sequence[K], activity: str, context: Context, n_bytes: int
 ) -> list[T]:
-    """Process items, in several processes if their files are large (`n_bytes` in total). Progress
-    messages describe the work as `activity`."""
+    """Process items. Use several processes if the items' files are large (`n_bytes` in total).
+    Progress messages describe the work as `activity`."""
 
     def work_at(i: int) -> T:
         # Every process works on every nth item, so the index is close to the number of finished

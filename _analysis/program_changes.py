@@ -37,7 +37,8 @@ class ProgramChanges(NamedTuple):
 def program_changes(
     before: Sequence[RecordedProgram | None], after: Sequence[RecordedProgram | None]
 ) -> ProgramChanges:
-    """Compare the programs of all captures; the rows compare the first captures of both sides."""
+    """Decide whether the programs of all captures are equal, and return the differences between
+    the first programs of both sides."""
     programs = [program for program in (*before, *after) if program]
     if len(programs) < len(before) + len(after):
         return ProgramChanges(None, [])
@@ -65,8 +66,8 @@ def changes_between(before: RecordedProgram, after: RecordedProgram) -> Iterator
 
 
 def size_of(row: ProgramChange) -> int:
-    """Return the size of a change for sorting: in bytes or as a count if known, else in array
-    elements."""
+    """Return the size of a change, by which changes are sorted. The unit is bytes or a count if
+    known, else array elements."""
     before, after = amount(row.before), amount(row.after)
     return abs(after - before) or max(before, after)
 

@@ -29,7 +29,8 @@ KINDS: tuple[Kind, ...] = ("compute", "data_move", "comm", "other")
 AGG_KEY_KINDS: tuple[AggKeyKind, ...] = ("stack", "tf_op", "no_source")
 CLOCKS: tuple[Clock, ...] = ("device", "trace")
 STEP_SOURCES: tuple[StepSource | None, ...] = ("steps", "modules", None)
-# The type of each program property; None for a single number, which has no name.
+# The type of the values of each program property; None if the property is a single number, which
+# has no name.
 KINDS_OF_FACTS: dict[ProgramWhat, type | None] = {
     "collective": dict,
     "kernel": dict,
@@ -40,8 +41,8 @@ KINDS_OF_FACTS: dict[ProgramWhat, type | None] = {
     "opcode": int,
     "fusion": None,
 }
-# Upper limit of integers in a record. Sums of picoseconds stay far below it, and even its square
-# fits in a float.
+# Upper limit of integers in a record. Sums of picoseconds stay far below this limit, and even the
+# limit's square fits in a float.
 INT_LIMIT = 1 << 100
 GZIP_MAGIC = b"\x1f\x8b"
 
@@ -68,8 +69,8 @@ class RecordedGroup(NamedTuple):
 
 
 class RecordedProgram(NamedTuple):
-    """The digest of a compiled program. `facts` maps a property, such as `kernel`, to its values by
-    name."""
+    """The digest of a compiled program. `facts` maps each property, such as `kernel`, to a map from
+    names to values."""
 
     fingerprint: str
     facts: dict[ProgramWhat, dict[str, Fact]]

@@ -37,7 +37,7 @@ N_LISTED = 32
 
 
 def record_of_trace(place: Place, device: str | None, asked: slice, context: Context) -> Answer:
-    """Return the record of a host, with the given device, or else with all TPUs that have ops."""
+    """Return the record of a host; it contains `device`, or without `device` all TPUs with ops."""
     with opened(place, device, context) as trace:
         return record_of_host(trace, place.path, device, asked, context)
 
@@ -110,7 +110,7 @@ def record_of_host(
     keys = [row["agg_key"] for row in group_rows]
     cut_texts(answer)
     for row, whole_key in zip(group_rows, keys, strict=True):
-        # End a key that was cut with a hash, because different keys could be equal after the cut.
+        # Append a hash to a truncated key, because different keys can have the same beginning.
         if row["agg_key"] != whole_key:
             end = f"…{digest_of(whole_key)}"
             row["agg_key"] = whole_key[: LONGEST_TEXT - len(end)] + end

@@ -55,7 +55,8 @@ class Run(NamedTuple):
 
 
 def runs_of(record: Record, asked: slice) -> list[Run]:
-    """Return a run for each device of a record, with the used steps among the steps in a slice."""
+    """Return a run for each device of a record. A run contains the used steps of the slice
+    `asked`."""
     return [
         Run(record, device, [step for step in device.steps[asked] if step.used])
         for device in record.devices

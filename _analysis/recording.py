@@ -1,4 +1,4 @@
-"""Compute the figures that records have for each step on each device of a trace."""
+"""Compute the figures of each step on each device of a trace, as stored in records."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class GroupFacts:
 
 
 class Leaf(NamedTuple):
-    """An op that is not a container, and the figures of the step that include its time."""
+    """An op that is not a container, and the keys of the sums that include its time."""
 
     op: Op
     key: SourceKey

@@ -43,7 +43,7 @@ _PALLAS: Final = "kernel"
 _VECTOR: Final = "other, if moving the bytes takes less than 5 % of the time"
 _OTHER: Final = "other"
 
-# Remedies for the time that a finding loses, by classes and kind of op.
+# Remedies for lost time: each row has the classes and the kind of the ops that the remedy is for.
 FINDINGS: tuple[tuple[tuple[OpClass, ...], str, str], ...] = (
     (
         (COLLECTIVE,),

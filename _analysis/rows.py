@@ -164,7 +164,7 @@ def tail_row(omitted: Sequence[Group]) -> GroupTail:
 
 
 def left_out(step: Step, listed: Iterable[Executions]) -> LeftOut:
-    """Return the time of data movement, communication and other ops that a mode does not list."""
+    """Return the time of the ops that a mode does not list, for each kind except compute."""
     times = group_by(listed, lambda op: op.kind)
 
     def rest(kind: LeafKind) -> int:

@@ -83,8 +83,8 @@ class Longest:
         self._bins = bins
         self.stretch = [0] * bins.n
         self._who: list[int | None] = [None] * bins.n
-        # For each bin, the op that fills the most bins starting with this one. Each entry is the
-        # index after the last filled bin and the op's metadata id.
+        # For each bin, the op that fills the most consecutive bins from this bin onwards. Each
+        # entry is a pair: the index after the last filled bin, and the op's metadata id.
         self._until: list[tuple[int, int]] = [(0, 0)] * (bins.n + 1)
 
     def add(self, start: int, end: int, first: int, last: int, who: int) -> None:
@@ -123,7 +123,7 @@ def strip_of(step: Step, class_of: Mapping[int, str]) -> Strip:
     longest = Longest(bins)
     containers = {executions.metadata_id for executions in step.containers}
     # Remember the bin of the last span: in a long step, most ops are in the same bin as the
-    # preceding op. Adding such an op without searching for its bin takes a third of the time.
+    # preceding op. Adding such an op is three times as fast without a search for its bin.
     place, stretch = 0, longest.stretch
     left, right = bins.edges[:2]
     for columns in leaves_of(step.admitted.pieces, step.clock, containers):

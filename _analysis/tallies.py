@@ -27,8 +27,9 @@ class Union:
     """The time during which at least one of the added events runs."""
 
     def __init__(self) -> None:
-        # Starts and durations, sorted within each run; overlapping events are merged. Most lines
-        # are sorted, so there is a single run, and a million events take only a few megabytes.
+        # Sorted sequences of starts and durations, in which overlapping events are merged. Most
+        # lines are sorted, so they have a single sequence, and a million events take only a few
+        # megabytes.
         self._runs: list[tuple[array[int], array[int]]] = []
 
     def add(self, spans: Iterable[tuple[int, int]]) -> None:

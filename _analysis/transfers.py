@@ -65,9 +65,10 @@ class Starts:
         """Return the program and name of the start op that belongs to a wait, and the start op
         itself, or None if it cannot be found.
 
-        The start op is an operand of the wait, or the start op of an update that is such an
-        operand. Otherwise it is the first part of the asynchronous op in the program. Otherwise it
-        has the wait's name with `start` instead of `done`.
+        The start op is an operand of the wait. If the operand is an update, the start op has the
+        update's name with `start` instead of `update`. Without such an operand, the start op is the
+        first part of the asynchronous op in the program. Otherwise the start op has the wait's name
+        with `start` instead of `done`.
         """
         for name in done.hlo.operand_names:
             start = self.at((done.program_id, UPDATE_RE.sub("-start", name)))

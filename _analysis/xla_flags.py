@@ -110,7 +110,7 @@ def flags_in(text: str, where: str, context: Context) -> dict[str, str]:
 
 def stripped(value: str) -> str:
     # Keep `)` and `]` at the end of a value that begins with a shell variable, because they can
-    # belong to it.
+    # be part of the value.
     return value.rstrip("\\" if value.startswith("$") else TRAILING)
 
 
