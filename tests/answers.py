@@ -181,7 +181,7 @@ def hand_made_idleness() -> list[bytes]:
 
 
 def hand_made_kernels() -> list[bytes]:
-    """Return traces of kernels with regions and counters, one of them a kernel with two different
+    """Return traces of kernels with regions and counters. One of the kernels has two different
     ops."""
     ops = [
         op("a.1", "custom-call", 0, 10, attributes=KERNEL),
@@ -413,8 +413,8 @@ def captures() -> list[Json]:
 
 @functools.cache
 def outcome_on_demo(mode: str, *options: str) -> Outcome:
-    """Run a mode on the demo, given by its relative path. In the root of the clone, this path is
-    the same as on the pages."""
+    """Run a mode on the relative path of the demo. In the root of the clone, this path is the same
+    as on the pages."""
     return run_as_printed(os.path.relpath(DEMO), mode, *options)
 
 

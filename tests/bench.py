@@ -77,7 +77,9 @@ def measure(*arguments: str) -> tuple[float, float]:
 
 
 def print_table(path: str) -> None:
-    """Print a table with each mode's ratio to the floor: the median over all rounds."""
+    """Print each mode's wall time and peak memory, and the median ratio of its time to the floor's
+    time.
+    """
     floor = ("-c", FLOOR, path, *ask(LOCATE, path).split())
     print(f"\n{os.path.getsize(path) / 1e6:.0f} MB\n")
     print("mode          wall s   x floor   peak MiB")

@@ -5,9 +5,9 @@
 A case depends only on the seed and its number. A failing case is printed with the command that
 repeats it.
 
-Answers are checked with protobuf. If protobuf decodes a file without dropping a field, the answer
-must have as many events as after protobuf has encoded the file again. If protobuf rejects a file,
-the program must reject it, too, unless no mode needs the damaged part.
+Answers are checked with protobuf. If protobuf decodes a file without dropping a field, the file
+is encoded again, and the program must find the same number of events in both files. If protobuf
+rejects a file, the program must reject it, too, unless no mode needs the damaged part.
 """
 
 from __future__ import annotations
@@ -174,8 +174,8 @@ def wrong_wire(rng: random.Random, siblings: list[Node], i: int) -> None:
     number, _ = read_varint(node.tag, 0)
     node.tag = varint(number & ~7 | wire_type)
     if rng.random() < 0.7:
-        # Usually, replace the payload with one of the new type, so that the following fields stay
-        # readable.
+        # Usually, replace the payload with one of the new wire type, so that the following fields
+        # stay readable.
         node.wire, node.children, node.length = wire_type, None, None
         fixed = bytes(FIXED_SIZE.get(wire_type, 1))
         packed = b"".join(varint(rng.randrange(300)) for _ in range(rng.randrange(4)))

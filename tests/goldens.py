@@ -2,7 +2,7 @@
 
     python -m tests.goldens
 
-`python -m tests.goldens` rewrites the golden answers in tests/data/goldens/. Look at the difference
+`python -m tests.goldens` rewrites the golden answers in tests/data/goldens/. Look at the diff
 before you commit.
 """
 

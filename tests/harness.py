@@ -36,7 +36,7 @@ TRAINING = PROFILES / "tpu7x-dense-train.xplane.pb"
 OFFLOADING = PROFILES / "v6e-host-offload.xplane.pb"
 PALLAS = PROFILES / "v6e-pallas-kernel.xplane.pb"
 ALL_MODES = tuple(mode.name for mode in compute_breakdown.MODES)
-# Single-step modes; MODES excludes those that write a file, which have their own tests.
+# Single-step modes. MODES excludes the modes that write a file, which have their own tests.
 STEP_MODES = tuple(mode.name for mode in compute_breakdown.MODES if "--step" in mode.options)
 MODES = tuple(mode for mode in STEP_MODES if mode not in ("page", "export"))
 # Modes that do not need a program in the trace.

@@ -83,7 +83,7 @@ class Recorder(unittest.TestResult):
             self._note(subtest, "failure" if is_failure else "error", texts[-1][1])
 
 
-# Forked processes inherit this list; each suite runs in one of them.
+# Forked processes inherit this list and run suites from it.
 _batches: list[unittest.TestSuite] = []
 
 

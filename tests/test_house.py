@@ -31,8 +31,8 @@ PACKAGES = ("_analysis", "_modes", "_output", "_pipeline", "_proto", "tests")
 MODULES_OF_MODES = {f"_modes.{mode.name}": mode.name for mode in compute_breakdown.MODES}
 # Only the mode `page` calls other modes.
 SHOWS_OTHERS = "page"
-# These modules format text. Printing JSON must load none of these modules, and printing text only
-# the mode's own screen.
+# These modules format text. Printing JSON must load none of these modules, and printing text must
+# load no other mode's screen.
 SCREENS = {f"_output.screens.{path.stem}" for path in ROOT.glob("_output/screens/[a-z]*.py")}
 SCREENS -= {"_output.screens.shared"}
 TEXT = {f"_output.{name}" for name in ("forms", "text", "markdown", "csv", "fill", "characters")}
@@ -164,11 +164,8 @@ class Imports(unittest.TestCase):
         for of, by, is_for_types in (
             ("_peaks", "_pipeline.option_values", False),
             ("_analysis.report", SCRIPT, False),  # This import is inside a function.
-            (
-                "_pipeline.frames",
-                "_pipeline.device",
-                False,
-            ),  # This module is imported by name from its package.
+            # The import is written `from _pipeline import frames`.
+            ("_pipeline.frames", "_pipeline.device", False),
             ("_pipeline.normalize", "_analysis.report", True),
         ):
             self.assertIn(Import(of, by, is_for_types), imports())
@@ -181,7 +178,7 @@ class Imports(unittest.TestCase):
         found = [link for link in imports() if link.by.startswith("_output.")]
         self.assertEqual([link for link in found if not link.of.startswith("_output.")], [])
 
-    def test_declared_fields_are_imported_only_for_types(self) -> None:
+    def test_declared_fields_are_imported_only_for_type_checking(self) -> None:
         packages = ("_modes.", "_analysis.", "_pipeline.", "_proto.")
         found = [link for link in imports() if link.by.startswith(packages)]
         declared = [link for link in found if link.of.startswith("_output.fields.")]

@@ -43,7 +43,7 @@ class Browser:
         assert PROGRAM
         theirs_in, self._out = os.pipe()
         self._in, theirs_out = os.pipe()
-        # Duplicate the pipes to numbers from 10 on, so that 3 and 4 stay free for the browser.
+        # Duplicate the pipes to descriptors from 10 on, so that 3 and 4 stay free for the browser.
         theirs = [fcntl.fcntl(fd, fcntl.F_DUPFD, 10) for fd in (theirs_in, theirs_out)]
         command = [
             *(sys.executable, "-c", AS_3_AND_4, *map(str, theirs), PROGRAM),

@@ -59,7 +59,7 @@ def reindent(program: Program, file: str, rng: random.Random) -> Edit:
 
 # This function is long, because it lists all kinds of edits.
 def edits_of(program: Program, seed: int) -> dict[str, list[Edit]]:
-    """Return edits by kind, each kind applied at a few places."""
+    """Return lists of edits, by kind of edit."""
     rng = random.Random(seed)
     files = sorted({frame.file for frame in frames_of(program)})
     main = busiest_file(program)

@@ -3,8 +3,8 @@
     python3 -m tests.builders.make_runs FOLDER
 
 FOLDER/before and FOLDER/after become log directories, each with one run of six steps on two
-devices. The edit moves all lines of train.py down by three, and makes line 49, now 52, 12 % slower.
-The traces are reproducible byte for byte.
+devices. The edit moves all lines of train.py down by three, and makes line 49 (52 after the edit)
+12 % slower. The traces are reproducible byte for byte.
 """
 
 from __future__ import annotations
@@ -41,8 +41,7 @@ def write_run(folder: Path, run: str, program: Program, seed: int) -> Path:
 
 
 def write_runs(folder: Path) -> dict[str, Path]:
-    """Write both runs; return the traces' paths by the file names of their records in
-    `tests/data`."""
+    """Write both runs; return the path of each trace, with the key `before` or `after`."""
     program = records.of_demo()
     return {
         "before": write_run(folder / "before", "2026_11_21_10_00_00", program, seed=1),

@@ -179,7 +179,7 @@ def op_metadata(names: StatNames) -> list[EventMetadata]:
 
 
 class Execution(NamedTuple):
-    """Hold an event's bytes without its offset, which the event contains twice."""
+    """Hold the bytes around an event's offset, which the event contains twice."""
 
     duration: int
     head: bytes
@@ -189,7 +189,7 @@ class Execution(NamedTuple):
     @staticmethod
     def of(op: int, duration: int, stat_ids: Sequence[int]) -> Execution:
         offset_stat, duration_stat = (int_field(1, stat_id) for stat_id in stat_ids)
-        # All offsets have seven bytes, so the length of the first stat's message is known.
+        # Each offset is a varint of seven bytes, so the length of the first stat is known.
         n_offset = len(varint(FIRST_OFFSET_PS))
         return Execution(
             duration,
@@ -212,7 +212,7 @@ class Execution(NamedTuple):
 
 
 def executions_of(op: int, stat_ids: Sequence[int], rng: random.Random) -> list[Execution]:
-    """Return executions of an op to choose from; the first has no duration."""
+    """Return possible executions of an op; the first has no duration."""
     typical = rng.lognormvariate(15.5, 0.8)
     durations = [int(typical * rng.uniform(0.9, 1.1)) for _ in range(1, N_INSTANT)]
     return [Execution.of(op, duration, stat_ids) for duration in (0, *durations)]

@@ -46,7 +46,9 @@ class Piece:
 
 @dataclass
 class Heap:
-    """Hold the events of a heap, and the maximum of live bytes in each part."""
+    """Hold a heap's events, the part that each buffer is in, and each part's maximum of live
+    bytes.
+    """
 
     events: list[Event] = field(default_factory=list)
     part_of: dict[int, int] = field(default_factory=dict)
@@ -157,7 +159,7 @@ class BufferMaker:
             if to_share and chance(rng, 0.4):
                 other = rng.choice(to_share)
                 canonical[made] = canonical[other]
-                # Here, compilers write the id of the buffer that owns the memory.
+                # Compilers write the id of the buffer that owns the memory.
                 named = canonical[other] if chance(rng, 0.8) else other
                 heap.events.append((SHARE, made, at, named))
             else:
@@ -183,7 +185,7 @@ class BufferMaker:
             size = max(most, largest) + rng.choice((0, 0, 512))
             pieces.append(Piece(size, [(i, 0, self.sizes[i]) for i in there], color=color))
         if chance(rng, 0.2):
-            # Add a buffer for a tuple's table, which has no events in any heap trace.
+            # Add a buffer without events in a heap trace, as for a tuple's table of pointers.
             rng.choice(pieces).assigned.append((self.new(color=color), 0, 0))
         if chance(rng, 0.15):
             # Add a second heap trace for the same allocation.

@@ -63,8 +63,8 @@ OpText = tuple[str, str, str]
 
 
 def random_communication(rng: random.Random) -> list[OpText]:
-    """Return a synchronous collective, an op that can hide communication, or a start, a done or
-    both.
+    """Return a synchronous collective, an op that can hide communication, or a start and its done,
+    one of which may be missing.
     """
     alone = rng.choice((sync, sync, fused, hiding, hiding))
     pair = rng.choice(
@@ -96,7 +96,7 @@ def as_operands(shapes: Sequence[str]) -> str:
 
 
 def who(rng: random.Random, opcode: str) -> str:
-    """Return attributes, usually including the participating devices."""
+    """Return a collective's attributes, which usually list the participating devices."""
     parts = [", channel_id=3"] if rng.random() < 0.7 else []
     if opcode.startswith("collective-permute"):
         in_place = ", slice_sizes={{4}}" if rng.random() < 0.1 else ""
@@ -141,8 +141,8 @@ def in_half(rng: random.Random) -> tuple[OpText, OpText]:
 
 
 def on_sparse_core(rng: random.Random) -> tuple[OpText, OpText]:
-    """Return a collective on the SparseCore: a start without operands in its text, and a done with
-    all attributes."""
+    """Return a collective on the SparseCore: the text of the start has no operands, and the done
+    has all attributes."""
     kind = rng.choice(("all-gather", "reduce-scatter", "all-reduce", "all-to-all", "mystery"))
     stem = f"{kind}{number(rng)}.cloned.1.call"
     flags = "(s32[8192]{0:T(1024)}, s32[69]{0:T(1)S(11)})"
@@ -183,7 +183,7 @@ def host_copy(rng: random.Random) -> tuple[OpText, OpText]:
 
 
 def sent(rng: random.Random) -> tuple[OpText, OpText]:
-    """Return the ops of a transfer's sender or of its receiver."""
+    """Return the start and done of a send or of a recv."""
     kind, data, n = rng.choice(("send", "recv")), array(rng), number(rng)
     category = kind if rng.random() < 0.7 else f"host {kind}"
     whole = f"({data}, u32[], token[])"

@@ -55,7 +55,7 @@ COLLECTIVES = (
     *("all-gather", "all-gather", "all-reduce", "reduce-scatter", "all-to-all"),
     *("collective-permute", "collective-broadcast", "ragged-all-to-all"),
 )
-# Replica groups in all fields that compilers have used; some contradict themselves.
+# Replica groups in all fields that compilers have used; some groups are inconsistent.
 GROUPS = (
     *(
         b"",
@@ -143,7 +143,7 @@ class RandomPrograms:
     def place(self, text: str, place: int | None = None) -> tuple[str, Value | None]:
         """Return an op's text, perhaps with another name, and its stat `program_id`.
 
-        `place` is the index of a source location that the op's instruction can get.
+        `place` is the index of the source location that the op's instruction usually gets.
         """
         rng = self.rng
         program_id = rng.choice(self.ids)
@@ -161,7 +161,7 @@ class RandomPrograms:
         return text, rng.choice((uint64(program_id), uint64(program_id), int64(as_signed)))
 
     def planes(self) -> list[Plane]:
-        """Return the plane with the programs, or sometimes an empty list."""
+        """Return a list with the plane of programs; sometimes, the list is empty."""
         rng = self.rng
         if chance(rng, 0.1):
             return []

@@ -3,7 +3,7 @@
 `random_case(rng)` returns the bytes of a file, a mode and options, for comparing the program with
 the naive implementation. Times come from a coarse grid and names from small pools, so that ties,
 shared groups, and touching or overlapping ops are frequent. Some files have only the trace's clock.
-Others also have the core's clock, which agrees with it or differs.
+In others, the core's clock agrees with the trace's clock or differs from it.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ ASYNC_NAMES = [
     *words("all-gather all-reduce reduce-scatter all-to-all ragged-all-to-all send recv"),
     *words("collective-permute collective-broadcast slice dynamic-slice dynamic-update-slice"),
     *words("copy pad concatenate sparse-core-data-format gather_offload scatter_offload"),
-    # These names have no known prefix, or have a letter directly after it.
+    # These names have no known prefix, or a letter directly after the prefix.
     *words("slicer copying padded sender all-gathering async-collective host gather barrier"),
 ]
 ASYNC_FUSIONS = [
@@ -194,7 +194,7 @@ class TextMaker:
     def __init__(self, rng: random.Random, dtypes: Sequence[str]) -> None:
         self.rng = rng
         self.dtypes = dtypes
-        self.is_on_chip = False  # True if all arrays in the current text are in on-chip memory.
+        self.is_on_chip = False  # True while writing a text whose arrays are all on chip.
 
     def array(self) -> str:
         rng = self.rng
@@ -258,7 +258,7 @@ class TextMaker:
 
 
 def random_category(rng: random.Random, is_plausible: bool) -> tuple[str | None, str]:
-    """Return a category, or None, and a matching opcode."""
+    """Return a tuple: a category or None; and an opcode, which matches a known category."""
     choice = rng.randrange(20)
     if is_plausible and choice < 16:
         category = rng.choice(MATH_CATEGORIES)
@@ -293,8 +293,8 @@ def random_breakdown(rng: random.Random) -> Value:
 class OpPool:
     """Make the event metadata for a plane's ops.
 
-    Ops share few stacks and tf_ops, so groups have several ops. In a plausible pool, most ops have
-    a roof; in other pools, any stat can be missing or odd.
+    Ops share few stacks and tf_ops, so groups have several ops. In a plausible pool, the
+    roofline applies to most ops; in other pools, any stat can be missing or odd.
     """
 
     def __init__(self, rng: random.Random, names: StatNames, programs: RandomPrograms) -> None:
@@ -304,11 +304,11 @@ class OpPool:
         self.stacks = [self.random_frames() for _ in range(rng.choice((1, 1, 3)))]
         self.tf_ops = rng.sample(TF_OPS, rng.choice((2, 6)))
         self.share_with_tf_op = rng.choice((0.5, 0.5, 0.9))
-        # Profilers write all stacks in the same order, so most shares are 0 or 1.
+        # Profilers write all stacks in the same order, so this share is usually 0 or 1.
         self.share_turned = rng.choice((0, 0, 1, 1, 0.1, 0.5, 0.9))
         self.share_with_source = rng.choice((0, 0.1, 0.3, 0.9, 0.9))
         self.is_plausible = chance(rng, 0.5)
-        # True if all ops move data: these have no stack, so their lines come from the program.
+        # True if most ops move data. Then no op has a stack, so lines come from the program.
         self.is_all_moving = chance(rng, 0.35)
         # True if nearly all ops are starts and dones, which share only a few names.
         self.is_communicating = chance(rng, 0.4)
@@ -429,7 +429,7 @@ class TraceClock:
         self.rng = rng
         self.origin_ns = rng.choice((0, 0, 0, 5, 1_741_722_097_000_000_000))
         self.base_ps = rng.choice((0, 0, 7000, 2**40, 2**62))
-        # Scale all times by a factor; with a large factor, ops last at least microseconds.
+        # Multiply all times by this factor. Large factors make ops last microseconds.
         self.scale = rng.choice((1, 1, 1, 10**5, 10**6))
 
     def scaled(self, events: Sequence[TimedEvent]) -> list[TimedEvent]:
@@ -525,8 +525,8 @@ class CoreClock:
         return self.rng.sample(pool, self.rng.choice((1, 1, 2, 3)))
 
     def distort(self, ops: list[TimedEvent]) -> list[TimedEvent]:
-        """Set some ops' durations on the trace's clock to 0, and some of their offsets to the
-        preceding op's.
+        """On the trace's clock, set some ops' durations to 0, and let most of these ops start with
+        the preceding op.
         """
         if not (self.is_there and self.is_bent) or chance(self.rng, 0.3):
             return ops
@@ -559,7 +559,7 @@ def random_event(rng: random.Random, ids: Sequence[int | None], is_long: bool) -
 
 
 FEW = (0, 1, 4, 10, 10, 20, 20, 20, 40, 40, 60)
-# Numbers of ops for the mode `record`, some so large that a step can lack just one percent of them.
+# Numbers of ops for the mode `record`; a step with 100 ops can lack just one percent of them.
 MANY = (0, 1, 10, 20, 60, 100, 100)
 
 
@@ -595,7 +595,8 @@ def random_steps(
 ) -> list[TimedEvent]:
     """Return events of steps, or of program executions, and add their names to the metadata.
 
-    Tidy steps follow one another; there can be one step for each repetition of the ops.
+    In half of the cases, the steps do not overlap. If the ops are repeated, each repetition then
+    has one step.
     """
     out = []
     tidy = chance(rng, 0.5)
@@ -621,7 +622,7 @@ BRANCHES = 2**43  # The metadata ids of conditionals start here.
 def with_branches(
     rng: random.Random, names: StatNames, metadata: list[EventMetadata], ops: list[TimedEvent]
 ) -> list[TimedEvent]:
-    """Put conditionals around some ops, which can start at the same time as the conditional."""
+    """Insert conditionals that usually start at the same time as an op."""
     out = list(ops)
     for i in range(rng.choice((1, 1, 2, 3))):
         at = rng.randrange(len(out) + 1)
@@ -650,7 +651,9 @@ WAIT_NAMES = (
 def random_waits(
     rng: random.Random, metadata: list[EventMetadata], ops: Sequence[TimedEvent], span: int
 ) -> list[TimedEvent]:
-    """Return waits and kernel regions that begin or end with an op, or last for the whole span."""
+    """Return waits and kernel regions. Some begin or end at an op's start or end, and some last for
+    the whole span.
+    """
     out = []
     for i, name in enumerate(rng.choices(WAIT_NAMES, k=rng.choice((1, 2, 5, 10)))):
         if name is not None:
@@ -686,7 +689,7 @@ def random_plane(
     numbers: Sequence[int] = FEW,
     clock: TraceClock | None = None,
 ) -> Plane:
-    """Return a device that runs its ops a few times, once per step if steps are tidy."""
+    """Return a device that runs its ops up to four times."""
     names = StatNames(rng.choice((1, 1, 2**44)))
     pool = OpPool(rng, names, programs)
     ids = random_metadata_ids(rng, rng.choice((1, 3, 6, 12, 30)))
@@ -815,7 +818,8 @@ def random_kernel_costs(rng: random.Random, data: bytes) -> list[str]:
 
 
 OP_NAME_RE = re.compile(rb"%([\w.\-]+) = ")
-# As names of ops, these texts are ambiguous or unknown: a number, for example, is never a prefix.
+# As op names, these texts are ambiguous or unknown. "1" is unknown because a number is never a
+# prefix.
 NO_OP_NAMES = ("", "1", "f", "nowhere", "%", "FUSION", "%fusion", "copy-done.1")
 SCOPES = {
     "jit(f)/jvp(layer)/dot_general:": "layer",
@@ -837,7 +841,7 @@ def random_scope(rng: random.Random, data: bytes) -> str:
 
 
 def random_kernel(rng: random.Random, data: bytes) -> str:
-    """Return the name of a kernel, or the name of an op or a prefix of it."""
+    """Return a kernel's name, an op's name, or a prefix of an op's name."""
     return rng.choice((*KERNELS, "my", "nowhere", random_op_name(rng, data)))
 
 
@@ -896,7 +900,7 @@ def random_options(rng: random.Random, mode: str, data: bytes) -> dict[str, Any]
         share, draw = OPTIONS[flag]
         if chance(rng, share):
             options[flag.removeprefix("--").replace("-", "_")] = draw(rng, data)
-    # The program rejects some combinations of options, so keep only one of them.
+    # The program accepts only one of these options, so keep the last.
     useful = [name for name in ("model_flops", "flops_per_token", "params") if name in options]
     for name in useful[:-1]:
         del options[name]
@@ -948,7 +952,7 @@ def encoded(rng: random.Random, planes: list[Plane]) -> bytes:
 
 
 def random_case(rng: random.Random) -> tuple[bytes, str, dict[str, Any]]:
-    """Return the bytes of a file, a single-step mode, and its options."""
+    """Return a tuple: the bytes of a file; a single-step mode; and the mode's options."""
     names = ["/device:TPU:0"] if chance(rng, 0.99) else []
     names += rng.choice(
         ([], [], ["/device:TPU:1"], ["/device:TPU:2"], ["/device:TPU:0 SparseCore 0"])

@@ -132,7 +132,7 @@ PRIMITIVES = (
 
 
 def made_up(seed: int, n_calls: int = 30) -> Program:
-    """Return a random call tree over some files; a leaf is a line with ops in up to 3 phases."""
+    """Return a random call tree over some files; a leaf is a line with ops in one or two phases."""
     rng = random.Random(seed)
     root = "/home/dev/" + rng.choice(["proj", "exp/model", "src"])
     names = ["train", "model", "layers/attention", "layers/mlp", "layers/norm", "nn/__init__",

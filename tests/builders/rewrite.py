@@ -37,7 +37,7 @@ from tests.naive import op as naive_op
 from tests.naive import step as naive_step
 from tests.naive import wire as naive_wire
 
-STEP, MODULE = 2_000_000, 1  # Metadata ids of the first step and of the program.
+STEP, MODULE = 2_000_000, 1  # Metadata ids of the first step and of the program's executions.
 FIRST_STEP_NAME = 100
 PAUSE_PS = 10_000_000
 # The core's clock is behind the trace's clock by this time.
@@ -46,7 +46,7 @@ BEHIND_PS = 14_000
 
 @dataclass(frozen=True)
 class Executed:
-    """Represent an execution of an op: its metadata id and its number in `of_demo()`, None for a
+    """Represent an execution of an op. `origin` is the op's index in `of_demo()`, or None for a
     loop.
     """
 
@@ -60,7 +60,7 @@ class Template:
     plane: naive_op.Plane
     step: naive_op.Span
     executed: list[Executed]
-    # Each op's metadata id, and the durations of its executions, by the op's number.
+    # Two lists in the order of `of_demo()`: each op's metadata id, and its executions' durations.
     metadata_ids: list[int]
     durations: list[list[int]]
 
@@ -129,8 +129,8 @@ def is_joined(op: Op) -> bool:
 
 
 def descent(op: Op) -> int:
-    """Return the demo's op from which an op takes its executions. For a fused op, prefer the part
-    with the same number of executions."""
+    """Return the demo's op from which an op takes its executions. For a fused op, prefer a part
+    that is executed as often as the fused op."""
     n = {origin: len(template().durations[origin]) for origin in op.origin}
     return min(op.origin, key=lambda origin: (n[origin] != op.n, origin))
 
@@ -189,7 +189,7 @@ Factor = Callable[[Op], float]
 def run_once(
     schedule: Schedule, jitter: float, rng: random.Random, factor: Factor | None = None
 ) -> list[int]:
-    """Return the duration of each leaf in a step; `factor` slows a device's ops."""
+    """Return the duration of each leaf in a step; `factor` returns an op's slowdown."""
     factors = [factor(op) if factor else 1.0 for op in schedule.program]
     return [
         max(0, round(leaf.duration * factors[leaf.place] * (rng.gauss(1, jitter) if jitter else 1)))

@@ -90,7 +90,7 @@ def records_of(trace: bytes, n: int, seed: int = 0) -> list[bytes]:
 def parts_of(plane: pb.XPlane, borders: list[int], rng: random.Random) -> list[pb.XPlane]:
     parts = [pb.XPlane(id=plane.id, name=plane.name) for _ in range(len(borders) + 1)]
     for number, part in enumerate(parts):
-        # Each record has its own ids, also for stat names that stats refer to.
+        # Each record has its own ids, so references to stat names are renumbered, too.
         event_ids, stat_ids = ids_for(plane.event_metadata, rng), ids_for(plane.stat_metadata, rng)
         for old, stat_metadata in plane.stat_metadata.items():
             part.stat_metadata[stat_ids[old]].CopyFrom(stat_metadata)

@@ -37,7 +37,7 @@ def plane_with_stacks(plane: bytes, edit: Edit) -> bytes:
 
 
 def mapped(message: bytes, number: int, change: Callable[[bytes], bytes]) -> bytes:
-    """Replace the value of each field with a given number. The message must contain no doubles and
+    """Apply `change` to each field with the given number. The message must contain no doubles and
     no fixed-size integers.
     """
     return b"".join(

@@ -138,8 +138,8 @@ def raw(value: bytes) -> Value:
 
 
 def ref(value: int | str) -> Value:
-    """Return a value that refers to a stat_metadata by its id or, if stats are given by name, its
-    name."""
+    """Return a value that refers to a stat_metadata: by name if stats are given by name, else by
+    id."""
     return Value("ref", value)
 
 

@@ -79,8 +79,8 @@ def mesh_sets(
 ) -> Sets | None:
     """Group devices whose coordinates differ only along the given axes or parts of axes.
 
-    A part is (axis, product of the preceding parts' sizes, its own size or None for the whole
-    axis).
+    A part is (axis, product of the preceding parts' sizes, size); the size None means the whole
+    axis.
     """
     if not are_dims(dims) or (device_ids and len(device_ids) != prod(dims)):
         return None
@@ -181,8 +181,8 @@ def sets_in_text(text: str) -> Sets | None:
 
 
 def sets_in_program(instruction: Instruction) -> Sets | None:
-    """Return the groups from the first of these fields that is present: 93, 87.2, 92, lists (49,
-    87.1)."""
+    """Return the groups from the first of these fields that is present: 93, 87.2, 92, the lists
+    in 49 and 87.1."""
     message = instruction.message
     if last(message, 93, b""):
         written = fields(last(message, 93, b""))
@@ -232,7 +232,7 @@ def size_of(arrays: Iterable[tuple[str | None, Sequence[int]]]) -> Size | None:
 
 
 def size_of_shapes(shapes: Sequence[Shape]) -> Size | None:
-    """Return the total size of shapes from a text, or None if a dimension is dynamic."""
+    """Return the total size of shapes in an HLO text, or None if a dimension is dynamic."""
     if any("<=" in shape.text for shape in shapes):
         return None
     return size_of((shape.dtype, shape.dims) for shape in shapes)
@@ -289,8 +289,8 @@ class Transfer:
 
     @property
     def matching_inside(self) -> Instruction | None:
-        """Return the collective in the op's instruction, or None if it does not match the op. An
-        all-reduce also matches a reduce-scatter.
+        """Return the collective in the op's instruction if its kind matches the op's, else
+        None. An all-reduce in a reduce-scatter also matches.
         """
         inside = self.inside.collective if self.inside is not None else None
         made_of_it = (self.collective, inside) == ("reduce-scatter", "all-reduce")

@@ -78,7 +78,7 @@ def totals_faults(result: Json) -> Faults:
 
 
 def row_faults(what: str, row: Json) -> Faults:
-    """Check that the five fields in `DURATIONS` of a row are consistent."""
+    """Check that a row's five fields in `DURATIONS` are consistent."""
     n, whole, shortest, longest, average = (row[name] for name in DURATIONS)
     # The average is computed with floats, which are exact only up to 2**53.
     is_between = shortest <= average <= longest or whole > 2**53
@@ -113,8 +113,8 @@ def likely_faults(row: Json) -> Faults:
 
 
 def top_faults(what: str, rows: list[Json] | None, most: int, whole: int) -> Faults:
-    """Check that the longest parts of a time are sorted, and add up to it if the list is
-    complete."""
+    """Check that the longest parts of a time are sorted, and that a complete list adds up to this
+    time."""
     if rows is None:
         return
     times = [row["dur_ps"] for row in rows]
@@ -595,8 +595,8 @@ def faults_of_record(record: Json, ask: Ask) -> Faults:
         if not step["used"]:
             continue
         if has_kinds_on_events(device["device"], ask):
-            # Stats on events are read from an op's first execution. For a record, this is the first
-            # execution in all steps, but for `summary`, the first in the picked step.
+            # Stats on events are read from an op's first execution. In a record, this is the first
+            # execution in any step; in `summary`, it is the first in the picked step.
             continue
         asked = {} if device["step_source"] is None else {"step": step["index"]}
         result = ask("summary", device=device["device"], **asked)

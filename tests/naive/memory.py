@@ -144,8 +144,8 @@ class Assignment:
 
 
 def owner(buffer_id: int, events: list[HeapEvent]) -> int:
-    """Return the id of the buffer that owns a buffer's memory after the given events; it can be the
-    same buffer."""
+    """Return the id of the buffer that owns a buffer's memory after the given events. A buffer can
+    own its memory itself."""
     places = [i for i, e in enumerate(events) if e.buffer_id == buffer_id and e.kind != FREE]
     event = events[places[-1]]
     return buffer_id if event.kind == ALLOC else owner(event.shares_with, events[: places[-1]])
@@ -247,7 +247,8 @@ class Memory:
     def likely(self, instruction: Instruction | None) -> LikelySource:
         """Return the likely line of the op that executed the instruction.
 
-        If no op executed it, its consumer's line takes precedence over its producer's line.
+        If no op executed the instruction, the line of its consumer takes precedence over the line
+        of its producer.
         """
         if instruction is None:
             return LikelySource()

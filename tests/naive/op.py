@@ -317,8 +317,8 @@ class HloParser:
         self.expect("}")
 
     def operands(self, names: list[str]) -> list[Shape]:
-        """Return the shapes of those operands that are written with one; append all operand names
-        to `names`.
+        """Return the shapes of the operands that have one in the text; append all operand names to
+        `names`.
         """
         shapes: list[Shape] = []
         self.skip_blanks()
@@ -329,7 +329,7 @@ class HloParser:
             start = self.at
             try:
                 shapes.append(self.shape())
-            # The operand is a name without shape, or the value of a constant or parameter.
+            # The operand has no shape: it is a name, a constant's value or a parameter's number.
             except NotHloError:
                 self.at = start
             rest = self.free_text(until=",)").strip()
@@ -408,7 +408,7 @@ LOCAL_ASYNC = words(
 
 
 def is_async_fusion(category: str, name: str | None, which: str) -> bool:
-    """Return True for the start (or done) of a collective that consists of a pair of fusions."""
+    """Return True if the op is the start or done (see `which`) of an async collective fusion."""
     return category.endswith("fusion") and has_prefix(name, f"async-collective-{which}")
 
 
@@ -697,7 +697,7 @@ class LikelySource:
 
     @staticmethod
     def of(**places: Place | None) -> LikelySource:
-        """Return the first known line and how it was found."""
+        """Return the first known place; `how` is its keyword."""
         known = [LikelySource(place, how) for how, place in places.items() if place is not None]
         return known[0] if known else LikelySource()
 

@@ -65,7 +65,7 @@ class Instruction:
     called_ids: list[int]
     line: str | None
     stack: str | None
-    # This stack has all known frames, even if the outermost ones are missing.
+    # Unlike `stack`, this is also set if the outermost frames are unknown.
     known_stack: str | None
     op_name: str
     shape: Message
@@ -173,8 +173,8 @@ class Frames:
         return stack if ends else None
 
     def known_stack(self, frame_id: int) -> tuple[str | None, bool]:
-        """Return the known part of a stack, outermost frame first, and whether the stack is
-        complete.
+        """Return a tuple: the known part of a stack, outermost frame first; and True if the stack
+        is complete.
         """
         ids: list[int] = []
         while frame_id != 0 and frame_id not in ids and self.line(frame_id) is not None:
@@ -379,7 +379,7 @@ class Program:
         """Return the path from start to done, through updates and other instructions, as far as
         known.
 
-        The chain of a synchronous instruction contains only itself.
+        The chain of a synchronous instruction contains only the instruction.
         """
         if not instruction.is_asynchronous:
             return [instruction]
@@ -394,7 +394,7 @@ class Program:
         return way + after
 
     def path_to_start(self, instruction: Instruction) -> list[Instruction]:
-        """Return the path to the instruction from the nearest start of its family."""
+        """Return the path to the instruction from the nearest start with the same `family`."""
         if instruction.is_start:
             return [instruction]
         back = self.nearest(
@@ -415,8 +415,8 @@ class Program:
         return next((i for i in inside if i.collective), None)
 
     def parts(self, instruction: Instruction) -> list[Instruction]:
-        """Return the known start, updates and done of an asynchronous operation, or the instruction
-        itself."""
+        """Return the known start, updates and done of an asynchronous operation. For other
+        instructions, return only the instruction itself."""
         chain = self.chain(instruction)
         return [link for link in chain if link.is_asynchronous] or chain
 
@@ -473,13 +473,13 @@ class Program:
         return next(iter(known(places)), None)
 
     def path_of(self, instruction: Instruction) -> str | None:
-        """Return an instruction's op_name, or its start's op_name if it is a done without one."""
+        """Return an instruction's op_name. For a done without op_name, return its start's."""
         links = [instruction, *(self.chain(instruction) if instruction.is_done else [])]
         named = [link.op_name for link in links if link is instruction or link.is_start]
         return next((name for name in named if name), None)
 
     def roots(self, computation: Computation, seen: list[Computation]) -> list[Instruction]:
-        """Return a computation's root, followed by the roots of the computations that it calls."""
+        """Return a computation's root, and the roots of the computations that this root calls."""
         if computation in seen or computation.root is None:
             return []
         seen.append(computation)
@@ -487,7 +487,7 @@ class Program:
         return [computation.root, *(root for roots in inner for root in roots)]
 
     def place_inside(self, instruction: Instruction) -> Place | None:
-        # Other operations call computations without wrapping them, such as a reduce its reducer.
+        # Other operations, such as `reduce`, call computations without wrapping them.
         if not instruction.is_asynchronous or instruction.family not in ("async", "fusion"):
             return None
         collective = self.collective_inside(instruction)

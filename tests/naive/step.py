@@ -86,8 +86,8 @@ def as_busy_as_any(steps: list[Step]) -> list[Step]:
 
 
 def busiest(steps: list[Step]) -> Step:
-    """Return the step with the most ops. If several steps have the most, return the one of median
-    duration; if no step has ops, return the middle step.
+    """Return the step with the most ops; among several such steps, the one of median duration. If
+    no step has ops, return the middle step.
     """
     if all(step.n_events == 0 for step in steps):
         return steps[len(steps) // 2]
@@ -169,7 +169,7 @@ def window_of(step: Step, events: list[Event], clocks: Clocks) -> Span:
     """Return the step's window on the clock that its ops use."""
     if clocks.timed and step.on_device is not None:
         return step.on_device
-    # Shift the start by the same time as the first op, so that no op starts before the window.
+    # Shift the start by as much as the first op, so that no op starts before the window.
     first = min(events, key=lambda e: e.start, default=None)
     delta = first.on_device.start - first.on_trace.start if first else 0
     start = step.on_trace.start + delta
@@ -239,7 +239,7 @@ class Picked:
 
     @property
     def program_op(self) -> Op | None:
-        """Return the first op of the program with the longest total time in the step."""
+        """Return the first leaf op of the program whose leaves take the most time in the step."""
         by_id = grouped(self.leaves, lambda e: e.op.program_id)
         by_id.pop(None, None)
         chosen = max(by_id, key=lambda i: duration(by_id[i]), default=None)

@@ -50,8 +50,8 @@ def without_unread(value: Any) -> Any:
 
 
 def comparable(answer: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields that the naive implementation computes, and the notes with specified
-    wording.
+    """Return the part of an answer that the naive implementation computes: fields, and notes with
+    specified wording.
     """
     kept: dict[str, Any] = without_unread({k: v for k, v in answer.items() if k not in FILE_FIELDS})
     kept["notes"] = sorted(
@@ -158,7 +158,7 @@ class AgainstNaive(unittest.TestCase):
                 self.check(name, path.read_bytes(), mode, {})
 
     def test_every_category_has_the_kind_that_the_naive_implementation_expects(self) -> None:
-        """Test all categories, because random traces rarely contain a new one."""
+        """Test all categories, because random traces rarely contain a newly added category."""
         for category in vocabulary.KIND_OF:
             for op_name in ("fusion.1", "slice-done.2", "async-collective-done", ""):
                 kind = naive_op.kind_of(category, op_name or None)

@@ -264,7 +264,7 @@ class OpsWithoutTimes(unittest.TestCase):
         instant = Drawn("C", (110, 110), (1040, 1052))
         self.assert_moved((110, 113), 3, [(900, 100), (1030, 10), (1055, 445)], A, instant)
 
-    def test_earliest_device_start_is_used_if_several_ops_start_first(self) -> None:
+    def test_earliest_device_start_is_used_if_first_ops_start_simultaneously(self) -> None:
         # C starts first on the core's clock, with the offset 990 - 100, so the op lasts from 940 to
         # 950.
         c = Drawn("C", (100, 120), (990, 995))
@@ -279,7 +279,7 @@ class OpsWithoutTimes(unittest.TestCase):
         self.assert_moved((50, 60), 10, [(900, 50), (961, 39), (1030, 470)], A, c)
 
     def test_offsets_come_only_from_ops_in_the_step(self) -> None:
-        """Test that ops outside the step are ignored, even if they are nearer."""
+        """Test that measured ops outside the step are ignored, even if they are nearest."""
         before = Drawn("before", (-20, 30), (1, 2))
         self.assert_moved(
             *((50, 60), 10, [(900, 50), (960, 40), (1030, 270), (1310, 190)]), before, A, B
@@ -290,7 +290,7 @@ class OpsWithoutTimes(unittest.TestCase):
         ops = [Drawn(f"m{i}", (10 * i, 10 * i + 4), (100 * i, 100 * i + 40)) for i in range(200)]
         ops += [Drawn(f"u{i}", (10 * i + 6, 10 * i + 9)) for i in range(0, 200, 7)]
         random.Random(3).shuffle(ops)
-        # Op m_i ends 2 ps before u_i starts, with the offset 90 i + 36.
+        # Op m_i ends 2 ps before u_i starts. The offset at the end of m_i is 90 i + 36.
         expected = {o.name: 40 if o.core else 3 for o in ops}
         for size in (40, 500, GIB):
             with self.subTest(size=size), mock.patch.object(lines, "_PIECE_BYTES", size):

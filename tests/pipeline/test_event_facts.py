@@ -138,7 +138,7 @@ class FactsOnEvents(unittest.TestCase):
         case = Case(flops=5, tf_op="of the metadata")
         case.event(0, flops=6, tf_op="of the event", bytes_accessed=7)
         self.assertEqual(case.facts(), (5, 7, "of the metadata"))
-        # In the metadata, -1 (unknown) and "" also take precedence.
+        # Even -1 (unknown) and "" in the metadata take precedence.
         case = Case(flops=int64(-1), tf_op="")
         case.event(0, flops=6, tf_op="of the event")
         self.assertEqual(case.facts(), (None, None, None))
@@ -149,7 +149,7 @@ class FactsOnEvents(unittest.TestCase):
         case.event(10, flops=6)
         self.assertEqual(case.facts(), (6, None, None))
 
-    def test_stat_comes_from_the_first_execution_in_the_file_that_has_it(self) -> None:
+    def test_stat_comes_from_the_first_execution_that_has_it_in_file_order(self) -> None:
         case = Case()
         case.event(50, flops=1)
         case.event(20, flops=2, bytes_accessed=3)
@@ -221,8 +221,8 @@ class FactsOnEvents(unittest.TestCase):
         self.assertEqual((row["hlo_category"], row["flops"]), ("dot", 4))
 
     def test_counts_on_events_of_custom_calls_are_ignored(self) -> None:
-        """Test that counts on a kernel's events are ignored: they count each loop in the kernel
-        only once."""
+        """Test that counts on a kernel's events are ignored: they count the body of each loop
+        in the kernel only once."""
         facts = full_facts()
         for category, on_event in (("custom-call", {}), (None, {"hlo_category": "custom-call"})):
             case = Case(category)

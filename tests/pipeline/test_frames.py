@@ -90,7 +90,7 @@ class Ops:
         return rows
 
     def stacks(self, program: bytes | None = None) -> list[str | None]:
-        """Return the stacks of all groups in the order of the answer."""
+        """Return the stack of each group, in the order of the groups."""
         return [row["source_stack"] for row in self.groups(program)]
 
     def summary(self, program: bytes | None = None) -> Json:
@@ -179,7 +179,7 @@ class OrderOfFrames(unittest.TestCase):
         whole = answer_of(ops.data(), "by_source", step="all")
         self.assertEqual(whole["groups"][0]["source_stack"], STACK)
 
-    def test_innermost_first_is_assumed_without_sources_and_noted(self) -> None:
+    def test_innermost_first_is_assumed_and_noted_without_sources(self) -> None:
         ops = Ops().add(STACK)
         self.assertEqual(ops.stacks(), [TURNED])
         self.assertEqual((ops.order(), ops.notes()), (INNERMOST_FIRST, [GUESSED]))
@@ -189,7 +189,7 @@ class OrderOfFrames(unittest.TestCase):
             with self.subTest(stack=stack):
                 ops = Ops().add(stack).add()
                 self.assertEqual((ops.order(), ops.notes()), (INNERMOST_FIRST, []))
-                # No order is assumed if every stack that reads differently in reverse has a source.
+                # No order is assumed if only stacks that read the same in reverse have no source.
                 ops.add(STACK, "inner.py:5").add(TURNED, "inner.py:5")
                 self.assertEqual(ops.notes(), [])
 

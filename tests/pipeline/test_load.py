@@ -180,7 +180,7 @@ class Encodings(unittest.TestCase):
 
 class SeveralLines(unittest.TestCase):
     def test_lines_with_the_same_name_are_merged(self) -> None:
-        # The first event of each line starts at 6 ns, because 5 ns + 1000 ps equal 3 ns + 3000 ps.
+        # The first events of both lines start at 6 ns: 5 ns + 1000 ps = 3 ns + 3000 ps.
         first = Line("XLA Ops", [Event(7, 1000, 10), Event(7, 5000, 10)], timestamp_ns=5)
         second = Line(
             "XLA Ops", [Event(7, 3000, 10), Event(7, 3005, 10), Event(7, 8000, 10)], timestamp_ns=3

@@ -84,8 +84,8 @@ class Answers(InFolder):
                 continue
             alone = run(data, mode, *command_line(options))
             n_before = len(tpu_numbers(other))
-            # Only one rank may have programs: a rank without programs could otherwise use the
-            # other's.
+            # Remove the other rank's programs, because a tested rank without programs could use
+            # them.
             other = without_programs(other)
             of_both = merged([[with_environment(other), with_environment(data)]])
             together = run(of_both, mode, "--device", str(n_before), *command_line(options))

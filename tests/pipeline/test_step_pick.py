@@ -37,7 +37,7 @@ class StepPick(unittest.TestCase):
         note = "auto-picked the busiest step (index 1, 3 of 6 ops in 3 steps)"
         self.assertEqual(pick_notes(step), [note])
 
-    def test_busiest_step_is_the_step_in_which_most_ops_start(self) -> None:
+    def test_busiest_step_is_the_step_in_which_the_most_ops_start(self) -> None:
         ops = [leaf(0, 9), leaf(10, 1), leaf(12, 1)]
         self.assertEqual(answer(trace(ops, self.STEPS), "summary")["step_id"], 1)
 
@@ -185,7 +185,7 @@ class StepsRollup(unittest.TestCase):
         )
         self.assertEqual(rows, [dict(zip(fields, row, strict=True)) for row in expected])
 
-    def test_rollup_uses_the_lower_median_and_puts_numbered_steps_last_in_ties(
+    def test_rollup_uses_the_lower_median_and_lists_numbered_steps_last_in_ties(
         self,
     ) -> None:
         rollup, _ = self.rollup([("0", 0, 4), ("1", 4, 6), ("a", 10, 3), ("a", 13, 7)])

@@ -40,8 +40,8 @@ class Containers(unittest.TestCase):
         self.assertEqual(step["container_self_duration_ps"], 50)
 
 
-# Containers and leaves as (start, duration) in the window from 0 to 100, followed by the busy time
-# and by the time when a container but no leaf runs.
+# For each timeline: containers and leaves, given as (start, duration); the busy time; and the time
+# when a container but no leaf runs. The window lasts from 0 to 100.
 TIMELINES: dict[str, tuple[list[tuple[int, int]], list[tuple[int, int]], int, int]] = {
     "nothing": ([], [], 0, 0),
     "disjoint": ([], [(10, 10), (30, 20)], 30, 0),

@@ -7,7 +7,8 @@ import unittest
 from tests.builders.xspace import Op, op, trace
 from tests.harness import answer
 
-# These examples cover each row and family of categories; random tests cover all of them.
+# These examples cover each kind and family of categories; tests/naive/test_against_naive.py covers
+# every category.
 CATEGORIES = {
     "compute": (
         "fusion, loop fusion, custom fusion, some later fusion, convolution, convolution fusion, "
