@@ -1,7 +1,7 @@
 """Test the mode `anatomy`: planes, provenance, one plane in detail, counters, and damaged files.
 
-tests/naive/invariants.py compares the answers for random traces and captures with protobuf's own
-parse.
+For random traces and for captures, tests/naive/invariants.py compares the answers with protobuf's
+own decoding.
 """
 
 from __future__ import annotations

@@ -202,7 +202,7 @@ class Verdict(unittest.TestCase):
             with self.subTest(more=more):
                 self.assertEqual(bottleneck([*ops, *more])["bottleneck"], name)
 
-    def test_kernels_of_unknown_cost_unjudged_ops_or_idle_time_can_be_the_bottleneck(self) -> None:
+    def test_bottleneck_can_be_kernels_of_unknown_cost_unjudged_ops_or_idle_time(self) -> None:
         ops = [matmul(0, 700, 1200, 0)]
         for more, name in (
             ([kernel(700, 160)], "kernel"),
@@ -356,7 +356,7 @@ class OverRoof(unittest.TestCase):
         (row,) = [row for row in result["budget"] if row["class"] == "compute_bound"]
         self.assertEqual((row["dur_ps"], row["at_roof_ps"], row["lost_ps"]), (150, 100, 50))
 
-    def test_note_has_the_key_of_an_op_without_a_source_line(self) -> None:
+    def test_note_names_an_op_without_a_source_line_by_its_key(self) -> None:
         (note,) = notes_of_roofs(bottleneck([matmul(0, 50, 1000, 0, stack="", tf_op="f/dot:")]))
         self.assertTrue(note.endswith(": tfop:f/dot:"), note)
 
@@ -419,7 +419,7 @@ class Tokens(unittest.TestCase):
                 with self.subTest(megacore=megacore, options=options):
                     self.assertEqual(self.mfu(encode(Space([plane])), *options)[0], mfu)
 
-    def test_tokens_with_params_are_rejected_if_the_device_count_is_unknown(self) -> None:
+    def test_options_tokens_and_params_require_a_known_device_count(self) -> None:
         options = ("--tokens", "8", "--params", "2")
         for data in (trace(list(self.OPS), STEP), self.on_devices(None)):
             outcome = run(data, "bottleneck", *options)

@@ -134,7 +134,7 @@ class Tree(unittest.TestCase):
         # Numbers are removed only at the end of a primitive.
         self.assertEqual(root["primitives"], [{"primitive": "params['layers.0.w']", "dur_ps": 6}])
 
-    def test_primitives_of_equal_time_are_ordered_by_name_with_none_last(self) -> None:
+    def test_primitives_of_equal_time_are_ordered_by_name_and_null_is_last(self) -> None:
         ops = [at(0, 5, "jit(f)/a/jit(b):"), at(5, 5, "jit(f)/a/b/z:"), at(10, 5, "jit(f)/a/b/y:")]
         rows = result_of(ops)["scopes"][2]["primitives"]
         self.assertEqual([row["primitive"] for row in rows], ["y", "z", None])
@@ -219,13 +219,13 @@ class NoScope(unittest.TestCase):
     def test_likely_sources_are_null_without_a_program(self) -> None:
         self.assertIsNone(self.result(with_program=False)["likely_sources"])
 
-    def test_no_scope_is_empty_if_all_ops_have_a_scope(self) -> None:
+    def test_field_no_scope_has_zeros_if_all_ops_have_a_scope(self) -> None:
         result = result_of([at(0, 5, "a/b:")])["no_scope"]
         self.assertEqual(
             result, {"n_executions": 0, "dur_ps": 0, "kinds": {}, "likely_sources": []}
         )
 
-    def test_options_do_not_change_the_time_without_a_scope(self) -> None:
+    def test_options_do_not_change_the_time_of_ops_without_a_scope(self) -> None:
         ops = [at(0, 5, "a/b/c:"), at(5, 7, None)]
         for options in ((), ("--depth", "0"), ("--below", "a"), ("--below", "a/b")):
             self.assertEqual(result_of(ops, *options)["no_scope"]["dur_ps"], 7)

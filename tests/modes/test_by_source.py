@@ -50,7 +50,7 @@ class GroupNumbers(unittest.TestCase):
             (row["flops_sum"], row["bytes_accessed_sum"], row["model_flops_sum"]), (32, 0, 9)
         )
 
-    def test_totals_report_the_time_left_out_by_kind(self) -> None:
+    def test_totals_report_the_left_out_time_of_each_kind(self) -> None:
         ops = [
             leaf(0, 1),
             op("copy.1", "copy", 10, 2),

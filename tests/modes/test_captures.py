@@ -27,7 +27,7 @@ SLOW = {"host": "h1", "device": "/device:TPU:0"}
 
 @cache
 def a_trace(host: str) -> bytes:
-    """Return a trace of five steps on two devices; h1's first device makes the others wait."""
+    """Return a trace of five steps on two devices; the devices of all hosts wait for h1's first."""
 
     def plane(device: str) -> Plane:
         work = 380 if {"host": host, "device": device} == SLOW else 300
@@ -247,7 +247,7 @@ class Options(unittest.TestCase):
                     self.assertIn(name, outcome.object["detail"])
                 self.assertEqual(len(outcome.stderr.splitlines()), 1)
 
-    def test_record_made_from_standard_input_has_its_file_name_as_host(self) -> None:
+    def test_host_of_a_record_made_from_standard_input_is_named_after_the_file(self) -> None:
         """Records made from standard input all have the host `-`."""
         from_input = {"host": "-", "xplane_file": "-", "profile_dir": "-"}
         records_made = {host: json.loads(a_record(host)) | from_input for host in HOSTS}

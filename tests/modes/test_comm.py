@@ -210,7 +210,7 @@ class Pairing(unittest.TestCase):
         self.assertEqual(result["pairs"], {"paired": 0, "ambiguous": 0, "unpaired": 1})
         self.assertEqual((result["groups"], result["groups_from"]), ("2 x 2, stride 1", "text"))
 
-    def test_groups_come_from_the_first_start_in_the_step_or_else_before_it(self) -> None:
+    def test_groups_come_from_the_first_start_in_the_step_or_else_in_the_trace(self) -> None:
         name = "all-gather-start.5"
         ops = [
             start(name, at, attributes=f", replica_groups=[{8 // n},{n}]<=[8]")
@@ -282,7 +282,8 @@ class Executions(unittest.TestCase):
     def timed(self, *times: tuple[int, int, int]) -> Json:
         """Return the answer for a start, a wait and math.
 
-        Each op has a start on the trace clock, then a start and a duration on the device clock.
+        For each op, `times` has its start on the trace clock, then its start and duration on the
+        device clock.
         """
         stats = [StatMetadata(1, "device_offset_ps"), StatMetadata(2, "device_duration_ps"),
                  StatMetadata(3, "hlo_category")]  # fmt: skip
@@ -357,7 +358,7 @@ class Time(unittest.TestCase):
                 self.assertIsNone(result[name], name)
         self.assertIsNone(result["pairs"])
 
-    def test_transfers_between_devices_and_with_the_host_have_separate_unions(self) -> None:
+    def test_overlapping_flights_are_merged_separately_for_devices_and_host(self) -> None:
         host = "f32[8]{0:S(5)}"
         ops = [
             start("all-gather-start.1", 0),
@@ -470,7 +471,8 @@ class Payload(unittest.TestCase):
             ("reduce-scatter", "f32[64]{0}", "bf16[8]{0}", 8),
             ("reduce-scatter", "f32[12]{0}", "bf16[8]{0}", None),
             ("all-gather", "f32[4]{0}", "bf16[16]{0}", 4),
-            # 4-bit elements are packed: one takes 1 byte and four take 2, but the group size is 4.
+            # 4-bit elements are packed. The arrays take 1 and 2 bytes, but the group size is the
+            # ratio of their elements, 4.
             ("all-gather", "s4[1]{0}", "s4[4]{0}", 4),
             ("all-gather", "f32[0]{0}", "f32[4]{0}", None),
             ("reduce-scatter", "f32[0]{0}", "f32[4]{0}", None),
@@ -750,7 +752,7 @@ class Groups(unittest.TestCase):
         self.assertEqual(row([begin, done(name, 10, 5)])["groups"], "4 x 2, stride 1")
         both = [begin, done(name, 10, 5, attributes=", replica_groups=[2,4]<=[8]")]
         self.assertEqual(row(both)["groups"], "2 x 4, stride 1")
-        # A synchronous op does not take the groups of its operand.
+        # A synchronous op does not take over the groups of its operand.
         result = rows([begin, op("a", "all-reduce", 10, 5, operands=f"f32[8]{{0}} %{name}")])
         self.assertEqual([entry["groups"] for entry in result], [None])
 
@@ -833,7 +835,7 @@ class Groups(unittest.TestCase):
         self.assertEqual((result["payload_bytes"], result["bus_bytes"]), (128, 64))
         self.assertEqual((result["groups"], result["groups_from"]), ("2 x 2, stride 1", "program"))
         self.assertIsNone(row([fused])["payload_bytes"])
-        # The fusion's operand can have another dtype than the scattered data.
+        # The dtypes of the fusion's operand and of the scattered data can differ.
         fused = op("fusion.1", "all-reduce-scatter fusion", 0, 10, shape="bf16[32]{0}",
                    operands="f32[64]{0} %x")  # fmt: skip
         self.assertEqual(row([fused], program)["payload_bytes"], 128)
@@ -918,7 +920,7 @@ class Rows(unittest.TestCase):
             op("all-gather.2", "all-gather", 10, 8, shape="s8[8]", operands="s8[2] %a"),
             op("all-gather.3", "all-gather", 20, 7, shape="s8[8]", operands="s8[2] %a",
                source="m.py:1"),
-            # `all-gather.4` has a group of one device, and `all-gather.5` one of unknown size.
+            # `all-gather.4` has a group of one device; the group size of `all-gather.5` is unknown.
             op("all-gather.4", "all-gather", 30, 6, shape="s8[8]", operands="s8[8] %a"),
             op("all-gather.5", "all-gather", 40, 5, shape="s8[8]", operands="%a"),
         ]  # fmt: skip
@@ -998,7 +1000,7 @@ def waits_of(step: Step) -> dict[int, RealOp]:
 
 
 def flights_in(step: Step, clock: Clock) -> dict[str, Flights]:
-    """Return the flights of all waits by name."""
+    """Map the name of each wait to the flights of its executions."""
     starts = Starts(step)
     dones = {i: starts.of(wait)[0] for i, wait in waits_of(step).items()}
     begun = {

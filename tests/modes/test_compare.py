@@ -110,7 +110,8 @@ class Judged:
         return [ours for ours, theirs, row in self.counterparts() if not theirs <= row[1]]
 
     def separate_and_pooled_times(self) -> tuple[int, int]:
-        """Return the time of counterparts in rows of their own, and of all other counterparts."""
+        """Return a tuple: the time of groups whose row has only the group and its counterpart; and
+        the time of all other groups with a counterpart."""
         times = [0, 0]
         for ours, theirs, row in self.counterparts():
             is_pooled = row != (ours, theirs)
@@ -223,7 +224,7 @@ def at(*places: str) -> Program:
 
 
 def under(caller: str, *places: str) -> Program:
-    """Return one op per place; all are called by the same line."""
+    """Return one op per place; the line `caller` calls all these places."""
     return [op(number, caller, place) for number, place in enumerate(places)]
 
 
@@ -475,7 +476,7 @@ class Levels(unittest.TestCase):
         rows = [(level, len(ours), len(theirs)) for level, ours, theirs in matched(before, after)]
         self.assertEqual(rows, [("only_after", 0, 1), ("same_key", 2, 2)])
 
-    def test_lines_that_call_each_other_in_both_directions_have_no_order(self) -> None:
+    def test_lines_that_call_each_other_have_no_order(self) -> None:
         ab = [("a.py:1:1", f"b.py:{line}:1") for line in (1, 2)]
         ba = [("b.py:9:9", f"a.py:{line}:9") for line in (1, 2)]
         before = [op(n, *frames) for n, frames in enumerate((*ab, ba[0]))]
@@ -511,14 +512,14 @@ class Levels(unittest.TestCase):
         def n_lines(before: Program, after: Program) -> list[int]:
             return [len(row[1]) for row in matched(before, after)]
 
-        # On at least one side, the lines are in different files that the other side lacks, so they
-        # have no order.
+        # Two lines have no order if they are in different files on one side (before or after) and
+        # the other side has neither file.
         before = under(MAIN, "a.py:10:4", "b.py:20:4")
         after = under(MAIN, "c.py:20:4", "d.py:10:4")
         ordered = under(MAIN, "a.py:10:4", "a.py:20:4")
         for sides in ((before, after), (ordered, after), (after, ordered)):
             self.assertEqual(n_lines(*sides), [2])
-        # A call and its recursion look alike and have no order.
+        # A recursive call repeats the frames of the first call, so the two lines have no order.
         deep = "a.py:10:4", "b.py:2:4"
         before = [op(1, *deep), op(2, *deep, *deep)]
         self.assertEqual(n_lines(before, before), [2])
@@ -571,7 +572,7 @@ class Names(unittest.TestCase):
         self.assertEqual(pairs({"/a/m/x.py", "/a/y.py"}, {"/b/m/x.py", "/a/y.py"}),
                          {("/a/m/x.py", "/b/m/x.py"), ("/a/y.py", "/a/y.py")})  # fmt: skip
 
-        # A longer common end takes precedence, and each file is paired once.
+        # The files with the longest common end are paired, and each file is paired only once.
         self.assertEqual(pairs({"/a/m/x.py", "/a/n/x.py"}, {"/b/m/x.py"}),
                          {("/a/m/x.py", "/b/m/x.py")})  # fmt: skip
 
@@ -691,7 +692,7 @@ class Noise(unittest.TestCase):
             answer = compare(*(with_steps(run, half) for half in (steps[:4], steps[4:])))
             found["rows"] += any(row["significant"] for row in answer["rows"])
             found["totals"] += any(total["significant"] for total in totals_of(answer).values())
-        # Allow 5 % plus three standard errors.
+        # Allow 5 % of false positives plus three standard errors.
         most = n * 0.05 + 3 * (n * 0.05 * 0.95) ** 0.5
         for what, n_found in found.items():
             self.assertLessEqual(n_found, most, what)
@@ -840,7 +841,8 @@ class Figures(unittest.TestCase):
             for name, figures in totals_in_steps(capture).items():
                 extremes = [min(figures), max(figures)]
                 self.assertEqual(totals[name][f"{side}_range_ps"], extremes, name)
-                # The other totals are sums of rounded means, which can differ from a rounded mean.
+                # The other totals are sums of rounded means, so they can differ from the rounded
+                # mean of the sums.
                 if name in ("step_duration", "idle", "wait"):
                     self.assertEqual(totals[name][f"{side}_ps"], mean(figures), name)
 

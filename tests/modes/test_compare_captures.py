@@ -122,7 +122,7 @@ class SeveralCaptures(unittest.TestCase):
     def test_captures_of_the_same_code_rarely_differ_significantly(self) -> None:
         """Split captures of the same code at random: at most 5 % of the splits may be significant.
 
-        Steps of a capture vary much less than captures do, so steps must not count as samples.
+        Steps of one capture differ much less than captures do, so steps must not count as samples.
         """
         rng = random.Random(3)
         n_splits = 300 if FULL else 100
@@ -183,10 +183,10 @@ class Periods(unittest.TestCase):
         self.assertEqual([period["before_ps"], period["after_ps"]], list(map(mean, sides)))
         self.assertEqual(period["p_value"], p_value_of(*sides))
         self.assertEqual((period["delta_ps"], period["significant"]), (4000, True))
-        # Only the pauses between the steps are longer.
+        # The steps did not become longer, only the pauses between them.
         self.assertEqual(result["totals"]["step_duration"]["delta_ps"], 0)
 
-    def test_period_of_four_steps_is_shown_but_not_tested(self) -> None:
+    def test_period_is_shown_but_not_tested_if_there_are_four_steps(self) -> None:
         period = compare(capture(1, 4), capture(2, 4, pause=9000))["totals"]["period"]
         self.assertEqual((period["p_value"], period["significant"]), (None, None))
 
@@ -227,7 +227,7 @@ class Gate(InFolder):
         self.assertEqual(self.gate(before, faster, "0"), (0, []))
         self.assertEqual(self.gate(before, before, "0"), (0, []))
 
-    def test_gate_fails_if_only_the_pauses_are_longer(self) -> None:
+    def test_gate_fails_if_only_the_pauses_become_longer(self) -> None:
         before, after = capture(1, 6), capture(1, 6, pause=20000)
         self.assertEqual(self.gate(before, after, "5"), (3, ["period"]))
 
@@ -239,7 +239,7 @@ class Gate(InFolder):
         self.assertEqual(self.gate(before, after, "0.3"), (0, []))
         self.assertEqual(self.gate(before, after, "0.299"), (3, ["step_duration"]))
 
-    def test_gate_exits_with_1_if_steps_are_too_few(self) -> None:
+    def test_gate_exits_with_1_if_there_are_too_few_steps(self) -> None:
         self.assertEqual(self.gate(capture(1, 3), capture(2, 3, factor=2), "1"), (1, []))
 
     def test_gate_exits_with_1_if_there_is_no_answer(self) -> None:

@@ -223,7 +223,7 @@ class Tables(Exports):
         self.assertEqual(self.rows("SELECT * FROM steps"), [(*step[:-1], 0) for step in steps])
         self.assertEqual(self.rows("SELECT count(*) FROM executions"), [(3,)])
 
-    def test_table_answer_has_the_printed_fields(self) -> None:
+    def test_answer_table_has_the_printed_fields(self) -> None:
         result = self.export(SMALL, "--chip", "v6e")
         own = {"headline", "next_steps", "out", "bytes", "n_rows"}
         expected = {
@@ -234,7 +234,7 @@ class Tables(Exports):
         self.assertEqual(self.rows("SELECT * FROM answer"), list(expected.items()))
         self.assertEqual(expected["chip"], "v6e")
 
-    def test_table_answer_has_the_note_about_a_damaged_program(self) -> None:
+    def test_answer_table_has_the_note_about_a_damaged_program(self) -> None:
         plane = tpu_plane([leaf(0, 5, program_id=7)], STEP)
         programs = hlo_proto.metadata_plane({7: ("f", b"\x0a\x7f")})
         result = self.export(encode(Space([plane, programs])))
@@ -242,7 +242,7 @@ class Tables(Exports):
         ((notes,),) = self.rows("SELECT value FROM answer WHERE key = 'notes'")
         self.assertEqual(json.loads(notes), result["notes"])
 
-    def test_sql_statements_of_the_tables_are_documented(self) -> None:
+    def test_statements_that_create_the_database_are_documented(self) -> None:
         self.export(SMALL)
         statements = [sql for (sql,) in self.rows("SELECT sql FROM sqlite_master WHERE sql > ''")]
         self.assertEqual(len(statements), 6)
@@ -409,7 +409,7 @@ class Writing(Exports):
         self.assertEqual(self.rows("SELECT count(*) FROM ops"), [(2,)])
         self.assertEqual(list(self.folder.iterdir()), [out])
 
-    def test_other_files_are_not_replaced(self) -> None:
+    def test_files_other_than_exports_are_not_replaced(self) -> None:
         other = self.folder / "other.db"
         with closing(sqlite3.connect(other)) as database:
             database.execute("CREATE TABLE ops (op INTEGER)")
@@ -439,7 +439,7 @@ class Writing(Exports):
         self.assert_cant_write(self.folder / "file" / "a.db", os.strerror(errno.ENOTDIR))
         self.assert_cant_write(self.folder / ("a" * 300), os.strerror(errno.ENAMETOOLONG))
 
-    def test_missing_or_dangerous_out_is_rejected(self) -> None:
+    def test_out_option_is_rejected_if_missing_or_dangerous(self) -> None:
         for options, detail in (
             ((), "--mode export requires --out FILE, for example --out step.db"),
             (("--out", "-"), "--out must be a file"),

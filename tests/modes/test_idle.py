@@ -127,7 +127,8 @@ class Causes(unittest.TestCase):
         self.assert_causes(device([("f", 0, 100)], (0, 100), waits=[("barrier-cores", 0, 9)]))
 
     def test_wait_without_device_times_is_shifted_like_the_nearest_op(self) -> None:
-        # On the device clock, the first op starts 1000 later, and the second 1050 later.
+        # The first op starts 1000 ps later on the device clock than on the trace clock, and the
+        # second op 1050 ps later.
         ops: list[Drawn] = [("f", 10, 20, 1010, 10), ("f", 60, 70, 1110, 10)]
         for wait, barrier in (
             # The first wait is near the end of the first op, the second near the start of the
@@ -146,7 +147,8 @@ class Causes(unittest.TestCase):
                 self.assertEqual(gap["cause"]["barrier"], barrier[1] - barrier[0])
 
     def test_wait_at_an_edge_of_the_step_is_shifted_with_the_edge(self) -> None:
-        # The step was also measured on the device clock, with another offset than the ops.
+        # On the device clock, the step starts 980 ps later and ends 1010 ps later than on the trace
+        # clock, while both ops start 1000 ps later.
         for wait, barrier in (((0, 5), 25), ((75, 80), 15), ((0, 80), 90)):
             plane = device(
                 [("f", 10, 20, 1010, 10), ("f", 60, 70, 1060, 10)],
@@ -252,7 +254,7 @@ class HostRows(unittest.TestCase):
             ],
         )
 
-    def test_event_that_ends_first_or_comes_last_in_the_file_is_the_innermost(self) -> None:
+    def test_innermost_of_events_that_begin_together_ends_first_or_is_last_in_file(self) -> None:
         calls = [("in", 110, 120), ("out", 110, 150), ("twin", 160, 170), ("last twin", 160, 170)]
         self.assertEqual(
             self.rows(("t", calls)),
@@ -365,7 +367,7 @@ class HostEvents(unittest.TestCase):
             self.events(
                 ("a", [("load", US + 10, US + 60), ("x", US + 100, US + 101)]),
                 ("b", [("load", US + 50, US + 90), ("load", 3 * US + 5, 3 * US + 10)]),
-                # Merged with the other thread `b`.
+                # This thread is merged with the other thread `b`.
                 ("b", [("load", US + 200, US + 201), ("y", 0, 5)]),
             ),
             [("load", 86, 2), ("x", 1, 1)],

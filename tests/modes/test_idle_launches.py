@@ -23,7 +23,7 @@ def device() -> Plane:
 
 
 def give_run_ids(plane: Plane, ids: dict[str, list[int | None]]) -> Plane:
-    """Add run ids to the events of the given lines, in order."""
+    """Add run ids to events; `ids` lists them by line name, in the order of the line's events."""
     plane.stat_metadata.append(StatMetadata(RUN_ID, "run_id"))
     for line in plane.lines:
         for event, run_id in zip(line.events, ids.get(line.name or "", []), strict=False):

@@ -221,7 +221,8 @@ def paths(row: Json) -> dict[tuple[str, ...], tuple[int, int]]:
 
 
 def covered(expected: dict[tuple[str, ...], tuple[int, int]]) -> tuple[int, int | None]:
-    """Return the time of the outermost waiting regions, and that of the body without waiting."""
+    """Return a tuple: the time of the outermost waiting regions; and the time of the body without
+    waiting, None if there is no body."""
     waiting = computing = 0
     for path, (_, time) in expected.items():
         waits = [name in ("ep_wait_in", "x/wait") for name in path]
@@ -290,7 +291,8 @@ class Clocks(unittest.TestCase):
         self.assertEqual(tree(result["kernels"][0]), [("a", 0, 1, 20)])
 
     def test_region_without_device_times_is_shifted_like_the_nearest_op(self) -> None:
-        # On the device clock, the kernel begins 1000 later and ends 990 later.
+        # The kernel begins 1000 ps later on the device clock than on the trace clock, and ends
+        # 990 ps later.
         [row] = result_of(
             [kernel(0, 100), leaf(200, 10)],
             [("a", 10, 20), ("b", 60, 70), ("other", 195, 199)],
@@ -324,7 +326,7 @@ class Counters(unittest.TestCase):
             [kernel(0, 100)],
             (),
             # On the device clock, `a` is inside the kernel and `b` outside. `c` and `d` have no
-            # device times and are shifted like the kernel's start, so `d` is after its end.
+            # device times and are shifted like the kernel's start, so `d` is after the kernel.
             [("a", 500, 1.0, 1010, 1), ("b", 5, 1.0, 2000, 1), ("c", 5, 1.0), ("d", 100, 1.0)],
             measured=[(1000, 90)],
         )["kernels"]

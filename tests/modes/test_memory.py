@@ -210,7 +210,7 @@ class Heap(MemoryTest):
         )
 
     def test_buffer_without_a_heap_event_is_excluded(self) -> None:
-        # Buffer 2 has no event in the heap trace, like the index table of a tuple.
+        # Like the index table of a tuple, buffer 2 has no event in the heap trace.
         self.assert_peak(
             8, buffers_of({1: 8, 2: 32}) + heap(40, 1, 2) + heap_trace((ALLOC, 1, "y", 0)), [8]
         )

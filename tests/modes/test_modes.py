@@ -138,7 +138,7 @@ class OptionsOfModes(unittest.TestCase):
                     self.assertEqual(outcome.status, passed if is_own else 2)
 
     def test_mode_function_takes_exactly_the_options_of_its_mode(self) -> None:
-        """Check this in a test, because type checkers do not check calls with options."""
+        """Check this in a test, because type checkers do not check calls with `**options`."""
         parser = compute_breakdown.Parser(argument_default=argparse.SUPPRESS)
         dest_of = {
             flag: parser.add_argument(flag, **keywords).dest

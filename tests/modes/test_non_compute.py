@@ -78,7 +78,7 @@ class NonCompute(unittest.TestCase):
             (STALL, "<no source>:collective-permute-done"),
         )
 
-    def test_categories_count_groups_and_kinds_of_keys(self) -> None:
+    def test_categories_count_groups_in_total_and_by_kind_of_key(self) -> None:
         rows = {row["hlo_category"]: row for row in self.result()["by_category"]}
         self.assertEqual(rows["copy"]["n_groups"], 2)
         self.assertEqual(rows["copy"]["agg_key_coverage"], {"stack": 2, "tf_op": 0, "no_source": 0})

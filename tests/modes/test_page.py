@@ -120,7 +120,7 @@ class Contents(OfPages):
                 common |= {"mode": mode, "totals": {**common["totals"], **own.pop("totals")}}
                 del outcome["next_steps"]
                 of_all = Counter(outcome.pop("notes")) - Counter(own.pop("notes"))
-                # Modes can note different damage of the same program.
+                # Different modes can report different damage in the same program.
                 of_step = {note for note in of_all if "HLO can't be read" not in note}
                 self.assertLessEqual(of_step, set(data["notes"]))
                 self.assertEqual({**common, **own}, outcome)
@@ -203,7 +203,7 @@ class Contents(OfPages):
         self.assertEqual(outcome.object["reason"], "device_not_found")
         self.assertFalse(out.exists())
 
-    def test_times_by_class_add_up_to_the_rows_and_the_budget(self) -> None:
+    def test_times_by_class_add_up_to_those_of_the_rows_and_of_the_budget(self) -> None:
         data = data_of(page_of_demo()[1])
         answers, classes = data["answers"], data["classes"]
         for rows, times in (
@@ -406,7 +406,7 @@ class Limits(OfPages):
         for name, n in data["left_out"].items():
             self.assertIn(f"{n} of {name}", note)
 
-    def test_shortest_scopes_are_omitted_from_a_large_page(self) -> None:
+    def test_scopes_with_least_time_are_omitted_from_a_large_page(self) -> None:
         ops = [
             leaf(100 * i, 1 + i % 90, f"f.{i}", tf_op=f"jit(f)/a{i % 3}/b{i}/add:")
             for i in range(3000 if FULL else 1300)
@@ -519,7 +519,7 @@ class Writing(InFolder):
             run(self.small, "page", "--out", str(kept))
         self.assertEqual(list(self.folder.iterdir()), [kept])
 
-    def test_old_page_behind_a_link_is_replaced(self) -> None:
+    def test_page_replaces_the_target_of_a_link(self) -> None:
         self.write("step.html", b"the one before")
         link = self.folder / "link.html"
         link.symlink_to("step.html")
@@ -528,7 +528,7 @@ class Writing(InFolder):
         self.assertTrue((self.folder / "step.html").read_bytes().startswith(b"<!doctype html>"))
         self.assertEqual(len(list(self.folder.iterdir())), 2)
 
-    def test_missing_or_dangerous_out_is_rejected(self) -> None:
+    def test_out_option_is_rejected_if_missing_or_dangerous(self) -> None:
         outcome = run(DEMO, "page")
         self.assertEqual((outcome.object["reason"], outcome.status), ("bad_arguments", 2))
         self.assertIn("--out FILE", outcome.object["detail"])

@@ -356,7 +356,7 @@ class Demo(InBrowser):
         expected = [of_scopes["no_scope"]["dur_ps"], of_scopes["scopes"][0]["total_dur_ps"]]
         self.assertEqual(outer, sorted(expected))
         named = {(row["name"], row["total_dur_ps"]) for row in of_scopes["scopes"] if row["depth"]}
-        # Narrow boxes show no name, and a box for a chain of scopes shows all their names.
+        # Narrow boxes show no name; a box for a chain of scopes shows the names of all of them.
         drawn = {
             (box["name"].split(" → ")[-1], box["value"])
             for box in boxes
@@ -491,7 +491,7 @@ class OtherPages(InBrowser):
         self.assertIn("The baseline is a record", text)
 
     def test_list_of_causes_begins_with_the_cause_in_the_headline(self) -> None:
-        """Prefer a seen cause to a larger likely one."""
+        """List a cause with confidence `seen` before a larger cause that is only `likely`."""
         waits = [("ep_wait_in", 0, 40), ("ep_run_kernel", 40, 100)]
         data = self.show_page(traced([kernel(0, 100)], waits))
         found = data["answers"]["bottleneck"]["causes"]
@@ -583,7 +583,7 @@ class OtherPages(InBrowser):
         self.assertIn("unknown, v7x assumed (--chip)", facts)
         self.show_page(trace([op("a", "copy", 0, 5)]))
         self.assertIn("The trace marks no steps", self.tab.value("document.body.innerText"))
-        # The page of a step without a duration causes no error.
+        # The page also works for a step without a duration.
         self.show_page(trace([leaf(3, 0)]))
 
     def test_added_scripts_do_not_run(self) -> None:

@@ -115,14 +115,14 @@ class Waiting(unittest.TestCase):
         self.assertEqual((only["transfer_ps"], only["peer_wait_ps"]), (20, 0))
         self.assertEqual((only["last_device"], only["last_pct"]), ("/device:TPU:0", 100.0))
 
-    def test_no_device_is_last_if_several_share_the_shortest_time(self) -> None:
+    def test_last_device_is_null_if_several_share_the_shortest_time(self) -> None:
         planes = [device(i, durations(dur)) for i, dur in enumerate((30, 10, 10))]
         only = row(planes)
         self.assertEqual(
             (only["peer_wait_ps"], only["last_device"], only["last_pct"]), (20,) + (None,) * 2
         )
 
-    def test_no_device_is_last_if_two_cause_half_of_the_waiting_each(self) -> None:
+    def test_last_device_is_null_if_two_devices_cause_half_of_the_waiting_each(self) -> None:
         planes = [device(0, durations(10, 30)), device(1, durations(30, 10))]
         self.assertIsNone(row(planes)["last_device"])
 
@@ -444,7 +444,7 @@ class SlowDevice(unittest.TestCase):
         self.assertEqual(self.causes(with_slow_device(slow=9)), [])
         self.assertEqual(self.causes(with_slow_device(n_devices=1)), [])
 
-    def test_slow_device_in_only_two_steps_is_a_likely_cause(self) -> None:
+    def test_slow_device_is_only_a_likely_cause_if_there_are_two_steps(self) -> None:
         (cause,) = self.causes(with_slow_device(n_steps=2))
         self.assertEqual(cause["confidence"], "likely")
         self.assertEqual(self.causes(with_slow_device(n_steps=3))[0]["confidence"], "seen")
@@ -476,7 +476,7 @@ class Captures(unittest.TestCase):
         self.assertEqual(peers["peer_wait_ps"], 62_888_351)
         self.assertEqual(peers["unmatched_ps"], 0)
 
-    def test_barrier_time_of_each_device_equals_the_time_in_idle(self) -> None:
+    def test_barrier_time_of_each_device_equals_its_barrier_time_in_idle(self) -> None:
         for number in sampled(range(4), 2):
             options = "--step", "all", "--device", str(number)
             found = answer(OFFLOADING, "comm", "--peers", *options)
@@ -489,7 +489,7 @@ class Drawn(NamedTuple):
     """Describe a random collective and its executions by device."""
 
     op: dict[str, Any]
-    # Places in the device assignment, by group or as the pairs of a permute. If both are None, all
+    # Groups, or pairs of a permute, of places in the device assignment. If both are None, all
     # devices take part.
     groups: list[list[int]] | None
     pairs: list[tuple[int, int]] | None
@@ -519,9 +519,9 @@ class AgainstDefinition(unittest.TestCase):
         return Drawn(op, None if is_all else groups, None, lasted)
 
     def members(self, drawn: Drawn, n: int, at: list[int] | None) -> set[int]:
-        """Return the devices that take part with device 0.
+        """Return the devices that run the collective together with device 0.
 
-        `at` lists the devices by their place in the device assignment.
+        `at` is the device assignment: it lists the device at each place.
         """
         everyone = set(range(n))
         if drawn.pairs is not None:

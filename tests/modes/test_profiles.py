@@ -37,7 +37,7 @@ class Demo(unittest.TestCase):
     def result(self, mode: str, *options: str) -> Json:
         return result_of(DEMO, mode, "--step", "0", *options)
 
-    def test_every_category_is_known_and_leaves_do_not_overlap(self) -> None:
+    def test_every_category_is_known_and_leaf_ops_do_not_overlap(self) -> None:
         totals = self.result("summary")["totals"]
         self.assertEqual(totals["unknown_categories"], {})
         self.assertEqual((totals["n_events_unresolved"], totals["n_events_other"]), (0, 0))
@@ -190,7 +190,7 @@ class PallasKernel(unittest.TestCase):
         self.assertEqual((row["program_id"], row["hlo_bytes"]), (self.program_id, 18065))
 
     def test_flops_and_bytes_on_events_of_a_kernel_are_ignored(self) -> None:
-        """Ignore counts that exclude the kernel's loops: 1.08e9 instead of 8.59e9 flops."""
+        """Ignore counts that exclude the kernel's loops: they show 1.08e9 of 8.59e9 flops."""
         for window in ((), ("--step", "all")):
             (row,) = result_of(PALLAS, "by_op", *window)["ops"]
             figures = ("flops", "bytes_accessed", "hbm_bytes", "cost_source")

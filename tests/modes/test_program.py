@@ -179,7 +179,7 @@ class Collectives(unittest.TestCase):
         computations = parsed(**bodies, c="ag.3 all-gather", main=main)
         self.assert_moved(computations, ("all-gather", "async_fusion", 1))
 
-    def test_asynchronous_fusion_of_unknown_content_counts_as_a_collective(self) -> None:
+    def test_asynchronous_fusion_with_an_unknown_body_counts_as_a_collective(self) -> None:
         computations = parsed(main="async-collective-done.1 fusion")
         self.assert_moved(computations, ("collective", "async_fusion", 1))
 
@@ -812,7 +812,7 @@ class Flags(InFolder):
             row = self.finding(flag, "true", everything)
             self.assertEqual((row["n_instructions"], row["n_seen"]), (n, n_seen), flag)
 
-    def test_exposed_time_of_a_flag_is_that_of_instructions_without_its_effect(self) -> None:
+    def test_exposed_time_of_a_flag_excludes_instructions_that_show_its_effect(self) -> None:
         ran = [
             op("ag.1", "all-gather", 100, 30, shape=BF16),
             op("ag-start.2", "all-gather-start", 130, 1),

@@ -31,7 +31,7 @@ PROGRAM_ID = 7
 LITERAL, CHANNEL, DIMENSIONS, ATTRIBUTES = 8, 26, 14, 68
 
 
-# Long, because each argument changes one property of the program.
+# This function is long, because each argument changes one property of the program.
 def capture(
     *,
     numbers: int = 0,
@@ -55,7 +55,7 @@ def capture(
     swapped: bool = False,
     has_program: bool = True,
 ) -> bytes:
-    """Encode a trace with a program that can be changed in many ways."""
+    """Encode a trace with a program that has the given properties."""
 
     def name(base: str) -> str:
         return f"{base}.{numbers}" if numbers else base
@@ -223,7 +223,7 @@ class Changes(InFolder):
             paths = [self.record(capture(has_program=has)) for has in (before, after)]
             result = self.compare(paths[1], paths[0])
             self.assertEqual(result["program_changes"], {"same_program": None, "rows": []})
-            # Without a program, the ops' texts decide, and they are equal.
+            # Without a program, the texts of the ops are compared, and these are equal.
             self.assertIs(result["same_program"], True)
 
     def test_program_differs_if_one_of_several_captures_differs(self) -> None:

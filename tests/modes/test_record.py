@@ -97,7 +97,7 @@ class UsedSteps(unittest.TestCase):
             self.reasons([100, 98, 102, 97, 100, 103]), [*[None] * 3, other, None, other]
         )
 
-    def test_number_of_ops_is_compared_with_the_lower_median_of_steps_with_ops(self) -> None:
+    def test_number_of_ops_is_compared_with_the_lower_median_of_nonempty_steps(self) -> None:
         self.assertEqual(self.reasons([3, 7]), [None, "other_op_count"])
         self.assertEqual(self.reasons([3, 7, 7]), ["other_op_count", None, None])
         self.assertEqual(self.reasons([0, 0, 0, 7]), [*["no_ops"] * 3, None])
@@ -106,7 +106,7 @@ class UsedSteps(unittest.TestCase):
             [None, "other_op_count", "no_ops", "other_op_count", None],
         )
 
-    def test_steps_option_affects_only_used_steps(self) -> None:
+    def test_steps_option_excludes_only_steps_used_by_default(self) -> None:
         numbers = [0, 3, 3, 7, 3, 3]
         whole = counted(numbers)
         for asked, kept in (("2:", (2, 4, 5)), (":-1", (1, 2, 4)), ("-2:-1", (4,)), ("3:4", ())):
@@ -276,7 +276,7 @@ class Programs(unittest.TestCase):
 
 
 class Notes(unittest.TestCase):
-    def test_notes_about_one_device_name_the_device(self) -> None:
+    def test_note_about_one_device_says_which_device(self) -> None:
         def plane(name: str, line: Line) -> Plane:
             found = tpu_plane(steps_of([2]), [("0", 0, STEP_PS)], name=name)
             found.lines.append(line)

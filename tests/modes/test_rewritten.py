@@ -23,7 +23,7 @@ ALL = ("--top", "1000000")
 
 
 def small(program: Program) -> Program:
-    """Return the longest ops of a program, and one op per line."""
+    """Return the longest tenth of a program's ops, plus one random op of each group."""
     rng = random.Random(4)
     kept = {id(rng.choice(ops)) for ops in groups_of(program).values()}
     longest = sorted(program, key=lambda op: -op.duration)[: len(program) // 10]
@@ -60,7 +60,7 @@ class Record(unittest.TestCase):
         self.assertEqual(again["frames"], demo["frames"])
         programs = {device["program"] for of in (again, demo) for device in of["devices"]}
         self.assertEqual(len(programs), 1)
-        # Ignore these fields; a device's last step has no period.
+        # Ignore the fields that differ between the steps; a device's last step has no period.
         some = {"index": 0, "name": "", "device": 0, "period_ps": None}
         first, *others = ({**step, **some} for step in again["steps"])
         self.assertEqual(first, {**demo["steps"][0], **some})

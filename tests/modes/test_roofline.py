@@ -85,7 +85,7 @@ class Roofline(unittest.TestCase):
         self.assertEqual(self.one(matmul(0, 5, 2 * 10**12, GIB))["bound"], "compute")
         self.assertEqual(self.one(matmul(0, 5, 2 * 10**12, GIB + 1))["bound"], "memory")
 
-    def test_shortfall_uses_the_rounded_roof_and_its_percentage_the_exact_roof(self) -> None:
+    def test_shortfall_uses_the_rounded_roof_but_its_percentage_uses_the_exact_roof(self) -> None:
         # 5 flops take 2.5 ps, and 7 flops take 3.5 ps; rounding half to even gives 2 and 4.
         self.assertEqual(self.one(matmul(0, 10, 5, 1))["t_compute_theory_ps"], 2)
         peaks = ["--peak-tflops-bf16", "2", "--peak-hbm-gibps", "1e9"]
@@ -125,7 +125,7 @@ class Roofline(unittest.TestCase):
     def test_groups_over_their_roof_are_summed_separately(self) -> None:
         peaks = ("--peak-tflops-bf16", "2", "--peak-hbm-gibps", "1e9")
         on_roof = matmul(0, 4, 8, 1, stack="m.py:1:1")
-        # This group needs 4 of its 12 ps.
+        # At its roof, this group would take 4 ps instead of 12 ps.
         below = matmul(10, 12, 8, 1, stack="m.py:2:1")
         above = matmul(30, 3, 8, 1, stack="m.py:3:1")
         # This group has no duration and so no utilization.
@@ -603,7 +603,7 @@ class RooflineNotes(unittest.TestCase):
                 self.notes(data, "--chip", "v7x"),
                 [f"{unknown}, but the peaks of v7x are used{end}"],
             )
-        # One of the two peaks alone is not enough.
+        # With only one of the two peaks in the trace, `--chip profile` is not suggested.
         for lacking in own:
             data = chip_trace(
                 device_type_string="TPU v99", **{k: v for k, v in own.items() if k != lacking}
@@ -634,7 +634,7 @@ class RooflineNotes(unittest.TestCase):
                     notes = self.notes(chip_trace(device_type_string="TPU v7x", **{fact: value}))
                     self.assertEqual(len(notes), value in far)
 
-    def test_note_reports_that_the_vendor_has_another_hbm_peak_for_v7x(self) -> None:
+    def test_note_reports_that_the_vendor_states_another_hbm_peak_for_v7x(self) -> None:
         def note(*options: str) -> str:
             gbps = {"peak_hbm_bw_gigabytes_per_second": 3690.0}
             (only,) = self.notes(chip_trace(device_type_string="TPU v7x", **gbps), *options)

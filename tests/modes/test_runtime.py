@@ -44,7 +44,7 @@ class Runtime(unittest.TestCase):
             (10, 0, {**sizes(0, 30, 70), "fragmentation": 0}),
             (20, 0, {**sizes(60, 20, 20), "fragmentation": double(0.25)}),
             (15, 1, {**sizes(99, 1, 0), "fragmentation": 1}),
-            # Reserved and allocated bytes add up to 80 at time 30, as at 20, and to less at 40.
+            # At the times 20 and 30, reserved and allocated bytes add up to 80; at 40, to less.
             (30, 0, sizes(40, 40, 20)),
             (40, 0, sizes(70, 5, 25)),
             timestamp_ns=3,

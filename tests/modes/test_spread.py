@@ -25,7 +25,7 @@ Loader = Callable[[], list[record_format.Record | NoAnswer]]
 
 
 def loader(data: bytes) -> Loader:
-    """Return a loader that, like the program, reads a file with a single record."""
+    """Return a loader of a single record, which raises NoAnswer if it is unreadable."""
 
     def load() -> list[record_format.Record | NoAnswer]:
         try:
@@ -262,7 +262,7 @@ class Stragglers(unittest.TestCase):
             verdict = cohort(run)["verdict"]
             for found in n_found:
                 n_found[found] += verdict[found] is not None
-        # Allow 5 % plus three standard errors.
+        # Allow 5 % of false positives plus three standard errors.
         for found in n_found:
             self.assertLessEqual(n_found[found], n * 0.05 + 3 * (n * 0.05 * 0.95) ** 0.5)
 
@@ -286,7 +286,7 @@ class Stragglers(unittest.TestCase):
 
 
 def exact(devices: dict[Name, Sequence[Json]], base: Json | None = None) -> list[Json]:
-    """Return the records of a run; figures that a step does not give are 0."""
+    """Return the records of a run; times that `devices` omits are 0, except `busy_ps`."""
     base = base or records.record(records.made_up(1, 12))
     nothing = dict.fromkeys(("duration_ps", "comm_ps", "host_ps", "wait_ps"), 0)
     plain = {**base["steps"][0], **nothing, "durs_ps": [], "ns": []}
@@ -366,7 +366,7 @@ class Exact(unittest.TestCase):
         verdict = self.verdict(*rest, loaded([600, 600]))
         self.assertEqual((verdict["p_value"], verdict["straggler"]), (0.052632, None))
 
-    def test_scope_is_the_host_if_all_its_devices_have_half_the_excess(self) -> None:
+    def test_scope_is_the_host_if_all_its_devices_have_half_of_the_largest_excess(self) -> None:
         # The median of the remaining devices is 550; half of the straggler's excess is 125.
         for other, scope in ((674, "device"), (675, "host")):
             loads = (500, 600, 800, other)
@@ -394,7 +394,8 @@ class Exact(unittest.TestCase):
             (0, 80, "idle"),
             (0, 79, None),
             (40, 40, None),
-            # One part of the load can exceed the excess if other parts are smaller than elsewhere.
+            # The host's part can exceed the whole excess if another part is smaller than on the
+            # other devices.
             (120, 0, "host"),
         ):
             slow = loaded([600] * 4, host_ps=100 + host, busy_ps=950 - idle)
@@ -418,7 +419,7 @@ class Exact(unittest.TestCase):
             self.assertEqual((*figures, row["delta_pct"]), (7, 0, 7, None))
         self.assertEqual((lines["excess_ps"], lines["rest_ps"]), (1000, 1000 - 20 * 7))
         self.assertEqual((lines["factor"], of["verdict"]["uniform_pct"]), (None, None))
-        # Only the median device has the lines.
+        # Now only the median device runs the lines.
         slow = {"duration_ps": 1500}
         of = cohort(exact({("h0", "0"): [slow], ("h0", "1"): [ran]}, base))
         lines = of["slowest_vs_median"]
@@ -575,7 +576,7 @@ class Joining(unittest.TestCase):
             step["used"] = False
         self.assertEqual(spread([one, json.loads(json.dumps(one))])["n_devices"], 1)
 
-    def test_duplicates_that_differ_are_rejected(self) -> None:
+    def test_different_records_of_the_same_device_are_rejected(self) -> None:
         another = pod(records.of_demo(), names_of(3, 2), seed=5)[1]
         # Records differ if any figure differs.
         step: Json = {"duration_ps": 1000, "busy_ps": 900, "comm_ps": 100, "host_ps": 10}
@@ -639,7 +640,7 @@ class Joining(unittest.TestCase):
         ]
         self.assertEqual(first["max_load_ps"], max(loads))
 
-    def test_only_steps_used_on_all_devices_count(self) -> None:
+    def test_only_steps_that_all_devices_use_are_counted(self) -> None:
         run = json.loads(json.dumps(self.records))
         empty = dict.fromkeys(("busy_ps", "comm_ps", "host_ps", "wait_ps", "durs_ps", "ns"))
         run[0]["steps"][1] |= {"used": False, "why_not": "other_op_count", **empty}
@@ -647,7 +648,7 @@ class Joining(unittest.TestCase):
         self.assertEqual([s["name"] for s in answer["cohorts"][0]["steps"]],
                          ["step 0", "step 2", "step 3", "step 4"])  # fmt: skip
         self.assertEqual(len(answer["notes"]), 1)
-        # When steps are aligned by name, an unused step still counts.
+        # Steps of the same name are aligned by their number; unused steps are counted, too.
         for record in run:
             for step in record["steps"]:
                 step["name"] = "train"

@@ -1,4 +1,5 @@
-"""Test the gain in `spread`: the time saved if the slow device or host were as fast as the next."""
+"""Test the gain in `spread`: the time saved if the slow device or host were as fast as the next
+slowest."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ def device(number: int, loads: Sequence[int]) -> Plane:
 
 class Gain(InFolder):
     def cohort(self, *hosts: Sequence[int | Sequence[int]]) -> Any:
-        """Return the cohort of hosts; a device has one load for all steps, or one per step."""
+        """Return the cohort of the hosts, given for each device one load for all steps or one per
+        step."""
         for name, devices in zip("abc", hosts, strict=False):
             planes = [
                 device(i, [load] * N_STEPS if isinstance(load, int) else load)
@@ -56,7 +58,7 @@ class Gain(InFolder):
 
     def test_gain_is_the_difference_from_the_second_slowest_device(self) -> None:
         found = self.cohort([[600, 700], [640, 650], [500, 510]])
-        # The mean loads are 650, 645 and 505.
+        # The mean loads are 650, 645 and 505 ps.
         verdict = found["verdict"]
         self.assertEqual((verdict["gain_ps"], verdict["gain_pct_of_step"]), (5, 0.5))
         first, second = found["steps"]

@@ -1,7 +1,7 @@
 """Test `--format text`: figures, units, names, wrapping.
 
-`Reading` parses a text and checks that its figures equal those in the JSON, in the unit of their
-heading.
+`Reading` parses a text. It checks that the figures, in the units of the headings, equal those in
+the JSON.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ UNITS = {
     **dict(figures.BYTES),
     **dict(figures.FLOPS),
 }
-# Parts of screens that are computed from several fields.
+# Columns and parts of sentences that are computed from several fields.
 DERIVED = {"ops_x_runs", "pct_of_roof", "(reads {op.reads})"}
 # A figure in a sentence, with its unit.
 FIELD = r"([+-]?\d[\d.]*(?:e[+-]\d+)?(?: [\w%]+)?|\?)"
@@ -118,7 +118,7 @@ class Reading:
         # An indented line continues the sentence of the preceding line.
         self.sentences = [" ".join(part.split()) for part in re.split(r"\n(?!  )", text)]
         self.fields = fields
-        # How many figures in tables were compared, and which declared parts were found.
+        # The number of figures compared in tables, and the declared parts found in the text.
         self.n_in_tables = 0
         self.met: set[tuple[str, ...]] = set()
 
@@ -147,7 +147,7 @@ class Reading:
                     self.check_sentence(part.text, fields)
 
     def check_sentence(self, template: str, fields: Json) -> None:
-        """Fail unless the text contains the sentence with the figures in `fields`."""
+        """Fail unless the text contains the sentence, filled in from `fields`."""
         fields = {**fields, "trace": ""}
         pieces = re.split(r"\{([^{}]+)\}", " ".join(template.split()))
         declared = [(field + ":").split(":")[:2] for field in pieces[1::2]]
@@ -185,7 +185,7 @@ class Reading:
         lines = itertools.takewhile(bool, map(by_columns, self.lines[at + 1 :]))
         shown = [line for line in lines if line.startswith("  ")]
         heading = by_columns(self.lines[at])
-        # Remove the heading, so that the next table with the same heading is found below.
+        # Remove the heading, so that the next search finds the next table with the same heading.
         self.lines[at] = ""
         place = 2
         figures_at: list[tuple[Column, int, int]] = []
@@ -251,7 +251,7 @@ def has_values(row: Json, column: Column) -> bool:
 
 
 def heading_of(column: Column) -> re.Pattern[str]:
-    """Return a pattern for the heading of a column, with its unit."""
+    """Return a pattern that matches the heading of a column, with its unit."""
     units = "|".join(map(re.escape, UNITS))
     unit = rf"(?: ?(?:{units})(?![\w/]))?" if column.kind in figures.UNITS else ""
     return re.compile(rf"(?<= )({re.escape(column.heading)}{unit})(?= |$)")
@@ -350,7 +350,7 @@ def with_period() -> Json:
 
 
 def on_demo(mode: str) -> Iterator[Json]:
-    """Yield answers for the demo; `answers()` shares them, so each is computed once."""
+    """Yield answers for the demo; `answers()` uses the same ones, so each is computed only once."""
     if mode == "compare":
         yield answer(AFTER, mode, "--baseline", str(BEFORE))
     else:
@@ -448,7 +448,7 @@ def everything_in(
 
 
 def shown(template: str, fields: Json, style: Style | None = None) -> list[str]:
-    """Fill in a sentence and return its lines."""
+    """Fill in the figures of a sentence and return its lines."""
     page = Page(UTF8, style or Style())
     return [
         line
@@ -512,7 +512,7 @@ class Units(unittest.TestCase):
             },
         )
 
-    def test_other_figures_are_formatted_by_kind(self) -> None:
+    def test_figures_other_than_times_and_bytes_are_formatted_by_kind(self) -> None:
         kinds: dict[str, dict[Any, str]] = {
             "percent": {0.0: "0.0 %", 24.774: "24.8 %", 99.96: "100.0 %", -0.04: "0.0 %"},
             "share": {0.096853: "9.7 %", 1.5: "150.0 %", None: "?"},
@@ -564,7 +564,7 @@ class HiddenRows(unittest.TestCase):
         tail={"time": "tail.t"},
     )
 
-    def test_rows_below_a_thousandth_are_summed_in_a_last_row(self) -> None:
+    def test_rows_below_a_thousandth_of_the_step_are_summed_in_a_last_row(self) -> None:
         rows = [{"t": 10**6, "n": "a"}, {"t": 1000, "n": "b"}, {"t": 999, "n": "c"}]
         fields = {"step": 10**6, "rows": rows, "tail": {"n": 0, "t": 0}}
         self.assertEqual(
@@ -596,7 +596,7 @@ class HiddenRows(unittest.TestCase):
         fields = {"step": 10**9, "rows": [{"t": None, "n": "a"}], "tail": {"n": 0, "t": 0}}
         self.assertEqual(table_of(self.TABLE, fields), ["  time  name", "     ?  a"])
 
-    def test_findings_of_a_line_follow_its_sum(self) -> None:
+    def test_findings_of_a_line_follow_a_row_with_their_sums(self) -> None:
         def finding(line: str | None, lost: int | None, name: str) -> Json:
             return {"source_user": line, "source_inner": "x", "agg_key": name, "class": name,
                     "dur_ps": 10, "pct_of_step": 1.5, "lost_ps": lost}  # fmt: skip
@@ -873,7 +873,7 @@ class Command(InFolder):
             self.assertNotIn("\x1b", self.on_terminal(variables, profile=profile))
         self.assertNotIn("\x1b", self.printed(str(DEMO), "--mode=idle", "--text")[0])
 
-    def test_lines_are_as_wide_as_the_terminal(self) -> None:
+    def test_lines_are_wrapped_at_the_width_of_the_terminal(self) -> None:
         lines = self.on_terminal({"NO_COLOR": "1"}, 64).split("\r\n")
         longest = max(len(line) for line in lines if not line.startswith("next: "))
         self.assertTrue(50 < longest <= 64, longest)
