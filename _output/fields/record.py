@@ -21,8 +21,8 @@ class RecordGroup(TypedDict):
     """Stack of the group as indexes into the list `frames`, outermost first. Example: `[0, 1, 2,
     3]`"""
     source: str | None
-    """Source line of the group, as `source_inner` of by_source; if there are several, the first by
-    name. Null if unknown."""
+    """Source line of the group, as `source_inner` of by_source; if there are several, the
+    alphabetically first. Null if unknown."""
     tf_ops: list[str]
     """Distinct paths of the group's ops, up to 32, sorted."""
     signatures: list[str]
@@ -32,8 +32,8 @@ class RecordGroup(TypedDict):
     """Distinct dtypes and dimensions of the ops' outputs, up to 32, sorted. Example:
     `["bf16[16000,1024]", …]`"""
     kernel: str | None
-    """Name of the custom kernel that the group's ops run; if there are several, the first by name;
-    null if there is no kernel. Example: `flash_attention`"""
+    """Name of the custom kernel that the group's ops run; if there are several, the alphabetically
+    first; null if there is no kernel. Example: `flash_attention`"""
     truncated: bool
     """True if `tf_ops`, `signatures` or `shapes` had more than 32 entries, so some of them are
     omitted."""
@@ -55,8 +55,8 @@ class RecordDevice(TypedDict):
     step_source: StepSource | None
     """Origin of the steps, as in every mode of one step."""
     program: str
-    """Hash of the HLO texts of all used steps, excluding the branches of conditionals. Devices with
-    equal hashes ran equal programs. Example: `d1695dee8bdd240e`"""
+    """Hash of the HLO texts of the ops in all used steps, excluding ops in branches of
+    conditionals. Devices with equal hashes ran equal programs. Example: `d1695dee8bdd240e`"""
     hlo: Count | None
     """Index in the list `programs` of the program that takes the most time in the used steps; null
     if the trace does not contain it."""

@@ -191,12 +191,12 @@ class SkippedGroup(TypedDict):
     total_dur_ps: Picoseconds
     """Total duration of the group."""
     hbm_util: Fraction | None
-    """HBM utilization; null if the bytes are unknown. A group without a verdict only because a peak
-    is unknown may run close to the HBM peak."""
+    """HBM utilization; null if the bytes are unknown. If the group has no verdict only because a
+    peak is unknown, it may run close to the HBM peak."""
     reason: SkipReason
     """Reason why the group has no verdict."""
     top_signature: str
-    """Signature of the ops that take the most time in the group."""
+    """The signature that takes the most time in the group."""
     example_hlo_op: str
     """HLO text of the longest execution."""
 
