@@ -43,9 +43,8 @@ class SpeedOfLight(TypedDict):
     """Lower bound of the minimum time, computed like `at_roof_ps` but excluding kernels of declared
     cost and ops that are faster than their roof."""
     at_most_ps: Picoseconds
-    """Upper bound of the minimum time, which is the sum of `at_roof_ps` and `unknown_ps`. The upper
-    bound assumes that ops of unknown cost run at their roof, and that declared costs are
-    correct."""
+    """Upper bound of the minimum time: the sum of `at_roof_ps` and `unknown_ps`. The upper bound
+    assumes that ops of unknown cost run at their roof, and that declared costs are correct."""
     pct_at_least: Percent | None
     """`at_least_ps` as a percentage of the step's duration."""
     pct_at_most: Percent | None

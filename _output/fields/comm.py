@@ -143,8 +143,8 @@ class CommRow(Line, InLoop, PeersOfRow):
     executions count. The links' actual bandwidth can be higher than this value, because devices can
     arrive late and because the end of a hidden transfer is not visible. Null if unknown."""
     bus_gbps_over: Literal["duration", "in_flight_union"]
-    """Time by which `bus_bytes` is divided to compute `bus_gbps`, which is `duration` for `sync`
-    and `in_flight_union` for `async`."""
+    """Time by which `bus_bytes` is divided to compute `bus_gbps`: `duration` for `sync`,
+    `in_flight_union` for `async`."""
     plan: list[str] | None
     """Algorithms that the compiler recorded for the row's ops, as in `plan` of [program](#program);
     null if none are recorded."""

@@ -215,8 +215,8 @@ class StepFields(FileAnswer):
     device_type: str | None
     """Type of the device as stored in the trace, such as `TPU v7x`; null if it is not stored."""
     clock: Clock
-    """Clock that the step's times refer to, which is `device` if the core measured the times of at
-    least one op in the step, otherwise `trace`."""
+    """Clock that the step's times refer to: `device` if the core measured the times of at least one
+    op in the step, otherwise `trace`."""
     stack_order: StackOrder | None
     """Frame order in most of the step's stacks as stored in the trace; null if there are no stacks.
     In printed stacks, the outermost frame always comes first."""

@@ -140,8 +140,8 @@ class Noise(TypedDict):
     of the assignments of the samples to the two sides: those in which any row differs at least as
     much as this row."""
     noise_unit: NoiseUnit
-    """Unit of the samples, which is `step` if each side has one capture, otherwise `capture`. A
-    `capture` sample is the mean over the capture's steps."""
+    """Unit of the samples: `step` if each side has one capture, otherwise `capture`. A `capture`
+    sample is the mean over the capture's steps."""
     covers: Literal["step_to_step", "run_to_run"]
     """Variation that the p-values account for: from step to step within a capture, or from run to
     run."""
@@ -241,13 +241,13 @@ class Gate(TypedDict):
     """Totals that are slower by more than the limit; if there are any, the exit status is 3. If the
     gate fails and the list is empty, no difference can be significant, and the exit status is 1."""
     says: str
-    """Result in words, which is `passed`, or `failed:` and the reason."""
+    """Result in words: `passed`, or `failed:` and the reason."""
 
 
 class FileDelta(Delta, Tested):
     """The time of a source file, before and after the change. All rows add up to the total time of
-    the four kinds. If code moved to another file, one row decreases and another increases; a note
-    reports how much time moved."""
+    the four kinds. If code moved to another file, the time of one row decreases and the time of
+    another increases; a note reports how much time moved."""
 
     file: str | None
     """Name of the file after the change; null if no op has a line in this file after the change."""

@@ -56,8 +56,8 @@ class Inside(TypedDict):
     time, longest first, then by name. The sum of all `self_dur_ps` plus `outside_regions_ps` is the
     kernel's `total_dur_ps`. Null if the capture has no region of this kernel."""
     waiting_ps: Picoseconds | None
-    """Time in regions that only wait for a copy, which are `ep_wait_in`, `ep_wait_out`, and regions
-    whose name begins with `wait` after the last `/`."""
+    """Time in regions that only wait for a copy: `ep_wait_in`, `ep_wait_out`, and regions whose
+    name begins with `wait` after the last `/`."""
     waiting_pct: Percent | None
     """`waiting_ps` as a percentage of the kernel's time."""
     computing_ps: Picoseconds | None

@@ -66,8 +66,8 @@ class Buffer(TypedDict):
     Example: `f32[4,2047,16000]`"""
     hlo_op: str | None
     """Name of the instruction that outputs the buffer. If several instructions share the memory,
-    this is the parameter, or else the instruction with the largest output. Null if the program has
-    no such instruction. Example: `fusion.115`"""
+    this is the parameter or, if there is none, the instruction with the largest output. Null if the
+    program has no such instruction. Example: `fusion.115`"""
     opcode: str | None
     """Opcode of the instruction; null if there is none."""
     shape_index: list[Count] | None

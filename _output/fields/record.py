@@ -50,8 +50,8 @@ class RecordDevice(TypedDict):
     device_type: str | None
     """Type of the device, as in every mode of one step."""
     clock: Clock
-    """Clock of the figures, which is `device` if the core measured the times of at least one op in
-    a used step, otherwise `trace`."""
+    """Clock of the figures: `device` if the core measured the times of at least one op in a used
+    step, otherwise `trace`."""
     step_source: StepSource | None
     """Origin of the steps, as in every mode of one step."""
     program: str
@@ -135,9 +135,9 @@ class RecordStep(TypedDict):
     """True if the record has figures for the step."""
     why_not: WhyNot | None
     """Reason why the step is not used; null if it is used. `no_ops`: the step has no ops.
-    `other_op_count`: the number of ops differs by more than 2 % from the lower median.
-    `other_program`: the step is an execution of a program with fewer ops. `not_asked`: `--steps`
-    excludes the step."""
+    `other_op_count`: the number of ops differs by more than 2 % from the lower median over the
+    steps. `other_program`: the step is an execution of a program with fewer ops. `not_asked`:
+    `--steps` excludes the step."""
     n_xla_ops_events: Count
     """Number of ops that start in the step."""
     duration_ps: Picoseconds

@@ -61,8 +61,8 @@ class Line(TypedDict):
 
 class SourceKey(TypedDict):
     agg_key: str
-    """Key of the group, which is `stack:` and a hash of the stack, `tfop:` and the path, or `<no
-    source>:` and the category. Example: `stack:df2a14f10859df78`"""
+    """Key of the group: `stack:` and a hash of the stack, `tfop:` and the path, or `<no source>:`
+    and the category. Example: `stack:df2a14f10859df78`"""
     agg_key_kind: AggKeyKind
     """Kind of the group's key."""
     source_inner: str | None
@@ -98,8 +98,9 @@ class HloOpBreakdown(TypedDict):
     """Ops in a group that have the same signature."""
 
     signature: str
-    """Op name without numbers, or the opcode, followed by the category in brackets. For custom
-    calls, `custom-call:` followed by the target. Example: `slice_reduce_fusion [loop fusion]`"""
+    """Op name without numbers (fusions and `async-…` ops) or opcode (other ops), followed by the
+    category in brackets. For custom calls, `custom-call:` followed by the target. Example:
+    `slice_reduce_fusion [loop fusion]`"""
     hlo_category: str
     """HLO category of the ops."""
     total_dur_ps: Picoseconds

@@ -83,7 +83,7 @@ class SpreadStep(TypedDict):
     """Time that the step saves if the slowest device becomes as fast as the second slowest: the
     difference of their loads. Null if the cohort has only one device."""
     imbalance_ps: Picoseconds
-    """Time that perfect balance would save, which is `max_load_ps` minus `mean_load_ps`."""
+    """Time that perfect balance would save: `max_load_ps` minus `mean_load_ps`."""
     imbalance_pct_of_step: Percent | None
     """`imbalance_ps` as a percentage of the mean step duration."""
     step_spread_pct: Percent | None
@@ -96,7 +96,7 @@ class Means(TypedDict):
     """Mean duration of a step. `step_duration_ps` and the following five fields are null if there
     is no step."""
     own_ps: Picoseconds | None
-    """Mean load, excluding transfers to and from the host and idle time."""
+    """Mean load, excluding idle time and transfers to and from the host."""
     comm_ps: Picoseconds | None
     """Mean time of communication."""
     host_ps: Picoseconds | None
