@@ -21,8 +21,8 @@ TEMPLATE = Path(__file__).with_name("fields_template.md")
 WORD = r"\w+"
 MARKER = re.compile(r"^\{\{(\w+)\}\}$", re.MULTILINE)
 WORDS = {int: "integer", float: "number", str: "text", bool: "boolean", NoneType: "null"}
-# A shared class with at least this number of fields has a separate table. The fields of a smaller
-# shared class are repeated in each class that inherits them.
+# A shared class with at least this number of fields has a separate table. The fields of a shared
+# class with fewer fields are repeated in each class that inherits them.
 FEW_FIELDS = 4
 # Classes that have a section of their own, and the section's anchor.
 SECTIONS = {common.StepAnswer: "step", common.Lead: "lead", common.AbsentAnswer: "absent"}
@@ -76,8 +76,8 @@ class Page:
             yield "\n".join([f'<a id="shared-{name}"></a>', f"### {name}", "", intro, "", *rows])
 
     def mention(self, declared: Any, place: str) -> str:
-        """Remember where answers have objects of a shared class, and return a link to the class's
-        table."""
+        """Return a link to the table of a shared class, and remember `place`, the path of an object
+        of this class."""
         places = self.shared.setdefault(declared, [])
         if place not in places:
             places.append(place)
@@ -172,8 +172,8 @@ class Table:
 
 
 def about(declared: Any, links: str) -> Iterator[str]:
-    """Yield what the documentation of an object's class adds to that of the field: all sentences
-    after the first, which only names the object, and links to inherited fields."""
+    """Yield the sentences of a class's documentation, except the first, which only names the
+    object. If there are links to inherited fields, also yield a sentence with the links."""
     _, *additions = re.split(r"(?<=\.) (?=[A-Z`])", doc_of(declared))
     yield from additions
     if links:
@@ -205,7 +205,8 @@ def shown_fields(declared: Any) -> list[Field]:
 
 
 def classes_in(hint: Any, brackets: str = "") -> Iterator[tuple[Any, str]]:
-    """Yield the classes of objects in a type, each with one `[]` per enclosing list or map."""
+    """Yield the object classes that a type contains, each with a `[]` for every list or map around
+    it."""
     if is_typeddict(hint):
         yield hint, brackets
     inside = "[]" if get_origin(hint) in (list, dict) else ""

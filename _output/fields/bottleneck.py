@@ -37,14 +37,14 @@ class SpeedOfLight(TypedDict):
     are correct."""
     unknown_ps: Picoseconds
     """Total duration of the classes `kernel` and `unjudged`, plus the time above the roof of ops
-    with only flops or only bytes known. The time above the roof is also part of `lost_ps`."""
+    for which only flops or only bytes are known. The time above the roof is also part of
+    `lost_ps`."""
     at_least_ps: Picoseconds
     """Lower bound of the minimum time, computed like `at_roof_ps` but excluding kernels of declared
     cost and ops that are faster than their roof."""
     at_most_ps: Picoseconds
-    """Upper bound of the minimum time, which is the sum of `at_roof_ps` and `unknown_ps`. The upper
-    bound assumes that ops of unknown cost run at their roof, and that declared costs are
-    correct."""
+    """Upper bound of the minimum time: the sum of `at_roof_ps` and `unknown_ps`. The upper bound
+    assumes that ops of unknown cost run at their roof, and that declared costs are correct."""
     pct_at_least: Percent | None
     """`at_least_ps` as a percentage of the step's duration."""
     pct_at_most: Percent | None
@@ -96,8 +96,8 @@ class BudgetRow(BudgetClassed):
     `host` and `data_movement`. For a collective that stops the core, the maximum is the
     collective's own duration or the duration of independent math in the same computation, whichever
     is smaller. For the other ops of the class together, the maximum is their total duration or the
-    duration of the step's math, whichever is smaller. Null if a collective that stops the core has
-    no program. To reduce `lost_ps` further, move fewer bytes."""
+    duration of the step's math, whichever is smaller. Null if the program of a collective that
+    stops the core is missing. To reduce `lost_ps` further, move fewer bytes."""
     n_executions: Count | None
     """Number of executions; null for `idle` and `overlap`."""
 
@@ -152,7 +152,7 @@ class Finding(FindingClassed, FindingFields):
     summary. Empty if no op of the line waits. Null in classes other than `collective` and `host`.
     Example: `{"all-gather": 83870, …, "all-to-all": 1526751862, …}`"""
     top_signature: str
-    """Signature of the line's ops that take the most time. Example: `all-to-all [all-to-all]`"""
+    """The signature that takes the most time on this line. Example: `all-to-all [all-to-all]`"""
     what_helps: str | None
     """Advice on what to change, chosen by the class and the kind of the op that takes the most
     time; null if there is no advice. The table of classes and ops lists all advice."""
@@ -232,8 +232,9 @@ class CauseEvidence(TypedDict):
 
 
 class Cause(TypedDict):
-    """A pattern in the program or the trace that costs time or memory. No cause is inferred only
-    because ops take a large share of the time. Causes can overlap, so do not add up their gains."""
+    """A pattern in the program or the trace that costs time or memory. Ops are not a cause merely
+    because they take a large share of the time. Causes can overlap, so do not add up their
+    gains."""
 
     rank: Count
     """Rank in the list, from 1. Causes with the largest gain come first, followed by recomputation,
@@ -278,7 +279,7 @@ class FindingsTail(TypedDict):
     dur_ps: Picoseconds
     """Total duration of the omitted findings."""
     lost_ps: Picoseconds
-    """Known part of the lost time of the omitted findings."""
+    """Total lost time of the omitted findings, as far as it is known."""
     n_kernels_omitted: Count
     """Number of kernels omitted from `kernels_of_unknown_cost`."""
     kernels_dur_ps: Picoseconds
@@ -287,8 +288,8 @@ class FindingsTail(TypedDict):
 
 class RecomputedMath(TypedDict):
     recompute_dur_ps: Picoseconds
-    """Compute time of phase `recompute`. This time is not a separate class, because `budget` counts
-    it in the classes of the ops."""
+    """Compute time of phase `recompute`. This time is not a separate class: `budget` counts it in
+    the classes of the recomputing ops."""
     recompute_pct_of_step: Percent | None
     """`recompute_dur_ps` as a percentage of the step's duration."""
 
@@ -299,7 +300,7 @@ class Fields(ChipFields, RecomputedMath, RecomputeTotal, PeriodFields):
     causes can be found only if the capture contains the program; if it does not, a note reports
     that."""
     bottleneck: Bottleneck
-    """Class that loses the most time. All time of `kernel` and `unjudged` counts as lost, and idle
+    """Class with the most lost time. All time of `kernel` and `unjudged` counts as lost, and idle
     time counts as class `idle`. The value is `at_roof` if the total lost time is less than 10 % of
     the step."""
     speed_of_light: SpeedOfLight

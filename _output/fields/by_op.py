@@ -51,8 +51,8 @@ class OpFields(Durations, Line, InLoop):
     """Origin of `dtype`, as in [roofline](#roofline)."""
     operand_dtypes: list[str] | None
     """Distinct HLO dtypes that the operands of the op's dots have in memory, before a fusion
-    converts them. For an operand that the fusion computes, the dtype in which the dot multiplies
-    the operand is printed. Null if the op has no dot, or if the program is unknown. Example:
+    converts them. For an operand that the fusion computes, this is the dtype in which the dot
+    multiplies the operand. Null if the op has no dot, or if the program is unknown. Example:
     `["bf16"]`"""
     cost_source: CostSource | None
     """Origin of flops and bytes, as in [roofline](#roofline); null for a custom call with unknown

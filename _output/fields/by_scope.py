@@ -38,7 +38,7 @@ class Scope(TypedDict):
     n_executions: Count
     """Number of executions of all ops in the scope and in scopes inside it."""
     total_dur_ps: Picoseconds
-    """Total duration of all ops in the scope and in scopes inside it, which is `self_dur_ps` plus
+    """Total duration of all ops in the scope and in scopes inside it: `self_dur_ps` plus
     `total_dur_ps` of the child scopes."""
     self_dur_ps: Picoseconds
     """Total duration of the ops directly in this scope."""

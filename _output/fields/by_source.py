@@ -47,8 +47,8 @@ class Group(GroupFields, DtypeFields, InLoop):
     """Number of executions by dtype of the output: bf16, fp8, fp32, fp16, other.
     Example: `{"bf16": 36, "fp32": 28}`"""
     also_fused: list[AlsoFused] | None
-    """The eight other source lines with the most instructions inside the group's fusions; null
-    without a program."""
+    """Up to eight source lines other than the group's own: those with the most instructions inside
+    the group's fusions. Null without a program."""
     scopes: list[ScopeShare]
     """The four scopes that take the most time in the group. A group has several scopes if they all
     call the same function."""

@@ -98,8 +98,7 @@ class CommRow(Line, InLoop, PeersOfRow):
     pct_of_step: Percent | None
     """`sync_dur_ps` plus `wait_dur_ps`, as a percentage of the step's duration."""
     pairs: Pairs | None
-    """Numbers of waits that were or were not paired with the ops that start the communication; null
-    for `sync`."""
+    """Results of pairing the waits with the ops that start the communication; null for `sync`."""
     in_flight_ps: Picoseconds | None
     """Total time that the paired executions are in flight, from the beginning of the start op to
     the end of the wait, including any time outside of the step. An execution that ends before it
@@ -110,10 +109,10 @@ class CommRow(Line, InLoop, PeersOfRow):
     """Wall-clock time during which at least one of the row's executions is in flight. Null if
     `in_flight_ps` is null."""
     covered_ps: Picoseconds | None
-    """Hidden time: time in flight before the wait during which the core runs ops that neither wait
-    nor communicate. Null if `in_flight_ps` is null."""
+    """Hidden time: the part of the time from start to wait in which the core runs ops that neither
+    wait nor communicate. Null if `in_flight_ps` is null."""
     other_ps: Picoseconds | None
-    """Time in flight before the wait during which the core waits for other ops, runs other
+    """The part of the time from start to wait in which the core waits for other ops, runs other
     communication or is idle. This time is neither hidden nor spent waiting for this communication.
     Null if `in_flight_ps` is null."""
     payload_bytes: Bytes | None
@@ -141,11 +140,11 @@ class CommRow(Line, InLoop, PeersOfRow):
     unknown."""
     bus_gbps: Gbps | None
     """`bus_bytes` divided by the time that `bus_gbps_over` specifies; for `async`, only paired
-    executions count. The links' actual bandwidth can be higher, because devices can arrive late and
-    because the end of a hidden transfer is not visible. Null if unknown."""
+    executions count. The links' actual bandwidth can be higher than this value, because devices can
+    arrive late and because the end of a hidden transfer is not visible. Null if unknown."""
     bus_gbps_over: Literal["duration", "in_flight_union"]
-    """Time by which `bus_bytes` is divided to compute `bus_gbps`, which is `duration` for `sync`
-    and `in_flight_union` for `async`."""
+    """Time by which `bus_bytes` is divided to compute `bus_gbps`: `duration` for `sync`,
+    `in_flight_union` for `async`."""
     plan: list[str] | None
     """Algorithms that the compiler recorded for the row's ops, as in `plan` of [program](#program);
     null if none are recorded."""

@@ -149,9 +149,9 @@ class Totals(TypedDict):
     """Sums over the step. The sums are equal in all modes. The full duration of an op counts
     towards the step in which it starts. Properties of an op, such as flops, bytes, source line and
     category, come from its metadata in the trace. A property that the metadata lacks comes from the
-    op's first execution in the step that has the property. Flops and bytes stored with the
-    executions of a custom call are ignored, because they do not account for the loops inside the
-    call."""
+    op's executions: from the first one in the step that has the property. Flops and bytes stored
+    with the executions of a custom call are ignored, because they do not account for the loops
+    inside the call."""
 
     n_events_total: Count
     """Number of executions of leaf ops of all four kinds."""
@@ -200,8 +200,8 @@ class Totals(TypedDict):
     wait_pct_of_step: Percent | None
     """`wait_duration_ps` as a percentage of the step's duration."""
     agg_key_coverage: dict[str, Count]
-    """Number of executions by the kind of key of the op's group, which is `stack`, `tf_op` or
-    `no_source`. Example: `{"stack": 733, "tf_op": 13, "no_source": 745}`"""
+    """Number of executions by kind of group key: `stack`, `tf_op` or `no_source`. Example:
+    `{"stack": 733, "tf_op": 13, "no_source": 745}`"""
     unknown_categories: dict[str, Count]
     """Number of executions of ops whose category the tool does not know, by category. Ops without a
     category count as `<none>`."""
@@ -215,8 +215,8 @@ class StepFields(FileAnswer):
     device_type: str | None
     """Type of the device as stored in the trace, such as `TPU v7x`; null if it is not stored."""
     clock: Clock
-    """Clock that the step's times refer to, which is `device` if the core measured the times of at
-    least one op in the step, otherwise `trace`."""
+    """Clock that the step's times refer to: `device` if the core measured the times of at least one
+    op in the step, otherwise `trace`."""
     stack_order: StackOrder | None
     """Frame order in most of the step's stacks as stored in the trace; null if there are no stacks.
     In printed stacks, the outermost frame always comes first."""

@@ -136,24 +136,25 @@ class Noise(TypedDict):
     """Method and sample size of the p-values."""
 
     method: Literal["permutation_max"]
-    """Method that computes the p-values. With `permutation_max`, the p-value of a row is the
-    fraction of all assignments of the samples to the two sides in which any row differs at least as
+    """Method that computes the p-values. With `permutation_max`, the p-value of a row is a fraction
+    of the assignments of the samples to the two sides: those in which any row differs at least as
     much as this row."""
     noise_unit: NoiseUnit
-    """Unit of the samples, which is `step` if each side has one capture, otherwise `capture`. A
-    `capture` sample is the mean over the capture's steps."""
+    """Unit of the samples: `step` if each side has one capture, otherwise `capture`. A `capture`
+    sample is the mean over the capture's steps."""
     covers: Literal["step_to_step", "run_to_run"]
     """Variation that the p-values account for: from step to step within a capture, or from run to
     run."""
     alpha: Fraction
     """Probability that at least one row is falsely `significant` if the sides differ only by
-    chance. The same probability applies to all files together, and to all totals together."""
+    chance. This probability holds for `rows`, for `by_file` and for `totals` separately."""
     n_before: Count
     """Number of samples before the change."""
     n_after: Count
     """Number of samples after the change."""
     n_tested: Count
-    """Number of tested rows, which are those with at least 0.1 % of the time."""
+    """Number of tested rows: rows with at least 0.1 % of the time of all rows, summed over both
+    sides."""
     n_assignments: Count
     """Number of examined assignments of samples to the two sides."""
     exact: bool
@@ -240,20 +241,20 @@ class Gate(TypedDict):
     """Totals that are slower by more than the limit; if there are any, the exit status is 3. If the
     gate fails and the list is empty, no difference can be significant, and the exit status is 1."""
     says: str
-    """Result in words, which is `passed`, or `failed:` and the reason."""
+    """Result in words: `passed`, or `failed:` and the reason."""
 
 
 class FileDelta(Delta, Tested):
     """The time of a source file, before and after the change. All rows add up to the total time of
-    the four kinds. If code moved to another file, one row decreases and another increases; a note
-    reports how much time moved."""
+    the four kinds. If code moved to another file, the time of one row decreases and the time of
+    another increases; a note reports how much time moved."""
 
     file: str | None
-    """Name of the file after the change; null if the file has no line after the change."""
+    """Name of the file after the change; null if no op has a line in this file after the change."""
     before_file: str | None
-    """Name of the file before the change, matched by the longest common end of the path; null if
-    the file had no line before the change. In the last row, which contains lines without a source,
-    both names are null."""
+    """Name of the file before the change, matched by the longest common end of the path; null if no
+    op had a line in this file before the change. In the last row, which contains lines without a
+    source, both names are null."""
     n_rows: Count
     """Number of entries of `rows` with a line in the file."""
 
@@ -296,18 +297,22 @@ class CompareRow(Delta, Tested, Ranges):
     """Kind of the line's ops."""
     matched_by: MatchedBy
     """Rule that matched the line. `same_ops`: the ops are identical. `same_key`: the keys of lines
-    without a stack are equal. `same_places_and_scopes`, `same_files_and_scopes`, `same_places`,
-    `same_scopes` and `same_line`: files and columns of the stack or of its last frame, or parts of
-    `tf_op`, are equal. `similar_scopes`: at least half of the parts of `tf_op` are equal.
-    `only_before` and `only_after`: the line has no counterpart."""
+    without a stack are equal. `same_places`: the files and columns of the stack's frames are equal.
+    `same_scopes`: the paths in `tf_op` are equal, except for parts that occur on only one side.
+    `same_places_and_scopes`: both are equal. `same_files_and_scopes`: the files of the frames, and
+    the paths, are equal. `same_line`: the innermost frame's file and column, and the primitives,
+    are equal. `similar_scopes`: at least half of the two lines' paths are equal. `only_before` and
+    `only_after`: the line has no counterpart."""
     source_inner: str | None
     """Source line after the change; null if there is none."""
     before_source_inner: str | None
     """Source line before the change; null if there is none."""
     tf_op: str | None
-    """Path of the ops; if there are several paths, the first by name; null if there is no path."""
+    """Path of the ops; if there are several paths, the alphabetically first; null if there is no
+    path."""
     n_groups_before: Count
-    """Number of groups before the change; more than one if the groups cannot be distinguished."""
+    """Number of groups before the change; more than one if the row combines groups that look
+    alike."""
     n_groups_after: Count
     """Number of groups after the change."""
     agg_keys_before: list[str]

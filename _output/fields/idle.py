@@ -20,9 +20,9 @@ class HostActivity(TypedDict):
     """True if the thread launches programs of the device. Rows of launching threads come first, and
     fill at least half of the list if there are enough of them. A thread counts as launching if it
     has `PjitFunction` events and also events with the `run_id` of the programs before and after the
-    gap. If no thread has both kinds of events, threads with either kind count. If no thread has
-    either kind, threads with events named `…ExecuteHelper…` count, or else threads with events
-    named `Execute…`."""
+    gap. If no thread has both kinds of events, threads with either kind count as launching. If no
+    thread has either kind, threads with events named `…ExecuteHelper…` do, or else threads with
+    events named `Execute…`."""
     dur_ps: Picoseconds
     """Time within the gap during which the event was the innermost event of the thread."""
     in_period_ps: Picoseconds | None
@@ -34,8 +34,8 @@ class HostActivity(TypedDict):
     only waits. Threads that only wait come last in the list, unless they launch programs."""
     within: list[str]
     """Names of up to eight events that enclose the event during its longest stretch, innermost
-    first. Unless all threads are `still`, one of these events is at the line that made the device
-    wait."""
+    first. Unless all threads are `still`, one of these events shows the source line that made the
+    device wait."""
 
 
 class IdleGap(Gap):

@@ -52,12 +52,12 @@ class Inside(TypedDict):
 
     regions: list[Region] | None
     """The named regions as a tree, with one row for all regions that have the same name and the
-    same enclosing regions. Each region comes before the regions inside it; regions at the same
-    depth are sorted by time, then by name. The sum of all `self_dur_ps` plus `outside_regions_ps`
-    is the kernel's `total_dur_ps`. Null if the capture has no region of this kernel."""
+    same enclosing regions. Each region comes before the regions inside it; siblings are sorted by
+    time, longest first, then by name. The sum of all `self_dur_ps` plus `outside_regions_ps` is the
+    kernel's `total_dur_ps`. Null if the capture has no region of this kernel."""
     waiting_ps: Picoseconds | None
-    """Time in regions that only wait for a copy, which are `ep_wait_in`, `ep_wait_out`, and regions
-    whose name begins with `wait` after the last `/`."""
+    """Time in regions that only wait for a copy: `ep_wait_in`, `ep_wait_out`, and regions whose
+    name begins with `wait` after the last `/`."""
     waiting_pct: Percent | None
     """`waiting_ps` as a percentage of the kernel's time."""
     computing_ps: Picoseconds | None
@@ -68,8 +68,9 @@ class Inside(TypedDict):
 
 
 class Counter(TypedDict):
-    """Values of a counter that begin during the kernel. The values are not measurements but the
-    compiler's estimates for the code between two markers, so draw no conclusions from them."""
+    """Values of a counter, from events that begin during the kernel. The values are not
+    measurements but the compiler's estimates for the code between two markers, so draw no
+    conclusions from them."""
 
     name: str | None
     """Name of the counter's events; null for events without a name."""
@@ -117,8 +118,8 @@ class Kernel(KernelClassed, Line, Durations, CostOfRun, VmemFields, Inside):
     shapes_out: list[str] | None
     """Shape of the result; a tuple is one entry. Null if the row's ops have different results."""
     counters: list[Counter]
-    """Counters on the line `_counters_` whose values begin during the executions, by name and
-    stat."""
+    """Counters by name and stat, with the values from events on the line `_counters_` that begin
+    during the executions."""
 
 
 class KernelsTail(TypedDict):

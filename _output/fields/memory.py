@@ -38,7 +38,7 @@ class PeakAt(TypedDict):
     source_inner: str | None
     """Likely source line of the instruction; null if unknown."""
     source_is: SourceIs | None
-    """Origin of the line, as in `likely_sources`."""
+    """Relation of the line to the instruction, as in `likely_sources`."""
     tf_op: str | None
     """Path of the instruction; null if it has none."""
     first_start_ps: Picoseconds | None
@@ -66,8 +66,8 @@ class Buffer(TypedDict):
     Example: `f32[4,2047,16000]`"""
     hlo_op: str | None
     """Name of the instruction that outputs the buffer. If several instructions share the memory,
-    this is the parameter, or else the instruction with the largest output. Null if the program has
-    no such instruction. Example: `fusion.115`"""
+    this is the parameter or, if there is none, the instruction with the largest output. Null if the
+    program has no such instruction. Example: `fusion.115`"""
     opcode: str | None
     """Opcode of the instruction; null if there is none."""
     shape_index: list[Count] | None
@@ -80,7 +80,8 @@ class Buffer(TypedDict):
     source_inner: str | None
     """Likely source line of the instruction; null if unknown."""
     source_is: SourceIs | None
-    """Origin of the line, as in `likely_sources`; never `own` for a parameter."""
+    """Relation of the line to the instruction, as in `likely_sources`; never `own` for a
+    parameter."""
     source_stack: str | None
     """Stack of the instruction itself; null if it has none."""
 

@@ -21,8 +21,7 @@ class Category(Durations):
     n_groups: Count
     """Number of groups in this category."""
     agg_key_coverage: dict[str, Count]
-    """Number of executions by the kind of key of the op's group, which is `stack`, `tf_op` or
-    `no_source`."""
+    """Number of executions by kind of group key: `stack`, `tf_op` or `no_source`."""
 
 
 class Movement(StackKey, Durations):
@@ -66,9 +65,9 @@ class OwnTotals(TypedDict):
     """`non_compute_duration_ps` as a percentage of the step's compute time; the value can exceed
     100."""
     left_out_ps: LeftOut
-    """Time, other than math, that is omitted from the lists. `comm` is the time of collectives that
-    stop the core, except with `--include-comm`; with `--no-comm-stalls`, `comm` also includes
-    waits."""
+    """Time, other than math, that is omitted from the lists. `comm` is the time of communication
+    other than waits (0 with `--include-comm`); with `--no-comm-stalls`, `comm` also includes the
+    time of the waits."""
 
 
 class NonComputeTotals(Totals, OwnTotals):

@@ -14,7 +14,7 @@ class Fields(TypedDict):
     """Size of the written file, at most 10 MB."""
     parts: dict[str, str]
     """For each mode on the page, `ok` or the reason why the mode has no answer. Only `memory` and
-    `program` can have no answer. With `--baseline`, the map also has `compare`."""
+    `program` can lack an answer. With `--baseline`, the map also has `compare`."""
 
 
 class Answer(Lead, StepAnswer, Fields):
@@ -48,7 +48,7 @@ StripClassed = TypedDict("StripClassed", {"class": str})
 
 
 class StripOp(StripClassed):
-    """An op with the longest stretch in at least one bin."""
+    """An op that has the longest execution in at least one bin."""
 
     hlo_op: str
     """Name of the op."""
@@ -70,8 +70,8 @@ class PageStrip(TypedDict):
     idle: list[int]
     """Idle time in ps in each bin."""
     longest: list[int | None]
-    """For each bin, the index in `ops` of the op with the longest stretch; null if the bin is
-    empty."""
+    """For each bin, the index in `ops` of the op with the longest execution within the bin; null if
+    no op runs in the bin."""
     ops: list[StripOp]
     """Ops that `longest` refers to."""
 

@@ -21,8 +21,8 @@ class RecordGroup(TypedDict):
     """Stack of the group as indexes into the list `frames`, outermost first. Example: `[0, 1, 2,
     3]`"""
     source: str | None
-    """Source line of the group, as `source_inner` of by_source; if there are several, the first by
-    name. Null if unknown."""
+    """Source line of the group, as `source_inner` of by_source; if there are several, the
+    alphabetically first. Null if unknown."""
     tf_ops: list[str]
     """Distinct paths of the group's ops, up to 32, sorted."""
     signatures: list[str]
@@ -32,8 +32,8 @@ class RecordGroup(TypedDict):
     """Distinct dtypes and dimensions of the ops' outputs, up to 32, sorted. Example:
     `["bf16[16000,1024]", …]`"""
     kernel: str | None
-    """Name of the custom kernel that the group's ops run; if there are several, the first by name;
-    null if there is no kernel. Example: `flash_attention`"""
+    """Name of the custom kernel that the group's ops run; if there are several, the alphabetically
+    first; null if there is no kernel. Example: `flash_attention`"""
     truncated: bool
     """True if `tf_ops`, `signatures` or `shapes` had more than 32 entries, so some of them are
     omitted."""
@@ -50,13 +50,13 @@ class RecordDevice(TypedDict):
     device_type: str | None
     """Type of the device, as in every mode of one step."""
     clock: Clock
-    """Clock of the figures, which is `device` if the core measured the times of at least one op in
-    a used step, otherwise `trace`."""
+    """Clock of the figures: `device` if the core measured the times of at least one op in a used
+    step, otherwise `trace`."""
     step_source: StepSource | None
     """Origin of the steps, as in every mode of one step."""
     program: str
-    """Hash of the HLO texts of all used steps, excluding the branches of conditionals. Devices with
-    equal hashes ran equal programs. Example: `d1695dee8bdd240e`"""
+    """Hash of the HLO texts of the ops in all used steps, excluding ops in branches of
+    conditionals. Devices with equal hashes ran equal programs. Example: `d1695dee8bdd240e`"""
     hlo: Count | None
     """Index in the list `programs` of the program that takes the most time in the used steps; null
     if the trace does not contain it."""
@@ -135,9 +135,9 @@ class RecordStep(TypedDict):
     """True if the record has figures for the step."""
     why_not: WhyNot | None
     """Reason why the step is not used; null if it is used. `no_ops`: the step has no ops.
-    `other_op_count`: the number of ops differs by more than 2 % from the lower median.
-    `other_program`: the step is an execution of a program with fewer ops. `not_asked`: `--steps`
-    excludes the step."""
+    `other_op_count`: the number of ops differs by more than 2 % from the lower median over the
+    steps. `other_program`: the step is an execution of a program with fewer ops. `not_asked`:
+    `--steps` excludes the step."""
     n_xla_ops_events: Count
     """Number of ops that start in the step."""
     duration_ps: Picoseconds

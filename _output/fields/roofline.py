@@ -100,9 +100,9 @@ class RooflineGroup(SourceKey, DtypeFields):
     """Name of the kernel, if the group is a kernel whose cost is declared or set by
     `--kernel-cost`; null for other groups."""
     cost_source: CostSource
-    """Origin of flops and bytes, which is `user` for `--kernel-cost`, `xla` for the compiler, and
-    `declared` for the kernel's author. Declared costs of causal kernels are about twice as high as
-    the actual costs."""
+    """Origin of flops and bytes: `user` for `--kernel-cost`, `xla` for the compiler, and `declared`
+    for the kernel's author. Declared costs of causal kernels are about twice as high as the actual
+    costs."""
     hlo_categories: dict[str, Count]
     """Number of executions by category."""
     n_executions: Count
@@ -155,13 +155,12 @@ class RooflineGroup(SourceKey, DtypeFields):
     roofline_util: Fraction | None
     """Roofline utilization: t_roofline / T; null if T is 0."""
     shortfall_ps: Picoseconds
-    """Shortfall of the group, which is T - t_roofline. A negative value means that flops, bytes or
-    a peak are wrong."""
+    """Shortfall of the group: T - t_roofline. A negative value means that flops, bytes or a peak
+    are wrong."""
     shortfall_pct: Percent | None
     """`shortfall_ps` as a percentage of `total_dur_ps`."""
     shortfall_per_op_ps: Picoseconds | None
-    """Shortfall if each op has its own roof, which is T - `t_roofline_per_op_ps`; null if
-    unknown."""
+    """Shortfall if each op has its own roof: T - `t_roofline_per_op_ps`; null if unknown."""
     opaque_dur_ps: Picoseconds
     """Total duration of the group's executions of unknown cost; T excludes this time."""
 
@@ -191,12 +190,12 @@ class SkippedGroup(TypedDict):
     total_dur_ps: Picoseconds
     """Total duration of the group."""
     hbm_util: Fraction | None
-    """HBM utilization; null if the bytes are unknown. A group without a verdict only because a peak
-    is unknown may run close to the HBM peak."""
+    """HBM utilization; null if the bytes are unknown. If the group has no verdict only because a
+    peak is unknown, it may run close to the HBM peak."""
     reason: SkipReason
     """Reason why the group has no verdict."""
     top_signature: str
-    """Signature of the ops that take the most time in the group."""
+    """The signature that takes the most time in the group."""
     example_hlo_op: str
     """HLO text of the longest execution."""
 

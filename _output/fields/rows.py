@@ -39,8 +39,9 @@ class Loop(TypedDict):
 
 class InLoop(TypedDict):
     loop: Loop | None
-    """The innermost loop in which most of the time is spent. If several ops run in it, `trips` is
-    that of the op that takes the most time. Null if most of the time is spent outside of loops."""
+    """The innermost loop in which most of the time is spent. If several ops run in this loop,
+    `trips` refers to the op that takes the most time. Null if most of the time is spent outside of
+    loops."""
 
 
 class Line(TypedDict):
@@ -51,16 +52,17 @@ class Line(TypedDict):
     """Innermost line of the user's own code in the stack that `source_inner` comes from; null if
     the stack has no such line."""
     source_is: SourceIs | None
-    """Origin of the line. `own`: the op's own line, from its stack or program (for a done op, from
-    the matching start op). `inside`: the line of the collective inside the op. `producer`: the line
-    of the nearest op that produces the data. `consumer`: the line of the nearest op that uses the
-    data. All lines except those with `own` are inferred. Null if no line is known."""
+    """Relation of the line to the op. `own`: the op's own line, from its stack or program (for a
+    done op, from the matching start op). `inside`: the line of the collective inside the op.
+    `producer`: the line of the nearest op that produces the data. `consumer`: the line of the
+    nearest op that uses the data. All lines except those with `own` are inferred. Null if no line
+    is known."""
 
 
 class SourceKey(TypedDict):
     agg_key: str
-    """Key of the group, which is `stack:` and a hash of the stack, `tfop:` and the path, or `<no
-    source>:` and the category. Example: `stack:df2a14f10859df78`"""
+    """Key of the group: `stack:` and a hash of the stack, `tfop:` and the path, or `<no source>:`
+    and the category. Example: `stack:df2a14f10859df78`"""
     agg_key_kind: AggKeyKind
     """Kind of the group's key."""
     source_inner: str | None
@@ -96,8 +98,9 @@ class HloOpBreakdown(TypedDict):
     """Ops in a group that have the same signature."""
 
     signature: str
-    """Op name without numbers, or the opcode, followed by the category in brackets. For custom
-    calls, `custom-call:` followed by the target. Example: `slice_reduce_fusion [loop fusion]`"""
+    """Op name without numbers (fusions and `async-…` ops) or opcode (other ops), followed by the
+    category in brackets. For custom calls, `custom-call:` followed by the target. Example:
+    `slice_reduce_fusion [loop fusion]`"""
     hlo_category: str
     """HLO category of the ops."""
     total_dur_ps: Picoseconds
@@ -130,7 +133,8 @@ class GroupFields(StackKey, Durations):
     n_executions: Count
     """Number of executions."""
     pct_of_compute: Percent | None
-    """`total_dur_ps` as a percentage of the step's compute time, also for groups of other kinds."""
+    """`total_dur_ps` as a percentage of the step's compute time, also for groups of kinds other
+    than compute."""
     pct_of_step: Percent | None
     """`total_dur_ps` as a percentage of the step's duration."""
     hlo_categories: dict[str, Count]
@@ -280,7 +284,7 @@ class PeriodFields(TypedDict):
     the two middle values. All numbered steps count as having the same name. Null if no other step
     has the picked step's name, and with `--step all`."""
     between_steps_ps: Picoseconds | None
-    """Median time within the period during which no step runs, over the same steps as `period_ps`.
+    """Median pause per period (the time when no step runs), over the same steps as `period_ps`.
     Null if `period_ps` is null."""
 
 
@@ -296,9 +300,9 @@ class Gap(TypedDict):
     before_hlo_op: str | None
     """HLO text of the op after the gap; null for a gap at the end of the step."""
     inside: str | None
-    """Name of the innermost container that is running when the gap starts; the gap may end after
-    the container. Null if no container is running. The device causes gaps inside a loop; the host
-    often causes gaps outside of loops. Example: `while.43`"""
+    """Name of the innermost container that is running when the gap starts; the container may end
+    before the gap does. Null if no container is running. The device causes gaps inside a loop; the
+    host often causes gaps outside of loops. Example: `while.43`"""
 
 
 class DeviceName(TypedDict):
@@ -326,10 +330,10 @@ class PeersOfRow(TypedDict):
     """With `--peers`: number of executions that were matched with executions on the other
     devices."""
     n_unmatched: Count | None
-    """With `--peers`: number of executions that could not be matched. For an unmatched execution,
-    either only this device participates, the devices did not run the op equally often, the
-    participating devices are unknown, or the op is a `send`, a `recv` or a transfer to or from the
-    host."""
+    """With `--peers`: number of executions that could not be matched. An execution is not matched
+    if only this device participates, if the devices did not run the op equally often, if the
+    participating devices are unknown, or if the op is a `send`, a `recv` or a transfer to or from
+    the host."""
     last_device: str | None
     """With `--peers`: the device that, by arriving last, causes more than half of the waiting time
     of all participating devices; null if there is none."""
@@ -338,8 +342,8 @@ class PeersOfRow(TypedDict):
 
 
 class WaitsOfDevice(TypedDict):
-    """Time that a device waits, and causes others to wait, in the matched executions of the picked
-    device's communication."""
+    """Time that a device waits for others, and that others wait for it, in the matched executions
+    of the picked device's communication."""
 
     device: str
     """Name of the device."""

@@ -24,8 +24,8 @@ class Verdict(TypedDict):
     """Verdict about the slowest device, and the reason why it is slow."""
 
     imbalance: Literal["balanced", "slight", "large"] | None
-    """Rating of the time that perfect balance could save, which is `balanced` below 1 % of the
-    step, `slight` below 5 %, otherwise `large`. Null if there is no verdict."""
+    """Rating of the time that perfect balance could save: `balanced` below 1 % of the step,
+    `slight` below 5 %, otherwise `large`. Null if there is no verdict."""
     gain_ps: Picoseconds | None
     """Time that a step saves if the slowest device becomes as fast as the second slowest: the
     difference of their mean loads. Null if there is no verdict."""
@@ -41,8 +41,8 @@ class Verdict(TypedDict):
     null if `gain_ps` (or `host_gain_ps`, if `scope` is `host`) is less than 0.5 % of the step. If
     several devices are equally slow, none of them is a straggler; see `slow_host`."""
     n_slowest: Count | None
-    """Number of steps in which the straggler was the slowest device. If there is no straggler, the
-    number is that of the device that is most often the slowest. Null if there is no verdict."""
+    """Number of steps in which the straggler was the slowest device. If there is no straggler, this
+    is the number for the device that is most often the slowest. Null if there is no verdict."""
     n_steps: Count
     """Number of steps."""
     p_value: Fraction | None
@@ -53,8 +53,8 @@ class Verdict(TypedDict):
     hosts, otherwise `device`. Null if there is no straggler, if there is only one host, or if the
     straggler is the only device of its host."""
     cause: Literal["own", "idle", "host"] | None
-    """Part of the load that explains at least 80 % of the excess, which is `own`, `idle` or `host`.
-    Null if no part explains that much."""
+    """Part of the load that explains at least 80 % of the excess: `own`, `idle` or `host`. Null if
+    no part explains that much."""
     uniform_pct: Percent | None
     """Percentage of the excess that a uniform slowdown of all lines explains. The value is close to
     100 for a slow clock or a faulty chip, and low if only some lines are slow, as with unbalanced
@@ -83,7 +83,7 @@ class SpreadStep(TypedDict):
     """Time that the step saves if the slowest device becomes as fast as the second slowest: the
     difference of their loads. Null if the cohort has only one device."""
     imbalance_ps: Picoseconds
-    """Time that perfect balance would save, which is `max_load_ps` minus `mean_load_ps`."""
+    """Time that perfect balance would save: `max_load_ps` minus `mean_load_ps`."""
     imbalance_pct_of_step: Percent | None
     """`imbalance_ps` as a percentage of the mean step duration."""
     step_spread_pct: Percent | None
@@ -96,7 +96,7 @@ class Means(TypedDict):
     """Mean duration of a step. `step_duration_ps` and the following five fields are null if there
     is no step."""
     own_ps: Picoseconds | None
-    """Mean load, excluding transfers to and from the host and idle time."""
+    """Mean load, excluding idle time and transfers to and from the host."""
     comm_ps: Picoseconds | None
     """Mean time of communication."""
     host_ps: Picoseconds | None
@@ -115,7 +115,7 @@ class Host(Means):
     n_devices: Count
     """Number of devices on the host."""
     n_steps: Count
-    """Number of steps, as in the cohort."""
+    """Number of steps, equal to `n_steps` of the cohort."""
     n_slowest: Count
     """Number of steps in which a device of the host was the slowest."""
 
@@ -124,7 +124,7 @@ class Device(DeviceName, Means):
     """A device. The times of a device are means over steps."""
 
     n_steps: Count
-    """Number of steps, as in the cohort."""
+    """Number of steps, equal to `n_steps` of the cohort."""
     n_slowest: Count
     """Number of steps in which the device was the slowest."""
 
@@ -154,8 +154,8 @@ class LineDelta(TypedDict):
     """Name of the custom kernel among the line's ops; null if there is none, and if the record is
     older than version 3.1."""
     scope: str | None
-    """Scope of the line's first path by name, as in [by_scope](#by_scope); null if there is no
-    path."""
+    """Scope of the line's alphabetically first path, as in [by_scope](#by_scope); null if there is
+    no path."""
     median_ps: Picoseconds
     """Mean time on the median device."""
     slow_ps: Picoseconds
@@ -199,7 +199,7 @@ class Cohort(TypedDict):
     verdict: Verdict
     """Verdict about the slowest device, and the reason why it is slow."""
     steps: list[SpreadStep]
-    """Steps by time."""
+    """Steps in order of time."""
     hosts: list[Host]
     """Hosts by mean load, largest first."""
     devices: list[Device]
@@ -219,7 +219,7 @@ class Fields(TypedDict):
     n_devices: Count
     """Number of devices that were read."""
     cohorts: list[Cohort]
-    """Cohorts, which are devices that ran the same program; largest cohort first."""
+    """Groups of devices that ran the same program, largest group first."""
 
 
 class Returned(OkAnswer, Fields):

@@ -138,7 +138,8 @@ class StepsRollup(TypedDict):
     note."""
     between_steps_ps: Picoseconds
     """Time that belongs to no step, between the start of the first step and the end of the last
-    step. The figures of a step never include this time; a note reports it if it exceeds 1 %."""
+    step. The figures of a step never include this time; a note reports it if `between_steps_pct`
+    exceeds 1."""
     between_steps_pct: Percent | None
     """`between_steps_ps` as a percentage of the time from the start of the first step to the end of
     the last step; null without steps."""
