@@ -282,9 +282,12 @@ def _before_mixed_matmuls(of: StepProgram, wide: _Wide) -> _Widening | None:
             continue
         is_mixed = _is_mixed(dot)
         for source in dot.operands[:2]:
-            found = [here for here in _computed_from(source) if wide.has(here)]
-            lines = {own_line_of(here, of.is_own) for here in found} - {None}
-            for line in filter(None, lines):
+            by_line: dict[str, set[Instruction]] = {}
+            for here in _computed_from(source):
+                line = own_line_of(here, of.is_own)
+                if line and wide.has(here):
+                    by_line.setdefault(line, set()).add(here)
+            for line, found in by_line.items():
                 n_mixed[line] = n_mixed.get(line, 0) + (is_mixed and wide.has(source))
                 sources.setdefault(line, set()).update(found)
     if not any(n_mixed.values()):

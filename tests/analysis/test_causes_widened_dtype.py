@@ -209,6 +209,21 @@ class WithoutConverts(unittest.TestCase):
         ]
         self.assertEqual(found(main), [])
 
+    def test_gain_excludes_ops_of_other_lines_that_compute_the_same_operand(self) -> None:
+        forward = "jit(f)/jvp()/"
+        main = [
+            op("x", "parameter", shape=WIDE),
+            op("weight", "parameter", shape=NARROW, number=1),
+            op("sum.1", "add", "x", "x", shape=WIDE, frame=1, tf_op=f"{forward}add"),
+            op("other", "negate", "x", shape=WIDE, frame=2, tf_op=f"{forward}neg"),
+            op("both", "concatenate", "sum.1", "other", shape=array("f32", 1024, 128)),
+            op("dot.1", "dot", "sum.1", "weight", shape=WIDE, tf_op=f"{forward}dot_general"),
+            op("dot.2", "dot", "both", "weight", shape=WIDE, tf_op=f"{forward}dot_general"),
+        ]
+        (row,) = found(main)
+        # Two matmuls use sum.1. Its line would also save time in `both`, but not in `other`.
+        self.assertEqual((row["source_user"], row["gain_ps"]), ("pos.py:4", 80))
+
     def test_matmul_of_f32_by_f8_counts_as_mixed(self) -> None:
         (row,) = self.found(array("f8e4m3fn", *LARGE))
         self.assertEqual(row["source_user"], "pos.py:4")
