@@ -728,8 +728,8 @@ def analyse(profile: Captures, mode: str, **options: Any) -> Any:
 def render(answer: Mapping[str, object], format: Form) -> str:
     """Format an answer as the command prints it to a pipe: json, text, markdown or csv.
 
-    For by_op, text output merges only the ops in the answer. The command merges all ops, so use
-    `top=sys.maxsize` to get the same text.
+    For by_op, text output merges only the ops in the answer. The command merges all ops; to get its
+    text, call `analyse` with `top=sys.maxsize`.
     """
     from _output.forms import in_pipe
 

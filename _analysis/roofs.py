@@ -35,7 +35,7 @@ def over_roof_note(begin: str, lines: Iterable[str]) -> str:
 
 
 class Roofs(NamedTuple):
-    """The peaks in use, and the corresponding rates per picosecond."""
+    """The peaks of the chip that roofs are computed from, also as rates per picosecond."""
 
     choice: _peaks.Choice
     flops: dict[str, Fraction]

@@ -33,8 +33,8 @@ UPDATE_RE = re.compile(r"-update(?=\.|\Z)")
 
 class Starts:
     """The start ops of a device, which begin operations that other ops wait for. If several start
-    ops of a program have the same name, the first in the step is used, else the first outside the
-    step."""
+    ops of a program share a name, the first one in the step is used; if none is in the step, the
+    first one outside it."""
 
     def __init__(self, step: Step) -> None:
         self._device = step.device

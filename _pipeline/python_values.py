@@ -102,7 +102,7 @@ def call_of(
 
 
 def words_of(flag: str, value: Any, arguments: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the words of an option."""
+    """Yield the words that give an option its value on a command line."""
     if value is True:
         yield flag
         return

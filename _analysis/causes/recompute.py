@@ -45,8 +45,8 @@ _DOT = "dot_general"
 
 
 class _Recomputed(NamedTuple):
-    """The executions of a recomputed op. `parts` are the parts of its path, and `checkpoints` are
-    the indices of the checkpoints among them."""
+    """The executions of a recomputed op, the parts of its path, and the indices of the parts that
+    are checkpoints."""
 
     executions: Executions
     parts: tuple[str, ...]

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from _pipeline.normalize import Step
 
 NAME: Final = "slow_device"
-# With fewer steps, one of several equal devices often has the largest load in most steps by chance.
+# With fewer steps, chance alone often gives one of several equal devices the largest load in most
+# of them.
 FEWEST_STEPS = 3
 
 

@@ -28,8 +28,8 @@ class Collective(TypedDict):
 
 class OwnTotals(TypedDict):
     exposed_ps: Picoseconds
-    """Time during which the core runs or waits for communication, excluding transfers to and from
-    the host."""
+    """Time that the core spends on communication or on waiting for it, excluding transfers to and
+    from the host."""
     exposed_pct_of_step: Percent | None
     """`exposed_ps` as a percentage of the step's duration."""
     host_ps: Picoseconds

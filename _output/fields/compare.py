@@ -256,7 +256,7 @@ class FileDelta(Delta, Tested):
     op had a line in this file before the change. In the last row, which contains lines without a
     source, both names are null."""
     n_rows: Count
-    """Number of entries of `rows` with a line in the file."""
+    """Number of entries of `rows` whose line is in this file."""
 
 
 class Unmatched(TypedDict):

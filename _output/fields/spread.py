@@ -194,7 +194,7 @@ class Cohort(TypedDict):
     n_hosts: Count
     """Number of hosts that these devices belong to."""
     n_steps: Count
-    """Number of steps in which every device of the cohort has figures. The k-th steps with the same
+    """Number of steps for which every device of the cohort has data. The k-th steps with the same
     name on all devices are matched with each other; executions of programs are matched by index."""
     verdict: Verdict
     """Verdict about the slowest device, and the reason why it is slow."""

@@ -106,7 +106,7 @@ class Kernel(Durations):
     """Shapes of the operands of the longest execution.
     Example: `["bf16[4,4,2048,128]{3,2,1,0:T(8,128)(2,1)S(1)}", …]`"""
     shapes_out: list[str]
-    """Shape of the result of the longest execution; a tuple is one entry.
+    """A list with one entry: the shape of the longest execution's result, which can be a tuple.
     Example: `["(bf16[4,4,2048,128]{…}, f32[4,4,2048,128]{…}, f32[4,4,2048,128]{…})"]`"""
 
 

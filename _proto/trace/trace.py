@@ -1,4 +1,4 @@
-"""Find each host's planes in a trace, which can have several records or be a merged capture."""
+"""Find each host's planes in a trace. A trace can contain several records or a merged capture."""
 
 from __future__ import annotations
 

@@ -203,8 +203,8 @@ def op(
     )
 
 
-# The kind of match, the lines before and the lines after; a line is given by its innermost frame or
-# its key.
+# For each row: how its lines were matched, the lines before the change, and the lines after it. A
+# line is represented by its innermost frame or its key.
 Rows = list[tuple[str, list[str], list[str]]]
 
 

@@ -254,8 +254,8 @@ class OpsWithoutTimes(unittest.TestCase):
         self.assert_moved((215, 221), 0, [(900, 100), (1030, 270), (1310, 190)])
 
     def test_latest_device_time_is_used_if_several_have_the_same_trace_time(self) -> None:
-        # C begins when A ends, but 20 ps later on the core's clock. So the offset is 940 from 110
-        # on and 932 from 120 on.
+        # C begins when A ends, but 20 ps later on the core's clock. So the offset is 940 ps
+        # from time 110 on and 932 ps from time 120 on.
         c = Drawn("C", (110, 120), (1050, 1052))
         expected = [(900, 100), (1030, 20), (1055, 445)]
         self.assert_moved((110, 115), 5, expected, A, c)

@@ -45,7 +45,7 @@ class Ranks(unittest.TestCase):
         names = ["Task Environment", "/device:TPU:0", "/host:CPU", "/host:metadata", "#Chip HBM"]
         self.assert_ranks(names, names)
 
-    def test_plane_names_of_a_single_rank_can_be_numbered(self) -> None:
+    def test_numbers_after_plane_names_do_not_make_a_second_rank(self) -> None:
         (rank,) = ranks_of(["/device:TPU:0", "/host:CPU 0", "Task Environment 0"])
         self.assertEqual(rank.named("/host:CPU"), ["/host:CPU 0"])
 
