@@ -143,7 +143,7 @@ class Names(unittest.TestCase):
         known = {*re.findall(field, FIELDS, re.MULTILINE)}
         known |= {*ALL_MODES, *no_answer.EXIT_STATUS, *get_args(SkipReason), *ledger.CLASSES}
         known |= {*get_args(CauseName)}
-        # `with_sharding_constraint` and `in_specs` are names of JAX.
+        # `with_sharding_constraint` and `in_specs` are names from JAX.
         known |= {"at_roof", "with_sharding_constraint", "in_specs"}
         named = {*re.findall(r"(?<![\w$/-])[a-z]+(?:_[a-z0-9]+)+\b(?![/.])", SKILL)}
         # In jq filters, also check names without an underscore.
