@@ -105,7 +105,7 @@ class Tables(unittest.TestCase):
             self.assertEqual(rows.pop(name), peaks, name)
         self.assertEqual(rows, {})
 
-    def test_tables_of_questions_run_times_and_classes_are_complete(self) -> None:
+    def test_tables_list_the_expected_modes_and_classes(self) -> None:
         questions = "".join(row[1] for row in table(README, "question", "mode"))
         self.assertEqual(set(re.findall(r"\w+", questions)), set(ALL_MODES))
         speeds = {code(row[0]) for row in table(FIELDS, "mode", "wall")}

@@ -266,7 +266,7 @@ def of_readme(word: str) -> Call:
 class Recipes(unittest.TestCase):
     batch = BATCH
 
-    def test_recipe_for_times_by_file_adds_up_to_all_ops(self) -> None:
+    def test_times_by_file_from_the_recipe_add_up_to_the_time_of_all_ops(self) -> None:
         call = of_readme('"us", "%", "file"')
         result = outcome(call.words).object
         header, *rows = [line.split("\t") for line in piped(call, result).stdout.splitlines()]
