@@ -31,7 +31,7 @@ def bottleneck(program: Program, ran: Sequence[Op], *options: str, **more: Any) 
 
 
 def causes(program: Program, ran: Sequence[Op], *options: str, **more: Any) -> list[Json]:
-    """Return the causes that cost time, without arguments that could be donated."""
+    """Return all causes except `not_donated`, which costs memory instead of time."""
     rows = bottleneck(program, ran, *options, **more)["causes"]
     return [row for row in rows if row["gain_bytes"] is None]
 

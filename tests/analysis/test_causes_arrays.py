@@ -43,7 +43,7 @@ class OneHot(unittest.TestCase):
         (row,) = looked_up(lookup())
         self.assertEqual((row["cause"], row["confidence"]), ("one_hot_matmul", "seen"))
         self.assertEqual(row["source_user"], "embed.py:3")
-        # A gather reads 2 kB of the table and writes 2 kB, at a tenth of the HBM peak.
+        # A gather would read 2 kB and write 2 kB at a tenth of the HBM peak, which takes 41 ps.
         self.assertEqual(row["gain_ps"], 300 - 41)
         self.assertEqual(row["evidence"]["shape"], "pred[64,1000]")
         self.assertEqual(row["evidence"]["n_ops"], 2)
@@ -189,8 +189,8 @@ class LargeArrays(unittest.TestCase):
     def test_attention_scores_are_a_likely_cause(self) -> None:
         (row,) = self.attention()
         self.assertEqual((row["cause"], row["confidence"]), ("large_intermediate", "likely"))
-        # The op `block` has the same line as the exponential, so its time counts as time on the
-        # scores.
+        # The op `block` has the same line as the exponential, so its time counts as time spent
+        # on the scores.
         self.assertEqual((row["gain_ps"], row["source_user"]), (450, "attn.py:3"))
 
     def test_scores_without_softmax_are_not_reported(self) -> None:

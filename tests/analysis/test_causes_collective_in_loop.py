@@ -112,7 +112,7 @@ class Accumulators(unittest.TestCase):
         # The outer loop has 4 iterations, and the collective runs twice in each.
         self.assertEqual((row["gain_ps"], row["evidence"]["trips"]), (240, 4))
         self.assertEqual((row["source_user"], row["confidence"]), ("hook.py:3", "seen"))
-        # If the outer loop adds nothing up, the inner loop could be a loop over layers.
+        # If the outer loop accumulates nothing, the inner loop could be a loop over layers.
         outer[-2] = op("new", "tanh", "grads")
         program = {"inner": inner, "more": program["more"], **loop(outer, 2)}
         rows = [row["confidence"] for row in causes(program, ran) if "loop" in row["cause"]]
@@ -153,7 +153,7 @@ class SameEachRound(unittest.TestCase):
     def test_gather_of_a_changing_array_is_not_reported(self) -> None:
         self.assertEqual(found(loop(self.body("x"), 2), collective="all-gather"), [])
 
-    def test_gathers_of_layers_that_an_outer_loop_repeats_are_found(self) -> None:
+    def test_gathers_in_a_layer_loop_are_found_if_an_outer_loop_repeats_them(self) -> None:
         counter, weights = array("s32"), array("f32", 8, 128)
         state = tuple_of(counter, weights)
         inner = [

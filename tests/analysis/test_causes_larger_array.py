@@ -13,8 +13,8 @@ FORWARD, BACKWARD = "jit(f)/jvp(g)/dot_general", "jit(f)/transpose(jvp(g))/dot_g
 
 
 def reduced(width: int, path: str = FORWARD) -> list[Json]:
-    """Return the causes if an all-reduce adds a matmul's partial sums of 1024 by `width`
-    elements."""
+    """Return the causes if an all-reduce adds the partial sums of a matmul, arrays of shape
+    (1024, `width`)."""
     shape = array("f32", 1024, width)
     program = [
         op("x", "parameter", shape=array("f32", 1024, 8)),
@@ -73,7 +73,8 @@ def both(other: Shape, result: Shape) -> list[Json]:
 class LargerArray(unittest.TestCase):
     def test_partial_sums_larger_than_both_operands_are_found(self) -> None:
         (row,) = reduced(1024)
-        # Gathering both operands on four devices would move 4 * 2 * 8 columns instead of 1024.
+        # Gathering both operands from four devices would move 4 * 2 * 8 columns of 1024 elements;
+        # the all-reduce moves 1024 such columns.
         self.assertEqual(row["gain_ps"], 200 * (1024 - 64) // 1024)
         self.assertEqual((row["source_user"], row["confidence"]), ("model.py:7", "likely"))
         self.assertIn("reduces partial sums of a matmul", row["says"])
@@ -96,8 +97,9 @@ class LargerArray(unittest.TestCase):
 
     def test_gathered_operand_and_reduced_result_of_a_matmul_share_a_row(self) -> None:
         (row,) = both(array("f32", 512, 64), array("f32", 1024, 64))
-        # In columns of 1024 rows, the gathered operand has 512 and the result 64. The other operand
-        # has 64 columns of 512 rows on each of four devices, as many as 128 columns of 1024 rows.
+        # The gathered operand has 512 columns of 1024 elements, and the reduced result has 64. The
+        # other operand has 64 columns of 512 elements on each of four devices, which together have
+        # the size of 128 columns of 1024 elements.
         self.assertEqual(row["gain_ps"], 300 * (512 + 64 - 128) // (512 + 64))
         self.assertEqual((row["source_user"], row["confidence"]), ("model.py:4", "likely"))
         self.assertEqual(row["evidence"]["ops"], ["whole", "sum"])

@@ -13,7 +13,7 @@ GROUPS = listed_groups((0, 1, 2, 3))
 
 
 def main(primitive: str, *, before: Shape = COLUMNS) -> list[Op]:
-    """Return instructions with an all-to-all between a copy and an op in the user's code."""
+    """Return a chain of instructions: copy, all-to-all, copy, an op in the user's code, copy."""
     path = f"jit(f)/layer/{primitive}"
     return [
         op("x", "parameter", shape=before),
@@ -112,7 +112,7 @@ class InTheOptimizer(unittest.TestCase):
         rows = causes({"main": program}, ran)
         return [row for row in rows if row["cause"] == "resharding"]
 
-    def test_permute_of_an_elementwise_op_shares_the_row_of_its_line(self) -> None:
+    def test_permute_and_all_to_all_at_the_line_of_an_elementwise_op_share_a_row(self) -> None:
         (row,) = self.found("jit(f)/optimizer/mul:")
         self.assertEqual((row["gain_ps"], row["source_user"]), (150, "adam.py:3"))
         self.assertEqual(row["evidence"]["collective"], None)
@@ -199,7 +199,7 @@ class FlatArrays(unittest.TestCase):
         self.assertEqual((row["gain_ps"], row["source_user"]), (180, "train.py:6"))
         self.assertEqual(row["evidence"]["shape"], "f32[1048576]")
 
-    def test_gain_excludes_math_on_a_flat_array(self) -> None:
+    def test_gain_excludes_a_dot_that_reads_the_flat_array(self) -> None:
         (row,) = self.found(reader="dot")
         self.assertEqual(row["gain_ps"], 130)
 

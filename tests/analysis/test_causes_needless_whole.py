@@ -29,7 +29,7 @@ def cut(
 
 
 def spread(groups: bytes = FOUR, mover: str = "copy", reader: str | None = "dot") -> list[Json]:
-    """Return the causes if an op with the opcode `mover` reorders a gathered array for a matmul.
+    """Return the causes if an op (opcode `mover`) reorders a gathered array, which `reader` reads.
 
     If `reader` is None, the program returns the array instead.
     """
@@ -53,7 +53,7 @@ def spread(groups: bytes = FOUR, mover: str = "copy", reader: str | None = "dot"
 class Cut(unittest.TestCase):
     def test_gathered_array_is_reported_if_each_device_uses_only_a_part(self) -> None:
         (row,) = cut("all-gather")
-        # An all-to-all among four devices would move a quarter of the bytes.
+        # An all-to-all among four devices would move a quarter of the all-gather's bytes.
         self.assertEqual((row["gain_ps"], row["confidence"]), (150, "likely"))
         self.assertEqual(row["source_user"], "model.py:3")
         self.assertIn("each device then keeps only a part", row["says"])

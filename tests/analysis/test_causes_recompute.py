@@ -18,8 +18,8 @@ BLOCK, LOSS, STEP = "block.py:9:1", "train.py:7:1", "train.py:2:1"
 
 
 def matmul(path: str, start: int, dur: int, *frames: str) -> Op:
-    """Return a matmul with the given path and stack frames, followed by the innermost frame
-    BLOCK."""
+    """Return a matmul with the given path; its stack consists of `frames` and, as the innermost
+    frame, BLOCK."""
     stack, source = "\n".join((*frames, BLOCK)), BLOCK.rpartition(":")[0]
     return op(
         f"dot.{start}",

@@ -25,7 +25,8 @@ def resharding(program: list[Op], ran: list[Event]) -> list[Json]:
 
 def found(gathered: str, reduced_among: bytes | None = None) -> list[Json]:
     """Return the causes if a kernel reads q, k and v, of which those in `gathered` are
-    all-gathered. With `reduced_among`, an all-reduce in these groups reads the result."""
+    all-gathered. If `reduced_among` gives groups, an all-reduce in the groups reads the kernel's
+    result."""
     program, ran = [], []
     for i, name in enumerate("qkv"):
         program.append(op(name, "parameter", shape=PART, number=i))

@@ -46,7 +46,7 @@ class Synchronous(unittest.TestCase):
     def test_math_that_depends_on_the_collective_cannot_hide_it(self) -> None:
         self.assertEqual(found(main("all-reduce", "free")), [])
 
-    def test_suggested_flags_exist_on_the_chip(self) -> None:
+    def test_only_flags_available_on_the_chip_are_suggested(self) -> None:
         (row,) = found(main("all-gather"), "all-gather", FREE, "--chip", "v5e")
         self.assertIn("async_collective_fusion_fuse_all_gather", row["what_helps"])
         self.assertEqual(found(main("reduce-scatter"), "reduce-scatter", FREE, "--chip", "v5e"), [])
@@ -219,8 +219,8 @@ class Synchronous(unittest.TestCase):
         ]
 
         def rows(start: int, between: int = 0) -> list[Json]:
-            """Return the causes if the all-gather starts at `start`. Math runs from 50 to 250, and
-            from 281 for `between` ps."""
+            """Return the causes if the all-gather starts at `start` ps. Math runs from 50 ps to
+            250 ps, and then for `between` ps, starting at 281 ps."""
             ran = [
                 event("all-gather-start.1", "all-gather-start", start, 1),
                 event("free", "loop fusion", 50, FREE),

@@ -17,7 +17,7 @@ CONVERT = "jit(f)/jvp()/convert_element_type"
 
 
 def widened(frame: int = 1, *, name: str | None = CONVERT) -> list[Op]:
-    """Return instructions that convert a bf16 argument to f32 and add an f32 argument."""
+    """Return instructions that convert a bf16 argument to f32 and add it to an f32 argument."""
     return [
         op("x", "parameter", shape=NARROW),
         op("table", "parameter", shape=WIDE, number=1),
@@ -51,7 +51,7 @@ DOT = op("dot.1", "dot", "sum.1", "sum.1", shape=WIDE)
 class Promotions(unittest.TestCase):
     def test_promotion_that_reaches_a_dot_is_reported(self) -> None:
         (row,) = found([*widened(), DOT])
-        # Three ops of 40 ps move twice the bytes that bf16 would need.
+        # Three ops take 40 ps each and move twice the bytes that they would move in bf16.
         self.assertEqual((row["gain_ps"], row["confidence"]), (60, "seen"))
         self.assertEqual((row["source_user"], row["unknown_ps"]), ("pos.py:4", None))
         self.assertEqual(row["evidence"]["shape"], "bf16[512,128]")
@@ -69,7 +69,7 @@ class Promotions(unittest.TestCase):
             op("dot.1", "dot", "narrow", "narrow", shape=WIDE),
         ]
         (row,) = found(main)
-        # The compiler's convert and all other ops read f32.
+        # Half the time of all four ops, including the convert that the compiler inserted.
         self.assertEqual(row["gain_ps"], 80)
 
     def test_gain_includes_backward_matmuls_of_a_widened_line(self) -> None:
@@ -153,7 +153,7 @@ class Promotions(unittest.TestCase):
         ]
         self.assertEqual([row["source_user"] for row in found(main)], ["pos.py:4"])
 
-    def test_kernel_adds_half_its_time_to_the_gain_and_all_to_unknown_ps(self) -> None:
+    def test_kernel_adds_half_its_time_to_the_gain_and_all_of_it_to_unknown_ps(self) -> None:
         target = "tpu_custom_call"
         main = [*widened(), op("kernel.1", "custom-call", "sum.1", shape=WIDE, target=target)]
         ran = [
@@ -172,7 +172,7 @@ class Promotions(unittest.TestCase):
 
 
 class WithoutConverts(unittest.TestCase):
-    """Test programs without a convert to f32: the compiler may merge it with another convert."""
+    """Test programs that lack a convert to f32: the compiler merged it with another convert."""
 
     @staticmethod
     def found(weight: Shape, path: str = "jit(f)/jvp()/dot_general") -> list[Json]:
@@ -187,7 +187,7 @@ class WithoutConverts(unittest.TestCase):
             ]
         )
 
-    def test_f32_operand_of_a_mixed_matmul_is_reported_at_its_line(self) -> None:
+    def test_f32_operand_of_a_mixed_matmul_is_reported_at_the_line_of_the_operand(self) -> None:
         (row,) = self.found(NARROW)
         self.assertEqual((row["source_user"], row["confidence"]), ("pos.py:4", "likely"))
         self.assertEqual((row["gain_ps"], row["evidence"]["shape"]), (60, "f32[512,128]"))

@@ -124,11 +124,11 @@ class OfRows(unittest.TestCase):
         return [row["loop"] for row in result[rows]]
 
     def test_trips_of_a_row_are_those_of_its_longest_op(self) -> None:
-        # The line takes 38 ps, 28 ps of it in the loop. Op f takes most of that, 16 ps in 4
-        # executions.
+        # The line takes 38 ps, 28 ps of it in the loop: 16 ps in four executions of op f, and 12 ps
+        # in two executions of op g.
         self.assertEqual(self.loops("by_source", "groups"), [{"depth": 1, "trips": 4}])
 
-    def test_rows_of_comm_and_bottleneck_have_loops(self) -> None:
+    def test_comm_rows_and_bottleneck_findings_contain_the_field_loop(self) -> None:
         collective = {"depth": 1, "trips": 2}
         self.assertEqual(self.loops("comm", "rows"), [collective])
         self.assertIn(collective, self.loops("bottleneck", "findings"))

@@ -26,13 +26,13 @@ class TestPeriods(unittest.TestCase):
                 self.assertEqual(figures(steps, mode=mode), (100, 20))
 
     def test_median_of_an_even_count_is_the_lower_middle_value(self) -> None:
-        # The periods are 100, 130, 90 and 200; the pauses are 20, 50, 10 and 100.
+        # The periods are 100, 130, 90 and 200 ps; the pauses are 20, 50, 10 and 100 ps.
         starts = [0, 100, 230, 320, 520]
         steps = [(str(i), start, 80 if i != 3 else 100) for i, start in enumerate(starts)]
         self.assertEqual(figures(steps), (100, 20))
 
     def test_median_period_and_pause_can_come_from_different_steps(self) -> None:
-        # The periods are 100, 110 and 120; the pauses are 60, 10 and 20.
+        # The periods are 100, 110 and 120 ps; the pauses are 60, 10 and 20 ps.
         steps = [("0", 0, 40), ("1", 100, 100), ("2", 210, 100), ("3", 330, 10)]
         self.assertEqual(figures(steps), (110, 20))
 
@@ -44,12 +44,12 @@ class TestPeriods(unittest.TestCase):
     def test_pause_between_overlapping_steps_is_zero(self) -> None:
         self.assertEqual(figures([("0", 0, 80), ("1", 50, 80)]), (50, 0))
 
-    def test_period_is_null_for_a_single_step_with_the_name(self) -> None:
+    def test_period_is_null_if_only_one_step_has_the_name(self) -> None:
         steps = [("train", 0, 80), ("eval", 100, 10), ("train", 200, 80)]
         self.assertEqual(figures(steps, "--step-id", "eval"), (None, None))
         self.assertEqual(figures([("0", 0, 80)]), (None, None))
 
-    def test_period_is_null_for_all_steps_together(self) -> None:
+    def test_period_is_null_for_the_option_step_all(self) -> None:
         steps = [("0", 0, 80), ("1", 100, 80)]
         self.assertEqual(figures(steps, "--step", "all"), (None, None))
 

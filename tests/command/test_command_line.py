@@ -142,7 +142,7 @@ class Misspellings(unittest.TestCase):
         self.assert_suggested("fusion.115", "by_op", "--op", "fusin.115")
         self.assert_suggested("decoder_layer", "by_scope", "--below", "decoder_laier")
 
-    def test_different_numbers_and_dissimilar_names_are_not_suggested(self) -> None:
+    def test_names_with_other_numbers_and_dissimilar_names_are_not_suggested(self) -> None:
         self.assert_suggested(None, "idle", "--device", "TPU:9")
         self.assert_suggested(None, "idle", "--host", "t1v-n-1")
         self.assert_suggested(None, "idle", "--device", "GPU")

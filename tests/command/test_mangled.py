@@ -28,7 +28,7 @@ def noise(n_bytes: int) -> bytes:
     return random.Random(1).randbytes(n_bytes)
 
 
-# Mangled files of each format, by a suitable file name.
+# Map a suitable file name to a mangled file of each format.
 FORMS = {
     "plain.xplane.pb": mangled(SMALL),
     "packed.xplane.pb.gz": mangled(gzip.compress(SMALL)),

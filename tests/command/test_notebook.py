@@ -1,4 +1,4 @@
-"""Test how notebooks show answers, and run the Python examples."""
+"""Run the Python examples, and test how notebooks show answers."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ class Examples(unittest.TestCase):
         )  # fmt: skip
 
 
-# Modules that replace the parts of JAX that the example uses; the profiler writes the demo's trace.
+# Modules that replace the parts of JAX that the example uses; their `trace` copies the demo.
 STAND_IN = {
     "jax": "from jax import profiler\njit = block_until_ready = lambda value: value\n"
     "default_backend = lambda: 'tpu'\nShapeDtypeStruct = lambda shape, dtype: (shape, dtype)",

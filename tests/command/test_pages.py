@@ -105,7 +105,7 @@ class Tables(unittest.TestCase):
             self.assertEqual(rows.pop(name), peaks, name)
         self.assertEqual(rows, {})
 
-    def test_tables_of_questions_run_times_and_classes_are_complete(self) -> None:
+    def test_tables_list_the_expected_modes_and_classes(self) -> None:
         questions = "".join(row[1] for row in table(README, "question", "mode"))
         self.assertEqual(set(re.findall(r"\w+", questions)), set(ALL_MODES))
         speeds = {code(row[0]) for row in table(FIELDS, "mode", "wall")}
@@ -143,7 +143,7 @@ class Names(unittest.TestCase):
         known = {*re.findall(field, FIELDS, re.MULTILINE)}
         known |= {*ALL_MODES, *no_answer.EXIT_STATUS, *get_args(SkipReason), *ledger.CLASSES}
         known |= {*get_args(CauseName)}
-        # `with_sharding_constraint` and `in_specs` are names of JAX.
+        # `with_sharding_constraint` and `in_specs` are names from JAX.
         known |= {"at_roof", "with_sharding_constraint", "in_specs"}
         named = {*re.findall(r"(?<![\w$/-])[a-z]+(?:_[a-z0-9]+)+\b(?![/.])", SKILL)}
         # In jq filters, also check names without an underscore.

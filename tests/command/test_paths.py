@@ -52,7 +52,7 @@ class Paths(RobustnessTest):
         detail = f"{path} is a URL; copy the file to a local path, or pipe it in and pass -"
         self.assertEqual(outcome.object["detail"], detail)
 
-    def test_folder_without_a_trace_has_no_answer_but_a_suggestion(self) -> None:
+    def test_error_answer_for_a_folder_without_a_trace_suggests_a_nearby_trace(self) -> None:
         given = self.folder / "given"
         given.mkdir()
         outcome = run(given)

@@ -128,7 +128,7 @@ class Kubernetes(Pod):
             command = ("sh", "-euc", self.shell())
             return self.call(*command, cwd=traces, variables=variables).returncode
 
-        # Index 1 fails and runs twice, as Kubernetes retries failed indexes.
+        # Index 1 fails and runs twice, because Kubernetes retries failed indexes.
         self.assertEqual([status(i) for i in (1, 0, 1)], [1, 0, 1])
         self.assert_joined(traces, 1, "t1v-n-1")
         before = sorted(traces.iterdir())

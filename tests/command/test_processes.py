@@ -49,7 +49,8 @@ class Processes(unittest.TestCase):
                 os.waitpid(pid, os.WNOHANG)
 
     def check(self, in_child: Callable[[int], Any]) -> None:
-        """Check that results are correct if child processes run `in_child` instead of the work."""
+        """Check that results are correct even if the child processes run `in_child` instead of
+        doing their work."""
 
         def work(number: int) -> Any:
             return number * 10 if os.getpid() == self.parent else in_child(number)
@@ -73,7 +74,7 @@ class Processes(unittest.TestCase):
         # A lambda cannot be pickled, so the child cannot return it.
         self.check(lambda _: lambda: None)
 
-    def test_number_of_processes_is_limited_to_cores_items_and_eight(self) -> None:
+    def test_number_of_processes_does_not_exceed_cores_items_or_eight(self) -> None:
         for n_cores, n_items, n in (
             *((2, 0, 1), (1, 5, 1), (3, 5, 3), (100, 3, 3), (100, 30, 8), (4, 1, 1)),
         ):

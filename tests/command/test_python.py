@@ -462,7 +462,7 @@ class SideEffects(InFolder):
             in_new_process(code, cwd=self.folder)
 
     def test_import_takes_little_cpu_time(self) -> None:
-        # Keep compiled modules, as for a user, but in a separate folder.
+        # Let Python cache compiled modules, as it does for users, but in a separate folder.
         environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
         environment["PYTHONPYCACHEPREFIX"] = str(self.folder)
         code = (

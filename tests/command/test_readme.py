@@ -3,13 +3,14 @@
 - A shell block that calls `compute-breakdown tests/data/…` or `compute-breakdown PROFILE` runs and
   exits with 0, or with 1 if the block contains `exit 1`. PROFILE and the other words in
   PLACEHOLDERS are replaced first.
-- A `json` or `text` block is the output of the last such call before the block. A `…` marks omitted
-  parts, except at the end of a text, where it can be left out. The info string can specify another
-  capture, as in "```text vllm-bf16".
+- A `json` or `text` block is the output of the last such call before the block. A `…` marks each
+  omitted part; only the end of a text can be omitted without a mark. The info string can specify
+  another capture, as in "```text vllm-bf16".
 - A figure with a unit in a section about a mode occurs in the mode's answer for the demo, in a
-  field with the same unit. If it does not, a comment in the section gives its origin:
-  `<!-- 4.4 ms: bottleneck .findings[0].lost_ps -->` is computed by jq from a mode's answer, in the
-  unit of the fields; `<!-- 784 ms, 24 ms: elsewhere -->` marks figures that are not about the demo.
+  field with the same unit. If it does not, a comment in the section gives its origin: for
+  `<!-- 4.4 ms: bottleneck .findings[0].lost_ps -->`, jq computes the figure from a mode's answer,
+  in the unit of the field; `<!-- 784 ms, 24 ms: elsewhere -->` marks figures that do not come from
+  the demo.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def outcome(words: tuple[str, ...], capture: str = "") -> Outcome:
         if "--out" in options:
             options[options.index("--out") + 1] = f"{folder}/out"
         elif profile == PLACEHOLDERS["PROFILE"]:
-            # Other tests in this batch need the same answers, so share them.
+            # Share the answer, because other tests in this batch need it, too.
             options = [word for word in options if word not in ("--text", "--format", "text")]
             shared = outcome_on_demo(words[at + 1], *options)
             return without_next_steps(shared._replace(object=dict(shared.object)))
@@ -265,7 +266,7 @@ def of_readme(word: str) -> Call:
 class Recipes(unittest.TestCase):
     batch = BATCH
 
-    def test_recipe_for_times_by_file_adds_up_to_all_ops(self) -> None:
+    def test_times_by_file_from_the_recipe_add_up_to_the_time_of_all_ops(self) -> None:
         call = of_readme('"us", "%", "file"')
         result = outcome(call.words).object
         header, *rows = [line.split("\t") for line in piped(call, result).stdout.splitlines()]
@@ -324,7 +325,7 @@ UNITS = {
     "%": 1,
 }
 TIMES = r"_ps\b|phases|idle_by_cause"
-# Map the end of a unit to a pattern for the fields that can contain figures with that unit.
+# Map the last characters of a unit to a pattern for the names of fields that can have the unit.
 FIELDS_OF_UNIT = {"/s": "flops|gbps", "s": TIMES, "B": "bytes|by_kind", "P": "flops"}
 FIELDS_OF_UNIT["%"] = rf"pct|_util\b|mfu|hfu|{TIMES}"
 FIGURE_RE = re.compile(rf"(?<![\w.:])(\d+(?:\.\d+)?) ({'|'.join(UNITS)})(?![\w/])")

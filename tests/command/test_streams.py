@@ -137,7 +137,7 @@ class Terminal(StreamsTest):
         """Run the program on a terminal; return the terminal's text, and the text of stderr if it
         is a pipe.
 
-        The Python code `setup` runs first, in the same process.
+        The Python code `setup` runs before the program, in the same process.
         """
         master, slave = pty.openpty()
         code = f"{setup}; import compute_breakdown as c; raise SystemExit(c.main())"
@@ -224,7 +224,7 @@ class Terminal(StreamsTest):
 
     def test_program_continues_if_the_terminal_closes(self) -> None:
         master, slave = pty.openpty()
-        # This clock is 1000 times as fast, so the progress line appears.
+        # This clock runs 1000 times too fast, so the progress line appears.
         late = "import time; t = time.monotonic; time.monotonic = lambda: 1e3 * t();"
         code = f"{late} import compute_breakdown as c; raise SystemExit(c.main())"
         with (self.folder / "out").open("wb") as out:

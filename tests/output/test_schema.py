@@ -65,8 +65,9 @@ class Answers(unittest.TestCase):
     batch = BATCH
     takes_seconds = 8
     errors: list[str]
-    # Types and names of fields that were printed at least once, and of fields that were null.
+    # The type and name of each field that occurs in an answer.
     printed: set[tuple[str, str]]
+    # The type and name of each field that is null in at least one answer.
     null: set[tuple[str, str]]
 
     @classmethod
@@ -132,7 +133,7 @@ class Answers(unittest.TestCase):
 
 
 def place_of(mode: str, of: str) -> str:
-    """Return a name for a type that is unique across modes."""
+    """Return a type's name, made unique across modes."""
     same = {"Absent": "AbsentAnswer", "RooflinePeaks": "PeaksUsed"}
     return f"Answer of {mode}" if of == "Answer" else same.get(of, of)
 

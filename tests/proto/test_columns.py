@@ -29,13 +29,14 @@ from tests.harness import FULL, InFolder, answer, sampled
 
 # A protobuf message as (field number, value) pairs in file order.
 Fields = list[tuple[int, Any]]
-# An event's metadata id, offset and duration, and the measured (offset, duration) or None.
+# An event: metadata id, offset, duration, and either the measured (offset, duration) or None.
 Row = tuple[int, int, int, tuple[int, int] | None]
 
 MAX = 2**63 - 1
 EDGES = (0, 1, 127, 128, 10**12, MAX, 2**63, 2**64 - 1)
 DEVICE = DeviceStats(frozenset({8}), frozenset({9}))
-# Each entry has the possible stat ids of the measured offset and of the measured duration.
+# Each entry has two sets of stat ids: those of the measured offset and those of the measured
+# duration.
 DEVICES = (
     DEVICE,
     DeviceStats(frozenset({9}), frozenset({8})),
@@ -149,8 +150,8 @@ class Sampler(NamedTuple):
             self.ordinary(rng.choice((0, 3, 4)) if rng.random() < share_other else 2)
             for _ in range(rng.randrange(1, 12))
         ]
-        # Decoding in columns detects one change, but not two changes that cancel each other. So if
-        # one event lacks a duration, no other event may have two.
+        # Decoding in columns detects one change, but not two changes that cancel each other.
+        # Therefore, if one event lacks a duration, no other event may have two durations.
         odd = rng.choice(events)
         changed = self.changed(odd)
         if rng.random() < 0.4 and [number for number, _ in changed].count(3) < 2:
@@ -219,7 +220,8 @@ class Columns(InFolder):
         for events in (
             [timed, counted],
             [counted, timed, timed],
-            # The piece has as many offsets as events, but the count replaces this event's offset.
+            # The piece has one offset and one event, but the occurrence count replaces the
+            # offset.
             [[(2, 500), (5, 3)]],
         ):
             line_of_ops = Line("XLA Ops", extra=piece_of(events))
@@ -233,8 +235,8 @@ class Columns(InFolder):
                 self.assertEqual([row for part in line.events(0, 9) for row in part.rows()], rows)
 
     def test_events_with_an_unknown_field_are_read_in_columns(self) -> None:
-        """Test that events are read in columns, four times as fast, even if a newer profiler adds a
-        field.
+        """Test that events are read in columns even if a newer profiler adds a field, because
+        reading them one by one takes four times as long.
         """
 
         def totals(of_event: bytes, of_stat: bytes) -> dict[str, Any]:

@@ -33,7 +33,8 @@ NAME = "%fusion.1 = f32[2]{0} fusion()"
 def trace_with(
     event: bytes = b"", events: bytes = b"", op: bytes = b"", stat: bytes = b""
 ) -> bytes:
-    """Return a trace of one op of 10 ps; the arguments are fields to append to its parts."""
+    """Return a trace of one op of 10 ps; append the given fields to its event, line, metadata and
+    stat."""
     category = int_field(1, 1) + text_field(5, "loop fusion") + stat
     metadata = EventMetadata(1, NAME, extra=bytes_field(5, category) + op)
     line = Line("XLA Ops", [Event(1, 0, 10, extra=event)], extra=events)

@@ -218,7 +218,7 @@ class OfOps(unittest.TestCase):
         row = group("loop fusion", text="", shape="(s32[2]{0}, bf16[4]{0})")
         self.assertEqual(row["dtypes"], {"bf16": 1})
 
-    def test_matmul_dtype_is_uncertain_unless_all_inputs_have_it(self) -> None:
+    def test_matmul_dtype_is_uncertain_unless_inputs_and_output_have_the_same_class(self) -> None:
         for category, uncertain in (
             *(("convolution", True), ("dot", True), ("output fusion", True), ("custom-call", True)),
             *(("loop fusion", False), ("reduce", False), ("all-gather fusion", False)),
@@ -230,7 +230,7 @@ class OfOps(unittest.TestCase):
             (BF16, f"{BF16} %a, {BF16} %b", False),
             (BF16, f"{BF16} %a, {S8} %b", True),
             (BF16, f"{F32} %a", True),
-            # Scalars, wide integers and predicates are not matmul operands.
+            # Scalars, wide integers and predicates do not count as matmul operands.
             (BF16, f"{BF16} %a, f32[] %b, s32[4]{{0}} %c, pred[4]{{0}} %d, u16[4]{{0}} %e", False),
             (BF16, f"{BF16} %a, s4[4]{{0}} %b", True),
             ("f8e4m3fn[4]{0}", "f8e5m2[4]{0} %a", False),
@@ -243,7 +243,7 @@ class OfOps(unittest.TestCase):
                 row = group("convolution fusion", shape=shape, operands=operands)
                 self.assertIs(row["dtype_uncertain"], uncertain)
 
-    def test_operand_dtypes_come_from_the_largest_float_or_narrow_operand(self) -> None:
+    def test_operand_dtypes_come_from_the_largest_operand_that_can_be_a_matmul_input(self) -> None:
         for operands, expected in (
             (f"{BF16} %a, f32[5]{{0}} %b", {"fp32": 5}),
             (f"{BF16} %a, {F32} %b", {"bf16": 5}),
@@ -268,13 +268,13 @@ class Changes(unittest.TestCase):
             ("f32[8,4]{0,1}", "f32[8,4]{1,0}", (False, True)),
             ("f32[8,4]{1,0:T(8,128)}", "f32[8,4]{1,0:T(8,128)(2,1)}", (False, True)),
             ("f32[8,4]{1,0:T(8,128)}", "f32[8,4]{1,0:T(2,128)}", (False, True)),
-            # A different memory space is not a change of layout.
+            # A different memory space does not count as a change of layout.
             ("f32[8,4]{1,0:T(8,128)L(128)S(1)}", "f32[8,4]{1,0:T(8,128)}", (False, False)),
-            # Layouts are compared despite different dimensions, but not across different ranks.
+            # Layouts are compared even if the dimensions differ, but not if the ranks differ.
             ("f32[2,4]{1,0}", "f32[8,4]{1,0}", (False, False)),
             ("bf16[32]{0}", "f32[8,4]{1,0}", (True, None)),
             ("f32[8,4]", "f32[8,4]{1,0}", (False, None)),
-            # For tuples, only the first arrays are compared.
+            # For tuples, only the first array of each is compared.
             ("(bf16[4]{0}, f32[4]{0})", "((), (f32[4]{0}))", (True, False)),
             # Different dtypes of the same class still count as a change.
             ("f8e5m2[4]{0}", "f8e4m3fn[4]{0}", (True, False)),
@@ -296,8 +296,8 @@ class Changes(unittest.TestCase):
                 self.assertEqual(dtype_and_layout_change(HloText(text)), (None, None))
 
     def test_output_of_copy_done_is_compared_with_the_source_of_the_copy(self) -> None:
-        # A copy-done has the operand (destination, source, context), whose first two parts can be
-        # tuples.
+        # The operand of a copy-done is a tuple (destination, source, context). The destination and
+        # the source can be tuples, too.
         out = "f32[8,4]{1,0}"
         for after, source, expected in (
             (out, "f32[8,4]{0,1:S(1)}", (False, True)),
@@ -312,7 +312,7 @@ class Changes(unittest.TestCase):
                 self.assertEqual((row["dtype_change"], row["layout_change"]), expected)
                 self.assertEqual(row["shapes_in"], [source.strip("()").partition(", ")[0]])
 
-    def test_changes_of_a_start_are_null(self) -> None:
+    def test_dtype_and_layout_change_of_an_asynchronous_start_are_null(self) -> None:
         for category, opcode in (
             ("copy-start", "copy"),
             ("async-start", "async-start"),
@@ -323,7 +323,7 @@ class Changes(unittest.TestCase):
                 row = group(category, mode="non_compute", text=text)
                 self.assertEqual((row["dtype_change"], row["layout_change"]), (None, None))
 
-    def test_change_of_a_group_is_true_if_any_member_changes(self) -> None:
+    def test_layout_change_of_a_group_is_true_if_any_op_changes_the_layout(self) -> None:
         same, other, unknown = ("f32[4]{0}", "f32[4]{0:T(128)}", "f32[4]")
         for sources, expected in (
             ((same, other, unknown), True),

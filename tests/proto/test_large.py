@@ -176,8 +176,8 @@ class Sparse(InFolder):
 
 
 def awkward_plane() -> Plane:
-    """Return a plane with unusual events: larger than a piece, without duration, or without
-    metadata."""
+    """Return a plane with unusual events: some are larger than a piece, some take 0 ps, and some
+    have no metadata."""
     rng = random.Random(4)
     ops = []
     now = 0

@@ -91,7 +91,7 @@ def programs_in(data: bytes | Path) -> Iterator[Programs]:
 
 
 class Opened:
-    """Hold a program read from a trace, its buffer assignment and the notes."""
+    """Read a program from a trace; hold the program, its buffer assignment and the notes."""
 
     def __init__(self, hlo: bytes) -> None:
         with programs_in(encode(Space([metadata_plane({1: ("jit_f(1)", hlo)})]))) as programs:
@@ -182,7 +182,7 @@ class Entries(unittest.TestCase):
                 self.assertIsNotNone(found and found.instruction("a"), program_id)
             self.assertEqual(programs.notes, [])
 
-    def test_program_id_comes_from_stat_name_or_key_in_that_order(self) -> None:
+    def test_program_id_comes_from_the_stat_else_from_the_name_else_from_the_key(self) -> None:
         for stat in ("Hlo Proto", "HLO Proto"):
             with self.subTest(stat=stat):
                 self.assert_ids([entry(6, f"jit_f({BIG})", stat, 3)], 3)
@@ -190,7 +190,7 @@ class Entries(unittest.TestCase):
                 self.assert_ids([entry(6, "jit_f", stat)], 6)
                 self.assert_ids([entry(BIG - 2**64, "jit_f", stat)], BIG)
 
-    def test_program_id_in_a_name_must_be_a_decimal_number_at_the_end(self) -> None:
+    def test_program_id_in_a_name_is_a_decimal_number_in_parentheses_at_the_end(self) -> None:
         for name in (
             *("jit_f(35)::fusion.28", "jit_f(35) ", "jit_f(3", "jit_f()", "jit_f(0x23)", "jit_f3"),
             *("jit_f(\u0663)", f"jit_f({'3' * 21})"),
@@ -440,7 +440,7 @@ def dot_program(
 
 
 class Dots(unittest.TestCase):
-    def test_dot_has_the_wider_dtype_but_f32_at_default_precision_is_bf16(self) -> None:
+    def test_dot_has_the_wider_dtype_but_f32_at_default_precision_counts_as_bf16(self) -> None:
         for operands, stated, dot in (
             (("bf16", "bf16"), b"", Dot("bf16", "bf16")),
             (("f8e4m3fn", "f8e5m2"), b"", Dot("fp8", "f8e4m3fn")),
@@ -511,7 +511,7 @@ def declared(**estimate: object) -> bytes:
 
 
 class DeclaredCosts(unittest.TestCase):
-    def test_declared_costs_are_none_unless_they_are_counts(self) -> None:
+    def test_declared_costs_that_are_not_valid_counts_are_none(self) -> None:
         for config, cost in (
             (declared(flops="34628173824", bytes_accessed="67108864"), (34628173824, 67108864)),
             (declared(flops=5, bytes_accessed=6.0), (5, 6)),
@@ -594,7 +594,7 @@ class Chains(unittest.TestCase):
         for name in ("fusion.7", "async-collective-starter"):
             self.assertEqual(chain_names(read, name), [name])
 
-    def test_sparse_core_is_recognised_by_the_thread_of_any_part(self) -> None:
+    def test_sparse_core_is_recognised_by_the_thread_of_the_start_or_its_computation(self) -> None:
         read = opened(
             {
                 "sc": [op("s", "abs")],
@@ -628,7 +628,7 @@ class NearestLines(unittest.TestCase):
         self.assertEqual(nearest(read, "copy-done.2"), ("m.py:3", "own", 0))
         self.assertEqual(nearest(read, "copy-start.2"), ("m.py:4", "consumer", 1))
 
-    def test_line_of_a_wrapped_collective_precedes_producer_and_consumer(self) -> None:
+    def test_line_of_a_wrapped_collective_is_preferred_to_producer_and_consumer(self) -> None:
         def program(inner: list[Op], root: str | None, *before: Op) -> Opened:
             return opened(
                 {
@@ -661,7 +661,7 @@ class NearestLines(unittest.TestCase):
             ):
                 self.assertEqual(nearest(read, name, producer_first=True), (line, "inside", 0))
 
-    def test_line_of_a_reducer_is_not_a_nearest_line(self) -> None:
+    def test_line_of_a_reducer_is_not_used_as_the_nearest_line(self) -> None:
         read = opened(
             {
                 "add": [op("sum", "add", line="lax.py:1")],
@@ -691,7 +691,7 @@ class NearestLines(unittest.TestCase):
             self.assertEqual(nearest(read, name, producer_first=True), ("m.py:2", "producer", 1))
             self.assertEqual(nearest(read, name), ("m.py:4", "consumer", 1))
 
-    def test_opposite_direction_is_searched_if_the_first_has_no_line(self) -> None:
+    def test_opposite_direction_is_searched_if_the_preferred_one_has_no_line(self) -> None:
         before = main_of(op("x", "abs", line="m.py:1"), op("copy.1", "copy", "x"))
         self.assertEqual(nearest(before, "copy.1"), ("m.py:1", "producer", 1))
         after = main_of(op("copy.1", "copy"), op("x", "abs", "copy.1", line="m.py:1"))
@@ -704,7 +704,7 @@ class NearestLines(unittest.TestCase):
             ops.append(op("end", "abs", f"copy.{hops - 1}", line="m.py:1"))
             self.assertEqual(nearest(opened({"main": ops}), "copy.0"), expected)
 
-    def test_line_of_a_parameter_is_never_a_nearest_line(self) -> None:
+    def test_line_of_a_parameter_is_not_used_as_the_nearest_line(self) -> None:
         read = main_of(op("x", "parameter", line="m.py:1"), op("copy.1", "copy", "x"))
         self.assertIsNone(nearest(read, "copy.1"))
         self.assertIsNone(nearest(read, "copy.1", sources={"x": "m.py:1"}))
@@ -739,7 +739,7 @@ class NearestLines(unittest.TestCase):
             op("while.1", "while", "x", calls=["body"]), op("while.2", "while", "x", calls=["body"])
         )
         self.assertIsNone(nearest(read, "copy.1"))
-        # An instruction that uses the computation as both body and condition is a single caller.
+        # An instruction that uses the computation as body and condition counts as a single caller.
         read = self.body(op("while.1", "while", "x", calls=["body", "body"]))
         self.assertEqual(nearest(read, "copy.1"), ("m.py:2", "consumer", 3))
 
@@ -774,7 +774,7 @@ class Groups(unittest.TestCase):
             self.assertIsNone(listed_groups([[5], wrong]))
         self.assertIsNone(listed_groups([[1], [1]]))
 
-    def test_contradictory_groups_are_none(self) -> None:
+    def test_contradictory_groups_are_read_as_none(self) -> None:
         contradictory = (
             iota_groups(4, 2, [4]),
             iota_groups(4, 2, [2, 4], [1, 1]),
@@ -824,7 +824,7 @@ class Groups(unittest.TestCase):
 
 
 class Collectives(unittest.TestCase):
-    def test_sparse_core_collective_is_found_from_start_update_and_done(self) -> None:
+    def test_sparse_core_collective_is_found_from_its_start_update_or_done(self) -> None:
         half, whole = array("bf16", 4, 512), array("bf16", 4, 1024, space=1)
         read = opened(
             {
@@ -894,8 +894,8 @@ class Collectives(unittest.TestCase):
                 "lone-start", "all-gather", arrays, None, Participants(None, None, groups=())
             ),
         )
-        # A done's operands are not the collective's data, and without its start the groups are
-        # unknown.
+        # The operands of a done are not the collective's data, and the groups are unknown if the
+        # start is missing.
         self.assertEqual(
             collective_of(read["lone-done"]),
             Collective("lone-done", "all-reduce", None, arrays, None),

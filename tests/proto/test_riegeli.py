@@ -195,7 +195,7 @@ class Answers(InFolder):
             found = [(row["program_id"], row["n_executions"], row["total_dur_ps"]) for row in rows]
             self.assertEqual(found, expected)
 
-    def test_stat_of_the_first_execution_is_used_even_from_a_later_record(self) -> None:
+    def test_stat_comes_from_the_earliest_execution_even_if_its_record_comes_last(self) -> None:
         late, early = (
             with_stat_on_events(trace([op("fusion.1", "add", at, 10)]), "tf_op", f"jit(f)/{name}")
             for at, name in ((500, "late"), (0, "early"))
@@ -285,7 +285,7 @@ class Folders(InFolder):
             self.write(f"run/h.xplane.{suffix.replace('_', '.')}", data)
         return run(self.folder / "run", "summary")
 
-    def test_plain_file_is_preferred_to_the_riegeli_file_with_a_note(self) -> None:
+    def test_plain_file_is_preferred_to_the_riegeli_file_and_a_note_says_so(self) -> None:
         outcome = self.files(pb=SMALL, riegeli=riegeli([chunk_of([SMALL])]))
         self.assertEqual(outcome.object["xplane_file"], "h.xplane.pb")
         self.assertIn("using h.xplane.pb instead of h.xplane.riegeli", outcome.object["notes"])
@@ -339,8 +339,8 @@ def lines_by_name(fields: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def without_base(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields with step starts set to 0, because they are relative to the joined line's
-    base.
+    """Return the fields with the `start_ps` of each step set to 0, because joining can change the
+    base time of a line, which starts are relative to.
     """
     return {**fields, "steps": [{**step, "start_ps": 0} for step in fields.get("steps", [])]}
 
