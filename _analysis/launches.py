@@ -25,8 +25,8 @@ class Launches:
     """The executions of a device's programs, and the threads that launched each of them.
 
     A thread launched an execution if one of its events has the execution's `run_id` and begins
-    before the execution ends. Events with this `run_id` that begin
-    after the execution has ended handle its completion.
+    before the execution ends. Events with this `run_id` that begin after the execution has ended
+    handle its completion.
     """
 
     def __init__(self, device: Device, planes: Sequence[AnyPlane]) -> None:
