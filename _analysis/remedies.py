@@ -160,8 +160,9 @@ IDLE: tuple[tuple[str, str, str], ...] = (
     ),
     (
         IN_CONTAINER,
-        "a loop's bookkeeping; on v4 and v5p also the other half of a megacore fusion",
-        "fewer, larger iterations; for a fusion, two halves of equal size",
+        "a loop's bookkeeping; on v4 and v5p also a wait for a megacore fusion's half on"
+        " the other core",
+        "fewer, larger iterations; for a fusion, equal halves on both cores",
     ),
     (
         BETWEEN_PROGRAMS,
