@@ -201,7 +201,7 @@ PEAK_ARGUMENTS: dict[str, Json] = {
 # are read only by programs, so they have no text format either.
 WRITING = {"page": "step.html", "export": "step.db"}
 WITHOUT_TEXT = ("record", *WRITING)
-# Modes that accept several PROFILEs.
+# Modes that accept several captures, and records.
 OF_CAPTURES = ("compare", "spread")
 
 

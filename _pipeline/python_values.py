@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import _peaks
 from _pipeline.names import suggestion
+from _pipeline.option_values import OF_CAPTURES
 from _proto.trace import STDIN
 
 TYPE_CHECKING = False
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 PEAKS = {name: f"--peak-tflops-{name}" for name in _peaks.DTYPES} | {
     "hbm_gibps": "--peak-hbm-gibps"
 }
-# Modes that accept records and several captures.
-OF_CAPTURES = ("compare", "spread")
 
 
 class Call(NamedTuple):
