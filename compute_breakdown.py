@@ -365,7 +365,7 @@ OPTIONS: dict[str, Json] = {
     "--depth": {
         "metavar": "D",
         "type": TO_DEPTH,
-        "help": "number of scope levels below the first, or all (default: 4)",
+        "help": "show at most this number of scope levels below the first, or all (default: 4)",
     },
     "--below": {"metavar": "SCOPE", "help": "show only this scope, spelled as in the answer"},
     "--merge-layers": {

@@ -244,8 +244,8 @@ def merged_member(members: list[tuple[str, Member]], notes: set[str]) -> Member:
                 f" for {device} differ; remove one of the files",
             )
         notes.add(
-            f"several files have equal figures for {device} of host {first.host}, which is"
-            " counted once"
+            f"several files have equal figures for {device} of host {first.host}; this"
+            " device is counted once"
         )
     return first
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from _analysis.causes.sentences import plural
 from _pipeline.names import resolve_name
 from _pipeline.no_answer import NoAnswer
+from _pipeline.units import plural
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from _pipeline.clocks import ON_DEVICE
 from _pipeline.idle_causes import AT_BARRIER, FOR_INPUTS, WAITS_LINE, events_on, on_clock_of
 from _pipeline.timeline import events_of
+from _pipeline.units import plural
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -145,8 +146,8 @@ class Inside(NamedTuple):
         if not self.n_cut:
             return []
         return [
-            f"{self.n_cut} regions of kernels end later than the enclosing region or"
-            f" execution, so {self.cut_off} ps are cut off"
+            f"cut off {self.cut_off} ps of {plural(self.n_cut, 'kernel region')} after the end of"
+            " the enclosing region or execution"
         ]
 
 

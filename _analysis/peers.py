@@ -216,8 +216,8 @@ def _notes(peers: Sequence[PeerDevice], *, is_complete: bool) -> list[str]:
     fitted = [peer.name for peer in peers if not peer.is_measured]
     if fitted:
         notes.append(
-            f"--peers: durations of {', '.join(fitted)} are fitted to the host's clock, which can"
-            " make them 0"
+            f"--peers: {', '.join(fitted)}: the core measured no durations, so they are fitted to"
+            " the host's clock and can be 0"
         )
     for note in dict.fromkeys(note for peer in peers for note in peer.notes):
         names = [peer.name for peer in peers if note in peer.notes]

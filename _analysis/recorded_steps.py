@@ -7,6 +7,7 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 from _pipeline.no_answer import NoAnswer
+from _pipeline.units import plural
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,8 +74,8 @@ def run_of(record: Record, device: str, asked: slice, **more: str) -> Run:
     if not run.steps:
         steps = run.device.steps
         detail = (
-            f"none of the {len(steps)} steps is both usable and selected; check --steps, and"
-            " why_not in the record"
+            f"of {plural(len(steps), 'step')}, none is both usable and selected; check --steps,"
+            " and why_not in the record"
         )
         names = [step.name for step in steps]
         raise NoAnswer("step_not_found", detail=detail, available_steps=names, **more)

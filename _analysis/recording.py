@@ -17,6 +17,7 @@ from _pipeline.make_ops import make_ops
 from _pipeline.no_answer import NoAnswer
 from _pipeline.texts import digest_of
 from _pipeline.timeline import events_of
+from _pipeline.units import plural
 from _pipeline.vocabulary import CONTAINER, DMA, HOST, SPARSE_CORE
 from _pipeline.window_sums import sums_of
 
@@ -163,8 +164,8 @@ def record_device(
     n_dropped = n_aggregated + sum(step.admitted.n_dropped - n_aggregated for step in read)
     if n_dropped:
         context.warn(
-            f"{n_dropped} XLA Ops events left out, because they have no metadata, no time or"
-            " a negative duration"
+            f"left out {plural(n_dropped, 'event')} of the XLA Ops line (no metadata, no time or a"
+            " negative duration)"
         )
     asked_for = set(range(len(steps))[asked])
     periods = periods_by_index(device)

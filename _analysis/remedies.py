@@ -183,7 +183,7 @@ _WHAT_HELPS = {(name, kind): says for names, kind, says in FINDINGS for name in 
 CAUSES: dict[str, str] = {
     "collective_in_loop, summed": (
         "Add up the local values in the loop and run the collective once on the sum, after the "
-        "loop. For a reduce-scatter, each device must then keep the sum of the whole array."
+        "loop. A reduce-scatter then needs memory for the sum of the whole array on each device."
     ),
     "collective_in_loop, same data in each round": (
         "Run the collective before the loop and pass the result into the loop, if memory allows."
@@ -255,7 +255,7 @@ CAUSES: dict[str, str] = {
     ),
     "resharding, model": (
         "Look near this line for a with_sharding_constraint, in_specs or parameter spec"
-        " that splits another dimension than its neighbours. If there is none, constrain"
+        " that splits a different dimension than its neighbours. If there is none, constrain"
         " the activations."
     ),
     "resharding, kernel": (
@@ -263,8 +263,8 @@ CAUSES: dict[str, str] = {
         "each device gets its own part, for example some of the heads."
     ),
     "resharding, matmul": (
-        "Split the weight along the dimension that it shares with the split of the"
-        " activations, for example P('tp', 'fsdp') for the second matmul of an MLP, or"
+        "Split the dimension that the weight and the activations have in common along the"
+        " same mesh axis in both, for example P('tp', 'fsdp') for the second matmul of an MLP, or"
         " constrain the activations before this line (with_sharding_constraint, in_specs)."
     ),
     "slow_device": (

@@ -12,9 +12,9 @@ import re
 import stat
 from typing import NamedTuple
 
-from _analysis.causes.sentences import plural
 from _analysis.collective_plans import ASYNC, ASYNC_FUSION
 from _pipeline.no_answer import NoAnswer
+from _pipeline.units import plural
 from _pipeline.vocabulary import SPARSE_CORE
 
 TYPE_CHECKING = False

@@ -20,6 +20,7 @@ from _pipeline.load import (
 )
 from _pipeline.no_answer import UNREADABLE, NoAnswer, unreadable
 from _pipeline.texts import cut_texts, exact
+from _pipeline.units import plural
 from _proto.errors import Damage
 from _proto.trace.ranks import host_labels, split_hosts
 
@@ -248,9 +249,10 @@ def with_events(
 
 def notes_of(line: SurveyedLine, tally: Tally) -> Iterator[str]:
     if tally.n_timeless:
-        yield (f"{line.name}: {tally.n_timeless} events have no time, only a number of occurrences")
+        n = plural(tally.n_timeless, "event")
+        yield f"{line.name}: no time in {n}, only a number of occurrences"
     if tally.n_negative:
-        yield f"{line.name}: {tally.n_negative} events have a negative duration, counted as 0"
+        yield f"{line.name}: a negative duration counts as 0 in {plural(tally.n_negative, 'event')}"
 
 
 def counter_rows(counters: Counters) -> Iterator[Counter]:

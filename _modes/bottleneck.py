@@ -6,7 +6,6 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from _analysis.causes.find import causes_of
-from _analysis.causes.sentences import plural
 from _analysis.costs import costs_by_kernel, declared_notes
 from _analysis.exposed import is_exposed
 from _analysis.findings import findings_of
@@ -40,7 +39,7 @@ from _analysis.rows import (
 from _analysis.tokens import model_flops_of, tokens_per_s
 from _pipeline.device import TPU_RE
 from _pipeline.groups import Group, percent, ranked_by
-from _pipeline.units import with_unit
+from _pipeline.units import plural, with_unit
 from _pipeline.vocabulary import COMPUTE, HOST
 
 TYPE_CHECKING = False

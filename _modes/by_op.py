@@ -124,8 +124,8 @@ def find_op(asked: str, ops: Sequence[Group], context: Context) -> Group:
     found = max(by_name[name], key=lambda group: group.total)
     if len(by_name[name]) > 1:
         context.note(
-            f"{len(by_name[name])} programs have an op {name}; using the one of program"
-            f" {found.op.program_id}, which takes the most time"
+            f"{len(by_name[name])} programs have an op {name}; using the op of program"
+            f" {found.op.program_id}, because it takes the most time"
         )
     return found
 

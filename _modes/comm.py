@@ -8,7 +8,6 @@ from itertools import chain
 from operator import lt, sub
 from typing import NamedTuple
 
-from _analysis.causes.sentences import plural
 from _analysis.flights import Flights
 from _analysis.likely_lines import LikelyLine
 from _analysis.loops import Loops
@@ -18,6 +17,7 @@ from _analysis.rows import likely_fields, shortened
 from _analysis.transfers import cover_of, transfers_of
 from _pipeline.groups import Group, how_most, percent, sum_if_known
 from _pipeline.intervals import Cover
+from _pipeline.units import plural
 from _pipeline.vocabulary import COMM, HOST
 
 TYPE_CHECKING = False
@@ -131,8 +131,8 @@ def clock_notes(transfers: Iterable[Transfer]) -> list[str]:
     if not n:
         return []
     return [
-        f"the two clocks disagree about {plural(n, 'transfer')} with an end before the"
-        " start, counted as 0 ps in flight"
+        f"{plural(n, 'transfer')} ended before the start, because the two clocks disagree; the"
+        " time in flight counts as 0 ps"
     ]
 
 

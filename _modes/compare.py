@@ -15,7 +15,7 @@ from _pipeline.context import DEVICE, SCHEMA_VERSION
 from _pipeline.load import Candidates
 from _pipeline.no_answer import NoAnswer
 from _pipeline.texts import cut_texts
-from _pipeline.units import with_unit
+from _pipeline.units import plural, with_unit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -135,15 +135,15 @@ def notes_of(found: comparison.Comparison) -> Iterator[str]:
     if max(part or 0 for part in parts) > UNMATCHED_PCT:
         of_before, of_after = (f"{part:.1f} %" if part is not None else "nothing" for part in parts)
         yield (
-            f"lines without a counterpart take {of_before} of the op time before and"
-            f" {of_after} after; use by_file instead, which compares files"
+            f"lines without a counterpart take {of_before} of the op time before the change and"
+            f" {of_after} after it; use by_file instead, which compares files"
         )
     if found.moved:
         time_before, time_after = sums_of(found.moved)
         yield (
-            f"{len(found.moved)} rows ({with_unit(time_before)} before, {with_unit(time_after)}"
-            " after) match lines in different files, so in by_file one file loses this time and"
-            " another gains it"
+            f"the files differ in {plural(len(found.moved), 'row')} of matched lines"
+            f" ({with_unit(time_before)} before, {with_unit(time_after)} after), so in by_file"
+            " one file loses this time and another gains it"
         )
 
 

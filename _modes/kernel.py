@@ -42,7 +42,7 @@ NO_REGIONS = (
     ' --xla_xprof_register_llo_debug_info=true" before JAX is imported, and capture again'
 )
 STATIC_COUNTERS = (
-    "counters are the compiler's estimates of the code between two markers, not measurements"
+    "counters are the compiler's estimates for the code between two markers, not measurements"
 )
 
 

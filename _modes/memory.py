@@ -95,8 +95,8 @@ class Live(NamedTuple):
 
     @property
     def padding(self) -> int | None:
-        """Return the bytes in excess of the array's elements; None if there is no array or the
-        memory is too small for it."""
+        """Return the bytes of padding around the array's elements; None if there is no array or
+        if the array does not fit into the memory."""
         n_bytes = self.array.n_bytes if self.array else None
         return None if n_bytes is None or n_bytes > self.held.size else self.held.size - n_bytes
 

@@ -123,7 +123,7 @@ def shape_out(op: Op) -> str | None:
 class Change(NamedTuple):
     """Result of comparing the dtypes (or layouts) before and after a group's ops.
 
-    `is_seen` is True if any op changes them; `duration` is the time of the ops that do. Both are
+    `is_seen` is True if they differ in any op, and `duration` is the time of these ops. Both are
     None if no op can be compared.
     """
 

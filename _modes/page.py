@@ -182,8 +182,9 @@ def side_of(
 def compute_answers(
     step: Step, context: Context, modes: Modes
 ) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
-    """Compute the answers of all modes, and add their notes to the page's notes. Return two maps by
-    mode: `ok` or the reason why there is no answer, and the answers."""
+    """Compute the answers of all modes, and add their notes to the page's notes. Return two maps
+    with modes as keys: the first has `ok` or the reason why there is no answer, and the second has
+    the answers."""
     parts: dict[str, str] = {}
     answers: dict[str, dict[str, Any]] = {}
     warned: dict[str, list[str]] = {}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
-from _analysis.causes.sentences import plural
 from _analysis.costs import DECLARED, OPAQUE, costs_by_kernel, declared_notes
 from _analysis.judging import Verdict, judge, parts_of, weighted_average
 from _analysis.roofs import over_roof_note, roofs_of, rounded
 from _analysis.rows import chip_fields, operand_dtypes, peaks_used
 from _pipeline.groups import percent, ranked_by
+from _pipeline.units import plural
 from _pipeline.vocabulary import COMPUTE
 
 TYPE_CHECKING = False
@@ -206,7 +206,7 @@ def skipped_row(skipped: Skipped, utilization: float | None) -> SkippedGroup:
 
 
 def hbm_util(part: Part, roofs: Roofs, hbm_only: bool) -> float | None:
-    """Return the HBM utilization of a skipped part; None if its bytes are unknown."""
+    """Return the HBM utilization of ops of unknown cost; None if the bytes are unknown, too."""
     time, total = roofs.t_memory(part.n_bytes(hbm_only)), part.group.total
     # XLA writes 0 bytes for an opaque op, so 0 means unknown.
     if not part.bytes_accessed or time is None or not total:

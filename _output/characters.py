@@ -1,8 +1,8 @@
 """Escape characters, measure their width on a terminal, and truncate texts.
 
 Names in a trace can contain any character. Characters are escaped if they move the cursor or change
-the writing direction, or if the stream's encoding lacks them. Marks in excess of MOST_MARKS on one
-letter are escaped, too.
+the writing direction, or if the stream's encoding lacks them. If a letter has more than
+MOST_MARKS marks, the further marks are escaped, too.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ class Characters:
         return f"{start.rpartition(' ')[0] or start} {self.ellipsis}"
 
     def ends_of(self, text: str, width: int) -> str:
-        """Remove the middle of a text. Two thirds of the rest come from the start, which is more
-        informative than the end."""
+        """Remove the middle of a text. Keep twice as much of the start as of the end, because the
+        start is more informative."""
         if self.width(text) <= width:
             return text
         left = width - len(self.ellipsis)

@@ -67,7 +67,8 @@ class Paragraph(NamedTuple):
 
 
 class Grid(NamedTuple):
-    """A filled table: the cells by column, and the sentences below rows, by row index."""
+    """A filled table. `cells` has one list per column, and `below` maps the index of a row to the
+    sentence below the row."""
 
     title: Sequence[Span]
     columns: Sequence[Column]
@@ -229,8 +230,8 @@ def with_unit(span: Figure, unit: Unit) -> Iterator[tuple[str, str, str]]:
             continue
         decimals = decimals_of(int(value), size) if span.kind in UNITS else 0
         if value and span.kind in UNITS and not rounded(int(value), size, 3):
-            # Show a figure that is too small for the common unit in a smaller unit, unless it is a
-            # time too short for a core's clock.
+            # The figure is too small for the common unit, so use a smaller unit. The exception is a
+            # time that is too short for a core's clock.
             if is_time(span.kind) and abs(int(value)) < SHORTEST_TIME:
                 decimals = min(decimals, 3)
             else:

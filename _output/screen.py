@@ -92,8 +92,8 @@ class Table(NamedTuple):
     # The sentence to show below each row, and its replacement with `--all`.
     below: str = ""
     below_all: str = ""
-    # Show the table only with the option named in `only` (`all` or `top`), and only if it has at
-    # least `fewest` rows or `--all` is given.
+    # Show the table only with the option named in `only` (`all` or `top`). Without `--all`, also
+    # require at least `fewest` rows.
     only: str = ""
     fewest: int = 0
 

@@ -189,7 +189,7 @@ class Page:
         for i, (cell, column, width) in enumerate(zip(cells, columns, widths, strict=True)):
             room = width if i != last else max(width, rest)
             if i == last and cell.endswith(ALL):
-                # The count of hidden rows may extend into empty cells before it.
+                # The count of hidden rows may extend to the left, into empty cells.
                 while padded and padded[-1].isspace() and self.characters.width(cell) > room:
                     room += len(padded.pop()) + len(GAP)
             shown = self.cut(cell, column.kind, room)

@@ -7,6 +7,7 @@ from itertools import accumulate
 
 from _pipeline.clocks import Piece
 from _pipeline.device import AFTER_ALL, BEFORE_ALL
+from _pipeline.units import plural
 from _proto.cached import cached_property
 
 TYPE_CHECKING = False
@@ -42,7 +43,7 @@ class Admitted:
     @property
     def notes(self) -> list[str]:
         return [
-            f"{n} XLA Ops events left out ({what})"
+            f"left out {plural(n, 'event')} of the XLA Ops line ({what})"
             for n, what in (
                 (self.n_unresolved, "no metadata"),
                 (self.n_negative, "negative duration"),

@@ -13,7 +13,7 @@ from _pipeline.idle_causes import Causes
 from _pipeline.make_ops import majority_order, make_ops
 from _pipeline.no_answer import NoAnswer
 from _pipeline.timeline import timeline_of
-from _pipeline.units import with_unit
+from _pipeline.units import plural, with_unit
 from _pipeline.vocabulary import KINDS
 from _proto.cached import cached_property
 
@@ -96,9 +96,9 @@ def normalize(
     if picked and picked.n_events != admitted.n_started:
         # `count_starts` assumes one start per event, which can be wrong for unusual events.
         context.warn(
-            f"this step was counted with {picked.n_events} events, but {admitted.n_started}"
-            " start in it: some events have two times, so counts of other steps may also be"
-            " wrong"
+            f"the first count found {picked.n_events} events in this step, but {admitted.n_started}"
+            " start in it; some events have several start times, so counts of other steps may"
+            " also be wrong"
         )
         picked.n_events = admitted.n_started
     if picked is None:
@@ -113,7 +113,9 @@ def normalize(
     context.warn(*false_stack_notes(step))
     n_infinite = sum(op.has_infinite_count for op in step.ops)
     if n_infinite:
-        context.warn(f"flops or bytes of {n_infinite} ops are not finite, so they count as unknown")
+        context.warn(
+            f"flops or bytes of {plural(n_infinite, 'op')} are not finite, so they count as unknown"
+        )
     return step
 
 
@@ -182,6 +184,6 @@ def false_stack_notes(step: Step) -> list[str]:
     if not false.members:
         return []
     return [
-        f"{len(false.members)} ops ({with_unit(false.total)}) have a source that is not the"
-        " innermost frame of their stack, so the stack may be wrong"
+        f"in {plural(len(false.members), 'op')} ({with_unit(false.total)}), the source is not the"
+        " innermost frame of the stack, so the stack may be wrong"
     ]

@@ -8,7 +8,7 @@ from _pipeline.device import count_starts
 from _pipeline.intervals import length_of, union
 from _pipeline.names import resolve_name
 from _pipeline.no_answer import NoAnswer
-from _pipeline.units import with_unit
+from _pipeline.units import plural, with_unit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,7 +43,8 @@ def pick_among(device: Device, choice: StepChoice, context: Context) -> StepEven
         return None
     if isinstance(choice.position, int):
         if not -len(steps) <= choice.position < len(steps):
-            detail = f"no step {choice.position}; the trace has {len(steps)} steps, counted from 0"
+            n_steps = plural(len(steps), "step")
+            detail = f"no step {choice.position}; the trace has {n_steps}, counted from 0"
             if any(step.name == str(choice.position) for step in steps):
                 detail += (
                     f"; for the step named {choice.position}, pass --step-id {choice.position}"
@@ -69,7 +70,7 @@ def pick_among(device: Device, choice: StepChoice, context: Context) -> StepEven
             typical = f"; median of {n_busy} equally busy" if n_busy > 1 else ""
             context.note(
                 f"auto-picked the busiest step (index {picked.index}, {picked.n_events} of"
-                f" {device.n_events} ops in {len(steps)} steps{typical})"
+                f" {device.n_events} ops in {plural(len(steps), 'step')}{typical})"
             )
         else:
             context.warn(f"no op starts in any step; using the middle step (index {picked.index})")
@@ -86,7 +87,10 @@ def notes_on_time_outside(steps: Sequence[StepEvent]) -> list[str]:
     without_ops = [step for step in steps if not step.n_events]
     if without_ops:
         idle = sum(step.duration for step in without_ops)
-        notes.append(f"{len(without_ops)} of {len(steps)} steps contain no op ({with_unit(idle)})")
+        notes.append(
+            f"no op starts in {len(without_ops)} of {plural(len(steps), 'step')}"
+            f" ({with_unit(idle)} in total)"
+        )
     between, whole = time_between(steps)
     if 100 * between > whole:
         share = 100 * between / whole

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+from _pipeline.units import plural
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,7 +26,7 @@ def cut_texts(fields: Mapping[str, Any], longest: int = LONGEST_TEXT) -> None:
     """Cut long texts in an answer in place, and add a note with their number."""
     n_cut = _cut_in(fields, longest)
     if n_cut:
-        fields["notes"].append(f"{n_cut} texts were cut to {longest} characters")
+        fields["notes"].append(f"cut {plural(n_cut, 'text')} to {longest} characters")
 
 
 def _cut_in(value: Any, longest: int) -> int:

@@ -1,4 +1,4 @@
-"""Format times with a unit for notes and messages."""
+"""Format times and counts for notes and messages."""
 
 from __future__ import annotations
 
@@ -12,3 +12,8 @@ def with_unit(ps: int, digits: int = 4) -> str:
             decimals = max(0, min(2, digits - len(str(abs(ps) // size))))
             return f"{ps / size:.{decimals}f} {unit}"
     return f"{ps} ps"
+
+
+def plural(n: int, singular: str, several: str | None = None) -> str:
+    """Return a count with its noun, such as `1 step` or `2 steps`."""
+    return f"{n} {singular if n == 1 else several or singular + 's'}"

@@ -41,10 +41,11 @@ from _analysis.causes.graph import (
     producers,
     reach,
 )
-from _analysis.causes.sentences import duration, line_says, listed, only, percent_of, plural
+from _analysis.causes.sentences import duration, line_says, listed, only, percent_of
 from _analysis.causes.step_program import collective_name_of, place_of_longest, total_of
 from _analysis.remedies import CAUSES
 from _pipeline.groups import group_by
+from _pipeline.units import plural
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -222,10 +223,7 @@ def _cause(of: StepProgram, loop: Instruction, row: _Repeated) -> Cause | None:
     once = {
         (True, False): "Reducing the sum once, after the loop,",
         (False, True): "Running the collectives once, before the loop,",
-        (
-            True,
-            True,
-        ): "Reducing the sums once after the loop, and running others once before the loop,",
+        (True, True): "Reducing once after the loop, and running the others once before the loop,",
     }[is_summed, is_same]
     helps = {
         (True, False): CAUSES["collective_in_loop, summed"],
@@ -235,9 +233,9 @@ def _cause(of: StepProgram, loop: Instruction, row: _Repeated) -> Cause | None:
     return Cause(
         NAME,
         gain,
-        f"A loop of {trips} rounds runs {', and '.join(parts)}: {duration(exposed)} exposed, most "
-        f"of it at {line_says(place)}. {once} would save {duration(gain)} "
-        f"({percent_of(gain, of.step)} of the step).",
+        f"A loop of {trips} rounds runs {', and '.join(parts)}. {duration(exposed)} of "
+        f"communication is exposed, most of it at {line_says(place)}. {once} would save "
+        f"{duration(gain)} ({percent_of(gain, of.step)} of the step).",
         helps,
         # Gathering the same array in each iteration may be intended, to save memory.
         SEEN if 2 * total_of(row.summed) >= exposed else LIKELY,

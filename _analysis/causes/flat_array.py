@@ -16,9 +16,10 @@ from __future__ import annotations
 from _analysis.causes.cause import LIKELY, Cause, Evidence
 from _analysis.causes.graph import ELEMENTWISE
 from _analysis.causes.layout_change import NAME
-from _analysis.causes.sentences import duration, line_says, percent_of, plural, size
+from _analysis.causes.sentences import duration, line_says, percent_of, size
 from _analysis.causes.step_program import place_of_longest, total_of
 from _analysis.remedies import CAUSES
+from _pipeline.units import plural
 from _pipeline.vocabulary import COMM
 
 TYPE_CHECKING = False
@@ -67,9 +68,9 @@ def find(of: StepProgram) -> list[Cause]:
             NAME,
             gain,
             f"Arrays are joined into one flat array {largest.text}"
-            f" ({size(_n_bytes(largest))}), which is later split again: {duration(gain)}"
-            f" ({percent_of(gain, of.step)} of the step) in {plural(len(members), 'op')},"
-            f" most time at {line_says(place)}.",
+            f" ({size(_n_bytes(largest))}), which is later split again. This takes"
+            f" {duration(gain)} ({percent_of(gain, of.step)} of the step) in"
+            f" {plural(len(members), 'op')}, most of it at {line_says(place)}.",
             CAUSES["layout_change, flat"],
             LIKELY,
             Evidence(members, shape=largest.text),

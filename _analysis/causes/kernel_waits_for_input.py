@@ -44,13 +44,13 @@ def find(step: Step, inside: Inside) -> list[Cause]:
 def _cause(step: Step, kernel: str, members: list[Executions], regions: Regions) -> Cause:
     waiting, total, place = regions.waiting, total_of(members), place_of_longest(members)
     computing = regions.computing
-    body = "" if computing is None else f"; its body computes for {duration(computing)}"
+    body = "" if computing is None else f" The kernel's body computes for {duration(computing)}."
     return Cause(
         NAME,
         waiting,
         f"The kernel {kernel} (at {line_says(place)}) waits for copies during"
         f" {duration(waiting)} of its {duration(total)} ({percent(waiting, total) or 0:.1f}"
-        f" %{body}), which is {percent_of(waiting, step)} of the step.",
+        f" %). This waiting takes {percent_of(waiting, step)} of the step.{body}",
         CAUSES[NAME],
         SEEN,
         Evidence(members),

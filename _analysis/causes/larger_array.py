@@ -83,7 +83,9 @@ def find(of: StepProgram, left_out: Container[int]) -> list[Cause]:
         elif name in _REDUCTIONS and (moved := _reduced(executions)):
             reduced.append(moved)
     if gathered:
-        causes.append(_cause(of, gathered, "gathers an operand", "the other operand and result"))
+        causes.append(
+            _cause(of, gathered, "gathers an operand", "the other operand and the result")
+        )
     if reduced:
         causes.append(_cause(of, reduced, "reduces partial sums", "both operands"))
     return causes
@@ -150,9 +152,9 @@ def _line_cause(of: StepProgram, line: _Line) -> Cause:
     return Cause(
         NAME,
         gain,
-        f"The matmul at {line_says(place)} gathers one operand and reduces its result,"
-        f" {size(largest.n_bytes)} among {largest.n_devices} devices, although the other"
-        f" operand has only {size(largest.n_others)} on all devices together."
+        f"The matmul at {line_says(place)} gathers one operand and reduces its result among"
+        f" {largest.n_devices} devices. These two arrays have {size(largest.n_bytes)}, but the"
+        f" other operand has only {size(largest.n_others)} on all devices together."
         f" {duration(exposed)} of communication is exposed; another sharding would save up"
         f" to {duration(gain)} ({percent_of(gain, of.step)} of the step).",
         CAUSES["resharding, matmul"],
@@ -220,11 +222,11 @@ def _cause(of: StepProgram, rows: list[_Moved], action: str, others: str) -> Cau
     return Cause(
         NAME,
         gain,
-        f"The {name} at {line_says(place)} {action} of a matmul, {size(largest.n_bytes)}"
-        f" among {largest.n_devices} devices, although {others} have only"
-        f" {size(largest.n_others)} on all devices together{more}. {duration(total)} of"
-        f" communication is exposed; another sharding would save up to {duration(gain)}"
-        f" ({percent_of(gain, of.step)} of the step).",
+        f"The {name} at {line_says(place)} {action} of a matmul among"
+        f" {largest.n_devices} devices{more}. The array that it moves has"
+        f" {size(largest.n_bytes)}, but {others} have only {size(largest.n_others)} on all"
+        f" devices together. {duration(total)} of communication is exposed; another sharding"
+        f" would save up to {duration(gain)} ({percent_of(gain, of.step)} of the step).",
         CAUSES["resharding, matmul"],
         LIKELY,
         Evidence(members, collective=name, n_participants=largest.n_devices),

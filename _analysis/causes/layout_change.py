@@ -22,9 +22,10 @@ from __future__ import annotations
 
 from _analysis.causes.cause import SEEN, Cause, Evidence
 from _analysis.causes.graph import operand
-from _analysis.causes.sentences import duration, line_says, percent_of, plural
+from _analysis.causes.sentences import duration, line_says, percent_of
 from _analysis.causes.step_program import Place, place_of, place_of_longest, total_of
 from _analysis.remedies import CAUSES
+from _pipeline.units import plural
 from _pipeline.vocabulary import COMPUTE, DATA_MOVE
 
 TYPE_CHECKING = False
@@ -95,8 +96,8 @@ def _cause_of_pairs(of: StepProgram, pairs: dict[Executions, Array]) -> Cause:
         gain,
         f"Arrays whose last dimension is 2, such as {shape}, are written or read by"
         f" {plural(len(members), 'op')} (most time at {line_says(place)}). This takes"
-        f" {duration(total)}, {duration(gain)} ({percent_of(gain, of.step)} of the step)"
-        " more than moving the bytes needs.",
+        f" {duration(total)}, but moving the bytes takes only {duration(needed)}. The"
+        f" difference is {duration(gain)} ({percent_of(gain, of.step)} of the step).",
         CAUSES["layout_change, pairs"],
         SEEN,
         Evidence(members, shape=shape),
@@ -125,8 +126,8 @@ def _cause(of: StepProgram, row: list[tuple[Place, Executions]]) -> Cause:
         NAME,
         gain,
         f"{plural(n, 'copy', 'copies')} at {line_says(place)} only"
-        f" {'changes' if n == 1 else 'change'} the layout of arrays such as {shape}:"
-        f" {duration(gain)} ({percent_of(gain, of.step)} of the step).",
+        f" {'changes' if n == 1 else 'change'} the layout of arrays such as {shape}."
+        f" This takes {duration(gain)} ({percent_of(gain, of.step)} of the step).",
         CAUSES[NAME],
         SEEN,
         Evidence(members, shape=shape),

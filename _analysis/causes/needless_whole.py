@@ -25,7 +25,7 @@ from __future__ import annotations
 from _analysis.causes.cause import LIKELY, Cause, Evidence
 from _analysis.causes.graph import DOTS, Value, consumers, is_layout, producers, reach
 from _analysis.causes.resharding import NAME
-from _analysis.causes.sentences import duration, line_says, listed, percent_of, plural, short
+from _analysis.causes.sentences import duration, line_says, listed, percent_of, short
 from _analysis.causes.step_program import (
     collective_name_of,
     place_of,
@@ -34,6 +34,7 @@ from _analysis.causes.step_program import (
 )
 from _analysis.remedies import CAUSES
 from _pipeline.groups import group_by
+from _pipeline.units import plural
 from _pipeline.vocabulary import DATA_MOVE
 
 TYPE_CHECKING = False
@@ -112,11 +113,11 @@ def _cause_of_cut(of: StepProgram, members: list[Executions]) -> Cause:
     return Cause(
         NAME,
         gain,
-        f"Whole arrays are gathered by {_counts(members)} (most time at"
-        f" {line_says(place_of_longest(members))}, {duration(exposed)} exposed), and each"
-        " device then keeps only a part, so the shardings before and after disagree."
-        f" Matching shardings would save up to {duration(gain)} ({percent_of(gain, of.step)}"
-        " of the step).",
+        f"Whole arrays are gathered by {_counts(members)}, but each device then keeps only a"
+        f" part, so the shardings before and after disagree. {duration(exposed)} of"
+        " communication is exposed, most of it at"
+        f" {line_says(place_of_longest(members))}. Matching shardings would save up to"
+        f" {duration(gain)} ({percent_of(gain, of.step)} of the step).",
         CAUSES["resharding, model"],
         LIKELY,
         Evidence(members),
@@ -133,10 +134,10 @@ def _cause_of_spread(of: StepProgram, members: list[Executions], copies: list[Ex
     return Cause(
         NAME,
         gain,
-        "Operands of matmuls that are split along two dimensions"
-        f" ({_lines([*members, *copies])}) are gathered by {_counts(members)}:"
-        f" {duration(exposed)} exposed and {duration(copying)} of copies. Splitting each"
-        f" matmul like its weight, along one dimension, would save up to {duration(gain)}"
+        f"At {_lines([*members, *copies])}, operands of matmuls are split along two dimensions"
+        f" and gathered by {_counts(members)}. {duration(exposed)} of communication is"
+        f" exposed, and copies take {duration(copying)}. Splitting each matmul like its"
+        f" weight, along one dimension, would save up to {duration(gain)}"
         f" ({percent_of(gain, of.step)} of the step).",
         CAUSES["resharding, two dimensions"],
         LIKELY,

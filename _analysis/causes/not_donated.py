@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections import Counter
 
 from _analysis.causes.cause import LIKELY, Cause, Evidence
-from _analysis.causes.sentences import plural, size
+from _analysis.causes.sentences import size
 from _analysis.remedies import CAUSES
+from _pipeline.units import plural
 from _proto.hlo.parameters import Parameter, read_parameters
 from _proto.hlo.text import HBM
 
@@ -69,7 +70,7 @@ def find(of: StepProgram) -> list[Cause]:
             0,
             f"{plural(len(wasted), 'argument')} ({names}{more})"
             f" {'stays' if len(wasted) == 1 else 'stay'} in memory next to outputs of the"
-            " same shapes. Donating what is not used after the call would free up to"
+            " same shapes. Donating the arguments that are not used after the call would free up to"
             f" {size(n_bytes)} of HBM on each device.",
             CAUSES[NAME],
             LIKELY,

@@ -147,17 +147,17 @@ def _cause(of: StepProgram, row: list[_Lookup]) -> Cause | None:
     saved = f"up to {duration(gain)} ({percent_of(gain, of.step)} of the step)"
     if is_seen:
         says = (
-            f"{line_says(place)} multiplies a table by a one-hot matrix ({matrix}):"
-            f" {duration(total)} in matmuls and in building the matrix. Looking up the rows"
-            f" would save {saved}."
+            f"{line_says(place)} multiplies a table by a one-hot matrix ({matrix}). The"
+            f" matmuls and the ops that build the matrix take {duration(total)}. Looking up the"
+            f" rows would save {saved}."
         )
         helps = CAUSES["one_hot_matmul, lookup"]
     else:
         says = (
             f"{line_says(place)} multiplies by a matrix of weighted one-hot rows ({matrix}),"
-            f" which is mostly zeros: {duration(total)} in matmuls and in building the"
-            " matrix. Gathering or scattering rows, such as an expert's tokens, would save"
-            f" {saved}."
+            " which is mostly zeros. The matmuls and the ops that build the matrix take"
+            f" {duration(total)}. Gathering or scattering rows, such as an expert's tokens,"
+            f" would save {saved}."
         )
         helps = CAUSES["one_hot_matmul, weighted"]
     return Cause(

@@ -75,8 +75,8 @@ def find(device: Device, periods: Periods) -> Cause:
     return Cause(
         PAUSE,
         pause,
-        f"The device waits {duration(pause)} between steps, {share:.1f} % of the period of"
-        f" {duration(periods.median)}{what_host_does(host)}",
+        f"The device waits {duration(pause)} between steps ({share:.1f} % of the"
+        f" {duration(periods.median)} period){what_host_does(host)}",
         CAUSES[PAUSE],
         SEEN if host.calls else LIKELY,
         Evidence([]),
@@ -97,11 +97,12 @@ def what_host_does(host: HostInPause) -> str:
     if host.is_known:
         return (
             ". No single call of the thread that launches the steps covers half of this"
-            " time within one period; `idle --step all` lists what the host did."
+            " pause, apart from calls longer than the period; `idle --step all` lists what"
+            " the host did."
         )
     return (
-        ". The capture has no host events in that time, so the reason is unknown; it can"
-        " also be another device or host."
+        ". The capture has no host events in that time, so the reason is unknown; the"
+        " device may also wait for another device or host."
     )
 
 

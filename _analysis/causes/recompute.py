@@ -187,9 +187,10 @@ def _recompute(step: Step, recomputed: list[_Recomputed], context: Context) -> C
     return Cause(
         RECOMPUTE,
         gain,
-        f"The checkpoint at {line_says(place)} runs forward work again in the backward pass: "
-        f"{duration(gain)} ({percent_of(gain, step)} of the step). Saving activations instead "
-        f"{memory} and the time to write and read them, so the real gain may be small or zero.",
+        f"The checkpoint at {line_says(place)} runs forward work again in the backward pass. This "
+        f"takes {duration(gain)} ({percent_of(gain, step)} of the step). Saving activations "
+        f"instead {memory} and the time to write and read them, so the real gain may be small or "
+        "zero.",
         CAUSES[RECOMPUTE],
         LIKELY,
         Evidence(members, by_depth=_by_depth(recomputed), hbm_free=free),

@@ -22,9 +22,10 @@ from typing import NamedTuple
 from _analysis.causes.cause import SEEN, Cause, Evidence
 from _analysis.causes.graph import Value, consumers, is_layout, producers, reach
 from _analysis.causes.resharding import NAME
-from _analysis.causes.sentences import duration, line_says, percent_of, plural
+from _analysis.causes.sentences import duration, line_says, percent_of
 from _analysis.causes.step_program import collective_name_of, place_of_longest, total_of
 from _analysis.remedies import CAUSES
+from _pipeline.units import plural
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -133,10 +134,11 @@ def _cause(
     return Cause(
         NAME,
         gain,
-        f"Kernels at {line_says(place)} ({plural(n, 'execution')}, {duration(computing)})"
-        f" compute the same result on {n_devices} devices, because these devices gather all"
-        f" operands first ({duration(exposed)} exposed in collectives). Sharing the work"
-        f" would save up to {duration(gain)} ({percent_of(gain, of.step)} of the step).",
+        f"Kernels at {line_says(place)} compute the same result on {n_devices} devices,"
+        " because these devices gather all operands first. The kernels take"
+        f" {duration(computing)} in {plural(n, 'execution')}, and {duration(exposed)} of"
+        f" communication is exposed. Sharing the work would save up to {duration(gain)}"
+        f" ({percent_of(gain, of.step)} of the step).",
         CAUSES["resharding, kernel"],
         SEEN,
         Evidence([*kernels, *moved], n_participants=n_devices),

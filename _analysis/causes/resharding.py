@@ -9,8 +9,8 @@ after it. All-to-alls that the user wrote have the primitive `all_to_all` or `ra
 all others result from shardings. Collectives with the primitive `sharding_constraint` or `reshard`
 have the constraint's source line, so the cause is `seen`. Most programs no longer contain the
 constraint's line, because the compiler has propagated the sharding. Then the cause is `likely` and
-reports the line with the most time, which is often near the constraint. A dispatch to experts,
-which is intended, looks the same.
+reports the line with the most time, which is often near the constraint. An intended dispatch of
+tokens to experts also causes such all-to-alls.
 
 In the optimizer, a collective-permute of an elementwise op is also a resharding: the op's operands,
 such as parameters and the optimizer's state, are sharded differently. (Within the model, the
@@ -28,9 +28,10 @@ from typing import NamedTuple
 
 from _analysis.causes.cause import LIKELY, SEEN, Cause, Evidence
 from _analysis.causes.graph import Value, consumers, is_layout, producers, reach
-from _analysis.causes.sentences import duration, line_says, percent_of, plural
+from _analysis.causes.sentences import duration, line_says, percent_of
 from _analysis.causes.step_program import collective_name_of, place_of, place_of_longest, total_of
 from _analysis.remedies import CAUSES
+from _pipeline.units import plural
 from _pipeline.vocabulary import DATA_MOVE, SPARSE_CORE
 
 TYPE_CHECKING = False
@@ -120,12 +121,13 @@ def _cause(of: StepProgram, row: _Row, members: list[Executions]) -> Cause:
     groups = f" among {row.size} devices" if row.size else ""
     copied = ""
     if 100 * copying >= exposed:
-        copied = f" and {duration(copying)} of copies before and after"
+        copied = f", and copies before and after take {duration(copying)}"
     verb = "changes" if n == 1 else "change"
     says = (
         f"{what}{groups} {verb} how arrays are sharded, with most time at"
-        f" {line_says(place)}: {duration(exposed)} exposed{copied}. Matching shardings would"
-        f" save up to {duration(gain)} ({percent_of(gain, of.step)} of the step). "
+        f" {line_says(place)}. {duration(exposed)} of communication is exposed{copied}."
+        f" Matching shardings would save up to {duration(gain)}"
+        f" ({percent_of(gain, of.step)} of the step). "
     )
     if constraints:
         says += "The sharding constraint at this line requires the change."
@@ -139,7 +141,7 @@ def _cause(of: StepProgram, row: _Row, members: list[Executions]) -> Cause:
     else:
         says += (
             "The code at this line calls no all_to_all, so the shardings around it probably"
-            " disagree; dispatching tokens to experts looks the same."
+            " disagree. If the line dispatches tokens to experts, this can be intended."
         )
         helps = CAUSES["resharding, model"]
     return Cause(

@@ -40,10 +40,6 @@ def line_says(place: Place) -> str:
     return short(line) if line else "an unknown line"
 
 
-def plural(n: int, singular: str, several: str | None = None) -> str:
-    return f"{n} {singular if n == 1 else several or singular + 's'}"
-
-
 def listed(names: list[str]) -> str:
     """Join names as in a sentence, for example `a, b and c`."""
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))

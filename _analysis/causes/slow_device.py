@@ -18,6 +18,7 @@ from _analysis.causes.sentences import duration, percent_of, short
 from _analysis.causes.step_program import Place, place_of
 from _analysis.remedies import CAUSES
 from _analysis.report import program_id_of
+from _pipeline.units import plural
 from _pipeline.vocabulary import COMM
 
 TYPE_CHECKING = False
@@ -114,17 +115,19 @@ def cause_of(step: Step, slow: Slow) -> Cause:
     longest = max(at_line, key=lambda executions: executions.total, default=None)
     place = place_of(longest.op) if longest else Place(slow.line, None, None)
     says = (
-        f"{slow.device} has the largest load in {slow.n_slowest} of {slow.n_steps} steps:"
-        f" {duration(slow.load)} without communication, {duration(slow.gain)}"
-        f" ({percent_of(slow.gain, step)} of the step) more than the next device"
+        f"{slow.device} has the largest load in {slow.n_slowest} of"
+        f" {plural(slow.n_steps, 'step')}. Without communication, its ops take"
+        f" {duration(slow.load)}. This is {duration(slow.gain)} ({percent_of(slow.gain, step)}"
+        " of the step) more than on the next device."
     )
     if slow.line:
         says += (
-            f". The device takes {duration(slow.excess)} longer than {slow.median_device} at "
-            f"{short(slow.line)}"
+            f" The device takes {duration(slow.excess)} longer than {slow.median_device} at"
+            f" {short(slow.line)}."
         )
     is_sure = slow.n_steps >= FEWEST_STEPS
-    says += "." if is_sure else f" (in fewer than {FEWEST_STEPS} steps this can be chance)."
+    if not is_sure:
+        says += f" In fewer than {FEWEST_STEPS} steps, this can be chance."
     return Cause(
         NAME,
         slow.gain,

@@ -19,9 +19,10 @@ collectives.
 from __future__ import annotations
 
 from _analysis.causes.cause import LIKELY, Cause, Evidence
-from _analysis.causes.sentences import duration, line_says, listed, only, percent_of, plural
+from _analysis.causes.sentences import duration, line_says, listed, only, percent_of
 from _analysis.causes.step_program import collective_name_of, place_of_longest, total_of
 from _analysis.remedies import CAUSES
+from _pipeline.units import plural
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -48,10 +48,11 @@ from _analysis.causes.graph import (
     reach,
     walk,
 )
-from _analysis.causes.sentences import duration, percent_of, plural, short
+from _analysis.causes.sentences import duration, percent_of, short
 from _analysis.causes.step_program import own_line_of
 from _analysis.ledger import COLLECTIVE, DATA_MOVEMENT, KERNEL, MEMORY_BOUND
 from _analysis.remedies import CAUSES
+from _pipeline.units import plural
 from _proto.cached import cached_property
 from _proto.hlo.collectives import collective_name
 
@@ -432,7 +433,7 @@ def _cause(of: StepProgram, widening: _Widening, wide: _Wide) -> Cause | None:
         follows = "so every sum with it, such as a residual stream, is f32"
         helps = CAUSES["widened_dtype, stream"]
     elif convert.opcode in DOTS:
-        what = f"{where} multiplies matrices in f32 into {source}"
+        what = f"{where} computes {source} by multiplying matrices in f32"
         follows = "so the gradients are f32, too, although the compiler narrows the operands"
         helps = CAUSES["widened_dtype, matmul"]
     elif not is_convert:
@@ -442,11 +443,11 @@ def _cause(of: StepProgram, widening: _Widening, wide: _Wide) -> Cause | None:
         helps = CAUSES["widened_dtype, promotion"]
     else:
         what = f"{where} casts {source} to f32"
-    with_kernels = f", {duration(kernels)} of it in kernels" if kernels else ""
+    with_kernels = f" ({duration(kernels)} of it in kernels)" if kernels else ""
     says = (
-        f"{what}, {follows}. These arrays have twice the bytes, and the ops that move them"
-        f" take {duration(total)}{with_kernels}; the narrower dtype would halve this time"
-        f" and save about {duration(gain)} ({percent_of(gain, of.step)} of the step)"
+        f"{what}, {follows}. The ops that write or read these arrays take"
+        f" {duration(total)}{with_kernels}. The narrower dtype would halve the bytes and this"
+        f" time, which saves about {duration(gain)} ({percent_of(gain, of.step)} of the step)"
     )
     if confidence == LIKELY:
         says += f". Ignore this cause if {'the cast' if is_convert else 'f32'} is intended"

@@ -72,9 +72,9 @@ def cause_says(cause: Cause, answer: Answer) -> str:
     if cause["cause"] == PAUSE:
         # The pause is outside the step, so its percentage is relative to the period.
         waits = part_of(cause["gain_ps"], answer["period_ps"] or 0)
-        probably = ", probably" if likely else ""
+        probably = " probably" if likely else ""
         line = at(cause["source_user"])
-        return f"The device waits {waits}{share} between steps{probably} for the host{line}."
+        return f"Between steps, the device{probably} waits {waits}{share} for the host{line}."
     what, device = CAUSES[cause["cause"]], cause["evidence"]["device"]
     if device:
         what += f", {device.removeprefix('/device:')},"
@@ -85,8 +85,8 @@ def cause_says(cause: Cause, answer: Answer) -> str:
 
 def main_cause(answer: Answer) -> Cause | None:
     """Return the first large cause with confidence `seen`, or else the first large cause. Skip
-    recomputation: without it, the step may take just as long, because it would write and read
-    activations instead.
+    recomputation: the step may take just as long without it, because writing and reading the
+    activations also takes time.
     """
     large = [
         row

@@ -37,4 +37,4 @@ def sentences(answer: Answer) -> Iterator[str]:
 
 
 def next_steps(answer: Answer) -> Iterator[Next]:
-    yield Next("what the step loses, and why", ("--mode", "bottleneck"))
+    yield Next("where the step loses time, and why", ("--mode", "bottleneck"))

@@ -37,7 +37,7 @@ def sentences(answer: Answer) -> Iterator[str]:
         if duration
     ]
     if left_out:
-        yield f"Not listed: {' and '.join(left_out)}."
+        yield f"The list omits {' and '.join(left_out)}."
 
 
 def next_steps(answer: Answer) -> Iterator[Next]:

@@ -57,7 +57,7 @@ def gate_sentence(gate: Gate) -> str:
 
 
 def program_sentences(found: ProgramChanges) -> Iterator[str]:
-    """Yield a sentence if the compiled programs are the same or differ only in kernel code."""
+    """Yield a sentence if the compiled programs are equal or differ only in the code of kernels."""
     if found["same_program"]:
         yield "The compiled program is the same, so no change reached the device."
     elif found["same_program"] is None and found["rows"]:

@@ -19,7 +19,11 @@ def headline(answer: Answer) -> str:
 def sentences(answer: Answer) -> Iterator[str]:
     if not answer["kernels"]:
         omitted = answer["tail"]["dur_ps"]
-        yield f"Kernels take {time(omitted)}." if omitted else "No kernel ran in this step."
+        yield (
+            f"All kernels together take {time(omitted)}."
+            if omitted
+            else "No kernel ran in this step."
+        )
         return
     top = answer["kernels"][0]
     line = at(top["source_user"] or top["source_inner"])
@@ -46,4 +50,4 @@ def next_steps(answer: Answer) -> Iterator[Next]:
     for row in answer["kernels"][:1]:
         if row["n_ops"] > 1:
             yield Next("the ops of this kernel", ("--mode", "kernel", "--kernel", row["kernel"]))
-    yield Next("what the step loses, and why", ("--mode", "bottleneck"))
+    yield Next("where the step loses time, and why", ("--mode", "bottleneck"))

@@ -31,8 +31,8 @@ def sentences(answer: Answer) -> Iterator[str]:
         yield f"The largest part is {short(top['hlo_category'])}{line}: {took}."
     left_out = totals["left_out_ps"]["comm"]
     if left_out:
-        yield f"Not listed: {time(left_out)} of communication."
+        yield f"The list omits {time(left_out)} of communication."
 
 
 def next_steps(answer: Answer) -> Iterator[Next]:
-    yield Next("what the step loses, and why", ("--mode", "bottleneck"))
+    yield Next("where the step loses time, and why", ("--mode", "bottleneck"))

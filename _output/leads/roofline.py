@@ -21,7 +21,7 @@ def sentences(answer: Answer) -> Iterator[str]:
     judged = summary["rooflined_dur_ps"]
     lost = summary["shortfall_per_op_ps"]
     if judged and lost is not None:
-        yield f"Math with a known roof takes {time(judged)}, {time(lost)} of it beyond the roof."
+        yield f"Math with a known roof takes {time(judged)}; {time(lost)} is beyond the roof."
         top = next(iter(summary["top_shortfall_groups"]), None)
         if top:
             line = at(top["source_inner"]) or " without a source line"
@@ -35,4 +35,4 @@ def sentences(answer: Answer) -> Iterator[str]:
 
 
 def next_steps(answer: Answer) -> Iterator[Next]:
-    yield Next("what the step loses, and why", ("--mode", "bottleneck"))
+    yield Next("where the step loses time, and why", ("--mode", "bottleneck"))

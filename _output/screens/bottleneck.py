@@ -53,7 +53,7 @@ def lost_by(findings: list[Json]) -> int:
 
 
 def with_shortened(causes: list[Json]) -> list[Json]:
-    """Add the sentence `in_short` to each of the first two causes that gains at least 5 % of the
+    """Add the sentence `in_short` to the first two causes, unless the gain is below 5 % of the
     step."""
     return [
         {

@@ -32,7 +32,7 @@ BYTES = Column("size", "bytes", "bytes")
 
 
 def with_reads(row: Json) -> Json:
-    """Add `reads`: the operands' dtypes in memory that differ from the dtype that determines the
+    """Add `reads`: the dtypes of operands in memory, except the dtype that determines the
     peak."""
     of_operands = row.get("operand_dtypes") or ()
     return {**row, "reads": sorted({name for name in of_operands if name != row["dtype"]})}

@@ -62,7 +62,7 @@ def first_stats(
             for part_id, name, stats in first_stats(ids.part, part, of_part, admits):
                 yield ids[part_id], name, stats
         return
-    assert not isinstance(plane, JoinedPlane), "a joined plane has joined lines"
+    assert not isinstance(plane, JoinedPlane), "the line of a joined plane must be joined"
     yield from _first_stats_of_part(plane, line, wanted, is_admitted)
 
 

@@ -78,7 +78,9 @@ class Spread(unittest.TestCase):
         self.assertEqual((row["gain_ps"], row["confidence"]), (150, "likely"))
         self.assertEqual(row["source_user"], "model.py:3")
         self.assertEqual(sorted(row["evidence"]["ops"]), ["ordered", "whole"])
-        self.assertIn("split along two dimensions (model.py:3)", row["says"])
+        self.assertIn(
+            "At model.py:3, operands of matmuls are split along two dimensions", row["says"]
+        )
 
     def test_gathered_operand_without_a_copy_is_not_reported(self) -> None:
         self.assertEqual(spread(mover="bitcast"), [])

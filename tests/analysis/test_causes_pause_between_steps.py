@@ -53,7 +53,7 @@ class PauseBetweenSteps(unittest.TestCase):
         self.assertEqual((found["confidence"], found["scope"]), ("seen", None))
         self.assertEqual(
             found["says"],
-            "The device waits 20.0 ms between steps, 20.0 % of the period of 100 ms, while the host"
+            "The device waits 20.0 ms between steps (20.0 % of the 100 ms period), while the host"
             " is in feed.py:17 get_batch > feed.py:44 tokenize. The outermost call takes 94.0 ms.",
         )
         self.assertEqual((found["evidence"]["ops"], found["evidence"]["dur_ps"]), ([], 0))
@@ -61,7 +61,7 @@ class PauseBetweenSteps(unittest.TestCase):
     def test_headlines_mention_a_pause_above_one_percent(self) -> None:
         data = encode(Space([device(), host(thread((FEED, 5, 99)))]))
         self.assertIn(
-            "The device waits 20.0 of 100.0 ms (20.0 %) between steps for the host at feed.py:17.",
+            "Between steps, the device waits 20.0 of 100.0 ms (20.0 %) for the host at feed.py:17.",
             answer(data, "bottleneck")["headline"],
         )
         sentence = "A step starts every 100.0 ms, with a pause of 20.0 ms (20.0 %)."

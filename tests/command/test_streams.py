@@ -192,7 +192,7 @@ class Terminal(StreamsTest):
 
     def test_error_answer_on_a_terminal_has_no_hint(self) -> None:
         result, _ = self.on_terminal(self.small, "--mode", "summary", "--step", "9")
-        end = "no step 9; the trace has 1 steps, counted from 0; available_steps 0"
+        end = "no step 9; the trace has 1 step, counted from 0; available_steps 0"
         self.assertTrue(result.rstrip("\n").endswith(end), result)
 
     def test_long_runs_show_progress_for_each_activity(self) -> None:

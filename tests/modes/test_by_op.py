@@ -549,7 +549,7 @@ class Names(unittest.TestCase):
         ]
         result = result_of(ops, "--op", "a")
         self.assertEqual((result["op"]["program_id"], result["op"]["rank"]), ("2", 2))
-        note = "3 programs have an op a; using the one of program 2, which takes the most time"
+        note = "3 programs have an op a; using the op of program 2, because it takes the most time"
         self.assertIn(note, result["notes"])
         self.assertEqual(result_of(ops[:3], "--op", "a")["op"]["program_id"], "2")
 

@@ -111,9 +111,9 @@ class Sources(unittest.TestCase):
 
     def test_record_takes_precedence_over_a_trace_with_the_same_name(self) -> None:
         answer = without_notes(spread(traces()))
-        for n_records in (1, 3):
+        for n_records, using in ((1, "1 record"), (3, "3 records")):
             both = spread(traces() | dict(list(records().items())[:n_records]))
-            note = f"using {n_records} records instead of the traces with the same names"
+            note = f"using {using} and ignoring traces with the same names"
             self.assertEqual(both["notes"], [note])
             self.assertEqual(without_notes(both), answer)
         # A trace is not read if a record has the same name.
@@ -230,7 +230,8 @@ class Options(unittest.TestCase):
         answer = spread(records() | {"h1 (copy).json": a_record("h1")})
         self.assertEqual((answer["n_hosts"], answer["n_devices"]), (3, 6))
         self.assertEqual(
-            [note.rpartition(", ")[2] for note in answer["notes"]], ["which is counted once"] * 2
+            [note.rpartition("; ")[2] for note in answer["notes"]],
+            ["this device is counted once"] * 2,
         )
         self.assertEqual(answer["cohorts"], spread(records())["cohorts"])
         answer = spread(records() | {"h1.json.gz": gzip.compress(a_record("h1"))})

@@ -41,8 +41,8 @@ STEP = ("s", 0, 1000)
 Json = dict[str, Any]
 Program = dict[str, list[hlo_proto.Op]]
 CONTRADICTION = (
-    "the two clocks disagree about 1 transfer with an end before the start, counted as 0 ps in"
-    " flight"
+    "1 transfer ended before the start, because the two clocks disagree; the time in flight counts"
+    " as 0 ps"
 )
 
 

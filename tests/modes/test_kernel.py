@@ -117,8 +117,7 @@ class Regions(unittest.TestCase):
         self.assertEqual(tree(row), [("a", 0, 1, 10), ("b", 1, 1, 5), ("c", 0, 1, 10)])
         assert_adds_up(self, row)
         self.assertIn(
-            "2 regions of kernels end later than the enclosing region or execution, so 37 ps"
-            " are cut off",
+            "cut off 37 ps of 2 kernel regions after the end of the enclosing region or execution",
             result["notes"],
         )
 

@@ -171,7 +171,12 @@ class Waiting(unittest.TestCase):
 
     def test_note_lists_devices_whose_durations_are_on_the_trace_clock(self) -> None:
         notes = result_of([device(0, durations(5)), device(1, durations(5))])["notes"]
-        self.assertTrue(any("/device:TPU:0, /device:TPU:1 are fitted" in note for note in notes))
+        self.assertTrue(
+            any(
+                "/device:TPU:0, /device:TPU:1: the core measured no durations" in note
+                for note in notes
+            )
+        )
 
 
 class Groups(unittest.TestCase):

@@ -114,7 +114,7 @@ class Offloading(unittest.TestCase):
         self.assertEqual(
             result["notes"],
             [
-                "1 of 105 steps contain no op (961.3 ns)",
+                "no op starts in 1 of 105 steps (961.3 ns in total)",
                 "13.75 s (14.9 % of the capture) pass between steps; --step all includes this time",
                 "the trace has no Steps line, so each execution of a program (XLA Modules)"
                 " counts as a step",

@@ -290,10 +290,9 @@ class Notes(unittest.TestCase):
         self.assertEqual(
             record(planes)["notes"],
             [
-                "/device:TPU:0: 1 XLA Ops events left out, because they have no metadata, no"
-                " time or a negative duration",
-                "/device:TPU:1: 1 events of the Steps line left out, because they have no valid"
-                " time",
+                "/device:TPU:0: left out 1 event of the XLA Ops line (no metadata, no time or a"
+                " negative duration)",
+                "/device:TPU:1: left out 1 event of the Steps line (no valid time)",
             ],
         )
 
@@ -302,10 +301,7 @@ class Notes(unittest.TestCase):
         plane.lines.append(Line("XLA Ops", [Event(1, num_occurrences=3)]))
         self.assertEqual(
             record(plane)["notes"],
-            [
-                "1 XLA Ops events left out, because they have no metadata, no time or a negative"
-                " duration"
-            ],
+            ["left out 1 event of the XLA Ops line (no metadata, no time or a negative duration)"],
         )
 
     def test_note_about_all_devices_appears_once(self) -> None:

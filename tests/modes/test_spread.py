@@ -17,6 +17,7 @@ from typing import Any
 from _analysis import cohorts, record_format, stragglers
 from _modes.spread import fields_of
 from _pipeline.no_answer import NoAnswer
+from _pipeline.units import plural
 from tests.builders import records
 from tests.builders.records import Json, Name, groups_of, pod
 from tests.harness import BEFORE, DEMO, FULL, answer, sampled, within
@@ -684,7 +685,7 @@ class Joining(unittest.TestCase):
             ]
         first, second = sorted({record["devices"][0]["program"] for record in run})
         n_left_out = {run[0]["devices"][0]["program"]: 2, run[2]["devices"][0]["program"]: 1}
-        left_out = "steps left out, because some devices have no figures for them"
+        why = "because some devices lack figures"
         offset = (
             "executions are aligned by index, so the comparison is wrong if captures begin at"
             " different executions"
@@ -692,11 +693,11 @@ class Joining(unittest.TestCase):
         self.assertEqual(
             spread([*run, run[1]])["notes"],
             [
-                f"program {first}: {n_left_out[first]} {left_out}",
                 f"program {first}: {offset}",
-                f"program {second}: {n_left_out[second]} {left_out}",
+                f"program {first}: left out {plural(n_left_out[first], 'step')}, {why}",
                 f"program {second}: {offset}",
-                "several files have equal figures for 0 of host h1, which is counted once",
+                f"program {second}: left out {plural(n_left_out[second], 'step')}, {why}",
+                "several files have equal figures for 0 of host h1; this device is counted once",
             ],
         )
 

@@ -104,7 +104,7 @@ def why_picked(step: Step, steps: list[Step], n_on_line: int) -> str:
     clause = f"; median of {n_as_busy} equally busy" if n_as_busy > 1 else ""
     return (
         f"auto-picked the busiest step (index {step.index}, {step.n_events} of {n_on_line} ops in "
-        f"{len(steps)} steps{clause})"
+        f"{counted(len(steps), 'step')}{clause})"
     )
 
 
@@ -233,8 +233,8 @@ class Picked:
         doubtful = [e for e in self.leaves if e.op.is_stack_doubtful]
         if doubtful:
             self.notes.append(
-                f"{len(ops_of(doubtful))} ops ({readable(duration(doubtful))}) have a source that"
-                " is not the innermost frame of their stack, so the stack may be wrong"
+                f"in {counted(len(ops_of(doubtful)), 'op')} ({readable(duration(doubtful))}), the"
+                " source is not the innermost frame of the stack, so the stack may be wrong"
             )
 
     @property
@@ -356,13 +356,18 @@ def readable(ps: int) -> str:
     return f"{value:.{decimals}f} {name}"
 
 
+def counted(n: int, noun: str) -> str:
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
 def notes_of_all(steps: list[Step]) -> list[str]:
     """Return the notes about idle steps and about time between steps."""
     notes = []
     idle = [step for step in steps if step.n_events == 0]
     if idle:
         notes.append(
-            f"{len(idle)} of {len(steps)} steps contain no op ({readable(step_time(idle))})"
+            f"no op starts in {len(idle)} of {counted(len(steps), 'step')}"
+            f" ({readable(step_time(idle))} in total)"
         )
     spans = [step.on_trace for step in steps]
     between, whole = time_between(spans), whole_time(spans)

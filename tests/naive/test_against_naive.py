@@ -37,10 +37,10 @@ SPECIFIED_NOTES = (
     "order of stack frames unknown",
 )
 SPECIFIED_ENDS = (
-    "a source that is not the innermost frame of their stack, so the stack may be wrong",
+    "the source is not the innermost frame of the stack, so the stack may be wrong",
     "of the capture) pass between steps; --step all includes this time",
 )
-NO_OPS = re.compile(r"\d steps contain no op \([\d.]+ \w+\)\Z")
+NO_OPS = re.compile(r"no op starts in \d+ of ")
 
 
 def without_unread(value: Any) -> Any:

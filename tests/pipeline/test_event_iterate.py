@@ -60,7 +60,7 @@ class Admission(unittest.TestCase):
                 self.assertEqual(step["totals"]["n_events_unresolved"], 1)
                 self.assertEqual(step["totals"]["n_events_total"], 2)
                 self.assertEqual(step["totals"]["compute_duration_ps"], 70)
-                self.assertIn(f"1 XLA Ops events left out ({problem})", step["notes"])
+                self.assertIn(f"left out 1 event of the XLA Ops line ({problem})", step["notes"])
 
     def test_dropped_events_in_other_steps_are_not_counted(self) -> None:
         events = [Event(7, 110, 5), Event(8, 99, 1), Event(8, 120, 1), Event(8, 200, 1)]
@@ -68,7 +68,7 @@ class Admission(unittest.TestCase):
         step = answer(data, "summary")
         self.assertEqual(step["totals"]["n_events_unresolved"], 1)
         self.assertEqual(step["steps"][0]["n_xla_ops_events"], 2)
-        self.assertIn("2 of 4 ops in 1 steps", " ".join(step["notes"]))
+        self.assertIn("2 of 4 ops in 1 step)", " ".join(step["notes"]))
 
 
 class Windows(unittest.TestCase):

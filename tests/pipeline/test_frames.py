@@ -9,6 +9,7 @@ import unittest
 from collections.abc import Sequence
 from typing import Any
 
+from _pipeline.units import plural
 from tests.builders import hlo_proto
 from tests.builders.hlo_proto import StackFrames, metadata_plane
 from tests.builders.random_xspace import command_line
@@ -37,7 +38,7 @@ ALL_KINDS: Json = {"include_comm": True, "include_data_move": True}
 
 def doubtful(n: int, ps: int) -> str:
     return (
-        f"{n} ops ({ps} ps) have a source that is not the innermost frame of their stack, so"
+        f"in {plural(n, 'op')} ({ps} ps), the source is not the innermost frame of the stack, so"
         " the stack may be wrong"
     )
 

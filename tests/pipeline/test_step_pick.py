@@ -13,7 +13,7 @@ from tests.pipeline.small_steps import NO_STEPS, Steps, leaf, plane
 NO_OP = "no op starts in this step, so the answer has only idle time"
 WHOLE_LINE = "the trace has no Steps line; using the time of the whole XLA Ops line as the step"
 # These notes are about all steps, so they do not depend on the picked step.
-ON_ALL_STEPS = re.compile(r" steps contain no op \(\d+ ps\)$| --step all includes this time$")
+ON_ALL_STEPS = re.compile(r"^no op starts in \d+ of | --step all includes this time$")
 
 
 def pick_notes(step: dict[str, Any]) -> list[str]:
@@ -200,16 +200,16 @@ class StepsRollup(unittest.TestCase):
             for options in ([], ["--step", "1"], ["--step", "all"]):
                 with self.subTest(mode=mode, options=options):
                     _, notes = self.rollup(steps, *options, mode=mode)
-                    self.assertEqual(notes, ["2 of 5 steps contain no op (80 ps)"])
+                    self.assertEqual(notes, ["no op starts in 2 of 5 steps (80 ps in total)"])
 
     def test_time_between_steps_is_noted_above_one_percent(self) -> None:
         steps: Steps = [("0", 0, 10), ("1", 10, 10), ("2", 20, 10), ("3", 31, 20)]
         _, notes = self.rollup([*steps, ("4", 51, 49)])
-        self.assertEqual(notes, ["2 of 5 steps contain no op (69 ps)"])
+        self.assertEqual(notes, ["no op starts in 2 of 5 steps (69 ps in total)"])
         rollup, notes = self.rollup([*steps, ("4", 51, 48)])
         self.assertEqual(rollup["between_steps_pct"], 1.01)
         between = "1 ps (1.0 % of the capture) pass between steps; --step all includes this time"
-        self.assertEqual(notes, ["2 of 5 steps contain no op (68 ps)", between])
+        self.assertEqual(notes, ["no op starts in 2 of 5 steps (68 ps in total)", between])
 
     def test_time_between_overlapping_steps_is_zero(self) -> None:
         rollup, notes = self.rollup([("0", 0, 20), ("1", 10, 20)])
@@ -281,7 +281,7 @@ class ExecutionsAsSteps(unittest.TestCase):
         for events in ((), invalid[:1], invalid[1:]):
             step = self.answer(events=events)
             self.assertEqual((step["step_source"], step["step_window_ps"]), (None, [1000, 9010]))
-            left_out = "1 events of the XLA Modules line left out, because they have no valid time"
+            left_out = "left out 1 event of the XLA Modules line (no valid time)"
             self.assertEqual(pick_notes(step), [left_out] * len(events) + [WHOLE_LINE])
 
     def test_executions_with_numeric_names_have_separate_rows(self) -> None:

@@ -20,13 +20,13 @@ class LongTexts(unittest.TestCase):
 
     def test_only_texts_above_the_limit_are_shortened(self) -> None:
         self.assertEqual(self.cut(LONG), (LONG, []))
-        note = "1 texts were cut to 65536 characters"
+        note = "cut 1 text to 65536 characters"
         self.assertEqual(self.cut(LONG + "y"), (LONG + "…", [note]))
 
     def test_long_texts_in_lists_and_objects_are_shortened(self) -> None:
         value, notes = self.cut([{"a": [LONG + "y", 1]}, LONG + "z", None])
         self.assertEqual(value, [{"a": [LONG + "…", 1]}, LONG + "…", None])
-        self.assertEqual(notes, ["2 texts were cut to 65536 characters"])
+        self.assertEqual(notes, ["cut 2 texts to 65536 characters"])
 
     def test_shortened_keys_remain_distinct_and_in_order(self) -> None:
         value, _ = self.cut({LONG + "1": 1, "short": 2, LONG + "2": 3})
@@ -37,7 +37,7 @@ class LongTexts(unittest.TestCase):
         data = trace([op("f.1", "loop fusion", 0, 5, text=text)])
         fields = answer(data, "by_source")
         self.assertEqual(fields["groups"][0]["example_hlo_op"], text[:LONGEST_TEXT] + "…")
-        self.assertIn("2 texts were cut to 65536 characters", fields["notes"])
+        self.assertIn("cut 2 texts to 65536 characters", fields["notes"])
 
     def test_long_group_keys_remain_distinct_in_a_record(self) -> None:
         ops = [op(f"f.{i}", "loop fusion", i, 1, tf_op=LONG + str(i)) for i in range(2)]
