@@ -360,7 +360,7 @@ OPTIONS: dict[str, Json] = {
         "type": TO_NATURAL,
         "help": "maximum number of rows (default: 8 in bottleneck, 10 in idle, 10 in kernel, 20 in"
         " comm, 20 in memory, 20 in program, 50 in summary, 50 in by_op, 50 in compare, 50"
-        " in spread; all in other modes, in order of appearance)",
+        " in spread; other modes list all rows in the order of the trace)",
     },
     "--depth": {
         "metavar": "D",
@@ -426,7 +426,7 @@ OPTIONS: dict[str, Json] = {
     "--params": {
         "metavar": "P",
         "type": TO_POSITIVE,
-        "help": "active parameters of a model in training, at 6 flops each per token",
+        "help": "active parameters of a model in training; assumes 6 flops per parameter and token",
     },
     "--n-devices": {
         "metavar": "D",

@@ -263,9 +263,9 @@ CAUSES: dict[str, str] = {
         "each device gets its own part, for example some of the heads."
     ),
     "resharding, matmul": (
-        "Split the dimension that the weight and the activations have in common along the"
-        " same mesh axis in both, for example P('tp', 'fsdp') for the second matmul of an MLP, or"
-        " constrain the activations before this line (with_sharding_constraint, in_specs)."
+        "The weight and the activations have one dimension in common: split it along the same"
+        " mesh axis in both, for example with P('tp', 'fsdp') for the second weight of an MLP."
+        " Or constrain the activations before this line (with_sharding_constraint, in_specs)."
     ),
     "slow_device": (
         "Share the work of this line evenly among devices (tokens per expert, sequence"

@@ -250,9 +250,10 @@ def with_events(
 def notes_of(line: SurveyedLine, tally: Tally) -> Iterator[str]:
     if tally.n_timeless:
         n = plural(tally.n_timeless, "event")
-        yield f"{line.name}: no time in {n}, only a number of occurrences"
+        yield f"{line.name}: the trace has no time for {n}, only a number of occurrences"
     if tally.n_negative:
-        yield f"{line.name}: a negative duration counts as 0 in {plural(tally.n_negative, 'event')}"
+        n = plural(tally.n_negative, "event")
+        yield f"{line.name}: the negative duration of {n} counts as 0"
 
 
 def counter_rows(counters: Counters) -> Iterator[Counter]:

@@ -146,7 +146,7 @@ def _reduced_cause(of: StepProgram, shape: str, arrays: list[_Written]) -> Cause
         NAME,
         gain,
         f"{line_says(place)} writes {written} to memory, and all readers reduce {them} to an "
-        f"eighth or less: writing and reading the {noun} takes at least {duration(gain)} "
+        f"eighth or less. Writing and reading the {noun} takes at least {duration(gain)} "
         f"({percent_of(gain, of.step)} of the step).",
         CAUSES["large_intermediate, reduced"],
         SEEN,
@@ -230,7 +230,7 @@ def _scores_cause(of: StepProgram, dots: list[Instruction]) -> Cause | None:
         NAME,
         gain,
         f"{line_says(place)} computes all attention scores, {result.text}, before a softmax"
-        f" and the next matmul read them: ops on the scores take {duration(total)}. At peak"
+        f" and the next matmul read them. Ops on the scores take {duration(total)}. At peak"
         f" rate, a fused kernel needs {duration(total - gain)} for the"
         f" matmuls{' (half of them masked)' if is_masked else ''}, so it would save up to"
         f" {duration(gain)} ({percent_of(gain, of.step)} of the step).",

@@ -176,9 +176,9 @@ def _together(of: StepProgram, causes: list[Cause]) -> Cause:
     return first._replace(
         gain_ps=gain,
         says=(
-            f"{first.says} Other collectives and copies that this line needs because shardings"
-            f" disagree cost {duration(sum(cause.gain_ps for cause in others))}, so the total"
-            f" is {duration(gain)} ({percent_of(gain, of.step)})."
+            f"{first.says} Disagreeing shardings at this line also cost"
+            f" {duration(sum(cause.gain_ps for cause in others))} in other collectives and"
+            f" copies, so the total is {duration(gain)} ({percent_of(gain, of.step)})."
         ),
         evidence=first.evidence._replace(executions=list(members.values())),
     )

@@ -447,7 +447,7 @@ def _cause(of: StepProgram, widening: _Widening, wide: _Wide) -> Cause | None:
     says = (
         f"{what}, {follows}. The ops that write or read these arrays take"
         f" {duration(total)}{with_kernels}. The narrower dtype would halve the bytes and this"
-        f" time, which saves about {duration(gain)} ({percent_of(gain, of.step)} of the step)"
+        f" time, saving about {duration(gain)} ({percent_of(gain, of.step)} of the step)"
     )
     if confidence == LIKELY:
         says += f". Ignore this cause if {'the cast' if is_convert else 'f32'} is intended"

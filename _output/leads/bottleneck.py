@@ -153,7 +153,7 @@ def next_steps(answer: Answer) -> Iterator[Next]:
             "why the device is idle, and what the host does at that time", ("--mode", "idle")
         )
     if (exposed and not has_peers) or (budget["host"]["pct_of_step"] or 0) >= WORTH_A_LOOK_PCT:
-        yield Next("which collectives cost time, and how much of it math hides", ("--mode", "comm"))
+        yield Next("the time of each collective, and how much of it is hidden", ("--mode", "comm"))
     if pause_sentence(answer["period_ps"], answer["between_steps_ps"]):
         yield Next("what the host does between steps", ("--mode", "idle", "--step", "all"))
     if (budget["kernel"]["pct_of_step"] or 0) >= WORTH_A_LOOK_PCT:

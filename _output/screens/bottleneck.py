@@ -116,7 +116,7 @@ PARTS: tuple[Part, ...] = (
                 continues=True,
             ),
             Says(
-                "MFU is at least {mfu_at_least:share}, {hfu_at_least:share} with recomputation"
+                "MFU is at least {mfu_at_least:share}, or {hfu_at_least:share} with recomputation"
                 " ({recompute_total_dur_ps:time}).",
                 when="mfu_at_least recompute_total_dur_ps",
                 continues=True,

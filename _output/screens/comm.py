@@ -23,14 +23,14 @@ PARTS: tuple[Part, ...] = (
         (
             Says(
                 "\nexposed {totals.exposed_ps:time} ({totals.exposed_pct_of_step:percent} of the"
-                " step); in flight {totals.in_flight_union_ps:time},"
-                " {totals.hidden_union_ps:time} of it hidden by math or copies",
+                " step); in flight {totals.in_flight_union_ps:time}, of which"
+                " {totals.hidden_union_ps:time} is hidden by math or copies",
                 when="totals.exposed_ps",
             ),
             Says(
                 "host: exposed {totals.host_ps:time} ({totals.host_pct_of_step:percent} of the"
-                " step); in flight {totals.host_in_flight_union_ps:time},"
-                " {totals.host_hidden_union_ps:time} of it hidden",
+                " step); in flight {totals.host_in_flight_union_ps:time}, of which"
+                " {totals.host_hidden_union_ps:time} is hidden",
                 when="totals.host_in_flight_union_ps",
             ),
             Table(

@@ -71,7 +71,9 @@ class Resharding(unittest.TestCase):
         (row,) = found("model.py:4")
         self.assertEqual((row["gain_ps"], row["source_user"]), (80, "model.py:4"))
         self.assertEqual(row["evidence"]["ops"], ["first", "second"])
-        self.assertIn("30 ps, so the total is 80 ps (8.0 %)", row["says"])
+        self.assertIn(
+            "30 ps in other collectives and copies, so the total is 80 ps (8.0 %)", row["says"]
+        )
         self.assertEqual([row["gain_ps"] for row in found("model.py:6")], [50, 30])
 
     def test_gain_of_an_inserted_all_to_all_includes_adjacent_copies(self) -> None:

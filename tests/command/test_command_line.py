@@ -51,7 +51,7 @@ class Help(unittest.TestCase):
                 with self.subTest(mode=mode.name):
                     default = keywords_of(mode)["top"].default
                     if default is None:
-                        self.assertIn("all in other modes, in order of appearance", text)
+                        self.assertIn("other modes list all rows in the order of the trace", text)
                         self.assertNotIn(f" in {mode.name}", text)
                     else:
                         self.assertIn(f"{default} in {mode.name}", text)
