@@ -94,9 +94,9 @@ ONE_OP: tuple[Part, ...] = (
     Section(
         (
             Says(
-                "{op.n_executions:count} runs, {op.total_dur_ps:time} ({op.pct_of_step:percent} of"
-                " the step), each {op.min_dur_ps:time} to {op.max_dur_ps:time};"
-                " {op.at_roof_ps:time} at the roof, {op.lost_ps:time} lost"
+                "runs: {op.n_executions:count}, total {op.total_dur_ps:time}"
+                " ({op.pct_of_step:percent} of step), each {op.min_dur_ps:time} to"
+                " {op.max_dur_ps:time}; at roof {op.at_roof_ps:time}, lost {op.lost_ps:time}"
             ),
         )
     ),
@@ -121,7 +121,7 @@ ONE_OP: tuple[Part, ...] = (
         "op.program.called",
         (
             Table(
-                "{n_instructions:count} instructions in {name}",
+                "instructions in {name}: {n_instructions:count}",
                 "instructions",
                 (
                     OF_PROGRAM[0],

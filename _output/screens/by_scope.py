@@ -37,7 +37,7 @@ PARTS: tuple[Part, ...] = (
             ),
         ),
     ),
-    Says("--depth all also shows {n_scopes_omitted:count} deeper scopes", when="n_scopes_omitted"),
+    Says("deeper scopes: {n_scopes_omitted:count} (--depth all)", when="n_scopes_omitted"),
     Table(
         "ops without a scope, by the line that produces or consumes their data",
         "no_scope.likely_sources",

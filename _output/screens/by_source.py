@@ -28,7 +28,7 @@ PARTS: tuple[Part, ...] = (
         )
     ),
     Table(
-        "{totals.n_groups_total:count} groups of ops with the same stack and kind; math takes"
+        "groups of ops with the same stack and kind: {totals.n_groups_total:count}; math takes"
         " {totals.compute_duration_ps:time}",
         "groups",
         (

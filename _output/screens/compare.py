@@ -27,8 +27,8 @@ PARTS: tuple[Part, ...] = (
     Says("{mode:word}: {baseline_dir:file} before, {profile_dir:file} after"),
     *(
         Says(
-            f"{side}: {{{side}.n_steps:count}} steps on {{{side}.device}} of {{{side}.host}}"
-            f" ({{{side}.device_type}}), {{{side}.xplane_file:file}},"
+            f"{side}: {{{side}.device}} of {{{side}.host}} ({{{side}.device_type}}),"
+            f" {{{side}.xplane_file:file}}; steps: {{{side}.n_steps:count}},"
             f" on the {{{side}.clock}}'s clock"
         )
         for side in ("before", "after")

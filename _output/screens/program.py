@@ -41,7 +41,7 @@ PARTS: tuple[Part, ...] = (
         ),
     ),
     Table(
-        "flags about collectives ({flags.n:count} flags are set)",
+        "flags about collectives (flags set in total: {flags.n:count})",
         "flags.findings",
         (
             Column("flag", "flag", "file"),

@@ -146,7 +146,10 @@ class OfRecords(Against):
                 (None, None, 7, 1007, 1000, 1),
             ],
         )
-        self.assertIn("1 rows (50 ps before, 70 ps after) match lines", " ".join(result["notes"]))
+        self.assertIn(
+            "the files differ in 1 row of matched lines (50 ps before, 70 ps after)",
+            " ".join(result["notes"]),
+        )
         zero = {"before_ps": 0, "after_ps": 0, "before_pct": 0.0, "after_pct": 0.0}
         self.assertEqual(result["unmatched"], zero)
         self.assert_holds(record(before), record(after), result)
