@@ -206,7 +206,7 @@ def skipped_row(skipped: Skipped, utilization: float | None) -> SkippedGroup:
 
 
 def hbm_util(part: Part, roofs: Roofs, hbm_only: bool) -> float | None:
-    """Return the HBM utilization of ops of unknown cost; None if the bytes are unknown, too."""
+    """Return the HBM utilization of ops without a verdict; None if the bytes are unknown."""
     time, total = roofs.t_memory(part.n_bytes(hbm_only)), part.group.total
     # XLA writes 0 bytes for an opaque op, so 0 means unknown.
     if not part.bytes_accessed or time is None or not total:
