@@ -340,8 +340,8 @@ OPTIONS: dict[str, Json] = {
     "--baseline": {
         "metavar": "PROFILE",
         "action": "append",
-        "help": "capture before the change (required and repeatable in compare; page then also"
-        " shows what changed)",
+        "help": "capture from before the change (compare requires one and accepts several; with"
+        " one, page also shows what changed)",
     },
     "--fail-over": {
         "metavar": "PCT",

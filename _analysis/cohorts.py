@@ -230,8 +230,8 @@ def crew_of(all_found: Iterable[tuple[str, LoadRecords, list[Found | Failure]]])
 
 
 def merged_member(members: list[tuple[str, Member]], notes: set[str]) -> Member:
-    """Return a device that one or more files contain; raise NoAnswer if its figures differ between
-    the files."""
+    """Return a device that is recorded in one or more files; raise NoAnswer if the files disagree
+    about it."""
     # Sort by file name, so that the message does not depend on the order of the arguments.
     (file, first), *others = sorted(members, key=lambda file_and_member: file_and_member[0])
     device = first.loads.device

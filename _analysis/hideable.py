@@ -61,7 +61,7 @@ class Hideable:
     def time_of(self, name: OpClass, entries: Iterable[Entry]) -> int | None:
         """Return how much of a class's time could be hidden by math.
 
-        Return None if the class cannot be hidden, or if the program of a synchronous collective is
+        Return None if math cannot hide this class, or if the program of a synchronous collective is
         missing.
         """
         if name not in HIDEABLE:

@@ -86,7 +86,7 @@ def peak_of(assignment: BufferAssignment) -> Peak:
         if allocation.color == HBM and not allocation.is_thread_local
     ]
     if not assignment.allocations:
-        raise Contradiction("the assignment has no allocations")
+        raise Contradiction("the buffer assignment has no allocations")
     heap_events = _heap_events(assignment, _allocation_by_buffer(allocations, assignment.buffers))
     held: list[Held] = []
     maxima: list[_Maximum] = []

@@ -42,7 +42,7 @@ KINDS_OF_FACTS: dict[ProgramWhat, type | None] = {
     "fusion": None,
 }
 # Upper limit of integers in a record. Sums of picoseconds stay far below this limit, and even the
-# limit's square fits in a float.
+# limit's square does not overflow a float.
 INT_LIMIT = 1 << 100
 GZIP_MAGIC = b"\x1f\x8b"
 

@@ -56,8 +56,8 @@ class Run(NamedTuple):
 
 
 def runs_of(record: Record, asked: slice) -> list[Run]:
-    """Return a run for each device of a record. A run contains the used steps of the slice
-    `asked`."""
+    """Return a run for each device of a record. A run contains the steps of the slice `asked`
+    that the record marks as used."""
     return [
         Run(record, device, [step for step in device.steps[asked] if step.used])
         for device in record.devices

@@ -237,7 +237,7 @@ CAUSES: dict[str, str] = {
     ),
     "recompute": (
         "If memory is free, save more activations: use a checkpoint policy that keeps the"
-        " outputs of matmuls, or no checkpoint in some layers."
+        " outputs of matmuls, or remove the checkpoint in some layers."
     ),
     "recomputed_repeatedly, outer": (
         "Remove the outer checkpoint; the inner checkpoints already save the memory."

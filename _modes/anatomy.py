@@ -253,7 +253,7 @@ def notes_of(line: SurveyedLine, tally: Tally) -> Iterator[str]:
         yield f"{line.name}: the trace has no time for {n}, only a number of occurrences"
     if tally.n_negative:
         n = plural(tally.n_negative, "event")
-        yield f"{line.name}: the negative duration of {n} counts as 0"
+        yield f"{line.name}: negative durations ({n}) count as 0"
 
 
 def counter_rows(counters: Counters) -> Iterator[Counter]:

@@ -123,8 +123,8 @@ def shape_out(op: Op) -> str | None:
 class Change(NamedTuple):
     """Result of comparing the dtypes (or layouts) before and after a group's ops.
 
-    `is_seen` is True if they differ in any op, and `duration` is the time of these ops. Both are
-    None if no op can be compared.
+    `is_seen` is True if they differ for some ops, and `duration` is the total time of those ops.
+    Both are None if no op can be compared.
     """
 
     is_seen: bool | None

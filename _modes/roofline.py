@@ -1,4 +1,4 @@
-"""Show how far each source line is from the chip's roofs."""
+"""Show how close each source line comes to the chip's peak rates."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ class Page:
         if not text:
             return ""
         if is_in_table and "\\|" in text:
-            # With a backslash in front, `\|` would no longer escape the `|`.
+            # If a backslash preceded `\|`, the `|` would no longer be escaped.
             marked = (f"&#{ord(c)};" if not c.isalnum() else c for c in text)
             return f"<code>{''.join(marked)}</code>"
         longest = max((len(ticks) for ticks in BACKTICKS_RE.findall(text)), default=0)

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from _proto.trace.joined import AnyLine
     from _proto.trace.plane import Metadata, Stats
 
-# Names of stats that are counts. On events of custom calls, they are static counts of the kernel's
-# code, which ignore how often loops run.
+# Names of stats that are counts. For custom calls, events have static counts of the kernel's code,
+# in which each loop body counts once.
 COUNTS = ("flops", "model_flops", "bytes_accessed", "memory_access_breakdown")
 # Names of all stats that `Op` reads.
 USED_STATS = {

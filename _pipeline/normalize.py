@@ -131,7 +131,8 @@ def step_of(
 def measure(
     picked: StepEvent | None, admitted: Admitted, ops: Mapping[int, Op]
 ) -> tuple[Clock, tuple[int, int], dict[int, Executions]]:
-    """Return a window's clock, the window on that clock, and the executions of its ops."""
+    """Return the clock of a window, the window converted to this clock, and the executions of ops
+    in the window."""
     first, last = admitted.span if picked is None else (picked.start, picked.end)
     # If the core measured the step's start and end, the clock need not convert the end.
     clock = clock_of(admitted.pieces, [] if picked and picked.device_span else [last])

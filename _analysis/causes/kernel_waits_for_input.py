@@ -48,9 +48,9 @@ def _cause(step: Step, kernel: str, members: list[Executions], regions: Regions)
     return Cause(
         NAME,
         waiting,
-        f"The kernel {kernel} (at {line_says(place)}) waits for copies during"
-        f" {duration(waiting)} of its {duration(total)} ({percent(waiting, total) or 0:.1f}"
-        f" %). This waiting takes {percent_of(waiting, step)} of the step.{body}",
+        f"The kernel {kernel} (at {line_says(place)}) spends {duration(waiting)} of its"
+        f" {duration(total)} waiting for copies ({percent(waiting, total) or 0:.1f} % of its time,"
+        f" {percent_of(waiting, step)} of the step).{body}",
         CAUSES[NAME],
         SEEN,
         Evidence(members),

@@ -198,7 +198,7 @@ class Links:
     ) -> tuple[list[int], set[Instruction]]:
         """Return the positions of the nearest ops, in one direction, that take longer than `short`.
 
-        Also return the short ops on the way to them. Ops in `beyond` count as short.
+        Also return the short ops between `starts` and these ops. Ops in `beyond` count as short.
         """
         places = []
         passed = set()

@@ -7,8 +7,8 @@ differently.
 The devices need only a part of the array, or need it complete along only one dimension. Two
 patterns indicate that shardings disagree:
 
-- An all-gather builds the complete array, and all users of the result cut a part out with a
-  dynamic-slice at an index that depends on the device. An all-to-all would move only the parts. A
+- An all-gather builds the complete array, but every user takes only a part of it: a dynamic-slice
+  at an index that depends on the device. An all-to-all would move only the parts. A
   gather is excluded if any op uses the complete result.
 - An all-gather among at least four devices gathers an operand of a matmul along two dimensions at
   once, so a copy has to put the parts in order. If the shardings agreed, the matmul would be split

@@ -134,8 +134,8 @@ def _cause(of: StepProgram, row: _Row, members: list[Executions]) -> Cause:
         helps = CAUSES["resharding, constraint"]
     elif row.is_outside:
         says += (
-            "The code at this line calls no collective, so its operands must be sharded in"
-            " different ways."
+            "The code at this line calls no collective, so the compiler added the communication,"
+            " probably because operands have different shardings."
         )
         helps = CAUSES["resharding, optimizer"]
     else:

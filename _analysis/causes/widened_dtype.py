@@ -21,7 +21,7 @@ reported.
     return norm(x.astype(f32)) * scale + bias       # f32, and the weights are cast to bf16
 
 Compilers remove a convert that follows another convert, so a program may contain no widening
-convert. Then three other patterns make the cause `likely`:
+convert. In that case, three other patterns make the cause `likely`:
 
 - A matmul of an f32 operand and a bf16 operand shows that values are wide. (If the compiler narrows
   all operands, the program has no such matmul.) The reported line is the one whose f32
@@ -139,7 +139,8 @@ class _Widening:
     @property
     def first(self) -> tuple[Instruction, Instruction, bool]:
         """Return a tuple: a convert; the op that combines its result with other values; and True
-        if the convert is an implicit promotion. Implicit promotions are preferred."""
+        if the convert is an implicit promotion. If there are
+        implicit and explicit promotions, choose an implicit one."""
         if self.is_stream:
             return self.converts[0], self.converts[0], False
         found = [

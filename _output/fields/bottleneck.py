@@ -202,8 +202,8 @@ class CauseEvidence(TypedDict):
     """Executions and figures that support a cause."""
 
     ops: list[str]
-    """Names of up to ten affected ops that take the most time. Example: `["flash_attention.3",
-    …]`"""
+    """Names of the affected ops that take the most time, at most ten.
+    Example: `["flash_attention.3", …]`"""
     n_ops: Count
     """Number of ops that the cause affects."""
     n_executions: Count
@@ -237,8 +237,8 @@ class Cause(TypedDict):
     gains."""
 
     rank: Count
-    """Rank in the list, from 1. Causes with the largest gain come first, followed by recomputation,
-    then by causes that cost only memory."""
+    """Rank in the list, from 1. Causes are sorted by gain, largest first, but recomputation comes
+    after them, and causes that cost memory but no time come last."""
     cause: CauseName
     """Name of the pattern; see the table of causes."""
     gain_ps: Picoseconds

@@ -78,8 +78,8 @@ class Fields(TypedDict):
     n_scopes_omitted: Count
     """Number of scopes that are omitted because they are too deep."""
     no_scope: NoScope
-    """Ops without a path in the whole step, regardless of `--below`. The times of these ops and of
-    the root scope add up to `non_while_duration_ps_sum`."""
+    """Ops of the whole step that have no path, regardless of `--below`. The times of these ops and
+    of the root scope add up to `non_while_duration_ps_sum`."""
 
 
 class Answer(Lead, StepAnswer, Fields):

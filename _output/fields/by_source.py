@@ -63,7 +63,7 @@ class OwnTotals(TypedDict):
     n_groups_total: Count
     """Number of all groups, including those that `--top` omits."""
     left_out_ps: LeftOut
-    """Time, other than math, that is in no group; see `--include-data-move` and
+    """Time of ops other than math that are in no group; see `--include-data-move` and
     `--include-comm`."""
 
 

@@ -136,8 +136,8 @@ class CommRow(Line, InLoop, PeersOfRow):
     x 2, stride 2`"""
     groups_from: GroupsFrom | None
     """Origin of `groups` and `group_size`: the HLO `text` of the op or of the matching start, the
-    `program`, or the `shapes` if n was computed from the ratio of input and output size. Null if
-    unknown."""
+    `program`, or the `shapes` if the ratio of input size to output size gives the group size.
+    Null if unknown."""
     bus_gbps: Gbps | None
     """`bus_bytes` divided by the time that `bus_gbps_over` specifies; for `async`, only paired
     executions count. The links' actual bandwidth can be higher than this value, because devices can

@@ -65,7 +65,7 @@ class OwnTotals(TypedDict):
     """`non_compute_duration_ps` as a percentage of the step's compute time; the value can exceed
     100."""
     left_out_ps: LeftOut
-    """Time, other than math, that is omitted from the lists. `comm` is the time of communication
+    """Time of ops other than math that the lists omit. `comm` is the time of communication
     other than waits (0 with `--include-comm`); with `--no-comm-stalls`, `comm` also includes the
     time of the waits."""
 

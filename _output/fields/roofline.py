@@ -206,7 +206,7 @@ class SkippedGroups(TypedDict):
     n_no_flops: Count
     """Number of groups with no known flops, including groups of unknown cost."""
     n_no_bytes: Count
-    """Number of groups with no known bytes."""
+    """Number of groups whose bytes are unknown."""
     n_dtype_other: Count
     """Number of groups whose dtype is not one of the floats in the table of peaks."""
     n_peak_unknown_for_dtype: Count

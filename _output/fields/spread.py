@@ -62,8 +62,8 @@ class Verdict(TypedDict):
     slow_host: SlowHost | None
     """Host that is slow although none of its devices is a straggler. In more steps than chance
     explains, the host's fastest device is slower than the fastest device of every other host, and
-    `host_gain_ps` is at least 0.5 % of the step. Null if there is none, if hosts differ in their
-    number of devices, or if each host has only one."""
+    `host_gain_ps` is at least 0.5 % of the step. Null if no host meets these conditions, if
+    hosts differ in their number of devices, or if each host has only one device."""
     why_not: Literal["one_device", "no_common_step"] | None
     """Reason why there is no verdict; null if there is one."""
 

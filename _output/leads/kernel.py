@@ -39,7 +39,7 @@ def inside(kernel: Kernel) -> Iterator[str]:
         yield "The capture does not show what happens inside the kernel."
         return
     waiting = part_of(kernel["waiting_ps"], kernel["total_dur_ps"])
-    yield f"The kernel waits for copies during {waiting}{percent(kernel['waiting_pct'])}."
+    yield f"The kernel spends {waiting}{percent(kernel['waiting_pct'])} waiting for copies."
 
 
 def next_steps(answer: Answer) -> Iterator[Next]:

@@ -33,8 +33,8 @@ def size(n_bytes: int) -> str:
 
 
 def part_of(part_ps: int, whole_ps: int) -> str:
-    """Format a part of a duration, such as `6.17 of 18.3 ms`. If the part is less than 1 %, each
-    duration has its own unit."""
+    """Format a part of a duration, such as `6.17 of 18.3 ms`. If the part is less than 1 % of
+    the whole, each of the two has its own unit."""
     if part_ps and part_ps * 100 < whole_ps:
         return f"{time(part_ps)} of {time(whole_ps)}"
     unit = unit_of(whole_ps, TIME_UNITS)

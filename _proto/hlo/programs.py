@@ -1,4 +1,4 @@
-"""Find the compiled programs in a capture by program id.
+"""Find the compiled programs in a capture, and look them up by program id.
 
 Listing programs does not read their contents. A program may be missing: the profiler has an option
 to omit programs, and a program that was compiled elsewhere is not in the file. Unreadable values of
@@ -152,8 +152,8 @@ def _id_of(entry: Attachment) -> int:
     """Return a program's unsigned id from the entry's stat, else from the end of its name, else
     from its key.
 
-    Keys are ids only in old captures. In later captures, keys are indices, and libtpu 0.0.37 writes
-    wrong ids as keys. The stat contains the same program id as the ops.
+    Keys are ids only in old captures. In later captures, keys are indices; in captures of libtpu
+    0.0.37, keys are wrong ids. The stat contains the same program id as the ops.
     """
     if entry.number is not None:
         return entry.number % _UNSIGNED

@@ -65,7 +65,7 @@ class Array(NamedTuple):
 def read_leaves(shape: bytes) -> list[tuple[Path, Array | None]] | None:
     """Return the leaves of a ShapeProto with their paths, or None if the message is unreadable.
 
-    Tokens and opaque values have no data, so the array of such a leaf is None.
+    The array of a token or of an opaque value is None, because they have no data.
     """
     message = parse(pb.Shape, shape)
     if message is None:

@@ -116,7 +116,7 @@ class Events:
             yield self._at(sorted(order[first:last]))
 
     def lasting(self) -> Events:
-        """Return the events without a negative duration."""
+        """Return the events, except those with a negative duration."""
         if not has_negative(self._some_durations):
             return self
         return self.where([duration >= 0 for duration in self.durations])

@@ -246,8 +246,8 @@ def _guess_boundary(data: bytes) -> int:
 
 
 def _walk_boundary(source: Source, start: int, end: int) -> int:
-    """Return the end of the last whole field within the size of a piece, or the end of the first
-    field if no field fits."""
+    """Return the end of the last field that fits completely into a piece, or the end of the first
+    field if none fits."""
     boundary = start
     for _, _, _, _, stop in fields(source, start, end):
         if stop > start + _PIECE_BYTES and boundary > start:
@@ -301,7 +301,7 @@ def _events_in_columns(
 
     If there are as many ids as offsets, assume that each event has one id and one offset. Make the
     same assumption about the times that the core measured. No profiler writes a field of an event
-    twice, and a single damaged field changes the number of ids, offsets or times.
+    twice, and a single damaged field makes the numbers of ids, offsets and times differ.
     """
     column = _decode(columns.LineColumns, data, at).events
     if any(map(_has_unknown, (column, column.stats))) and not _has_only_foreign_fields(

@@ -263,7 +263,7 @@ def _update(
 
 
 def _zipper_merged(low: int, high: int) -> tuple[int, int]:
-    """Shuffle the bytes of two numbers."""
+    """Permute the bytes of two numbers in the order that HighwayHash defines."""
     a, b = low.to_bytes(8, "little"), high.to_bytes(8, "little")
     first = bytes((a[3], b[4], a[2], a[5], b[6], a[1], b[7], a[0]))
     second = bytes((b[3], a[4], b[2], b[5], b[1], a[6], b[0], a[7]))

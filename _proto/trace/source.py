@@ -54,9 +54,9 @@ _OTHERS = (
     (rb".{257}ustar", "a tar archive; unpack the file first"),
     (rb"version https://git-lfs", "a Git LFS pointer; run git lfs pull first"),
     (rb"(?i)\s*<(?:!doctype|html|\?xml)", "HTML or XML; pass an .xplane.pb file"),
-    # Text has no control characters except tabs and line ends, but a trace has another one among
-    # the first five bytes. Only a trace that contains just a host name can lack it, but such a
-    # trace begins with a quotation mark, which this pattern does not match.
+    # Text has no control characters except tabs and line ends, but a trace has another control
+    # character among the first five bytes. The exception is a trace that contains only a host name.
+    # It begins with a quotation mark, which this pattern does not match.
     (rb"[\t\n\r !#-~][\t\n\r -~]{15}", "text; pass an .xplane.pb file"),
 )
 
@@ -370,7 +370,8 @@ def _unpacked(write: Callable[[IO[bytes]], T], *, in_memory: bool) -> tuple[Cont
 
 
 def _copy(chunks: Iterable[bytes], file: IO[bytes], limit: int) -> Damage | None:
-    """Write chunks to a file; return the damage that stopped writing early, or None."""
+    """Write chunks to a file. If damaged input ends them early, return the damage, otherwise
+    None."""
     written = 0
     head = b""
     try:

@@ -85,7 +85,8 @@ FREQUENT_CATEGORIES = [
     *MATH_CATEGORIES,
 ]
 
-# Categories of communication and data movement, for which the program has the most rules.
+# Categories of communication and data movement. The tool treats these in more different ways than
+# other categories.
 MOVING_CATEGORIES = [
     *words("async-start async-done async-done async-done copy-start copy-done copy-done copy"),
     *words("all-reduce reduce-scatter all-gather-start all-gather-done recv-done send slice"),

@@ -136,7 +136,7 @@ class Damage(RobustnessTest):
                 data = with_extra(place, HERE + bytes_field(number, text))
                 self.assert_unreadable(run(data), data.index(HERE) + len(HERE))
 
-    def test_damage_is_reported_equally_with_pure_python_protobuf(self) -> None:
+    def test_damage_is_reported_identically_with_pure_python_protobuf(self) -> None:
         for place, bad in (("event", b""), ("op stat", b"\x2a\x01\xff"), ("ops line", b"\x78")):
             data = with_extra(place, HERE + bad)
             path = self.write("x.xplane.pb", data)

@@ -87,7 +87,7 @@ class Launching(unittest.TestCase):
             self.assertEqual([launches for _, launches in rows].count(True), n_launching)
             self.assertEqual(len(rows), 8)
 
-    def test_threads_that_launch_and_threads_that_call_programs_are_launching_threads(self) -> None:
+    def test_threads_that_call_programs_also_count_as_launching_threads(self) -> None:
         caller = "caller", [("PjitFunction(f)", 100, 190)]
         worker = "worker", [("enqueue", -20, -10), ("enqueue", 150, 160)]
         eval_thread = "eval", [("PjitFunction(g)", 100, 199)]

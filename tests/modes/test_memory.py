@@ -309,7 +309,7 @@ class Contradictions(MemoryTest):
             "allocation 2 has a negative size": some + allocation(2, 16, (1, 0, -8)),
             "kind 3": fine + heap_trace((3, 1, "y", 0)),
             "parser rejects": fine + b"\x0a\x05",
-            "the assignment has no allocations": b"",
+            "the buffer assignment has no allocations": b"",
         }.items():
             with self.subTest(why):
                 self.assert_absent("no_buffer_assignment", traced(buffers), why)

@@ -526,7 +526,7 @@ class AgainstDefinition(unittest.TestCase):
     def members(self, drawn: Drawn, n: int, at: list[int] | None) -> set[int]:
         """Return the devices that run the collective together with device 0.
 
-        `at` is the device assignment: it lists the device at each place.
+        `at` is the device assignment: it lists the device at each logical position.
         """
         everyone = set(range(n))
         if drawn.pairs is not None:

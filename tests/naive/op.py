@@ -624,8 +624,8 @@ class Op:
 
     @cached_property
     def waits_for(self) -> str:
-        # The collective is determined by the category, but for async-done and copy-done by the op's
-        # name. An all-reduce-scatter counts as a reduce-scatter.
+        # The category determines the collective; for async-done and copy-done, the op's name does.
+        # An all-reduce-scatter counts as a reduce-scatter.
         name = self.hlo.name or ""
         text = name if self.category in ASYNC else self.category.replace(" ", ".")
         if text.startswith("all-reduce-scatter"):

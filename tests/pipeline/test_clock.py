@@ -265,8 +265,8 @@ class OpsWithoutTimes(unittest.TestCase):
         self.assert_moved((110, 113), 3, [(900, 100), (1030, 10), (1055, 445)], A, instant)
 
     def test_earliest_device_start_is_used_if_first_ops_start_simultaneously(self) -> None:
-        # C starts first on the core's clock, with the offset 990 - 100, so the op lasts from 940 to
-        # 950.
+        # C starts first on the core's clock, so its offset of 890 (990 - 100) applies: the op
+        # without core times lasts from 940 to 950.
         c = Drawn("C", (100, 120), (990, 995))
         expected = [(900, 40), (950, 40), (995, 5), (1030, 470)]
         self.assert_moved((50, 60), 10, expected, A, c)

@@ -247,7 +247,7 @@ class OrderByTheProgram(unittest.TestCase):
             self.assertEqual(ops.stacks(program), [stack])
             self.assertEqual((ops.order(program), ops.notes(program)), (order, []))
 
-    def test_sources_take_precedence_over_the_program(self) -> None:
+    def test_sources_in_the_trace_take_precedence_over_the_program(self) -> None:
         program = a_program(
             hlo_proto.op("a", "fusion", line="outer.py:1"),
             hlo_proto.op("b", "fusion", line="outer.py:1"),
