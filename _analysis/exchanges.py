@@ -155,8 +155,8 @@ def _ratio(collective: str, into: _Size | None, out: _Size | None) -> int | None
 
 
 def _differs(collective: str, into: _Size | None, out: _Size | None) -> bool:
-    """Return whether a fusion also changes the size of the data, for example by a cast before or
-    after the transfer."""
+    """Return whether the sizes show that a fusion also changes the data, for example by a cast
+    before or after the transfer."""
     if not into or not out:
         return False
     if len(_PAYLOADS.get(collective, ())) > 1:

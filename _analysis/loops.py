@@ -80,7 +80,8 @@ class Loops:
         """Return the innermost loop in which the ops spend most of their time; None if they spend
         most of it outside of loops.
 
-        `trips` is how often the op with the most total time is executed per run of the loop.
+        `trips` is how often an op is executed per run of this loop. Of the given ops in the loop,
+        the one with the most total time is used.
         """
         if not self._key_of:
             return None

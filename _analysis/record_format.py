@@ -81,8 +81,8 @@ class RecordedProgram(NamedTuple):
 
 
 class RecordedStep(NamedTuple):
-    """A step of a device; times are in picoseconds. If the step is not used, all times except
-    `duration` are 0."""
+    """A step of a device; times are in picoseconds. If the step is not used, `period` is None, and
+    all other times except `duration` are 0."""
 
     # Index of the step in order of time.
     number: int

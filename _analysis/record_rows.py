@@ -44,6 +44,7 @@ def record_of_trace(place: Place, device: str | None, asked: slice, context: Con
 
 def records_of_trace(path: str, device: str | None, context: Context) -> list[Answer | NoAnswer]:
     """Return, for each host in a file, its record, or a NoAnswer with the reason why it has none.
+    If the file has only one host, raise this NoAnswer instead.
 
     Hosts that have the given device are recorded with this device only, and other hosts with all
     their TPUs.

@@ -149,7 +149,8 @@ def levels_of(first: Path, paths: Iterable[Path]) -> dict[int, int]:
     """Count the scopes at each depth, from the scope `first` downwards."""
     levels = {len(first): 1}
     before: Path = ()
-    # Paths are sorted, so every scope that was already counted is also on the preceding path.
+    # Paths are sorted, so the scopes of a path that are already counted are all on the preceding
+    # path.
     for path in sorted(paths):
         shared = max(common_prefix_length(before, path), len(first))
         for depth in range(shared + 1, len(path) + 1):

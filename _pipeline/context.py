@@ -19,8 +19,8 @@ DEVICE = "/device:TPU:0"
 
 
 def forms_of_device(name: str) -> list[str]:
-    """Return the plane names that a --device value can refer to: the value itself and, if it is a
-    number, the plane of the TPU with this number."""
+    """Return the plane names that a --device value can refer to: the value itself and, if it is N
+    or TPU:N, the plane of the TPU with this number."""
     number = name.removeprefix("TPU:")
     return [name, f"/device:TPU:{number}"] if number.isdecimal() else [name]
 

@@ -125,8 +125,9 @@ def on_clock_of(step: Step, events_of_lines: Sequence[Sequence[Event]]) -> list[
 
     An event without device times belongs to the nearest op, as a barrier belongs to the op that
     waits at it. So the event's start and end are each shifted by the same offset as the nearest
-    measured start or end of an op. A time equal to the step's start or end on the trace's clock is
-    converted to the step's start or end on the step's clock.
+    measured start or end of an op. A start equal to the step's start on the trace's clock is
+    converted to the step's start on the step's clock, and an end equal to the step's end is
+    converted to the step's end.
     """
     if step.clock.name != ON_DEVICE:
         return [

@@ -3,9 +3,10 @@
     p = log_softmax(logits)            # f32[batch, time, vocabulary] in memory
     loss = -take(p, labels).mean()     # one element of each row is used
 
-The cause is `seen` if no op that writes or reads the array has a dot, and if the output of each
-reader has at most an eighth of the array's size. The gain is only the time to write and read the
-array at peak HBM bandwidth, because these ops often do other vector work, which remains.
+The cause is `seen` if no op that writes or reads the array has a dot, no reader is a kernel, and
+the output of each reader has at most an eighth of the array's size. The gain is only the time to
+write and read the array at peak HBM bandwidth, because these ops often do other vector work, which
+remains.
 
     scores = exp(q @ k.T - max)        # [batch, heads, time, time] in memory
     out = (scores / sum) @ v

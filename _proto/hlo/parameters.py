@@ -18,7 +18,8 @@ class Parameter(NamedTuple):
     """An array among a program's arguments; unknown values are None.
 
     `path` is the array's name in the user's code. `is_aliased` is True if an output reuses the
-    array's memory, and `is_donor` is True if the array was donated.
+    array's memory. `is_donor` is True if the array is in the program's list of donated arrays,
+    which need not contain aliased arrays.
     """
 
     number: int

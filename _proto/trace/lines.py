@@ -373,7 +373,7 @@ def _has_unknown(message: Message) -> bool:
 
 
 def _has_only_foreign_fields(merged: pb.LineMerged.Event) -> bool:
-    """Return whether the columns lack only fields that are not in the schema, either. Newer
+    """Return whether all fields that the columns lack are also missing from the schema. Newer
     profilers can add such fields."""
     return not (
         merged.HasField("num_occurrences")

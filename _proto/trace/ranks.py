@@ -70,8 +70,8 @@ def host_labels(n_hosts: int, names: Iterable[str]) -> list[str]:
 def ranks_of(names: Sequence[str]) -> list[Rank]:
     """Group the planes of one host by rank.
 
-    If no rank has a `Task Environment` plane, devices belong to no rank, because the order of the
-    planes does not show a device's rank.
+    If several ranks can be told apart only by the rank numbers at the end of names, devices belong
+    to no rank, because their names have no such number.
     """
     processes: dict[str | None, list[str]] = {}
     for name in names:
