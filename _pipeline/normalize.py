@@ -111,6 +111,12 @@ def normalize(
     step = step_of(device, picked, admitted, make_ops(device, [admitted], context))
     context.note(*clock_notes(step))
     context.warn(*false_stack_notes(step))
+    own = context.request.mode_options.get("own")
+    if own and not any(op.source_user for op in step.ops):
+        context.warn(
+            f"no op of this step has a source line in a file that --own {' --own '.join(own)}"
+            " selects; pass a part of a file's path"
+        )
     n_infinite = sum(op.has_infinite_count for op in step.ops)
     if n_infinite:
         context.warn(

@@ -103,10 +103,11 @@ def _overlap_notes(causes: Sequence[Cause]) -> list[str]:
     """Return a note that lists the causes that share executions, if there are any."""
     members = [{id(executions) for executions in cause.evidence.executions} for cause in causes]
     overlapping = [
-        f"{i}"
-        for i, mine in enumerate(members, 1)
-        if any(mine & others for j, others in enumerate(members, 1) if j != i)
+        cause.cause
+        for i, (cause, mine) in enumerate(zip(causes, members, strict=True))
+        if any(mine & others for j, others in enumerate(members) if j != i)
     ]
     if not overlapping:
         return []
-    return [f"causes {listed(overlapping)} share executions, so their gains cannot be added"]
+    names = listed(list(dict.fromkeys(overlapping)))
+    return [f"don't add up the gains of {names}, because they share executions"]

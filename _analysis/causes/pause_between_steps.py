@@ -5,11 +5,14 @@
         log(float(loss))               # and here
 
 The pause is the time within a typical period during which no step runs. A period lasts from the
-start of a step to the start of the next step of the same name. The reported line belongs to the
-outermost call on a thread that launches programs. This call must cover at least half of the pause
-and must not be longer than the period. Longer calls, such as the training loop, contain several
+start of a step to the start of the next step of the same name. The candidates for the reported line
+are the calls on a thread that launches programs. A call must cover at least half of the pause and
+must not be longer than the period. Longer calls, such as the training loop, contain several
 periods. A thread can start the next call before the device has finished, so the call need not begin
 within the period.
+
+The outermost candidate that takes at most twice the pause is reported, because a longer call also
+does other work. If all candidates are longer, the outermost is reported.
 """
 
 from __future__ import annotations
@@ -38,6 +41,8 @@ if TYPE_CHECKING:
 
 PAUSE: Final = "pause_between_steps"
 N_CALLS_NAMED = 6
+# A call that takes at most this many times the pause is assumed to cause the pause.
+_MOST_PAUSES = 2
 # Matches the Python tracer's frames, which contain a file's name without its folder.
 PYTHON_FRAME = re.compile(r"\$(?P<line>.+:\d+) (?P<function>.+)")
 
@@ -55,6 +60,11 @@ class Call(NamedTuple):
         return frame["line"] if frame else None
 
     @property
+    def function(self) -> str:
+        frame = PYTHON_FRAME.fullmatch(self.name)
+        return frame["function"] if frame else self.name
+
+    @property
     def says(self) -> str:
         return self.name.removeprefix("$")
 
@@ -70,30 +80,37 @@ class HostInPause(NamedTuple):
 def find(device: Device, periods: Periods) -> Cause:
     pause = periods.typical.pause
     host = host_in(device, periods.typical)
-    lines = [call.line for call in host.calls if call.line]
+    guilty = guilty_call(host.calls, pause)
+    inner = [call.line for call in host.calls if call.line]
     share = percent(pause, periods.median) or 0
     return Cause(
         PAUSE,
         pause,
         f"The device waits {duration(pause)} between steps ({share:.1f} % of the"
-        f" {duration(periods.median)} period){what_host_does(host)}",
+        f" {duration(periods.median)} period){what_host_does(host, guilty)}",
         CAUSES[PAUSE],
         SEEN if host.calls else LIKELY,
         Evidence([]),
-        source_user=lines[0] if lines else None,
-        source_inner=lines[-1] if lines else None,
+        source_user=guilty.line if guilty else None,
+        source_inner=inner[-1] if inner else None,
         period_ps=periods.median,
     )
 
 
-def what_host_does(host: HostInPause) -> str:
+def guilty_call(calls: list[Call], pause: int) -> Call | None:
+    """Return the call to report, or None if no call has a source line."""
+    with_line = [call for call in calls if call.line]
+    short = (call for call in with_line if call.end - call.start <= _MOST_PAUSES * pause)
+    return next(short, with_line[0] if with_line else None)
+
+
+def what_host_does(host: HostInPause, guilty: Call | None) -> str:
     """Return the end of the message about the pause: what the host does during it."""
     if host.calls:
-        outermost, *inner = host.calls
-        chain = "".join(f" > {call.says}" for call in inner[:N_CALLS_NAMED])
-        took = duration(outermost.end - outermost.start)
-        call = "The outermost call" if inner else "This call"
-        return f", while the host is in {outermost.says}{chain}. {call} takes {took}."
+        chain = " > ".join(call.says for call in host.calls[: N_CALLS_NAMED + 1])
+        call = guilty or host.calls[0]
+        took = duration(call.end - call.start)
+        return f", while the host is in {chain}. The call of {call.function} takes {took}."
     if host.is_known:
         return (
             ". No single call of the thread that launches the steps covers half of this"

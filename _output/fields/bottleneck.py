@@ -256,8 +256,9 @@ class Cause(TypedDict):
     """Innermost source line of the cause, which can be in a library; null if unknown."""
     source_user: str | None
     """Line of the user's own code to change; null if unknown. For `pause_between_steps`: the
-    outermost Python function that the host runs during the pause, with the name of its file but
-    without the folder."""
+    Python function whose call on the host causes the pause, with the line where it is defined and
+    the name of its file without the folder. If several calls cover the pause, it is the outermost
+    one that takes at most twice the pause, or else the outermost."""
     scope: str | None
     """Scope of the line, as in [by_scope](#by_scope); null if unknown."""
     says: str

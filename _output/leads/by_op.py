@@ -28,7 +28,9 @@ def sentences(answer: Answer) -> Iterator[str]:
     else:
         yield "The answer lists no ops."
         return
-    if op["lost_ps"]:
+    if op["class"] in ("collective", "data_movement", "host"):
+        yield "All of this time counts as lost, because the op does no math."
+    elif op["lost_ps"]:
         yield f"At its roof, this op would take {time(op['lost_ps'])} less."
     elif op["at_roof_ps"] is None:
         yield "The roof of this op is unknown."

@@ -90,7 +90,12 @@ OF_PROGRAM = (
     Column("line", "source_inner", "file"),
 )
 ONE_OP: tuple[Part, ...] = (
-    Says("\n{op.hlo_op}: {op.hlo_category}, {op.class:word}, {op.phase:word}, in {op.scope:file}"),
+    Section(
+        (
+            Says("\n{op.hlo_op}: {op.hlo_category}, {op.class:word}, {op.phase:word}"),
+            Says("in {op.scope:file}", when="op.scope", continues=True),
+        )
+    ),
     Section(
         (
             Says(

@@ -78,7 +78,10 @@ def fields(source: Readable, start: int, end: int) -> Iterator[tuple[int, int, i
         stop = base + i
         if wire == LENGTH:
             if stop + value > end:
-                what = f"field {number} has {value} bytes, but only {end - stop} are left"
+                what = (
+                    f"field {number} has {value} bytes, but only {end - stop} are left; if the file"
+                    " was cut off, copy it again"
+                )
                 raise CutOff(at, what, number, stop)
             value, stop = stop, stop + value
         elif wire != VARINT:

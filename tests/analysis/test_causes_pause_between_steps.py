@@ -54,9 +54,21 @@ class PauseBetweenSteps(unittest.TestCase):
         self.assertEqual(
             found["says"],
             "The device waits 20.0 ms between steps (20.0 % of the 100 ms period), while the host"
-            " is in feed.py:17 get_batch > feed.py:44 tokenize. The outermost call takes 94.0 ms.",
+            " is in feed.py:17 get_batch > feed.py:44 tokenize. The call of get_batch takes 94.0 ms.",
         )
         self.assertEqual((found["evidence"]["ops"], found["evidence"]["dur_ps"]), ([], 0))
+
+    def test_line_of_a_pause_is_the_outermost_call_as_short_as_twice_the_pause(self) -> None:
+        # The pauses take 20 ms. `fit` also waits for the step, so `save` causes the pause.
+        fit, save = ("$loop.py:61 fit", 5, 99), ("$save.py:58 save", 59, 99)
+        found = row(thread(fit, save, (FEED, 60, 99)))
+        assert found is not None
+        self.assertEqual(
+            (found["source_user"], found["source_inner"]), ("save.py:58", "feed.py:17")
+        )
+        self.assertIn("loop.py:61 fit > save.py:58 save > feed.py:17", found["says"])
+        self.assertTrue(found["says"].endswith("The call of save takes 40.0 ms."), found["says"])
+        self.assertEqual(lines(thread(fit, (save[0], 58, 99)))[0], "loop.py:61")
 
     def test_headlines_mention_a_pause_above_one_percent(self) -> None:
         data = encode(Space([device(), host(thread((FEED, 5, 99)))]))
