@@ -35,8 +35,9 @@ class NextStep(TypedDict):
     """The question that the command answers.
     Example: `why the device is idle in the whole capture`"""
     command: str
-    """Complete command line, quoted for a shell. The command has the same PROFILE, device, step and
-    peaks as the command that printed this answer."""
+    """Complete command line, quoted for a shell. The command has the same PROFILE and host as the
+    command that printed this answer, and, if its mode accepts them, the same device, step (or
+    `--step all`) and peaks."""
 
 
 class Lead(TypedDict):
