@@ -102,7 +102,7 @@ def _of_programs(
 def _overlap_notes(causes: Sequence[Cause]) -> list[str]:
     """Return a note that lists the causes that share executions, if there are any."""
     members = [{id(executions) for executions in cause.evidence.executions} for cause in causes]
-    overlapping = [
+    overlapping: list[str] = [
         cause.cause
         for i, (cause, mine) in enumerate(zip(causes, members, strict=True))
         if any(mine & others for j, others in enumerate(members) if j != i)

@@ -116,9 +116,9 @@ def cause_of(step: Step, slow: Slow) -> Cause:
     place = place_of(longest.op) if longest else Place(slow.line, None, None)
     says = (
         f"{slow.device} has the largest load in {slow.n_slowest} of"
-        f" {plural(slow.n_steps, 'step')}. Without communication, its ops take"
-        f" {duration(slow.load)}. This is {duration(slow.gain)} ({percent_of(slow.gain, step)}"
-        " of the step) more than on the next device."
+        f" {plural(slow.n_steps, 'step')}. Its step without communication takes"
+        f" {duration(slow.load)}. This is about {duration(slow.gain)}"
+        f" ({percent_of(slow.gain, step)} of the step) more than on the next device."
     )
     if slow.line:
         says += (

@@ -76,8 +76,8 @@ class Capture(TypedDict):
 
 BudgetClassed = TypedDict("BudgetClassed", {"class": BudgetClass})
 """One of the eight classes above, or `idle` for time without a leaf op, or `overlap` for the busy
-time minus the total duration of all ops. `overlap` is 0, or negative if ops overlap or end after
-the step."""
+time minus the total duration of all leaf ops. `overlap` is 0, or negative if ops overlap or end
+after the step."""
 
 
 class BudgetRow(BudgetClassed):
@@ -148,9 +148,9 @@ class Finding(FindingClassed, FindingFields):
     kernel: str | None
     """Name of the kernel, if its cost is declared or set by `--kernel-cost`; null for other ops."""
     waits_for: dict[str, Picoseconds] | None
-    """Total duration by the operation that the core waits for, named as in `comm_rollup` of
-    summary. Empty if no op of the line waits. Null in classes other than `collective` and `host`.
-    Example: `{"all-gather": 83870, …, "all-to-all": 1526751862, …}`"""
+    """Total duration by the operation that the core runs or waits for, named as in `comm_rollup` of
+    summary. Empty if the line's ops only start such operations. Null in classes other than
+    `collective` and `host`. Example: `{"all-gather": 83870, …, "all-to-all": 1526751862, …}`"""
     top_signature: str
     """The signature that takes the most time on this line. Example: `all-to-all [all-to-all]`"""
     what_helps: str | None
@@ -237,7 +237,7 @@ class Cause(TypedDict):
     gains."""
 
     rank: Count
-    """Rank in the list, from 1. Causes are sorted by gain, largest first, but recomputation comes
+    """Rank in the list, from 1. Causes are sorted by gain, largest first, but `recompute` comes
     after them, and causes that cost memory but no time come last."""
     cause: CauseName
     """Name of the pattern; see the table of causes."""
@@ -255,14 +255,14 @@ class Cause(TypedDict):
     source_inner: str | None
     """Innermost source line of the cause, which can be in a library; null if unknown."""
     source_user: str | None
-    """Line of the user's own code to change; null if unknown. For `pause_between_steps`: the
-    Python function whose call on the host causes the pause, with the line where it is defined and
-    the name of its file without the folder. If several calls cover the pause, it is the outermost
-    one that takes at most twice the pause, or else the outermost."""
+    """Line of the user's own code to change; null if unknown. For `pause_between_steps`:
+    file (without its folder) and line of the Python function that the host runs during the pause.
+    If several functions cover the pause, it is the outermost one that takes at most twice the
+    pause, or else the outermost."""
     scope: str | None
     """Scope of the line, as in [by_scope](#by_scope); null if unknown."""
     says: str
-    """One or two sentences that describe the pattern and its cost."""
+    """Sentences that describe the pattern and its cost."""
     what_helps: str
     """Change that would remove the cause."""
     evidence: CauseEvidence

@@ -78,8 +78,8 @@ class OpFields(Durations, Line, InLoop):
     """Name of the op's Pallas kernel, or of its custom call with a declared cost; null for other
     ops."""
     waits_for: str | None
-    """Operation that the core waits for during the op, named as in `comm_rollup` of summary; null
-    if the op does not wait."""
+    """Operation that the core runs or waits for during the op, named as in `comm_rollup` of
+    summary; null for ops that `comm_rollup` does not count."""
 
 
 OpClassed = TypedDict("OpClassed", {"class": OpClass})

@@ -123,8 +123,8 @@ class CommRow(Line, InLoop, PeersOfRow):
     bus_bytes: Bytes | None
     """Minimum number of bytes that each device must send, where n is `group_size`: (n - 1) / n of
     the payload, 2 (n - 1) / n for an all-reduce, the full payload for a broadcast or copy. Null if
-    n is unknown. Also null for permutes, `send` and `recv`, because devices send different
-    amounts."""
+    the payload is unknown or, except for a broadcast or copy, n is unknown. Also null for permutes,
+    `send` and `recv`, because devices send different amounts."""
     group_size: Count | None
     """Number of devices (n) in a replica group; null if unknown, if groups differ in size, and for
     permutes."""

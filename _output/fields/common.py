@@ -35,15 +35,16 @@ class NextStep(TypedDict):
     """The question that the command answers.
     Example: `why the device is idle in the whole capture`"""
     command: str
-    """Complete command line, quoted for a shell. The command has the same PROFILE, device, step and
-    peaks as the command that printed this answer."""
+    """Complete command line, quoted for a shell. The command has the same PROFILE and host as the
+    command that printed this answer, and, if its mode accepts them, the same device, step (or
+    `--step all`) and peaks."""
 
 
 class Lead(TypedDict):
     """The most important figures of an answer, and the commands to run next."""
 
     headline: str
-    """One or two sentences with the most important figures, up to 240 characters."""
+    """A few sentences with the most important figures, up to 240 characters."""
     next_steps: list[NextStep]
     """Up to three commands to run next; empty if PROFILE is standard input."""
 
@@ -195,8 +196,8 @@ class Totals(TypedDict):
     idle_pct_of_step: Percent | None
     """`idle_duration_ps` as a percentage of the step's duration."""
     wait_duration_ps: Picoseconds
-    """Total duration of ops with a category that ends in `-done`. During such an op, the core waits
-    for an asynchronous operation."""
+    """Total duration of ops with a category that ends in `-done`, and of fusions named
+    `async-collective-done…`. During such an op, the core waits for an asynchronous operation."""
     wait_pct_of_step: Percent | None
     """`wait_duration_ps` as a percentage of the step's duration."""
     agg_key_coverage: dict[str, Count]

@@ -238,8 +238,9 @@ class Gate(TypedDict):
     """True if neither the step nor the period is significantly slower by more than the limit; then
     the exit status is 0."""
     failed_by: list[Literal["step_duration", "period"]]
-    """Totals that are slower by more than the limit; if there are any, the exit status is 3. If the
-    gate fails and the list is empty, no difference can be significant, and the exit status is 1."""
+    """Totals that are significantly slower by more than the limit; if there are any, the exit
+    status is 3. If the gate fails and the list is empty, no difference can be significant, and the
+    exit status is 1."""
     says: str
     """Result in words: `passed`, or `failed:` and the reason."""
 
@@ -297,12 +298,13 @@ class CompareRow(Delta, Tested, Ranges):
     """Kind of the line's ops."""
     matched_by: MatchedBy
     """Rule that matched the line. `same_ops`: the ops are identical. `same_key`: the keys of lines
-    without a stack are equal. `same_places`: the files and columns of the stack's frames are equal.
-    `same_scopes`: the paths in `tf_op` are equal, except for parts that occur on only one side.
-    `same_places_and_scopes`: both are equal. `same_files_and_scopes`: the files of the frames, and
-    the paths, are equal. `same_line`: the innermost frame's file and column, and the primitives,
-    are equal. `similar_scopes`: at least half of the two lines' paths are equal. `only_before` and
-    `only_after`: the line has no counterpart."""
+    without a stack are equal. `same_places`: the files and columns of the stack's frames are equal,
+    except for frames of files that occur on only one side. `same_scopes`: the paths in `tf_op` are
+    equal, except for parts that occur on only one side. `same_places_and_scopes`: both are equal.
+    `same_files_and_scopes`: the files of the frames, and the paths, are equal. `same_line`: the
+    innermost frame's file and column, and the primitives, are equal. `similar_scopes`: at least
+    half of the two lines' paths are equal. `only_before` and `only_after`: the line has no
+    counterpart."""
     source_inner: str | None
     """Source line after the change; null if there is none."""
     before_source_inner: str | None

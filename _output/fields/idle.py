@@ -45,9 +45,10 @@ class IdleGap(Gap):
     """Idle time in the gap by cause."""
     trace_window_ps: list[BigPicoseconds] | None
     """Start and end of the gap as absolute times on the trace's clock, for comparison with host
-    events. Null if the gap's duration on the trace's clock is zero."""
+    events. Null if the gap has no positive duration on the trace's clock."""
     host: list[HostActivity] | None
-    """Events of the host during the gap, up to 8 rows; null if the host's activity is unknown."""
+    """Events of the host during the gap, up to 8 rows; null if the host's activity is unknown, or
+    if `trace_window_ps` is null."""
 
 
 class HostEvent(TypedDict):

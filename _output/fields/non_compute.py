@@ -33,8 +33,8 @@ class Movement(StackKey, Durations):
     """Kind of the group's ops."""
     likely_sources: list[LikelySource] | None
     """For a group without a stack: the source lines of the data that the group's ops move or wait
-    for. The rows add up to the group's duration; the last row has no line and contains the rest.
-    Null for groups with a stack, and if the program is unknown."""
+    for. The rows add up to the group's duration; if there is a rest, the last row contains it and
+    has no line. Null for groups with a stack, and if the program is unknown."""
     n_executions: Count
     """Number of executions."""
     shapes_in: list[str]

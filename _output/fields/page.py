@@ -109,7 +109,7 @@ class CauseChange(TypedDict):
     delta_ps: Picoseconds
     """`after_ps` minus `before_ps`."""
     says: str
-    """Sentence that describes the cause after the change, or before the change if the cause is
+    """Sentences that describe the cause after the change, or before the change if the cause is
     gone."""
 
 

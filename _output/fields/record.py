@@ -50,16 +50,17 @@ class RecordDevice(TypedDict):
     device_type: str | None
     """Type of the device, as in every mode of one step."""
     clock: Clock
-    """Clock of the figures: `device` if the core measured the times of at least one op in a used
-    step, otherwise `trace`."""
+    """Clock of the figures: `device` if the core measured the times of at least one op in a step
+    that is used or `not_asked`, otherwise `trace`."""
     step_source: StepSource | None
     """Origin of the steps, as in every mode of one step."""
     program: str
-    """Hash of the HLO texts of the ops in all used steps, excluding ops in branches of
-    conditionals. Devices with equal hashes ran equal programs. Example: `d1695dee8bdd240e`"""
+    """Hash of the HLO texts of the ops in all steps that are used or `not_asked`, excluding ops in
+    branches of conditionals. Devices with equal hashes ran equal programs. Example:
+    `d1695dee8bdd240e`"""
     hlo: Count | None
-    """Index in the list `programs` of the program that takes the most time in the used steps; null
-    if the trace does not contain it."""
+    """Index in the list `programs` of the program that takes the most time in the steps that are
+    used or `not_asked`; null if the trace does not contain it."""
 
 
 class CollectiveFact(TypedDict):

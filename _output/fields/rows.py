@@ -66,8 +66,8 @@ class SourceKey(TypedDict):
     agg_key_kind: AggKeyKind
     """Kind of the group's key."""
     source_inner: str | None
-    """Source line of the group's first op, as `file:line`: the source stored in the trace,
-    otherwise the innermost frame of the stack. Null if unknown. Example:
+    """Source line of the group's first op, as `file:line`: the innermost frame of the stack, or the
+    source stored in the trace if there is no stack or if the two differ. Null if unknown. Example:
     `…/site-packages/jax/experimental/pallas/ops/tpu/flash_attention.py:199`"""
     source_user: str | None
     """Innermost stack frame in the user's own code, as `file:line`; for an op without a stack, the
@@ -152,8 +152,8 @@ class GroupFields(StackKey, Durations):
     """Total duration by phase. Example: `{"forward": 2263430715, "recompute": 2385789864}`"""
     likely_sources: list[LikelySource] | None
     """For a group without a stack: the source lines of the data that the group's ops move or wait
-    for. The rows add up to the group's duration; the last row has no line and contains the rest.
-    Null for groups with a stack, and if the program is unknown."""
+    for. The rows add up to the group's duration; if there is a rest, the last row contains it and
+    has no line. Null for groups with a stack, and if the program is unknown."""
     example_hlo_op: str
     """HLO text of the longest execution."""
     example_hlo_op_dur_ps: Picoseconds

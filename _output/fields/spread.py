@@ -54,16 +54,16 @@ class Verdict(TypedDict):
     straggler is the only device of its host."""
     cause: Literal["own", "idle", "host"] | None
     """Part of the load that explains at least 80 % of the excess: `own`, `idle` or `host`. Null if
-    no part explains that much."""
+    there is no straggler, or if no part explains that much."""
     uniform_pct: Percent | None
     """Percentage of the excess that a uniform slowdown of all lines explains. The value is close to
     100 for a slow clock or a faulty chip, and low if only some lines are slow, as with unbalanced
     experts."""
     slow_host: SlowHost | None
-    """Host that is slow although none of its devices is a straggler. In more steps than chance
-    explains, the host's fastest device is slower than the fastest device of every other host, and
-    `host_gain_ps` is at least 0.5 % of the step. Null if no host meets these conditions, if
-    hosts differ in their number of devices, or if each host has only one device."""
+    """Host that is slow although no device is a straggler. In more steps than chance explains, the
+    host's fastest device is slower than the fastest device of every other host, and `host_gain_ps`
+    is at least 0.5 % of the step. Null if no host meets these conditions, if hosts differ in their
+    number of devices, or if each host has only one device."""
     why_not: Literal["one_device", "no_common_step"] | None
     """Reason why there is no verdict; null if there is one."""
 

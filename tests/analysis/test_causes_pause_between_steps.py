@@ -54,7 +54,8 @@ class PauseBetweenSteps(unittest.TestCase):
         self.assertEqual(
             found["says"],
             "The device waits 20.0 ms between steps (20.0 % of the 100 ms period), while the host"
-            " is in feed.py:17 get_batch > feed.py:44 tokenize. The call of get_batch takes 94.0 ms.",
+            " is in feed.py:17 get_batch > feed.py:44 tokenize. The call of get_batch takes 94.0"
+            " ms.",
         )
         self.assertEqual((found["evidence"]["ops"], found["evidence"]["dur_ps"]), ([], 0))
 

@@ -359,6 +359,16 @@ class SourceUser(unittest.TestCase):
         self.assertEqual(self.user_of(None, "<stdin>:1", own=["stdin"]), "<stdin>:1")
         self.assertIsNone(self.user_of(None, "model.py:1", own=["stdin"]))
 
+    def test_option_own_that_selects_no_file_is_reported(self) -> None:
+        ops = Ops().add(None, "m.py:1")
+        note = (
+            "no op of this step has a source line in a file that --own x --own y selects;"
+            " pass a part of a file's path"
+        )
+        self.assertIn(note, answer_of(ops.data(), "summary", own=["x", "y"])["notes"])
+        notes = answer_of(ops.data(), "summary", own=["x", "m.py"])["notes"]
+        self.assertFalse([note for note in notes if "--own" in note])
+
 
 class LikelyUser(unittest.TestCase):
     """Test `source_user` of ops that have no line of their own, only a likely line."""
@@ -547,13 +557,3 @@ class TurnedAround(InFolder):
 
 if __name__ == "__main__":
     unittest.main()
-
-    def test_option_own_that_selects_no_file_is_reported(self) -> None:
-        ops = Ops().add(None, "m.py:1")
-        note = (
-            "no op of this step has a source line in a file that --own x --own y selects;"
-            " pass a part of a file's path"
-        )
-        self.assertIn(note, answer_of(ops.data(), "summary", own=["x", "y"])["notes"])
-        notes = answer_of(ops.data(), "summary", own=["x", "m.py"])["notes"]
-        self.assertFalse([note for note in notes if "--own" in note])
