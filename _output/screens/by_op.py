@@ -90,12 +90,11 @@ OF_PROGRAM = (
     Column("line", "source_inner", "file"),
 )
 ONE_OP: tuple[Part, ...] = (
-    Section(
-        (
-            Says("\n{op.hlo_op}: {op.hlo_category}, {op.class:word}, {op.phase:word}"),
-            Says("in {op.scope:file}", when="op.scope", continues=True),
-        )
+    Says(
+        "\n{op.hlo_op}: {op.hlo_category}, {op.class:word}, {op.phase:word}, in {op.scope:file}",
+        when="op.scope",
     ),
+    Says("\n{op.hlo_op}: {op.hlo_category}, {op.class:word}, {op.phase:word}", when="!op.scope"),
     Section(
         (
             Says(

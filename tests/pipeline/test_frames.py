@@ -362,10 +362,10 @@ class SourceUser(unittest.TestCase):
     def test_option_own_that_selects_no_file_is_reported(self) -> None:
         ops = Ops().add(None, "m.py:1")
         note = (
-            "no op of this step has a source line in a file that --own x --own y selects;"
+            "no op of this step has a source line in a file that --own x --own z selects;"
             " pass a part of a file's path"
         )
-        self.assertIn(note, answer_of(ops.data(), "summary", own=["x", "y"])["notes"])
+        self.assertIn(note, answer_of(ops.data(), "summary", own=["x", "z"])["notes"])
         notes = answer_of(ops.data(), "summary", own=["x", "m.py"])["notes"]
         self.assertFalse([note for note in notes if "--own" in note])
 
