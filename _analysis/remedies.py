@@ -231,9 +231,9 @@ CAUSES: dict[str, str] = {
         " move rows with take_along_axis and .at[].set or .add instead of einsum."
     ),
     "pause_between_steps": (
-        "Let the host work ahead: load and transfer the next batch in another thread while the "
-        "step runs, and do not wait for results (block_until_ready, float(loss), logging) after "
-        "each step."
+        "Let the host work ahead: load and transfer the next batch, and save checkpoints, in"
+        " another thread while the step runs. Do not wait for results (block_until_ready,"
+        " float(loss), logging) after each step."
     ),
     "recompute": (
         "If memory is free, save more activations: use a checkpoint policy that keeps the"

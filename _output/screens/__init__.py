@@ -58,7 +58,6 @@ NO_ANSWER = (
         Says(f"available {what}: {{available_{what}:whole}}", when=f"available_{what}")
         for what in ("devices", "hosts", "lines", "planes", "steps", "kernels", "ops", "scopes")
     ),
-    Says("modes: {available_modes:values}"),
 )
 
 
