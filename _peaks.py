@@ -1,7 +1,7 @@
 """Choose the peak rates of a device plane by its chip, and apply overrides.
 
-One TFLOPS is 10**12 flops per second, and one GiB is 2**30 bytes. Vendors publish bandwidth in GB
-(10**9 bytes); such figures are stored in GB/s and converted on use.
+One TFLOPS is 10**12 flops per second, and one GiB is 2**30 bytes. Vendors publish bandwidth in GB/s
+(1 GB is 10**9 bytes), so it is stored in GB/s and converted on use.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 class FileLines(NamedTuple):
-    """A file's lines on both sides, and its name on each side, which is None if that side has no
-    lines in the file."""
+    """The lines of a file on both sides, and the file's names. The name on a side is None if no
+    line of that side is in the file."""
 
     before_file: str | None
     file: str | None

@@ -36,7 +36,7 @@ class Line(NamedTuple):
 
 
 class Run(NamedTuple):
-    """A device of a record, and those of its steps that are compared."""
+    """A device in a record, with the steps of this device that are compared."""
 
     record: Record
     device: RecordedDevice

@@ -114,5 +114,5 @@ def program_of_step(step: Step) -> ProgramOfStep:
 
 
 def coverage(group: Group) -> dict[str, int]:
-    """Count executions by the kind of key by which they are grouped."""
+    """Count executions for each kind of key that groups can have."""
     return dict.fromkeys(KEY_KINDS, 0) | group.executions_by(lambda op: op.agg_key_kind)

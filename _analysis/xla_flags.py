@@ -122,7 +122,7 @@ class FlagFinding(NamedTuple):
     # Number of collectives that the flag can affect, and number of those that show its effect.
     n_instructions: int
     n_seen: int
-    # Exposed time of the collectives that do not show the effect.
+    # Exposed time of the collectives on which the flag has no visible effect.
     exposed: int
     says: FlagVerdict | None
 

@@ -419,7 +419,7 @@ def fitted(data: PageData) -> tuple[str, list[str]]:
 
 
 def shortened(data: Side, rows: int) -> Side:
-    """Copy the data with up to `rows` rows in each list. The lists in `strip` stay complete.
+    """Copy the data with up to `rows` rows in each list. Lists in `strip` are never cut.
 
     The copy's field `left_out` counts the rows omitted from each list of an answer.
     """

@@ -23,7 +23,7 @@ BYTES: Units = (("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30))
 FLOPS: Units = (("MFLOP", 10**6), ("GFLOP", 10**9), ("TFLOP", 10**12))
 UNITS = {"time": TIME, "delta": TIME, "bytes": BYTES, "flops": FLOPS}
 PERCENTS = ("percent", "change", "share")
-# Kinds of values that are figures; tables align them to the right. All other kinds are names.
+# Kinds of numeric values, which tables align to the right. All other kinds are names.
 FIGURES = (*UNITS, *PERCENTS, "number", "decimal", "trips", "chance", "count")
 # Kinds of names from a fixed vocabulary, which Markdown shows as words, not as code.
 WORDS = ("word", "initials")

@@ -55,7 +55,7 @@ class Cover:
     def __init__(self, starts: Iterable[int], ends: Iterable[int]) -> None:
         self.starts = array("q", starts)
         self.ends = array("q", ends)
-        # Time covered before each stretch.
+        # For each stretch, the total length of all earlier stretches.
         self._before: array[int] = array(
             "q", accumulate(map(sub, self.ends, self.starts), initial=0)
         )

@@ -252,7 +252,7 @@ class Links:
 
 
 def _replayed(events: Iterable[_Event], pace: float) -> float:
-    """Return the replayed time of one execution if the links take `pace` per byte."""
+    """Replay one execution with links that take the time `pace` per byte; return its duration."""
     now = free = 0.0
     ends: dict[Instruction, float] = {}
     for _, kind, _, here, time, n_bytes in events:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from _pipeline.host import Track
 
 PAUSE: Final = "pause_between_steps"
-N_CALLS_NAMED = 6
+N_CALLS_NAMED = 7
 # A call that takes at most this many times the pause is assumed to cause the pause.
 _MOST_PAUSES = 2
 # Matches the Python tracer's frames, which contain a file's name without its folder.
@@ -80,35 +80,35 @@ class HostInPause(NamedTuple):
 def find(device: Device, periods: Periods) -> Cause:
     pause = periods.typical.pause
     host = host_in(device, periods.typical)
-    guilty = guilty_call(host.calls, pause)
+    reported = reported_call(host.calls, pause)
     inner = [call.line for call in host.calls if call.line]
     share = percent(pause, periods.median) or 0
     return Cause(
         PAUSE,
         pause,
         f"The device waits {duration(pause)} between steps ({share:.1f} % of the"
-        f" {duration(periods.median)} period){what_host_does(host, guilty)}",
+        f" {duration(periods.median)} period){what_host_does(host, reported)}",
         CAUSES[PAUSE],
         SEEN if host.calls else LIKELY,
         Evidence([]),
-        source_user=guilty.line if guilty else None,
+        source_user=reported.line if reported else None,
         source_inner=inner[-1] if inner else None,
         period_ps=periods.median,
     )
 
 
-def guilty_call(calls: list[Call], pause: int) -> Call | None:
+def reported_call(calls: list[Call], pause: int) -> Call | None:
     """Return the call to report, or None if no call has a source line."""
     with_line = [call for call in calls if call.line]
     short = (call for call in with_line if call.end - call.start <= _MOST_PAUSES * pause)
     return next(short, with_line[0] if with_line else None)
 
 
-def what_host_does(host: HostInPause, guilty: Call | None) -> str:
+def what_host_does(host: HostInPause, reported: Call | None) -> str:
     """Return the end of the message about the pause: what the host does during it."""
     if host.calls:
-        chain = " > ".join(call.says for call in host.calls[: N_CALLS_NAMED + 1])
-        call = guilty or host.calls[0]
+        chain = " > ".join(call.says for call in host.calls[:N_CALLS_NAMED])
+        call = reported or host.calls[0]
         took = duration(call.end - call.start)
         return f", while the host is in {chain}. The call of {call.function} takes {took}."
     if host.is_known:

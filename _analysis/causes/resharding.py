@@ -130,7 +130,7 @@ def _cause(of: StepProgram, row: _Row, members: list[Executions]) -> Cause:
         f" ({percent_of(gain, of.step)} of the step). "
     )
     if constraints:
-        says += "The sharding constraint at this line requires the change."
+        says += "The sharding constraint at this line requires the resharding."
         helps = CAUSES["resharding, constraint"]
     elif row.is_outside:
         says += (

@@ -269,7 +269,7 @@ def _is_moved(value: Value) -> bool:
 
 
 def _before_mixed_matmuls(of: StepProgram, wide: _Wide) -> _Widening | None:
-    """Return the f32 values of the line that computes the most f32 operands of mixed matmuls.
+    """Find the line that computes the most f32 operands of mixed matmuls; return its f32 values.
 
     Also return the f32 values of this line for which the compiler inserted unnamed converts, to
     narrow them before other matmuls.

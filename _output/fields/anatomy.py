@@ -145,7 +145,7 @@ class AnatomyPlane(TypedDict):
 
 class Returned(FileAnswer):
     file_bytes: Bytes
-    """Size of the file: for gzip data after decompression, for a `.xplane.riegeli` as stored."""
+    """Size of the file: decompressed for gzip data, as stored for a `.xplane.riegeli`."""
     n_records: Count
     """Number of records in a `.xplane.riegeli`; 1 for other files. The figures of a plane,
     including `bytes` and `n_event_metadata`, are sums over all records."""

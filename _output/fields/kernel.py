@@ -116,7 +116,8 @@ class Kernel(KernelClassed, Line, Durations, CostOfRun, VmemFields, Inside):
     shapes_in: list[str] | None
     """Shapes of the operands; null if the row's ops have different operands."""
     shapes_out: list[str] | None
-    """Shape of the result; a tuple is one entry. Null if the row's ops have different results."""
+    """A list with one entry: the shape of the result, which can be a tuple. Null if the row's ops
+    have different results."""
     counters: list[Counter]
     """Counters by name and stat, with the values from events on the line `_counters_` that begin
     during the executions."""

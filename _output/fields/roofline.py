@@ -141,7 +141,7 @@ class RooflineGroup(SourceKey, DtypeFields):
     t_compute_theory_ps: Picoseconds
     """t_compute: flops of the group (F) divided by the peak of the dtype."""
     t_hbm_theory_ps: Picoseconds
-    """t_hbm: bytes of the group (B) divided by the HBM peak."""
+    """t_hbm = B / H: the group's bytes divided by the HBM peak."""
     t_roofline_theory_ps: Picoseconds
     """t_roofline: the larger of t_compute and t_hbm."""
     t_roofline_per_op_ps: Picoseconds | None
@@ -204,9 +204,9 @@ class SkippedGroups(TypedDict):
     """Groups without a verdict."""
 
     n_no_flops: Count
-    """Number of groups with no known flops, including groups of unknown cost."""
+    """Number of groups whose flops are zero or unknown, including groups of unknown cost."""
     n_no_bytes: Count
-    """Number of groups whose bytes are unknown."""
+    """Number of groups whose bytes are unknown or, without `--bytes hbm`, zero."""
     n_dtype_other: Count
     """Number of groups whose dtype is not one of the floats in the table of peaks."""
     n_peak_unknown_for_dtype: Count

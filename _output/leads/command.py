@@ -46,8 +46,8 @@ def following(
 
 
 def options_in(given: Sequence[str], kept: Collection[str]) -> Iterator[str]:
-    """Yield the words in `given` that belong to the options in `kept`, all of which take a
-    value."""
+    """Yield the words in `given` that belong to the options in `kept`; each of these
+    options takes a value."""
     words = iter(given)
     for word in words:
         if word == "--":

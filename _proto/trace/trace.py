@@ -102,8 +102,8 @@ class Trace:
         notes = self._source.notes
         if self._source.is_riegeli and not any(rank.named(PROGRAMS) for rank in self.ranks):
             notes.append(
-                "continuous captures (.riegeli) hold no programs: memory, likely lines and"
-                " declared costs of kernels are unknown"
+                "continuous captures (.riegeli) contain no programs, so memory, likely source lines"
+                " and the costs that kernels declare are unknown"
             )
         return notes
 

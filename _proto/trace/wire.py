@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError, Message
 
 from _proto.errors import CutOff, Damage
 
-# Wire types. Numbers between LENGTH and FIXED32 delimit groups, which no profiler uses.
+# Wire types. The types between LENGTH and FIXED32 delimit groups, which no profiler writes.
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 
 _FIXED_BYTES = {FIXED64: 8, FIXED32: 4}

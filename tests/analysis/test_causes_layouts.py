@@ -94,7 +94,7 @@ class Resharding(unittest.TestCase):
     def test_all_to_all_of_a_sharding_constraint_is_certain(self) -> None:
         first = found("sharding_constraint")[0]
         self.assertEqual((first["cause"], first["confidence"]), ("resharding", "seen"))
-        self.assertIn("The sharding constraint at this line requires the change", first["says"])
+        self.assertIn("The sharding constraint at this line requires the resharding", first["says"])
 
 
 class InTheOptimizer(unittest.TestCase):

@@ -448,7 +448,7 @@ CASES: dict[str, tuple[Program, Program, Rows]] = {
 class Levels(unittest.TestCase):
     maxDiff = None
 
-    def test_lines_of_small_programs_match_as_expected(self) -> None:
+    def test_lines_of_small_programs_match_those_in_the_table(self) -> None:
         for what, (before, after, expected) in CASES.items():
             with self.subTest(what):
                 self.assertEqual(matched(before, after), expected)

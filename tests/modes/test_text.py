@@ -448,7 +448,7 @@ def everything_in(
 
 
 def shown(template: str, fields: Json, style: Style | None = None) -> list[str]:
-    """Fill in the figures of a sentence and return its lines."""
+    """Fill in the placeholders of a sentence and return its lines."""
     page = Page(UTF8, style or Style())
     return [
         line

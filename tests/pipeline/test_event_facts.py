@@ -248,7 +248,7 @@ class DamagedFacts(unittest.TestCase):
         self.assertIn("str_value is not UTF-8", outcome.object["detail"])
         self.assertEqual(damaged_at(outcome), data.index(bytes_field(5, b"\xffx")))
 
-    def test_damaged_breakdown_is_rejected_with_its_offset(self) -> None:
+    def test_damaged_breakdown_is_rejected_with_the_offset_of_the_damage(self) -> None:
         case = Case()
         broken = b"\x0a\x07abc"
         case.event(0, memory_access_breakdown=broken)

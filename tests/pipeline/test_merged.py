@@ -275,7 +275,9 @@ class Samples(unittest.TestCase):
         self.assert_same("merged-ranks", "--device 3", DEMO, "1")
 
     @unittest.skipUnless(OFFLOADING.exists(), "needs the capture")
-    def test_merged_ranks_of_different_programs_have_the_answers_of_their_captures(self) -> None:
+    def test_merged_ranks_of_different_programs_give_the_same_answers_as_separate_captures(
+        self,
+    ) -> None:
         self.assert_same("merged-mixed", "--device 1", DEMO, "1")
         self.assert_same("merged-mixed", "--device 4", OFFLOADING, "2")
 

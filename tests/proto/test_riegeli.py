@@ -223,9 +223,9 @@ class Answers(InFolder):
     def test_host_is_the_file_name_and_missing_programs_are_noted(self) -> None:
         path = self.write("vm-3.xplane.riegeli", riegeli([chunk_of([SMALL])]))
         self.assertEqual(answer(path, "record")["host"], "vm-3")
-        self.assertIn("hold no programs", " ".join(answer(path, "summary")["notes"]))
+        self.assertIn("contain no programs", " ".join(answer(path, "summary")["notes"]))
         plain = answer(self.write("a.xplane.pb", SMALL), "summary")
-        self.assertNotIn("hold no programs", " ".join(plain["notes"]))
+        self.assertNotIn("contain no programs", " ".join(plain["notes"]))
 
     def test_length_that_is_not_a_multiple_of_a_block_is_noted(self) -> None:
         for padded in (False, True):
