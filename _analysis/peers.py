@@ -63,7 +63,7 @@ class Waits:
 
 
 class DeviceWaits:
-    """How long a device waits for others, and how long all others together wait for it, in
+    """The time that a device waits for others, and the total time that others wait for it, in
     picoseconds."""
 
     def __init__(self, device: PeerDevice) -> None:

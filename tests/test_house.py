@@ -11,6 +11,7 @@ import ast
 import functools
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -148,6 +149,18 @@ class Packages(unittest.TestCase):
         for source in sources():
             longest = LONGEST_SCRIPT if source.module == SCRIPT else LONGEST_SOURCE
             self.assertLessEqual(len(source.text.splitlines()), longest, source.path)
+
+    def test_docstrings_and_descriptions_do_not_start_as_noun_clauses(self) -> None:
+        paths = [*ROOT.glob("*.py")]
+        for package in PACKAGES:
+            paths += ROOT.glob(f"{package}/**/*.py")
+        start = re.compile(r'"""(What|Whether|How|Of|The same)\b.*')
+        found = [
+            f"{path.relative_to(ROOT)}: {match[0]}"
+            for path in paths
+            for match in start.finditer(path.read_text(encoding="utf-8"))
+        ]
+        self.assertFalse(found, "\n".join(["", *found, "start with a verb or a noun"]))
 
     def test_long_functions_have_a_comment_with_the_reason(self) -> None:
         tests = [Source(path) for path in sorted(ROOT.glob("tests/**/*.py"))]

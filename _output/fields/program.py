@@ -16,7 +16,7 @@ class ProgramCollective(TypedDict):
     collective: str
     """Type of the collective; `collective` for an asynchronous fusion of unknown type."""
     how: How
-    """How the compiler implements the collective. `sync`: on the core, possibly within a fusion.
+    """Implementation of the collective. `sync`: on the core, possibly within a fusion.
     `async`: asynchronously, from a start op to a done op. `async_fusion`: in fusions that combine
     parts of the collective with math, as on v5e. `sparse_core`: offloaded to SparseCores."""
     plan: list[str] | None
