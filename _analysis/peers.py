@@ -105,7 +105,7 @@ def peers_of(
     for place, executions in executions_by_place(step, places).items():
         names, has_all = groups.of(transfer_at[place])
         members = [member for member in devices if member.device.name in names]
-        if _match(place, step.device.plane.name, executions, members, of_ops):
+        if _match(place, executions, members, of_ops):
             is_complete &= has_all
     context.warn(*_notes(found, is_complete=is_complete))
     return Peers(of_ops, devices, is_complete)
@@ -113,7 +113,6 @@ def peers_of(
 
 def _match(
     place: Place,
-    own: str,
     executions: Sequence[Execution],
     members: Sequence[DeviceWaits],
     of_ops: Mapping[int, Waits],
