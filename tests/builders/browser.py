@@ -96,8 +96,8 @@ class Browser:
                 raise TimeoutError("the browser says nothing")
             self._read += data
         message, _, self._read = self._read.partition(b"\0")
-        said: Json = json.loads(message)
-        return said
+        reply: Json = json.loads(message)
+        return reply
 
     def ask(self, method: str, **parameters: Any) -> Json:
         self._n_asked += 1
@@ -133,10 +133,10 @@ class Browser:
 
     def value(self, expression: str) -> Any:
         """Evaluate a JavaScript expression in the page."""
-        said = self.ask("Runtime.evaluate", expression=expression, returnByValue=True)
-        if "exceptionDetails" in said:
-            raise AssertionError(f"{expression}: {said['exceptionDetails']}")
-        return said["result"].get("value")
+        reply = self.ask("Runtime.evaluate", expression=expression, returnByValue=True)
+        if "exceptionDetails" in reply:
+            raise AssertionError(f"{expression}: {reply['exceptionDetails']}")
+        return reply["result"].get("value")
 
     def middle(self, selector: str) -> tuple[float, float]:
         """Scroll to an element and return the coordinates of its centre."""

@@ -43,8 +43,8 @@ def random_anatomy_case(rng: random.Random) -> tuple[bytes, Json]:
     return random_case(rng)[0], rng.choice(({}, options, {"plane": "/host:CPU"}))
 
 
-def errors(mode: str, said: Json) -> list[str]:
-    return Validator(schema(mode)).errors(said)
+def errors(mode: str, result: Json) -> list[str]:
+    return Validator(schema(mode)).errors(result)
 
 
 def fields_in(mode: str) -> Iterator[tuple[str, str, Json]]:
@@ -73,21 +73,21 @@ class Answers(unittest.TestCase):
     @classmethod
     def setUpClass(cls) -> None:
         cls.errors, cls.printed, cls.null = [], set(), set()
-        for said in answers():
-            cls.errors += cls.check(said["mode"], said)
+        for result in answers():
+            cls.errors += cls.check(result["mode"], result)
         for outcome in error_answers():
             asked = outcome.object["mode"]
             for mode in [asked] if asked else ALL_MODES:
                 cls.errors += cls.check(mode, outcome.object)
 
     @classmethod
-    def check(cls, mode: str, said: Json) -> list[str]:
+    def check(cls, mode: str, result: Json) -> list[str]:
         def on_field(of: str, name: str, value: Any) -> None:
             cls.printed.add((place_of(mode, of), name))
             if value is None:
                 cls.null.add((place_of(mode, of), name))
 
-        return [f"{mode}{error}" for error in Validator(schema(mode), on_field).errors(said)]
+        return [f"{mode}{error}" for error in Validator(schema(mode), on_field).errors(result)]
 
     def test_every_answer_and_error_answer_is_valid(self) -> None:
         self.assertEqual(self.errors, [])
@@ -125,8 +125,8 @@ class Answers(unittest.TestCase):
             for mode in set(ALL_MODES) - {"compare", "page", "export"}
         ]
         of_demo.append(run(AFTER, "compare", "--baseline", str(BEFORE)).object)
-        for said in of_demo:
-            Validator(schema(said["mode"]), on_field).errors(said)
+        for result in of_demo:
+            Validator(schema(result["mode"]), on_field).errors(result)
         every = {(name, example) for (_, name), example in examples.items()}
         self.assertEqual(sorted(every - met), [])
         self.assertGreater(len(examples), 30)
@@ -146,8 +146,8 @@ def parsed(example: str, value: Any) -> Any:
 class Captures(unittest.TestCase):
     takes_seconds = 10
 
-    def assert_valid(self, mode: str, said: Json) -> None:
-        self.assertEqual(errors(mode, said)[:5], [])
+    def assert_valid(self, mode: str, result: Json) -> None:
+        self.assertEqual(errors(mode, result)[:5], [])
 
     def test_answers_for_real_captures_are_valid(self) -> None:
         paths = [*PROFILES.glob("*.pb"), *SAMPLES.glob("[!R]*")]
@@ -178,44 +178,44 @@ class Captures(unittest.TestCase):
 class Mutations(unittest.TestCase):
     batch = BATCH
 
-    def said(self) -> Json:
+    def result(self) -> Json:
         return copy.deepcopy(demo("bottleneck"))
 
     def test_answer_without_a_field_is_invalid(self) -> None:
-        for name in self.said():
-            said = self.said()
-            del said[name]
-            self.assertTrue(errors("bottleneck", said), name)
-        said = self.said()
-        del said["findings"][0]["lost_ps"]
-        self.assertTrue(errors("bottleneck", said))
+        for name in self.result():
+            result = self.result()
+            del result[name]
+            self.assertTrue(errors("bottleneck", result), name)
+        result = self.result()
+        del result["findings"][0]["lost_ps"]
+        self.assertTrue(errors("bottleneck", result))
 
     def test_answer_with_an_undeclared_field_is_invalid(self) -> None:
-        self.assertTrue(errors("bottleneck", self.said() | {"new": 1}))
-        said = self.said()
-        said["findings"][0]["new"] = 1
-        self.assertTrue(errors("bottleneck", said))
+        self.assertTrue(errors("bottleneck", self.result() | {"new": 1}))
+        result = self.result()
+        result["findings"][0]["new"] = 1
+        self.assertTrue(errors("bottleneck", result))
 
     def test_field_with_a_wrong_type_is_invalid(self) -> None:
         # No field of this mode is a list of lists.
-        for name in self.said():
-            self.assertTrue(errors("bottleneck", self.said() | {name: [[]]}), name)
+        for name in self.result():
+            self.assertTrue(errors("bottleneck", self.result() | {name: [[]]}), name)
         changes: list[tuple[str, Any]] = [
             *(("step_duration_ps", value) for value in (1.5, True, None, "1")),
             *(("device", 1), ("findings", {}), ("mfu", "x"), ("totals", None)),
         ]
         for name, value in changes:
-            self.assertTrue(errors("bottleneck", self.said() | {name: value}), name)
+            self.assertTrue(errors("bottleneck", self.result() | {name: value}), name)
 
     def test_values_outside_a_vocabulary_or_below_the_minimum_are_invalid(self) -> None:
         for name, value in (("clock", "sundial"), ("mode", "summary"), ("schema_version", "2.0")):
-            self.assertTrue(errors("bottleneck", self.said() | {name: value}), name)
-        said = self.said()
-        said["capture"]["n_steps"] = -1
-        self.assertTrue(errors("bottleneck", said))
-        said = self.said()
-        said["findings"][0]["phases"]["forward"] = "long"
-        self.assertTrue(errors("bottleneck", said))
+            self.assertTrue(errors("bottleneck", self.result() | {name: value}), name)
+        result = self.result()
+        result["capture"]["n_steps"] = -1
+        self.assertTrue(errors("bottleneck", result))
+        result = self.result()
+        result["findings"][0]["phases"]["forward"] = "long"
+        self.assertTrue(errors("bottleneck", result))
 
     def test_unknown_schema_keyword_is_an_error(self) -> None:
         with self.assertRaises(ValueError):
@@ -255,8 +255,8 @@ class Declarations(unittest.TestCase):
             paths = [Path(folder, name) for name in ("old.json", "new.json")]
             for path, content in zip(paths, (old, record), strict=True):
                 path.write_text(json.dumps(content))
-            said = run(paths[1], "compare", "--baseline", str(paths[0])).object
-            self.assertEqual((said["status"], said["same_program"]), ("ok", True))
+            result = run(paths[1], "compare", "--baseline", str(paths[0])).object
+            self.assertEqual((result["status"], result["same_program"]), ("ok", True))
             self.assertEqual(run(paths[0], "spread").object["status"], "ok")
 
     def test_fields_page_is_up_to_date(self) -> None:
@@ -280,9 +280,9 @@ class CommandLine(unittest.TestCase):
 
     def test_schema_of_an_unknown_mode_is_an_error_with_the_known_modes(self) -> None:
         done = self.outcome("--schema", "none")
-        said = json.loads(done.stdout)
-        self.assertEqual((done.returncode, said["reason"]), (2, "bad_arguments"))
-        self.assertEqual(tuple(said["available_modes"]), ALL_MODES)
+        result = json.loads(done.stdout)
+        self.assertEqual((done.returncode, result["reason"]), (2, "bad_arguments"))
+        self.assertEqual(tuple(result["available_modes"]), ALL_MODES)
 
 
 if __name__ == "__main__":
