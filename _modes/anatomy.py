@@ -19,7 +19,7 @@ from _pipeline.load import (
     surveyed,
 )
 from _pipeline.no_answer import UNREADABLE, NoAnswer, unreadable
-from _pipeline.texts import cut_texts, exact
+from _pipeline.texts import cut_texts, exact, exact_if_integer
 from _pipeline.units import plural
 from _proto.errors import Damage
 from _proto.trace.ranks import host_labels, split_hosts
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Iterator, Sequence
 
-    from _analysis.counters import Counters, Number
+    from _analysis.counters import Counters
     from _analysis.tallies import Sampled, Tally
     from _output.fields.anatomy import (
         AnatomyLine,
@@ -262,11 +262,11 @@ def counter_rows(counters: Counters) -> Iterator[Counter]:
             "name": name,
             "stat": stat,
             "n": figures.n,
-            "min": plain_number(figures.least),
+            "min": exact_if_integer(figures.least),
             "mean": figures.mean,
-            "max": plain_number(figures.most),
-            "first": None if figures.first is None else plain_number(figures.first),
-            "last": None if figures.last is None else plain_number(figures.last),
+            "max": exact_if_integer(figures.most),
+            "first": None if figures.first is None else exact_if_integer(figures.first),
+            "last": None if figures.last is None else exact_if_integer(figures.last),
         }
 
 
@@ -289,10 +289,6 @@ def plain(value: Value | None) -> StatValue:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
-
-
-def plain_number(number: Number) -> int | float | str:
-    return exact(number) if isinstance(number, int) else number
 
 
 def program_rows(hosts: Sequence[Trace], context: Context) -> list[AnatomyProgram]:

@@ -12,7 +12,7 @@ from _analysis.rows import chip_fields, duration_fields, op_name, peaks_used
 from _pipeline.groups import percent, ranked_by, sum_if_known
 from _pipeline.names import resolve_name
 from _pipeline.no_answer import NoAnswer
-from _pipeline.texts import exact
+from _pipeline.texts import exact_if_integer
 from _pipeline.vocabulary import COMPUTE
 
 TYPE_CHECKING = False
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from _analysis.costs import Cost, KernelCost
-    from _analysis.counters import Number
     from _analysis.kernel_counters import Extent
     from _analysis.kernel_regions import Regions
     from _analysis.roofs import Roofs
@@ -223,12 +222,8 @@ def counter_rows(counters: Mapping[tuple[str | None, str], Extent]) -> list[Coun
             "name": name,
             "stat": stat,
             "n": counters[name, stat].n,
-            "min": plain_number(counters[name, stat].least),
-            "max": plain_number(counters[name, stat].most),
+            "min": exact_if_integer(counters[name, stat].least),
+            "max": exact_if_integer(counters[name, stat].most),
         }
         for name, stat in in_order
     ]
-
-
-def plain_number(number: Number) -> int | float | str:
-    return exact(number) if isinstance(number, int) else number

@@ -21,6 +21,7 @@ from _output.figures import (
     rounded,
     unit_of,
 )
+from _output.leads.phrases import plural
 from _output.screen import Each, Says, Section
 
 TYPE_CHECKING = False
@@ -372,12 +373,6 @@ def more_cell(
     more = "" if is_first else "more "
     option = ALL if n_hidden else ""
     return Name(f"{n_more} {more}{plural(table.what, n_more)}{option}", "word")
-
-
-def plural(noun: str, n: int) -> str:
-    if n == 1:
-        return noun
-    return f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}{'es' if noun[-1] == 's' else 's'}"
 
 
 def label_of(columns: Sequence[Column]) -> Column | None:

@@ -28,8 +28,8 @@ def sentences(answer: Answer) -> Iterator[str]:
     else:
         yield "The answer lists no ops."
         return
-    if op["class"] in ("collective", "data_movement", "host"):
-        yield "All of this time counts as lost, because the op does no math."
+    if op["lost_ps"] and op["at_roof_ps"] == 0:
+        yield "All of this time counts as lost."
     elif op["lost_ps"]:
         yield f"At its roof, this op would take {time(op['lost_ps'])} less."
     elif op["at_roof_ps"] is None:

@@ -23,9 +23,9 @@ def sentences(answer: Answer) -> Iterator[str]:
     yield pause_sentence(answer["period_ps"], answer["between_steps_ps"])
     capture = answer["capture"]
     if answer["step_id"] is not None and (capture["in_no_step_pct"] or 0) > HARDLY_PCT:
-        still = part_of(capture["in_no_step_ps"], capture["dur_ps"])
+        outside = part_of(capture["in_no_step_ps"], capture["dur_ps"])
         share = percent(capture["in_no_step_pct"])
-        yield f"Between the steps of the capture, the device is idle for {still}{share}."
+        yield f"In this capture, {outside}{share} pass between steps."
 
 
 def within_step(answer: Answer) -> Iterator[str]:

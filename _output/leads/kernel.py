@@ -19,7 +19,11 @@ def headline(answer: Answer) -> str:
 def sentences(answer: Answer) -> Iterator[str]:
     if not answer["kernels"]:
         omitted = answer["tail"]["dur_ps"]
-        yield f"All kernels take {time(omitted)}." if omitted else "No kernel ran in this step."
+        yield (
+            f"The kernels of this answer take {time(omitted)}."
+            if omitted
+            else "No kernel ran in this step."
+        )
         return
     top = answer["kernels"][0]
     line = at(top["source_user"] or top["source_inner"])

@@ -91,7 +91,13 @@ def at(place: str | None) -> str:
 
 
 def counted(n: int, noun: str) -> str:
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+    return f"{n} {plural(noun, n)}"
+
+
+def plural(noun: str, n: int) -> str:
+    if n == 1:
+        return noun
+    return f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}{'es' if noun[-1] == 's' else 's'}"
 
 
 def joined(sentences: Iterable[str]) -> str:

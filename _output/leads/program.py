@@ -27,7 +27,7 @@ def sentences(answer: Answer) -> Iterator[str]:
         parts.append(counted(len(answer["kernels"]), "kernel"))
     yield f"The program {short(answer['name'])}{on} has {', '.join(parts)}."
     if answer["retries"]:
-        yield f"The compiler retried {counted(len(answer['retries']), 'kernel')}."
+        yield f"{counted(len(answer['retries']), 'op')} had to be compiled more than once."
     if answer["donated_unused_bytes"]:
         yield f"{size(answer['donated_unused_bytes'])} of donated arguments are not reused."
 

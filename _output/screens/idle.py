@@ -16,9 +16,8 @@ MAIN: Final = "gaps"
 
 PARTS: tuple[Part, ...] = (
     Says(
-        "this step is 1 of {capture.n_steps:count}; between steps the chip was idle for"
-        " {capture.in_no_step_ps:time} of {capture.dur_ps:time}"
-        " ({capture.in_no_step_pct:percent})",
+        "this step is 1 of {capture.n_steps:count}; {capture.in_no_step_ps:time} of"
+        " {capture.dur_ps:time} ({capture.in_no_step_pct:percent}) pass between steps",
         when="step_source capture.n_steps",
     ),
     Section(

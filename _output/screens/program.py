@@ -69,7 +69,7 @@ PARTS: tuple[Part, ...] = (
         tail={"time": ""},
     ),
     Table(
-        "ops that the compiler retried",
+        "ops that were compiled more than once",
         "retries",
         (
             Column("op", "hlo_op"),

@@ -9,6 +9,8 @@ from tests.builders.hlo_proto import Op, array, listed_groups, op
 from tests.builders.xspace import op as event
 
 FREE = 200
+LARGE = array("f32", 1024, 1024)
+GROUPS = listed_groups((0, 1, 2, 3))
 
 
 def main(collective: str, operand: str = "x") -> list[Op]:
@@ -29,6 +31,17 @@ def found(
         event("after", "loop fusion", 400, 500),
     ]
     return causes({"main": program}, ran, *options)
+
+
+def in_turn(program: list[Op], durations: dict[str, int]) -> list[Json]:
+    """Return the causes if the named ops run one after another, each for its duration."""
+    opcodes = {instruction.name: instruction.opcode for instruction in program}
+    ran, start = [], 0
+    for name, duration in durations.items():
+        category = opcodes[name] if opcodes[name].startswith("all-") else "loop fusion"
+        ran.append(event(name, category, start, duration))
+        start += duration
+    return causes({"main": program}, ran)
 
 
 class Synchronous(unittest.TestCase):
@@ -84,72 +97,47 @@ class Synchronous(unittest.TestCase):
             op("second", "all-reduce", "x"),
             op("end", "add", "math", "second"),
         ]
-        ran = [
-            event("first", "all-reduce", 0, 100),
-            event("math", "loop fusion", 100, 60),
-            event("second", "all-reduce", 160, 100),
-            event("end", "loop fusion", 260, 100),
-        ]
-        (row,) = causes({"main": program}, ran)
+        (row,) = in_turn(program, {"first": 100, "math": 60, "second": 100, "end": 100})
         self.assertEqual(row["gain_ps"], 60)
 
     def test_late_reader_of_a_result_can_hide_the_next_collective(self) -> None:
-        groups = listed_groups((0, 1, 2, 3))
-        large = array("f32", 1024, 1024)
         program = [
-            op("x", "parameter", shape=large),
-            op("free", "negate", "x", shape=large),
-            op("first", "all-reduce", "x", shape=large, extra=groups),
-            op("near", "negate", "first", shape=large),
-            op("begin", "all-gather-start", "near", shape=large, extra=groups),
-            op("end", "all-gather-done", "begin", shape=large),
-            op("late", "exponential", "first", shape=large),
-            op("last", "add", "late", "end", shape=large),
+            op("x", "parameter", shape=LARGE),
+            op("free", "negate", "x", shape=LARGE),
+            op("first", "all-reduce", "x", shape=LARGE, extra=GROUPS),
+            op("near", "negate", "first", shape=LARGE),
+            op("begin", "all-gather-start", "near", shape=LARGE, extra=GROUPS),
+            op("end", "all-gather-done", "begin", shape=LARGE),
+            op("late", "exponential", "first", shape=LARGE),
+            op("last", "add", "late", "end", shape=LARGE),
         ]
-        ran = [
-            event("free", "loop fusion", 0, 50),
-            event("first", "all-reduce", 50, 100),
-            event("near", "loop fusion", 150, 100),
-            event("begin", "all-gather-start", 250, 0),
-            event("end", "all-gather-done", 250, 80),
-            event("late", "loop fusion", 330, 100),
-            event("last", "loop fusion", 430, 60),
-        ]
-        (row,) = causes({"main": program}, ran)
+        (row,) = in_turn(
+            program,
+            {"free": 50, "first": 100, "near": 100, "begin": 0, "end": 80, "late": 100, "last": 60},
+        )
         # `free` hides 50 ps of the all-reduce, and `late` hides the whole all-gather.
         self.assertEqual(row["gain_ps"], 50 + 80)
 
     def test_gain_is_at_most_the_time_of_the_collectives(self) -> None:
-        groups = listed_groups((0, 1, 2, 3))
-        large = array("f32", 1024, 1024)
         program = [
-            op("x", "parameter", shape=large),
-            op("y", "parameter", shape=large),
-            op("begin", "all-gather-start", "y", shape=large, extra=groups),
-            op("free", "negate", "x", shape=large),
-            op("moved", "all-reduce", "x", shape=large, extra=groups),
-            op("math", "negate", "moved", shape=large),
-            op("end", "all-gather-done", "begin", shape=large),
-            op("last", "add", "math", "end", shape=large),
+            op("x", "parameter", shape=LARGE),
+            op("y", "parameter", shape=LARGE),
+            op("begin", "all-gather-start", "y", shape=LARGE, extra=GROUPS),
+            op("free", "negate", "x", shape=LARGE),
+            op("moved", "all-reduce", "x", shape=LARGE, extra=GROUPS),
+            op("math", "negate", "moved", shape=LARGE),
+            op("end", "all-gather-done", "begin", shape=LARGE),
+            op("last", "add", "math", "end", shape=LARGE),
         ]
-        ran = [
-            event("begin", "all-gather-start", 0, 1),
-            event("free", "loop fusion", 1, 150),
-            event("moved", "all-reduce", 151, 100),
-            event("math", "loop fusion", 251, 200),
-            event("end", "all-gather-done", 451, 80),
-            event("last", "loop fusion", 531, 60),
-        ]
-        (row,) = causes({"main": program}, ran)
+        (row,) = in_turn(
+            program, {"begin": 1, "free": 150, "moved": 100, "math": 200, "end": 80, "last": 60}
+        )
         self.assertEqual(row["gain_ps"], 100)
 
     def test_math_after_the_first_use_of_the_result_hides_nothing(self) -> None:
-        ran = [
-            event("moved", "all-reduce", 0, 100),
-            event("after", "loop fusion", 100, 500),
-            event("free", "loop fusion", 600, FREE),
-        ]
-        self.assertEqual(causes({"main": main("all-reduce")}, ran), [])
+        self.assertEqual(
+            in_turn(main("all-reduce"), {"moved": 100, "after": 500, "free": FREE}), []
+        )
 
     def test_short_cast_before_a_collective_can_be_moved_ahead(self) -> None:
         program = [
@@ -180,15 +168,10 @@ class Synchronous(unittest.TestCase):
             op("third", "all-reduce", "x"),
             op("end", "add", "math", "third"),
         ]
-        ran = [
-            event("early", "loop fusion", 0, 150),
-            event("first", "all-reduce", 150, 50),
-            event("second", "all-reduce", 200, 50),
-            event("math", "loop fusion", 250, 200),
-            event("third", "all-reduce", 450, 200),
-            event("end", "loop fusion", 650, 100),
-        ]
-        (row,) = causes({"main": program}, ran)
+        (row,) = in_turn(
+            program,
+            {"early": 150, "first": 50, "second": 50, "math": 200, "third": 200, "end": 100},
+        )
         self.assertEqual(row["gain_ps"], 200)
 
     def test_no_cause_if_some_collectives_are_already_asynchronous(self) -> None:
@@ -208,14 +191,13 @@ class Synchronous(unittest.TestCase):
     def test_asynchronous_collective_is_reported_if_no_math_runs_during_it(
         self,
     ) -> None:
-        shape, groups = array("f32", 1024, 1024), listed_groups((0, 1))
         program = [
-            op("x", "parameter", shape=shape),
-            op("free", "negate", "x", shape=shape),
-            op("all-gather-start.1", "all-gather-start", "x", shape=shape, extra=groups),
-            op("between", "negate", "x", shape=shape),
-            op("all-gather-done.1", "all-gather-done", "all-gather-start.1", shape=shape),
-            op("after", "add", "free", "all-gather-done.1", shape=shape),
+            op("x", "parameter", shape=LARGE),
+            op("free", "negate", "x", shape=LARGE),
+            op("all-gather-start.1", "all-gather-start", "x", shape=LARGE, extra=GROUPS),
+            op("between", "negate", "x", shape=LARGE),
+            op("all-gather-done.1", "all-gather-done", "all-gather-start.1", shape=LARGE),
+            op("after", "add", "free", "all-gather-done.1", shape=LARGE),
         ]
 
         def rows(start: int, between: int = 0) -> list[Json]:
@@ -240,20 +222,19 @@ class Synchronous(unittest.TestCase):
         self.assertEqual(rows(280, between=15), [])
 
     def test_asynchronous_collective_begins_at_an_update_that_needs_math(self) -> None:
-        shape, groups = array("f32", 1024, 1024), listed_groups((0, 1))
         program = {
             "wrapped": [
-                op("p", "parameter", shape=shape),
-                op("all-gather.1", "all-gather", "p", shape=shape, extra=groups),
+                op("p", "parameter", shape=LARGE),
+                op("all-gather.1", "all-gather", "p", shape=LARGE, extra=GROUPS),
             ],
             "main": [
-                op("x", "parameter", shape=shape),
-                op("start", "async-start", shape=shape, calls=["wrapped"]),
-                op("math", "negate", "x", shape=shape),
-                op("update", "async-update", "start", "math", shape=shape),
-                op("done", "async-done", "update", shape=shape),
-                op("free", "negate", "x", shape=shape),
-                op("after", "add", "free", "done", shape=shape),
+                op("x", "parameter", shape=LARGE),
+                op("start", "async-start", shape=LARGE, calls=["wrapped"]),
+                op("math", "negate", "x", shape=LARGE),
+                op("update", "async-update", "start", "math", shape=LARGE),
+                op("done", "async-done", "update", shape=LARGE),
+                op("free", "negate", "x", shape=LARGE),
+                op("after", "add", "free", "done", shape=LARGE),
             ],
         }
         # No math runs between the end of `math` and the wait.

@@ -94,6 +94,22 @@ class Headlines(unittest.TestCase):
         files = {path.stem for path in (ROOT / "_output/leads").glob("*.py")}
         self.assertEqual(files & set(ALL_MODES), set(ALL_MODES) - {"record"})
 
+    def test_headline_of_an_op_compares_it_with_the_roof_if_it_has_one(self) -> None:
+        for name, end in (
+            ("all-to-all.4", "All of this time counts as lost."),
+            ("fusion.365", "At its roof, this op would take 253.9 µs less."),
+            (
+                "flash_mha_bwd_dq_block_q_major_128_block_k_major_128_block_k_128.1",
+                "The roof of this op is unknown.",
+            ),
+        ):
+            headline = demo("by_op", f"--op={name}", "--top=0")["headline"]
+            self.assertTrue(headline.replace(" us ", " µs ").endswith(end), headline)
+
+    def test_headline_without_rows_gives_the_time_of_the_selected_kernels(self) -> None:
+        kernels = demo("kernel", "--kernel=flash_attention", "--top=0")
+        self.assertIn("The kernels of this answer take 4.54 ms.", kernels["headline"])
+
     def test_record_has_no_headline(self) -> None:
         self.assertNotIn("headline", demo("record"))
 
