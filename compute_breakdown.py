@@ -329,7 +329,7 @@ OPTIONS: dict[str, Json] = {
         "metavar": "TEXT",
         "action": "append",
         "help": "treat frames with TEXT in their file name as the user's own code (repeatable;"
-        " default: all files except installed packages and Python's own)",
+        " default: all files except Python and packages such as JAX or NumPy)",
     },
     "--steps": {
         "metavar": "A:B",

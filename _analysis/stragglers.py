@@ -10,7 +10,7 @@ from _analysis.cohorts import Cohort, crew_of, found_in, slowest, total_of, twic
 from _analysis.processes import in_turn
 from _analysis.recorded_steps import ALPHA, mean, percent, ratio, rounded_mean, source_of
 from _pipeline.device import MODULES
-from _pipeline.frames import innermost_own, is_not_library
+from _pipeline.frames import innermost_own, is_not_plumbing
 from _pipeline.scopes import scope_of
 from _pipeline.units import plural
 
@@ -329,7 +329,7 @@ def slow_vs_median(cohort: Cohort, slow: Member, median: Member) -> SlowVsMedian
                 kind=there[0].kind,
                 agg_key=group.agg_key,
                 source=source,
-                source_user=innermost_own(frames, is_not_library),
+                source_user=innermost_own(frames, is_not_plumbing),
                 kernel=group.kernel,
                 scope=scope_of(group.tf_ops[0]).name if group.tf_ops else None,
                 median=theirs.mean if theirs else 0,

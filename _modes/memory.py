@@ -46,7 +46,7 @@ class Origin:
             likely = (
                 likely_line(executions[0].op)
                 if executions
-                else likely_line_of(instruction, frames.is_not_library)
+                else likely_line_of(instruction, frames.is_not_plumbing)
             )
         self.line, self.how = likely.line, likely.how
 

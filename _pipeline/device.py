@@ -95,7 +95,7 @@ def open_device(
     name: str,
     hosts: list[str],
     context: Context,
-    is_own: Callable[[str], bool] = frames.is_not_library,
+    is_own: Callable[[str], bool] = frames.is_not_plumbing,
 ) -> Device:
     """Return the named device with its steps; raise NoAnswer if it is missing or has no ops
     line."""

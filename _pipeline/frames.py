@@ -1,5 +1,9 @@
 """Parse stacks, and find their frame order and the frames in the user's own code.
 
+Own code is code that says what a model does: the user's files, and installed packages with models,
+such as Levanter or vLLM. All other code is plumbing: Python itself, and packages that models are
+written with.
+
 A capture from March 2025 lists the outermost frame first; captures from January 2026 list the
 innermost frame first. A trace does not declare the order, but most ops also have a `source`, which
 is the innermost frame.
@@ -24,8 +28,40 @@ OUTERMOST_FIRST: Final = "outermost_first"
 INNERMOST_FIRST: Final = "innermost_first"
 
 NUMBERS_RE = re.compile(r"(?::\d+){1,2}\Z")
-# Matches files of installed packages and of Python itself.
-LIBRARY_RE = re.compile(r"\A<|(?:\A|/)(?:site|dist)-packages(?:/|\Z)|/lib/python3\.")
+# Packages whose frames never say what a model does, by the name of their folder or file.
+PLUMBING = frozenset(
+    # Arrays, layers, optimizers and compilers.
+    "jax jaxlib jax_plugins libtpu flax haiku equinox haliax keras tf_keras chex optax jmp numpy"
+    " scipy ml_dtypes opt_einsum einops torch torch_xla torch_xla2 torchax torchvision functorch"
+    " tensorflow sonnet penzai treescope metrax aqt qwix tokamax optree tree"
+    # Types and tools for functions and classes.
+    " jaxtyping beartype typeguard typing_extensions wadler_lindig pydantic attr attrs wrapt"
+    " decorator toolz cytoolz cloudpickle absl etils fiddle ml_collections simple_parsing draccus"
+    " tyro fire click typer hydra omegaconf tqdm rich"
+    # Data, checkpoints, logs, networks and processes.
+    " orbax grain tensorstore array_record datasets tensorflow_datasets torchdata webdataset"
+    " safetensors huggingface_hub tokenizers sentencepiece tiktoken accelerate pandas pyarrow"
+    " sklearn matplotlib PIL cv2 h5py msgpack google grpc requests urllib3 httpx aiohttp fsspec"
+    " gcsfs clu wandb tensorboard tensorboardX mlflow ray psutil zmq tornado"
+    # Notebooks, debuggers and tests.
+    " IPython ipykernel traitlets debugpy pytest _pytest pluggy".split()
+)
+# Matches the package's name below the last folder of packages or archive in a path.
+PACKAGE_RE = re.compile(
+    r"(?:.*/)?(?:(?:site|dist)-packages|third_party/py|[^/]+\.(?:egg|whl|zip|pyz|pex))/([^/]+)"
+)
+# Matches files of Python itself. Installed packages are in a folder below.
+PYTHON_RE = re.compile(
+    r"/(?:lib(?:64)?/python3\.[^/]+|python3\d+\.zip|Python3\d+/Lib)/(?!(?:site|dist)-packages/)"
+)
+# Matches a clone of a plumbing package, in folders that only this package has. A folder with just
+# the package's name can be the user's own.
+CLONE_RE = re.compile(
+    rf"(?:\A|/)(?:(?:{'|'.join(sorted(PLUMBING))})/_src|flax/(?:core|linen|nnx)|keras/src"
+    r"|jax/experimental/pallas|equinox/(?:_module|internal|nn)|haliax/(?:nn|src/haliax)"
+    r"|torch/nn/modules|torchax/ops|tensorflow/python)/"
+)
+NOTEBOOK = "<ipython-input-"
 
 
 class Stack:
@@ -92,17 +128,29 @@ def majority(orders: Iterable[StackOrder | None]) -> StackOrder | None:
     return (INNERMOST_FIRST if lead > 0 else OUTERMOST_FIRST) if lead else None
 
 
-def is_not_library(file: str) -> bool:
-    return LIBRARY_RE.search(file) is None
+# Cache results, because all stacks of a program are made of a few files.
+@lru_cache(maxsize=1 << 12)
+def is_not_plumbing(file: str) -> bool:
+    """Return whether a file can say what a model does: the user's file, or a package with models.
+
+    Names in angle brackets, such as `<frozen runpy>`, are no files, except cells of a notebook.
+    """
+    if file.startswith("<"):
+        return file.startswith(NOTEBOOK)
+    path = file.replace("\\", "/")
+    if PYTHON_RE.search(path) or CLONE_RE.search(path):
+        return False
+    package = PACKAGE_RE.match(path)
+    return package is None or package[1].removesuffix(".py") not in PLUMBING
 
 
 def own_code(texts: Sequence[str]) -> Callable[[str], bool]:
     """Return a predicate that recognises the user's own files.
 
     A file is the user's own if its name contains one of the texts. If no texts are given, every
-    file outside libraries is the user's own.
+    file that is not plumbing is the user's own.
     """
-    return (lambda file: any(text in file for text in texts)) if texts else is_not_library
+    return (lambda file: any(text in file for text in texts)) if texts else is_not_plumbing
 
 
 def innermost_own(frames: Sequence[str], is_own: Callable[[str], bool]) -> str | None:

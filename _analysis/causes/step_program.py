@@ -175,7 +175,7 @@ class StepProgram:
 
     @property
     def is_own(self) -> Callable[[str], bool]:
-        """Return the predicate that distinguishes the user's files from libraries."""
+        """Return the predicate that recognises own code."""
         return self.leaves[0].op.is_own
 
 

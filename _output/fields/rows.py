@@ -71,8 +71,9 @@ class SourceKey(TypedDict):
     `…/site-packages/jax/experimental/pallas/ops/tpu/flash_attention.py:199`"""
     source_user: str | None
     """Innermost stack frame in the user's own code, as `file:line`; for an op without a stack, the
-    op's source if it is own code. Own code is all code outside of installed packages and Python
-    itself, or the code that `--own` selects. Null if no frame is own code. Example:
+    op's source if it is own code. Own code is all code except plumbing (Python, and packages that
+    models are written with, such as JAX, Flax or NumPy), or the code that `--own` selects. Null if
+    no frame is own code. Example:
     `/home/dev/model/layers/attention.py:15`"""
     tf_op: str | None
     """Path of the group's first op, including the trailing `:`; null if it has none. Example:

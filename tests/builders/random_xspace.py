@@ -166,6 +166,8 @@ FRAMES = [
     *("train.py:1:5", "my-site-packages/own.py:4:1", "lib/python3.11/own.py:2:2"),
     *("/usr/lib/python3.11/threading.py:5:6", "/venv/lib/python3/dist-packages/torch/x.py:3:3"),
     *("<frozen runpy>:198:0", "site-packages/jax/core.py:9:9", "/a/dir <b>/linears.py:118:20"),
+    *("/v/site-packages/levanter/models/llama.py:8:1", "/home/dev/flax/flax/linen/linear.py:7:3"),
+    *("<ipython-input-3-0a>:2:1", "C:\\py\\site-packages\\optax\\_src\\base.py:1:1"),
 ]
 TF_OPS = [
     *("jit(f)/jvp(layer)/dot_general:", "jit(f)/transpose(jvp(layer))/dot_general:", "", " "),

@@ -133,7 +133,7 @@ class Rows(unittest.TestCase):
         row = row_of(
             op(
                 *("f.1.remat", "loop fusion", 0, 10),
-                stack="m.py:1:1\nlib/site-packages/x.py:3:3",
+                stack="m.py:1:1\nlib/site-packages/jax/x.py:3:3",
                 source="x.py:3",
                 tf_op="jit(f)/jvp(layer)/mlp/mul:",
             )
@@ -144,7 +144,7 @@ class Rows(unittest.TestCase):
             "phase": "recompute",
             "scope": "layer/mlp",
             "tf_op": "jit(f)/jvp(layer)/mlp/mul:",
-            "source_inner": "lib/site-packages/x.py:3",
+            "source_inner": "lib/site-packages/jax/x.py:3",
             "source_user": "m.py:1",
             "source_is": "own",
             "shape": "f32[8,128]{1,0:T(8,128)}",

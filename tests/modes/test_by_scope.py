@@ -143,7 +143,7 @@ class Tree(unittest.TestCase):
         )
 
     def test_lines_of_a_scope_include_its_nested_scopes(self) -> None:
-        library = "lib/site-packages/x.py:1:1"
+        library = "lib/site-packages/jax/x.py:1:1"
         ops = [
             at(0, 5, "jit(f)/a/m:", stack="m.py:1:1\n" + library, source="x.py:1"),
             at(5, 5, "jit(f)/a/b/m:", stack="m.py:2:1"),

@@ -93,7 +93,7 @@ class Tables(Exports):
     def test_row_of_an_op_has_the_cost_of_one_execution_and_the_time_of_all(self) -> None:
         facts: Json = {
             "shape": BF16,
-            "stack": "m.py:1:1\nlib/site-packages/x.py:3:3",
+            "stack": "m.py:1:1\nlib/site-packages/jax/x.py:3:3",
             "source": "x.py:3",
             "tf_op": "jit(f)/jvp(layer)/mlp/mul:",
             "flops": 4,
@@ -115,7 +115,7 @@ class Tables(Exports):
             "class": "compute_bound",
             "phase": "forward",
             "scope": "layer/mlp",
-            "source_inner": "lib/site-packages/x.py:3",
+            "source_inner": "lib/site-packages/jax/x.py:3",
             "source_user": "m.py:1",
             "agg_key": row["agg_key"],
             "stack": 1,
@@ -134,7 +134,7 @@ class Tables(Exports):
         self.assertRegex(row["agg_key"], r"\Astack:[0-9a-f]{16}\Z")
         self.assertEqual(
             self.rows("SELECT * FROM frames"),
-            [(1, 0, "m.py:1:1"), (1, 1, "lib/site-packages/x.py:3:3")],
+            [(1, 0, "m.py:1:1"), (1, 1, "lib/site-packages/jax/x.py:3:3")],
         )
 
     def test_unknown_values_are_null(self) -> None:

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 INNERMOST_FIRST, OUTERMOST_FIRST = "innermost_first", "outermost_first"
-LIBRARY_FOLDERS = ("site-packages", "dist-packages")
+PACKAGE_FOLDERS = ("site-packages", "dist-packages")
+ARCHIVES = (".egg", ".whl", ".zip", ".pyz", ".pex")
+# The plumbing packages in the traces of the tests, and folders that only these packages have.
+PLUMBING = (
+    *("absl", "einops", "equinox", "flax", "haliax", "haiku", "jax", "jmp", "keras", "optax"),
+    *("optree", "torch", "torchax"),
+)
+CLONES = (("flax", "linen"), ("jax", "_src"), ("keras", "src"), ("torchax", "ops"))
 
 
 def frames_in(text: str | None) -> list[str]:
@@ -64,8 +72,37 @@ def is_own(line: str, own: Sequence[str]) -> bool:
     file = file_of(line)
     if own:
         return any(text in file for text in own)
-    is_installed = any(folder in LIBRARY_FOLDERS for folder in file.split("/"))
-    return not is_installed and "/lib/python3." not in file and not file.startswith("<")
+    if file[:1] == "<":
+        return file[1:14] == "ipython-input"
+    parts = file.replace("\\", "/").split("/")
+    package = package_in(parts)
+    if package is None and is_python(parts):
+        return False
+    is_clone = any(pair in CLONES for pair in pairwise(parts[:-1]))
+    return package not in PLUMBING and not is_clone
+
+
+def package_in(parts: Sequence[str]) -> str | None:
+    """Return the installed package that a file belongs to, or None."""
+    for i in range(len(parts) - 2, -1, -1):
+        is_archive = parts[i].endswith(ARCHIVES) and not parts[i].startswith("python3")
+        in_monorepo = parts[i] == "py" and parts[max(i - 1, 0)] == "third_party"
+        if parts[i] in PACKAGE_FOLDERS or is_archive or in_monorepo:
+            return parts[i + 1].removesuffix(".py")
+    return None
+
+
+def is_python(parts: Sequence[str]) -> bool:
+    """Return True if a file is part of Python: in `/lib/python3.N/`, `Python3N/Lib/` or an archive
+    `python3N.zip`."""
+    for before, part in pairwise(parts[:-1]):
+        if before in ("lib", "lib64") and part.startswith("python3.") and parts[0] != before:
+            return True
+        if part.startswith("python3") and part.endswith(".zip"):
+            return True
+        if before.startswith("Python3") and part == "Lib":
+            return True
+    return False
 
 
 def innermost_own(lines: Sequence[str], own: Sequence[str]) -> str | None:

@@ -218,14 +218,14 @@ class OrderOfFrames(unittest.TestCase):
 
 
 FRAMES = StackFrames(
-    files=["user.py", "/x/site-packages/lib.py", "entry.py"],
+    files=["user.py", "/x/site-packages/jax/lib.py", "entry.py"],
     locations=[(1, 1, 5), (1, 2, 5), (2, 3, 5), (3, 4, 5)],
     # The frame of user.py:1 is called from entry.py:4. Three frames have the line lib.py:3: one
     # called from user.py:1, one from user.py:2, and one without a caller.
     frames=[(1, 4), (2, 0), (3, 1), (4, 0), (3, 2), (3, 0)],
 )
 USER_1, USER_2, LIB_OF_1, ENTRY, LIB_OF_2, LIB = range(1, 7)
-LIBRARY = "/x/site-packages/lib.py:3"
+LIBRARY = "/x/site-packages/jax/lib.py:3"
 
 
 def a_program(*instructions: hlo_proto.Op) -> bytes:
@@ -311,7 +311,9 @@ class SourceUser(unittest.TestCase):
         user: str | None = ops.groups(own=own)[0]["source_user"]
         return user
 
-    def test_source_user_is_the_innermost_frame_outside_libraries(self) -> None:
+    def test_source_user_is_the_innermost_frame_outside_plumbing(self) -> None:
+        installed = "/venv/lib/python3.11/site-packages"
+        windows = r"C:\Python311\Lib"
         for file, is_own in (
             ("model.py", True),
             ("/home/dev/model.py", True),
@@ -320,6 +322,37 @@ class SourceUser(unittest.TestCase):
             ("/usr/lib/python3/dist-packages/torch/nn.py", False),
             ("/home/dev/my-site-packages/model.py", True),
             ("/home/dev/site-packages.py", True),
+            # Installed packages with models are own code; their kernels are, too.
+            (f"{installed}/levanter/models/llama.py", True),
+            (f"{installed}/vllm/kernels/attention.py", True),
+            (f"{installed}/flax_models/linear.py", True),
+            (f"{installed}/einops.py", False),
+            (f"{installed}/jax/experimental/pallas/ops/tpu/flash_attention.py", False),
+            # An editable install is a checkout somewhere else.
+            ("/home/dev/tpu-inference/tpu_inference/layers/linear.py", True),
+            # A clone of plumbing is recognised by folders that no other code has.
+            ("/home/dev/flax/flax/linen/linear.py", False),
+            ("/home/dev/jax/jax/_src/core.py", False),
+            ("/home/dev/jax/train.py", True),
+            ("/home/dev/flax/linen.py", True),
+            ("/home/dev/keras/model.py", True),
+            # Zipped packages, and Python in an archive.
+            ("/app/flax-0.8-py3.11.egg/flax/linen.py", False),
+            ("/app/app.pyz/site-packages/optax/base.py", False),
+            ("/app/app.zip/train.py", True),
+            ("/app/app.zip/jax/core.py", False),
+            ("/usr/lib/python311.zip/threading.py", False),
+            # Windows.
+            (rf"{windows}\threading.py", False),
+            (rf"{windows}\site-packages\jax\core.py", False),
+            (rf"{windows}\site-packages\levanter\models\llama.py", True),
+            (r"C:\Users\dev\model.py", True),
+            # Notebooks.
+            ("<ipython-input-7-0a1b2c>", True),
+            ("/tmp/ipykernel_4711/1234567.py", True),
+            ("<string>", False),
+            ("third_party/py/absl/app.py", False),
+            ("/usr/lib64/python3.13t/threading.py", False),
             ("/usr/lib/python3.11/threading.py", False),
             ("/usr/lib/python3/threading.py", True),
             ("lib/python3.11/model.py", True),
@@ -340,14 +373,14 @@ class SourceUser(unittest.TestCase):
         self.assertIsNone(self.user_of(None))
 
     def test_option_own_selects_the_user_files(self) -> None:
-        library = "/x/site-packages/lib.py:3:4"
+        library = "/x/site-packages/jax/lib.py:3:4"
         stack = f"{OUTER}\n{library}\n{INNER}\n<stdin>:1:2"
         for own, expected in (
             ([], "a dir/inner.py:5"),
             (["outer"], "outer.py:1"),
             (["inner"], "a dir/inner.py:5"),
-            (["outer", "site-packages/lib"], "/x/site-packages/lib.py:3"),
-            (["site-packages/lib", "outer"], "/x/site-packages/lib.py:3"),
+            (["outer", "site-packages/jax/lib"], "/x/site-packages/jax/lib.py:3"),
+            (["site-packages/jax/lib", "outer"], "/x/site-packages/jax/lib.py:3"),
             (["<stdin>", "outer"], "<stdin>:1"),
             ([".py"], "a dir/inner.py:5"),
             (["a dir"], "a dir/inner.py:5"),
