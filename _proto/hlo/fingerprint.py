@@ -3,10 +3,10 @@ equal fingerprints.
 
 The fingerprint covers the instructions in schedule order with all their fields: opcodes, shapes and
 layouts, constants, replica groups, threads, backend configuration, and fields that this package
-does not read. An operand is represented by its index in the computation, and a called computation
-by its contents. Fields that differ between compilations of the same code are omitted: names, ids,
-channels, and metadata with source lines. A kernel's code contains source lines, so it has a
-separate hash.
+does not read. The order of the fields in the bytes has no influence. An operand is represented by
+its index in the computation, and a called computation by its contents. Fields that differ between
+compilations of the same code are omitted: names, ids, channels, and metadata with source lines. A
+kernel's code contains source lines, so it has a separate hash.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import json
 from typing import NamedTuple
 
 from _proto import hlo_pb2 as pb
+from _proto.hlo.canonical import COMPUTATION, ENTRIES, ENTRY, Canonical
 from _proto.hlo.parameters import read_parameters
 from _proto.hlo.program import KERNEL_TARGET
 from _proto.hlo.text import base_name
@@ -59,7 +60,7 @@ def fingerprint_of(program: Program) -> Fingerprint | None:
         return None
     whole = hashing.new(of_entry)
     for part in (program.message.input_output_alias, program.message.buffer_donor):
-        _add(whole, part)
+        _add(whole, hashing.canonical(part, ENTRIES))
     for parameter in read_parameters(program) or ():
         _add(whole, (parameter.sharding.text if parameter.sharding else None) or "")
     kernels = {name: _digest(code) for name, code in hashing.kernel_code.items()}
@@ -76,6 +77,7 @@ class _Hashing:
         except ImportError:
             from hashlib import sha1
         self.new = sha1
+        self.canonical = Canonical()
         self.kernel_code: dict[str, Any] = {}
         self._known: dict[Computation, bytes] = {}
 
@@ -97,7 +99,7 @@ class _Hashing:
                     whole.update(self.of_computation(called))
             self._clear(instruction)
         _add(whole, str(places))
-        _add(whole, copy.SerializeToString(deterministic=True))
+        _add(whole, self.canonical(copy.SerializeToString(), COMPUTATION))
         digest: bytes = whole.digest()
         self._known[computation] = digest
         return digest
@@ -111,7 +113,8 @@ class _Hashing:
         for name in _LEFT_OUT:
             message.ClearField(name)
         if message.HasField("frontend_attributes"):
-            message.frontend_attributes.map[:] = sorted(message.frontend_attributes.map)
+            entries = message.frontend_attributes.map
+            entries[:] = sorted(self.canonical(entry, ENTRY) for entry in entries)
 
 
 def _without_code(config: bytes) -> tuple[bytes, str]:

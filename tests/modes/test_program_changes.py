@@ -6,7 +6,7 @@ import gzip
 import json
 import unittest
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from tests.builders import hlo_proto
 from tests.builders.hlo_proto import (
@@ -26,9 +26,27 @@ from tests.builders.records import Json
 from tests.builders.xspace import Space, bytes_field, encode, int_field, text_field, tpu_plane
 from tests.builders.xspace import op as event
 from tests.harness import DEMO, InFolder, answer, run
+from tests.naive import wire
 
 PROGRAM_ID = 7
-LITERAL, CHANNEL, DIMENSIONS, ATTRIBUTES = 8, 26, 14, 68
+LITERAL, CHANNEL, DIMENSIONS, WINDOW, ATTRIBUTES = 8, 26, 14, 15, 68
+# The fields of an HloProto that are messages, as far as `capture` writes them.
+Messages: TypeAlias = "dict[int, Messages]"
+SHAPE: Messages = {4: {}, 5: {6: {}}}
+INSTRUCTION: Messages = {3: SHAPE, 7: {}, 15: {1: {}}, 49: {}, 68: {1: {}}}
+HLO_PROTO: Messages = {1: {3: {2: INSTRUCTION}, 8: {1: {}}}}
+
+
+def in_reverse_order(data: bytes, messages: Messages) -> bytes:
+    """Write the same message with the fields in descending order of their numbers."""
+    parts = []
+    for number, value in wire.fields(data):
+        if number in messages:
+            part = bytes_field(number, in_reverse_order(value, messages[number]))
+        else:
+            part = (int_field if isinstance(value, int) else bytes_field)(number, value)
+        parts.append((number, part))
+    return b"".join(part for _, part in sorted(parts, key=lambda part: -part[0]))
 
 
 # This function is long, because each argument changes one property of the program.
@@ -51,9 +69,10 @@ def capture(
     config: bytes = b"{}",
     thread: str = "sparsecore",
     attributes: tuple[str, ...] = ("a", "b"),
-    dimension: int = 0,
+    dimensions: bytes = b"\0",
     swapped: bool = False,
     has_program: bool = True,
+    is_reversed: bool = False,
 ) -> bytes:
     """Encode a trace with a program that has the given properties."""
 
@@ -82,7 +101,8 @@ def capture(
             shape=array("f32", 16, 128),
             extra=listed_groups(*groups)
             + int_field(CHANNEL, channel)
-            + bytes_field(DIMENSIONS, bytes([dimension])),
+            + bytes_field(DIMENSIONS, dimensions)
+            + bytes_field(WINDOW, bytes_field(1, int_field(1, 3) + int_field(2, 1))),
         ),
     ]
     main = [
@@ -110,6 +130,8 @@ def capture(
         extra=aliases(*((number, ()) for number in donated))
         + shardings(sharding(REPLICATED), sharding(TILED, [tiles, 1], devices=range(tiles))),
     )
+    if is_reversed:
+        program = in_reverse_order(program, HLO_PROTO)
     planes = [
         tpu_plane(
             [event("fusion.1", "loop fusion", 0, 10, program_id=PROGRAM_ID)], [("0", 0, 1000)]
@@ -148,6 +170,7 @@ class Changes(InFolder):
             {"line": "b.py:99"},
             {"channel": 5},
             {"attributes": ("b", "a")},
+            {"is_reversed": True},
         ):
             with self.subTest(changed=changed):
                 self.assertEqual(self.changes(**changed), (True, []))
@@ -169,7 +192,7 @@ class Changes(InFolder):
             {"config": b'{"flag":1}'},
             {"thread": "tensorcore"},
             {"attributes": ("a", "c")},
-            {"dimension": 1},
+            {"dimensions": b"\1"},
             {"swapped": True},
         ):
             with self.subTest(changed=changed):
@@ -177,6 +200,14 @@ class Changes(InFolder):
                 self.assertIs(same, False)
                 self.assertTrue(rows)
                 self.assertEqual(self.changes(**changed, numbers=3), (same, rows))
+
+    def test_order_of_packed_numbers_is_a_change_although_they_look_like_a_message(self) -> None:
+        # As a message, both would have the fields 1 = 1 and 2 = 2.
+        paths = [
+            self.record(capture(dimensions=dimensions))
+            for dimensions in (b"\x08\x01\x10\x02", b"\x10\x02\x08\x01")
+        ]
+        self.assertIs(self.compare(*paths)["same_program"], False)
 
     def test_first_row_describes_the_change(self) -> None:
         x = {"shape": "f32[8,128]", "sharding": "{replicated}", "donated": False}
