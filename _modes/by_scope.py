@@ -8,6 +8,7 @@ from _analysis.likely_lines import likely_groups, line_of
 from _analysis.rows import line_rows
 from _analysis.scope_tree import depth_first, levels_of, path_of, tree_of
 from _pipeline.groups import Group, percent
+from _pipeline.scopes import names_layer
 from _proto.hlo.text import without_ssa_end
 
 TYPE_CHECKING = False
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
 DEPTH = 4
 N_PRIMITIVES = 5
+NO_LAYERS = (
+    "no scope names a layer, because the program does not use jax.named_scope (Flax NNX does not);"
+    " --mode by_source shows the time by source line"
+)
 NUMBER_RE = re.compile(r"[0-9]+")
 
 
@@ -38,6 +43,8 @@ def by_scope(
     inside = {path: ops for path, ops in places.items() if path[: len(first)] == first}
     levels = levels_of(first, inside)
     deepest = max(levels) if isinstance(depth, str) else min(len(first) + depth, max(levels))
+    if not any(names_layer(path) for path in {ran.op.path for ran in step.leaves} if path):
+        context.warn(NO_LAYERS)
     top = tree_of(first, inside, deepest, step.leaves)
     return {
         "scopes": [scope_row(layer, step) for layer in depth_first(top)],

@@ -199,14 +199,18 @@ class Op:
         return TF_OP if self.tf_op else NO_SOURCE
 
     @cached_property
-    def scope(self) -> scopes.Scope | None:
-        """Return the op's position in the program's structure, or None if unknown."""
-        path = self.tf_op
-        if path is None and self.instruction:
+    def path(self) -> str | None:
+        """Return the path of the op's scope and primitive, from the trace or else the program."""
+        if self.tf_op is None and self.instruction:
             # If a done op has no path, use the path of the matching start.
             parts = (self.instruction, self.instruction.chain[0])
-            path = next(filter(None, (part.tf_op for part in parts)), None)
-        return None if path is None else scopes.scope_of(path)
+            return next(filter(None, (part.tf_op for part in parts)), None)
+        return self.tf_op
+
+    @cached_property
+    def scope(self) -> scopes.Scope | None:
+        """Return the op's position in the program's structure, or None if unknown."""
+        return None if self.path is None else scopes.scope_of(self.path)
 
     @cached_property
     def waits_for(self) -> str:

@@ -20,7 +20,17 @@ TRANSFORMATIONS = frozenset(
     "while body cond closed_call checkpoint remat remat2 rematted_computation shard_map pjit"
     " custom_jvp_call custom_vjp_call core_call xla_call xla_pmap main".split()
 )
-WRAPPERS = frozenset("jit jvp transpose vmap pmap".split())
+# Matches other such parts: branches of a conditional, and Haliax's name for a loop over an axis.
+TRANSFORMATION_RE = re.compile(r"branch_\d+_fun|scan\(.*\)")
+# The same names around a scope, as in `checkpoint(mlp)`.
+WRAPPERS = frozenset(
+    "jit pjit jvp transpose vmap pmap shard_map remat checkpoint rematted_computation closed_call"
+    " custom_jvp custom_vjp custom_jvp_call custom_vjp_call".split()
+)
+# Parts and primitives that follow a repeated scope.
+REPEATING = frozenset(("checkpoint", "remat2", "add_any"))
+# Matches a function that is compiled by itself, which often belongs to a library.
+JITTED_RE = re.compile(r"jit\([^()]*\)")
 # Matches quoted text, separators and brackets. An unpaired quotation mark is an ordinary character.
 MARK_RE = re.compile(r"""'[^']*'|"[^"]*"|[()\[\]{}/;]""")
 CLOSED_BY = {"(": ")", "[": "]", "{": "}"}
@@ -68,9 +78,47 @@ def scope_of(path: str) -> Scope:
                 start = at + 1
             else:
                 skipped = close + 1
+    primitive = path[start:]
+    is_forward = "jvp(" in path and "transpose(" not in path
     # Thousands of ops can be in the same deep scope, so let their paths share equal parts.
-    kept = (intern(part) for part in parts if part and part not in TRANSFORMATIONS)
-    return Scope(tuple(kept), path[start:] or None)
+    kept = map(intern, layers_in(parts, primitive, repeats=not is_forward))
+    return Scope(tuple(kept), primitive or None)
+
+
+def names_layer(path: str) -> bool:
+    """Return whether a path has a named scope, not only names of jitted functions."""
+    return bool(scope_of(JITTED_RE.sub("", path)).parts)
+
+
+def layers_in(parts: list[str], primitive: str, repeats: bool) -> list[str]:
+    """Return the parts that name layers.
+
+    The backward pass of a checkpoint repeats the scopes around it, as in
+    `transpose(jvp(model))/attention/jvp(model)/attention/checkpoint`: with `repeats`, keep them
+    once.
+    """
+    kept: list[str] = []
+    # Index in `kept` of the first part since the last transformation.
+    first = 0
+    for part in parts:
+        if part in TRANSFORMATIONS or TRANSFORMATION_RE.fullmatch(part):
+            if repeats and part in REPEATING:
+                remove_repeat(kept, first)
+            first = len(kept)
+        elif part:
+            kept.append(part)
+    if repeats and primitive in REPEATING:
+        remove_repeat(kept, first)
+    return kept
+
+
+def remove_repeat(parts: list[str], first: int) -> None:
+    """If the list ends with a sequence and its repetition, remove the repetition. The sequence
+    starts at the index `first` or later."""
+    for n in range((len(parts) - first) // 2, 0, -1):
+        if parts[-n:] == parts[-2 * n : -n]:
+            del parts[-n:]
+            return
 
 
 def matched(marks: list[tuple[int, str]]) -> dict[int, int]:

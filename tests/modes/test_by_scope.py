@@ -408,6 +408,23 @@ class OddPaths(unittest.TestCase):
         self.assertEqual(few["scopes"], result["scopes"][:5])
 
 
+class NoLayers(unittest.TestCase):
+    def test_step_without_named_scopes_has_a_warning(self) -> None:
+        warning = "no scope names a layer, because"
+        for path, is_named in (
+            ("jit(f)/jvp()/dot_general:", False),
+            ("jit(f)/transpose(jvp(jit(silu)))/mul:", False),
+            ("jit(f)/jit(silu)/jit(_where)/mul:", False),
+            ("jit(f)/jvp(mlp)/jit(silu)/mul:", True),
+            ("jit(f)/jvp(jit(mlp)/attn)/mul:", True),
+            (None, False),
+        ):
+            with self.subTest(path=path):
+                result = result_of([at(0, 10, path), at(10, 5, None)])
+                n = sum(note.startswith(warning) for note in result["notes"])
+                self.assertEqual(n, 0 if is_named else 1)
+
+
 class Captures(unittest.TestCase):
     def test_attention_and_mlp_scopes_of_the_demo_have_the_expected_times(self) -> None:
         rows = {row["scope"]: row for row in answer(DEMO, "by_scope", "--depth", "2")["scopes"]}
