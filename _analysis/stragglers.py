@@ -123,7 +123,7 @@ def step_spread(cohort: Cohort, key: Hashable) -> StepSpread:
 
 
 def imbalance_of(steps: Sequence[Load]) -> Fraction | None:
-    """Return the most time that perfect balance could save, as a percentage of the mean step
+    """Return the time that perfect balance would save, as a percentage of the mean step
     duration."""
     loads = [step.load for step in steps]
     duration = sum(step.step_duration for step in steps)

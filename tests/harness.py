@@ -20,6 +20,7 @@ from unittest import mock
 
 import compute_breakdown
 from _pipeline.context import Context, Request
+from tests.wording import faults_of
 
 T = TypeVar("T")
 
@@ -171,10 +172,14 @@ def keywords_of(mode: compute_breakdown.Mode) -> Mapping[str, inspect.Parameter]
 
 
 def answer(profile: str | Path | bytes, mode: str, *options: str) -> dict[str, Any]:
-    """Run the program in the test process; fail if there is no answer."""
+    """Run the program in the test process; fail if there is no answer, or if the words of a cause
+    are wrong."""
     outcome = run(profile, mode, *options)
     if outcome.object["status"] != "ok":
         raise AssertionError(outcome.object)
+    for row in outcome.object["causes"] if mode == "bottleneck" else ():
+        for fault in faults_of(row["says"]):
+            raise AssertionError(fault)
     return outcome.object
 
 

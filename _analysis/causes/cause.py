@@ -38,7 +38,7 @@ class Evidence(NamedTuple):
 
 
 class Cause(NamedTuple):
-    """A cause of lost time; `gain_ps` is the most time that removing it can save.
+    """A cause of lost time; `gain_ps` is an estimate of the time that removing it saves.
 
     `unknown_ps` is the time of kernels that the cause slows down by an unknown amount. `gain_bytes`
     is the memory that can be saved, for causes that cost memory instead of time. `period_ps` is the

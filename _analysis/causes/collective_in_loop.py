@@ -41,11 +41,15 @@ from _analysis.causes.graph import (
     producers,
     reach,
 )
-from _analysis.causes.sentences import duration, line_says, listed, only, percent_of
-from _analysis.causes.step_program import collective_name_of, place_of_longest, total_of
+from _analysis.causes.sentences import about, line_says, only
+from _analysis.causes.step_program import (
+    collective_name_of,
+    counts_of,
+    place_of_longest,
+    total_of,
+)
 from _analysis.remedies import CAUSES
 from _pipeline.groups import group_by
-from _pipeline.units import plural
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -217,13 +221,13 @@ def _cause(of: StepProgram, loop: Instruction, row: _Repeated) -> Cause | None:
     gain = of.links.saved_without(members) * (trips - 1) // trips
     place = place_of_longest(members)
     is_summed, is_same = bool(row.summed), bool(row.same)
-    parts = [_counts(row.summed) + " and only adds up the results"] if is_summed else []
+    parts = [f"only adds up the results of {counts_of(row.summed)}"] if is_summed else []
     if is_same:
-        parts.append(_counts(row.same) + " on the same data in each round")
+        parts.append(f"repeats {counts_of(row.same)} on the same data")
     once = {
         (True, False): "Reducing the sum once, after the loop,",
-        (False, True): "Running the collectives once, before the loop,",
-        (True, True): "Reducing once after the loop, and running the others once before the loop,",
+        (False, True): "Running them once, before the loop,",
+        (True, True): "Running each once, after or before the loop,",
     }[is_summed, is_same]
     helps = {
         (True, False): CAUSES["collective_in_loop, summed"],
@@ -233,17 +237,11 @@ def _cause(of: StepProgram, loop: Instruction, row: _Repeated) -> Cause | None:
     return Cause(
         NAME,
         gain,
-        f"A loop of {trips} rounds runs {', and '.join(parts)}. {duration(exposed)} of "
-        f"communication is exposed, most of it at {line_says(place)}. {once} would save "
-        f"{duration(gain)} ({percent_of(gain, of.step)} of the step).",
+        f"A loop of {trips} rounds {' and '.join(parts)}, with most time at {line_says(place)}."
+        f" {once} would save {about(gain, of.step)}.",
         helps,
         # Gathering the same array in each iteration may be intended, to save memory.
         SEEN if 2 * total_of(row.summed) >= exposed else LIKELY,
         Evidence(members, collective=only(group_by(members, collective_name_of)), trips=trips),
         *place,
     )
-
-
-def _counts(members: list[Executions]) -> str:
-    by_name = group_by(members, collective_name_of)
-    return listed([plural(group.n, name or "collective") for name, group in by_name.items()])

@@ -35,10 +35,10 @@ def causes_of(
 ) -> list[Cause]:
     """Return the causes, sorted by gain, largest first.
 
-    Recomputation comes after all other causes that cost time, because its gain is only an upper
-    bound: saving the activations takes time, too. In two examined pairs of captures that differ
-    only in recomputation, the step without recomputation was even slower. Causes that cost only
-    memory come last.
+    Recomputation comes after all other causes that cost time, because saving the activations takes
+    time, too, so the gain can be far smaller than the estimate. In two examined pairs of captures
+    that differ only in recomputation, the step without recomputation was even slower. Causes that
+    cost only memory come last.
     """
     found = [
         *recompute.find(step, context),

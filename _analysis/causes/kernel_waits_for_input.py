@@ -12,10 +12,9 @@ contains the regions inside kernels. All executions of a kernel share one row.
 from __future__ import annotations
 
 from _analysis.causes.cause import SEEN, Cause, Evidence
-from _analysis.causes.sentences import duration, line_says, percent_of
+from _analysis.causes.sentences import about, clipped, duration, line_says
 from _analysis.causes.step_program import place_of_longest, total_of
 from _analysis.remedies import CAUSES
-from _pipeline.groups import percent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,14 +42,12 @@ def find(step: Step, inside: Inside) -> list[Cause]:
 
 def _cause(step: Step, kernel: str, members: list[Executions], regions: Regions) -> Cause:
     waiting, total, place = regions.waiting, total_of(members), place_of_longest(members)
-    computing = regions.computing
-    body = "" if computing is None else f" The kernel's body computes for {duration(computing)}."
     return Cause(
         NAME,
         waiting,
-        f"The kernel {kernel} (at {line_says(place)}) spends {duration(waiting)} of its"
-        f" {duration(total)} waiting for copies ({percent(waiting, total) or 0:.1f} % of its time,"
-        f" {percent_of(waiting, step)} of the step).{body}",
+        f"The kernel {clipped(kernel)} (at {line_says(place)}) waits for copies during"
+        f" {duration(waiting)} of its {duration(total)}. Without these waits, the step would save"
+        f" {about(waiting, step)}.",
         CAUSES[NAME],
         SEEN,
         Evidence(members),

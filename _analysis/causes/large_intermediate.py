@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from _analysis.causes.cause import LIKELY, SEEN, Cause, Evidence
 from _analysis.causes.graph import DOTS, ELEMENTWISE, Value, consumers, is_layout, origins, reach
-from _analysis.causes.sentences import duration, line_says, percent_of, size
+from _analysis.causes.sentences import about, duration, line_says, size
 from _analysis.causes.step_program import own_line_of, place_of, place_of_longest, total_of
 from _analysis.ledger import COMPUTE_BOUND, DATA_MOVEMENT, KERNEL, MEMORY_BOUND, UNJUDGED
 from _analysis.remedies import CAUSES
@@ -147,8 +147,7 @@ def _reduced_cause(of: StepProgram, shape: str, arrays: list[_Written]) -> Cause
         NAME,
         gain,
         f"{line_says(place)} writes {written} to memory, and all readers reduce {them} to an "
-        f"eighth or less. Writing and reading the {noun} takes at least {duration(gain)} "
-        f"({percent_of(gain, of.step)} of the step).",
+        f"eighth or less. Writing and reading the {noun} takes {about(gain, of.step)}.",
         CAUSES["large_intermediate, reduced"],
         SEEN,
         Evidence(list(ran.values()), shape=shape),
@@ -230,11 +229,10 @@ def _scores_cause(of: StepProgram, dots: list[Instruction]) -> Cause | None:
     return Cause(
         NAME,
         gain,
-        f"{line_says(place)} computes all attention scores, {result.text}, before a softmax"
-        f" and the next matmul read them. Ops on the scores take {duration(total)}. At peak"
-        f" rate, a fused kernel needs {duration(total - gain)} for the"
-        f" matmuls{' (half of them masked)' if is_masked else ''}, so it would save up to"
-        f" {duration(gain)} ({percent_of(gain, of.step)} of the step).",
+        f"{line_says(place)} computes all attention scores, {result.text}, and ops on them take"
+        f" {duration(total)}. A fused kernel needs about {duration(total - gain)} for the"
+        f" matmuls{' (half of them masked)' if is_masked else ''}, so it would save"
+        f" {about(gain, of.step)}.",
         CAUSES["large_intermediate, scores"],
         LIKELY,
         Evidence(members, shape=result.text),

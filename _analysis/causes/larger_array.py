@@ -28,8 +28,8 @@ from typing import NamedTuple
 from _analysis.causes.cause import LIKELY, Cause, Evidence
 from _analysis.causes.graph import DOTS, Value, consumers, is_backward, is_layout, producers, reach
 from _analysis.causes.resharding import NAME
-from _analysis.causes.sentences import duration, line_says, percent_of, size
-from _analysis.causes.step_program import collective_name_of, place_of, place_of_longest, total_of
+from _analysis.causes.sentences import about, line_says, size
+from _analysis.causes.step_program import collective_name_of, place_of, place_of_longest
 from _analysis.remedies import CAUSES
 
 TYPE_CHECKING = False
@@ -146,17 +146,16 @@ def _gathered_and_reduced(of: StepProgram, left_out: Container[int]) -> list[Cau
 
 def _line_cause(of: StepProgram, line: _Line) -> Cause:
     largest = max(line.rows, key=lambda moved: moved.n_bytes)
-    exposed, saved = total_of(line.members), of.links.saved_without(line.members)
+    saved = of.links.saved_without(line.members)
     gain = saved * (largest.n_bytes - largest.n_others) // largest.n_bytes
     place = place_of_longest(line.dots)
     return Cause(
         NAME,
         gain,
-        f"The matmul at {line_says(place)} gathers one operand and reduces its result among"
-        f" {largest.n_devices} devices. These two arrays have {size(largest.n_bytes)}, but the"
-        f" other operand has only {size(largest.n_others)} on all devices together."
-        f" {duration(exposed)} of communication is exposed; another sharding would save up"
-        f" to {duration(gain)} ({percent_of(gain, of.step)} of the step).",
+        f"The matmul at {line_says(place)} gathers one operand and reduces its result"
+        f" ({size(largest.n_bytes)}) among {largest.n_devices} devices, but the other operand has"
+        f" only {size(largest.n_others)} on all of them together. Another sharding would save"
+        f" {about(gain, of.step)}.",
         CAUSES["resharding, matmul"],
         LIKELY,
         Evidence(line.members, n_participants=largest.n_devices),
@@ -214,7 +213,6 @@ def _bytes_of(instructions: Iterable[Instruction]) -> int | None:
 def _cause(of: StepProgram, rows: list[_Moved], action: str, others: str) -> Cause:
     members = [moved.executions for moved in rows]
     gain = sum(moved.saved for moved in rows)
-    total = sum(executions.total for executions in members)
     largest = max(rows, key=lambda moved: moved.executions.total)
     place = place_of_longest(members)
     name = collective_name_of(largest.executions.op)
@@ -223,10 +221,9 @@ def _cause(of: StepProgram, rows: list[_Moved], action: str, others: str) -> Cau
         NAME,
         gain,
         f"The {name} at {line_says(place)} {action} of a matmul among"
-        f" {largest.n_devices} devices{more}. The array that it moves has"
-        f" {size(largest.n_bytes)}, but {others} have only {size(largest.n_others)} on all"
-        f" devices together. {duration(total)} of communication is exposed; another sharding"
-        f" would save up to {duration(gain)} ({percent_of(gain, of.step)} of the step).",
+        f" {largest.n_devices} devices{more}: {size(largest.n_bytes)}, but {others} have only"
+        f" {size(largest.n_others)} on all of them together. Another sharding would save"
+        f" {about(gain, of.step)}.",
         CAUSES["resharding, matmul"],
         LIKELY,
         Evidence(members, collective=name, n_participants=largest.n_devices),

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from _analysis.causes.cause import SEEN, Cause, Evidence
 from _analysis.causes.graph import operand
-from _analysis.causes.sentences import duration, line_says, percent_of
+from _analysis.causes.sentences import about, clipped, duration, line_says
 from _analysis.causes.step_program import Place, place_of, place_of_longest, total_of
 from _analysis.remedies import CAUSES
 from _pipeline.units import plural
@@ -94,10 +94,9 @@ def _cause_of_pairs(of: StepProgram, pairs: dict[Executions, Array]) -> Cause:
     return Cause(
         NAME,
         gain,
-        f"Arrays whose last dimension is 2, such as {shape}, are written or read by"
-        f" {plural(len(members), 'op')} (most time at {line_says(place)}). This takes"
-        f" {duration(total)}, but moving the bytes takes only {duration(needed)}. The"
-        f" difference is {duration(gain)} ({percent_of(gain, of.step)} of the step).",
+        f"{plural(len(members), 'op')} on arrays whose last dimension is 2, such as {shape}, take"
+        f" {duration(total)}, with most time at {line_says(place)}. Moving the bytes takes only"
+        f" {duration(needed)}, so another layout would save {about(gain, of.step)}.",
         CAUSES["layout_change, pairs"],
         SEEN,
         Evidence(members, shape=shape),
@@ -126,8 +125,8 @@ def _cause(of: StepProgram, row: list[tuple[Place, Executions]]) -> Cause:
         NAME,
         gain,
         f"{plural(n, 'copy', 'copies')} at {line_says(place)} only"
-        f" {'changes' if n == 1 else 'change'} the layout of arrays such as {shape}."
-        f" This takes {duration(gain)} ({percent_of(gain, of.step)} of the step).",
+        f" {'changes' if n == 1 else 'change'} the layout of arrays such as"
+        f" {clipped(shape or '?')}. This takes {about(gain, of.step)}.",
         CAUSES[NAME],
         SEEN,
         Evidence(members, shape=shape),

@@ -25,16 +25,15 @@ from __future__ import annotations
 from _analysis.causes.cause import LIKELY, Cause, Evidence
 from _analysis.causes.graph import DOTS, Value, consumers, is_layout, producers, reach
 from _analysis.causes.resharding import NAME
-from _analysis.causes.sentences import duration, line_says, listed, percent_of, short
+from _analysis.causes.sentences import about, line_says, listed, short
 from _analysis.causes.step_program import (
     collective_name_of,
+    counts_of,
     place_of,
     place_of_longest,
     total_of,
 )
 from _analysis.remedies import CAUSES
-from _pipeline.groups import group_by
-from _pipeline.units import plural
 from _pipeline.vocabulary import DATA_MOVE
 
 TYPE_CHECKING = False
@@ -107,17 +106,15 @@ def _copies(of: StepProgram, walk: Reached) -> dict[int, Executions]:
 
 
 def _cause_of_cut(of: StepProgram, members: list[Executions]) -> Cause:
-    exposed = total_of(members)
     parts = sum(executions.total // (_size(executions) or 2) for executions in members)
     gain = max(0, of.links.saved_without(members) - parts)
     return Cause(
         NAME,
         gain,
-        f"Whole arrays are gathered by {_counts(members)}, but each device then keeps only a"
-        f" part, so the shardings before and after disagree. {duration(exposed)} of"
-        " communication is exposed, most of it at"
-        f" {line_says(place_of_longest(members))}. Matching shardings would save up to"
-        f" {duration(gain)} ({percent_of(gain, of.step)} of the step).",
+        f"Whole arrays are gathered by {counts_of(members)}, with most time at"
+        f" {line_says(place_of_longest(members))}, but each device then keeps only a part, so the"
+        f" shardings before and after disagree. Matching shardings would save"
+        f" {about(gain, of.step)}.",
         CAUSES["resharding, model"],
         LIKELY,
         Evidence(members),
@@ -126,19 +123,16 @@ def _cause_of_cut(of: StepProgram, members: list[Executions]) -> Cause:
 
 
 def _cause_of_spread(of: StepProgram, members: list[Executions], copies: list[Executions]) -> Cause:
-    exposed, copying = total_of(members), total_of(copies)
     # Count only half of the saved time: the operand must still be gathered along the other
     # dimension, among at least two devices.
-    gain = of.links.saved_without(members) // 2 + copying
+    gain = of.links.saved_without(members) // 2 + total_of(copies)
     place = place_of_longest([*members, *copies])
     return Cause(
         NAME,
         gain,
-        f"At {_lines([*members, *copies])}, operands of matmuls are split along two dimensions"
-        f" and gathered by {_counts(members)}. {duration(exposed)} of communication is"
-        f" exposed, and copies take {duration(copying)}. Splitting each matmul like its"
-        f" weight, along one dimension, would save up to {duration(gain)}"
-        f" ({percent_of(gain, of.step)} of the step).",
+        f"At {_lines([*members, *copies])}, operands of matmuls are split along two dimensions and"
+        f" gathered by {counts_of(members)}. Splitting each matmul like its weight, along one"
+        f" dimension, would save {about(gain, of.step)}.",
         CAUSES["resharding, two dimensions"],
         LIKELY,
         Evidence([*members, *copies]),
@@ -146,15 +140,10 @@ def _cause_of_spread(of: StepProgram, members: list[Executions], copies: list[Ex
     )
 
 
-def _counts(members: list[Executions]) -> str:
-    by_name = group_by(members, collective_name_of)
-    return listed([plural(group.n, name or "collective") for name, group in by_name.items()])
-
-
 def _lines(members: Iterable[Executions]) -> str:
     times: dict[str, int] = {}
     for executions in members:
         if line := place_of(executions.op).source_user:
             times[line] = times.get(line, 0) + executions.total
-    longest = sorted(times, key=lambda line: -times[line])[:3]
+    longest = sorted(times, key=lambda line: -times[line])[:2]
     return listed([short(line) for line in longest]) if longest else "an unknown line"

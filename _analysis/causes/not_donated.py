@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 
 from _analysis.causes.cause import LIKELY, Cause, Evidence
-from _analysis.causes.sentences import size
+from _analysis.causes.sentences import clipped, size
 from _analysis.remedies import CAUSES
 from _pipeline.units import plural
 from _proto.hlo.parameters import Parameter, read_parameters
@@ -61,17 +61,17 @@ def find(of: StepProgram) -> list[Cause]:
         return []
     wasted.sort(key=lambda pair: -pair[1])
     names = ", ".join(
-        parameter.path or f"argument {parameter.number}" for parameter, _ in wasted[:3]
+        clipped(parameter.path or f"argument {parameter.number}") for parameter, _ in wasted[:2]
     )
-    more = ", …" if len(wasted) > 3 else ""
+    more = ", …" if len(wasted) > 2 else ""
     return [
         Cause(
             NAME,
             0,
             f"{plural(len(wasted), 'argument')} ({names}{more})"
             f" {'stays' if len(wasted) == 1 else 'stay'} in memory next to outputs of the"
-            " same shapes. Donating the arguments that are not used after the call would free up to"
-            f" {size(n_bytes)} of HBM on each device.",
+            " same shapes. Donating the arguments that are not used after the call would free"
+            f" about {size(n_bytes)} of HBM on each device.",
             CAUSES[NAME],
             LIKELY,
             Evidence([]),

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from _analysis.causes.cause import LIKELY, SEEN, Cause, Evidence
 from _analysis.causes.graph import DOTS, Value, is_layout, operand, origins
-from _analysis.causes.sentences import duration, line_says, percent_of
+from _analysis.causes.sentences import about, duration, line_says
 from _analysis.causes.step_program import own_line_of, place_of_longest, total_of
 from _analysis.remedies import CAUSES
 from _proto.hlo.collectives import collective_name
@@ -144,20 +144,18 @@ def _cause(of: StepProgram, row: list[_Lookup]) -> Cause | None:
     place = of.place_at(first.dot) if is_seen else place_of_longest(members)
     shape = first.matrix.array
     matrix = shape.text if shape else "of unknown shape"
-    saved = f"up to {duration(gain)} ({percent_of(gain, of.step)} of the step)"
     if is_seen:
         says = (
-            f"{line_says(place)} multiplies a table by a one-hot matrix ({matrix}). The"
-            f" matmuls and the ops that build the matrix take {duration(total)}. Looking up the"
-            f" rows would save {saved}."
+            f"{line_says(place)} multiplies a table by a one-hot matrix ({matrix}), which takes"
+            f" {duration(total)} with the ops that build the matrix. Looking up the rows would"
+            f" save {about(gain, of.step)}."
         )
         helps = CAUSES["one_hot_matmul, lookup"]
     else:
         says = (
-            f"{line_says(place)} multiplies by a matrix of weighted one-hot rows ({matrix}),"
-            " which is mostly zeros. The matmuls and the ops that build the matrix take"
-            f" {duration(total)}. Gathering or scattering rows, such as an expert's tokens,"
-            f" would save {saved}."
+            f"{line_says(place)} multiplies by a matrix of weighted one-hot rows ({matrix}), mostly"
+            f" zeros, which takes {duration(total)} with the ops that build the matrix. Gathering"
+            f" or scattering rows, such as an expert's tokens, would save {about(gain, of.step)}."
         )
         helps = CAUSES["one_hot_matmul, weighted"]
     return Cause(

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from _analysis.allocator import runtime_of
 from _analysis.causes.cause import LIKELY, SEEN, Cause, Evidence
-from _analysis.causes.sentences import duration, line_says, percent_of, size
+from _analysis.causes.sentences import about, line_says, size
 from _analysis.causes.step_program import Place, place_of_longest, total_of
 from _analysis.remedies import CAUSES
 from _pipeline import frames
@@ -169,8 +169,8 @@ def _repeated(
     return Cause(
         REPEATED,
         gain,
-        f"{which}, so the same forward work is recomputed twice: the second time takes "
-        f"{duration(gain)} ({percent_of(gain, step)} of the step).",
+        f"{which}, so the same forward work is recomputed twice. The second time takes "
+        f"{about(gain, step)}.",
         CAUSES["recomputed_repeatedly, outer" if is_outer else "recomputed_repeatedly, inner"],
         SEEN,
         Evidence(excess, by_depth=_by_depth(recomputed)),
@@ -187,10 +187,9 @@ def _recompute(step: Step, recomputed: list[_Recomputed], context: Context) -> C
     return Cause(
         RECOMPUTE,
         gain,
-        f"The checkpoint at {line_says(place)} runs forward work again in the backward pass. This "
-        f"takes {duration(gain)} ({percent_of(gain, step)} of the step). Saving activations "
-        f"instead {memory} and the time to write and read them, so the real gain may be small or "
-        "zero.",
+        f"The checkpoint at {line_says(place)} runs forward work again in the backward pass, which "
+        f"takes {about(gain, step)}. Saving activations instead {memory} and "
+        "time, too, so the real gain may be small or zero.",
         CAUSES[RECOMPUTE],
         LIKELY,
         Evidence(members, by_depth=_by_depth(recomputed), hbm_free=free),

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from _analysis.causes.cause import SEEN, Cause, Evidence
 from _analysis.causes.graph import Value, consumers, is_layout, producers, reach
 from _analysis.causes.resharding import NAME
-from _analysis.causes.sentences import duration, line_says, percent_of
+from _analysis.causes.sentences import about, line_says
 from _analysis.causes.step_program import collective_name_of, place_of_longest, total_of
 from _analysis.remedies import CAUSES
 from _pipeline.units import plural
@@ -127,18 +127,15 @@ def _group_of(executions: Executions) -> _Group:
 def _cause(
     of: StepProgram, n_devices: int, kernels: list[Executions], moved: list[Executions]
 ) -> Cause:
-    computing, exposed = total_of(kernels), total_of(moved)
-    gain = computing * (n_devices - 1) // n_devices + of.links.saved_without(moved)
+    gain = total_of(kernels) * (n_devices - 1) // n_devices + of.links.saved_without(moved)
     place = place_of_longest(kernels)
     n = sum(kernel.n for kernel in kernels)
     return Cause(
         NAME,
         gain,
-        f"Kernels at {line_says(place)} compute the same result on {n_devices} devices,"
-        " because these devices gather all operands first. The kernels take"
-        f" {duration(computing)} in {plural(n, 'execution')}, and {duration(exposed)} of"
-        f" communication is exposed. Sharing the work would save up to {duration(gain)}"
-        f" ({percent_of(gain, of.step)} of the step).",
+        f"Kernels at {line_says(place)} compute the same result on {n_devices} devices in"
+        f" {plural(n, 'execution')}, because these devices gather all operands first. Sharing the"
+        f" work would save {about(gain, of.step)}.",
         CAUSES["resharding, kernel"],
         SEEN,
         Evidence([*kernels, *moved], n_participants=n_devices),

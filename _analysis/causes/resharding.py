@@ -28,8 +28,8 @@ from typing import NamedTuple
 
 from _analysis.causes.cause import LIKELY, SEEN, Cause, Evidence
 from _analysis.causes.graph import Value, consumers, is_layout, producers, reach
-from _analysis.causes.sentences import duration, line_says, percent_of
-from _analysis.causes.step_program import collective_name_of, place_of, place_of_longest, total_of
+from _analysis.causes.sentences import about, line_says
+from _analysis.causes.step_program import collective_name_of, place_of, place_of_longest
 from _analysis.remedies import CAUSES
 from _pipeline.units import plural
 from _pipeline.vocabulary import DATA_MOVE, SPARSE_CORE
@@ -111,7 +111,6 @@ def is_constraint(op: Op) -> bool:
 def _cause(of: StepProgram, row: _Row, members: list[Executions]) -> Cause:
     constraints = [member for member in members if is_constraint(member.op)]
     copies = copies_of(of, members)
-    exposed, copying = total_of(members), total_of(copies)
     gain = of.links.saved_without([*members, *copies])
     place = place_of_longest(constraints or members)
     n = sum(member.n for member in members)
@@ -119,31 +118,20 @@ def _cause(of: StepProgram, row: _Row, members: list[Executions]) -> Cause:
     what_moves = names[0] if len(names) == 1 else None
     what = plural(n, what_moves or "collective")
     groups = f" among {row.size} devices" if row.size else ""
-    copied = ""
-    if 100 * copying >= exposed:
-        copied = f", and copies before and after take {duration(copying)}"
     verb = "changes" if n == 1 else "change"
-    says = (
-        f"{what}{groups} {verb} how arrays are sharded, with most time at"
-        f" {line_says(place)}. {duration(exposed)} of communication is exposed{copied}."
-        f" Matching shardings would save up to {duration(gain)}"
-        f" ({percent_of(gain, of.step)} of the step). "
-    )
     if constraints:
-        says += "The sharding constraint at this line requires the resharding."
+        why = "whose sharding constraint requires this"
         helps = CAUSES["resharding, constraint"]
     elif row.is_outside:
-        says += (
-            "The code at this line calls no collective, so the compiler added the communication,"
-            " probably because operands have different shardings."
-        )
+        why = "which calls no collective; its operands probably have different shardings"
         helps = CAUSES["resharding, optimizer"]
     else:
-        says += (
-            "The code at this line calls no all_to_all, so the shardings around it probably"
-            " disagree. If the line dispatches tokens to experts, this can be intended."
-        )
+        why = "which calls no all_to_all (intended if the line dispatches tokens to experts)"
         helps = CAUSES["resharding, model"]
+    says = (
+        f"{what}{groups} {verb} how arrays are sharded, with most time at {line_says(place)},"
+        f" {why}. Matching shardings would save {about(gain, of.step)}."
+    )
     return Cause(
         NAME,
         gain,
@@ -168,17 +156,17 @@ def joined(of: StepProgram, causes: Iterable[Cause]) -> list[Cause]:
 
 
 def _together(of: StepProgram, causes: list[Cause]) -> Cause:
-    first, *others = causes
+    first = causes[0]
     gain = sum(cause.gain_ps for cause in causes)
     members = {
         id(executions): executions for cause in causes for executions in cause.evidence.executions
     }
     return first._replace(
         gain_ps=gain,
-        says=(
-            f"{first.says} Disagreeing shardings at this line also cost"
-            f" {duration(sum(cause.gain_ps for cause in others))} in other collectives and"
-            f" copies, so the total is {duration(gain)} ({percent_of(gain, of.step)})."
+        # The sentence tells one gain: that of all patterns together.
+        says=first.says.replace(
+            about(first.gain_ps, of.step),
+            f"{about(gain, of.step)}, with all collectives and copies at this line",
         ),
         evidence=first.evidence._replace(executions=list(members.values())),
     )

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from _analysis.causes.step_program import Place
     from _pipeline.normalize import Step
 
+# Longest name in a sentence; with two names of this length, a cause takes 300 characters at most.
+_LONGEST_NAME = 41
+
 
 def duration(ps: int) -> str:
     """Format a time with three digits and a unit, such as `13.3 ms`."""
@@ -26,13 +29,26 @@ def size(n_bytes: int) -> str:
     return f"{n_bytes} B"
 
 
+def about(ps: int, step: Step) -> str:
+    """Format an estimate with its share, such as `about 13.3 ms (4.2 % of the step)`."""
+    return f"about {duration(ps)} ({percent_of(ps, step)} of the step)"
+
+
 def percent_of(ps: int, step: Step) -> str:
     return f"{percent(ps, step.duration) or 0:.1f} %"
 
 
+def clipped(name: str) -> str:
+    """Cut the middle out of a long name: a sentence has room for only a few names."""
+    if len(name) <= _LONGEST_NAME:
+        return name
+    half = (_LONGEST_NAME - 1) // 2
+    return f"{name[:half]}…{name[-half:]}"
+
+
 def short(line: str) -> str:
     """Return the last two parts of a path, which are enough to identify the file."""
-    return "/".join(line.split("/")[-2:])
+    return clipped("/".join(line.split("/")[-2:]))
 
 
 def line_says(place: Place) -> str:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from _analysis.causes.cause import LIKELY, SEEN, Cause, Evidence
-from _analysis.causes.sentences import duration, percent_of, short
+from _analysis.causes.sentences import about, duration, short
 from _analysis.causes.step_program import Place, place_of
 from _analysis.remedies import CAUSES
 from _analysis.report import program_id_of
@@ -116,15 +116,14 @@ def cause_of(step: Step, slow: Slow) -> Cause:
     place = place_of(longest.op) if longest else Place(slow.line, None, None)
     says = (
         f"{slow.device} has the largest load in {slow.n_slowest} of"
-        f" {plural(slow.n_steps, 'step')}. Its step without communication takes"
-        f" {duration(slow.load)}. This is about {duration(slow.gain)}"
-        f" ({percent_of(slow.gain, step)} of the step) more than on the next device."
+        f" {plural(slow.n_steps, 'step')}: without communication, it takes"
+        f" {about(slow.gain, step)} longer than the next device"
     )
     if slow.line:
         says += (
-            f" The device takes {duration(slow.excess)} longer than {slow.median_device} at"
-            f" {short(slow.line)}."
+            f", and {duration(slow.excess)} longer than {slow.median_device} at {short(slow.line)}"
         )
+    says += "."
     is_sure = slow.n_steps >= FEWEST_STEPS
     if not is_sure:
         says += f" In fewer than {FEWEST_STEPS} steps, this can be chance."

@@ -7,16 +7,18 @@ from typing import NamedTuple
 
 from _analysis.causes.graph import WHILE, body_of, callers
 from _analysis.causes.links import Links
+from _analysis.causes.sentences import listed
 from _analysis.exposed import is_exposed
 from _analysis.likely_lines import line_of
 from _pipeline import frames
-from _pipeline.groups import Group
+from _pipeline.groups import Group, ranked_by
+from _pipeline.units import plural
 from _pipeline.vocabulary import COLLECTIVES, COMM
 from _proto.cached import cached_property
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from _analysis.ledger import Entry
     from _analysis.roofs import Roofs
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
     from _pipeline.normalize import Step
     from _pipeline.ops import Op
     from _proto.hlo.program import Instruction, Program
+
+# Maximum number of kinds of collectives that a sentence names.
+_N_NAMED = 2
 
 
 class Place(NamedTuple):
@@ -59,6 +64,14 @@ def place_of_longest(members: Sequence[Executions]) -> Place:
         by_line[place.source_user] = by_line.get(place.source_user, 0) + times[place]
     best = max(by_line, key=by_line.__getitem__)
     return max((p for p in with_user if p.source_user == best), key=times.__getitem__)
+
+
+def counts_of(members: Iterable[Executions]) -> str:
+    """Count collectives by name, the longest first: `24 all-to-alls and 2 all-reduces`."""
+    ranked = ranked_by(members, lambda op: collective_name_of(op) or "collective")
+    named = [plural(group.n, name) for name, group in ranked[:_N_NAMED]]
+    n_others = sum(group.n for _, group in ranked[_N_NAMED:])
+    return listed([*named, *([plural(n_others, "other collective")] if n_others else [])])
 
 
 class StepProgram:

@@ -19,10 +19,14 @@ collectives.
 from __future__ import annotations
 
 from _analysis.causes.cause import LIKELY, Cause, Evidence
-from _analysis.causes.sentences import duration, line_says, listed, only, percent_of
-from _analysis.causes.step_program import collective_name_of, place_of_longest, total_of
+from _analysis.causes.sentences import about, duration, line_says, listed, only
+from _analysis.causes.step_program import (
+    collective_name_of,
+    counts_of,
+    place_of_longest,
+    total_of,
+)
 from _analysis.remedies import CAUSES
-from _pipeline.units import plural
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,15 +82,13 @@ def find(of: StepProgram, left_out: Container[int]) -> list[Cause]:
     place, total = place_of_longest(members), total_of(members)
     # The replay can also shorten the waits for other collectives, which are not part of this cause.
     gain = min(total, of.links.saved_if_asynchronous(members))
-    counts = [plural(sum(executions.n for executions in by_name[name]), name) for name in by_time]
     return [
         Cause(
             NAME,
             gain,
-            f"The core stops for {duration(total)} in {listed(counts)} (most time at"
-            f" {line_says(place)}). If this communication were asynchronous, math that does"
-            f" not need its results could hide up to {duration(gain)} of this time"
-            f" ({percent_of(gain, of.step)} of the step).",
+            f"The core stops for {duration(total)} in {counts_of(members)}, with most time at"
+            f" {line_says(place)}. If this communication were asynchronous, math that does not need"
+            f" its results could hide {about(gain, of.step)}.",
             CAUSES[NAME].format(flags=listed(list(flags))),
             LIKELY,
             Evidence(members, collective=only(by_time)),

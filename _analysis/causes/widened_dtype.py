@@ -48,7 +48,7 @@ from _analysis.causes.graph import (
     reach,
     walk,
 )
-from _analysis.causes.sentences import duration, percent_of, short
+from _analysis.causes.sentences import about, duration, short
 from _analysis.causes.step_program import own_line_of
 from _analysis.ledger import COLLECTIVE, DATA_MOVEMENT, KERNEL, MEMORY_BOUND
 from _analysis.remedies import CAUSES
@@ -428,7 +428,7 @@ def _cause(of: StepProgram, widening: _Widening, wide: _Wide) -> Cause | None:
     after = plural(len(dots), "matmul") if dots else "kernels"
     confidence: Confidence = SEEN if is_convert and is_implicit else LIKELY
     helps = CAUSES["widened_dtype, cast"]
-    follows = f"so its result is f32, and so are the ops that follow, including {after}"
+    follows = f"so its result is f32, and so are later ops, including {after}"
     if widening.is_stream:
         what = f"{where} creates {source}"
         follows = "so every sum with it, such as a residual stream, is f32"
@@ -444,18 +444,13 @@ def _cause(of: StepProgram, widening: _Widening, wide: _Wide) -> Cause | None:
         helps = CAUSES["widened_dtype, promotion"]
     else:
         what = f"{where} casts {source} to f32"
-    with_kernels = f" ({duration(kernels)} of it in kernels)" if kernels else ""
-    says = (
-        f"{what}, {follows}. The ops that write or read these arrays take"
-        f" {duration(total)}{with_kernels}. The narrower dtype would halve the bytes and this"
-        f" time, saving about {duration(gain)} ({percent_of(gain, of.step)} of the step)"
-    )
-    if confidence == LIKELY:
-        says += f". Ignore this cause if {'the cast' if is_convert else 'f32'} is intended"
+    if_wanted = f" (unless {'the cast' if is_convert else 'f32'} is intended)"
     return Cause(
         NAME,
         gain,
-        f"{says}.",
+        f"{what}, {follows}. The narrower dtype would halve the"
+        f" {duration(total)} of the ops that write or read these arrays, saving"
+        f" {about(gain, of.step)}{if_wanted if confidence == LIKELY else ''}.",
         helps,
         confidence,
         Evidence([entry.executions for entry in affected], shape=source),

@@ -92,12 +92,12 @@ class BudgetRow(BudgetClassed):
     lost_ps: Picoseconds | None
     """Lost time: `dur_ps` minus `at_roof_ps`; null if unknown."""
     hideable_ps: Picoseconds | None
-    """Maximum time that overlapping with math can save; null for all classes but `collective`,
-    `host` and `data_movement`. For a collective that stops the core, the maximum is the
-    collective's own duration or the duration of independent math in the same computation, whichever
-    is smaller. For the other ops of the class together, the maximum is their total duration or the
-    duration of the step's math, whichever is smaller. Null if the program of a collective that
-    stops the core is missing. To reduce `lost_ps` further, move fewer bytes."""
+    """Estimate of the time that math could hide; null for all classes but `collective`, `host` and
+    `data_movement`. For a collective that stops the core, this is the collective's own duration or
+    the duration of independent math in the same computation, whichever is smaller. For the other
+    ops of the class together, it is their total duration or the duration of the step's math,
+    whichever is smaller. Null if the program of a collective that stops the core is missing. To
+    reduce `lost_ps` further, move fewer bytes."""
     n_executions: Count | None
     """Number of executions; null for `idle` and `overlap`."""
 
@@ -143,8 +143,8 @@ class Finding(FindingClassed, FindingFields):
     lost_ps: Picoseconds | None
     """Lost time: `dur_ps` minus `at_roof_ps`; null if unknown."""
     hideable_ps: Picoseconds | None
-    """Maximum time that overlapping this line with math can save, as in `budget`. The same math may
-    be able to hide several lines, so do not add up their `hideable_ps`."""
+    """Estimate of the line's time that math could hide, as in `budget`. The same math may be able
+    to hide several lines, so do not add up their `hideable_ps`."""
     kernel: str | None
     """Name of the kernel, if its cost is declared or set by `--kernel-cost`; null for other ops."""
     waits_for: dict[str, Picoseconds] | None
@@ -242,8 +242,9 @@ class Cause(TypedDict):
     cause: CauseName
     """Name of the pattern; see the table of causes."""
     gain_ps: Picoseconds
-    """Maximum time that removing the cause can save, computed from the executions in `evidence`
-    alone. For `pause_between_steps`, the gain is `between_steps_ps`."""
+    """Estimate of the time that removing the cause saves, computed from the executions in
+    `evidence` alone. The true gain can be larger or smaller. For `pause_between_steps`, the gain is
+    `between_steps_ps`."""
     gain_pct_of_step: Percent
     """`gain_ps` as a percentage of the step's duration; for `pause_between_steps` as a percentage
     of `period_ps`."""
@@ -262,7 +263,7 @@ class Cause(TypedDict):
     scope: str | None
     """Scope of the line, as in [by_scope](#by_scope); null if unknown."""
     says: str
-    """Sentences that describe the pattern and its cost."""
+    """Description of the pattern and its cost: two sentences and 300 characters at most."""
     what_helps: str
     """Change that would remove the cause."""
     evidence: CauseEvidence

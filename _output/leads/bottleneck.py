@@ -80,7 +80,7 @@ def cause_says(cause: Cause, answer: Answer) -> str:
         what += f", {device.removeprefix('/device:')},"
     costs = "probably costs" if likely else "costs"
     gain = part_of(cause["gain_ps"], answer["step_duration_ps"])
-    return f"{what}{at(cause['source_user'])} {costs} up to {gain}{share}."
+    return f"{what}{at(cause['source_user'])} {costs} about {gain}{share}."
 
 
 def main_cause(answer: Answer) -> Cause | None:

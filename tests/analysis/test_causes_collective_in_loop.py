@@ -44,7 +44,7 @@ class Accumulators(unittest.TestCase):
         self.assertEqual(row["evidence"]["ops"], ["reduced"])
         self.assertEqual((row["evidence"]["trips"], row["evidence"]["n_executions"]), (4, 4))
         self.assertEqual(row["evidence"]["collective"], "all-reduce")
-        self.assertIn("A loop of 4 rounds runs 4 all-reduces", row["says"])
+        self.assertIn("A loop of 4 rounds only adds up the results of 4 all-reduces", row["says"])
 
     def test_scaled_all_reduce_result_is_reported(self) -> None:
         scaled = op("scaled", "multiply", "reduced", "weight")
@@ -147,7 +147,7 @@ class SameEachRound(unittest.TestCase):
         (row,) = found(loop(self.body("weight"), 2), collective="all-gather")
         self.assertEqual((row["gain_ps"], row["confidence"]), (150, "likely"))
         self.assertEqual(row["source_user"], "model.py:8")
-        self.assertIn("on the same data in each round", row["says"])
+        self.assertIn("repeats 4 all-gathers on the same data", row["says"])
         self.assertIn("if memory allows", row["what_helps"])
 
     def test_gather_of_a_changing_array_is_not_reported(self) -> None:

@@ -60,7 +60,7 @@ class Promotions(unittest.TestCase):
     def test_explicit_cast_is_a_likely_cause(self) -> None:
         (row,) = found([*widened(frame=2), DOT])
         self.assertEqual((row["source_user"], row["confidence"]), ("gate.py:6", "likely"))
-        self.assertIn("Ignore this cause if the cast is intended", row["says"])
+        self.assertIn("(unless the cast is intended)", row["says"])
 
     def test_operand_narrowed_again_by_the_compiler_is_reported(self) -> None:
         main = [
