@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 
 MOST_CHARACTERS, MOST_SENTENCES = 300, 2
-GAIN = r"\b(?:gain|hideable|(?:would|could|can|may) (?:gain|hide|save|win)\b|saving\b|costs?\b(?= up to| at))"
+MODAL = "(?:would|could|can|may) (?:gain|hide|save|win)"
+GAIN = rf"\b(?:gain|hideable|{MODAL}\b|saving\b|costs?\b(?= up to| at))"
 BOUND = r"\b(?:up to|upper bound|at most|largest possible|maximum)\b"
 # Matches a gain and a bound in one clause, in either order, and a gain of "at least" some time.
 BOUNDED_GAIN = re.compile(
