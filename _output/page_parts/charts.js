@@ -17,9 +17,9 @@ function bar(parts, label) {
   makeMarks(host, nodes, (i) => shown[i], label);
   drawnByWidth(host, (width) => {
     nodes.forEach((made, i) => {
-      const { name, value, share } = shown[i];
-      const time = asTime(value);
-      made.textContent = fitting((width * value) / whole - 16, `${name} ${time}, ${share}`, `${name} ${share}`, share);
+      const { name, value, share, lines } = shown[i];
+      // Each label is a part of the tooltip's first line, which is the name for screen readers.
+      made.textContent = fitting((width * value) / whole - 16, lines[0], `${name} ${share}`, share);
     });
   });
   return host;
@@ -34,8 +34,7 @@ function budgetBar(side) {
       value: row.dur_ps,
       cls: `c-${row.class}`,
       lines: [
-        CLASSES[row.class],
-        `${asTime(row.dur_ps)}, ${asPercent(row.pct_of_step)} of the step`,
+        `${CLASSES[row.class]} ${asPercent(row.pct_of_step)}, ${asTime(row.dur_ps)}`,
         row.lost_ps ? `lost ${asTime(row.lost_ps)}` : "",
       ],
       go: side === DATA && (() => goToClass(row.class)),

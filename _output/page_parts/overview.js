@@ -155,7 +155,7 @@ function followNavigation() {
         else link.removeAttribute("aria-current");
       }
     },
-    { rootMargin: "-60px 0px -60% 0px" },
+    { rootMargin: "-96px 0px -60% 0px" },
   );
   for (const id of links.keys()) observer.observe(byId(id));
 }

@@ -71,7 +71,7 @@ function comm() {
       shareColumn,
       nColumn,
       column("payload_bytes", "payload", "bytes"),
-      column("bus_gbps", "GB/s on the bus", "number"),
+      column("bus_gbps", "bus GB/s", "number"),
       column("groups", "groups", "text", { most: 24 }),
     ],
     { label: "communication by line", rest: rest(tail.n_rows_omitted, "rows", tail.sync_dur_ps + tail.wait_dur_ps) || leftOut("comm", "rows") },
@@ -403,7 +403,7 @@ function steps() {
       column("name", "name", "text"),
       column("duration_ps", "time", "time"),
       column("n_xla_ops_events", "events", "count"),
-      column("picked", "", "text", { value: (row) => (row.picked ? "this page" : "") }),
+      column("picked", "shown", "text", { value: (row) => (row.picked ? "on this page" : "") }),
     ],
     { label: "steps", untitled: true, rest: leftOut("summary", "steps") },
   );

@@ -12,7 +12,7 @@ class Table {
   constructor(id, rows, columns, { label, classes = false, rest = null } = {}) {
     this.id = id;
     this.rows = rows;
-    this.columns = inOrder(columns).map((column) => ({
+    this.columns = columns.map((column) => ({
       kind: "text",
       value: (row) => row[column.name],
       ...column,
@@ -79,9 +79,10 @@ class Table {
     this.heads = this.columns.map((column) => {
       const label = column.unit ? `${column.label} ${column.unit}` : column.label;
       const button = element("button", { type: "button", onclick: () => this.sort(column) }, label);
-      return element("th", { scope: "col", class: `k-${column.kind}`, title: column.title }, button);
+      column.heading = label;
+      return element("th", { role: "columnheader", class: `k-${column.kind}`, title: column.title }, button);
     });
-    this.body = element("tbody", { onkeydown: (event) => this.onKey(event) });
+    this.body = element("tbody", { role: "rowgroup", onkeydown: (event) => this.onKey(event) });
     this.more = element("button", { type: "button", class: "more", onclick: () => this.showAll() });
     this.node.append(
       bar,
@@ -90,9 +91,10 @@ class Table {
         { class: "scroll" },
         element(
           "table",
-          {},
-          element("caption", { class: "unseen" }, this.label),
-          element("thead", {}, element("tr", {}, ...this.heads)),
+          // Rows open and close, so this is a tree. Narrow windows draw rows as cards, so the roles
+          // must not depend on the layout.
+          { role: "treegrid", "aria-label": this.label },
+          element("thead", { role: "rowgroup" }, element("tr", { role: "row" }, ...this.heads)),
           this.body,
         ),
       ),
@@ -148,13 +150,13 @@ class Table {
           ? element("span", { class: "unknown", title: column.none, "data-value": "null" }, "–")
           : figure(column.kind, value, column.why?.(row), column.form?.(value));
       }
-      const cell = element("td", { class: `k-${column.kind}${column.bar ? " barred" : ""}${column.wraps ? " wraps" : ""}` }, content);
+      const cell = element("td", { role: "gridcell", "data-label": column.heading, class: `k-${column.kind}${column.bar ? " barred" : ""}${column.wraps ? " wraps" : ""}` }, content);
       if (column.bar) cell.style.backgroundSize = `${column.largest ? (100 * (value ?? 0)) / column.largest : 0}% 100%`;
       return cell;
     });
     return element(
       "tr",
-      { tabindex: "-1", "data-row": i, "aria-expanded": "false", onclick: () => this.onClick(i) },
+      { role: "row", tabindex: "-1", "data-row": i, "aria-expanded": "false", onclick: () => this.onClick(i) },
       ...cells,
     );
   }
@@ -179,8 +181,8 @@ class Table {
     if (open) {
       const line = this.line(i);
       line.setAttribute("aria-expanded", "true");
-      const cell = element("td", { colspan: this.columns.length }, fieldsOf(this.rows[i], this.columns));
-      line.after(element("tr", { class: "detail" }, cell));
+      const cell = element("td", { role: "gridcell", colspan: this.columns.length }, fieldsOf(this.rows[i], this.columns));
+      line.after(element("tr", { role: "row", "aria-level": 2, class: "detail" }, cell));
     }
   }
 
@@ -272,14 +274,6 @@ function compared(a, b, down) {
   if (isUnknown(a) || isUnknown(b)) return isUnknown(a) - isUnknown(b);
   const [x, y] = down ? [b, a] : [a, b];
   return typeof x === "number" && typeof y === "number" ? x - y : x < y ? -1 : x > y ? 1 : 0;
-}
-
-// Returns the columns; on a phone, line and time come first.
-function inOrder(columns) {
-  if (innerWidth > 640) return columns;
-  const time = columns.find(({ name }) => /^delta_ps|dur_ps$/.test(name)) ?? columns.find(({ kind }) => kind === "time");
-  const first = [columns.find(({ name }) => name === "line") ?? columns[0], time].filter(Boolean);
-  return [...first, ...columns.filter((column) => !first.includes(column))];
 }
 
 const LABELS = {

@@ -26,6 +26,19 @@ BOXES = """[...document.querySelectorAll('.box')].map((box) =>
     ({name: box.textContent, value: Number(box.dataset.value), depth: Number(box.dataset.depth),
       found: box.classList.contains('found'), width: box.getBoundingClientRect().width}))"""
 TEXTS = "[...document.querySelectorAll('%s')].map((element) => element.innerText)"
+# Controls and headings that a screen reader cannot name.
+NAMELESS = """[...document.querySelectorAll('button, th, input, select, summary, a, [role=button],'
+    + ' [role=slider], [role=group], [role=treegrid]')].filter((node) => !node.innerText &&
+    !node.getAttribute('aria-label') && !node.labels?.length).map((node) => node.outerHTML)"""
+# Marks whose visible text is not a part of the name that a screen reader says.
+RENAMED = """[...document.querySelectorAll('.part')].filter((node) =>
+    !node.getAttribute('aria-label').includes(node.innerText)).map((node) => node.innerText)"""
+# Elements that can only be read by scrolling sideways, or are cut off.
+CLIPPED = """[...document.querySelectorAll('nav, main *')].filter((node) =>
+    node.scrollWidth > node.clientWidth + 1 && node.clientWidth > 0 &&
+    getComputedStyle(node).overflowX !== 'visible' &&
+    !node.closest('.flame, .treemap, .bar, .lane, .unseen')).map((node) =>
+        `${node.closest('section')?.id} ${node.className}`)"""
 ACTIVE = "document.activeElement.closest('tr, div, circle, button, input')"
 
 
@@ -404,25 +417,38 @@ class Demo(InBrowser):
         self.tab.click(".inspector button")
         self.assertEqual(self.tab.value(f"{ACTIVE}.closest('section').id"), "layers")
 
-    def test_page_fits_narrow_and_wide_windows(self) -> None:
+    def test_controls_headings_and_charts_have_names(self) -> None:
+        self.assertEqual(self.tab.value(NAMELESS), [])
+        self.assertEqual(self.tab.value(RENAMED), [])
+
+    def test_rows_that_open_are_rows_of_a_tree(self) -> None:
+        """Check that each row is in a treegrid, because other rows cannot have `aria-expanded`."""
+        self.tab.click("#findings-table tr[data-row='0']")
+        roles = self.tab.value(
+            "[...new Set([...document.querySelectorAll('.table tr')].map((row) => [row,"
+            " row.parentNode, row.closest('table'), ...row.children].map((node) =>"
+            " node.getAttribute('role')).filter((role, i, all) => all.indexOf(role) === i)"
+            ".join(' ')))]"
+        )
+        self.assertEqual(
+            roles, ["row rowgroup treegrid columnheader", "row rowgroup treegrid gridcell"]
+        )
+
+    def test_nothing_is_cut_off_in_narrow_and_wide_windows(self) -> None:
         self.addCleanup(self.show_size, 1300)
-        for width in (390, 2200):
+        # Rows become cards in windows of up to 1200 pixels.
+        for width in (390, 641, 1200, 1201, 1280, 2200):
             self.show_size(width)
             self.tab.open(self.folder / "step.html")
-            over = self.tab.value("document.documentElement.scrollWidth - innerWidth")
-            self.assertLessEqual(over, 0)
-            heads = self.tab.value(TEXTS % "#findings-table th")[:2]
-            self.assertEqual(heads, ["line", "time ms"] if width == 390 else ["#", "line"])
-        # Tables may scroll sideways, but the page may not.
+            with self.subTest(width=width):
+                over = self.tab.value("document.documentElement.scrollWidth - innerWidth")
+                self.assertLessEqual(over, 0)
+                self.assertEqual(self.tab.value(CLIPPED), [])
+
+    def test_charts_are_drawn_again_when_the_width_changes(self) -> None:
+        self.addCleanup(self.show_size, 1300)
         self.show_size(390)
         self.tab.open(self.folder / "step.html")
-        wide = self.tab.value(
-            "[...document.querySelectorAll('nav, main *')].filter((node) =>"
-            " node.scrollWidth > node.clientWidth + 1 &&"
-            " /auto|scroll/.test(getComputedStyle(node).overflowX)).map((node) => node.className)"
-        )
-        self.assertEqual(set(wide), {"scroll"})
-        # The page redraws when its width changes.
         narrow = self.boxes()[0]["width"]
         self.show_size(1300)
         self.tab.value("new Promise((done) => setTimeout(done, 100))")
