@@ -227,7 +227,7 @@ def side_row(side: Side, profiles: Sequence[str]) -> fields.Side:
         "device_type": run.device.device_type,
         "clock": run.device.clock,
         "program": run.device.program,
-        "n_steps": len(run.steps),
+        "n_steps": sum(len(of_capture.steps) for of_capture in side.runs),
         "steps": [
             {"index": step.number, "name": step.name, "duration_ps": step.duration}
             for step in run.steps
@@ -327,7 +327,7 @@ def line_row(rank: int, row: LineChange, step: int) -> fields.CompareRow:
         "rank": rank,
         "kind": row.kind,
         "matched_by": row.match.matched_by,
-        "source_inner": source_of(after),
+        "source_inner": source_of(after) or source_of(before),
         "before_source_inner": source_of(before),
         "tf_op": min(tf_ops, default=None),
         "n_groups_before": len(before),

@@ -119,10 +119,9 @@ class Page:
         return BLOCK_RE.sub(r"\1\\\2", text)
 
     def word(self, word: str) -> str:
-        if EMOJI_RE.search(word):
-            return self.code(word)
         before, core, after = PARTS_RE.findall(word)[0]
-        return f"{before}{core if is_plain(core) else self.code(core)}{after}"
+        shows_unchanged = is_plain(core) and not EMOJI_RE.search(word)
+        return f"{before}{core if shows_unchanged else self.code(core)}{after}"
 
     def code(self, text: str, *, is_in_table: bool = False) -> str:
         """Return a code span that shows a text unchanged."""

@@ -64,14 +64,14 @@ class Capture(TypedDict):
     xplane_file: str
     """Name of the trace file."""
     n_steps: Count
-    """Number of steps that are compared."""
+    """Number of the capture's steps that are compared."""
     step_duration_ps: Picoseconds
     """Mean duration of the steps that are compared."""
 
 
 class Side(TypedDict):
-    """The captures of one side. All fields except `n_captures` and `captures` describe the first
-    capture."""
+    """The captures of one side. All fields except `n_steps`, `n_captures` and `captures` describe
+    the first capture."""
 
     xplane_file: str
     """Name of the trace file."""
@@ -86,7 +86,7 @@ class Side(TypedDict):
     program: str
     """Hash of the program, as in [record](#record)."""
     n_steps: Count
-    """Number of steps that are compared."""
+    """Number of steps that are compared, in all captures of this side."""
     steps: list[SideStep]
     """Steps of the first capture that are compared."""
     n_captures: Count
@@ -124,8 +124,8 @@ class ProgramChanges(TypedDict):
 
     same_program: bool | None
     """True if the programs of all captures have the same fingerprint, so the change did not reach
-    the device. Null if a record lacks its program. Also null if only the code of kernels differs,
-    because this code includes source lines."""
+    the compiled code. Null if a record lacks its program. Also null if only the code of kernels
+    differs, because this code includes source lines."""
     rows: list[ProgramChange]
     """Facts that differ between the first captures of the two sides. The facts are sorted by
     `what`, in the order of its values, then by size of the change, largest first. Empty if the
@@ -306,7 +306,8 @@ class CompareRow(Delta, Tested, Ranges):
     half of the two lines' paths are equal. `only_before` and `only_after`: the line has no
     counterpart."""
     source_inner: str | None
-    """Source line after the change; null if there is none."""
+    """Source line after the change; for a line that has none there, the source line before the
+    change; null if there is neither."""
     before_source_inner: str | None
     """Source line before the change; null if there is none."""
     tf_op: str | None

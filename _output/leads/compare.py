@@ -1,5 +1,5 @@
-"""Write the headline and next steps for mode `compare`: the change in step time, and the line that
-changed most."""
+"""Write the headline and next steps for mode `compare`: the changes in the step's time and in the
+pauses between steps, and the line that changed most."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from _output.fields.compare import Answer, CompareRow, Gate, ProgramChanges, Total
+    from _output.fields.compare import (
+        Answer,
+        CompareRow,
+        CompareTotals,
+        Gate,
+        ProgramChanges,
+        Total,
+    )
 
 FIGURES = {"step_duration": "step", "period": "period"}
 
@@ -22,14 +29,14 @@ def sentences(answer: Answer) -> Iterator[str]:
     if answer["gate"]:
         yield gate_sentence(answer["gate"])
     yield from program_sentences(answer["program_changes"])
-    total, unit = answer["totals"]["step_duration"], answer["noise"]["noise_unit"]
-    if total["delta_ps"]:
-        yield step_sentence(change(total), total["significant"], unit)
-    else:
-        yield f"The step takes {time(total['after_ps'])} before and after."
-    period = answer["totals"]["period"]
-    if period and period["significant"] and not total["significant"]:
-        yield f"A step starts every {time(period['after_ps'])}, which is {change(period)}."
+    totals, unit = answer["totals"], answer["noise"]["noise_unit"]
+    step, pauses = totals["step_duration"], pause_delta(totals)
+    of_step = step_sentence(step, unit)
+    if answer["program_changes"]["same_program"] and step["significant"]:
+        of_step = f"{of_step.removesuffix('.')}: {largest_part(totals)}."
+    of_pauses = pause_sentence(totals["period"], pauses, unit)
+    is_step_first = abs(step["delta_ps"]) >= abs(pauses)
+    yield from (of_step, of_pauses) if is_step_first else (of_pauses, of_step)
     rows = [row for row in answer["rows"] if row["significant"] and row["delta_ps"]]
     if rows:
         rows.sort(key=lambda row: -abs(row["delta_ps"]))
@@ -59,7 +66,7 @@ def gate_sentence(gate: Gate) -> str:
 def program_sentences(found: ProgramChanges) -> Iterator[str]:
     """Yield a sentence if the compiled programs are equal or differ only in the code of kernels."""
     if found["same_program"]:
-        yield "The compiled program is the same, so no change reached the device."
+        yield "The compiled program is the same."
     elif found["same_program"] is None and found["rows"]:
         kernels = [short(row["name"] or "") for row in found["rows"]]
         more = f" and {len(kernels) - 1} more" if len(kernels) > 1 else ""
@@ -77,13 +84,53 @@ def change(total: Total) -> str:
     return f"{time(abs(total['delta_ps']))}{known} {how}"
 
 
-def step_sentence(changed: str, significant: bool | None, unit: str) -> str:
-    if significant is None:
-        return f"The step is {changed}, but too few {unit}s were captured to exclude noise."
-    if significant:
-        return f"The step is {changed}, which is more than the noise between {unit}s."
-    return f"The step is {changed}, which is within the noise between {unit}s."
+def step_sentence(step: Total, unit: str) -> str:
+    if not step["delta_ps"]:
+        return f"The step takes {time(step['after_ps'])} before and after."
+    if step["significant"] is None:
+        return f"The step is {change(step)}, {too_few(unit)}."
+    noise = "more than" if step["significant"] else "within"
+    return f"The step is {change(step)}, which is {noise} the noise between {unit}s."
 
 
-def next_steps(answer: Answer) -> list[Next]:
-    return []
+def too_few(unit: str) -> str:
+    return f"but too few {unit}s were captured to exclude noise"
+
+
+def largest_part(totals: CompareTotals) -> str:
+    """Name the part of the step whose time changed most."""
+    deltas = {
+        "compute": totals["compute"]["delta_ps"],
+        "data movement": totals["data_move"]["delta_ps"],
+        "communication, which includes waiting for late devices,": totals["comm"]["delta_ps"],
+        "other work": totals["other"]["delta_ps"],
+        "idle time": totals["idle"]["delta_ps"],
+    }
+    name, delta = max(deltas.items(), key=lambda item: abs(item[1]))
+    return f"{name} takes {time(abs(delta))} {'longer' if delta > 0 else 'less'}"
+
+
+def pause_delta(totals: CompareTotals) -> int:
+    """Return the change in the time between steps: the period without the step."""
+    period = totals["period"]
+    return period["delta_ps"] - totals["step_duration"]["delta_ps"] if period else 0
+
+
+def pause_sentence(period: Total | None, pauses: int, unit: str) -> str:
+    """Return a sentence about the time between steps; empty if it changed by at most 1 % of the
+    period, or within noise."""
+    if not period or period["significant"] is False or 100 * abs(pauses) <= period["after_ps"]:
+        return ""
+    how = "longer" if pauses > 0 else "shorter"
+    noise = f", {too_few(unit)}" if period["significant"] is None else ""
+    return (
+        f"The time between steps is {how}: a step starts every {time(period['after_ps'])}, which is"
+        f" {change(period)}{noise}."
+    )
+
+
+def next_steps(answer: Answer) -> Iterator[Next]:
+    step = answer["totals"]["step_duration"]
+    is_slower = step["significant"] and step["delta_ps"] > 0
+    if is_slower and answer["program_changes"]["same_program"]:
+        yield Next("whether a device or a host is slow", ("--mode", "spread"))

@@ -43,7 +43,7 @@ function changes() {
 
 // Says which captures are compared.
 function sidesOf(found) {
-  const say = (side) => element("span", {}, nameElement(found[side].captures[0].profile_dir, 60), `, ${found[side].n_steps} steps`);
+  const say = (side) => element("span", {}, nameElement(found[side].captures[0].profile_dir, 60), `; captures: ${found[side].n_captures}, steps: ${found[side].n_steps}`);
   return figures([["before", say("before")], ["after", say("after")]]);
 }
 
@@ -81,13 +81,12 @@ function linesThatChanged(found) {
   const { before_ps: step } = found.totals.step_duration;
   const rows = found.rows.filter((row) => LEAST_CHANGE * Math.abs(row.delta_ps) >= step);
   const n = found.rows.length - rows.length + found.tail.n_rows_omitted;
-  const line = (row) => row.source_inner ?? row.before_source_inner;
   addTable(
     "changes",
     "changed-lines",
     rows,
     [
-      { ...lineColumn, value: line, node: (row) => lineElement({ source_inner: line(row), agg_key: row.tf_op ?? row.agg_keys_after[0] ?? row.agg_keys_before[0] }) },
+      { ...lineColumn, node: (row) => lineElement({ source_inner: row.source_inner, agg_key: row.tf_op ?? row.agg_keys_after[0] ?? row.agg_keys_before[0] }) },
       deltaColumn,
       beforeColumn,
       afterColumn,

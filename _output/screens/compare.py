@@ -21,15 +21,15 @@ BEFORE_AFTER = (
     Column("change", "delta_ps", "delta"),
     Column("%", "delta_pct", "change"),
 )
-LINE_AFTER = ("source_inner", "before_source_inner", "agg_keys_after.0", "agg_keys_before.0")
+LINE = ("source_inner", "agg_keys_after.0", "agg_keys_before.0")
 
 PARTS: tuple[Part, ...] = (
     Says("{mode:word}: {baseline_dir:file} before, {profile_dir:file} after"),
     *(
         Says(
             f"{side}: {{{side}.device}} of {{{side}.host}} ({{{side}.device_type}}),"
-            f" {{{side}.xplane_file:file}}; steps: {{{side}.n_steps:count}},"
-            f" on the {{{side}.clock}}'s clock"
+            f" {{{side}.xplane_file:file}}; captures: {{{side}.n_captures:count}},"
+            f" steps: {{{side}.n_steps:count}}, clock: {{{side}.clock:word}}"
         )
         for side in ("before", "after")
     ),
@@ -72,7 +72,7 @@ PARTS: tuple[Part, ...] = (
             P_VALUE,
             Column("kind", "kind", "word"),
             Column("matched by", "matched_by", "word"),
-            Column("line", LINE_AFTER, "file"),
+            Column("line", LINE, "file"),
         ),
         size="delta_ps",
         whole=STEP,

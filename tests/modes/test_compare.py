@@ -19,6 +19,7 @@ from _analysis import comparison, matching, record_format
 from _analysis import recorded_steps as runs
 from _analysis.noise import assignments, noise_of, p_values_of
 from _modes.compare import fields_of, notes_of
+from _output.leads.lead import headline_of
 from _pipeline.no_answer import NoAnswer
 from tests.builders import records
 from tests.builders.edits import busiest_file, edits_of
@@ -45,7 +46,12 @@ def compare_captures(
         **options,
     )
     names = [[str(i) for i in range(len(captures))] for captures in (before, after)]
-    answer = {"notes": list(notes_of(found)), **fields_of(found, top, *names)}
+    answer = {
+        "notes": list(notes_of(found)),
+        **fields_of(found, top, *names),
+        "gate": None,
+        "mode": "compare",
+    }
     printed: Json = json.loads(json.dumps(answer, allow_nan=False))
     return printed
 
@@ -1004,10 +1010,13 @@ class Figures(unittest.TestCase):
             "n_executions_after": 1, "p_value": 0.007937, "significant": True,
         }  # fmt: skip
         self.assertEqual({name: new[name] for name in expected}, expected)
-        [gone] = [row for row in compare(*sides[::-1])["rows"] if row["delta_ps"]]
+        without = compare(*sides[::-1])
+        self.assertIn("The largest change is at a.py:1: -7.00 ps.", headline_of(without))
+        [gone] = [row for row in without["rows"] if row["delta_ps"]]
         self.assertEqual((gone["matched_by"], gone["delta_ps"], gone["delta_pct"]),
                          ("only_before", -7, -100))  # fmt: skip
         self.assertEqual((gone["tf_op"], gone["p_value"]), ("jit(f)/dot:", 0.007937))
+        self.assertEqual((gone["source_inner"], gone["before_source_inner"]), ("a.py:1", "a.py:1"))
 
     def test_rows_with_equal_changes_are_ordered_by_their_line_in_the_later_capture(self) -> None:
         def program(*lines: int) -> Program:

@@ -11,6 +11,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from _output.leads.lead import headline_of, with_lead
 from tests.builders import records
 from tests.builders.records import Json, Program
 from tests.builders.xspace import Space, encode, op, tpu_plane
@@ -73,6 +74,8 @@ class SeveralCaptures(unittest.TestCase):
             self.assertEqual(total[f"{side}_range_ps"], [min(means), max(means)])
             found = [row["step_duration_ps"] for row in result[side]["captures"]]
             self.assertEqual((result[side]["n_captures"], found), (len(captures), means))
+            n_steps = sum(len(captured["steps"]) for captured in captures)
+            self.assertEqual(result[side]["n_steps"], n_steps)
             middle = sorted(means)[(len(means) - 1) // 2]
             spread = round(100 * (max(means) - min(means)) / middle, 3)
             self.assertEqual(result["noise"]["run_to_run_pct"][side], spread)
@@ -201,6 +204,87 @@ class Periods(unittest.TestCase):
         ):
             result = answer(encode(Space([tpu_plane(ops, steps)])), "record")
             self.assertEqual([step["period_ps"] for step in result["steps"]], periods)
+
+
+def timed(n_steps: int, *, step: int, period: int, **parts: int) -> Json:
+    """Return a record of equal steps. The sides of a comparison differ in the given parts."""
+    made = capture(1, n_steps)
+    made["groups"] = made["groups"][:2]
+    for group, kind in zip(made["groups"], ("compute", "comm"), strict=True):
+        group["kind"] = kind
+    for row in made["steps"]:
+        row["duration_ps"] = step
+        row["busy_ps"] = step - parts.get("idle", 0)
+        comm = parts.get("comm", 0)
+        row["durs_ps"], row["ns"] = [row["busy_ps"] - comm, comm], [1, 1]
+        row["period_ps"] = None if row["index"] == n_steps - 1 else period
+    return made
+
+
+class Headlines(unittest.TestCase):
+    def headline(self, before: Json, after: Json, *, same_program: bool | None = True) -> str:
+        result = compare(before, after)
+        result["program_changes"]["same_program"] = same_program
+        return headline_of(result)
+
+    def test_equal_program_with_longer_pauses_begins_with_the_pauses(self) -> None:
+        sides = timed(6, step=80_000, period=81_000), timed(6, step=80_000, period=100_000)
+        self.assertEqual(
+            self.headline(*sides),
+            "The compiled program is the same. The time between steps is longer: a step starts"
+            " every 100.0 ns, which is 19.0 ns (23.5 %) slower. The step takes 80.0 ns before and"
+            " after.",
+        )
+        self.assertIn("is shorter: a step starts every 81.0 ns", self.headline(*sides[::-1]))
+        self.assertNotIn("program", self.headline(*sides, same_program=False))
+
+    def test_equal_program_with_a_slower_step_names_the_part_that_differs(self) -> None:
+        step = timed(6, step=80_000, period=81_000, idle=1000, comm=9000)
+        for parts, named in (
+            (
+                {"comm": 16_000},
+                "communication, which includes waiting for late devices, takes 7.00",
+            ),
+            ({"idle": 8000}, "idle time takes 7.00 ns longer"),
+            ({}, "compute takes 7.00 ns longer"),
+        ):
+            more = {"idle": 1000, "comm": 9000, **parts}
+            slower = timed(6, step=87_000, period=88_000, **more)
+            found = self.headline(step, slower)
+            with self.subTest(named):
+                self.assertTrue(
+                    found.startswith("The compiled program is the same. The step is 7.00 ns")
+                )
+                self.assertIn(f"the noise between steps: {named}", found)
+                # The period changes only because the step does.
+                self.assertNotIn("between steps is", found)
+            self.assertNotIn(named, self.headline(step, slower, same_program=None))
+
+    def test_larger_of_two_changes_comes_first(self) -> None:
+        before = timed(6, step=80_000, period=90_000)
+        for step, period, first in (
+            (88_000, 92_000, "The step is 8.00 ns"),
+            (82_000, 99_000, "The time between steps is longer"),
+        ):
+            found = self.headline(before, timed(6, step=step, period=period))
+            self.assertTrue(found.startswith(f"The compiled program is the same. {first}"), found)
+
+    def test_changes_in_too_few_steps_are_no_certain_changes(self) -> None:
+        sides = timed(3, step=80_000, period=81_000), timed(3, step=80_000, period=100_000)
+        few = "which is 19.0 ns (23.5 %) slower, but too few steps were captured to exclude noise."
+        self.assertIn(few, self.headline(*sides))
+
+    def test_slower_step_of_an_equal_program_suggests_to_compare_devices(self) -> None:
+        sides = timed(6, step=80_000, period=81_000), timed(6, step=87_000, period=88_000)
+        for (before, after), same, words in (
+            (sides, True, ["--mode spread"]),
+            (sides, False, []),
+            (sides[::-1], True, []),
+        ):
+            result = compare(before, after)
+            result["program_changes"]["same_program"] = same
+            led = with_lead({**result, "status": "ok", "schema_version": ""}, " ".join)
+            self.assertEqual([step["command"] for step in led["next_steps"]], words)
 
 
 class Gate(InFolder):
