@@ -78,6 +78,8 @@ IDLE: Final = "idle"
 OVERLAP: Final = "overlap"
 AT_ROOF: Final = "at_roof"
 N_OPS_NAMED = 10
+# Smallest lower bound of a utilization that is printed; a smaller bound would be printed as 0.0 %.
+SMALLEST_SHARE = 0.0005
 # A step is at its roof if less than 1/LITTLE of its time is lost, unknown or idle.
 LITTLE = 10
 
@@ -236,7 +238,7 @@ def utilization_of(
 ) -> float | None:
     """Return a lower bound on the share of the step during which the matrix units are busy.
 
-    Return None if no op has a known time on the matrix units.
+    Return None for a share that is printed as 0.0 %: such a bound says nothing.
     """
     t_compute = sum(
         (
@@ -246,7 +248,8 @@ def utilization_of(
         ),
         Fraction(0),
     )
-    return rounded(t_compute / step.duration, 6) if t_compute and step.duration else None
+    share = rounded(t_compute / step.duration, 6) if step.duration else 0
+    return share if share >= SMALLEST_SHARE else None
 
 
 def mfu_of(useful: int | Fraction | None, step: Step, roofs: Roofs) -> float | None:

@@ -310,8 +310,8 @@ class Fields(ChipFields, RecomputedMath, RecomputeTotal, PeriodFields):
     mfu_at_least: Fraction | None
     """Lower bound of the MFU: time that the matrix units need for the known flops at the peak rate,
     divided by the step's duration. Recomputation, declared costs and ops that are faster than their
-    roof are excluded. Null if none of the counted ops has known flops, or if the step's duration is
-    zero."""
+    roof are excluded. Null if the bound is below 0.05 %, because such a bound says nothing, or if
+    the step's duration is zero."""
     hfu_at_least: Fraction | None
     """Lower bound of the hardware flops utilization, computed like `mfu_at_least` but including
     recomputation."""

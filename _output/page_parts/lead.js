@@ -132,12 +132,14 @@ function stepFigures() {
   // Omit a lower bound of 0, which says nothing.
   const from = light.at_least_ps ? element("span", {}, figure("time", light.at_least_ps), " to ") : "at most ";
   const range = element("span", {}, from, figure("time", light.at_most_ps));
+  const util = figure("share", found.hfu_at_least, PEAK_UNKNOWN);
+  const busy = isUnknown(found.hfu_at_least) ? util : element("span", {}, "at least ", util);
   const shareAndTime = (pct, ps) => (ps ? element("span", {}, shareFigure(pct, ps), ` (${asTime(ps)})`) : figure("time", 0));
   return figures([
     ["step", figure("time", PAGE.step_duration_ps)],
     ["period", figure("time", found.period_ps, "the capture contains no two consecutive steps"), "from the start of a step to the start of the next one"],
     ["the chip needs", range, "lower and upper bound on the time that the chip needs for the step"],
-    ["matrix units", figure("share", found.hfu_at_least, PEAK_UNKNOWN), "lower bound on the share of the step in which they are busy, including recomputation"],
+    ["matrix units busy", busy, "lower bound on the share of the step, including recomputation"],
     ["idle", shareAndTime(totals.idle_pct_of_step, totals.idle_duration_ps)],
     ["exposed communication", shareAndTime(ANSWERS.comm.totals.exposed_pct_of_step, ANSWERS.comm.totals.exposed_ps)],
     ...(host ? [["waits for the host", shareAndTime(ANSWERS.comm.totals.host_pct_of_step, host)]] : []),

@@ -3,6 +3,7 @@ time."""
 
 from __future__ import annotations
 
+from _output.figures import figure
 from _output.screen import Column, Says, Section, Table
 from _output.screens.shared import (
     CLASS,
@@ -64,6 +65,13 @@ def with_shortened(causes: list[Json]) -> list[Json]:
     ]
 
 
+def prepared(fields: Json) -> Json:
+    """Add `hfu_if_other`: the utilization with recomputation, unless it is printed like the MFU."""
+    mfu, hfu = fields.get("mfu_at_least"), fields.get("hfu_at_least")
+    is_other = mfu is not None and hfu is not None and figure(mfu, "share") != figure(hfu, "share")
+    return {**fields, "hfu_if_other": hfu if is_other else None}
+
+
 WHAT = Column("what", ("kernel", "waits_for", "top_signature"), "what", least=12)
 
 PARTS: tuple[Part, ...] = (
@@ -112,17 +120,19 @@ PARTS: tuple[Part, ...] = (
             ),
             Says(
                 "MFU is at least {mfu_at_least:share}.",
-                when="mfu_at_least !recompute_total_dur_ps",
+                when="mfu_at_least !hfu_if_other",
                 continues=True,
             ),
             Says(
-                "MFU is at least {mfu_at_least:share}, or {hfu_at_least:share} with recomputation"
+                "MFU is at least {mfu_at_least:share}, or {hfu_if_other:share} with recomputation"
                 " ({recompute_total_dur_ps:time}).",
-                when="mfu_at_least recompute_total_dur_ps",
+                when="mfu_at_least hfu_if_other",
                 continues=True,
             ),
             Says(
-                "MFU is unknown, because no flops are known.", when="!mfu_at_least", continues=True
+                "MFU is unknown, because too few flops are known.",
+                when="!mfu_at_least",
+                continues=True,
             ),
             Says("MFU is {mfu:share} for the given model flops.", when="mfu", continues=True),
             Says("{tokens_per_s:number} tokens per second.", when="tokens_per_s", continues=True),

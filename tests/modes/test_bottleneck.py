@@ -5,6 +5,7 @@ from __future__ import annotations
 import unittest
 from typing import Any
 
+import compute_breakdown
 from tests.builders import hlo_proto
 from tests.builders.xspace import (
     Op,
@@ -245,6 +246,25 @@ class Utilization(unittest.TestCase):
             with self.subTest(ops=ops):
                 result = bottleneck([op("copy.1", "copy", 200, 70), *ops])
                 self.assertEqual((result["mfu_at_least"], result["hfu_at_least"]), (mfu, hfu))
+
+    def test_text_mentions_recomputation_only_if_it_changes_the_printed_figure(self) -> None:
+        for first, again, says in (
+            (1000, None, "MFU is at least 5.0 %."),
+            (1000, 4, "MFU is at least 5.0 %."),
+            (1000, 500, "MFU is at least 5.0 %, or 7.5 % with recomputation (0.100 ns)."),
+            (10, None, "MFU is at least 0.1 %."),
+            # This bound of 0.045 % would be printed as 0.0 %.
+            (9, None, "MFU is unknown, because too few flops are known."),
+        ):
+            ops = [matmul(0, 100, first, 0)]
+            if again:
+                ops += [matmul(500, 100, again, 0, tf_op="jit(f)/rematted_computation/dot:")]
+            # The peak is 20 flops per picosecond, so 10 flops are 0.05 % of the step.
+            result = bottleneck(ops, "--peak-tflops-bf16", "20")
+            text = " ".join(compute_breakdown.render(result, "text").split())
+            with self.subTest(first=first, again=again):
+                self.assertIn(f" {says} ", text)
+                self.assertEqual(result["mfu_at_least"] is None, first == 9)
 
 
 class Recomputed(unittest.TestCase):

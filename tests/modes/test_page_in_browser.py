@@ -228,6 +228,11 @@ class Demo(InBrowser):
         self.assertEqual(self.tab.value(f"{ACTIVE}.closest('.table').id"), "causes-table")
         self.assertEqual(self.tab.value(f"{ACTIVE}.dataset.row"), "1")
 
+    def test_utilization_of_the_matrix_units_is_called_a_lower_bound(self) -> None:
+        least = 100 * self.answers("bottleneck")["hfu_at_least"]
+        text = self.tab.value("document.body.innerText")
+        self.assertRegex(text, rf"(?i)matrix units busy\s+at least {least:.1f} %")
+
     def test_warnings_are_visible_and_other_notes_folded(self) -> None:
         n = self.data["n_warnings"]
         self.assertTrue(0 < n < len(self.data["notes"]))
