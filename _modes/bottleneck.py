@@ -79,7 +79,7 @@ OVERLAP: Final = "overlap"
 AT_ROOF: Final = "at_roof"
 N_OPS_NAMED = 10
 # Smallest lower bound of a utilization that is printed; a smaller bound would be printed as 0.0 %.
-SMALLEST_SHARE = 0.0005
+SMALLEST_SHARE = Fraction(5, 10**4)
 # A step is at its roof if less than 1/LITTLE of its time is lost, unknown or idle.
 LITTLE = 10
 
@@ -248,8 +248,8 @@ def utilization_of(
         ),
         Fraction(0),
     )
-    share = rounded(t_compute / step.duration, 6) if step.duration else 0
-    return share if share >= SMALLEST_SHARE else None
+    share = t_compute / step.duration if step.duration else 0
+    return rounded(share, 6) if share >= SMALLEST_SHARE else None
 
 
 def mfu_of(useful: int | Fraction | None, step: Step, roofs: Roofs) -> float | None:
