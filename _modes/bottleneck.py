@@ -248,7 +248,7 @@ def utilization_of(
         ),
         Fraction(0),
     )
-    share = t_compute / step.duration if step.duration else 0
+    share = t_compute / step.duration if step.duration else Fraction(0)
     return rounded(share, 6) if share >= SMALLEST_SHARE else None
 
 
