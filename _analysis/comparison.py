@@ -174,7 +174,7 @@ def test(families: Sequence[Sequence[Change]], noise: Noise) -> None:
 def change_of_period(*sides: Run) -> Change | None:
     """Return the change in the period. Test this change separately: the last step has no period, so
     there are fewer samples."""
-    samples = [[step.period for step in side.steps if step.period is not None] for side in sides]
+    samples = [list(side.periods) for side in sides]
     if not all(samples):
         return None
     change = Change(*(Figure(mean(of_side), of_side) for of_side in samples))

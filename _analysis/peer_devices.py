@@ -11,7 +11,7 @@ from _analysis.exposed import is_exposed
 from _analysis.processes import work_on
 from _analysis.recording import reasons_not_used
 from _pipeline.clocks import ON_DEVICE
-from _pipeline.device import MODULES, TPU_RE, open_device
+from _pipeline.device import TPU_RE, open_device
 from _pipeline.event_iterate import admit, read_events
 from _pipeline.idle_causes import BARRIER
 from _pipeline.make_ops import make_ops
@@ -201,7 +201,7 @@ def _loads_of(
 ) -> Loads:
     for event, admitted in zip(events.values(), of_steps, strict=True):
         event.n_events = admitted.n_started
-    reasons = reasons_not_used(device.steps, are_modules=device.step_source == MODULES)
+    reasons = reasons_not_used(device, device.steps)
     leaves = {metadata_id: op for metadata_id, op in ops.items() if not op.is_container}
     comm = {
         metadata_id

@@ -81,8 +81,8 @@ class RecordedProgram(NamedTuple):
 
 
 class RecordedStep(NamedTuple):
-    """A step of a device; times are in picoseconds. If the step is not used, `period` is None, and
-    all other times except `duration` are 0."""
+    """A step of a device; times are in picoseconds. If the step is not used, all times except
+    `duration` and `period` are 0."""
 
     # Index of the step in order of time.
     number: int
@@ -96,7 +96,7 @@ class RecordedStep(NamedTuple):
     # Time and number of executions of each group; trailing zeros are omitted.
     durs: list[int]
     ns: Sequence[float]
-    # Time until the next step starts; None if unknown.
+    # Time until the next step starts; None if unknown, or if the step's program is not compared.
     period: int | None = None
 
 
@@ -231,9 +231,11 @@ def device_of(row: Row, programs: Sequence[RecordedProgram]) -> RecordedDevice:
 def step_of(row: Row, n_groups: int) -> RecordedStep:
     number, name = row.number("index"), row.text_or_null("name")
     duration = row.number("duration_ps")
-    if not row.flag("used"):
-        return RecordedStep(number, name, False, duration, 0, 0, 0, 0, [], [])
     period = row.number_or_null("period_ps")
+    if not row.flag("used"):
+        if row.text_or_null("why_not") in ("other_program", "not_asked"):
+            period = None
+        return RecordedStep(number, name, False, duration, 0, 0, 0, 0, [], [], period)
     busy, durs, ns = row.number("busy_ps"), row.numbers("durs_ps"), row.numbers("ns")
     if busy > duration:
         raise row.wrong("busy_ps", f"{busy} is longer than the step ({duration} ps)")

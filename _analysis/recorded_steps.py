@@ -41,6 +41,8 @@ class Run(NamedTuple):
     record: Record
     device: RecordedDevice
     steps: list[RecordedStep]
+    # Periods, also of steps that have other ops than usual, because they delay the next step.
+    periods: Sequence[int] = ()
 
     def lines(self) -> list[Line]:
         """Return the groups that ran in at least one step."""
@@ -59,7 +61,12 @@ def runs_of(record: Record, asked: slice) -> list[Run]:
     """Return a run for each device of a record. A run contains the steps of the slice `asked`
     that the record marks as used."""
     return [
-        Run(record, device, [step for step in device.steps[asked] if step.used])
+        Run(
+            record,
+            device,
+            [step for step in device.steps[asked] if step.used],
+            [step.period for step in device.steps[asked] if step.period is not None],
+        )
         for device in record.devices
     ]
 

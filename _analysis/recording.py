@@ -7,7 +7,7 @@ from itertools import compress
 from typing import NamedTuple
 
 from _analysis.exposed import is_exposed
-from _analysis.periods import periods_by_index
+from _analysis.periods import common_name, periods_by_index
 from _analysis.processes import work_on
 from _pipeline.clocks import ON_DEVICE, ON_TRACE
 from _pipeline.device import BEFORE_ALL, MODULES, StepEvent, open_device
@@ -150,7 +150,7 @@ def record_device(
         step_event.n_events = of_step.n_started
     if not any(of_step.pieces for of_step in admitted):
         raise NoAnswer("empty_xla_ops_line")
-    reasons = reasons_not_used(steps, are_modules=device.step_source == MODULES)
+    reasons = reasons_not_used(device, steps)
     is_used = [not why_not for why_not in reasons]
     ops = make_ops(device, list(compress(admitted, is_used)), context)
     leaves = {metadata_id: leaf_of(op) for metadata_id, op in ops.items() if not op.is_container}
@@ -260,16 +260,18 @@ def facts_of(
     return groups
 
 
-def reasons_not_used(steps: Sequence[StepEvent], are_modules: bool) -> list[WhyNot | None]:
+def reasons_not_used(device: Device, steps: Sequence[StepEvent]) -> list[WhyNot | None]:
     """Return, for each step, the reason why it is not used, or None if it is used. Steps must run
     the same program with about the same number of ops to be comparable."""
     n_ops: Counter[str | None] = Counter()
     for step in steps:
-        n_ops[step.name] += step.n_events
+        n_ops[common_name(device, step)] += step.n_events
     program, _ = n_ops.most_common(1)[0]
+    # If all steps have names of their own, the names do not tell programs apart.
+    has_programs = device.step_source == MODULES or len(n_ops) < len(steps)
 
     def is_other(step: StepEvent) -> bool:
-        return are_modules and step.name != program
+        return has_programs and common_name(device, step) != program
 
     counts = sorted(step.n_events for step in steps if step.n_events and not is_other(step))
     middle = counts[(len(counts) - 1) // 2] if counts else 0

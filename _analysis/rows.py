@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from _analysis.gaps import Gap
     from _analysis.likely_lines import LikelyLine
-    from _analysis.periods import Periods
+    from _analysis.periods import Occurrences, Periods
     from _analysis.roofs import Roofs
     from _output.fields.rows import (
         ChipFields,
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         StackKey,
     )
     from _output.fields.rows import Gap as GapRow
+    from _output.fields.rows import Pauses as PausesRow
     from _pipeline.executions import Executions
     from _pipeline.normalize import Step
     from _pipeline.ops import Op
@@ -192,8 +193,24 @@ def operand_dtypes(group: Group) -> dict[str, int]:
 
 def period_fields(periods: Periods | None) -> PeriodFields:
     return {
-        "period_ps": periods.median if periods else None,
-        "between_steps_ps": periods.typical.pause if periods else None,
+        "period_ps": periods.mean if periods else None,
+        "period_median_ps": periods.median if periods else None,
+        "between_steps_ps": periods.mean_pause if periods else None,
+        "between_steps_median_ps": periods.median_pause if periods else None,
+        "pauses": occurrences_row(periods.occurrences(periods.pauses)) if periods else None,
+    }
+
+
+def occurrences_row(occurrences: Occurrences | None) -> PausesRow | None:
+    if occurrences is None:
+        return None
+    return {
+        "n": len(occurrences.gaps),
+        "n_gaps": occurrences.n_gaps,
+        "when": occurrences.when,
+        "min_ps": occurrences.shortest,
+        "max_ps": occurrences.longest,
+        "pct_of_period": occurrences.share,
     }
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from _analysis.record_format import RecordedStep
-from _analysis.recorded_steps import Run, mean, percent, rounded_mean
+from _analysis.recorded_steps import Run, mean, percent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,7 +62,8 @@ def means_of(runs: Sequence[Run]) -> Run:
         mean_of_steps(i, run.steps, [of_run.get(key) for key in groups])
         for i, (run, of_run) in enumerate(zip(runs, lines, strict=True))
     ]
-    return Run(record, runs[0].device, steps)
+    periods = [mean(run.periods) for run in runs if run.periods]
+    return Run(record, runs[0].device, steps, periods)
 
 
 def key_of(line: Line) -> Key:
@@ -82,7 +83,6 @@ def joined(first: RecordedGroup, other: RecordedGroup) -> RecordedGroup:
 def mean_of_steps(
     number: int, steps: Sequence[RecordedStep], lines: Sequence[Line | None]
 ) -> RecordedStep:
-    periods = [step.period for step in steps if step.period is not None]
     n = len(steps)
     return RecordedStep(
         number=number,
@@ -95,5 +95,4 @@ def mean_of_steps(
         wait=mean([step.wait for step in steps]),
         durs=[line.mean if line else 0 for line in lines],
         ns=[sum(line.ns) / n if line else 0 for line in lines],
-        period=rounded_mean(sum(periods), len(periods)) if periods else None,
     )

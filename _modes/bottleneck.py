@@ -31,6 +31,7 @@ from _analysis.rows import (
     declared_row,
     idle_by_cause,
     likely_fields,
+    occurrences_row,
     peaks_used,
     period_fields,
     recompute_fields,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from _analysis.kernel_regions import Inside
     from _analysis.ledger import Entry
     from _analysis.peers import Peers
+    from _analysis.periods import Periods
     from _analysis.roofs import Roofs
     from _output.fields.bottleneck import (
         Bottleneck,
@@ -121,7 +123,7 @@ def bottleneck(
     return {
         **period_fields(periods),
         "causes": [cause_row(rank, cause, step) for rank, cause in enumerate(causes, 1)],
-        "bottleneck": verdict(by_class, idle, step.duration),
+        "bottleneck": verdict(by_class, idle, periods, step.duration),
         "speed_of_light": speed_of_light(ledger, step.duration),
         "mfu_at_least": utilization_of(ledger, step, lambda op: op.phase != "recompute"),
         "hfu_at_least": utilization_of(ledger, step, lambda op: True),
@@ -198,16 +200,23 @@ def cause_row(rank: int, cause: Cause, step: Step) -> CauseRow:
             "by_depth": by_depth,
             "device": evidence.device,
             "hbm_free_bytes": evidence.hbm_free,
+            "pauses": occurrences_row(evidence.pauses),
         },
         "confidence": cause.confidence,
     }
 
 
-def verdict(by_class: Mapping[OpClass, Sequence[Entry]], idle: int, duration: int) -> Bottleneck:
+def verdict(
+    by_class: Mapping[OpClass, Sequence[Entry]], idle: int, periods: Periods | None, duration: int
+) -> Bottleneck:
     """Return the class that loses the most time, or `at_roof` if little time is lost or unknown.
+    Pauses between steps count as idle time.
 
     In a tie, return the class that comes first in the budget.
     """
+    if periods:
+        idle += periods.mean_pause
+        duration += periods.mean_pause
     weights: dict[Bottleneck, int] = {
         name: sum(entry.weight for entry in entries) for name, entries in by_class.items()
     }

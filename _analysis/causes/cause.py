@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Final
 
+    from _analysis.periods import Occurrences
     from _output.fields.bottleneck import CauseName, Confidence
     from _pipeline.executions import Executions
 
@@ -24,7 +25,7 @@ class Evidence(NamedTuple):
 
     `by_depth` maps each nesting depth of checkpoints to the time of the ops recomputed at this
     depth. `device` is the slow device. `hbm_free` is the number of bytes of HBM that were never
-    allocated.
+    allocated. `pauses` tells how often a pause occurs.
     """
 
     executions: Sequence[Executions]
@@ -35,6 +36,7 @@ class Evidence(NamedTuple):
     by_depth: dict[int, int] | None = None
     device: str | None = None
     hbm_free: int | None = None
+    pauses: Occurrences | None = None
 
 
 class Cause(NamedTuple):

@@ -54,11 +54,15 @@ def causes_of(
         for cause in found
         if cause.gain_bytes or (cause.gain_ps and cause.gain_ps * _SMALLEST_PART >= step.duration)
     ]
-    if periods and periods.typical.pause * _SMALLEST_PART >= periods.median > 0:
+    if periods and periods.mean_pause * _SMALLEST_PART >= periods.mean > 0:
         # Reading the host's events takes time, so read them only if there is a pause.
         from _analysis.causes import pause_between_steps
 
-        causes.append(pause_between_steps.find(step.device, periods))
+        causes += [
+            cause
+            for cause in pause_between_steps.find(step, periods, context)
+            if cause.gain_ps * _SMALLEST_PART >= periods.mean
+        ]
     causes.sort(
         key=lambda cause: (
             not cause.gain_ps,

@@ -1,121 +1,170 @@
-"""Find a pause between steps in which the device waits for the host.
+"""Find pauses between steps in which the device waits for the host.
 
     for batch in loader:               # the device waits here
         state, loss = train_step(state, batch)
         log(float(loss))               # and here
 
-The pause is the time within a typical period during which no step runs. A period lasts from the
-start of a step to the start of the next step of the same name. The candidates for the reported line
-are the calls on a thread that launches programs. A call must cover at least half of the pause and
-must not be longer than the period. Longer calls, such as the training loop, contain several
-periods. A thread can start the next call before the device has finished, so the call need not begin
-within the period.
+A pause is a time between two steps in which no step runs. All pauses between the steps of the
+picked step's name count, so the gain is their total time divided by the number of periods. Pauses
+in which the host does the same are one cause. If a single pause takes more than half of the total
+time, and at least twice as long as the next, it is a cause of its own.
 
-The outermost candidate that takes at most twice the pause is reported, because a longer call also
-does other work. If all candidates are longer, the outermost is reported.
+The host does what the calls that cover at least half of the pause say, on a thread that launches
+programs. The reported line is the innermost of these calls in own code, or the function of the same
+file by which other code enters the file, unless this function also launches a step.
 """
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
 from _analysis.causes.cause import LIKELY, SEEN, Cause, Evidence
-from _analysis.causes.sentences import duration
-from _analysis.launches import Launches, launch_level
+from _analysis.causes.host_in_pauses import hosts_in
+from _analysis.causes.sentences import duration, listed
 from _analysis.remedies import CAUSES
-from _pipeline.groups import percent
-from _pipeline.host import Host
-from _pipeline.intervals import complement, union
-from _proto.errors import Damage
-from _proto.trace.trace import thread_planes
+from _pipeline.host_frames import OwnFiles, is_ambiguous
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from typing import Final
 
-    from _analysis.periods import Period, Periods
-    from _pipeline.device import Device
-    from _pipeline.host import Track
+    from _analysis.causes.host_in_pauses import Call, HostInPause
+    from _analysis.periods import Occurrences, Pause, Periods
+    from _pipeline.context import Context
+    from _pipeline.normalize import Step
 
 PAUSE: Final = "pause_between_steps"
-N_CALLS_NAMED = 7
-# A call that takes at most this many times the pause is assumed to cause the pause.
-_MOST_PAUSES = 2
-# Matches the Python tracer's frames, which contain a file's name without its folder.
-PYTHON_FRAME = re.compile(r"\$(?P<line>.+:\d+) (?P<function>.+)")
+# A sentence names at most this many calls, with at most this many characters.
+_N_CALLS_NAMED, _LONGEST_CHAIN = 7, 110
 
 
-class Call(NamedTuple):
-    """An event of a thread that covers at least half of a pause."""
+class Reason(NamedTuple):
+    """The calls during a pause, outermost first, and the reported one, or None if no call is in own
+    code."""
 
-    start: int
-    end: int
-    name: str
+    host: HostInPause
+    reported: Call | None
 
     @property
-    def line(self) -> str | None:
-        frame = PYTHON_FRAME.fullmatch(self.name)
-        return frame["line"] if frame else None
+    def key(self) -> tuple[str | None, ...]:
+        """Return what is equal for pauses in which the host does the same."""
+        reported = self.reported
+        if reported and not reported.is_loop:
+            return (reported.name,)
+        # A loop that launches steps also does other things; the next call tells which.
+        inner = [call.name for call in self.inner if not call.is_loop]
+        return (reported.name if reported else None, *inner[:1])
 
     @property
-    def function(self) -> str:
-        frame = PYTHON_FRAME.fullmatch(self.name)
-        return frame["function"] if frame else self.name
-
-    @property
-    def says(self) -> str:
-        return self.name.removeprefix("$")
+    def inner(self) -> list[Call]:
+        """Return the calls that the reported call makes."""
+        calls = self.host.calls
+        return calls[calls.index(self.reported) + 1 :] if self.reported else calls
 
 
-class HostInPause(NamedTuple):
-    """The calls of launching threads during a pause, outermost first."""
+class Group(NamedTuple):
+    """Pauses in which the host does the same, and the reason of the longest. `is_single` is true
+    for a pause that is a cause of its own."""
 
-    calls: list[Call]
-    # True if any thread has an event during the pause.
-    is_known: bool
+    pauses: list[Pause]
+    reason: Reason
+    is_single: bool
 
 
-def find(device: Device, periods: Periods) -> Cause:
-    pause = periods.typical.pause
-    host = host_in(device, periods.typical)
-    reported = reported_call(host.calls, pause)
-    inner = [call.line for call in host.calls if call.line]
-    share = percent(pause, periods.median) or 0
+def find(step: Step, periods: Periods, context: Context) -> list[Cause]:
+    """Return the causes of all pauses between steps."""
+    asked = context.request.mode_options.get("own") or ()
+    stacks = {op.stored_stack for op in step.ops if op.stored_stack}
+    files = OwnFiles(asked, stacks)
+    pauses = sorted(periods.pauses, key=lambda pause: -pause.duration)
+    reasons = [
+        Reason(host, reported_call(host, files)) for host in hosts_in(step.device, periods, pauses)
+    ]
+    single = single_pause(periods)
+    groups: dict[tuple[bool, tuple[str | None, ...]], Group] = {}
+    for pause, reason in zip(pauses, reasons, strict=True):
+        is_single = pause.gap == single
+        of_reason = groups.setdefault((is_single, reason.key), Group([], reason, is_single))
+        of_reason.pauses.append(pause)
+    largest = max(groups.values(), key=lambda group: periods.mean_of(group.pauses))
+    context.note(*note_on_names(largest))
+    return [cause_of(group, periods) for group in groups.values()]
+
+
+def single_pause(periods: Periods) -> int | None:
+    """Return the index of the gap that contains more than half of the time between steps, and at
+    least twice as much as any other gap. Return None if there is no such gap, or only one gap,
+    which does not show how often the pause occurs."""
+    times = periods.by_gap(periods.pauses)
+    if len(times) < 2:
+        return None
+    *_, second, longest = sorted(times)
+    is_single = 2 * longest > sum(times) and longest >= 2 * second
+    return times.index(longest) if is_single else None
+
+
+def reported_call(host: HostInPause, files: OwnFiles) -> Call | None:
+    """Return the call to report, or None if no call is in own code."""
+    with_line = [(call, call.frame.file) for call in host.calls if call.frame]
+    asked = [call for call in with_line if files.is_asked_for(call[1])]
+    own = asked or [call for call in with_line if files.is_own(call[1])]
+    if not own:
+        return None
+    reported, file = own.pop()
+    while own and own[-1][1] == file and not own[-1][0].is_loop:
+        reported, _ = own.pop()
+    return reported
+
+
+def cause_of(group: Group, periods: Periods) -> Cause:
+    occurrences = periods.occurrences(group.pauses)
+    assert occurrences is not None  # A pause takes some time.
+    if group.is_single:
+        after = periods.steps[occurrences.gaps[0]].index
+        occurrences = occurrences._replace(when=f"a single time, after the step with index {after}")
+    gain, (host, reported) = periods.mean_of(group.pauses), group.reason
+    lines = [call.frame.line for call in host.calls if call.frame]
+    says = f"{when(occurrences, group, periods)}{what_host_does(group.reason)}"
     return Cause(
         PAUSE,
-        pause,
-        f"The device waits {duration(pause)} between steps ({share:.1f} % of the"
-        f" {duration(periods.median)} period){what_host_does(host, reported)}",
+        gain,
+        says,
         CAUSES[PAUSE],
         SEEN if host.calls else LIKELY,
-        Evidence([]),
-        source_user=reported.line if reported else None,
-        source_inner=inner[-1] if inner else None,
-        period_ps=periods.median,
+        Evidence([], pauses=occurrences),
+        source_user=reported.frame.line if reported and reported.frame else None,
+        source_inner=lines[-1] if lines else None,
+        period_ps=periods.mean,
     )
 
 
-def reported_call(calls: list[Call], pause: int) -> Call | None:
-    """Return the call to report, or None if no call has a source line."""
-    with_line = [call for call in calls if call.line]
-    short = (call for call in with_line if call.end - call.start <= _MOST_PAUSES * pause)
-    return next(short, with_line[0] if with_line else None)
+def when(occurrences: Occurrences, group: Group, periods: Periods) -> str:
+    """Return how long and how often the device waits."""
+    gain, period = duration(periods.mean_of(group.pauses)), duration(periods.mean)
+    share = f"{occurrences.share or 0:.1f} %"
+    if len(occurrences.gaps) == occurrences.n_gaps:
+        return f"The device waits {gain} between steps ({share} of the {period} period)"
+    shortest, longest = duration(occurrences.shortest), duration(occurrences.longest)
+    how_long = longest if shortest == longest else f"{shortest} to {longest}"
+    return f"The device waits {how_long} {occurrences.when} ({share} of the time)"
 
 
-def what_host_does(host: HostInPause, reported: Call | None) -> str:
+def what_host_does(reason: Reason) -> str:
     """Return the end of the message about the pause: what the host does during it."""
+    host, reported = reason
     if host.calls:
-        chain = " > ".join(call.says for call in host.calls[:N_CALLS_NAMED])
-        call = reported or host.calls[0]
+        # Omit the loops around the step, unless the pause is in a loop itself.
+        calls = [call for call in host.calls if call is reported or not call.is_loop]
+        call = reported or (calls or host.calls)[0]
         took = duration(call.end - call.start)
-        return f", while the host is in {chain}. The call of {call.function} takes {took}."
+        return (
+            f", while the host is in {chain_of(calls or host.calls)}. The call of {call.function}"
+            f" takes {took}."
+        )
     if host.is_known:
         return (
             ". No single call of the thread that launches the steps covers half of this"
-            " pause, apart from calls longer than the period; `idle --step all` lists what"
-            " the host did."
+            " pause; `idle --step all` lists what the host did."
         )
     return (
         ". The capture has no host events in that time, so the reason is unknown; the"
@@ -123,39 +172,27 @@ def what_host_does(host: HostInPause, reported: Call | None) -> str:
     )
 
 
-def host_in(device: Device, period: Period) -> HostInPause:
-    window = longest_pause(device, period)
-    names = thread_planes(device.rank) if device.rank else []
-    by_level: dict[int, list[Call]] = {}
-    try:
-        planes = [device.trace.plane(name) for name in names]
-        host = Host(planes, [window])
-        carriers = Launches(device, planes).threads_around(*window)
-        for thread in host.threads():
-            calls = by_level.setdefault(launch_level(thread, carriers), [])
-            for track in thread.tracks:
-                calls += calls_covering(track, host, window, period.duration)
-    except Damage:
-        return HostInPause([], is_known=False)
-    launching = by_level[min(by_level)] if by_level else []
-    launching.sort(key=lambda call: (call.start, -call.end))
-    return HostInPause(launching, is_known=host.overlaps(*window))
+def chain_of(calls: list[Call]) -> str:
+    """Return the names of calls, outermost first; names in the middle are left out if there are
+    many."""
+    names = [call.says for call in calls]
+    n = min(len(names), _N_CALLS_NAMED)
+    while True:
+        first, last = n - n // 2, n // 2
+        omitted = ["…"] if n < len(names) else []
+        chain = " > ".join([*names[:first], *omitted, *names[len(names) - last :]])
+        if len(chain) <= _LONGEST_CHAIN or n <= 2:
+            return chain
+        n -= 1
 
 
-def longest_pause(device: Device, period: Period) -> tuple[int, int]:
-    """Return start and end, in absolute time, of the longest part of a period in which no step
-    runs."""
-    running = union((step.start, step.end) for step in device.steps)
-    pauses = complement(running, (period.step.start, period.following.start))
-    start, end = max(pauses, key=lambda pause: pause[1] - pause[0])
-    return start + device.base, end + device.base
-
-
-def calls_covering(
-    track: Track, host: Host, window: tuple[int, int], longest: int
-) -> Iterator[Call]:
-    """Yield the events that cover at least half of a window and are not longer than `longest`."""
-    first, last = window[0] - host.start, window[1] - host.start
-    for start, end, name in zip(track.starts, track.ends, track.names):  # noqa: B905
-        if 2 * (min(end, last) - max(start, first)) >= last - first and end - start <= longest:
-            yield Call(start, end, host.names[name])
+def note_on_names(group: Group) -> list[str]:
+    """Return a note if frames inside the reported call may be own code, too."""
+    frames = [call.frame for call in group.reason.inner]
+    files = sorted({frame.file for frame in frames if frame and is_ambiguous(frame.file)})
+    if not files:
+        return []
+    return [
+        f"host events name files without folders, so {listed(files)} may be a library's or your own"
+        f" code; the cause {PAUSE} assumes a library (--own FILE selects own code)"
+    ]

@@ -9,6 +9,7 @@ from .rows import (
     IdleByCause,
     InLoop,
     Line,
+    Pauses,
     PeaksUsed,
     PeersOfStep,
     PeriodFields,
@@ -229,6 +230,8 @@ class CauseEvidence(TypedDict):
     hbm_free_bytes: Bytes | None
     """For `recompute`: HBM that was never allocated during the capture. Null for other causes, and
     if the capture has no allocator reports."""
+    pauses: Pauses | None
+    """For `pause_between_steps`: how often the pause occurs. Null for other causes."""
 
 
 class Cause(TypedDict):
@@ -244,7 +247,7 @@ class Cause(TypedDict):
     gain_ps: Picoseconds
     """Estimate of the time that removing the cause saves, computed from the executions in
     `evidence` alone. The true gain can be larger or smaller. For `pause_between_steps`, the gain is
-    `between_steps_ps`."""
+    the time of all pauses with this reason, divided by the number of periods."""
     gain_pct_of_step: Percent
     """`gain_ps` as a percentage of the step's duration; for `pause_between_steps` as a percentage
     of `period_ps`."""
@@ -257,9 +260,9 @@ class Cause(TypedDict):
     """Innermost source line of the cause, which can be in a library; null if unknown."""
     source_user: str | None
     """Line of the user's own code to change; null if unknown. For `pause_between_steps`:
-    file (without its folder) and line of the Python function that the host runs during the pause.
-    If several functions cover the pause, it is the outermost one that takes at most twice the
-    pause, or else the outermost."""
+    file (without its folder) and line of the innermost Python function in own code that covers at
+    least half of the pause. If functions of the same file call it, it is the outermost of these
+    that launches no step."""
     scope: str | None
     """Scope of the line, as in [by_scope](#by_scope); null if unknown."""
     says: str
@@ -302,9 +305,9 @@ class Fields(ChipFields, RecomputedMath, RecomputeTotal, PeriodFields):
     causes can be found only if the capture contains the program; if it does not, a note reports
     that."""
     bottleneck: Bottleneck
-    """Class with the most lost time. All time of `kernel` and `unjudged` counts as lost, and idle
-    time counts as class `idle`. The value is `at_roof` if the total lost time is less than 10 % of
-    the step."""
+    """Class with the most lost time. All time of `kernel` and `unjudged` counts as lost. Idle time
+    counts as class `idle`, including `between_steps_ps`. The value is `at_roof` if the total lost
+    time is less than 10 % of the step and the pause after it."""
     speed_of_light: SpeedOfLight
     """Minimum time that the chip needs for the step."""
     mfu_at_least: Fraction | None

@@ -137,7 +137,8 @@ class RecordStep(TypedDict):
     why_not: WhyNot | None
     """Reason why the step is not used; null if it is used. `no_ops`: the step has no ops.
     `other_op_count`: the number of ops differs by more than 2 % from the lower median over the
-    steps. `other_program`: the step is an execution of a program with fewer ops. `not_asked`:
+    steps. `other_program`: the step is an execution of a program with fewer ops, or its
+    name differs from the name whose steps have the most ops. `not_asked`:
     `--steps` excludes the step."""
     n_xla_ops_events: Count
     """Number of ops that start in the step."""

@@ -276,17 +276,44 @@ class IdleByCause(TypedDict):
     """Idle time without any of the other causes."""
 
 
+class Pauses(TypedDict):
+    """How often a pause occurs. A gap is the time between two steps of the same name. A pause
+    counts only if it takes at least a twentieth of the longest pause."""
+
+    n: Count
+    """Number of gaps with a pause that counts."""
+    n_gaps: Count
+    """Number of gaps."""
+    when: str
+    """Steps after which there is a pause. Example: `after every second step`"""
+    min_ps: Picoseconds
+    """Shortest pause that counts."""
+    max_ps: Picoseconds
+    """Longest pause."""
+    pct_of_period: Percent | None
+    """Mean time of these pauses per period, as a percentage of `period_ps`."""
+
+
 class PeriodFields(TypedDict):
     """Times between the starts of steps that share a name, on the trace's clock."""
 
     period_ps: Picoseconds | None
-    """Median time from the start of a step to the start of the next step with the same name, over
-    all steps with the picked step's name. For an even number of values, the median is the lower of
-    the two middle values. All numbered steps count as having the same name. Null if no other step
-    has the picked step's name, and with `--step all`."""
+    """Mean time from the start of a step to the start of the next step with the same name, over
+    all steps with the picked step's name. All numbered steps count as having the same name. Null
+    if no other step has the picked step's name, and with `--step all`."""
+    period_median_ps: Picoseconds | None
+    """Median of the times whose mean is `period_ps`. For an even number of values, the median is
+    the lower of the two middle values. Null if `period_ps` is null."""
     between_steps_ps: Picoseconds | None
-    """Median pause per period (the time when no step runs), over the same steps as `period_ps`.
-    Null if `period_ps` is null."""
+    """Mean pause: the time during which no step runs, between the start of the first step and the
+    end of the last step with the picked step's name, divided by the number of periods. Null if
+    `period_ps` is null."""
+    between_steps_median_ps: Picoseconds | None
+    """Median of the pauses whose mean is `between_steps_ps`; for an even number of values, the
+    lower of the two middle values. Null if `period_ps` is null."""
+    pauses: Pauses | None
+    """How often the device pauses between steps; null if `between_steps_ps` is null or there is no
+    pause."""
 
 
 class Gap(TypedDict):

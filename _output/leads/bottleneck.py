@@ -11,6 +11,7 @@ from _output.leads.phrases import (
     pause_sentence,
     percent,
     short,
+    span,
     time,
 )
 
@@ -61,26 +62,50 @@ def sentences(answer: Answer) -> Iterator[str]:
     cause = main_cause(answer)
     if cause:
         yield cause_says(cause, answer)
-    yield verdict(answer)
+    # The sentence about the pauses replaces the verdict if the device is idle mostly in pauses.
+    pause = "" if cause and cause["cause"] == PAUSE else pause_sentence(answer)
+    pause_first = answer["bottleneck"] == "idle" and mostly_pauses(answer)
+    if pause_first:
+        yield pause
+    else:
+        yield verdict(answer)
     yield from bounds(answer)
-    if not cause or cause["cause"] != PAUSE:
-        yield pause_sentence(answer["period_ps"], answer["between_steps_ps"])
+    if not pause_first:
+        yield pause
+
+
+def mostly_pauses(answer: Answer) -> bool:
+    """Return whether the device is idle longer between steps than in the step."""
+    return (answer["between_steps_ps"] or 0) > time_of("idle", answer)
 
 
 def cause_says(cause: Cause, answer: Answer) -> str:
     likely, share = cause["confidence"] == "likely", percent(cause["gain_pct_of_step"])
     if cause["cause"] == PAUSE:
         # The pause is outside the step, so its percentage is relative to the period.
-        waits = part_of(cause["gain_ps"], answer["period_ps"] or 0)
-        probably = " probably" if likely else ""
-        line = at(cause["source_user"])
-        return f"Between steps, the device{probably} waits {waits}{share} for the host{line}."
+        return pause_says(cause, answer["period_ps"] or 0)
     what, device = CAUSES[cause["cause"]], cause["evidence"]["device"]
     if device:
         what += f", {device.removeprefix('/device:')},"
     costs = "probably costs" if likely else "costs"
     gain = part_of(cause["gain_ps"], answer["step_duration_ps"])
     return f"{what}{at(cause['source_user'])} {costs} about {gain}{share}."
+
+
+def pause_says(cause: Cause, period_ps: int) -> str:
+    share = percent(cause["gain_pct_of_step"])
+    waits = part_of(cause["gain_ps"], period_ps) + share
+    probably = " probably" if cause["confidence"] == "likely" else ""
+    host = f"for the host{at(cause['source_user'])}"
+    pauses = cause["evidence"]["pauses"]
+    if not pauses or pauses["n"] == pauses["n_gaps"]:
+        return f"Between steps, the device{probably} waits {waits} {host}."
+    how_long = span(pauses["min_ps"], pauses["max_ps"])
+    how_often = f"The device{probably} waits {how_long} {pauses['when']}"
+    if pauses["n"] == 1:
+        # A pause that occurred once is not a cost of every step.
+        return f"{how_often}, {host}{share}."
+    return f"{how_often} {host}, on average {waits} per step."
 
 
 def main_cause(answer: Answer) -> Cause | None:
@@ -154,7 +179,7 @@ def next_steps(answer: Answer) -> Iterator[Next]:
         )
     if (exposed and not has_peers) or (budget["host"]["pct_of_step"] or 0) >= WORTH_A_LOOK_PCT:
         yield Next("the time of each collective, and how much of it is hidden", ("--mode", "comm"))
-    if pause_sentence(answer["period_ps"], answer["between_steps_ps"]):
+    if pause_sentence(answer):
         yield Next("what the host does between steps", ("--mode", "idle", "--step", "all"))
     if (budget["kernel"]["pct_of_step"] or 0) >= WORTH_A_LOOK_PCT:
         yield Next("what happens inside kernels", ("--mode", "kernel"))

@@ -19,22 +19,31 @@ def headline(answer: Answer) -> str:
 
 
 def sentences(answer: Answer) -> Iterator[str]:
-    yield from within_step(answer)
-    yield pause_sentence(answer["period_ps"], answer["between_steps_ps"])
+    pause = pause_sentence(answer)
+    in_step = within_step(answer, "" if pause else "only ")
+    # The larger time comes first.
+    if (answer["between_steps_ps"] or 0) > answer["totals"]["idle_duration_ps"]:
+        yield pause
+        yield from in_step
+    else:
+        yield from in_step
+        yield pause
     capture = answer["capture"]
+    if pause:
+        return
     if answer["step_id"] is not None and (capture["in_no_step_pct"] or 0) > HARDLY_PCT:
         outside = part_of(capture["in_no_step_ps"], capture["dur_ps"])
         share = percent(capture["in_no_step_pct"])
         yield f"In this capture, {outside}{share} pass between steps."
 
 
-def within_step(answer: Answer) -> Iterator[str]:
+def within_step(answer: Answer, only: str) -> Iterator[str]:
     totals = answer["totals"]
     idle = totals["idle_duration_ps"]
     taken = part_of(idle, answer["step_duration_ps"])
     where = "In this step" if answer["step_source"] else "In this capture"
     if (totals["idle_pct_of_step"] or 0) < HARDLY_PCT:
-        yield f"{where}, the device is idle for only {taken}."
+        yield f"{where}, the device is idle for {only}{taken}."
         return
     yield f"{where}, the device is idle for {taken}{percent(totals['idle_pct_of_step'])}."
     by_cause = answer["idle_by_cause"]

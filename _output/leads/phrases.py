@@ -8,6 +8,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from _output.fields.rows import PeriodFields
+
     Units = tuple[tuple[int, str], ...]
 
 LONGEST_HEADLINE, LONGEST_NAME = 240, 60
@@ -63,13 +65,34 @@ def percent(share: float | None) -> str:
     return "" if share is None else f" ({share:.1f} %)"
 
 
-def pause_sentence(period_ps: int | None, pause_ps: int | None) -> str:
-    """Return a sentence about the pause between steps; empty if the pause is at most 1 % of the
-    period."""
-    if not period_ps or not pause_ps or 100 * pause_ps <= period_ps:
+def pause_sentence(answer: PeriodFields) -> str:
+    """Return a sentence about the pauses between steps; empty if they take at most 1 % of the
+    time."""
+    pauses, period, mean = answer["pauses"], answer["period_ps"], answer["between_steps_ps"]
+    if not pauses or not period or not mean or 100 * mean <= period:
         return ""
-    share = percent(100 * pause_ps / period_ps)
-    return f"A step starts every {time(period_ps)}, with a pause of {time(pause_ps)}{share}."
+    share = percent(pauses["pct_of_period"])
+    if not differs(mean, answer["between_steps_median_ps"]):
+        return f"A step starts every {time(period)}, with a pause of {time(mean)}{share}."
+    how_often = f"{span(pauses['min_ps'], pauses['max_ps'])} {pauses['when']}"
+    return (
+        f"On average, a step starts every {time(period)}, and {time(mean)}{share} pass between"
+        f" steps: {how_often}."
+    )
+
+
+def differs(mean_ps: int | None, median_ps: int | None) -> bool:
+    """Return whether a mean and a median differ by more than 5 %, so that both are shown."""
+    mean, median = mean_ps or 0, median_ps or 0
+    return 20 * abs(mean - median) > median
+
+
+def span(shortest_ps: int, longest_ps: int) -> str:
+    """Format two durations, such as `34.0 to 40.0 ms`, or one if they look the same."""
+    unit = unit_of(longest_ps, TIME_UNITS)
+    shortest, longest = (digits(time / unit[0]) for time in (shortest_ps, longest_ps))
+    both = longest if shortest == longest else f"{shortest} to {longest}"
+    return f"{both} {unit[1]}"
 
 
 def short_path(place: str) -> str:

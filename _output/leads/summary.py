@@ -28,6 +28,10 @@ def sentences(answer: Answer) -> Iterator[str]:
         if rollup[kind]["dur_ps"]
     ]
     idle = answer["totals"]["idle_duration_ps"]
+    pause = pause_sentence(answer)
+    pause_first = (answer["between_steps_ps"] or 0) > idle
+    if pause_first:
+        yield pause
     if idle:
         shares.append(f"{time(idle)} idle")
     yield f"The step takes {time(step)}: {', '.join(shares) or 'nothing ran in it'}."
@@ -37,7 +41,8 @@ def sentences(answer: Answer) -> Iterator[str]:
         line = at(top["source_user"] or top["source_inner"]) or " unknown"
         taken = part_of(top["total_dur_ps"], step) + percent(top["pct_of_step"])
         yield f"The costliest listed line is{line}: {taken}."
-    yield pause_sentence(answer["period_ps"], answer["between_steps_ps"])
+    if not pause_first:
+        yield pause
 
 
 def next_steps(answer: Answer) -> Iterator[Next]:

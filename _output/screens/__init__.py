@@ -10,6 +10,7 @@ from importlib import import_module
 from importlib.util import find_spec
 
 from _output.fill import filled
+from _output.leads.phrases import differs
 from _output.screen import Says, Section
 
 TYPE_CHECKING = False
@@ -45,9 +46,26 @@ HEAD = (
         " program {program.name}",
         when="!step_source",
     ),
-    Says(
-        "a step starts every {period_ps:time}, with a pause of {between_steps_ps:time}",
-        when="has_pause",
+    Section(
+        (
+            Says("a step starts every {period_ps:time}", when="shows_period"),
+            Says(
+                "(median {period_median_ps:time})",
+                when="shows_period period_differs",
+                continues=True,
+            ),
+            Says(
+                "with a pause of {between_steps_ps:time}",
+                when="has_pause",
+                continues=True,
+            ),
+            Says(
+                "(median {between_steps_median_ps:time}; {pauses.min_ps:time} to"
+                " {pauses.max_ps:time} {pauses.when:word})",
+                when="has_pause pause_differs",
+                continues=True,
+            ),
+        )
     ),
 )
 NO_ANSWER = (
@@ -67,9 +85,7 @@ def blocks_of(fields: Json, view: View) -> Iterator[Block]:
     name, file = fields["profile_dir"], fields.get("xplane_file")
     if file:
         fields = {**fields, "trace": name if name.endswith(file) else f"{name}, {file}"}
-    # Hide pauses of up to 1 % of the period.
-    pause = fields.get("between_steps_ps") or 0
-    fields = {**fields, "has_pause": 100 * pause > (fields.get("period_ps") or 0)}
+    fields = {**fields, **about_period(fields)}
     prepare = getattr(screen_of(fields["mode"]), "prepared", None)
     if prepare:
         fields = prepare(fields)
@@ -79,6 +95,20 @@ def blocks_of(fields: Json, view: View) -> Iterator[Block]:
         advice = getattr(screen_of(fields["mode"]), "WITHOUT_ANSWER", {}).get(fields["reason"])
         if advice:
             yield from filled(Says(advice), fields, view)
+
+
+def about_period(fields: Json) -> Json:
+    """Return which figures about the period are shown. Pauses of up to 1 % are hidden, and medians
+    that differ from the mean by up to 5 %."""
+    period, pause = fields.get("period_ps") or 0, fields.get("between_steps_ps") or 0
+    has_pause = 100 * pause > period
+    period_differs = differs(period, fields.get("period_median_ps"))
+    return {
+        "has_pause": has_pause,
+        "period_differs": period_differs,
+        "pause_differs": differs(pause, fields.get("between_steps_median_ps")),
+        "shows_period": has_pause or period_differs,
+    }
 
 
 def screen_of(mode: str | None) -> Any:

@@ -1,0 +1,115 @@
+"""Find the calls of the host's threads that cover most of each pause between steps."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from typing import NamedTuple
+
+from _analysis.launches import Launches, launch_level
+from _pipeline.host import NO_LAUNCHER, Host, launch_rank
+from _pipeline.host_frames import Frame, frame_of
+from _proto.errors import Damage
+from _proto.trace.trace import thread_planes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from _analysis.periods import Pause, Periods
+    from _pipeline.device import Device
+    from _pipeline.host import Thread, Track
+
+    Window = tuple[int, int]
+
+
+class Call(NamedTuple):
+    """An event of a thread that covers at least half of a pause."""
+
+    start: int
+    end: int
+    name: str
+    # True if the call also launches a program, or contains at least one other step.
+    is_loop: bool
+
+    @property
+    def frame(self) -> Frame | None:
+        return frame_of(self.name)
+
+    @property
+    def function(self) -> str:
+        frame = self.frame
+        return frame.function if frame else self.name
+
+    @property
+    def says(self) -> str:
+        return self.name.removeprefix("$")
+
+
+class HostInPause(NamedTuple):
+    """The calls of a launching thread during a pause, outermost first."""
+
+    calls: list[Call]
+    # True if any thread has an event during the pause.
+    is_known: bool
+
+
+def hosts_in(device: Device, periods: Periods, pauses: Sequence[Pause]) -> list[HostInPause]:
+    """Return what the host does during each pause. Of several threads, take the first of those that
+    most likely launch the programs before and after the pause."""
+    names = thread_planes(device.rank) if device.rank else []
+    windows = [(pause.start + device.base, pause.end + device.base) for pause in pauses]
+    found: list[tuple[int, list[Call]] | None] = [None] * len(pauses)
+    # A call that is longer than two periods contains a whole step.
+    loop = 2 * max(periods.durations)
+    try:
+        planes = [device.trace.plane(name) for name in names]
+        host = Host(planes, windows)
+        launches = Launches(device, planes)
+        for thread in host.threads():
+            for i, calls in calls_in(thread, host, windows, loop).items():
+                level = launch_level(thread, launches.threads_around(*windows[i]))
+                before = found[i]
+                if before is None or level < before[0]:
+                    found[i] = level, calls
+    except Damage:
+        return [HostInPause([], is_known=False)] * len(pauses)
+    return [
+        HostInPause(best[1] if best else [], host.overlaps(*window))
+        for best, window in zip(found, windows, strict=True)
+    ]
+
+
+def calls_in(
+    thread: Thread, host: Host, windows: Sequence[Window], loop: int
+) -> dict[int, list[Call]]:
+    """Return the thread's events that cover at least half of a window, outermost first, by the
+    index of the window. Windows must not overlap. Calls longer than `loop` are loops."""
+    order = sorted(range(len(windows)), key=windows.__getitem__)
+    starts = [windows[i][0] - host.start for i in order]
+    ends = [windows[i][1] - host.start for i in order]
+    calls: dict[int, list[Call]] = {}
+    for track in thread.tracks:
+        launched = launches_on(track, host)
+        for start, end, name in zip(track.starts, track.ends, track.names):  # noqa: B905
+            place = bisect_right(ends, start)
+            while place < len(order) and starts[place] < end:
+                first, last = starts[place], ends[place]
+                if 2 * (min(end, last) - max(start, first)) >= last - first:
+                    n = bisect_left(launched, start)
+                    is_loop = end - start > loop or (n < len(launched) and launched[n] < end)
+                    call = Call(start, end, host.names[name], is_loop)
+                    calls.setdefault(order[place], []).append(call)
+                place += 1
+    for of_window in calls.values():
+        of_window.sort(key=lambda call: (call.start, -call.end))
+    return calls
+
+
+def launches_on(track: Track, host: Host) -> list[int]:
+    """Return the starts of a track's events that launch programs, sorted."""
+    ranks = {name: launch_rank(host.names[name]) for name in set(track.names) if name >= 0}
+    return [
+        start
+        for start, name in zip(track.starts, track.names)  # noqa: B905
+        if ranks.get(name, NO_LAUNCHER) < NO_LAUNCHER
+    ]
