@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import NamedTuple
 
-from _analysis.launches import Launches, launch_level
+from _analysis.launches import NO_LAUNCH, Launches, launch_level
 from _pipeline.host import NO_LAUNCHER, Host, launch_rank
 from _pipeline.host_frames import Frame, frame_of
 from _proto.errors import Damage
@@ -58,24 +58,28 @@ def hosts_in(device: Device, periods: Periods, pauses: Sequence[Pause]) -> list[
     most likely launch the programs before and after the pause."""
     names = thread_planes(device.rank) if device.rank else []
     windows = [(pause.start + device.base, pause.end + device.base) for pause in pauses]
-    found: list[tuple[int, list[Call]] | None] = [None] * len(pauses)
+    # The lowest launch level of all threads, and the calls of a thread of this level.
+    found: list[tuple[int, list[Call]]] = [(NO_LAUNCH, [])] * len(pauses)
     # A call that is longer than two periods contains a whole step.
     loop = 2 * max(periods.durations)
     try:
         planes = [device.trace.plane(name) for name in names]
         host = Host(planes, windows)
         launches = Launches(device, planes)
+        carriers = [launches.threads_around(*window) for window in windows]
+        all_carriers = set().union(*carriers)
         for thread in host.threads():
-            for i, calls in calls_in(thread, host, windows, loop).items():
-                level = launch_level(thread, launches.threads_around(*windows[i]))
-                before = found[i]
-                if before is None or level < before[0]:
-                    found[i] = level, calls
+            calls = calls_in(thread, host, windows, loop)
+            launching = thread.launch_rank < NO_LAUNCHER or thread.name in all_carriers
+            for i in range(len(windows)) if launching else calls:
+                level = launch_level(thread, carriers[i])
+                if level < found[i][0] or (level == found[i][0] and not found[i][1]):
+                    found[i] = level, calls.get(i, [])
     except Damage:
         return [HostInPause([], is_known=False)] * len(pauses)
     return [
-        HostInPause(best[1] if best else [], host.overlaps(*window))
-        for best, window in zip(found, windows, strict=True)
+        HostInPause(calls, host.overlaps(*window))
+        for (_, calls), window in zip(found, windows, strict=True)
     ]
 
 

@@ -60,9 +60,14 @@ HEAD = (
                 continues=True,
             ),
             Says(
+                "(median {between_steps_median_ps:time}; {pauses.max_ps:time} {pauses.when:word})",
+                when="has_pause pause_differs pauses_equal",
+                continues=True,
+            ),
+            Says(
                 "(median {between_steps_median_ps:time}; {pauses.min_ps:time} to"
                 " {pauses.max_ps:time} {pauses.when:word})",
-                when="has_pause pause_differs",
+                when="has_pause pause_differs !pauses_equal",
                 continues=True,
             ),
         )
@@ -101,12 +106,14 @@ def about_period(fields: Json) -> Json:
     """Return which figures about the period are shown. Pauses of up to 1 % are hidden, and medians
     that differ from the mean by up to 5 %."""
     period, pause = fields.get("period_ps") or 0, fields.get("between_steps_ps") or 0
+    pauses = fields.get("pauses") or {"min_ps": 0, "max_ps": 0}
     has_pause = 100 * pause > period
     period_differs = differs(period, fields.get("period_median_ps"))
     return {
         "has_pause": has_pause,
         "period_differs": period_differs,
         "pause_differs": differs(pause, fields.get("between_steps_median_ps")),
+        "pauses_equal": not differs(pauses["max_ps"], pauses["min_ps"]),
         "shows_period": has_pause or period_differs,
     }
 
