@@ -231,7 +231,7 @@ class CauseEvidence(TypedDict):
     """For `recompute`: HBM that was never allocated during the capture. Null for other causes, and
     if the capture has no allocator reports."""
     pauses: Pauses | None
-    """For `pause_between_steps`: how often the pause occurs. Null for other causes."""
+    """For `pause_between_steps`: number and lengths of the pauses. Null for other causes."""
 
 
 class Cause(TypedDict):

@@ -277,7 +277,7 @@ class IdleByCause(TypedDict):
 
 
 class Pauses(TypedDict):
-    """How often a pause occurs. A gap is the time between two steps of the same name. A pause
+    """Number and lengths of pauses. A gap is the time between two steps of the same name. A pause
     counts only if it takes at least a twentieth of the longest pause."""
 
     n: Count
@@ -312,8 +312,8 @@ class PeriodFields(TypedDict):
     """Median of the pauses whose mean is `between_steps_ps`; for an even number of values, the
     lower of the two middle values. Null if `period_ps` is null."""
     pauses: Pauses | None
-    """How often the device pauses between steps; null if `between_steps_ps` is null or there is no
-    pause."""
+    """Number and lengths of the pauses between steps; null if `between_steps_ps` is null or there
+    is no pause."""
 
 
 class Gap(TypedDict):
