@@ -178,13 +178,13 @@ def of_step(
 
 
 PEAK_OPTIONS = tuple(PEAK_ARGUMENTS)
-TOKEN_OPTIONS = ("--tokens", "--flops-per-token", "--params", "--n-devices")
+TOKEN_OPTIONS = ("--model-flops", "--tokens", "--flops-per-token", "--params", "--n-devices")
 
 MODES = (
     of_step(
         "bottleneck",
         "where to look first: why the step loses time, and on which lines",
-        ("--top", "--peers", *PEAK_OPTIONS, "--kernel-cost", "--model-flops", *TOKEN_OPTIONS),
+        ("--top", "--peers", "--no-peers", *PEAK_OPTIONS, "--kernel-cost", *TOKEN_OPTIONS),
         "--top 5",
     ),
     of_step(
@@ -383,9 +383,9 @@ OPTIONS: dict[str, Json] = {
     },
     "--peers": {
         "action": "store_true",
-        "help": "also read the other devices of the file, and split communication into transfer and"
-        " waiting for a late device",
+        "help": "also read the other devices, and tell transfers from waiting for a late device",
     },
+    "--no-peers": {"action": "store_true", "help": "do not read the other devices"},
     "--include-comm": {"action": "store_true", "help": "also include communication"},
     "--include-data-move": {"action": "store_true", "help": "also list data movement"},
     "--no-comm-stalls": {"action": "store_true", "help": "leave out waits for communication"},

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from _analysis.ledger import CLASSES, KERNEL
 from _analysis.likely_lines import LikelyLine, likely_line, line_of
-from _analysis.remedies import remedy_of
+from _analysis.remedies import LATE_DEVICE, remedy_of
 from _pipeline.groups import Group, how_most, sum_known
 
 TYPE_CHECKING = False
@@ -61,9 +61,9 @@ class Finding:
             times[scope] = times.get(scope, 0) + executions.total
         return max(times, key=times.__getitem__)
 
-    @property
-    def what_helps(self) -> str | None:
-        return remedy_of(self.costliest)
+    def what_helps_if(self, *, is_late: bool) -> str | None:
+        """Return a remedy; pass whether most of the time is waiting for late devices."""
+        return LATE_DEVICE if is_late else remedy_of(self.costliest)
 
 
 def scope_of(op: Op) -> str | None:

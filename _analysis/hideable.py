@@ -33,6 +33,7 @@ class Hideable:
     """Computes the hideable time of ledger entries."""
 
     def __init__(self, ledger: Sequence[Entry]) -> None:
+        self._total_of = {entry.executions.metadata_id: entry.total for entry in ledger}
         math = [entry for entry in ledger if entry.executions.op.kind == COMPUTE]
         self._math_time = sum(entry.total for entry in math)
         self._synchronous = self._times_of_synchronous(ledger, math)
@@ -59,7 +60,7 @@ class Hideable:
         }
 
     def time_of(self, name: OpClass, entries: Iterable[Entry]) -> int | None:
-        """Return how much of a class's time could be hidden by math.
+        """Return how much of a class's time could be hidden by math, according to the ledger.
 
         Return None if math cannot hide this class, or if the program of a synchronous collective is
         missing.
@@ -68,13 +69,14 @@ class Hideable:
             return None
         hidden = asynchronous = 0
         for entry in entries:
+            total = self._total_of[entry.executions.metadata_id]
             if not is_synchronous(entry):
-                asynchronous += entry.total
+                asynchronous += total
                 continue
             op: Op = entry.executions.op
             if op.instruction is None:
                 return None
-            hidden += min(entry.total, self._synchronous[op.instruction])
+            hidden += min(total, self._synchronous[op.instruction])
         return hidden + min(asynchronous, self._math_time)
 
 

@@ -17,7 +17,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
-from _analysis.peer_devices import executions_by_place, number_of, read_peers, tpus_of
+from _analysis.ledger import avoidable
+from _analysis.peer_devices import executions_by_place, read_peers
+from _pipeline.device import number_of, tpus_of
 from _pipeline.vocabulary import HOST
 
 TYPE_CHECKING = False
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Final
 
+    from _analysis.ledger import Entry
     from _analysis.peer_devices import Execution, PeerDevice
     from _analysis.transfers import Transfer
     from _pipeline.context import Context
@@ -89,13 +92,27 @@ class Peers(NamedTuple):
             waits.add(self.of_ops[transfer.executions.metadata_id])
         return waits
 
+    def time_waiting_in(self, metadata_ids: Iterable[int]) -> int:
+        """Return how long the picked device waits for late devices in the given ops."""
+        return sum(self.of_ops[i].peer_wait for i in metadata_ids if i in self.of_ops)
 
-def peers_of(
-    step: Step, transfers: Sequence[Transfer], context: Context, *, with_loads: bool = False
-) -> Peers:
+    def without_waits(self, ledger: Iterable[Entry]) -> list[Entry]:
+        """Return the ledger as if no device were late, so collectives take as long as transfers.
+
+        Without a collective, or if it overlaps with math, the device waits for the late device
+        elsewhere.
+        """
+        found = []
+        for entry in ledger:
+            waiting = self.time_waiting_in([entry.executions.metadata_id])
+            found.append(avoidable(entry.executions.without(waiting)) if waiting else entry)
+        return found
+
+
+def peers_of(step: Step, transfers: Sequence[Transfer], context: Context) -> Peers:
     """Read the other devices of the file, and match their executions with those of the step."""
     places = {transfer.executions.metadata_id: transfer.op.place for transfer in transfers}
-    found = read_peers(step, set(places.values()), context, with_loads=with_loads)
+    found = read_peers(step, set(places.values()), context)
     devices = [DeviceWaits(peer) for peer in found]
     of_ops = {metadata_id: Waits() for metadata_id in places}
     # Metadata entries with the same program and name are the same op.
@@ -205,20 +222,22 @@ class _Members:
 
 def _notes(peers: Sequence[PeerDevice], *, is_complete: bool) -> list[str]:
     if len(peers) < 2:
-        return ["--peers: no other device in this file has the step, so nothing can be compared"]
+        return [
+            "other devices: no other device in this file has the step, so nothing can be compared"
+        ]
     notes = []
     if not is_complete:
         notes.append(
-            "--peers: if this file lacks devices that take part in collectives, the true"
+            "other devices: if this file lacks devices that take part in collectives, the true"
             " transfers are shorter and the true waits longer"
         )
     fitted = [peer.name for peer in peers if not peer.is_measured]
     if fitted:
         notes.append(
-            f"--peers: {', '.join(fitted)}: the core measured no durations, so they are fitted to"
-            " the host's clock and can be 0"
+            f"other devices: {', '.join(fitted)}: the core measured no durations, so they are"
+            " fitted to the host's clock and can be 0"
         )
     for note in dict.fromkeys(note for peer in peers for note in peer.notes):
         names = [peer.name for peer in peers if note in peer.notes]
-        notes.append(f"--peers: {', '.join(names)}: {note}")
+        notes.append(f"other devices: {', '.join(names)}: {note}")
     return notes

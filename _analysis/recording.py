@@ -6,7 +6,7 @@ from collections import Counter
 from itertools import compress
 from typing import NamedTuple
 
-from _analysis.exposed import is_exposed
+from _analysis.exposed import is_communication, is_exposed
 from _analysis.periods import common_name, periods_by_index
 from _analysis.processes import work_on
 from _pipeline.clocks import ON_DEVICE, ON_TRACE
@@ -18,7 +18,7 @@ from _pipeline.no_answer import NoAnswer
 from _pipeline.texts import digest_of
 from _pipeline.timeline import events_of
 from _pipeline.units import plural
-from _pipeline.vocabulary import CONTAINER, DMA, HOST, SPARSE_CORE
+from _pipeline.vocabulary import CONTAINER, HOST
 from _pipeline.window_sums import sums_of
 
 TYPE_CHECKING = False
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from _pipeline.ops import Op
     from _pipeline.window_sums import WindowSums
     from _proto.trace.trace import Trace
+
+    # The sum that includes an op's time.
+    Part = Literal["comm", "host"]
 
 # A step is not used if its number of ops differs from the median by more than one op in
 # `OPS_PER_OTHER`.
@@ -89,7 +92,7 @@ class Leaf(NamedTuple):
 
     op: Op
     key: SourceKey
-    part: Literal["comm", "host"] | None
+    part: Part | None
     # True if the time of the op counts as waiting.
     is_wait: bool
 
@@ -192,11 +195,14 @@ def record_device(
 
 
 def leaf_of(op: Op) -> Leaf:
-    waits_for = op.waits_for if is_exposed(op) else None
-    part: Literal["comm", "host"] | None = "host" if waits_for == HOST else "comm"
-    if waits_for in (None, SPARSE_CORE, DMA):
-        part = None
-    return Leaf(op, source_key(op), part, waits_for is not None and op.is_wait)
+    return Leaf(op, source_key(op), part_of(op), is_exposed(op) and op.is_wait)
+
+
+def part_of(op: Op) -> Part | None:
+    """Return whether the op is exposed communication with other devices, or with the host."""
+    if not is_communication(op):
+        return None
+    return "host" if op.waits_for == HOST else "comm"
 
 
 def main_program_of(steps: Iterable[WindowSums], leaves: Mapping[int, Leaf]) -> int | None:

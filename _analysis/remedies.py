@@ -39,10 +39,15 @@ _GATHER: Final = "gather, scatter"
 _LAYOUT: Final = "copy, transpose, reshape"
 _FP32: Final = "matmul in fp32"
 _MATMUL: Final = "matmul"
+_LATE: Final = "wait for a late device"
 _PALLAS: Final = "kernel"
 _VECTOR: Final = "other, if moving the bytes takes less than 5 % of the time"
 _OTHER: Final = "other"
 
+LATE_DEVICE: Final = (
+    "Most of this time is waiting for a late device, which no flag hides: `spread` names the device"
+    " and its lines."
+)
 # Remedies for lost time: each row has the classes and the kind of the ops that the remedy is for.
 FINDINGS: tuple[tuple[tuple[OpClass, ...], str, str], ...] = (
     (
@@ -62,6 +67,7 @@ FINDINGS: tuple[tuple[tuple[OpClass, ...], str, str], ...] = (
         "Start the communication before math that does not need its result, or send less"
         " (bf16, fewer axes).",
     ),
+    ((COLLECTIVE,), _LATE, LATE_DEVICE),
     (
         (HOST,),
         _TO_HOST,

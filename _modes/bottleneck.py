@@ -38,7 +38,7 @@ from _analysis.rows import (
     shortened,
 )
 from _analysis.tokens import model_flops_of, tokens_per_s
-from _pipeline.device import TPU_RE
+from _pipeline.device import TPU_RE, tpus_of
 from _pipeline.groups import Group, percent, ranked_by
 from _pipeline.units import plural, with_unit
 from _pipeline.vocabulary import COMPUTE, HOST
@@ -82,6 +82,8 @@ AT_ROOF: Final = "at_roof"
 N_OPS_NAMED = 10
 # Smallest lower bound of a utilization that is printed; a smaller bound would be printed as 0.0 %.
 SMALLEST_SHARE = Fraction(5, 10**4)
+# Devices are compared if collectives take at least 1/WORTH_COMPARING of the step.
+WORTH_COMPARING = 20
 # A step is at its roof if less than 1/LITTLE of its time is lost, unknown or idle.
 LITTLE = 10
 
@@ -92,6 +94,7 @@ def bottleneck(
     *,
     top: int = 8,
     peers: bool = False,
+    no_peers: bool = False,
     chip: str | None = None,
     peaks: Sequence[tuple[str, float]] = (),
     kernel_cost: Sequence[tuple[str, int, int, Dtype | None]] = (),
@@ -116,10 +119,13 @@ def bottleneck(
     periods = periods_of(step.device, step.picked)
     inside = inside_kernels(step)
     context.warn(*over_roof_notes(over), *declared_notes(declared), *inside.notes)
-    read, waits = read_peers(step, context) if peers else (None, None)
-    causes = causes_of(step, ledger, inside, roofs, periods, read, context)
+    is_compared = peers or (not no_peers and has_reason_to_compare(step, by_class[COLLECTIVE]))
+    read, waits = read_peers(step, context) if is_compared else (None, None)
+    on_time = read.without_waits(ledger) if read else ledger
+    causes = causes_of(step, on_time, inside, roofs, periods, read, context)
     shown = [finding.group.members for finding in (*findings[:top], *kernels[:top])]
-    rows = Rows(step, Hideable(ledger), Loops(step, [op for ops in shown for op in ops]), inside)
+    loops = Loops(step, [op for ops in shown for op in ops])
+    rows = Rows(step, Hideable(on_time), loops, inside, read)
     return {
         **period_fields(periods),
         "causes": [cause_row(rank, cause, step) for rank, cause in enumerate(causes, 1)],
@@ -144,13 +150,20 @@ def bottleneck(
     }
 
 
+def has_reason_to_compare(step: Step, collectives: Sequence[Entry]) -> bool:
+    """Return whether collectives take enough of a single step, and the file has other devices."""
+    exposed = sum(entry.total for entry in collectives)
+    is_worth = exposed * WORTH_COMPARING >= step.duration > 0
+    return is_worth and step.picked is not None and len(tpus_of(step.device)) > 1
+
+
 def read_peers(step: Step, context: Context) -> tuple[Peers, PeersOfStep | None]:
-    # Import late, because only --peers needs these modules.
+    # Import late, because these modules are needed only if devices are compared.
     from _analysis.peers import peers_of
     from _analysis.transfers import transfers_in
 
     transfers = transfers_in(step, lambda op: op.waits_for != HOST)
-    peers = peers_of(step, transfers, context, with_loads=True)
+    peers = peers_of(step, transfers, context)
     return peers, peer_totals(peers, transfers)
 
 
@@ -339,6 +352,7 @@ class Rows(NamedTuple):
     hideable: Hideable
     loops: Loops
     inside: Inside
+    peers: Peers | None
 
     def finding(self, rank: int, finding: Finding) -> FindingRow:
         group = finding.group
@@ -356,7 +370,7 @@ class Rows(NamedTuple):
                 else None
             ),
             "top_signature": ranked_by(group.members, lambda op: op.signature)[0][0],
-            "what_helps": finding.what_helps,
+            "what_helps": finding.what_helps_if(is_late=self.is_late(group)),
         }
 
     def kernel(self, finding: Finding) -> KernelRow:
@@ -369,6 +383,13 @@ class Rows(NamedTuple):
             "vmem_used_bytes": config.vmem_used if config else None,
             "vmem_limit_bytes": config.vmem_limit if config else None,
         }
+
+    def is_late(self, group: Group) -> bool:
+        """Return whether most of the time is waiting for late devices."""
+        if not self.peers:
+            return False
+        ids = [executions.metadata_id for executions in group.members]
+        return 2 * self.peers.time_waiting_in(ids) > group.total
 
     def common_fields(self, finding: Finding) -> FindingFields:
         group = finding.group

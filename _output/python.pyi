@@ -70,7 +70,8 @@ class Peaks(TypedDict, total=False):
     kernel_cost: Texts
 
 class Bottleneck(OfStep, Top, Peaks, total=False):
-    peers: bool
+    peers: bool | None
+    no_peers: bool
     model_flops: Number | None
     tokens: Number | None
     flops_per_token: Number | None

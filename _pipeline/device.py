@@ -89,6 +89,18 @@ class Device(NamedTuple):
         return sum(line.n_events for line in self.lines)
 
 
+def tpus_of(device: Device) -> list[str]:
+    """Return the names of the host's TPUs, sorted by number; empty if `device` is not a TPU."""
+    names = [name for name in dict.fromkeys(device.planes) if TPU_RE.match(name)]
+    return sorted(names, key=number_of) if device.plane.name in names else []
+
+
+def number_of(name: str) -> int:
+    match = TPU_RE.match(name)
+    assert match, f"{name} is not a TPU"
+    return int(match["number"])
+
+
 def open_device(
     path: str,
     trace: Trace,
@@ -96,9 +108,12 @@ def open_device(
     hosts: list[str],
     context: Context,
     is_own: Callable[[str], bool] = frames.is_not_plumbing,
+    programs: Programs | None = None,
 ) -> Device:
-    """Return the named device with its steps; raise NoAnswer if it is missing or has no ops
-    line."""
+    """Return the named device with its steps; raise NoAnswer if it is missing or has no ops line.
+
+    Pass the `programs` of another device of the same rank to read them only once.
+    """
     # Import late, because the module requires protobuf, which may be missing.
     from _proto.hlo.programs import Programs
 
@@ -123,7 +138,7 @@ def open_device(
         trace=trace,
         plane=plane,
         rank=trace.rank_of(name),
-        programs=Programs(trace, name, context.warnings),
+        programs=programs or Programs(trace, name, context.warnings),
         lines=lines,
         base=base,
         steps=steps,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from copy import copy
 from itertools import compress
 from operator import eq
 
@@ -56,6 +57,12 @@ class Executions:
         """Return the position of the longest event among the window's events, or the first position
         if several are equally long."""
         return self._longest.places[self.metadata_id]
+
+    def without(self, time: int) -> Executions:
+        """Return the same executions with less time in total."""
+        shorter = copy(self)
+        shorter.total -= time
+        return shorter
 
 
 # `durations_by_op` joins the durations of this many pieces at a time. A larger number results in

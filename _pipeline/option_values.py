@@ -209,6 +209,8 @@ def contradictions_in(mode: str, given: Json, more: Sequence[str]) -> Iterator[s
     """Yield a message for each rule that the combination of options breaks."""
     if "step" in given and "step_id" in given:
         yield "--step and --step-id exclude each other; pass only one"
+    if {"peers", "no_peers"} <= given.keys():
+        yield "--peers and --no-peers exclude each other; pass only one"
     if mode == "compare" and "baseline" not in given:
         yield "--mode compare requires --baseline PROFILE, the capture before the change"
     if mode in WRITING and "out" not in given:

@@ -83,6 +83,8 @@ def call_of(
     processes = 1
     # If `mode` does not exist, drop all options so that the parser reports only the mode.
     for name, value in given.items() if len(options) > 2 else ():
+        if value is False and f"no_{name}" in names:
+            words.append(names[f"no_{name}"])
         if value is None or value is False:
             continue
         if name == "processes":

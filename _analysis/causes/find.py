@@ -98,14 +98,16 @@ def _of_programs(
         context.warn(
             "the capture does not contain the program of this step, so causes can only"
             " include pause_between_steps, recompute, recomputed_repeatedly,"
-            " kernel_waits_for_input and (with --peers) slow_device"
+            " kernel_waits_for_input and slow_device"
         )
     return found
 
 
 def _overlap_notes(causes: Sequence[Cause]) -> list[str]:
     """Return a note that lists the causes that share executions, if there are any."""
-    members = [{id(executions) for executions in cause.evidence.executions} for cause in causes]
+    members = [
+        {executions.metadata_id for executions in cause.evidence.executions} for cause in causes
+    ]
     overlapping: list[str] = [
         cause.cause
         for i, (cause, mine) in enumerate(zip(causes, members, strict=True))

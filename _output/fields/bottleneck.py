@@ -97,8 +97,9 @@ class BudgetRow(BudgetClassed):
     `data_movement`. For a collective that stops the core, this is the collective's own duration or
     the duration of independent math in the same computation, whichever is smaller. For the other
     ops of the class together, it is their total duration or the duration of the step's math,
-    whichever is smaller. Null if the program of a collective that stops the core is missing. To
-    reduce `lost_ps` further, move fewer bytes."""
+    whichever is smaller. Null if the program of a collective that stops the core is missing.
+    If devices were compared, time spent waiting for a late device is not hideable. To reduce
+    `lost_ps` further, move fewer bytes."""
     n_executions: Count | None
     """Number of executions; null for `idle` and `overlap`."""
 
@@ -210,7 +211,7 @@ class CauseEvidence(TypedDict):
     n_executions: Count
     """Number of executions of the affected ops."""
     dur_ps: Picoseconds
-    """Total duration of the affected ops."""
+    """Total duration of the affected ops, without time spent waiting for late devices."""
     shape: str | None
     """Shape of the array that is widened, copied, multiplied or written; null for causes without an
     array."""
@@ -349,7 +350,8 @@ class Fields(ChipFields, RecomputedMath, RecomputeTotal, PeriodFields):
 
 class OwnTotals(TypedDict):
     peers: PeersOfStep | None
-    """Time spent waiting for late devices; null without `--peers`."""
+    """Time spent waiting for late devices; null if the devices were not compared (see
+    `--peers`)."""
 
 
 class BottleneckTotals(Totals, OwnTotals):

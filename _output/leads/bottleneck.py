@@ -38,6 +38,7 @@ CLASSES: Final = {
     "idle": "idle time",
 }
 PAUSE: Final = "pause_between_steps"
+SLOW_DEVICE: Final = "slow_device"
 CAUSES: Final = {
     "collective_in_loop": "Communication that a loop repeats",
     "kernel_waits_for_input": "Waiting for copies in a kernel",
@@ -135,8 +136,18 @@ def verdict(answer: Answer) -> str:
     where = ""
     if worst and worst["lost_ps"]:
         where = f" ({time(worst['lost_ps'])}{place(worst)})"
+    if name == "collective":
+        where = waiting(answer) + where
     peaks = f" on {answer['chip']}" if answer["chip_is_assumed"] else ""
     return f"The largest loss{peaks} is {CLASSES[name]}: {part_of(lost, step)}{where}."
+
+
+def waiting(answer: Answer) -> str:
+    """Return the part of the communication that waits for late devices, or an empty text."""
+    peers = answer["totals"]["peers"]
+    wait = (peers and peers["peer_wait_ps"]) or 0
+    is_large = wait * 100 >= WORTH_A_LOOK_PCT * answer["step_duration_ps"]
+    return f", of which {time(wait)} is waiting for late devices" if is_large else ""
 
 
 def bounds(answer: Answer) -> Iterator[str]:
@@ -161,18 +172,18 @@ def place(row: Finding | UnknownKernel) -> str:
 
 
 def next_steps(answer: Answer) -> Iterator[Next]:
+    is_late = bool(waiting(answer)) or any(row["cause"] == SLOW_DEVICE for row in answer["causes"])
+    if is_late:
+        yield Next("which device is late in all steps, and on which lines", ("--mode", "spread"))
     yield from costliest_op(answer)
     budget = {row["class"]: row for row in answer["budget"]}
     exposed = (budget["collective"]["pct_of_step"] or 0) >= WORTH_A_LOOK_PCT
     has_peers = len(answer["capture"]["devices"]) > 1
-    if exposed and has_peers:
-        if answer["totals"]["peers"]:
-            yield Next("which device the others wait for", ("--mode", "spread"))
-        else:
-            yield Next(
-                "whether communication waits for a slow device or for the network",
-                ("--mode", "comm", "--peers"),
-            )
+    if exposed and has_peers and not is_late:
+        yield Next(
+            "whether communication waits for a slow device or for the network",
+            ("--mode", "comm", "--peers"),
+        )
     if (budget["idle"]["pct_of_step"] or 0) >= WORTH_A_LOOK_PCT:
         yield Next(
             "why the device is idle, and what the host does at that time", ("--mode", "idle")
@@ -191,8 +202,11 @@ def costliest_op(answer: Answer) -> Iterator[Next]:
     cause = main_cause(answer)
     if cause and cause["evidence"]["ops"]:
         name, why = cause["evidence"]["ops"][0], f"details of an op of cause {cause['cause']}"
+        device = cause["evidence"]["device"]
+        more = ("--device", device) if device else ()
     elif answer["findings"]:
         name, why = answer["findings"][0]["hlo_op"], "details of the op that loses the most time"
+        more = ()
     else:
         return
-    yield Next(why, ("--mode", "by_op", "--op", name, "--top", "0"))
+    yield Next(why, ("--mode", "by_op", "--op", name, "--top", "0", *more))

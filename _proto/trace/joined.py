@@ -200,6 +200,10 @@ class JoinedLine:
             for offsets in line.starts():
                 yield [offset + shift for offset in offsets]
 
+    def index(self) -> None:
+        for line, _ in self._parts:
+            line.index()
+
     @property
     def span_of_starts(self) -> tuple[int, int] | None:
         spans = [

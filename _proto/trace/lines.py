@@ -94,7 +94,7 @@ class Line:
     @property
     def n_aggregated(self) -> int:
         """Count the aggregated events, which have a number of occurrences instead of a time."""
-        self._index()
+        self.index()
         return sum(piece.n_aggregated for piece in self._pieces)
 
     def starts(self) -> Iterator[list[int]]:
@@ -115,13 +115,15 @@ class Line:
     @property
     def span_of_starts(self) -> tuple[int, int] | None:
         """Return the first and the last `offset_ps`, or None if no event has an offset."""
-        self._index()
+        self.index()
         pieces = [piece for piece in self._pieces if piece.first <= piece.last]
         if not pieces:
             return None
         return min(piece.first for piece in pieces), max(piece.last for piece in pieces)
 
-    def _index(self) -> None:
+    def index(self) -> None:
+        """Read the starts of all events, unless they were read before. Afterwards, `events` skips
+        the pieces outside its window."""
         if not self._is_indexed:
             for _ in self.starts():
                 pass

@@ -870,7 +870,8 @@ def one_of(*values: Any) -> Draw:
 # For each option: the probability of passing it, and a function that draws its value.
 OPTIONS: dict[str, tuple[float, Draw]] = {
     "--include-comm": (0.5, one_of(True)),
-    "--peers": (0.5, one_of(True)),
+    "--peers": (0.3, one_of(True)),
+    "--no-peers": (0.3, one_of(True)),
     "--include-data-move": (0.5, one_of(True)),
     "--no-comm-stalls": (0.5, one_of(True)),
     "--top": (0.4, one_of(0, 1, 2, 3, 100)),
@@ -903,6 +904,8 @@ def random_options(rng: random.Random, mode: str, data: bytes) -> dict[str, Any]
         share, draw = OPTIONS[flag]
         if chance(rng, share):
             options[flag.removeprefix("--").replace("-", "_")] = draw(rng, data)
+    if "peers" in options:
+        options.pop("no_peers", None)
     # The program accepts only one of these options, so keep the last.
     useful = [name for name in ("model_flops", "flops_per_token", "params") if name in options]
     for name in useful[:-1]:

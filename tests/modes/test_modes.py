@@ -56,6 +56,7 @@ class OptionsOfModes(unittest.TestCase):
     # Words of a command line with an option, and the modes that accept the option.
     OPTIONS: dict[tuple[str, ...], str] = {  # noqa: RUF012
         ("--peers",): "bottleneck comm",
+        ("--no-peers",): "bottleneck",
         ("--include-comm",): "summary by_source non_compute",
         ("--step", "0"): " ".join(STEP_MODES),
         ("--step-id", "s"): " ".join(STEP_MODES),
