@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from _pipeline.context import Context
     from _pipeline.groups import Group
     from _pipeline.ops import Op
+    from _proto.hlo.traffic import Traffic
 
 # Where a cost comes from; the cost of an opaque op is unknown.
 OPAQUE: Final = "opaque"
@@ -90,8 +91,42 @@ def cost_of(op: Op, by_user: Mapping[str, KernelCost]) -> Cost:
             size, hbm = op.bytes_accessed, op.hbm_bytes
         kernel = op.kernel or op.hlo.base_name
         return Cost(DECLARED, kernel, declared.flops, None, size, hbm, precision)
-    facts = op.flops, op.model_flops, op.bytes_accessed, op.hbm_bytes
-    return Cost(OPAQUE if op.is_opaque else XLA, None, *facts, precision)
+    if op.is_opaque:
+        facts = op.flops, op.model_flops, op.bytes_accessed, op.hbm_bytes
+        return Cost(OPAQUE, None, *facts, precision)
+    flops, model_flops = flops_of(op), op.model_flops
+    bytes_accessed, hbm_bytes = op.bytes_accessed, op.hbm_bytes
+    if op.traffic:
+        bytes_accessed = moved(bytes_accessed, op.traffic.everywhere)
+        hbm_bytes = moved(hbm_bytes, op.traffic.hbm)
+        if (bytes_accessed, hbm_bytes).count(None) > (op.bytes_accessed, op.hbm_bytes).count(None):
+            # The flops alone are no roof for an op that memory may limit.
+            flops = bytes_accessed = hbm_bytes = None
+    return Cost(XLA, None, flops, model_flops, bytes_accessed, hbm_bytes, precision)
+
+
+def flops_of(op: Op) -> int | None:
+    """Return XLA's count of flops, or the flops of the op's matmuls in the program if XLA has no
+    count or counts more than all instructions of the op can have."""
+    dots = op.dot_flops
+    # Elementwise math often adds less than 2 %, so that its instructions need not be read.
+    if not dots or (op.flops and 50 * op.flops <= 51 * dots):
+        return op.flops
+    # Import late, because captures without programs do not need the module.
+    from _proto.hlo.flops import other_flops
+
+    assert op.instruction is not None  # Otherwise there would be no dots.
+    return op.flops if op.flops and op.flops <= dots + other_flops(op.instruction) else dots
+
+
+def moved(count: int | None, traffic: Traffic) -> int | None:
+    """Correct XLA's count of bytes, which can include whole arrays although the op reads or updates
+    only slices of them; return None if the count exceeds even the whole arrays."""
+    excess = traffic.whole - traffic.moved
+    if count is None or count <= traffic.moved or 100 * excess <= count:
+        return count
+    # Padding can add a little to the sizes in the program.
+    return traffic.moved if 100 * count <= 101 * traffic.whole else None
 
 
 def costs_by_kernel(

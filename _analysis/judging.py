@@ -1,4 +1,5 @@
-"""Compare each source group with the roofline."""
+"""Compare each source group with the roofline: the sums of its flops and bytes with the peaks, and
+each of its ops with its own roof in the ledger."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from _analysis.costs import OPAQUE, XLA, Precision, cost_of
+from _analysis.ledger import judged
 from _analysis.roofs import rounded
 from _pipeline.groups import Group, group_by, source_key, sum_known
 from _pipeline.vocabulary import OTHER
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from _analysis.costs import Cost, KernelCost
+    from _analysis.ledger import Entry
     from _analysis.roofs import Roofs
     from _output.fields.roofline import SkipReason
     from _output.fields.units import Bound, CostSource, Dtype, DtypeSource
@@ -22,10 +25,11 @@ if TYPE_CHECKING:
 
 
 class Costed(NamedTuple):
-    """The executions of an op, and the cost of one execution."""
+    """The executions of an op, the cost of one execution, and the ledger's judgement."""
 
     executions: Executions
     cost: Cost
+    entry: Entry
 
 
 class Part:
@@ -44,6 +48,9 @@ class Part:
         self.model_flops = self.sum_of(lambda cost: cost.model_flops)
         self.bytes_accessed = self.sum_of(lambda cost: cost.bytes_accessed)
         self.precision = self._main_precision()
+        # Time at the roofs of the ops, and the time beyond; None if all these roofs are unknown.
+        self.at_roof = sum_known((1, member.entry.at_roof) for member in members)
+        self.lost = sum_known((1, member.entry.lost) for member in members)
 
     def sum_of(self, fact: Callable[[Cost], int | None]) -> int | None:
         """Sum a figure over all executions, skipping unknown values; return None if all are
@@ -73,7 +80,7 @@ class Part:
         time."""
         dtypes: dict[Dtype, int] = {}
         sources: dict[tuple[Dtype, DtypeSource], int] = {}
-        for executions, cost in self.members:
+        for executions, cost, _ in self.members:
             precision, total = cost.precision, executions.total
             key = precision.dtype, precision.source
             dtypes[precision.dtype] = dtypes.get(precision.dtype, 0) + total
@@ -84,14 +91,15 @@ class Part:
         return Precision(dtype, source, is_uncertain)
 
 
-def parts_of(compute: Group, by_user: Mapping[str, KernelCost]) -> list[Part]:
+def parts_of(compute: Group, roofs: Roofs, by_user: Mapping[str, KernelCost]) -> list[Part]:
     """Split source groups into parts: opaque ops, each kernel of known cost, and all other ops."""
     parts = []
     for whole in group_by(compute.members, source_key).values():
         members_by_cost: dict[tuple[str, str], list[Costed]] = {}
         for executions in whole.members:
             cost = cost_of(executions.op, by_user)
-            members_by_cost.setdefault(cost.key, []).append(Costed(executions, cost))
+            costed = Costed(executions, cost, judged(executions, cost, roofs))
+            members_by_cost.setdefault(cost.key, []).append(costed)
         opaque = members_by_cost.get((OPAQUE, ""), ())
         opaque_time = sum(member.executions.total for member in opaque)
         # Ops with a cost from XLA come first.
@@ -109,7 +117,6 @@ class Verdict(NamedTuple):
     n_bytes: int
     t_compute: Fraction
     t_hbm: Fraction
-    t_per_op: Fraction | None
     ridge_point: float
 
     @property
@@ -162,25 +169,7 @@ def judge(part: Part, roofs: Roofs, hbm_only: bool) -> Verdict | Skipped:
     t_compute, t_hbm = roofs.t_compute(flops, dtype), roofs.t_memory(n_bytes)
     if ridge_point is None or t_compute is None or t_hbm is None:
         return Skipped(part, "peak_unknown_for_dtype")
-    t_per_op = per_op_roof(part, roofs, hbm_only)
-    return Verdict(part, part.source, flops, n_bytes, t_compute, t_hbm, t_per_op, ridge_point)
-
-
-def per_op_roof(part: Part, roofs: Roofs, hbm_only: bool) -> Fraction | None:
-    """Sum the roofs of all executions; return None if any roof is unknown."""
-    roof = Fraction(0)
-    for executions, cost in part.members:
-        dtype = cost.precision.dtype
-        times = [roofs.t_memory((cost.hbm_bytes if hbm_only else cost.bytes_accessed) or 0)]
-        # A matrix unit cannot multiply dtypes that count as `OTHER`, so only bytes determine the
-        # roof of ops with such a dtype.
-        if cost.flops and dtype != OTHER:
-            times.append(roofs.t_compute(cost.flops, dtype))
-        known = [time for time in times if time is not None]
-        if len(known) < len(times):
-            return None
-        roof += executions.n * max(known)
-    return roof
+    return Verdict(part, part.source, flops, n_bytes, t_compute, t_hbm, ridge_point)
 
 
 def weighted_average(

@@ -8,7 +8,7 @@ from _analysis.costs import DECLARED, OPAQUE, costs_by_kernel, declared_notes
 from _analysis.judging import Verdict, judge, parts_of, weighted_average
 from _analysis.roofs import over_roof_note, roofs_of, rounded
 from _analysis.rows import chip_fields, operand_dtypes, peaks_used
-from _pipeline.groups import percent, ranked_by
+from _pipeline.groups import percent, ranked_by, sum_known
 from _pipeline.units import plural
 from _pipeline.vocabulary import COMPUTE
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from _analysis.roofs import Roofs
     from _output.fields.roofline import (
         Fields,
+        PerOp,
         RooflineGroup,
         RooflineTail,
         RooflineTailIfAsked,
@@ -52,7 +53,8 @@ def roofline(
     compute = step.by_kind[COMPUTE]
     verdicts: list[Verdict] = []
     skipped: list[Skipped] = []
-    for part in parts_of(compute, costs_by_kernel(compute, kernel_cost, context)):
+    parts = parts_of(compute, roofs, costs_by_kernel(compute, kernel_cost, context))
+    for part in parts:
         judged = judge(part, roofs, hbm_only)
         if isinstance(judged, Verdict):
             verdicts.append(judged)
@@ -66,7 +68,7 @@ def roofline(
     return {
         **chip_fields(roofs),
         "peaks_used": {**peaks_used(roofs), "bytes": traffic},
-        "step_summary": step_summary(ranked, compute.total),
+        "step_summary": step_summary(ranked, parts, compute.total),
         "groups": [roofline_row(verdict) for verdict in shown],
         **tail,
         "skipped_groups": skipped_fields(skipped, roofs, hbm_only),
@@ -86,10 +88,16 @@ def tail_row(verdicts: Sequence[Verdict]) -> RooflineTail:
     }
 
 
+def per_op_fields(parts: Sequence[Part]) -> PerOp:
+    return {
+        "t_roofline_per_op_ps": sum_known((1, part.at_roof) for part in parts),
+        "shortfall_per_op_ps": sum_known((1, part.lost) for part in parts),
+    }
+
+
 def roofline_row(verdict: Verdict) -> RooflineGroup:
     part, group, total = verdict.part, verdict.part.group, verdict.total
     op = part.whole.op
-    per_op = None if verdict.t_per_op is None else round(verdict.t_per_op)
     return {
         "agg_key": op.agg_key,
         "agg_key_kind": op.agg_key_kind,
@@ -118,27 +126,22 @@ def roofline_row(verdict: Verdict) -> RooflineGroup:
         "t_compute_theory_ps": round(verdict.t_compute),
         "t_hbm_theory_ps": round(verdict.t_hbm),
         "t_roofline_theory_ps": round(verdict.t_roofline),
-        "t_roofline_per_op_ps": per_op,
+        **per_op_fields([part]),
         "mfu": verdict.utilization(verdict.t_compute),
         "hbm_util": verdict.utilization(verdict.t_hbm),
         "roofline_util": verdict.utilization(verdict.t_roofline),
         "shortfall_ps": verdict.shortfall,
         "shortfall_pct": rounded(100 * (1 - verdict.t_roofline / total), 3) if total else None,
-        "shortfall_per_op_ps": None if per_op is None else total - per_op,
         "opaque_dur_ps": part.opaque_time,
     }
 
 
-def step_summary(ranked: Sequence[Verdict], compute: int) -> StepSummary:
-    """Return averages and sums over the verdicts, which must be sorted by shortfall."""
+def step_summary(ranked: Sequence[Verdict], parts: Sequence[Part], compute: int) -> StepSummary:
+    """Return averages and sums over the verdicts, which must be sorted by shortfall, and over all
+    parts."""
     over = [verdict for verdict in ranked if verdict.is_over_roof]
     under = [verdict for verdict in ranked if not verdict.is_over_roof]
     rooflined = sum(verdict.total for verdict in ranked)
-    known = [
-        (verdict.total, round(verdict.t_per_op))
-        for verdict in ranked
-        if verdict.t_per_op is not None
-    ]
     return {
         "weighted_avg_mfu": weighted_average(ranked, lambda verdict: verdict.t_compute),
         "weighted_avg_hbm_util": weighted_average(ranked, lambda verdict: verdict.t_hbm),
@@ -149,8 +152,7 @@ def step_summary(ranked: Sequence[Verdict], compute: int) -> StepSummary:
             "weighted_avg_mfu_without": weighted_average(under, lambda verdict: verdict.t_compute),
         },
         "step_shortfall_ps": sum(verdict.shortfall for verdict in ranked),
-        "t_roofline_per_op_ps": sum(roof for _, roof in known) if known else None,
-        "shortfall_per_op_ps": sum(total - roof for total, roof in known) if known else None,
+        **per_op_fields(parts),
         "rooflined_dur_ps": rooflined,
         "step_compute_dur_ps_total": compute,
         "rooflined_pct_of_compute": percent(rooflined, compute),
@@ -198,6 +200,7 @@ def skipped_row(skipped: Skipped, utilization: float | None) -> SkippedGroup:
         "source_user": op.source_user,
         "tf_op": op.tf_op,
         "total_dur_ps": part.group.total,
+        **per_op_fields([part]),
         "hbm_util": utilization,
         "reason": skipped.reason,
         "top_signature": ranked_by(part.group.members, lambda op: op.signature)[0][0],

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from _proto.hlo.program import Instruction, Program
     from _proto.hlo.programs import Programs
     from _proto.hlo.text import Array, DtypeClass
+    from _proto.hlo.traffic import FusionTraffic
     from _proto.trace.plane import Metadata, Value
 
 # Code for HBM in the stat memory_access_breakdown.
@@ -311,6 +312,20 @@ class Op:
         from _proto.hlo.dots import dot_of
 
         return dot_of(self.instruction) if self.instruction else None
+
+    @cached_property
+    def dot_flops(self) -> int | None:
+        """Return the flops of the op's matmuls, according to the program."""
+        from _proto.hlo.flops import flops_of
+
+        return flops_of(self.instruction) if self.instruction else None
+
+    @cached_property
+    def traffic(self) -> FusionTraffic | None:
+        """Return the bytes that a fusion moves if it reads or updates only slices of arrays."""
+        from _proto.hlo.traffic import traffic_of
+
+        return traffic_of(self.instruction) if self.instruction else None
 
     @property
     def dtypes_read(self) -> list[str] | None:

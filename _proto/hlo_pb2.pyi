@@ -82,6 +82,28 @@ class CollectiveDeviceList(_message.Message):
     replica_groups: _containers.RepeatedCompositeFieldContainer[ReplicaGroup]
     def __init__(self, replica_groups: _Optional[_Iterable[_Union[ReplicaGroup, _Mapping]]] = ..., iota_replica_group_list: _Optional[_Union[IotaReplicaGroupList, _Mapping]] = ...) -> None: ...
 
+class ConvolutionDimensionNumbers(_message.Message):
+    __slots__ = ["input_batch_dimension", "input_feature_dimension", "input_spatial_dimensions", "kernel_input_feature_dimension", "kernel_output_feature_dimension", "kernel_spatial_dimensions", "output_batch_dimension", "output_feature_dimension", "output_spatial_dimensions"]
+    INPUT_BATCH_DIMENSION_FIELD_NUMBER: _ClassVar[int]
+    INPUT_FEATURE_DIMENSION_FIELD_NUMBER: _ClassVar[int]
+    INPUT_SPATIAL_DIMENSIONS_FIELD_NUMBER: _ClassVar[int]
+    KERNEL_INPUT_FEATURE_DIMENSION_FIELD_NUMBER: _ClassVar[int]
+    KERNEL_OUTPUT_FEATURE_DIMENSION_FIELD_NUMBER: _ClassVar[int]
+    KERNEL_SPATIAL_DIMENSIONS_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_BATCH_DIMENSION_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_FEATURE_DIMENSION_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_SPATIAL_DIMENSIONS_FIELD_NUMBER: _ClassVar[int]
+    input_batch_dimension: int
+    input_feature_dimension: int
+    input_spatial_dimensions: _containers.RepeatedScalarFieldContainer[int]
+    kernel_input_feature_dimension: int
+    kernel_output_feature_dimension: int
+    kernel_spatial_dimensions: _containers.RepeatedScalarFieldContainer[int]
+    output_batch_dimension: int
+    output_feature_dimension: int
+    output_spatial_dimensions: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, kernel_input_feature_dimension: _Optional[int] = ..., kernel_output_feature_dimension: _Optional[int] = ..., kernel_spatial_dimensions: _Optional[_Iterable[int]] = ..., input_batch_dimension: _Optional[int] = ..., input_feature_dimension: _Optional[int] = ..., output_batch_dimension: _Optional[int] = ..., output_feature_dimension: _Optional[int] = ..., input_spatial_dimensions: _Optional[_Iterable[int]] = ..., output_spatial_dimensions: _Optional[_Iterable[int]] = ...) -> None: ...
+
 class DeviceAssignment(_message.Message):
     __slots__ = ["computation_count", "computation_devices", "replica_count"]
     class ComputationDevice(_message.Message):
@@ -96,6 +118,12 @@ class DeviceAssignment(_message.Message):
     computation_devices: _containers.RepeatedCompositeFieldContainer[DeviceAssignment.ComputationDevice]
     replica_count: int
     def __init__(self, replica_count: _Optional[int] = ..., computation_count: _Optional[int] = ..., computation_devices: _Optional[_Iterable[_Union[DeviceAssignment.ComputationDevice, _Mapping]]] = ...) -> None: ...
+
+class DotDimensionNumbers(_message.Message):
+    __slots__ = ["lhs_contracting_dimensions"]
+    LHS_CONTRACTING_DIMENSIONS_FIELD_NUMBER: _ClassVar[int]
+    lhs_contracting_dimensions: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, lhs_contracting_dimensions: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class FileLocation(_message.Message):
     __slots__ = ["column", "file_name_id", "line"]
@@ -145,15 +173,19 @@ class HloComputation(_message.Message):
     def __init__(self, name: _Optional[str] = ..., instructions: _Optional[_Iterable[_Union[HloInstruction, _Mapping]]] = ..., id: _Optional[int] = ..., root_id: _Optional[int] = ..., execution_thread: _Optional[str] = ...) -> None: ...
 
 class HloInstruction(_message.Message):
-    __slots__ = ["async_execution_thread", "backend_config", "called_computation_ids", "channel_id", "collective_device_list", "comparison_direction", "control_predecessor_ids", "custom_call_target", "frontend_attributes", "id", "iota_collective_device_list", "mesh_axes_replica_group_list", "metadata", "name", "opcode", "operand_ids", "original_value", "parameter_number", "precision_config", "replica_groups", "shape", "source_target_pairs", "statistics_viz", "tuple_index"]
+    __slots__ = ["async_execution_thread", "backend_config", "batch_group_count", "called_computation_ids", "channel_id", "collective_device_list", "comparison_direction", "control_predecessor_ids", "convolution_dimension_numbers", "custom_call_target", "dot_dimension_numbers", "feature_group_count", "frontend_attributes", "id", "iota_collective_device_list", "mesh_axes_replica_group_list", "metadata", "name", "opcode", "operand_ids", "original_value", "parameter_number", "precision_config", "replica_groups", "shape", "source_target_pairs", "statistics_viz", "tuple_index", "window"]
     ASYNC_EXECUTION_THREAD_FIELD_NUMBER: _ClassVar[int]
     BACKEND_CONFIG_FIELD_NUMBER: _ClassVar[int]
+    BATCH_GROUP_COUNT_FIELD_NUMBER: _ClassVar[int]
     CALLED_COMPUTATION_IDS_FIELD_NUMBER: _ClassVar[int]
     CHANNEL_ID_FIELD_NUMBER: _ClassVar[int]
     COLLECTIVE_DEVICE_LIST_FIELD_NUMBER: _ClassVar[int]
     COMPARISON_DIRECTION_FIELD_NUMBER: _ClassVar[int]
     CONTROL_PREDECESSOR_IDS_FIELD_NUMBER: _ClassVar[int]
+    CONVOLUTION_DIMENSION_NUMBERS_FIELD_NUMBER: _ClassVar[int]
     CUSTOM_CALL_TARGET_FIELD_NUMBER: _ClassVar[int]
+    DOT_DIMENSION_NUMBERS_FIELD_NUMBER: _ClassVar[int]
+    FEATURE_GROUP_COUNT_FIELD_NUMBER: _ClassVar[int]
     FRONTEND_ATTRIBUTES_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     IOTA_COLLECTIVE_DEVICE_LIST_FIELD_NUMBER: _ClassVar[int]
@@ -170,14 +202,19 @@ class HloInstruction(_message.Message):
     SOURCE_TARGET_PAIRS_FIELD_NUMBER: _ClassVar[int]
     STATISTICS_VIZ_FIELD_NUMBER: _ClassVar[int]
     TUPLE_INDEX_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_FIELD_NUMBER: _ClassVar[int]
     async_execution_thread: str
     backend_config: bytes
+    batch_group_count: int
     called_computation_ids: _containers.RepeatedScalarFieldContainer[int]
     channel_id: int
     collective_device_list: bytes
     comparison_direction: bytes
     control_predecessor_ids: _containers.RepeatedScalarFieldContainer[int]
+    convolution_dimension_numbers: bytes
     custom_call_target: bytes
+    dot_dimension_numbers: bytes
+    feature_group_count: int
     frontend_attributes: FrontendAttributes
     id: int
     iota_collective_device_list: bytes
@@ -194,7 +231,8 @@ class HloInstruction(_message.Message):
     source_target_pairs: _containers.RepeatedScalarFieldContainer[bytes]
     statistics_viz: bytes
     tuple_index: int
-    def __init__(self, name: _Optional[str] = ..., opcode: _Optional[str] = ..., shape: _Optional[bytes] = ..., metadata: _Optional[_Union[OpMetadata, _Mapping]] = ..., parameter_number: _Optional[int] = ..., tuple_index: _Optional[int] = ..., channel_id: _Optional[int] = ..., custom_call_target: _Optional[bytes] = ..., id: _Optional[int] = ..., operand_ids: _Optional[_Iterable[int]] = ..., control_predecessor_ids: _Optional[_Iterable[int]] = ..., called_computation_ids: _Optional[_Iterable[int]] = ..., backend_config: _Optional[bytes] = ..., replica_groups: _Optional[_Iterable[bytes]] = ..., precision_config: _Optional[bytes] = ..., source_target_pairs: _Optional[_Iterable[bytes]] = ..., comparison_direction: _Optional[bytes] = ..., frontend_attributes: _Optional[_Union[FrontendAttributes, _Mapping]] = ..., async_execution_thread: _Optional[str] = ..., statistics_viz: _Optional[bytes] = ..., collective_device_list: _Optional[bytes] = ..., original_value: _Optional[bytes] = ..., iota_collective_device_list: _Optional[bytes] = ..., mesh_axes_replica_group_list: _Optional[bytes] = ...) -> None: ...
+    window: bytes
+    def __init__(self, name: _Optional[str] = ..., opcode: _Optional[str] = ..., shape: _Optional[bytes] = ..., metadata: _Optional[_Union[OpMetadata, _Mapping]] = ..., parameter_number: _Optional[int] = ..., tuple_index: _Optional[int] = ..., window: _Optional[bytes] = ..., convolution_dimension_numbers: _Optional[bytes] = ..., channel_id: _Optional[int] = ..., custom_call_target: _Optional[bytes] = ..., dot_dimension_numbers: _Optional[bytes] = ..., id: _Optional[int] = ..., operand_ids: _Optional[_Iterable[int]] = ..., control_predecessor_ids: _Optional[_Iterable[int]] = ..., called_computation_ids: _Optional[_Iterable[int]] = ..., backend_config: _Optional[bytes] = ..., replica_groups: _Optional[_Iterable[bytes]] = ..., feature_group_count: _Optional[int] = ..., precision_config: _Optional[bytes] = ..., source_target_pairs: _Optional[_Iterable[bytes]] = ..., batch_group_count: _Optional[int] = ..., comparison_direction: _Optional[bytes] = ..., frontend_attributes: _Optional[_Union[FrontendAttributes, _Mapping]] = ..., async_execution_thread: _Optional[str] = ..., statistics_viz: _Optional[bytes] = ..., collective_device_list: _Optional[bytes] = ..., original_value: _Optional[bytes] = ..., iota_collective_device_list: _Optional[bytes] = ..., mesh_axes_replica_group_list: _Optional[bytes] = ...) -> None: ...
 
 class HloModule(_message.Message):
     __slots__ = ["buffer_donor", "computations", "device_assignment", "entry_computation_id", "input_output_alias", "spmd_parameters_shardings", "stack_frame_index"]
@@ -399,3 +437,22 @@ class StackFrameIndex(_message.Message):
     file_names: _containers.RepeatedScalarFieldContainer[str]
     stack_frames: _containers.RepeatedScalarFieldContainer[bytes]
     def __init__(self, file_names: _Optional[_Iterable[str]] = ..., file_locations: _Optional[_Iterable[bytes]] = ..., stack_frames: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class Window(_message.Message):
+    __slots__ = ["dimensions"]
+    class Dimension(_message.Message):
+        __slots__ = ["base_dilation", "padding_low", "size", "stride", "window_dilation"]
+        BASE_DILATION_FIELD_NUMBER: _ClassVar[int]
+        PADDING_LOW_FIELD_NUMBER: _ClassVar[int]
+        SIZE_FIELD_NUMBER: _ClassVar[int]
+        STRIDE_FIELD_NUMBER: _ClassVar[int]
+        WINDOW_DILATION_FIELD_NUMBER: _ClassVar[int]
+        base_dilation: int
+        padding_low: int
+        size: int
+        stride: int
+        window_dilation: int
+        def __init__(self, size: _Optional[int] = ..., stride: _Optional[int] = ..., padding_low: _Optional[int] = ..., window_dilation: _Optional[int] = ..., base_dilation: _Optional[int] = ...) -> None: ...
+    DIMENSIONS_FIELD_NUMBER: _ClassVar[int]
+    dimensions: _containers.RepeatedCompositeFieldContainer[Window.Dimension]
+    def __init__(self, dimensions: _Optional[_Iterable[_Union[Window.Dimension, _Mapping]]] = ...) -> None: ...

@@ -60,8 +60,21 @@ class Shortfall(TypedDict):
     rate."""
 
 
-class StepSummary(TypedDict):
-    """Averages and sums over the groups."""
+class PerOp(TypedDict):
+    """The ops of a group, each compared with its own roof, as in `bottleneck` and `by_op`."""
+
+    t_roofline_per_op_ps: Picoseconds | None
+    """Time that the ops with a known roof would take at it, at most their duration; null if all
+    roofs are unknown. The roof of an op is the longer of the times for its flops and for its bytes
+    in HBM; if one of these is unknown, it is the other. With or without a verdict of the group,
+    this is the sum of `at_roof_ps` in `by_op`."""
+    shortfall_per_op_ps: Picoseconds | None
+    """Duration of the ops with a known roof minus `t_roofline_per_op_ps`, which is the sum of
+    `lost_ps` in `by_op`; null if all roofs are unknown."""
+
+
+class StepSummary(PerOp):
+    """Averages and sums over the groups with a verdict. The times per op are of all groups."""
 
     weighted_avg_mfu: Fraction | None
     """Time-weighted average MFU of the groups with a verdict; null if there are none."""
@@ -75,10 +88,6 @@ class StepSummary(TypedDict):
     """Groups with a `roofline_util` above 1."""
     step_shortfall_ps: Picoseconds
     """Sum of the groups' `shortfall_ps`."""
-    t_roofline_per_op_ps: Picoseconds | None
-    """Sum of the groups' `t_roofline_per_op_ps`; null if unknown for all groups."""
-    shortfall_per_op_ps: Picoseconds | None
-    """Sum of the groups' `shortfall_per_op_ps`; null if unknown for all groups."""
     rooflined_dur_ps: Picoseconds
     """Total duration of the groups with a verdict."""
     step_compute_dur_ps_total: Picoseconds
@@ -92,7 +101,7 @@ class StepSummary(TypedDict):
     """The ten groups with the largest shortfalls."""
 
 
-class RooflineGroup(SourceKey, DtypeFields):
+class RooflineGroup(SourceKey, DtypeFields, PerOp):
     """A group with a verdict. F stands for the flops, B for the bytes and T for the total duration
     of the group."""
 
@@ -144,10 +153,6 @@ class RooflineGroup(SourceKey, DtypeFields):
     """t_hbm = B / H: the group's bytes divided by the HBM peak."""
     t_roofline_theory_ps: Picoseconds
     """t_roofline: the larger of t_compute and t_hbm."""
-    t_roofline_per_op_ps: Picoseconds | None
-    """Sum of the roofs of the group's ops, each computed separately; null if a required peak is
-    unknown. For an op with dtype `other`, only bytes determine the roof. For a line that mixes
-    matmuls with elementwise ops, this sum is fairer than `t_roofline_theory_ps`."""
     mfu: Fraction | None
     """Model flops utilization: t_compute / T; null if T is 0."""
     hbm_util: Fraction | None
@@ -159,8 +164,6 @@ class RooflineGroup(SourceKey, DtypeFields):
     are wrong."""
     shortfall_pct: Percent | None
     """`shortfall_ps` as a percentage of `total_dur_ps`."""
-    shortfall_per_op_ps: Picoseconds | None
-    """Shortfall if each op has its own roof: T - `t_roofline_per_op_ps`; null if unknown."""
     opaque_dur_ps: Picoseconds
     """Total duration of the group's executions of unknown cost; T excludes this time."""
 
@@ -176,8 +179,8 @@ class RooflineTail(TypedDict):
     """Sum of `shortfall_ps` of the omitted groups."""
 
 
-class SkippedGroup(TypedDict):
-    """A group without a verdict."""
+class SkippedGroup(PerOp):
+    """A group without a verdict on its sums of flops and bytes. Its ops can have known roofs."""
 
     agg_key: str
     """Key of the group."""

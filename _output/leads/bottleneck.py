@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from _output.leads.phrases import (
     Next,
-    at,
+    at_line_of,
     joined,
     part_of,
     pause_sentence,
@@ -90,14 +90,14 @@ def cause_says(cause: Cause, answer: Answer) -> str:
         what += f", {device.removeprefix('/device:')},"
     costs = "probably costs" if likely else "costs"
     gain = part_of(cause["gain_ps"], answer["step_duration_ps"])
-    return f"{what}{at(cause['source_user'])} {costs} about {gain}{share}."
+    return f"{what}{at_line_of(cause)} {costs} about {gain}{share}."
 
 
 def pause_says(cause: Cause, period_ps: int) -> str:
     share = percent(cause["gain_pct_of_step"])
     waits = part_of(cause["gain_ps"], period_ps) + share
     probably = " probably" if cause["confidence"] == "likely" else ""
-    host = f"for the host{at(cause['source_user'])}"
+    host = f"for the host{at_line_of(cause)}"
     pauses = cause["evidence"]["pauses"]
     if not pauses or pauses["n"] == pauses["n_gaps"]:
         return f"Between steps, the device{probably} waits {waits} {host}."
@@ -165,10 +165,8 @@ def time_of(name: str, answer: Answer) -> int:
 
 
 def place(row: Finding | UnknownKernel) -> str:
-    line = row["source_user"] or row["source_inner"]
-    if row["kernel"]:
-        return f" in {short(row['kernel'])}{at(line)}"
-    return at(line)
+    line = at_line_of(row)
+    return f" in {short(row['kernel'])}{line}" if row["kernel"] else line
 
 
 def next_steps(answer: Answer) -> Iterator[Next]:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from _output.leads.phrases import Next, at, counted, joined, part_of, percent, short, time
+from _output.leads.phrases import Next, at_line_of, counted, joined, part_of, percent, short, time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def sentences(answer: Answer) -> Iterator[str]:
 def described(op: OpFields, step: int, before: str) -> str:
     taken = part_of(op["total_dur_ps"], step)
     runs = counted(op["n_executions"], "execution")
-    line = at(op["source_user"] or op["source_inner"])
+    line = at_line_of(op)
     return f"{before} {short(op['hlo_op'])}{line}: {taken}{percent(op['pct_of_step'])} in {runs}."
 
 

@@ -3,7 +3,7 @@ not listed."""
 
 from __future__ import annotations
 
-from _output.leads.phrases import Next, at, counted, joined, part_of, time
+from _output.leads.phrases import Next, at_line_of, counted, joined, part_of, time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def sentences(answer: Answer) -> Iterator[str]:
         yield "No math ran in this step."
         return
     top = max(groups, key=lambda group: group["total_dur_ps"])
-    line = at(top["source_user"] or top["source_inner"]) or " without a source line"
+    line = at_line_of(top) or " without a source line"
     n_groups = len(groups) + answer.get("tail", {"n_groups_omitted": 0})["n_groups_omitted"]
     yield (
         f"{counted(n_groups, 'group')} of ops by source line; the costliest group is{line}:"

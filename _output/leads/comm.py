@@ -3,7 +3,7 @@ line with the largest part."""
 
 from __future__ import annotations
 
-from _output.leads.phrases import Next, at, joined, part_of, percent, time
+from _output.leads.phrases import Next, at_line_of, joined, part_of, percent, time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def sentences(answer: Answer) -> Iterator[str]:
         yield f"Transfers between host and device stop the step for {part_of(host, step)}{share}."
     if rows and (exposed or host):
         top = max(rows, key=lambda row: row["sync_dur_ps"] + row["wait_dur_ps"])
-        line = at(top["source_user"] or top["source_inner"])
+        line = at_line_of(top)
         took = time(top["sync_dur_ps"] + top["wait_dur_ps"])
         yield f"The largest part is {top['collective']}{line}: {took}."
 

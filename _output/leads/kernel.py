@@ -3,7 +3,7 @@ waits."""
 
 from __future__ import annotations
 
-from _output.leads.phrases import Next, at, joined, part_of, percent, short, time
+from _output.leads.phrases import Next, at_line_of, joined, part_of, percent, short, time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def sentences(answer: Answer) -> Iterator[str]:
         )
         return
     top = answer["kernels"][0]
-    line = at(top["source_user"] or top["source_inner"])
+    line = at_line_of(top)
     taken = part_of(top["total_dur_ps"], answer["step_duration_ps"]) + percent(top["pct_of_step"])
     yield f"The costliest kernel is {short(top['kernel'])}{line}: {taken}."
     yield from inside(top)

@@ -3,7 +3,7 @@ peak."""
 
 from __future__ import annotations
 
-from _output.leads.phrases import Next, at, joined, percent, size
+from _output.leads.phrases import Next, at_line_of, joined, percent, size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,13 +18,13 @@ def headline(answer: Answer) -> str:
 
 def sentences(answer: Answer) -> Iterator[str]:
     peak = answer["peak_at"]
-    where = at(peak["source_inner"]) if peak else ""
+    where = at_line_of(peak) if peak else ""
     yield f"The program's HBM peak is {size(answer['peak_bytes'])}{where}."
     if answer["buffers"]:
         top = answer["buffers"][0]
         shape = top["shape"] or "a buffer"
         share = percent(top["pct_of_peak"])
-        line = at(top["source_inner"])
+        line = at_line_of(top)
         yield f"The largest buffer is {shape}{line}: {size(top['bytes'])}{share}."
     runtime = answer["runtime"]
     if runtime and runtime["min_available_bytes"] is not None:

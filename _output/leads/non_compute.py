@@ -3,7 +3,7 @@ and the line with the largest part."""
 
 from __future__ import annotations
 
-from _output.leads.phrases import Next, at, joined, part_of, percent, short, time
+from _output.leads.phrases import Next, at_line_of, joined, part_of, percent, short, time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def sentences(answer: Answer) -> Iterator[str]:
     rows = answer["by_source_within_category"]
     if rows:
         top = max(rows, key=lambda row: row["total_dur_ps"])
-        line = at(top["source_user"] or top["source_inner"])
+        line = at_line_of(top)
         took = time(top["total_dur_ps"])
         yield f"The largest part is {short(top['hlo_category'])}{line}: {took}."
     left_out = totals["left_out_ps"]["comm"]

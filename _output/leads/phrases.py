@@ -6,13 +6,17 @@ from typing import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
+    from typing import Final
 
     from _output.fields.rows import PeriodFields
 
     Units = tuple[tuple[int, str], ...]
 
 LONGEST_HEADLINE, LONGEST_NAME = 240, 60
+# Fields with the line of a row. Headlines and tables show the first one that has a value: the line
+# of the user's own code, else the innermost line.
+LINE: Final = ("source_user", "source_inner")
 TIME_UNITS: Units = ((10**12, "s"), (10**9, "ms"), (10**6, "us"), (10**3, "ns"), (1, "ps"))
 BYTE_UNITS: Units = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "bytes"))
 
@@ -106,6 +110,11 @@ def short(name: str) -> str:
         return name
     half = (LONGEST_NAME - 1) // 2
     return f"{name[:half]}…{name[-half:]}"
+
+
+def at_line_of(row: Mapping[str, object]) -> str:
+    """Return ` at LINE` for a row of a table, or nothing if its line is unknown."""
+    return at(next((line for line in map(row.get, LINE) if isinstance(line, str)), None))
 
 
 def at(place: str | None) -> str:

@@ -3,7 +3,7 @@ roof."""
 
 from __future__ import annotations
 
-from _output.leads.phrases import Next, at, joined, part_of, time
+from _output.leads.phrases import Next, at_line_of, joined, part_of, time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,20 +18,24 @@ def headline(answer: Answer) -> str:
 
 def sentences(answer: Answer) -> Iterator[str]:
     summary = answer["step_summary"]
-    judged = summary["rooflined_dur_ps"]
-    lost = summary["shortfall_per_op_ps"]
-    if judged and lost is not None:
-        yield f"Math with a known roof takes {time(judged)}; {time(lost)} is beyond the roof."
-        top = next(iter(summary["top_shortfall_groups"]), None)
-        if top:
-            line = at(top["source_inner"]) or " without a source line"
-            yield f"The line with the largest loss is{line}: {time(top['shortfall_ps'])}."
-    skipped = answer["skipped_groups"]["total_dur_ps_skipped"]
-    math = summary["step_compute_dur_ps_total"]
-    if skipped:
-        yield f"The cost of {part_of(skipped, math)} of math is unknown."
+    at_roof, lost = summary["t_roofline_per_op_ps"], summary["shortfall_per_op_ps"]
+    math, judged = summary["step_compute_dur_ps_total"], (at_roof or 0) + (lost or 0)
+    if judged:
+        yield f"Math with a known roof takes {time(judged)}; {time(lost or 0)} is beyond the roof."
+        yield from largest_loss(answer)
+    if math > judged:
+        yield f"The cost of {part_of(math - judged, math)} of math is unknown."
     if not math:
         yield "No math ran in this step."
+
+
+def largest_loss(answer: Answer) -> Iterator[str]:
+    """Yield a sentence about the row that loses the most time, if a row loses time."""
+    rows = [*answer["groups"], *answer["skipped_groups"]["top_skipped"]]
+    top = max(rows, key=lambda row: row["shortfall_per_op_ps"] or 0, default=None)
+    if top and top["shortfall_per_op_ps"]:
+        line = at_line_of(top) or " without a source line"
+        yield f"The largest listed loss is{line}: {time(top['shortfall_per_op_ps'])}."
 
 
 def next_steps(answer: Answer) -> Iterator[Next]:

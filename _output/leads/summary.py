@@ -3,7 +3,7 @@ line."""
 
 from __future__ import annotations
 
-from _output.leads.phrases import Next, at, joined, part_of, pause_sentence, percent, time
+from _output.leads.phrases import Next, at_line_of, joined, part_of, pause_sentence, percent, time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def sentences(answer: Answer) -> Iterator[str]:
     groups = answer["top_compute_groups"]
     if groups:
         top = groups[0]
-        line = at(top["source_user"] or top["source_inner"]) or " unknown"
+        line = at_line_of(top) or " unknown"
         taken = part_of(top["total_dur_ps"], step) + percent(top["pct_of_step"])
         yield f"The costliest listed line is{line}: {taken}."
     if not pause_first:

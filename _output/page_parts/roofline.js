@@ -150,7 +150,7 @@ function pointsOf(isOfPage, points, px, py, right, taken) {
           group.kernel && lineOf(group) ? shortened(readable(lineOf(group)), 120) : "",
           `${asTime(group.total_dur_ps)}, ${asShare(group.roofline_util)} of its roof (${group.bound})`,
           `${y.toPrecision(4)} TFLOPS at ${x} flops per byte, ${group.dtype}`,
-          `${asTime(group.shortfall_ps)} beyond the roof`,
+          `${asTime(group.shortfall_per_op_ps)} beyond the roofs of its ops`,
         ],
         go: isOfPage && (() => tables.roofline.goTo(ordered[i].i)),
       };

@@ -12,8 +12,8 @@ function roofline() {
       ["of the roof, on average", figure("share", sums.weighted_avg_roofline_util)],
       ["of the math peak", figure("share", sums.weighted_avg_mfu)],
       ["of the HBM peak", figure("share", sums.weighted_avg_hbm_util)],
-      ["beyond the roof", figure("time", sums.step_shortfall_ps)],
-      ["without a known roof", figure("time", skipped.total_dur_ps_skipped), "math with unknown flops, bytes or peak"],
+      ["beyond the roof", figure("time", sums.shortfall_per_op_ps)],
+      ["without a known roof", figure("time", sums.step_compute_dur_ps_total - sums.t_roofline_per_op_ps - sums.shortfall_per_op_ps)],
     ]),
   );
   addTable(
@@ -22,7 +22,7 @@ function roofline() {
     answer.groups,
     [
       lineColumn,
-      column("shortfall_ps", "lost", "time", { bar: true, title: "time beyond the roof" }),
+      column("shortfall_per_op_ps", "lost", "time", { bar: true, title: "time beyond the roofs of the ops" }),
       totalColumn,
       column("kernel", "kernel", "text", { value: (row) => row.kernel ?? "", most: 24 }),
       column("roofline_util", "of roof", "share"),
@@ -38,8 +38,8 @@ function roofline() {
     "roofline",
     "skipped",
     skipped.top_skipped,
-    [lineColumn, totalColumn, column("top_signature", "what", "text"), column("reason", "why", "text", { value: (row) => row.reason.replaceAll("_", " ") }), column("hbm_util", "of HBM", "share")],
-    { label: "the costliest groups without a known roof" },
+    [lineColumn, column("shortfall_per_op_ps", "lost", "time"), totalColumn, column("top_signature", "what", "text"), column("reason", "why", "text", { value: (row) => row.reason.replaceAll("_", " ") }), column("hbm_util", "of HBM", "share")],
+    { label: "the costliest groups of which flops, bytes or a peak are unknown" },
   );
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from _output.leads.phrases import LINE as LINE_FIELDS
 from _output.screen import Column, Says
 
 TYPE_CHECKING = False
@@ -11,10 +12,10 @@ if TYPE_CHECKING:
     Json = dict[str, Any]
 
 # Shows the line of the user's own code, else the innermost line, else the group's key.
-LINE = Column("line", ("source_user", "source_inner", "agg_key"), "file", least=24)
+LINE = Column("line", (*LINE_FIELDS, "agg_key"), "file", least=24)
 # Like LINE, but for ops and kernels, whose rows have no key.
-OP_LINE = Column("line", ("source_user", "source_inner"), "file", least=24)
-LIKELY = Column("line", ("source_user", "source_inner"), "file", "(none known)", least=20)
+OP_LINE = Column("line", LINE_FIELDS, "file", least=24)
+LIKELY = Column("line", LINE_FIELDS, "file", "(none known)", least=20)
 LOOP = Column("trips", "loop.trips", "trips", null="")
 KIND = Column("kind", "kind", "word", least=9)
 CLASS = Column("class", "class", "word", least=13)
@@ -23,6 +24,8 @@ RUNS = Column("runs", "n_executions", "count")
 TOTAL = Column("time", "total_dur_ps", "time")
 TIME = Column("time", "dur_ps", "time")
 LOST = Column("lost", "lost_ps", "time")
+# A field that the tables of ops and lines compute.
+OF_ROOF = Column("% of roof", "pct_of_roof", "percent", of="pct_of_roof")
 AVERAGE = Column("avg", "avg_dur_ps", "time")
 CATEGORY = Column("category", "hlo_category")
 PHASES = Column("phases", "phases", "initials", null="")

@@ -125,7 +125,7 @@ class Demo(InBrowser):
                          "n_executions"),
             "lines": ("by_source", "groups", "total_dur_ps pct_of_step n_executions flops_sum "
                       "hbm_bytes_sum"),
-            "roofline": ("roofline", "groups", "shortfall_ps total_dur_ps roofline_util "
+            "roofline": ("roofline", "groups", "shortfall_per_op_ps total_dur_ps roofline_util "
                          "arithmetic_intensity mfu hbm_util"),
             "buffers": ("memory", "buffers", "rank bytes pct_of_peak"),
             "ops": ("by_op", "ops", "rank lost_ps total_dur_ps pct_of_step n_executions "

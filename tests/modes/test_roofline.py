@@ -402,14 +402,40 @@ class PerOpRoof(unittest.TestCase):
         (row,) = roofline(ops, "--peak-tflops-bf16", "2", "--peak-hbm-gibps", "1e9")["groups"]
         self.assertEqual(row["t_roofline_per_op_ps"], 4)
 
-    def test_roof_per_op_is_null_if_a_peak_is_unknown(self) -> None:
-        ops = [matmul(0, 10, 8, 1, name="a"), matmul(10, 5, 8, 1, name="b", shape="f32[8]{0}")]
-        result = answer(trace(ops), "roofline")
+    def test_skipped_group_whose_peak_is_unknown_is_judged_by_bytes_as_in_bottleneck(self) -> None:
+        data = trace([matmul(0, 5 * PS, 8, 2 * GIB, shape="f32[8]{0}")])
+        result = answer(data, "roofline", *self.PEAKS)
+        (row,) = result["skipped_groups"]["top_skipped"]
+        self.assertEqual(row["reason"], "peak_unknown_for_dtype")
+        for sums in (row, result["step_summary"]):
+            self.assertEqual(sums["t_roofline_per_op_ps"], 2 * PS)
+            self.assertEqual(sums["shortfall_per_op_ps"], 3 * PS)
+        self.assertEqual(
+            result["headline"],
+            "Math with a known roof takes 5.00 s; 3.00 s is beyond the roof. The largest listed"
+            " loss is at m.py:1: 3.00 s.",
+        )
+        (finding,) = answer(data, "bottleneck", *self.PEAKS)["findings"]
+        self.assertEqual((finding["class"], finding["lost_ps"]), ("memory_bound", 3 * PS))
+
+    def test_roofs_exclude_ops_that_have_none(self) -> None:
+        ops = [matmul(0, 10, 8, 1, name="a"), matmul(10, 5, -1, -1, name="b")]
+        options = ("--peak-tflops-bf16", "2", "--peak-hbm-gibps", "1e9")
+        result = answer(trace(ops), "roofline", *options)
         (row,) = result["groups"]
-        self.assertEqual(row["dtype"], "bf16")
-        self.assertIsNone(row["t_roofline_per_op_ps"])
-        self.assertIsNone(row["shortfall_per_op_ps"])
-        self.assertIsNone(result["step_summary"]["t_roofline_per_op_ps"])
+        self.assertEqual(row["total_dur_ps"], 15)
+        self.assertEqual((row["t_roofline_per_op_ps"], row["shortfall_per_op_ps"]), (4, 6))
+        self.assertIn("The cost of 5.00 of 15.0 ps of math is unknown.", result["headline"])
+        alone = answer(trace(ops[1:]), "roofline")["step_summary"]
+        self.assertIsNone(alone["t_roofline_per_op_ps"])
+        self.assertIsNone(alone["shortfall_per_op_ps"])
+
+    def test_measured_time_limits_the_roof_of_an_op(self) -> None:
+        ops = [matmul(0, 2, 8, 1, name="a"), matmul(2, 8, 8, 1, name="b")]
+        options = ("--peak-tflops-bf16", "2", "--peak-hbm-gibps", "1e9")
+        (row,) = answer(trace(ops), "roofline", *options)["groups"]
+        # `a` is faster than its roof of 4 ps, so it does not make up for the loss of `b`.
+        self.assertEqual((row["t_roofline_per_op_ps"], row["shortfall_per_op_ps"]), (6, 4))
 
 
 def chip_trace(*ops: Op, **facts: StatValue) -> bytes:

@@ -1,0 +1,172 @@
+"""Find the bytes that a fusion moves less than its operands and outputs have, because it reads
+slices of an operand or updates a slice in place."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from _proto.hlo.text import HBM
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from _proto.hlo.program import Computation, Instruction
+    from _proto.hlo.shapes import Array
+
+_UPDATE = "dynamic-update-slice"
+# Instructions that read only those elements of their first operand that they return.
+_SLICES = ("dynamic-slice", "slice", "gather")
+_PARTIAL = (_UPDATE, *_SLICES)
+
+
+class Traffic(NamedTuple):
+    """Bytes of a fusion's operands and outputs as a whole, and bytes that the fusion moves."""
+
+    whole: int
+    moved: int
+
+
+class FusionTraffic(NamedTuple):
+    """The traffic in all memories, and the part of it in HBM."""
+
+    everywhere: Traffic
+    hbm: Traffic
+
+
+def traffic_of(op: Instruction) -> FusionTraffic | None:
+    """Return the traffic of a fusion that slices operands or updates them in place.
+
+    Return None for other instructions, and for fusions with an unreadable shape.
+    """
+    if op.opcode != "fusion" or not any(inner.opcode in _PARTIAL for inner in op.inside()):
+        return None
+    parts = list(_parts(op))
+    if None in parts:
+        return None
+    known = [part for part in parts if part]
+    return FusionTraffic(_sum(known), _sum([part for part in known if part[0].memory_space == HBM]))
+
+
+def _sum(parts: Sequence[tuple[Array, int, int]]) -> Traffic:
+    return Traffic(sum(whole for _, whole, _ in parts), sum(moved for _, _, moved in parts))
+
+
+def _parts(op: Instruction) -> Iterator[tuple[Array, int, int] | None]:
+    """Yield each array of the operands and outputs with its size and the bytes moved; None if these
+    are unknown."""
+    body = op.called[0] if op.called else None
+    root = body.root if body else None
+    outputs = op.arrays
+    if body is None or root is None or outputs is None:
+        yield None
+        return
+    for number, arrays in enumerate(op.operand_arrays):
+        given = _parameter(body, number)
+        read = _read(given, body) if given and arrays is not None and len(arrays) == 1 else None
+        yield from (_part(array, read) for array in arrays or (None,))
+    values = root.operands if root.opcode == "tuple" else [root]
+    if len(values) != len(outputs):
+        yield None
+        return
+    for array, value in zip(outputs, values, strict=True):
+        yield _part(array, _written(value, body))
+
+
+def _part(array: Array | None, moved: int | None) -> tuple[Array, int, int] | None:
+    size = array.n_bytes if array else None
+    if array is None or size is None:
+        return None
+    return array, size, size if moved is None else min(size, moved)
+
+
+def _parameter(body: Computation, number: int) -> Instruction | None:
+    return next((given for given in body.instructions if given.parameter_number == number), None)
+
+
+def _read(parameter: Instruction, body: Computation) -> int | None:
+    """Return the bytes that a fusion reads of a parameter through slices; None if it may read all
+    of it."""
+    total, seen, to_do = 0, {parameter}, [parameter]
+    while to_do:
+        value = to_do.pop()
+        if value is value.computation.root or not value.users:
+            return None
+        for user in value.users:
+            places = [i for i, n in enumerate(user.message.operand_ids) if n == value.message.id]
+            passed: list[Instruction | None] = []
+            read: int | None = 0
+            if user.opcode == "bitcast":
+                passed = [user]
+            elif user.opcode == "fusion" and user.called:
+                passed = [_parameter(user.called[0], place) for place in places]
+            elif user.opcode in _SLICES and places == [0]:
+                read = _size(user)
+            elif user.opcode != _UPDATE or places != [0] or not _is_output(user, body):
+                # An update in place reads nothing of the array that it updates.
+                return None
+            if read is None or None in passed:
+                return None
+            total += read
+            new = [given for given in passed if given and given not in seen]
+            seen.update(new)
+            to_do += new
+    return total
+
+
+def _is_output(value: Instruction, body: Computation) -> bool:
+    """Return whether an updated array is only an output of the fusion with the given body."""
+    seen: set[Instruction] = set()
+    while value not in seen:
+        seen.add(value)
+        if value is value.computation.root:
+            if value.computation is body:
+                return True
+            users: Sequence[Instruction] = [c for c in [value.computation.caller] if c]
+        else:
+            users = value.users
+        if len(users) != 1:
+            return False
+        user = users[0]
+        if user is body.root and user.opcode == "tuple":
+            return True
+        if user.opcode not in ("bitcast", "fusion", _UPDATE):
+            return False
+        value = user
+    return False
+
+
+def _written(value: Instruction, body: Computation) -> int | None:
+    """Return the bytes that a fusion writes of an output that it updates in place; None if it
+    writes all of it."""
+    total = 0
+    seen: set[Instruction] = set()
+    while value not in seen:
+        seen.add(value)
+        before: Instruction | None = None
+        if value.opcode == "bitcast":
+            before = next(iter(value.operands), None)
+        elif value.opcode == "fusion" and value.called:
+            before = value.called[0].root
+        elif value.opcode == _UPDATE and len(value.operands) > 1:
+            size = _size(value.operands[1])
+            if size is None:
+                return None
+            total += size
+            before = value.operands[0]
+        elif value.opcode == "parameter":
+            if value.computation is body:
+                # XLA updates a parameter in place. Another array has to be written as a whole.
+                return total or None
+            caller = value.computation.caller
+            given = caller.operands[value.message.parameter_number :] if caller else ()
+            before = next(iter(given), None)
+        if before is None:
+            return None
+        value = before
+    return None
+
+
+def _size(value: Instruction) -> int | None:
+    sizes = [array.n_bytes for array in value.arrays or ()]
+    return sizes[0] if len(sizes) == 1 else None
