@@ -147,7 +147,6 @@ PARTS: tuple[Part, ...] = (
             TOTAL,
             STEP_SHARE,
             LOST,
-    OF_ROOF,
             Column("ops x runs", "ops_x_runs", "word"),
             AVERAGE,
             OF_ROOF,
