@@ -124,7 +124,6 @@ function lossItem(loss) {
 
 function stepFigures() {
   const found = ANSWERS.bottleneck;
-  const { totals } = PAGE;
   const light = found.speed_of_light;
   const { runtime } = ANSWERS.memory;
   const capacity = runtime?.capacity_bytes ? ` of ${asBytes(runtime.capacity_bytes)}` : "";
@@ -132,20 +131,36 @@ function stepFigures() {
   // Omit a lower bound of 0, which says nothing.
   const from = light.at_least_ps ? element("span", {}, figure("time", light.at_least_ps), " to ") : "at most ";
   const range = element("span", {}, from, figure("time", light.at_most_ps));
-  const util = figure("share", found.hfu_at_least, PEAK_UNKNOWN);
-  const busy = isUnknown(found.hfu_at_least) ? util : element("span", {}, "at least ", util);
-  const shareAndTime = (pct, ps) => (ps ? element("span", {}, shareFigure(pct, ps), ` (${asTime(ps)})`) : figure("time", 0));
   return figures([
     ["step", figure("time", PAGE.step_duration_ps)],
     ["period", figure("time", found.period_ps, "the capture contains no two consecutive steps"), "from the start of a step to the start of the next one"],
     ["the chip needs", range, "lower and upper bound on the time that the chip needs for the step"],
-    ["matrix units busy", busy, "lower bound on the share of the step, including recomputation"],
-    ["idle", shareAndTime(totals.idle_pct_of_step, totals.idle_duration_ps)],
+    ["MFU", mfuFigure(found), "share of the matrix units' peak that the step uses; the flops of some ops are unknown"],
+    ["idle", idleFigure(found)],
     ["exposed communication", shareAndTime(ANSWERS.comm.totals.exposed_pct_of_step, ANSWERS.comm.totals.exposed_ps)],
     ...(host ? [["waits for the host", shareAndTime(ANSWERS.comm.totals.host_pct_of_step, host)]] : []),
     ["recomputed", shareAndTime(found.recompute_total_pct_of_step, found.recompute_total_dur_ps)],
     ["memory", element("span", {}, figure("bytes", ANSWERS.memory.peak_bytes, REASONS[DATA.parts.memory]), capacity), "the program's HBM peak"],
   ]);
+}
+
+const shareAndTime = (pct, ps) => (ps ? element("span", {}, shareFigure(pct, ps), ` (${asTime(ps)})`) : figure("time", 0));
+
+// Returns the MFU for the given model flops, or else its lower bound, without and with recomputation.
+function mfuFigure({ mfu, mfu_at_least: least, hfu_at_least: recomputing }) {
+  if (!isUnknown(mfu)) return figure("share", mfu);
+  if (!least) return figure("share", null, PEAK_UNKNOWN);
+  const differs = asShare(least) !== asShare(recomputing);
+  return element("span", {}, "at least ", figure("share", least), ...(differs ? [", or ", figure("share", recomputing), " with recomputation"] : []));
+}
+
+// Judges idle time by the period, if steps follow each other: between steps and in the step, the
+// larger time first.
+function idleFigure({ period_ps: period, between_steps_ps: between }) {
+  const { idle_pct_of_step: pct, idle_duration_ps: inStep } = PAGE.totals;
+  if (!between) return shareAndTime(pct, inStep);
+  const parts = [["between steps", between], ["in the step", inStep]].sort((a, b) => b[1] - a[1]);
+  return element("span", {}, ...parts.flatMap(([where, ps], i) => [i ? ", " : "", shareAndTime((100 * ps) / period, ps), ` ${where}`]));
 }
 
 // Shows warnings, and collapses the notes about where figures come from.

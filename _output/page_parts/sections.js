@@ -172,7 +172,14 @@ function memory() {
 function idle() {
   const answer = ANSWERS.idle;
   const causes = Object.entries(answer.idle_by_cause);
-  section("idle", figures(causes.map(([cause, time]) => [cause.replaceAll("_", " "), figure("time", time)])));
+  const { between_steps_ps: between, period_ps: period } = answer;
+  section(
+    "idle",
+    figures([
+      ...(between ? [["between steps", figure("time", between), "mean time of a period in which no step runs"]] : []),
+      ...causes.map(([cause, time]) => [cause.replaceAll("_", " "), figure("time", time)]),
+    ]),
+  );
   const start = Number(PAGE.step_window_ps[0]);
   addTable(
     "idle",
@@ -196,7 +203,8 @@ function idle() {
     [column("event", "event", "text", { most: 80 }), column("dur_ps", "time", "time"), column("n_threads", "threads", "count")],
     { label: "what the host did in the gaps" },
   );
-  foldIfSmall("idle", PAGE.totals.idle_duration_ps);
+  // The section stays open if the device waits between steps.
+  if (!between || 200 * between < period) foldIfSmall("idle", PAGE.totals.idle_duration_ps);
 }
 
 const nameOfText = (text) => (text === null ? null : text.split(" = ")[0].replace(/^%/, ""));

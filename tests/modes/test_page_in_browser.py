@@ -228,11 +228,6 @@ class Demo(InBrowser):
         self.assertEqual(self.tab.value(f"{ACTIVE}.closest('.table').id"), "causes-table")
         self.assertEqual(self.tab.value(f"{ACTIVE}.dataset.row"), "1")
 
-    def test_utilization_of_the_matrix_units_is_called_a_lower_bound(self) -> None:
-        least = 100 * self.answers("bottleneck")["hfu_at_least"]
-        text = self.tab.value("document.body.innerText")
-        self.assertRegex(text, rf"(?i)matrix units busy\s+at least {least:.1f} %")
-
     def test_warnings_are_visible_and_other_notes_folded(self) -> None:
         n = self.data["n_warnings"]
         self.assertTrue(0 < n < len(self.data["notes"]))
@@ -595,6 +590,41 @@ class OtherPages(InBrowser):
         self.assertEqual(
             self.tab.value(TEXTS % "#moves summary .muted"), ["4 ps, less than 0.5 % of the step"]
         )
+
+    def tiles(self) -> dict[str, str]:
+        """Return the figures of the summary by label."""
+        texts: list[str] = self.tab.value(TEXTS % "#lead .figures > div")
+        return {name: value for name, _, value in (text.partition("\n") for text in texts)}
+
+    def test_idle_time_is_judged_by_the_period(self) -> None:
+        """Show a pause of 100 ps in a period of 200 ps before the 10 ps in a step of 100 ps."""
+        ops = [leaf(start, 90) for start in (0, 200, 400)]
+        self.show_page(trace(ops, [(str(i), 200 * i, 100) for i in range(3)]))
+        idle = "50.0 % (100 ps) between steps, 5.0 % (10 ps) in the step"
+        self.assertEqual(self.tiles()["idle"], idle)
+        shown = self.tab.value(TEXTS % "#idle .figures > div:first-child")
+        self.assertEqual(shown, ["between steps\n100 ps"])
+        self.show_page(trace([leaf(0, 90)], [("0", 0, 100)]))
+        self.assertEqual(self.tiles()["idle"], "10.0 % (10 ps)")
+
+    def test_section_about_idle_time_is_open_if_the_device_pauses(self) -> None:
+        ops = [leaf(start, 1000) for start in (0, 1500)]
+        self.show_page(trace(ops, [("0", 0, 1000), ("1", 1500, 1000)]))
+        folded = "document.querySelector('#idle > details.folded') !== null"
+        self.assertFalse(self.tab.value(folded))
+        self.show_page(
+            trace([leaf(0, 1000), leaf(1001, 1000)], [("0", 0, 1000), ("1", 1001, 1000)])
+        )
+        self.assertTrue(self.tab.value(folded))
+
+    def test_lower_bound_of_the_mfu_is_called_a_lower_bound(self) -> None:
+        data = self.show(page_of_demo()[1])
+        found = data["answers"]["bottleneck"]
+        least, recomputing = (100 * found[f"{name}_at_least"] for name in ("mfu", "hfu"))
+        says = f"at least {least:.1f} %, or {recomputing:.1f} % with recomputation"
+        self.assertEqual(self.tiles()["MFU"], says)
+        self.show_page(trace([leaf(0, 90)], [("0", 0, 100)]))
+        self.assertEqual(self.tiles()["MFU"], "?")
 
     def test_time_of_the_capture_is_shown(self) -> None:
         shown = "document.querySelector('#product').innerText"
