@@ -13,6 +13,7 @@ from pathlib import Path
 
 from _analysis.captures import find_captures, ready_record, refusals_of_records
 from _analysis.ledger import ledger_of
+from _analysis.period_timeline import period_row
 from _analysis.report import head_of, totals_of
 from _analysis.roofs import roofs_of
 from _analysis.rows import op_name
@@ -98,6 +99,8 @@ CAUSE_DIFFERS = 1 / 200
 LARGEST, ROWS, LONGEST_TEXT = 9 << 20, 1000, 4096
 # Objects keep at least this many keys, so that no row loses a field.
 FIELDS = 64
+# Lists in these parts of the data are short, and a drawing needs all their rows.
+DRAWN = ("strip", "period")
 # Escapes for characters that could end the script element containing the JSON, or start another.
 ESCAPES = {"<": r"\u003c", ">": r"\u003e", "&": r"\u0026"}
 
@@ -175,6 +178,7 @@ def side_of(
         "strip": strip_row(
             strip_of(step, {entry.executions.metadata_id: entry.name for entry in ledger})
         ),
+        "period": period_row(step.device, step.picked),
         "left_out": {},
     }
 
@@ -419,7 +423,7 @@ def fitted(data: PageData) -> tuple[str, list[str]]:
 
 
 def shortened(data: Side, rows: int) -> Side:
-    """Copy the data with up to `rows` rows in each list. Lists in `strip` are never cut.
+    """Copy the data with up to `rows` rows in each list. Lists in DRAWN parts are never cut.
 
     The copy's field `left_out` counts the rows omitted from each list of an answer.
     """
@@ -431,11 +435,11 @@ def shortened(data: Side, rows: int) -> Side:
             return shortened(value, rows)
         if isinstance(value, dict):
             items = list(value.items())
-            kept = items if path[:1] == ("strip",) else items[: max(rows, FIELDS)]
+            kept = items if path and path[0] in DRAWN else items[: max(rows, FIELDS)]
             count(len(items) - len(kept), path)
             return {key: copied(item, (*path, key)) for key, item in kept}
         if isinstance(value, list):
-            if path[0] == "strip" or len(value) <= rows:
+            if path[0] in DRAWN or len(value) <= rows:
                 places: Iterable[int] = range(len(value))
             elif path[-1] == "scopes" or path == ("classes", "by_scope"):
                 # A scope never takes longer than its parent and is listed after it, so the longest

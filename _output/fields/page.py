@@ -4,7 +4,7 @@ from typing import Any, Literal, TypedDict
 
 from .bottleneck import CauseName
 from .common import AbsentAnswer, Lead, StepAnswer
-from .units import Bytes, Picoseconds
+from .units import Bytes, Count, Picoseconds
 
 
 class Fields(TypedDict):
@@ -76,6 +76,53 @@ class PageStrip(TypedDict):
     """Ops that `longest` refers to."""
 
 
+class Span(TypedDict):
+    """A part of the drawn time, on the trace's clock."""
+
+    start_ps: int
+    """Start, relative to the start of the drawn time."""
+    dur_ps: Picoseconds
+    """Duration."""
+
+
+class DrawnStep(Span):
+    """A step in the drawn time."""
+
+    name: str | None
+    """Name of the step; null if it has none."""
+    index: int
+    """Index of the step in order of time."""
+    picked: bool
+    """True for the page's step."""
+
+
+class HostFrame(Span):
+    """An event of the host during the pause, cut at the edges of the drawn time."""
+
+    name: str
+    """Name of the event."""
+    depth: Count
+    """Number of drawn events that enclose the event."""
+
+
+class PagePeriod(TypedDict):
+    """The page's step and the pause after it, or before it for the last step. If not every step is
+    followed by a pause, also the steps up to the nearest pause."""
+
+    dur_ps: Picoseconds
+    """Length of the drawn time."""
+    steps: list[DrawnStep]
+    """All steps in the drawn time."""
+    pauses: list[Span]
+    """Parts of the pause: times in which no step runs."""
+    thread: str | None
+    """Thread of the frames, which is most likely the thread that launches the steps; null if the
+    capture has no host events during the pause."""
+    frames: list[HostFrame]
+    """Up to 200 events of the thread that take at least 1/200 of the pause, except events that
+    contain all of the drawn time."""
+
+
 class PageSide(TypedDict):
     """A step on the page."""
 
@@ -89,6 +136,9 @@ class PageSide(TypedDict):
     """Times in ps by class."""
     strip: PageStrip
     """The step in up to 1000 bins of equal length."""
+    period: PagePeriod | None
+    """The step and a pause, with the host's frames; null if there is no pause of at least 0.5 %
+    within ten steps."""
     left_out: dict[str, int]
     """Number of rows that were omitted from each list to keep the page small."""
 

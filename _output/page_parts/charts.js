@@ -139,7 +139,7 @@ function drawStrip(host, side) {
     else return;
     event.preventDefault();
   });
-  host.append(holder, gapLane(side), axis(side));
+  host.append(holder, gapLane(side), axis(side.page.step_duration_ps));
 }
 
 function tipAtBin(holder, i, n, lines) {
@@ -158,6 +158,35 @@ function goToOp(who) {
   const finding = findings.findIndex((row) => row.class === who.class && lineOf(row) === lineOf(who));
   if (finding >= 0) tables.findings.goTo(finding);
   else goToClass(who.class);
+}
+
+// Draws the step, the pause after it, and above the pause the host's events, innermost last.
+function drawPeriod(host, side) {
+  const { period } = side;
+  if (!period) return;
+  const { dur_ps: duration, steps, pauses, frames, thread } = period;
+  const pause = ANSWERS.bottleneck.causes.findIndex((row) => row.cause === "pause_between_steps");
+  const bottom = frames.reduce((most, { depth }) => Math.max(most, depth + 1), 0);
+  const named = frames.map((frame) => ({ ...frame, cls: "frame", name: readable(frame.name.replace(/^\$/, "")) }));
+  const parts = [
+    ...named,
+    ...steps.map((step) => ({ ...step, depth: bottom, cls: `frame ${step.picked ? "picked" : ""}`, name: `step ${readable(step.name ?? "(unnamed)")}${step.picked ? ", this page's" : ""}` })),
+    ...pauses.map((span) => ({ ...span, depth: bottom, cls: "frame c-idle", name: `pause ${asTime(span.dur_ps)}`, isPause: true })),
+  ];
+  const nodes = parts.map(({ cls, depth, start_ps: start, dur_ps: ps, name }) => {
+    const made = element("div", { class: cls, "data-value": ps }, name);
+    Object.assign(made.style, { left: `${(100 * start) / duration}%`, width: `${(100 * ps) / duration}%`, top: `${20 * depth}px` });
+    return made;
+  });
+  const chart = element("div", { class: "flame" }, ...nodes);
+  chart.style.height = `${20 * (bottom + 1)}px`;
+  const markOf = ({ name, start_ps: start, dur_ps: ps, isPause }) => ({
+    lines: [shortened(name, 300), `${asTime(ps)}, ${asPercent((100 * ps) / duration)}`, `at ${asTime(start)}`],
+    go: isPause && side === DATA && pause >= 0 && (() => tables.causes.goTo(pause)),
+  });
+  makeMarks(chart, nodes, (i) => markOf(parts[i]), "the period");
+  const says = thread === null ? "the capture has no host events in the pause" : `thread ${shortened(readable(thread), 80)}`;
+  host.append(element("h3", {}, "The period, with what the host does in the pause"), element("p", { class: "says" }, says), chart, axis(duration));
 }
 
 // Shows the longest gaps below the strip, because most gaps are too short to be visible in the
@@ -190,8 +219,7 @@ function gapLane(side) {
   return lane;
 }
 
-function axis(side) {
-  const duration = side.page.step_duration_ps;
+function axis(duration) {
   const host = element("div", { class: "axis", "aria-hidden": "true" });
   const unit = unitOf(TIMES, duration);
   for (let i = 0; i <= 4; i++) {

@@ -41,9 +41,15 @@ function budget() {
   const rows = ANSWERS.bottleneck.budget;
   // Hide overlap of a few picoseconds, which comes from rounding.
   const shown = rows.filter((row) => row.dur_ps && (row.class !== "overlap" || shareOfStep(Math.abs(row.dur_ps)) >= 0.05));
-  section("budget", budgetBar(DATA), budgetTable(shown), element("h3", {}, "Moment by moment, with the longest idle gaps below"));
-  drawStrip(byId("budget"), DATA);
-  alsoBefore("budget", (host) => drawStrip(host, BEFORE));
+  section("budget", budgetBar(DATA), budgetTable(shown));
+  drawTimelines(byId("budget"), DATA);
+  alsoBefore("budget", (host) => drawTimelines(host, BEFORE));
+}
+
+function drawTimelines(host, side) {
+  drawPeriod(host, side);
+  host.append(element("h3", {}, "The step moment by moment, with the longest idle gaps below"));
+  drawStrip(host, side);
 }
 
 function budgetTable(rows) {

@@ -9,10 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import compute_breakdown
+from tests.analysis.test_causes_pause_between_steps import FEED
+from tests.analysis.test_causes_pause_between_steps import device as pausing
+from tests.analysis.test_causes_pause_between_steps import thread as host_thread
 from tests.builders import browser
-from tests.builders.xspace import op, trace
+from tests.builders.xspace import Space, encode, op, trace
 from tests.harness import BEFORE, DEMO, answer
 from tests.modes.small_steps import STEP, kernel, leaf
+from tests.modes.test_idle import host
 from tests.modes.test_kernel import traced
 from tests.modes.test_page import HOSTILE, captured_at, data_of, hostile_trace, page_of_demo
 
@@ -91,9 +95,9 @@ class InBrowser(unittest.TestCase):
         self.tab.open(path)
         return data_of(html)
 
-    def show_page(self, profile: bytes) -> Json:
+    def show_page(self, profile: bytes, *options: str) -> Json:
         out = self.folder / "made.html"
-        answer(profile, "page", "--out", str(out))
+        answer(profile, "page", "--out", str(out), *options)
         return self.show(out.read_bytes())
 
     def table(self, name: str) -> list[list[float | None]]:
@@ -606,6 +610,27 @@ class OtherPages(InBrowser):
         self.assertEqual(shown, ["between steps\n100 ps"])
         self.show_page(trace([leaf(0, 90)], [("0", 0, 100)]))
         self.assertEqual(self.tiles()["idle"], "10.0 % (10 ps)")
+
+    def test_period_is_drawn_with_the_frames_of_the_host_above_the_pause(self) -> None:
+        """Draw a step of 80 ms and a pause of 20 ms; the host's frame takes 94 of the 100 ms."""
+        planes = [pausing(), host(host_thread((FEED, 5, 99)))]
+        self.show_page(encode(Space(planes)), "--step", "0")
+        drawn = self.tab.value(
+            "[...document.querySelectorAll('.frame')].map((frame) => [frame.innerText,"
+            " frame.style.left, frame.style.width, Number(frame.dataset.value) / 1e9])"
+        )
+        self.assertEqual(
+            drawn,
+            [
+                ["feed.py:17 get_batch", "5%", "94%", 94],
+                ["step 0, this page's", "0%", "80%", 80],
+                ["pause 20.00 ms", "80%", "20%", 20],
+            ],
+        )
+        self.tab.click(".frame[role=button]")
+        self.assertEqual(self.tab.value(f"{ACTIVE}.closest('.table').id"), "causes-table")
+        self.show_page(trace([leaf(0, 90)], [("0", 0, 100)]))
+        self.assertEqual(self.tab.value("document.querySelectorAll('.frame').length"), 0)
 
     def test_section_about_idle_time_is_open_if_the_device_pauses(self) -> None:
         ops = [leaf(start, 1000) for start in (0, 1500)]
