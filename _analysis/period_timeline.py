@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from _analysis.launches import Launches, launch_level
-from _analysis.periods import common_name
+from _analysis.periods import steps_named_like
 from _pipeline.host import Host
 from _pipeline.intervals import complement, length_of, union
 from _proto.errors import Damage
@@ -88,8 +88,7 @@ def timeline_of(device: Device, picked: StepEvent | None) -> Timeline | None:
     """
     if picked is None:
         return None
-    name = common_name(device, picked)
-    steps = [step for step in device.steps if common_name(device, step) == name]
+    steps = steps_named_like(device, picked)
     place = steps.index(picked)
     first = max(0, place - N_STEPS)
     steps, place = steps[first : place + N_STEPS + 1], place - first

@@ -160,12 +160,18 @@ function goToOp(who) {
   else goToClass(who.class);
 }
 
+// Returns the cause of the drawn pause: pauses can have several, with different lines.
+function reasonOfPause(frames) {
+  const causes = ANSWERS.bottleneck.causes.filter((row) => row.cause === "pause_between_steps");
+  return causes.length === 1 ? causes[0] : causes.find(({ source_user: line }) => line && frames.some(({ name }) => name.startsWith(`$${line} `)));
+}
+
 // Draws the step, the pause after it, and above the pause the host's events, innermost last.
 function drawPeriod(host, side) {
   const { period } = side;
   if (!period) return;
   const { dur_ps: duration, steps, pauses, frames, thread } = period;
-  const pause = ANSWERS.bottleneck.causes.findIndex((row) => row.cause === "pause_between_steps");
+  const reason = reasonOfPause(frames);
   const bottom = frames.reduce((most, { depth }) => Math.max(most, depth + 1), 0);
   const named = frames.map((frame) => ({ ...frame, cls: "frame", name: readable(frame.name.replace(/^\$/, "")) }));
   const parts = [
@@ -182,7 +188,7 @@ function drawPeriod(host, side) {
   chart.style.height = `${20 * (bottom + 1)}px`;
   const markOf = ({ name, start_ps: start, dur_ps: ps, isPause }) => ({
     lines: [shortened(name, 300), `${asTime(ps)}, ${asPercent((100 * ps) / duration)}`, `at ${asTime(start)}`],
-    go: isPause && side === DATA && pause >= 0 && (() => tables.causes.goTo(pause)),
+    go: isPause && side === DATA && reason && (() => tables.causes.goTo(ANSWERS.bottleneck.causes.indexOf(reason))),
   });
   makeMarks(chart, nodes, (i) => markOf(parts[i]), "the period");
   const says = thread === null ? "the capture has no host events in the pause" : `thread ${shortened(readable(thread), 80)}`;
