@@ -12,7 +12,7 @@ from _analysis.record_rows import record_of_trace, records_of_trace
 from _pipeline.folders import files_in
 from _pipeline.load import find_files
 from _pipeline.no_answer import DEVICE_NOT_FOUND, NoAnswer, unreadable
-from _pipeline.units import plural
+from _units import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def find_captures(profile: str, context: Context) -> dict[str, str]:
         n_both = sum(captures[host] != path for host, path in traces.items())
         if n_both:
             context.note(
-                f"using {plural(n_both, 'record')} and ignoring traces with the same names"
+                f"using {counted(n_both, 'record')} and ignoring traces with the same names"
             )
     return captures
 

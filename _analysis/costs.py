@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from _pipeline.names import resolve_name
 from _pipeline.no_answer import NoAnswer
-from _pipeline.units import plural
+from _units import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -159,6 +159,6 @@ def declared_notes(kernels: Set[str | None]) -> list[str]:
         return []
     n = len(kernels)
     return [
-        f"using the declared cost of {plural(n, 'kernel')}; a causal kernel often declares"
+        f"using the declared cost of {counted(n, 'kernel')}; a causal kernel often declares"
         " twice its true cost"
     ]

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from _pipeline.clocks import ON_DEVICE
 from _pipeline.idle_causes import AT_BARRIER, FOR_INPUTS, WAITS_LINE, events_on, on_clock_of
 from _pipeline.timeline import events_of
-from _pipeline.units import plural
+from _units import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class Inside(NamedTuple):
         if not self.n_cut:
             return []
         return [
-            f"cut off {self.cut_off} ps of {plural(self.n_cut, 'kernel region')} after the end of"
+            f"cut off {self.cut_off} ps of {counted(self.n_cut, 'kernel region')} after the end of"
             " the enclosing region or execution"
         ]
 

@@ -7,7 +7,7 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 from _pipeline.no_answer import NoAnswer
-from _pipeline.units import plural
+from _units import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def run_of(record: Record, device: str, asked: slice, **more: str) -> Run:
     if not run.steps:
         steps = run.device.steps
         detail = (
-            f"of {plural(len(steps), 'step')}, none is both usable and selected; check --steps,"
+            f"of {counted(len(steps), 'step')}, none is both usable and selected; check --steps,"
             " and why_not in the record"
         )
         names = [step.name for step in steps]

@@ -17,9 +17,9 @@ from _pipeline.make_ops import make_ops
 from _pipeline.no_answer import NoAnswer
 from _pipeline.texts import digest_of
 from _pipeline.timeline import events_of
-from _pipeline.units import plural
 from _pipeline.vocabulary import CONTAINER, HOST
 from _pipeline.window_sums import sums_of
+from _units import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def record_device(
     n_dropped = n_aggregated + sum(step.admitted.n_dropped - n_aggregated for step in read)
     if n_dropped:
         context.warn(
-            f"left out {plural(n_dropped, 'event')} of the XLA Ops line (no metadata, no time or a"
+            f"left out {counted(n_dropped, 'event')} of the XLA Ops line (no metadata, no time or a"
             " negative duration)"
         )
     asked_for = set(range(len(steps))[asked])

@@ -12,7 +12,7 @@ from _analysis.recorded_steps import ALPHA, mean, percent, ratio, rounded_mean, 
 from _pipeline.device import MODULES
 from _pipeline.frames import innermost_own, is_not_plumbing
 from _pipeline.scopes import scope_of
-from _pipeline.units import plural
+from _units import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def notes_of(cohort: Cohort) -> Iterator[str]:
     n_left_out = max(len(member.steps) for member in members) - len(cohort.keys)
     if n_left_out:
         yield (
-            f"program {cohort.program}: left out {plural(n_left_out, 'step')}, because some"
+            f"program {cohort.program}: left out {counted(n_left_out, 'step')}, because some"
             " devices lack figures"
         )
     if len(members) > 1 and any(member.loads.step_source == MODULES for member in members):

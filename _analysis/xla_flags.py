@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from _analysis.collective_plans import ASYNC, ASYNC_FUSION
 from _pipeline.no_answer import NoAnswer
-from _pipeline.units import plural
 from _pipeline.vocabulary import SPARSE_CORE
+from _units import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def flags_in(text: str, where: str, context: Context) -> dict[str, str]:
         names = ", ".join(list(again)[:N_NAMED])
         context.warn(f"flags set more than once in {where} (the last value counts): {names}{more}")
     if n_not_set:
-        context.warn(f"{where}: ignoring {plural(n_not_set, 'flag')} without a value (=)")
+        context.warn(f"{where}: ignoring {counted(n_not_set, 'flag')} without a value (=)")
     if not values:
         context.warn(f"{where} sets no flag; write flags as --xla…=value")
     return values

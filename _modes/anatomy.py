@@ -20,9 +20,9 @@ from _pipeline.load import (
 )
 from _pipeline.no_answer import UNREADABLE, NoAnswer, unreadable
 from _pipeline.texts import cut_texts, exact, exact_if_integer
-from _pipeline.units import plural
 from _proto.errors import Damage
 from _proto.trace.ranks import host_labels, split_hosts
+from _units import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -249,10 +249,10 @@ def with_events(
 
 def notes_of(line: SurveyedLine, tally: Tally) -> Iterator[str]:
     if tally.n_timeless:
-        n = plural(tally.n_timeless, "event")
+        n = counted(tally.n_timeless, "event")
         yield f"{line.name}: the trace has no time for {n}, only a number of occurrences"
     if tally.n_negative:
-        n = plural(tally.n_negative, "event")
+        n = counted(tally.n_negative, "event")
         yield f"{line.name}: negative durations ({n}) count as 0"
 
 

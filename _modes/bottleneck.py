@@ -40,8 +40,8 @@ from _analysis.rows import (
 from _analysis.tokens import model_flops_of, tokens_per_s
 from _pipeline.device import TPU_RE, tpus_of
 from _pipeline.groups import Group, percent, ranked_by
-from _pipeline.units import plural, with_unit
 from _pipeline.vocabulary import COMPUTE, HOST
+from _units import counted, time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -291,7 +291,7 @@ def over_roof_notes(over: list[Entry]) -> list[str]:
     return [
         over_roof_note(
             "lower bounds exclude ops that are faster than their roof"
-            f" ({plural(len(over), 'op')}, {with_unit(total)})",
+            f" ({counted(len(over), 'op')}, {time(total)})",
             (line_of(op).line or op.agg_key for op in ops),
         )
     ]

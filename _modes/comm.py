@@ -17,8 +17,8 @@ from _analysis.rows import likely_fields, shortened
 from _analysis.transfers import cover_of, transfers_of
 from _pipeline.groups import Group, how_most, percent, sum_if_known
 from _pipeline.intervals import Cover
-from _pipeline.units import plural
 from _pipeline.vocabulary import COMM, HOST
+from _units import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def clock_notes(transfers: Iterable[Transfer]) -> list[str]:
     if not n:
         return []
     return [
-        f"{plural(n, 'transfer')} ended before the start, because the two clocks disagree; the"
+        f"{counted(n, 'transfer')} ended before the start, because the two clocks disagree; the"
         " time in flight counts as 0 ps"
     ]
 

@@ -15,7 +15,7 @@ from _pipeline.context import DEVICE, SCHEMA_VERSION
 from _pipeline.load import Candidates
 from _pipeline.no_answer import NoAnswer
 from _pipeline.texts import cut_texts
-from _pipeline.units import plural, with_unit
+from _units import counted, percentage, time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def notes_of(found: comparison.Comparison) -> Iterator[str]:
     unmatched = unmatched_row(found.lines)
     parts = unmatched["before_pct"], unmatched["after_pct"]
     if max(part or 0 for part in parts) > UNMATCHED_PCT:
-        of_before, of_after = (f"{part:.1f} %" if part is not None else "nothing" for part in parts)
+        of_before, of_after = ("nothing" if part is None else percentage(part) for part in parts)
         yield (
             f"lines without a counterpart take {of_before} of the op time before the change and"
             f" {of_after} after it; use by_file instead, which compares files"
@@ -141,8 +141,8 @@ def notes_of(found: comparison.Comparison) -> Iterator[str]:
     if found.moved:
         time_before, time_after = sums_of(found.moved)
         yield (
-            f"the files differ in {plural(len(found.moved), 'row')} of matched lines"
-            f" ({with_unit(time_before)} before, {with_unit(time_after)} after), so in by_file"
+            f"the files differ in {counted(len(found.moved), 'row')} of matched lines"
+            f" ({time(time_before)} before, {time(time_after)} after), so in by_file"
             " one file loses this time and another gains it"
         )
 
@@ -282,7 +282,7 @@ def reason_of(gate: Gate, why_not: str | None) -> str:
     if not gate.failed_by:
         return f"no change can be significant ({why_not}); use at least 4 per side"
     slower = [
-        f"{name} is {100 * change.delta / change.before.mean:.1f} % slower"
+        f"{name} is {percentage(100 * change.delta / change.before.mean)} slower"
         for name, change in gate.failed_by.items()
     ]
     return f"{' and '.join(slower)}; the limit is {gate.limit:g} %"

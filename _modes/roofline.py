@@ -9,8 +9,8 @@ from _analysis.judging import Verdict, judge, parts_of, weighted_average
 from _analysis.roofs import over_roof_note, roofs_of, rounded
 from _analysis.rows import chip_fields, operand_dtypes, peaks_used
 from _pipeline.groups import percent, ranked_by, sum_known
-from _pipeline.units import plural
 from _pipeline.vocabulary import COMPUTE
+from _units import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ def roofline_notes(verdicts: Sequence[Verdict]) -> list[str]:
         ops = [verdict.part.whole.op for verdict in over]
         notes.append(
             over_roof_note(
-                f"roofline_util exceeds 1 in {plural(len(over), 'group')}, because a dtype,"
+                f"roofline_util exceeds 1 in {counted(len(over), 'group')}, because a dtype,"
                 " a peak or a flop count is wrong",
                 (op.source_inner or op.agg_key for op in ops),
             )
@@ -235,5 +235,5 @@ def roofline_notes(verdicts: Sequence[Verdict]) -> list[str]:
     )
     n_differ = sum(verdict.part.model_flops not in (None, verdict.flops) for verdict in verdicts)
     if n_differ:
-        notes.append(f"flops_sum differs from model_flops_sum in {plural(n_differ, 'group')}")
+        notes.append(f"flops_sum differs from model_flops_sum in {counted(n_differ, 'group')}")
     return notes

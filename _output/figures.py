@@ -5,23 +5,26 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
+from _units import BYTES, TIMES, size
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import Any, Final, TypeAlias
+    from typing import Any, Final
+
+    from _units import Unit, Units
 
     Json = dict[str, Any]
-    Unit: TypeAlias = tuple[str, int]
-    Units: TypeAlias = tuple[Unit, ...]
 
 UNKNOWN: Final = "?"
 LONGEST_FIGURE: Final = 9
 MOST_DECIMALS: Final = 6
 
-TIME: Units = (("ns", 10**3), ("us", 10**6), ("ms", 10**9), ("s", 10**12))
-BYTES: Units = (("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30))
+# Tables show no smaller units of times and sizes.
+TIME: Units = TIMES[1:]
+SIZE: Units = BYTES[1:]
 FLOPS: Units = (("MFLOP", 10**6), ("GFLOP", 10**9), ("TFLOP", 10**12))
-UNITS = {"time": TIME, "delta": TIME, "bytes": BYTES, "flops": FLOPS}
+UNITS = {"time": TIME, "delta": TIME, "bytes": SIZE, "flops": FLOPS}
 PERCENTS = ("percent", "change", "share")
 # Kinds of numeric values, which tables align to the right. All other kinds are names.
 FIGURES = (*UNITS, *PERCENTS, "number", "decimal", "trips", "chance", "count")
@@ -154,11 +157,16 @@ def _name_of_map(fields: Json, kind: str) -> str:
     """Format a map as text: by default, the key with the largest figure and the number of other
     keys."""
     if kind == "values":
-        return ", ".join(f"{key}={name_of(value, kind)}" for key, value in fields.items())
+        return ", ".join(f"{key}={_value_of(key, value)}" for key, value in fields.items())
     keys = sorted((key for key in fields if fields[key]), key=lambda key: -fields[key])
     if kind == "initials":
         return " ".join(key[:1].upper() for key in keys)
     return f"{keys[0]} +{len(keys) - 1}" if len(keys) > 1 else "".join(keys)
+
+
+def _value_of(key: str, value: Any) -> str:
+    is_size = key.endswith("bytes") and value is not None
+    return size(value) if is_size else name_of(value, "values")
 
 
 def what_of(signature: str) -> str:

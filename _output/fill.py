@@ -21,16 +21,16 @@ from _output.figures import (
     rounded,
     unit_of,
 )
-from _output.leads.phrases import plural
 from _output.screen import Each, Says, Section
+from _units import plural
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Any, Final, TypeAlias
 
-    from _output.figures import Unit
     from _output.screen import Column, End, Part, Table, View
+    from _units import Unit
 
     Json = dict[str, Any]
     Span: TypeAlias = "str | Figure | Name"

@@ -6,6 +6,7 @@ import os
 
 from _output.screen import View
 from _output.screens import has_screen
+from _units import size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def in_form(form: str, fields: Json, request: Request | None, stream: TextIO | N
         return csv_of(fields, is_terminal=is_terminal)
     if form == "line":
         out = "".join(c if c.isprintable() else "?" for c in fields["out"])
-        return f"wrote {out} ({fields['bytes'] / 2**20:.1f} MiB)\n"
+        return f"wrote {out} ({size(fields['bytes'])})\n"
     view = View()
     if request:
         view = View(request.shows_all, request.merges, request.top)

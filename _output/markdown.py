@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any, Final
 
-    from _output.figures import Unit
     from _output.fill import Span
+    from _units import Unit
 
     Json = dict[str, Any]
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any
 
-    from _output.figures import Unit
     from _output.fill import Span
+    from _units import Unit
 
 CHARACTERS = Characters("utf-8")
 # Notebooks typeset `$x$` as math, except in elements of these classes.

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from typing import Any, Final
 
-    from _output.figures import Unit
     from _output.fill import Span
     from _output.screen import Column
+    from _units import Unit
 
     Json = dict[str, Any]
 

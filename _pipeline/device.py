@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from _pipeline import frames
 from _pipeline.no_answer import NoAnswer, no_device
-from _pipeline.units import plural
+from _units import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def noted_steps(plane: AnyPlane, line_name: str, base: int, context: Context) ->
     steps, n_dropped = read_steps(plane, line_name, base)
     if n_dropped:
         context.warn(
-            f"left out {plural(n_dropped, 'event')} of the {line_name} line (no valid time)"
+            f"left out {counted(n_dropped, 'event')} of the {line_name} line (no valid time)"
         )
     return steps
 

@@ -7,8 +7,8 @@ from itertools import accumulate
 
 from _pipeline.clocks import Piece
 from _pipeline.device import AFTER_ALL, BEFORE_ALL
-from _pipeline.units import plural
 from _proto.cached import cached_property
+from _units import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Admitted:
     @property
     def notes(self) -> list[str]:
         return [
-            f"left out {plural(n, 'event')} of the XLA Ops line ({what})"
+            f"left out {counted(n, 'event')} of the XLA Ops line ({what})"
             for n, what in (
                 (self.n_unresolved, "no metadata"),
                 (self.n_negative, "negative duration"),

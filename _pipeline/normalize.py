@@ -13,9 +13,9 @@ from _pipeline.idle_causes import Causes
 from _pipeline.make_ops import majority_order, make_ops
 from _pipeline.no_answer import NoAnswer
 from _pipeline.timeline import timeline_of
-from _pipeline.units import plural, with_unit
 from _pipeline.vocabulary import KINDS
 from _proto.cached import cached_property
+from _units import counted, time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def normalize(
     n_infinite = sum(op.has_infinite_count for op in step.ops)
     if n_infinite:
         context.warn(
-            f"flops or bytes of {plural(n_infinite, 'op')} are not finite, so they count as unknown"
+            f"flops or bytes of {counted(n_infinite, 'op')} are not finite and count as unknown"
         )
     return step
 
@@ -180,8 +180,8 @@ def clock_notes(step: Step) -> list[str]:
         return []
     return [
         "durations use the device's clock; on the trace's clock, which trace viewers and"
-        f" `steps` use, op durations differ by {with_unit(off)} in total and by up to"
-        f" {with_unit(worst)} for one op"
+        f" `steps` use, op durations differ by {time(off)} in total and by up to"
+        f" {time(worst)} for one op"
     ]
 
 
@@ -191,6 +191,6 @@ def false_stack_notes(step: Step) -> list[str]:
     if not false.members:
         return []
     return [
-        f"in {plural(len(false.members), 'op')} ({with_unit(false.total)}), the source is not the"
+        f"in {counted(len(false.members), 'op')} ({time(false.total)}), the source is not the"
         " innermost frame of the stack, so the stack may be wrong"
     ]

@@ -8,7 +8,7 @@ from _pipeline.device import count_starts
 from _pipeline.intervals import length_of, union
 from _pipeline.names import resolve_name
 from _pipeline.no_answer import NoAnswer
-from _pipeline.units import plural, with_unit
+from _units import counted, percentage, time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def pick_among(device: Device, choice: StepChoice, context: Context) -> StepEven
         return None
     if isinstance(choice.position, int):
         if not -len(steps) <= choice.position < len(steps):
-            n_steps = plural(len(steps), "step")
+            n_steps = counted(len(steps), "step")
             detail = f"no step {choice.position}; the trace has {n_steps}, counted from 0"
             if any(step.name == str(choice.position) for step in steps):
                 detail += (
@@ -70,7 +70,7 @@ def pick_among(device: Device, choice: StepChoice, context: Context) -> StepEven
             typical = f"; median of {n_busy} equally busy" if n_busy > 1 else ""
             context.note(
                 f"auto-picked the busiest step (index {picked.index}, {picked.n_events} of"
-                f" {device.n_events} ops in {plural(len(steps), 'step')}{typical})"
+                f" {device.n_events} ops in {counted(len(steps), 'step')}{typical})"
             )
         else:
             context.warn(f"no op starts in any step; using the middle step (index {picked.index})")
@@ -88,14 +88,14 @@ def notes_on_time_outside(steps: Sequence[StepEvent]) -> list[str]:
     if without_ops:
         idle = sum(step.duration for step in without_ops)
         notes.append(
-            f"no op starts in {len(without_ops)} of {plural(len(steps), 'step')}"
-            f" ({with_unit(idle)} in total)"
+            f"no op starts in {len(without_ops)} of {counted(len(steps), 'step')}"
+            f" ({time(idle)} in total)"
         )
     between, whole = time_between(steps)
     if 100 * between > whole:
         share = 100 * between / whole
         notes.append(
-            f"{with_unit(between)} ({share:.1f} % of the capture) pass between steps; --step"
+            f"{time(between)} ({percentage(share)} of the capture) pass between steps; --step"
             " all includes this time"
         )
     return notes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from _pipeline.units import plural
+from _units import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def cut_texts(fields: Mapping[str, Any], longest: int = LONGEST_TEXT) -> None:
     """Cut long texts in an answer in place, and add a note with their number."""
     n_cut = _cut_in(fields, longest)
     if n_cut:
-        fields["notes"].append(f"cut {plural(n_cut, 'text')} to {longest} characters")
+        fields["notes"].append(f"cut {counted(n_cut, 'text')} to {longest} characters")
 
 
 def _cut_in(value: Any, longest: int) -> int:

@@ -16,8 +16,8 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 LIST = ROOT / "tests" / "data" / "messages.txt"
 SOURCES = (
-    *("compute_breakdown.py", "_peaks.py", "_modes/*.py", "_analysis/**/*.py", "_pipeline/*.py"),
-    *("_proto/**/*.py", "_output/leads/*.py"),
+    *("compute_breakdown.py", "_peaks.py", "_units.py", "_modes/*.py", "_analysis/**/*.py"),
+    *("_pipeline/*.py", "_proto/**/*.py", "_output/leads/*.py"),
 )
 # These files contain no messages: generated code, and lists of categories.
 WITHOUT_MESSAGES = ("_pb2.py", "vocabulary.py")

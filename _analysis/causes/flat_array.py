@@ -16,11 +16,11 @@ from __future__ import annotations
 from _analysis.causes.cause import LIKELY, Cause, Evidence
 from _analysis.causes.graph import ELEMENTWISE
 from _analysis.causes.layout_change import NAME
-from _analysis.causes.sentences import about, line_says, size
+from _analysis.causes.sentences import about, line_says
 from _analysis.causes.step_program import place_of_longest, total_of
 from _analysis.remedies import CAUSES
-from _pipeline.units import plural
 from _pipeline.vocabulary import COMM
+from _units import counted, size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def find(of: StepProgram) -> list[Cause]:
             gain,
             f"Arrays are joined into one flat array {largest.text}"
             f" ({size(_n_bytes(largest))}), which is later split again. This takes"
-            f" {about(gain, of.step)} in {plural(len(members), 'op')}, most of it at"
+            f" {about(gain, of.step)} in {counted(len(members), 'op')}, most of it at"
             f" {line_says(place)}.",
             CAUSES["layout_change, flat"],
             LIKELY,

@@ -12,9 +12,10 @@ contains the regions inside kernels. All executions of a kernel share one row.
 from __future__ import annotations
 
 from _analysis.causes.cause import SEEN, Cause, Evidence
-from _analysis.causes.sentences import about, clipped, duration, line_says
+from _analysis.causes.sentences import about, clipped, line_says
 from _analysis.causes.step_program import place_of_longest, total_of
 from _analysis.remedies import CAUSES
+from _units import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def _cause(step: Step, kernel: str, members: list[Executions], regions: Regions)
         NAME,
         waiting,
         f"The kernel {clipped(kernel)} (at {line_says(place)}) waits for copies during"
-        f" {duration(waiting)} of its {duration(total)}. Without these waits, the step would save"
+        f" {time(waiting)} of its {time(total)}. Without these waits, the step would save"
         f" {about(waiting, step)}.",
         CAUSES[NAME],
         SEEN,

@@ -25,11 +25,12 @@ from typing import NamedTuple
 
 from _analysis.causes.cause import LIKELY, SEEN, Cause, Evidence
 from _analysis.causes.graph import DOTS, ELEMENTWISE, Value, consumers, is_layout, origins, reach
-from _analysis.causes.sentences import about, duration, line_says, size
+from _analysis.causes.sentences import about, line_says
 from _analysis.causes.step_program import own_line_of, place_of, place_of_longest, total_of
 from _analysis.ledger import COMPUTE_BOUND, DATA_MOVEMENT, KERNEL, MEMORY_BOUND, UNJUDGED
 from _analysis.remedies import CAUSES
 from _pipeline.vocabulary import COMPUTE
+from _units import size, time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -230,7 +231,7 @@ def _scores_cause(of: StepProgram, dots: list[Instruction]) -> Cause | None:
         NAME,
         gain,
         f"{line_says(place)} computes all attention scores, {result.text}, and ops on them take"
-        f" {duration(total)}. A fused kernel needs about {duration(total - gain)} for the"
+        f" {time(total)}. A fused kernel needs about {time(total - gain)} for the"
         f" matmuls{' (half of them masked)' if is_masked else ''}, so it would save"
         f" {about(gain, of.step)}.",
         CAUSES["large_intermediate, scores"],

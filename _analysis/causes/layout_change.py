@@ -22,11 +22,11 @@ from __future__ import annotations
 
 from _analysis.causes.cause import SEEN, Cause, Evidence
 from _analysis.causes.graph import operand
-from _analysis.causes.sentences import about, clipped, duration, line_says
+from _analysis.causes.sentences import about, clipped, line_says
 from _analysis.causes.step_program import Place, place_of, place_of_longest, total_of
 from _analysis.remedies import CAUSES
-from _pipeline.units import plural
 from _pipeline.vocabulary import COMPUTE, DATA_MOVE
+from _units import counted, time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -94,9 +94,9 @@ def _cause_of_pairs(of: StepProgram, pairs: dict[Executions, Array]) -> Cause:
     return Cause(
         NAME,
         gain,
-        f"{plural(len(members), 'op')} on arrays whose last dimension is 2, such as {shape}, take"
-        f" {duration(total)}, with most time at {line_says(place)}. Moving the bytes takes only"
-        f" {duration(needed)}, so another layout would save {about(gain, of.step)}.",
+        f"{counted(len(members), 'op')} on arrays whose last dimension is 2, such as {shape}, take"
+        f" {time(total)}, with most time at {line_says(place)}. Moving the bytes takes only"
+        f" {time(needed)}, so another layout would save {about(gain, of.step)}.",
         CAUSES["layout_change, pairs"],
         SEEN,
         Evidence(members, shape=shape),
@@ -124,7 +124,7 @@ def _cause(of: StepProgram, row: list[tuple[Place, Executions]]) -> Cause:
     return Cause(
         NAME,
         gain,
-        f"{plural(n, 'copy', 'copies')} at {line_says(place)} only"
+        f"{counted(n, 'copy')} at {line_says(place)} only"
         f" {'changes' if n == 1 else 'change'} the layout of arrays such as"
         f" {clipped(shape or '?')}. This takes {about(gain, of.step)}.",
         CAUSES[NAME],

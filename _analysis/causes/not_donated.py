@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections import Counter
 
 from _analysis.causes.cause import LIKELY, Cause, Evidence
-from _analysis.causes.sentences import clipped, size
+from _analysis.causes.sentences import clipped
 from _analysis.remedies import CAUSES
-from _pipeline.units import plural
 from _proto.hlo.parameters import Parameter, read_parameters
 from _proto.hlo.text import HBM
+from _units import counted, size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def find(of: StepProgram) -> list[Cause]:
         Cause(
             NAME,
             0,
-            f"{plural(len(wasted), 'argument')} ({names}{more})"
+            f"{counted(len(wasted), 'argument')} ({names}{more})"
             f" {'stays' if len(wasted) == 1 else 'stay'} in memory next to outputs of the"
             " same shapes. Donating the arguments that are not used after the call would free"
             f" about {size(n_bytes)} of HBM on each device.",

@@ -19,10 +19,11 @@ from typing import NamedTuple
 
 from _analysis.causes.cause import LIKELY, SEEN, Cause, Evidence
 from _analysis.causes.graph import DOTS, Value, is_layout, operand, origins
-from _analysis.causes.sentences import about, duration, line_says
+from _analysis.causes.sentences import about, line_says
 from _analysis.causes.step_program import own_line_of, place_of_longest, total_of
 from _analysis.remedies import CAUSES
 from _proto.hlo.collectives import collective_name
+from _units import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -147,14 +148,14 @@ def _cause(of: StepProgram, row: list[_Lookup]) -> Cause | None:
     if is_seen:
         says = (
             f"{line_says(place)} multiplies a table by a one-hot matrix ({matrix}), which takes"
-            f" {duration(total)} with the ops that build the matrix. Looking up the rows would"
+            f" {time(total)} with the ops that build the matrix. Looking up the rows would"
             f" save {about(gain, of.step)}."
         )
         helps = CAUSES["one_hot_matmul, lookup"]
     else:
         says = (
             f"{line_says(place)} multiplies by a matrix of weighted one-hot rows ({matrix}), mostly"
-            f" zeros, which takes {duration(total)} with the ops that build the matrix. Gathering"
+            f" zeros, which takes {time(total)} with the ops that build the matrix. Gathering"
             f" or scattering rows, such as an expert's tokens, would save {about(gain, of.step)}."
         )
         helps = CAUSES["one_hot_matmul, weighted"]

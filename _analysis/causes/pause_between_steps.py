@@ -20,9 +20,10 @@ from typing import NamedTuple
 
 from _analysis.causes.cause import LIKELY, SEEN, Cause, Evidence
 from _analysis.causes.host_in_pauses import hosts_in
-from _analysis.causes.sentences import duration, listed
+from _analysis.causes.sentences import listed
 from _analysis.remedies import CAUSES
 from _pipeline.host_frames import OwnFiles, is_ambiguous
+from _units import percentage, span, time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -140,12 +141,11 @@ def cause_of(group: Group, periods: Periods) -> Cause:
 
 def when(occurrences: Occurrences, group: Group, periods: Periods) -> str:
     """Return how long and how often the device waits."""
-    gain, period = duration(periods.mean_of(group.pauses)), duration(periods.mean)
-    share = f"{occurrences.share or 0:.1f} %"
+    gain, period = time(periods.mean_of(group.pauses)), time(periods.mean)
+    share = percentage(occurrences.share or 0)
     if len(occurrences.gaps) == occurrences.n_gaps:
         return f"The device waits {gain} between steps ({share} of the {period} period)"
-    shortest, longest = duration(occurrences.shortest), duration(occurrences.longest)
-    how_long = longest if shortest == longest else f"{shortest} to {longest}"
+    how_long = span(occurrences.shortest, occurrences.longest)
     return f"The device waits {how_long} {occurrences.when} ({share} of the time)"
 
 
@@ -156,7 +156,7 @@ def what_host_does(reason: Reason) -> str:
         # Omit the loops around the step, unless the pause is in a loop itself.
         calls = [call for call in host.calls if call is reported or not call.is_loop]
         call = reported or (calls or host.calls)[0]
-        took = duration(call.end - call.start)
+        took = time(call.end - call.start)
         return (
             f", while the host is in {chain_of(calls or host.calls)}. The call of {call.function}"
             f" takes {took}."

@@ -22,10 +22,11 @@ from typing import NamedTuple
 
 from _analysis.allocator import runtime_of
 from _analysis.causes.cause import LIKELY, SEEN, Cause, Evidence
-from _analysis.causes.sentences import about, line_says, size
+from _analysis.causes.sentences import about, line_says
 from _analysis.causes.step_program import Place, place_of_longest, total_of
 from _analysis.remedies import CAUSES
 from _pipeline import frames
+from _units import size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

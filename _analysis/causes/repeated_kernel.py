@@ -25,7 +25,7 @@ from _analysis.causes.resharding import NAME
 from _analysis.causes.sentences import about, line_says
 from _analysis.causes.step_program import collective_name_of, place_of_longest, total_of
 from _analysis.remedies import CAUSES
-from _pipeline.units import plural
+from _units import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def _cause(
         NAME,
         gain,
         f"Kernels at {line_says(place)} compute the same result on {n_devices} devices in"
-        f" {plural(n, 'execution')}, because these devices gather all operands first. Sharing the"
+        f" {counted(n, 'execution')}, because these devices gather all operands first. Sharing the"
         f" work would save {about(gain, of.step)}.",
         CAUSES["resharding, kernel"],
         SEEN,

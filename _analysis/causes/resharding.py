@@ -31,8 +31,8 @@ from _analysis.causes.graph import Value, consumers, is_layout, producers, reach
 from _analysis.causes.sentences import about, line_says
 from _analysis.causes.step_program import collective_name_of, place_of, place_of_longest
 from _analysis.remedies import CAUSES
-from _pipeline.units import plural
 from _pipeline.vocabulary import DATA_MOVE, SPARSE_CORE
+from _units import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _cause(of: StepProgram, row: _Row, members: list[Executions]) -> Cause:
     n = sum(member.n for member in members)
     names = sorted({name for member in members if (name := collective_name_of(member.op))})
     what_moves = names[0] if len(names) == 1 else None
-    what = plural(n, what_moves or "collective")
+    what = counted(n, what_moves or "collective")
     groups = f" among {row.size} devices" if row.size else ""
     verb = "changes" if n == 1 else "change"
     if constraints:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from _pipeline.groups import percent
-from _pipeline.units import with_unit
+from _units import percentage, time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,26 +16,13 @@ if TYPE_CHECKING:
 _LONGEST_NAME = 41
 
 
-def duration(ps: int) -> str:
-    """Format a time with three digits and a unit, such as `13.3 ms`."""
-    return with_unit(ps, digits=3)
-
-
-def size(n_bytes: int) -> str:
-    """Format a number of bytes with a unit, such as `524 MB`."""
-    for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if n_bytes >= factor:
-            return f"{n_bytes / factor:.{1 if n_bytes < 100 * factor else 0}f} {unit}"
-    return f"{n_bytes} B"
-
-
 def about(ps: int, step: Step) -> str:
     """Format an estimate with its share, such as `about 13.3 ms (4.2 % of the step)`."""
-    return f"about {duration(ps)} ({percent_of(ps, step)} of the step)"
+    return f"about {time(ps)} ({percent_of(ps, step)} of the step)"
 
 
 def percent_of(ps: int, step: Step) -> str:
-    return f"{percent(ps, step.duration) or 0:.1f} %"
+    return percentage(percent(ps, step.duration) or 0)
 
 
 def clipped(name: str) -> str:

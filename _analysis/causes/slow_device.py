@@ -14,13 +14,14 @@ from __future__ import annotations
 from operator import attrgetter
 
 from _analysis.causes.cause import LIKELY, Cause, Evidence
-from _analysis.causes.sentences import about, duration, short
+from _analysis.causes.sentences import about, short
 from _analysis.causes.step_program import Place, place_of
 from _analysis.cohorts import Cohort, DeviceLoads, Member
 from _analysis.remedies import CAUSES
 from _analysis.report import program_id_of
 from _analysis.stragglers import costs, lead_of
 from _pipeline.vocabulary import COMM
+from _units import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def cause_of(step: Step, slow: PeerDevice, median: PeerDevice, gain: int) -> Cau
         " any other device"
     )
     if line and excess[line] > 0:
-        says += f", and {short(line)} takes {duration(excess[line])} longer than on {median.name}"
+        says += f", and {short(line)} takes {time(excess[line])} longer than on {median.name}"
         at_line = [
             executions
             for executions in step.leaves

@@ -12,9 +12,9 @@ from _analysis.exposed import is_exposed
 from _analysis.likely_lines import line_of
 from _pipeline import frames
 from _pipeline.groups import Group, ranked_by
-from _pipeline.units import plural
 from _pipeline.vocabulary import COLLECTIVES, COMM
 from _proto.cached import cached_property
+from _units import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,9 +69,9 @@ def place_of_longest(members: Sequence[Executions]) -> Place:
 def counts_of(members: Iterable[Executions]) -> str:
     """Count collectives by name, the longest first: `24 all-to-alls and 2 all-reduces`."""
     ranked = ranked_by(members, lambda op: collective_name_of(op) or "collective")
-    named = [plural(group.n, name) for name, group in ranked[:_N_NAMED]]
+    named = [counted(group.n, name) for name, group in ranked[:_N_NAMED]]
     n_others = sum(group.n for _, group in ranked[_N_NAMED:])
-    return listed([*named, *([plural(n_others, "other collective")] if n_others else [])])
+    return listed([*named, *([counted(n_others, "other collective")] if n_others else [])])
 
 
 class StepProgram:

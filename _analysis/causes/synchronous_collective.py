@@ -19,7 +19,7 @@ collectives.
 from __future__ import annotations
 
 from _analysis.causes.cause import LIKELY, Cause, Evidence
-from _analysis.causes.sentences import about, duration, line_says, listed, only
+from _analysis.causes.sentences import about, line_says, listed, only
 from _analysis.causes.step_program import (
     collective_name_of,
     counts_of,
@@ -27,6 +27,7 @@ from _analysis.causes.step_program import (
     total_of,
 )
 from _analysis.remedies import CAUSES
+from _units import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def find(of: StepProgram, left_out: Container[int]) -> list[Cause]:
         Cause(
             NAME,
             gain,
-            f"The core stops for {duration(total)} in {counts_of(members)}, with most time at"
+            f"The core stops for {time(total)} in {counts_of(members)}, with most time at"
             f" {line_says(place)}. If this communication were asynchronous, math that does not need"
             f" its results could hide {about(gain, of.step)}.",
             CAUSES[NAME].format(flags=listed(list(flags))),

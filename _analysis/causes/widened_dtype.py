@@ -48,13 +48,13 @@ from _analysis.causes.graph import (
     reach,
     walk,
 )
-from _analysis.causes.sentences import about, duration, short
+from _analysis.causes.sentences import about, short
 from _analysis.causes.step_program import own_line_of
 from _analysis.ledger import COLLECTIVE, DATA_MOVEMENT, KERNEL, MEMORY_BOUND
 from _analysis.remedies import CAUSES
-from _pipeline.units import plural
 from _proto.cached import cached_property
 from _proto.hlo.collectives import collective_name
+from _units import counted, time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -425,7 +425,7 @@ def _cause(of: StepProgram, widening: _Widening, wide: _Wide) -> Cause | None:
     is_convert = convert.opcode == "convert"
     source = _source_text(convert) if is_convert else convert.shape
     where = short(line) if line else "an unknown line"
-    after = plural(len(dots), "matmul") if dots else "kernels"
+    after = counted(len(dots), "matmul") if dots else "kernels"
     confidence: Confidence = SEEN if is_convert and is_implicit else LIKELY
     helps = CAUSES["widened_dtype, cast"]
     follows = f"so its result is f32, and so are later ops, including {after}"
@@ -449,7 +449,7 @@ def _cause(of: StepProgram, widening: _Widening, wide: _Wide) -> Cause | None:
         NAME,
         gain,
         f"{what}, {follows}. The narrower dtype would halve the"
-        f" {duration(total)} of the ops that write or read these arrays, saving"
+        f" {time(total)} of the ops that write or read these arrays, saving"
         f" {about(gain, of.step)}{if_wanted if confidence == LIKELY else ''}.",
         helps,
         confidence,

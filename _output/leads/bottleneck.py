@@ -3,17 +3,8 @@ one, then the class that loses the most time."""
 
 from __future__ import annotations
 
-from _output.leads.phrases import (
-    Next,
-    at_line_of,
-    joined,
-    part_of,
-    pause_sentence,
-    percent,
-    short,
-    span,
-    time,
-)
+from _output.leads.phrases import Next, at_line_of, bracketed, joined, pause_sentence, short
+from _units import part_of, span, time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -81,7 +72,7 @@ def mostly_pauses(answer: Answer) -> bool:
 
 
 def cause_says(cause: Cause, answer: Answer) -> str:
-    likely, share = cause["confidence"] == "likely", percent(cause["gain_pct_of_step"])
+    likely, share = cause["confidence"] == "likely", bracketed(cause["gain_pct_of_step"])
     if cause["cause"] == PAUSE:
         # The pause is outside the step, so its percentage is relative to the period.
         return pause_says(cause, answer["period_ps"] or 0)
@@ -94,7 +85,7 @@ def cause_says(cause: Cause, answer: Answer) -> str:
 
 
 def pause_says(cause: Cause, period_ps: int) -> str:
-    share = percent(cause["gain_pct_of_step"])
+    share = bracketed(cause["gain_pct_of_step"])
     waits = part_of(cause["gain_ps"], period_ps) + share
     probably = " probably" if cause["confidence"] == "likely" else ""
     host = f"for the host{at_line_of(cause)}"

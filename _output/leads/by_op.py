@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from _output.leads.phrases import Next, at_line_of, counted, joined, part_of, percent, short, time
+from _output.leads.phrases import Next, at_line_of, bracketed, joined, short
+from _units import counted, part_of, time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def described(op: OpFields, step: int, before: str) -> str:
     taken = part_of(op["total_dur_ps"], step)
     runs = counted(op["n_executions"], "execution")
     line = at_line_of(op)
-    return f"{before} {short(op['hlo_op'])}{line}: {taken}{percent(op['pct_of_step'])} in {runs}."
+    return f"{before} {short(op['hlo_op'])}{line}: {taken}{bracketed(op['pct_of_step'])} in {runs}."
 
 
 def next_steps(answer: Answer) -> Iterator[Next]:

@@ -3,7 +3,8 @@ most time outside inner scopes."""
 
 from __future__ import annotations
 
-from _output.leads.phrases import Next, joined, part_of, percent, short, time
+from _output.leads.phrases import Next, bracketed, joined, short
+from _units import part_of, time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def sentences(answer: Answer) -> Iterator[str]:
         return
     top = max(named, key=lambda row: row["total_dur_ps"])
     own = max(named, key=lambda row: row["self_dur_ps"])
-    share = percent(top["pct_of_step"])
+    share = bracketed(top["pct_of_step"])
     yield f"Scope {short(top['scope'])} takes {part_of(top['total_dur_ps'], step)}{share}."
     if own is not top:
         yield (

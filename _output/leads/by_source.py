@@ -3,7 +3,8 @@ not listed."""
 
 from __future__ import annotations
 
-from _output.leads.phrases import Next, at_line_of, counted, joined, part_of, time
+from _output.leads.phrases import Next, at_line_of, joined
+from _units import counted, part_of, time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

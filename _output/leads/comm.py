@@ -3,7 +3,8 @@ line with the largest part."""
 
 from __future__ import annotations
 
-from _output.leads.phrases import Next, at_line_of, joined, part_of, percent, time
+from _output.leads.phrases import Next, at_line_of, bracketed, joined
+from _units import part_of, time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,10 +29,10 @@ def sentences(answer: Answer) -> Iterator[str]:
     if exposed and totals["peers"] and totals["peers"]["by_device"]:
         yield from waiting(answer, totals["peers"])
     elif exposed:
-        share = percent(totals["exposed_pct_of_step"])
+        share = bracketed(totals["exposed_pct_of_step"])
         yield f"Communication stops the step for {part_of(exposed, step)}{share}."
     if host:
-        share = percent(totals["host_pct_of_step"])
+        share = bracketed(totals["host_pct_of_step"])
         yield f"Transfers between host and device stop the step for {part_of(host, step)}{share}."
     if rows and (exposed or host):
         top = max(rows, key=lambda row: row["sync_dur_ps"] + row["wait_dur_ps"])

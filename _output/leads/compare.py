@@ -3,7 +3,8 @@ pauses between steps, and the line that changed most."""
 
 from __future__ import annotations
 
-from _output.leads.phrases import Next, at, joined, short, time
+from _output.leads.phrases import Next, at, bracketed, joined, short
+from _units import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def program_sentences(found: ProgramChanges) -> Iterator[str]:
 def change(total: Total) -> str:
     """Describe a change in time in words, such as `0.14 ms (0.7 %) slower`."""
     share = total["delta_pct"]
-    known = f" ({abs(share):.1f} %)" if share is not None else ""
+    known = bracketed(share and abs(share))
     how = "slower" if total["delta_ps"] > 0 else "faster"
     return f"{time(abs(total['delta_ps']))}{known} {how}"
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from _output.leads.phrases import Next, counted, short_path, size
+from _output.leads.phrases import Next, short_path
+from _units import counted, size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from _output.leads.phrases import Next, joined, part_of, pause_sentence, percent, time
+from _output.leads.phrases import Next, bracketed, joined, pause_sentence
+from _units import part_of, time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def sentences(answer: Answer) -> Iterator[str]:
         return
     if answer["step_id"] is not None and (capture["in_no_step_pct"] or 0) > HARDLY_PCT:
         outside = part_of(capture["in_no_step_ps"], capture["dur_ps"])
-        share = percent(capture["in_no_step_pct"])
+        share = bracketed(capture["in_no_step_pct"])
         yield f"In this capture, {outside}{share} pass between steps."
 
 
@@ -45,7 +46,7 @@ def within_step(answer: Answer, only: str) -> Iterator[str]:
     if (totals["idle_pct_of_step"] or 0) < HARDLY_PCT:
         yield f"{where}, the device is idle for {only}{taken}."
         return
-    yield f"{where}, the device is idle for {taken}{percent(totals['idle_pct_of_step'])}."
+    yield f"{where}, the device is idle for {taken}{bracketed(totals['idle_pct_of_step'])}."
     by_cause = answer["idle_by_cause"]
     durations = [
         (by_cause["barrier"], "waiting at barriers"),

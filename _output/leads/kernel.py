@@ -3,7 +3,8 @@ waits."""
 
 from __future__ import annotations
 
-from _output.leads.phrases import Next, at_line_of, joined, part_of, percent, short, time
+from _output.leads.phrases import Next, at_line_of, bracketed, joined, short
+from _units import part_of, time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def sentences(answer: Answer) -> Iterator[str]:
         return
     top = answer["kernels"][0]
     line = at_line_of(top)
-    taken = part_of(top["total_dur_ps"], answer["step_duration_ps"]) + percent(top["pct_of_step"])
+    taken = part_of(top["total_dur_ps"], answer["step_duration_ps"]) + bracketed(top["pct_of_step"])
     yield f"The costliest kernel is {short(top['kernel'])}{line}: {taken}."
     yield from inside(top)
     if top["lost_ps"] is None:
@@ -43,7 +44,7 @@ def inside(kernel: Kernel) -> Iterator[str]:
         yield "The capture does not show what happens inside the kernel."
         return
     waiting = part_of(kernel["waiting_ps"], kernel["total_dur_ps"])
-    yield f"The kernel spends {waiting}{percent(kernel['waiting_pct'])} waiting for copies."
+    yield f"The kernel spends {waiting}{bracketed(kernel['waiting_pct'])} waiting for copies."
 
 
 def next_steps(answer: Answer) -> Iterator[Next]:

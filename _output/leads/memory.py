@@ -3,7 +3,8 @@ peak."""
 
 from __future__ import annotations
 
-from _output.leads.phrases import Next, at_line_of, joined, percent, size
+from _output.leads.phrases import Next, at_line_of, bracketed, joined
+from _units import size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def sentences(answer: Answer) -> Iterator[str]:
     if answer["buffers"]:
         top = answer["buffers"][0]
         shape = top["shape"] or "a buffer"
-        share = percent(top["pct_of_peak"])
+        share = bracketed(top["pct_of_peak"])
         line = at_line_of(top)
         yield f"The largest buffer is {shape}{line}: {size(top['bytes'])}{share}."
     runtime = answer["runtime"]

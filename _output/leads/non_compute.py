@@ -3,7 +3,8 @@ and the line with the largest part."""
 
 from __future__ import annotations
 
-from _output.leads.phrases import Next, at_line_of, joined, part_of, percent, short, time
+from _output.leads.phrases import Next, at_line_of, bracketed, joined, short
+from _units import part_of, time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def sentences(answer: Answer) -> Iterator[str]:
     listed = totals["non_compute_duration_ps"]
     yield (
         f"Data movement and waits take {part_of(listed, answer['step_duration_ps'])}"
-        f"{percent(totals['non_compute_pct_of_step'])}."
+        f"{bracketed(totals['non_compute_pct_of_step'])}."
     )
     rows = answer["by_source_within_category"]
     if rows:

@@ -3,7 +3,8 @@ kernels, and donated memory that is not reused."""
 
 from __future__ import annotations
 
-from _output.leads.phrases import Next, counted, joined, short, size
+from _output.leads.phrases import Next, joined, short
+from _units import counted, size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

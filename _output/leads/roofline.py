@@ -3,7 +3,8 @@ roof."""
 
 from __future__ import annotations
 
-from _output.leads.phrases import Next, at_line_of, joined, part_of, time
+from _output.leads.phrases import Next, at_line_of, joined
+from _units import part_of, time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from _output.leads.phrases import Next, counted, joined, time
+from _output.leads.phrases import Next, joined
+from _units import counted, time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -3,7 +3,8 @@ line."""
 
 from __future__ import annotations
 
-from _output.leads.phrases import Next, at_line_of, joined, part_of, pause_sentence, percent, time
+from _output.leads.phrases import Next, at_line_of, bracketed, joined, pause_sentence
+from _units import part_of, time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def sentences(answer: Answer) -> Iterator[str]:
     if groups:
         top = groups[0]
         line = at_line_of(top) or " unknown"
-        taken = part_of(top["total_dur_ps"], step) + percent(top["pct_of_step"])
+        taken = part_of(top["total_dur_ps"], step) + bracketed(top["pct_of_step"])
         yield f"The costliest listed line is{line}: {taken}."
     if not pause_first:
         yield pause

@@ -215,7 +215,7 @@ class Files(unittest.TestCase):
         (block,) = (block for block in blocks(CONTRIBUTING) if "zipapp" in block.text)
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            for source in ("compute_breakdown.py", "_peaks.py"):
+            for source in ("compute_breakdown.py", "_peaks.py", "_units.py"):
                 shutil.copy(ROOT / source, folder)
             for source in ("_analysis", "_modes", "_output", "_pipeline", "_proto"):
                 shutil.copytree(ROOT / source, folder / source)

@@ -318,7 +318,7 @@ class Started(StreamsTest):
         package = self.folder / "compute_breakdown"
         package.mkdir()
         shutil.copy(harness.SCRIPT, package / "__main__.py")
-        for name in ("_peaks.py", "_pipeline", "_proto"):
+        for name in ("_peaks.py", "_units.py", "_pipeline", "_proto"):
             (package / name).symlink_to(harness.ROOT / name)
         code = b"from compute_breakdown.__main__ import command; command()"
         installed = self.write("compute-breakdown", code)

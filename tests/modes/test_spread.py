@@ -17,7 +17,7 @@ from typing import Any
 from _analysis import cohorts, record_format, stragglers
 from _modes.spread import fields_of
 from _pipeline.no_answer import NoAnswer
-from _pipeline.units import plural
+from _units import counted
 from tests.builders import records
 from tests.builders.records import Json, Name, groups_of, pod
 from tests.harness import BEFORE, DEMO, FULL, answer, sampled, within
@@ -694,9 +694,9 @@ class Joining(unittest.TestCase):
             spread([*run, run[1]])["notes"],
             [
                 f"program {first}: {offset}",
-                f"program {first}: left out {plural(n_left_out[first], 'step')}, {why}",
+                f"program {first}: left out {counted(n_left_out[first], 'step')}, {why}",
                 f"program {second}: {offset}",
-                f"program {second}: left out {plural(n_left_out[second], 'step')}, {why}",
+                f"program {second}: left out {counted(n_left_out[second], 'step')}, {why}",
                 "several files have equal figures for 0 of host h1; this device is counted once",
             ],
         )

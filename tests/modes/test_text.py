@@ -68,7 +68,7 @@ UNITS = {
     "%": 1,
     **dict(figures.TIME),
     "µs": 10**6,
-    **dict(figures.BYTES),
+    **dict(figures.SIZE),
     **dict(figures.FLOPS),
 }
 # Columns and parts of sentences that are computed from several fields.
@@ -508,7 +508,7 @@ class Units(unittest.TestCase):
                 1023 * kib + 511: "1023 KiB",
                 1023 * kib + 512: "1.000 MiB",
                 2**30 - 1: "1.000 GiB",
-                2**44: "16384 GiB",
+                2**44: "16.00 TiB",
             },
         )
 

@@ -352,8 +352,7 @@ def readable(ps: int) -> str:
         return f"{ps} ps"
     name = {3: "ns", 6: "us", 9: "ms", 12: "s"}[power]
     value = ps / 10**power
-    decimals = 2 if value < 100 else 1 if value < 1000 else 0
-    return f"{value:.{decimals}f} {name}"
+    return f"{value:.{2 if value < 9.995 else 1}f} {name}"
 
 
 def counted(n: int, noun: str) -> str:

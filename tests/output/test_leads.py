@@ -11,13 +11,14 @@ import unittest
 from collections.abc import Iterator
 from typing import Any
 
+import _units
 from _output.leads import phrases
 from _output.leads.command import following
 from tests.answers import BATCH, answers, captures, demo
 from tests.harness import ALL_MODES, ROOT, SCRIPT, sampled
 
 Json = dict[str, Any]
-TIMES = {name: size for size, name in phrases.TIME_UNITS}
+TIMES = dict(_units.TIMES)
 AMOUNT = re.compile(
     r"(?<![\w.])(\d+(?:\.\d+)?(?:e-?\d+)?)(?: of (\d+(?:\.\d+)?))? (ps|ns|us|ms|s)\b"
 )
@@ -67,11 +68,11 @@ class Headlines(unittest.TestCase):
             for part, whole, unit in AMOUNT.findall(result["headline"]):
                 for figure in filter(None, (part, whole)):
                     with self.subTest(result["mode"], figure=f"{figure} {unit}"):
-                        shown = {phrases.digits(abs(n) / TIMES[unit]) for n in known}
+                        shown = {_units.number(abs(n), (unit, TIMES[unit])) for n in known}
                         self.assertIn(figure, shown, result["headline"])
 
     def test_percentages_and_sizes_in_a_headline_occur_in_the_answer(self) -> None:
-        sizes = {name: size for size, name in phrases.BYTE_UNITS}
+        sizes = dict(_units.BYTES)
         n_checked = 0
         for result in self.led():
             known = list(figures_in({**result, "headline": ""}))
@@ -85,7 +86,7 @@ class Headlines(unittest.TestCase):
                 n_checked += 1
             for size, unit in re.findall(r"(\d+(?:\.\d+)?) (GiB|MiB|KiB)\b", result["headline"]):
                 with self.subTest(result["mode"], size=f"{size} {unit}"):
-                    shown = {phrases.digits(n / sizes[unit]) for n in known}
+                    shown = {_units.number(int(n), (unit, sizes[unit])) for n in known}
                     self.assertIn(size, shown, result["headline"])
                 n_checked += 1
         self.assertGreater(n_checked, 20)
@@ -120,9 +121,9 @@ class Headlines(unittest.TestCase):
         self.assertEqual(phrases.joined(["One.", "x" * 240, "Two."]), "One. Two.")
 
     def test_two_times_share_a_unit_unless_one_is_much_smaller(self) -> None:
-        self.assertEqual(phrases.part_of(346_200, 784_100_000_000), "346.2 ns of 784.1 ms")
-        self.assertEqual(phrases.part_of(6_170_000_000, 18_308_000_000), "6.17 of 18.3 ms")
-        self.assertEqual(phrases.part_of(0, 10**9), "0 of 1.00 ms")
+        self.assertEqual(_units.part_of(346_200, 784_100_000_000), "346.2 ns of 784.1 ms")
+        self.assertEqual(_units.part_of(6_170_000_000, 18_308_000_000), "6.17 of 18.3 ms")
+        self.assertEqual(_units.part_of(0, 10**9), "0 of 1.00 ms")
 
 
 class NextSteps(unittest.TestCase):

@@ -9,7 +9,7 @@ import unittest
 from collections.abc import Sequence
 from typing import Any
 
-from _pipeline.units import plural
+from _units import counted
 from tests.builders import hlo_proto
 from tests.builders.hlo_proto import StackFrames, metadata_plane
 from tests.builders.random_xspace import command_line
@@ -38,7 +38,7 @@ ALL_KINDS: Json = {"include_comm": True, "include_data_move": True}
 
 def doubtful(n: int, ps: int) -> str:
     return (
-        f"in {plural(n, 'op')} ({ps} ps), the source is not the innermost frame of the stack, so"
+        f"in {counted(n, 'op')} ({ps} ps), the source is not the innermost frame of the stack, so"
         " the stack may be wrong"
     )
 
