@@ -139,7 +139,7 @@ class LargeArrays(unittest.TestCase):
         # The op that reads both arrays is counted only once.
         self.assertEqual(row["evidence"]["ops"], ["exp.1", "exp.2", "out.1"])
         self.assertEqual(row["evidence"]["dur_ps"], 900)
-        self.assertIn("writes 2 arrays f32[500,125] (250 kB each) to memory", row["says"])
+        self.assertIn("writes 2 arrays f32[500,125] (244.1 KiB each) to memory", row["says"])
         self.assertEqual([row["gain_ps"] for row in found("loss.py:6")], [500, 500])
 
     def test_gather_is_assumed_to_read_little_of_a_large_array(self) -> None:
@@ -240,7 +240,7 @@ class NotDonated(unittest.TestCase):
         self.assertEqual((row["gain_ps"], row["source_user"]), (0, None))
         self.assertEqual(row["confidence"], "likely")
         self.assertIn("1 argument (w['big'])", row["says"])
-        self.assertIn("250 kB", row["says"])
+        self.assertIn("244.1 KiB", row["says"])
 
     def test_donated_arguments_are_not_reported(self) -> None:
         self.assertEqual(self.found(aliases((0, ()))), [])

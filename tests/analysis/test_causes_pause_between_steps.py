@@ -64,7 +64,7 @@ class PauseBetweenSteps(unittest.TestCase):
         self.assertEqual((found["confidence"], found["scope"]), ("seen", None))
         self.assertEqual(
             found["says"],
-            "The device waits 20.0 ms between steps (20.0 % of the 100 ms period), while the host"
+            "The device waits 20.0 ms between steps (20.0 % of the 100.0 ms period), while the host"
             " is in feed.py:17 get_batch > feed.py:44 tokenize. The call of get_batch takes 94.0"
             " ms.",
         )
@@ -213,7 +213,7 @@ class SeveralReasons(unittest.TestCase):
         self.assertEqual(cause["evidence"]["pauses"]["when"], "after every second step")
         self.assertEqual(
             cause["says"],
-            "The device waits 20.0 ms to 24.0 ms after every second step (12.1 % of the time),"
+            "The device waits 20.0 to 24.0 ms after every second step (12.1 % of the time),"
             " while the host is in hook.py:12 on_step. The call of on_step takes 26.0 ms.",
         )
         self.assertIn(
@@ -245,7 +245,7 @@ class SeveralReasons(unittest.TestCase):
         result, (cause,) = self.found(self.capture(pauses, "$save.py:7 save"))
         self.assertEqual(cause["evidence"]["pauses"]["n"], 1)
         self.assertIn(
-            "The device waits 300 ms a single time, after the step with index 3 (29.4 % of the"
+            "The device waits 300.0 ms a single time, after the step with index 3 (29.4 % of the"
             " time), while the host is in save.py:7 save.",
             cause["says"],
         )

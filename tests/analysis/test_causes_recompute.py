@@ -65,7 +65,7 @@ class Recompute(unittest.TestCase):
         result = answer(with_host(capture, allocator(*reports)), "bottleneck")
         (row,) = result["causes"]
         self.assertEqual(row["evidence"]["hbm_free_bytes"], 4000)
-        self.assertIn("4.0 kB of HBM stayed free", row["says"])
+        self.assertIn("3.91 KiB of HBM stayed free", row["says"])
 
     def test_line_of_the_cause_is_the_innermost_line_shared_by_all_stacks(self) -> None:
         again = [matmul(BACKWARD + AGAIN, 100 * i, 90, STEP, LOSS) for i in (1, 2)]

@@ -1011,7 +1011,7 @@ class Figures(unittest.TestCase):
         }  # fmt: skip
         self.assertEqual({name: new[name] for name in expected}, expected)
         without = compare(*sides[::-1])
-        self.assertIn("The largest change is at a.py:1: -7.00 ps.", headline_of(without))
+        self.assertIn("The largest change is at a.py:1: -7 ps.", headline_of(without))
         [gone] = [row for row in without["rows"] if row["delta_ps"]]
         self.assertEqual((gone["matched_by"], gone["delta_ps"], gone["delta_pct"]),
                          ("only_before", -7, -100))  # fmt: skip

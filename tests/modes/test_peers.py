@@ -365,7 +365,7 @@ class Headline(unittest.TestCase):
         waiting.event_metadata.append(EventMetadata(99, "barrier-cores"))
         waiting.lines.append(Line("XLA TraceMe", [Event(99, 400, 300)]))
         headline = result_of([waiting, device(1, durations(10, 10))])["headline"]
-        self.assertIn("This device waits 300.0 ps at barriers before collectives.", headline)
+        self.assertIn("This device waits 300 ps at barriers before collectives.", headline)
 
     def test_next_steps_suggest_option_peers_unless_it_was_given(self) -> None:
         data = with_slow_device()
@@ -583,7 +583,7 @@ class ExplainedWait(unittest.TestCase):
     def test_headline_says_how_much_communication_is_waiting(self) -> None:
         headline = self.of_synchronous(700, 100)["headline"]
         self.assertIn(
-            "nothing hides: 0.7 of 1.00 ns, of which 600.0 ps is waiting for late devices", headline
+            "nothing hides: 0.7 of 1.00 ns, of which 600 ps is waiting for late devices", headline
         )
 
 

@@ -115,7 +115,7 @@ class Offloading(unittest.TestCase):
             result["notes"],
             [
                 "no op starts in 1 of 105 steps (961.3 ns in total)",
-                "13.75 s (14.9 % of the capture) pass between steps; --step all includes this time",
+                "13.8 s (14.9 % of the capture) pass between steps; --step all includes this time",
                 "the trace has no Steps line, so each execution of a program (XLA Modules)"
                 " counts as a step",
                 "auto-picked the busiest step (index 101, 15 of 1504 ops in 105 steps;"

@@ -45,12 +45,12 @@ class Gain(InFolder):
 
     def test_headline_reports_the_gain(self) -> None:
         for hosts, says in (
-            ([[505, 500]], "TPU:0 of a is slow, costs 5.00 ps of the 1.00 ns step"),
+            ([[505, 500]], "TPU:0 of a is slow, costs 5 ps of the 1.00 ns step"),
             (
                 [[504, 500]],
-                "Balanced: the slowest device, TPU:0 of a, costs 4.00 ps of the 1",
+                "Balanced: the slowest device, TPU:0 of a, costs 4 ps of the 1",
             ),
-            ([[510, 509], [500, 499]], "Host a is slow: it costs 10.0 ps of the 1.00 ns step."),
+            ([[510, 509], [500, 499]], "Host a is slow: it costs 10 ps of the 1.00 ns step."),
         ):
             self.cohort(*hosts)
             self.assertIn(says, self.headline)
