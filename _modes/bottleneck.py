@@ -24,7 +24,7 @@ from _analysis.ledger import (
 from _analysis.likely_lines import line_of
 from _analysis.loops import Loops
 from _analysis.peer_rows import peer_totals
-from _analysis.periods import periods_of
+from _analysis.periods import lower_median, periods_of, steps_like
 from _analysis.roofs import over_roof_note, roofs_of, rounded
 from _analysis.rows import (
     chip_fields,
@@ -40,6 +40,7 @@ from _analysis.rows import (
 from _analysis.tokens import model_flops_of, tokens_per_s
 from _pipeline.device import TPU_RE, tpus_of
 from _pipeline.groups import Group, percent, ranked_by
+from _pipeline.step_durations import durations_of
 from _pipeline.vocabulary import COMPUTE, HOST
 from _units import counted, time
 
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
     )
     from _output.fields.bottleneck import Cause as CauseRow
     from _output.fields.bottleneck import Finding as FindingRow
+    from _output.fields.bottleneck import Steps as StepsRow
     from _output.fields.bottleneck import UnknownKernel as KernelRow
     from _output.fields.rows import PeersOfStep
     from _output.fields.units import Dtype, OpClass
@@ -137,6 +139,7 @@ def bottleneck(
         "tokens_per_s": tokens_per_s(step, tokens),
         "over_roof": {"n_ops": len(over), "dur_ps": sum(entry.total for entry in over)},
         "capture": capture_row(step),
+        "steps": steps_row(step),
         "budget": budget_of(by_class, idle, rows.hideable, step),
         "idle_by_cause": idle_by_cause(step),
         **recomputed_math(step),
@@ -180,6 +183,19 @@ def capture_row(step: Step) -> Capture:
         "hosts": step.device.hosts,
         "devices": [name for name in step.device.planes if TPU_RE.match(name)],
         "n_steps": len(step.device.steps),
+    }
+
+
+def steps_row(step: Step) -> StepsRow | None:
+    if step.picked is None:
+        return None
+    all_durations = durations_of(step)
+    durations = [all_durations[event.index] for event in steps_like(step.device, step.picked)]
+    return {
+        "n": len(durations),
+        "min_ps": min(durations),
+        "median_ps": lower_median(durations),
+        "max_ps": max(durations),
     }
 
 

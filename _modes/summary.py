@@ -14,12 +14,13 @@ from _analysis.rows import (
     tail_row,
 )
 from _pipeline.groups import Group, group_by, percent, ranked_by, source_key
+from _pipeline.step_durations import durations_of
 from _pipeline.step_pick import time_between
 from _pipeline.vocabulary import COMM, COMPUTE, PHASES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from _analysis.exposed import Exposed
     from _output.fields.summary import (
@@ -49,6 +50,7 @@ def summary(step: Step, context: Context, *, top: int = 50, include_comm: bool =
     groups = [group for _, group in ranked_by(step.of_kinds(*kinds), source_key)]
     gaps = longest_gaps(step, N_GAPS)
     around = Surroundings(step, gaps)
+    durations = durations_of(step)
     return {
         **period_fields(periods_of(step.device, step.picked)),
         "top_compute_groups": [
@@ -63,8 +65,8 @@ def summary(step: Step, context: Context, *, top: int = 50, include_comm: bool =
         "comm_rollup": [exposed_row(target, step) for target in exposed(step)],
         "kernels": [kernel_row(kernel, group, step) for kernel, group in kernels(step)],
         "idle_gaps": [gap_row(around.gap(*gap), step) for gap in gaps],
-        "steps": [step_row(event, step) for event in step.device.steps],
-        "steps_rollup": steps_rollup(step.device),
+        "steps": [step_row(event, durations[event.index], step) for event in step.device.steps],
+        "steps_rollup": steps_rollup(step.device, durations),
     }
 
 
@@ -143,23 +145,23 @@ def kernel_row(kernel: str, group: Group, step: Step) -> Kernel:
     }
 
 
-def step_row(event: StepEvent, step: Step) -> StepRow:
+def step_row(event: StepEvent, duration: int, step: Step) -> StepRow:
     picked: PickedIfPicked = {"picked": True} if event is step.picked else {}
     return {
         "index": event.index,
         "name": event.name,
-        "duration_ps": event.duration,
+        "duration_ps": duration,
         "n_xla_ops_events": event.n_events,
         **picked,
     }
 
 
-def steps_rollup(device: Device) -> StepsRollup:
+def steps_rollup(device: Device, durations: Mapping[int, int]) -> StepsRollup:
     steps = device.steps
     between, whole = time_between(steps)
     by_name: dict[str | None, list[int]] = {}
     for step in steps:
-        by_name.setdefault(common_name(device, step), []).append(step.duration)
+        by_name.setdefault(common_name(device, step), []).append(durations[step.index])
     ranked = sorted(by_name.items(), key=lambda item: (-sum(item[1]), item[0] is None, item[0]))
     return {
         "n": len(steps),

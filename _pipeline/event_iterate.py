@@ -94,7 +94,8 @@ def admit(device: Device, windows: Sequence[tuple[int, int]]) -> list[Admitted]:
     reach = list(accumulate((end for _, end in windows), max))
     for line in device.lines:
         shift = line.base_ps - device.base
-        for events in line.events(starts[0] - shift, reach[-1] - shift):
+        wanted = [(start - shift, end - shift) for start, end in zip(starts, reach, strict=True)]
+        for events in line.events(wanted[0][0], wanted[-1][1], wanted):
             first = bisect_right(reach, events.first + shift)
             last = bisect_right(starts, events.last + shift)
             spans = [(start - shift, end - shift) for start, end in windows[first:last]]

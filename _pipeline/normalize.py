@@ -179,8 +179,8 @@ def clock_notes(step: Step) -> list[str]:
     if 100 * off <= measured and 100 * worst <= step.duration:
         return []
     return [
-        "durations use the device's clock; on the trace's clock, which trace viewers and"
-        f" `steps` use, op durations differ by {time(off)} in total and by up to"
+        "durations use the device's clock; on the trace's clock, which trace viewers"
+        f" use, op durations differ by {time(off)} in total and by up to"
         f" {time(worst)} for one op"
     ]
 

@@ -75,6 +75,20 @@ class Capture(TypedDict):
     """Number of steps of the analysed device in the capture."""
 
 
+class Steps(TypedDict):
+    """Durations of the steps with the picked step's name, on the clock in `clock`, as in `steps` of
+    [summary](#summary)."""
+
+    n: Count
+    """Number of steps."""
+    min_ps: Picoseconds
+    """Duration of the shortest step."""
+    median_ps: Picoseconds
+    """Median duration; for an even number of steps, the lower of the two middle durations."""
+    max_ps: Picoseconds
+    """Duration of the longest step."""
+
+
 BudgetClassed = TypedDict("BudgetClassed", {"class": BudgetClass})
 """One of the eight classes above, or `idle` for time without a leaf op, or `overlap` for the busy
 time minus the total duration of all leaf ops. `overlap` is 0, or negative if ops overlap or end
@@ -331,6 +345,9 @@ class Fields(ChipFields, RecomputedMath, RecomputeTotal, PeriodFields):
     `hfu_at_least` exclude these ops; a note lists the ops' source lines."""
     capture: Capture
     """Hosts, devices and steps in the capture."""
+    steps: Steps | None
+    """Durations of the steps with the picked step's name; null with `--step all`, and if the
+    capture has no steps."""
     budget: list[BudgetRow]
     """Time of each of the eight classes, of `idle` and of `overlap`. The rows add up to the step's
     duration."""

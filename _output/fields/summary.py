@@ -118,7 +118,7 @@ class StepNameRow(TypedDict):
     n: Count
     """Number of steps."""
     total_dur_ps: Picoseconds
-    """Total duration of the steps."""
+    """Total of the durations in `steps`."""
     median_dur_ps: Picoseconds
     """Median duration of the steps; for an even number of steps, the lower of the two middle
     durations."""
@@ -160,7 +160,8 @@ class Step(PickedIfPicked):
     name: str | None
     """Name of the step, as `--step-id` accepts it."""
     duration_ps: Picoseconds
-    """Duration of the step on the trace's clock, which can differ from `step_duration_ps`."""
+    """Duration of the step on the clock in `clock`. Steps without measured ops have only a duration
+    on the trace's clock."""
     n_xla_ops_events: Count
     """Number of events that start in the step, including containers."""
 

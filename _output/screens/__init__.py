@@ -36,10 +36,20 @@ HEAD = (
             ),
         )
     ),
-    Says(
-        "step {step_name} (index {step_id:word}): {step_duration_ps:time} on the {clock:word}'s"
-        " clock; program {program.name}",
-        when="step_source",
+    Section(
+        (
+            Says(
+                "step {step_name} (index {step_id:word}): {step_duration_ps:time} on the"
+                " {clock:word}'s clock; program {program.name}",
+                when="step_source",
+            ),
+            Says(
+                "; {unequal_steps.n:count} steps take {unequal_steps.min_ps:time} to"
+                " {unequal_steps.max_ps:time} (median {unequal_steps.median_ps:time})",
+                when="step_source unequal_steps",
+                continues=True,
+            ),
+        )
     ),
     Says(
         "all ops of the device: {step_duration_ps:time} on the {clock:word}'s clock;"
@@ -90,7 +100,7 @@ def blocks_of(fields: Json, view: View) -> Iterator[Block]:
     name, file = fields["profile_dir"], fields.get("xplane_file")
     if file:
         fields = {**fields, "trace": name if name.endswith(file) else f"{name}, {file}"}
-    fields = {**fields, **about_period(fields)}
+    fields = {**fields, **about_period(fields), "unequal_steps": unequal_steps(fields)}
     prepare = getattr(screen_of(fields["mode"]), "prepared", None)
     if prepare:
         fields = prepare(fields)
@@ -116,6 +126,22 @@ def about_period(fields: Json) -> Json:
         "pauses_equal": not differs(pauses["max_ps"], pauses["min_ps"]),
         "shows_period": has_pause or period_differs,
     }
+
+
+def unequal_steps(fields: Json) -> Json | None:
+    """Return the durations of the steps that are named like the picked step, if the longest takes
+    at least 5 % longer than the shortest."""
+    steps = fields.get("steps")
+    if fields["mode"] == "summary" and fields["status"] == "ok":
+        rows = fields["steps_rollup"]["by_name"]
+        # Numbered steps are in a row without a name.
+        like = {row["name"]: row for row in rows}
+        row = like.get(fields["step_name"]) or like.get(None)
+        names = {"min_ps": "min_dur_ps", "median_ps": "median_dur_ps", "max_ps": "max_dur_ps"}
+        steps = row and {"n": row["n"], **{name: row[names[name]] for name in names}}
+    if not isinstance(steps, dict) or 20 * (steps["max_ps"] - steps["min_ps"]) <= steps["min_ps"]:
+        return None
+    return steps
 
 
 def screen_of(mode: str | None) -> Any:

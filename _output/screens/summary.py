@@ -128,7 +128,7 @@ PARTS: tuple[Part, ...] = (
         ),
     ),
     Table(
-        "all steps, on the trace's clock",
+        "all steps, on the {clock:word}'s clock",
         "steps",
         (
             Column("index", "index", "count"),

@@ -215,7 +215,9 @@ class JoinedLine:
             return None
         return min(start for start, _ in spans), max(end for _, end in spans)
 
-    def events(self, start: int, end: int) -> Iterator[Events]:
+    def events(
+        self, start: int, end: int, windows: Sequence[tuple[int, int]] = ()
+    ) -> Iterator[Events]:
         """Yield the events with `start <= offset_ps < end`, sorted by start.
 
         Each event is held back until no later record can contain an event with an earlier start.
@@ -227,7 +229,8 @@ class JoinedLine:
         borders = [*accumulate(reversed(spans[1:]), min, initial=_AFTER_ALL)][::-1]
         held = _Columns()
         for (line, shift, ids), border in zip(self.shifted(), borders, strict=True):
-            for events in line.events(start - shift, end - shift):
+            wanted = [(first - shift, last - shift) for first, last in windows]
+            for events in line.events(start - shift, end - shift, wanted):
                 held.add(events, shift, ids)
             held.sort()
             yield from held.take_until(border)

@@ -10,6 +10,7 @@ is read piece by piece, in up to three passes:
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from itertools import compress
@@ -128,18 +129,22 @@ class Line:
             for _ in self.starts():
                 pass
 
-    def events(self, start: int, end: int) -> Iterator[Events]:
-        """Yield the events with `start <= offset_ps < end`, in the file's order.
+    def events(
+        self, start: int, end: int, windows: Sequence[tuple[int, int]] = ()
+    ) -> Iterator[Events]:
+        """Yield the events with `start <= offset_ps < end`, in the file's order. If there are
+        `windows`, which must be sorted, events outside all of them can be omitted.
 
-        If `starts` has already read the line, pieces outside the window are skipped. But if the
-        window contains 0, all pieces are read, because events without an offset begin at 0 and
-        `starts` can miss them.
+        If `starts` has already read the line, pieces outside the windows are skipped. But if the
+        first window contains 0, all pieces are read, because events without an offset begin at 0
+        and `starts` can miss them.
         """
         pieces = self._pieces
         n_bytes = sum(piece.end - piece.start for piece in pieces)
         if self._is_indexed:
             if not start <= 0 < end:
-                pieces = [piece for piece in pieces if piece.first < end and start <= piece.last]
+                wanted = [*zip(*(windows or [(start, end)]), strict=True)]
+                pieces = [piece for piece in pieces if _overlaps(piece, *wanted)]
             self._source.expect(sum(piece.end - piece.start for piece in pieces))
         self._source.expect(-n_bytes)
         for piece in pieces:
@@ -201,6 +206,13 @@ def _decode(kind: type[M], data: bytes, at: int) -> M:
         explain(pb.LineEvents.DESCRIPTOR, data, at)
         raise Damage(at, "the protobuf parser rejects the message")
     return message
+
+
+def _overlaps(piece: _Piece, starts: Sequence[int], ends: Sequence[int]) -> bool:
+    """Return whether a piece overlaps a window; windows are given by their sorted starts and
+    ends."""
+    n = bisect_right(ends, piece.first)
+    return n < len(ends) and starts[n] <= piece.last
 
 
 # The following functions cut a line into pieces.

@@ -1,0 +1,113 @@
+"""Test the durations of all steps: on the device's clock, if the core measured ops."""
+
+from __future__ import annotations
+
+import unittest
+from itertools import starmap
+from typing import Any
+
+from _output.text import text_of
+from tests.builders.xspace import Space, Stat, StatMetadata, encode, tpu_plane, uint64
+from tests.harness import answer
+from tests.modes.small_steps import leaf
+
+# A step: name, start and end on the trace's clock; start and duration on the device's clock.
+Step = tuple[str, int, int, int, int]
+MS = 10**9
+# On the trace's clock, the steps take 60, 140 and 100 ms.
+JITTERED: list[Step] = [
+    ("0", 0, 60 * MS, 1000 * MS, 100 * MS),
+    ("1", 100 * MS, 240 * MS, 1100 * MS, 102 * MS),
+    ("2", 300 * MS, 400 * MS, 1300 * MS, 110 * MS),
+]
+
+
+def capture(
+    steps: list[Step],
+    n_ops: int = 2,
+    *,
+    has_spans: bool = False,
+    empty: tuple[str, int, int] | None = None,
+) -> bytes:
+    """Return a capture in which equally long ops fill each step on both clocks. If `has_spans`, the
+    steps also have times on the device's clock, and the last op is 1 ms shorter."""
+    ops, measured = [], []
+    for _, start, end, device_start, duration in steps:
+        for i in range(n_ops):
+            ops.append(leaf(start + (end - start) * i // n_ops, (end - start) // n_ops))
+            length = duration // n_ops - (MS if has_spans and i == n_ops - 1 else 0)
+            measured.append((device_start + duration * i // n_ops, length))
+    spans = [step[:3] for step in steps] + ([empty] if empty else [])
+    plane = tpu_plane(ops, [(name, start, end - start) for name, start, end in spans])
+    plane.stat_metadata += [
+        StatMetadata(901, "device_offset_ps"),
+        StatMetadata(902, "device_duration_ps"),
+    ]
+    for line in plane.lines:
+        times = measured if line.name == "XLA Ops" else [step[3:] for step in steps]
+        if line.name == "XLA Ops" or has_spans:
+            for event, span in zip(line.events, times, strict=True):
+                event.stats = [Stat(901 + i, uint64(time)) for i, time in enumerate(span)]
+    return encode(Space([plane]))
+
+
+def durations(data: bytes, *options: str) -> list[int]:
+    return [row["duration_ps"] for row in answer(data, "summary", *options)["steps"]]
+
+
+class StepDurations(unittest.TestCase):
+    def assert_durations(self, data: bytes, expected: list[int]) -> None:
+        """Compare with the durations in records, which read all ops of all steps."""
+        self.assertEqual(durations(data), expected)
+        recorded = [row["duration_ps"] for row in answer(data, "record")["steps"]]
+        self.assertEqual(recorded, expected)
+
+    def test_durations_are_on_the_clock_of_the_device(self) -> None:
+        self.assert_durations(capture(JITTERED), [100 * MS, 102 * MS, 110 * MS])
+        self.assertEqual(durations(capture(JITTERED), "--step=all")[:2], [100 * MS, 102 * MS])
+
+    def test_only_ops_near_both_ends_of_long_steps_are_needed(self) -> None:
+        data = capture(JITTERED, 4000)
+        self.assert_durations(data, [100 * MS, 102 * MS, 110 * MS])
+
+    def test_span_of_a_step_on_the_clock_of_the_device_wins(self) -> None:
+        self.assert_durations(capture(JITTERED, has_spans=True), [100 * MS, 102 * MS, 110 * MS])
+
+    def test_durations_without_measured_ops_are_on_the_clock_of_the_trace(self) -> None:
+        ops = list(starmap(leaf, [(0, 60), (100, 140)]))
+        data = encode(Space([tpu_plane(ops, [("0", 0, 60), ("1", 100, 140)])]))
+        self.assert_durations(data, [60, 140])
+
+    def test_step_without_ops_has_its_duration_on_the_clock_of_the_trace(self) -> None:
+        data = capture(JITTERED, empty=("3", 500 * MS, 570 * MS))
+        self.assert_durations(data, [100 * MS, 102 * MS, 110 * MS, 70 * MS])
+
+    def test_bottleneck_has_the_range_of_the_steps(self) -> None:
+        result = answer(capture(JITTERED), "bottleneck")
+        expected = {"n": 3, "min_ps": 100 * MS, "median_ps": 102 * MS, "max_ps": 110 * MS}
+        self.assertEqual(result["steps"], expected)
+        self.assertIsNone(answer(capture(JITTERED), "bottleneck", "--step=all")["steps"])
+        row = answer(capture(JITTERED), "summary")["steps_rollup"]["by_name"][0]
+        self.assertEqual([row["min_dur_ps"], row["max_dur_ps"]], [100 * MS, 110 * MS])
+
+    def test_range_has_only_steps_of_the_same_name(self) -> None:
+        steps: list[Step] = [
+            (name, *step) for name, (_, *step) in zip("aba", JITTERED, strict=True)
+        ]
+        for name, n in (("a", 2), ("b", 1)):
+            found = answer(capture(steps), "bottleneck", "--step-id", name)["steps"]
+            self.assertEqual(found["n"], n)
+
+    def test_text_shows_the_range_if_it_exceeds_five_percent(self) -> None:
+        sentence = "; 3 steps take 100.0 ms to 110.0 ms (median 102.0 ms)"
+        equal = [*JITTERED[:2], (*JITTERED[2][:4], 105 * MS)]
+        for steps, is_shown in ((JITTERED, True), (equal, False)):
+            for mode in ("bottleneck", "summary"):
+                result: dict[str, Any] = {**answer(capture(steps), mode), "next_steps": []}
+                text = text_of(result, "utf-8").replace("\n  ", " ")
+                with self.subTest(mode, is_shown=is_shown):
+                    self.assertEqual(sentence in text, is_shown)
+
+
+if __name__ == "__main__":
+    unittest.main()
