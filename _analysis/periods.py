@@ -139,7 +139,7 @@ def lower_median(figures: Sequence[int]) -> int:
     return sorted(figures)[(len(figures) - 1) // 2]
 
 
-def steps_like(device: Device, picked: StepEvent) -> list[StepEvent]:
+def steps_named_like(device: Device, picked: StepEvent) -> list[StepEvent]:
     name = common_name(device, picked)
     return [step for step in device.steps if common_name(device, step) == name]
 
@@ -147,7 +147,7 @@ def steps_like(device: Device, picked: StepEvent) -> list[StepEvent]:
 def periods_of(device: Device, picked: StepEvent | None) -> Periods | None:
     """Return the periods of all steps with the picked step's name. Return None if there is only one
     such step, or if no step is picked."""
-    steps = steps_like(device, picked) if picked else []
+    steps = steps_named_like(device, picked) if picked else []
     if picked is None or len(steps) < 2:
         return None
     running = union((step.start, step.end) for step in device.steps)

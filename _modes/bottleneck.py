@@ -24,7 +24,7 @@ from _analysis.ledger import (
 from _analysis.likely_lines import line_of
 from _analysis.loops import Loops
 from _analysis.peer_rows import peer_totals
-from _analysis.periods import lower_median, periods_of, steps_like
+from _analysis.periods import lower_median, periods_of, steps_named_like
 from _analysis.roofs import over_roof_note, roofs_of, rounded
 from _analysis.rows import (
     chip_fields,
@@ -190,7 +190,7 @@ def steps_row(step: Step) -> StepsRow | None:
     if step.picked is None:
         return None
     all_durations = durations_of(step)
-    durations = [all_durations[event.index] for event in steps_like(step.device, step.picked)]
+    durations = [all_durations[event.index] for event in steps_named_like(step.device, step.picked)]
     return {
         "n": len(durations),
         "min_ps": min(durations),
