@@ -125,9 +125,8 @@ def bottleneck(
     read, waits = read_peers(step, context) if is_compared else (None, None)
     on_time = read.without_waits(ledger) if read else ledger
     causes = causes_of(step, on_time, inside, roofs, periods, read, context)
-    shown = [finding.group.members for finding in (*findings[:top], *kernels[:top])]
-    loops = Loops(step, [op for ops in shown for op in ops])
-    rows = Rows(step, Hideable(on_time), loops, inside, read)
+    shown = [op for finding in (*findings[:top], *kernels[:top]) for op in finding.group.members]
+    rows = Rows(step, Hideable(on_time), Loops(step, shown), inside, read)
     return {
         **period_fields(periods),
         "causes": [cause_row(rank, cause, step) for rank, cause in enumerate(causes, 1)],

@@ -91,11 +91,10 @@ class StepDurations(unittest.TestCase):
         self.assertEqual([row["min_dur_ps"], row["max_dur_ps"]], [100 * MS, 110 * MS])
 
     def test_range_has_only_steps_of_the_same_name(self) -> None:
-        steps: list[Step] = [
-            (name, *step) for name, (_, *step) in zip("aba", JITTERED, strict=True)
-        ]
+        first, second, third = (step[1:] for step in JITTERED)
+        data = capture([("a", *first), ("b", *second), ("a", *third)])
         for name, n in (("a", 2), ("b", 1)):
-            found = answer(capture(steps), "bottleneck", "--step-id", name)["steps"]
+            found = answer(data, "bottleneck", "--step-id", name)["steps"]
             self.assertEqual(found["n"], n)
 
     def test_text_shows_the_range_if_it_exceeds_five_percent(self) -> None:
