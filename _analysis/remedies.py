@@ -5,151 +5,176 @@
 
 from __future__ import annotations
 
-import re
 import sys
 
-from _analysis.exposed import is_exposed
-from _analysis.ledger import (
-    COLLECTIVE,
-    COMPUTE_BOUND,
-    DATA_MOVEMENT,
-    MEMORY_BOUND,
-    UNJUDGED,
-)
+from _analysis import op_kinds as kinds
+from _analysis.ledger import COLLECTIVE, COMPUTE_BOUND, DATA_MOVEMENT, MEMORY_BOUND, UNJUDGED
 from _pipeline.idle_causes import BARRIER, BETWEEN_PROGRAMS, DEPENDENCY, IN_CONTAINER, IN_PROGRAM
-from _pipeline.vocabulary import HOST, SPARSE_CORE
+from _pipeline.vocabulary import HOST
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final
-
     from _analysis.ledger import Entry
     from _output.fields.units import OpClass
 
-_ALL_TO_ALL: Final = "`all-to-all`"
-_STOPS: Final = "other synchronous collective"
-_WAIT: Final = "wait"
-_TO_HOST: Final = "copy to the host"
-_FROM_HOST: Final = "copy from the host"
-_CALLBACK: Final = "infeed, outfeed, callback"
-_CAST: Final = "cast"
-_SPLIT: Final = "slice, concatenate, pad"
-_BROADCAST: Final = "broadcast"
-_GATHER: Final = "gather, scatter"
-_LAYOUT: Final = "copy, transpose, reshape"
-_FP32: Final = "matmul in fp32"
-_MATMUL: Final = "matmul"
-_LATE: Final = "wait for a late device"
-_PALLAS: Final = "kernel"
-_VECTOR: Final = "other, if moving the bytes takes less than 5 % of the time"
-_OTHER: Final = "other"
+_MATH: tuple[OpClass, ...] = (COMPUTE_BOUND, MEMORY_BOUND, UNJUDGED)
+_MOVED: tuple[OpClass, ...] = (DATA_MOVEMENT, *_MATH)
 
-LATE_DEVICE: Final = (
+LATE_DEVICE = (
     "Most of this time is waiting for a late device, which no flag hides: `spread` names the device"
     " and its lines."
 )
 # Remedies for lost time: each row has the classes and the kind of the ops that the remedy is for.
+# No remedy is known for all other ops.
 FINDINGS: tuple[tuple[tuple[OpClass, ...], str, str], ...] = (
     (
         (COLLECTIVE,),
-        _ALL_TO_ALL,
+        kinds.CALLED,
+        "Make the collective asynchronous (see the flags in `program`), or call it less often, for"
+        " example once after a loop.",
+    ),
+    (
+        (COLLECTIVE,),
+        kinds.ALL_TO_ALL,
         "Shard the array in the same way before and after this line; no flag hides an all-to-all.",
     ),
     (
         (COLLECTIVE,),
-        _STOPS,
+        kinds.SMALL,
+        "Run this collective less often, or on several arrays at once: it moves so few bytes that"
+        " its latency counts.",
+    ),
+    (
+        (COLLECTIVE,),
+        kinds.STOPS,
         "Make the collective asynchronous (see the flags in `program`), or shard so that this"
         " line needs no collective.",
     ),
     (
         (COLLECTIVE,),
-        _WAIT,
-        "Start the communication before math that does not need its result, or send less"
-        " (bf16, fewer axes).",
+        kinds.WAIT,
+        "Start the communication before math that does not need its result, or send less.",
     ),
-    ((COLLECTIVE,), _LATE, LATE_DEVICE),
+    ((COLLECTIVE,), kinds.LATE, LATE_DEVICE),
     (
         (HOST,),
-        _TO_HOST,
+        kinds.TO_HOST,
         "Offload fewer arrays (recompute them, or keep them in HBM), and start the copy as"
         " soon as the array is computed.",
     ),
     (
         (HOST,),
-        _FROM_HOST,
+        kinds.FROM_HOST,
         "Start the copy one layer before the array is used, or keep the array in HBM.",
     ),
     (
         (HOST,),
-        _CALLBACK,
+        kinds.CALLBACK,
         "Move callbacks and prints out of the step, and feed the next batch during this step.",
     ),
     (
         (DATA_MOVEMENT,),
-        _WAIT,
-        "The prefetch is late: read less (narrower dtypes), or do more math before using the data.",
+        kinds.WAIT,
+        "The copy comes too late: do more math before the data is used, or copy less.",
     ),
     (
-        (DATA_MOVEMENT,),
-        _CAST,
+        _MOVED,
+        kinds.CAST,
         "Cast once, outside of loops and before gathers, or keep one dtype throughout.",
     ),
     (
-        (DATA_MOVEMENT,),
-        _SPLIT,
-        "Don't split and join arrays in the step: store the parts separately, and donate"
-        " updated arrays.",
+        _MOVED,
+        kinds.PARTS,
+        "Don't split and join arrays in the step: store the parts separately, or compute on the"
+        " whole array.",
     ),
     (
-        (DATA_MOVEMENT,),
-        _BROADCAST,
+        _MOVED,
+        kinds.PAD,
+        "Let the op that reads the array pad it (such as a convolution's `padding`), or choose"
+        " sizes that need no padding.",
+    ),
+    (
+        _MOVED,
+        kinds.BROADCAST,
         "Pass the small array, and broadcast it where it is used.",
     ),
     (
-        (DATA_MOVEMENT, COMPUTE_BOUND, MEMORY_BOUND),
-        _GATHER,
+        _MOVED,
+        kinds.SAVED,
+        "Save fewer arrays in this loop for the backward pass (checkpoint policy), or unroll the"
+        " loop.",
+    ),
+    (
+        _MOVED,
+        kinds.LAYOUT,
+        "Use the same order of dimensions before and after this line: avoid transposes, and"
+        " reshapes that split or merge the last dimension.",
+    ),
+    (
+        _MOVED,
+        kinds.ARGUMENT,
+        "Store this argument in the layout that its readers want (`jax.experimental.layout`, with"
+        " `Layout.AUTO`).",
+    ),
+    (
+        _MOVED,
+        kinds.GATHER,
         "Gather and scatter whole rows of at least 128 elements, in sorted order, each row"
         " only once.",
     ),
     (
-        (DATA_MOVEMENT, MEMORY_BOUND),
-        _LAYOUT,
-        "Keep the order of the axes (einsum instead of a transpose), with a minor axis of at"
-        " least 128.",
+        _MOVED,
+        kinds.SORT,
+        "Sort fewer elements, or use `jax.lax.top_k` if only the largest are needed.",
+    ),
+    (
+        _MOVED,
+        kinds.TOP_K,
+        "Use `jax.lax.approx_max_k` if it may miss some of the largest elements.",
     ),
     (
         (COMPUTE_BOUND, MEMORY_BOUND),
-        _PALLAS,
-        "Try larger blocks (`program` shows how much VMEM is used), skip masked blocks, and"
-        " read bf16.",
+        kinds.PALLAS,
+        "Try larger blocks (`program` shows how much VMEM is used), and skip blocks that are"
+        " fully masked, if there are any.",
+    ),
+    (
+        (COMPUTE_BOUND, MEMORY_BOUND),
+        kinds.WIDE_PALLAS,
+        "Pass bf16 to the kernel instead of f32, if the precision is not needed.",
     ),
     (
         (COMPUTE_BOUND,),
-        _FP32,
+        kinds.FP32,
         "Multiply in bf16: cast the operands, or lower this dot's `precision`.",
     ),
     (
         (COMPUTE_BOUND,),
-        _MATMUL,
+        kinds.SMALL_MATMUL,
         "Make matmuls larger on each device: merge matmuls, or shard another axis; use"
         " multiples of 256.",
     ),
     (
         (MEMORY_BOUND,),
-        _MATMUL,
-        "Process more rows per device (a larger batch), or use narrower weights (int8, fp8).",
+        kinds.FEW_ROWS,
+        "Process more rows per device (a larger batch), or use narrower weights.",
     ),
     (
-        (COMPUTE_BOUND, MEMORY_BOUND, UNJUDGED),
-        _VECTOR,
-        "This is vector work on values that never reach memory: compute fewer values, in"
-        " bf16, and only once.",
+        _MATH,
+        kinds.REDUCE,
+        "Reduce the array where it is computed, or compute all its reductions in one pass.",
     ),
     (
-        (MEMORY_BOUND,),
-        _OTHER,
-        "Write fewer and narrower intermediates: use bf16, and reduce arrays where they are"
-        " computed.",
+        _MATH,
+        kinds.VECTOR,
+        "This is vector work on values that never reach memory: compute fewer values, and only"
+        " once.",
+    ),
+    (
+        _MOVED,
+        kinds.WIDE,
+        "Keep these f32 arrays in bf16, if their precision is not needed.",
     ),
 )
 # Causes of idle time, their meaning, and remedies.
@@ -303,70 +328,10 @@ CAUSES: dict[str, str] = {
     ),
 }
 
-_MATMUL_RE = re.compile(r"(?:convolution|dot|ragged-dot)\b")
-_SPLIT_RE = re.compile(r"slice|concatenate|pad\b")
-_COPY_FUSION_RE = re.compile(r"(?:(?:copy|transpose|bitcast|reshape)_)+fusion")
-_GATHER_RE = re.compile(r"(?<!all-)(?:gather|scatter)(?!_offload)")
-
 
 def remedy_of(entry: Entry) -> str | None:
     """Return a remedy for the time that an op loses; None if no remedy is known."""
-    return _WHAT_HELPS.get((entry.name, _kind_of(entry)))
-
-
-def _kind_of(entry: Entry) -> str:
-    if entry.name == COLLECTIVE:
-        return _kind_of_collective(entry)
-    if entry.name == HOST:
-        return _kind_of_host_transfer(entry)
-    if entry.name == DATA_MOVEMENT:
-        return _kind_of_movement(entry)
-    return _kind_of_math(entry)
-
-
-def _kind_of_collective(entry: Entry) -> str:
-    op = entry.executions.op
-    if op.is_wait or not is_exposed(op):
-        return _WAIT
-    return _ALL_TO_ALL if op.waits_for.endswith("all-to-all") else _STOPS
-
-
-def _kind_of_host_transfer(entry: Entry) -> str:
-    op = entry.executions.op
-    if op.category.startswith(("infeed", "outfeed", "host ")):
-        return _CALLBACK
-    return _TO_HOST if op.is_to_host else _FROM_HOST
-
-
-def _kind_of_movement(entry: Entry) -> str:
-    op = entry.executions.op
-    words = f"{op.category} {op.hlo.opcode} {op.name}"
-    if (op.is_wait or op.is_start) and op.waits_for != SPARSE_CORE:
-        return _WAIT
-    if "convert" in op.category:
-        return _CAST
-    if _GATHER_RE.search(words):
-        return _GATHER
-    if _SPLIT_RE.search(words):
-        return _SPLIT
-    return _BROADCAST if "broadcast" in words or op.hlo.opcode == "iota" else _LAYOUT
-
-
-def _kind_of_math(entry: Entry) -> str:
-    op, cost = entry.executions.op, entry.cost
-    if op.kernel or entry.kernel:
-        return _PALLAS
-    if op.dot or _MATMUL_RE.match(op.category):
-        is_fp32 = cost is not None and cost.precision.dtype == "fp32"
-        return _FP32 if is_fp32 and entry.name == COMPUTE_BOUND else _MATMUL
-    primitive = (op.tf_op or "").rpartition("/")[2] if op.category == "custom fusion" else ""
-    if _GATHER_RE.search(op.name) or _GATHER_RE.search(primitive):
-        return _GATHER
-    if entry.name == MEMORY_BOUND and _COPY_FUSION_RE.fullmatch(op.hlo.base_name):
-        return _LAYOUT
-    if entry.t_memory is not None and 20 * entry.t_memory < entry.total:
-        return _VECTOR
-    return _OTHER
+    return _WHAT_HELPS.get((entry.name, kinds.kind_of(entry) or ""))
 
 
 def table_of_findings() -> str:

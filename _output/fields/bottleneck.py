@@ -170,8 +170,8 @@ class Finding(FindingClassed, FindingFields):
     top_signature: str
     """The signature that takes the most time on this line. Example: `all-to-all [all-to-all]`"""
     what_helps: str | None
-    """Advice on what to change, chosen by the class and the kind of the op that takes the most
-    time; null if there is no advice. The table of classes and ops lists all advice."""
+    """Advice on what to change, chosen by the class and by what the op that takes the most time
+    does; null if there is no advice. The table of classes and ops lists all advice."""
 
 
 class UnknownKernel(FindingFields, VmemFields):

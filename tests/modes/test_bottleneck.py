@@ -98,29 +98,23 @@ class WhatHelps(unittest.TestCase):
 
     def test_advice_depends_on_class_and_kind_of_the_costliest_op(self) -> None:
         host = "f32[8]{0:S(5)}"
+        large = "bf16[256,129]{1,0}"
         path = {"tf_op": "jit(f)/dot:"}
         for ran, begin in (
             (op("all-to-all.1", "all-to-all", 0, 9), "Shard the array in the same way"),
-            (op("all-gather.1", "all-gather", 0, 9), "Make the collective asynchronous"),
+            (op("all-gather.1", "all-gather", 0, 9, shape=large), "Make the collective"),
             (op("all-to-all-done.1", "all-to-all-done", 0, 9), "Start the communication before"),
             (op("copy-done.1", "copy-done", 0, 9, shape=host), "Offload fewer"),
             (op("copy-done.1", "copy-done", 0, 9, operands=f"{host} %x"), "Start the copy one"),
             (op("infeed.1", "infeed", 0, 9), "Move callbacks"),
-            (op("copy-done.1", "copy-done", 0, 9), "The prefetch is late"),
-            (op("convert.1", "convert", 0, 9), "Cast once"),
-            (op("copy.1", "data formatting", 0, 9), "Keep the order of the axes"),
-            (op("transpose.1", "transpose", 0, 9), "Keep the order of the axes"),
-            (op("dynamic-slice.1", "dynamic-slice", 0, 9), "Don't split"),
-            (op("broadcast.1", "broadcast", 0, 9), "Pass the small array"),
+            (op("copy-done.1", "copy-done", 0, 9), "The copy comes too late"),
+            (op("transpose.1", "transpose", 0, 9), "Use the same order of dimensions"),
             (op("gather.1", "gather", 0, 9), "Gather and scatter"),
             (matmul(0, 9, 8, 0), "Make matmuls larger"),
             (matmul(0, 9, 8, 0, shape="f32[8]{0}"), None),
             (matmul(0, 9, 0, 1), "Process more rows"),
-            (leaf(0, 9, bytes_accessed=1, flops=0, **path), "Write fewer"),
-            (
-                leaf(0, 9, "copy_bitcast_fusion.1", bytes_accessed=1, **path),
-                "Keep the order of the axes",
-            ),
+            (leaf(0, 9, bytes_accessed=1, flops=0, **path), "Keep these f32 arrays in bf16"),
+            (leaf(0, 9, "copy_bitcast_fusion.1", bytes_accessed=1, **path), "Use the same order"),
             (op("f", "custom fusion", 0, 9, bytes_accessed=1, tf_op="f/gather:"), "Gather and"),
             (leaf(0, 9, "scatter.1", bytes_accessed=1, **path), "Gather and scatter"),
             (leaf(0, 900 * 10**9, bytes_accessed=2**20, **path), "This is vector work"),
@@ -147,7 +141,7 @@ class WhatHelps(unittest.TestCase):
 
     def test_op_is_vector_work_if_its_bytes_explain_less_than_a_twentieth_of_its_time(self) -> None:
         # A byte takes about 931.3 ps, a twentieth of 18 626 ps.
-        for dur, begin in ((18_626, "Write fewer"), (18_627, "This is vector work")):
+        for dur, begin in ((18_626, "Keep these f32 arrays"), (18_627, "This is vector work")):
             (row,) = bottleneck([leaf(0, dur, bytes_accessed=1)])["findings"]
             self.assertTrue(row["what_helps"].startswith(begin), (dur, row["what_helps"]))
 

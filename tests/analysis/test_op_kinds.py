@@ -1,0 +1,237 @@
+"""Test that advice for a finding fits what its op does."""
+
+from __future__ import annotations
+
+import unittest
+from typing import Any
+
+from tests.analysis import small_programs
+from tests.analysis.small_programs import Program, take
+from tests.builders.hlo_proto import Op as Instruction
+from tests.builders.hlo_proto import Shape, array, op, tuple_of
+from tests.builders.xspace import Op, trace
+from tests.builders.xspace import op as event
+from tests.harness import answer
+from tests.modes.small_steps import PEAKS, STEP, matmul
+
+BF16, F32 = "bf16[512,512]{1,0:T(8,128)(2,1)}", "f32[512,512]{1,0:T(8,128)}"
+# The beginnings of the advice.
+CAST, PARTS, PAD = "Cast once", "Don't split", "Let the op that reads"
+SMALL_ARRAY = "Pass the small"
+LAYOUT, ARGUMENT, SAVE = "Use the same order", "Store this argument", "Save fewer arrays"
+NARROW, REDUCE = "Keep these f32 arrays", "Reduce the array"
+MEMORY = ("--peak-tflops-bf16", "2", "--peak-hbm-gibps", "1")
+
+
+def advice(ran: Op, program: Program | None = None) -> str | None:
+    """Return the advice for the only finding of a step; in a program, for the op's finding."""
+    if program is None:
+        (row,) = answer(trace([ran], STEP), "bottleneck", *PEAKS)["findings"]
+    else:
+        (row,) = small_programs.bottleneck(program, [ran], *MEMORY)["findings"]
+    says: str | None = row["what_helps"]
+    return says
+
+
+class Advice(unittest.TestCase):
+    def check(self, begin: str | None, ran: Op, program: Program | None = None) -> None:
+        says = advice(ran, program)
+        with self.subTest(ran.text, tf_op=ran.stats.get("tf_op")):
+            if begin is None:
+                self.assertIsNone(says)
+            else:
+                self.assertEqual((says or "None")[: len(begin)], begin)
+
+
+def moved(opcode: str, primitive: str, *, operands: str | None = None, path: str = "jit(f)") -> Op:
+    shape = "f32[8,128]{1,0:T(8,128)}"
+    facts: dict[str, Any] = {"tf_op": f"{path}/{primitive}:"} if primitive else {}
+    return event(f"{opcode}.1", opcode, 0, 9, shape=shape, operands=operands, **facts)
+
+
+def math(name: str, primitive: str, category: str = "loop fusion", shape: str = BF16) -> Op:
+    """Return an op that is bound by its bytes."""
+    facts: dict[str, Any] = {"tf_op": f"jit(f)/{primitive}:"} if primitive else {}
+    return event(name, category, 0, 9, shape=shape, bytes_accessed=1, flops=0, **facts)
+
+
+class WithoutProgram(Advice):
+    def test_ops_that_the_compiler_added_have_no_advice_about_code(self) -> None:
+        for opcode, primitive, begin in (
+            ("convert", "convert_element_type", CAST),
+            ("slice", "slice", PARTS),
+            ("concatenate", "concatenate", PARTS),
+            ("pad", "pad", PAD),
+            ("broadcast", "broadcast_in_dim", SMALL_ARRAY),
+        ):
+            self.check(begin, moved(opcode, primitive))
+            self.check(None, moved(opcode, "dot_general"))
+            self.check(None, moved(opcode, ""))
+
+    def test_pad_in_the_backward_pass_is_the_gradient_of_a_slice(self) -> None:
+        self.check(PARTS, moved("pad", "pad", path="jit(f)/transpose(jvp(loss))"))
+        self.check(PAD, moved("pad", "pad", path="jit(f)/transpose(jvp(loss))/jit(_pad)"))
+
+    def test_slices_that_a_scan_takes_have_no_advice(self) -> None:
+        of_scan = "jit(f)/while/body/jit(dynamic_index_in_dim)"
+        self.check(None, moved("dynamic-slice", "dynamic_slice", path=of_scan))
+        self.check(PARTS, moved("dynamic-slice", "dynamic_slice", path="jit(f)/while/body"))
+
+    def test_broadcast_of_a_constant_has_no_advice(self) -> None:
+        self.check(None, moved("broadcast", "broadcast_in_dim", operands="f32[]{:T(128)} %zero"))
+
+    def test_copy_without_a_change_of_layout_is_not_told_to_keep_the_layout(self) -> None:
+        for operands, begin in (
+            ("f32[8,128]{1,0:T(8,128)S(1)} %x", None),
+            ("f32[8,128]{0,1:T(8,128)} %x", LAYOUT),
+        ):
+            self.check(begin, moved("copy", "dot_general", operands=operands))
+
+    def test_sort_is_not_told_to_use_narrower_types(self) -> None:
+        self.check("Sort fewer", math("sort.1", "sort", "sort", F32))
+        self.check("Use `jax.lax.approx_max_k`", math("sort.1", "top_k", "sort", F32))
+        # The compiler sorts the indices of a scatter.
+        self.check(None, math("sort.1", "", "sort", F32))
+
+    def test_only_large_f32_arrays_are_told_to_be_narrower(self) -> None:
+        self.check(NARROW, math("fusion.1", "add", shape=F32))
+        self.check(None, math("fusion.1", "add", shape=BF16))
+
+    def test_matmul_advice_depends_on_its_dimensions(self) -> None:
+        wide = "bf16[2048,4096]{1,0}"
+        flops = 2 * 2048 * 4096
+        few = "Process more rows"
+        for ran, begin in (
+            (matmul(0, 9, flops * 1023, 0, shape=wide), "Make matmuls larger"),
+            (matmul(0, 9, flops * 1024, 0, shape=wide), None),
+            (matmul(0, 9, flops * 1024, 0, shape="bf16[2048,1023]{1,0}"), "Make matmuls larger"),
+            (matmul(0, 9, 0, 1, shape="bf16[511,4096]{1,0}"), few),
+            (matmul(0, 9, 0, 1, shape="bf16[512,4096]{1,0}"), None),
+            (matmul(0, 9, 0, 1, shape="f32[512,4096]{1,0}"), NARROW),
+            # A convolution's result has other dimensions.
+            (matmul(0, 9, 0, 1, tf_op="jit(f)/conv_general_dilated:"), None),
+        ):
+            self.check(begin, ran)
+
+    def test_collective_advice_depends_on_size_and_on_who_calls_it(self) -> None:
+        small, large = "bf16[128,256]{1,0}", "bf16[129,256]{1,0}"
+        for name, primitive, shape, begin in (
+            ("all-reduce", "dot_general", small, "Run this collective less often"),
+            ("all-reduce", "dot_general", large, "Make the collective asynchronous (see the flags"
+             " in `program`), or shard"),
+            ("all-reduce", "psum", large, "Make the collective asynchronous (see the flags in"
+             " `program`), or call"),
+            ("all-to-all", "dot_general", large, "Shard the array in the same way"),
+            ("all-to-all", "all_to_all", large, None),
+        ):  # fmt: skip
+            ran = event(f"{name}.1", name, 0, 9, shape=shape, tf_op=f"jit(f)/{primitive}:")
+            self.check(begin, ran)
+
+    def test_starts_have_no_advice(self) -> None:
+        for name in ("copy-start", "all-gather-start"):
+            self.check(None, event(f"{name}.1", name, 0, 9))
+
+    def test_f32_kernel_is_told_to_read_bf16(self) -> None:
+        target = ', custom_call_target="tpu_custom_call"'
+        for operands, begin in (("f32[8]{0} %x", "Pass bf16"), ("bf16[8]{0} %x", "Try larger")):
+            ran = event("k.1", "custom-call", 0, 9, operands=operands, attributes=target)
+            options = (*PEAKS, "--kernel-cost", "k=8,8")
+            (row,) = answer(trace([ran], STEP), "bottleneck", *options)["findings"]
+            self.assertEqual(row["what_helps"][: len(begin)], begin)
+
+
+LARGE = array("f32", 4, 8, 128)
+
+
+def fusion(name: str, of: str, inside: list[Instruction], shape: Shape) -> Program:
+    return {
+        "fused": inside,
+        "main": [
+            op(of, "parameter", shape=LARGE),
+            op(name, "fusion", of, shape=shape, calls=["fused"]),
+        ],
+    }
+
+
+class WithProgram(Advice):
+    def test_copy_of_an_argument_is_told_to_store_it_in_the_other_layout(self) -> None:
+        ran = moved("copy", "", operands="f32[8,128]{0,1:T(8,128)} %x")
+        for opcode, begin in (("parameter", ARGUMENT), ("negate", LAYOUT)):
+            before = op("x", opcode, *([] if opcode == "parameter" else ["y"]))
+            main = [op("y", "parameter", number=1), before, op("copy.1", "copy", "x")]
+            self.check(begin, ran, {"main": main})
+
+    def test_broadcast_for_a_kernel_has_no_advice(self) -> None:
+        ran = moved("broadcast", "broadcast_in_dim", operands="f32[8]{0} %x")
+        for target, begin in (("tpu_custom_call", None), ("Sharding", SMALL_ARRAY)):
+            main = [
+                op("x", "parameter", shape=array("f32", 8)),
+                op("broadcast.1", "broadcast", "x"),
+                op("bitcast.1", "bitcast", "broadcast.1"),
+                op("call.1", "custom-call", "bitcast.1", target=target),
+            ]
+            self.check(begin, ran, {"main": main})
+
+    def test_reduction_is_told_to_reduce_early_only_if_it_returns_little(self) -> None:
+        for shape, begin in ((array("f32", 4, 128), REDUCE), (array("f32", 4, 129), NARROW)):
+            inside = [
+                op("p", "parameter", shape=LARGE),
+                op("reduce.1", "reduce", "p", shape=shape),
+            ]
+            text = "f32[" + ",".join(map(str, shape.dims)) + "]{1,0}"
+            ran = math("fusion.1", "reduce_sum", shape=text)
+            self.check(begin, ran, fusion("fusion.1", "x", inside, shape))
+        # This fusion also writes the whole array.
+        both = tuple_of(array("f32", 4, 8), LARGE)
+        inside = [
+            op("p", "parameter", shape=LARGE),
+            op("reduce.1", "reduce", "p", shape=array("f32", 4, 8)),
+            op("out", "tuple", "reduce.1", "p", shape=both),
+        ]
+        ran = math("fusion.1", "reduce_sum", shape="(f32[4,8]{1,0}, f32[4,8,128]{2,1,0})")
+        self.check(NARROW, ran, fusion("fusion.1", "x", inside, both))
+
+    def test_slices_that_a_loop_saved_for_the_backward_pass_are_told_apart_from_weights(
+        self,
+    ) -> None:
+        shapes = tuple_of(LARGE, LARGE)
+        part = array("f32", 1, 8, 128)
+        forward = [
+            op("state", "parameter", shape=shapes),
+            take("saved", "state", 0, LARGE),
+            take("weights", "state", 1, LARGE),
+            op("row", "parameter", shape=part, number=1),
+            op("dus.1", "dynamic-update-slice", "saved", "row", shape=LARGE),
+            op("out", "tuple", "dus.1", "weights", shape=shapes),
+        ]
+        for index, begin in ((0, SAVE), (1, None)):
+            backward = [
+                op("state.2", "parameter", shape=shapes),
+                take("array", "state.2", index, LARGE),
+                op("dynamic-slice.1", "dynamic-slice", "array", shape=part),
+                op("out.2", "tuple", "state.2", "state.2", shape=shapes),
+            ]
+            main = [
+                op("x.0", "parameter", shape=LARGE),
+                op("x.1", "parameter", shape=LARGE, number=1),
+                op("init", "tuple", "x.0", "x.1", shape=shapes),
+                op("while.1", "while", "init", shape=shapes, calls=["forward", "condition"]),
+                op("while.2", "while", "while.1", shape=shapes, calls=["backward", "condition"]),
+            ]
+            program = {
+                "forward": forward,
+                "condition": [op("rounds", "parameter", shape=shapes)],
+                "backward": backward,
+                "main": main,
+            }
+            path = "jit(f)/transpose(jvp(layer))/while/body/jit(dynamic_index_in_dim)"
+            ran = event(
+                "dynamic-slice.1",
+                "dynamic-slice",
+                0,
+                9,
+                shape="bf16[1,8,128]{2,1,0}",
+                operands="bf16[4,8,128]{2,1,0} %array",
+                tf_op=f"{path}/dynamic_slice:",
+            )
+            self.check(begin, ran, program)
