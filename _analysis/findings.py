@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from _analysis.ledger import CLASSES, KERNEL
-from _analysis.likely_lines import LikelyLine, likely_line, line_of
+from _analysis.likely_lines import LikelyLine, line_of
 from _analysis.remedies import LATE_DEVICE, remedy_of
-from _pipeline.groups import Group, how_most, sum_known
+from _pipeline.groups import Group, most, sum_known
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Any
 
     from _analysis.ledger import Entry
+    from _output.fields.units import SourceIs
     from _pipeline.ops import Op
 
 # Maximum number of arrays listed in the shape of a tuple.
@@ -44,30 +46,20 @@ class Finding:
 
     @property
     def shape(self) -> str | None:
-        """Return the output shape of the op that takes the most time, without layouts."""
-        arrays = self.costliest.executions.op.outputs
-        texts = [f"{array.dtype}[{array.dims}]" for array in arrays[:_N_PARTS]]
-        if len(arrays) > 1:
-            return f"({', '.join(texts)}{', …' * (len(arrays) > _N_PARTS)})"
-        return texts[0] if texts else None
-
-    @property
-    def scope(self) -> str | None:
-        """Return the scope that takes the most time; None if ops without a scope take the most
-        time."""
-        times: dict[str | None, int] = {}
-        for executions in self.group.members:
-            scope = scope_of(executions.op)
-            times[scope] = times.get(scope, 0) + executions.total
-        return max(times, key=times.__getitem__)
+        """Return the output shape that takes the most time, without layouts."""
+        return most((shape_of(member.op), member.total) for member in self.group.members)
 
     def what_helps_if(self, *, is_late: bool) -> str | None:
         """Return a remedy; pass whether most of the time is waiting for late devices."""
         return LATE_DEVICE if is_late else remedy_of(self.costliest)
 
 
-def scope_of(op: Op) -> str | None:
-    return op.scope.name if op.scope else None
+def shape_of(op: Op) -> str | None:
+    arrays = op.outputs
+    texts = [f"{array.dtype}[{array.dims}]" for array in arrays[:_N_PARTS]]
+    if len(arrays) > 1:
+        return f"({', '.join(texts)}{', …' * (len(arrays) > _N_PARTS)})"
+    return texts[0] if texts else None
 
 
 class Findings(NamedTuple):
@@ -81,21 +73,16 @@ class Findings(NamedTuple):
 def findings_of(ledger: Iterable[Entry]) -> Findings:
     """Group the ledger by class and line; an op without a stack is attributed to its likely
     line."""
-    by_stack: dict[tuple[str, str, str | None], list[Entry]] = {}
-    by_line: dict[tuple[str, str | None, str | None], list[tuple[Entry, LikelyLine]]] = {}
+    by_line: dict[Any, list[tuple[Entry, SourceIs | None]]] = {}
     for entry in ledger:
         op = entry.executions.op
-        if op.source_stack:
-            by_stack.setdefault((entry.name, op.agg_key, entry.kernel), []).append(entry)
-        else:
-            likely = likely_line(op)
-            by_line.setdefault((entry.name, likely.line, entry.kernel), []).append((entry, likely))
-    findings = [
-        Finding(entries, line_of(entries[0].executions.op)) for entries in by_stack.values()
-    ]
-    for (_, line, _), found in by_line.items():
-        how = how_most((likely.how, entry.total) for entry, likely in found)
-        line_user = found[0][1].line_user
+        likely = line_of(op)
+        key = op.agg_key if op.source_stack else None
+        place = entry.name, entry.kernel, key, likely.line, likely.line_user
+        by_line.setdefault(place, []).append((entry, likely.how))
+    findings = []
+    for (*_, line, line_user), found in by_line.items():
+        how = most((how, entry.total) for entry, how in found)
         findings.append(Finding([entry for entry, _ in found], LikelyLine(line, line_user, how)))
     findings.sort(key=lambda finding: finding.rank)
     return Findings(

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from _analysis.exposed import collective_of
 from _pipeline import frames
-from _pipeline.groups import group_by, how_most
+from _pipeline.groups import group_by, most
+from _pipeline.vocabulary import COMPUTE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 # Origin of a likely line if it is the op's own line. `_proto/hlo/nearest_line.py` returns the other
 # three origins.
 OWN: Final = "own"
+# Origin of a line that the other ops of the op's scope have, and of a line that contradicts the
+# op's scope.
+LIKELY: Final = "likely"
+DOUBTFUL: Final = "doubtful"
 
 
 class LikelyLine(NamedTuple):
@@ -57,10 +62,23 @@ def likely_line(op: Op) -> LikelyLine:
 
 
 def line_of(op: Op) -> LikelyLine:
-    """Return the innermost line of an op's stack, or the likely line if the op has no stack."""
-    if op.source_stack:
-        return LikelyLine(op.source_inner, op.source_user, OWN)
-    return likely_line(op)
+    """Return the innermost line of an op's stack, or the likely line if the op has no stack.
+
+    Mark a line that contradicts the op's scope. Math without an own line gets the likely line of
+    its scope.
+    """
+    own = LikelyLine(op.source_inner, op.source_user, OWN)
+    found = own if op.source_stack else likely_line(op)
+    if op.around is None:
+        return found
+    line = found.line_user or found.line
+    if line and found.how == OWN and op.around.contradicts(op, line):
+        return found._replace(how=DOUBTFUL)
+    if found.line_user is None and op.kind == COMPUTE:
+        near = op.around.line_near(op)
+        if near:
+            return LikelyLine(found.line or near, near, LIKELY)
+    return found
 
 
 def likely_line_of(
@@ -82,20 +100,20 @@ def likely_line_of(
     return LikelyLine(likely.line, line_user, likely.how)
 
 
-def likely_groups(
-    group: Group, line_of_op: Callable[[Op], LikelyLine] = likely_line
-) -> list[LikelyGroup]:
+def likely_groups(group: Group) -> list[LikelyGroup]:
     """Split a group by likely line. Parts are sorted by time, longest first; ops without a line
     come last."""
-    found = {id(executions.op): line_of_op(executions.op) for executions in group.members}
+    found = {id(executions.op): line_of(executions.op) for executions in group.members}
+    by_line = group_by(group.members, lambda op: found[id(op)][:2])
     parts = []
-    for line, of_line in group_by(group.members, lambda op: found[id(op)].line).items():
-        how = how_most(
+    for (line, line_user), of_line in by_line.items():
+        how = most(
             (found[id(executions.op)].how, executions.total) for executions in of_line.members
         )
-        first = found[id(of_line.op)]
-        parts.append(LikelyGroup(LikelyLine(line, first.line_user, how), of_line))
-    return sorted(
-        parts,
-        key=lambda part: (part.likely.line is None, -part.group.total, part.likely.line),
-    )
+        parts.append(LikelyGroup(LikelyLine(line, line_user, how), of_line))
+    return sorted(parts, key=rank_of)
+
+
+def rank_of(part: LikelyGroup) -> tuple[bool, int, str, str]:
+    line, line_user, _ = part.likely
+    return line is None, -part.group.total, line or "", line_user or ""

@@ -9,6 +9,7 @@ import _peaks
 from _analysis.likely_lines import NO_LINE, LikelyGroup, likely_groups
 from _pipeline.groups import Group, group_by, percent, ranked_by
 from _pipeline.idle_causes import BARRIER, BETWEEN_PROGRAMS, DEPENDENCY, IN_CONTAINER, IN_PROGRAM
+from _pipeline.scopes import common_scope
 from _pipeline.vocabulary import COMM, COMPUTE, DATA_MOVE, OTHER
 
 TYPE_CHECKING = False
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
         PeaksUsed,
         PeriodFields,
         RecomputeTotal,
+        ScopeFields,
         StackKey,
     )
     from _output.fields.rows import Gap as GapRow
@@ -79,6 +81,16 @@ def source_fields(op: Op) -> StackKey:
     }
 
 
+def scope_fields(members: Sequence[Executions]) -> ScopeFields:
+    """Return the innermost scope that contains the ops, and the number of scopes."""
+    scopes = {scope for member in members for scope in member.op.all_scopes}
+    n_scopes = len({scope.parts for scope in scopes})
+    time_in_none = sum(member.total for member in members if not member.op.all_scopes)
+    if not scopes or 2 * time_in_none > sum(member.total for member in members):
+        return {"scope": None, "n_scopes": n_scopes}
+    return {"scope": common_scope(scopes).name, "n_scopes": n_scopes}
+
+
 def group_fields(group: Group, step: Step) -> GroupFields:
     """Return the fields of a group that the modes `summary` and `by_source` have in common."""
     longest = group.longest
@@ -86,6 +98,7 @@ def group_fields(group: Group, step: Step) -> GroupFields:
     shown, omitted = signatures[:N_BREAKDOWN], signatures[N_BREAKDOWN:]
     return {
         **source_fields(group.op),
+        **scope_fields(group.members),
         "n_executions": group.n,
         **duration_fields(group),
         "pct_of_compute": percent(group.total, step.by_kind[COMPUTE].total),

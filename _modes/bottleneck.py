@@ -21,7 +21,7 @@ from _analysis.ledger import (
     is_declared,
     ledger_of,
 )
-from _analysis.likely_lines import line_of
+from _analysis.likely_lines import DOUBTFUL, line_of
 from _analysis.loops import Loops
 from _analysis.peer_rows import peer_totals
 from _analysis.periods import lower_median, periods_of, steps_named_like
@@ -35,6 +35,7 @@ from _analysis.rows import (
     peaks_used,
     period_fields,
     recompute_fields,
+    scope_fields,
     shortened,
 )
 from _analysis.tokens import model_flops_of, tokens_per_s
@@ -116,11 +117,10 @@ def bottleneck(
     by_class = {name: [entry for entry in ledger if entry.name == name] for name in CLASSES}
     idle = step.duration - step.timeline.busy
     over = [entry for entry in ledger if entry.is_over_roof]
-    declared = {entry.kernel for entry in ledger if is_declared(entry)}
     context.note(*roofs.choice.notes)
     periods = periods_of(step.device, step.picked)
     inside = inside_kernels(step)
-    context.warn(*over_roof_notes(over), *declared_notes(declared), *inside.notes)
+    context.warn(*warnings_about(ledger, [*findings, *kernels]), *inside.notes)
     is_compared = peers or (not no_peers and has_reason_to_compare(step, by_class[COLLECTIVE]))
     read, waits = read_peers(step, context) if is_compared else (None, None)
     on_time = read.without_waits(ledger) if read else ledger
@@ -297,6 +297,12 @@ def mfu_of(useful: int | Fraction | None, step: Step, roofs: Roofs) -> float | N
     return rounded(useful / (n_planes * roofs.flops["bf16"]) / step.duration, 6)
 
 
+def warnings_about(ledger: Sequence[Entry], findings: Iterable[Finding]) -> list[str]:
+    declared = {entry.kernel for entry in ledger if is_declared(entry)}
+    over = [entry for entry in ledger if entry.is_over_roof]
+    return [*doubtful_notes(findings), *over_roof_notes(over), *declared_notes(declared)]
+
+
 def over_roof_notes(over: list[Entry]) -> list[str]:
     if not over:
         return []
@@ -309,6 +315,17 @@ def over_roof_notes(over: list[Entry]) -> list[str]:
             f" ({counted(len(over), 'op')}, {time(total)})",
             (line_of(op).line or op.agg_key for op in ops),
         )
+    ]
+
+
+def doubtful_notes(findings: Iterable[Finding]) -> list[str]:
+    doubtful = [finding.group for finding in findings if finding.likely.how == DOUBTFUL]
+    if not doubtful:
+        return []
+    n_ops = sum(len(group.members) for group in doubtful)
+    return [
+        f"the stacks of {counted(n_ops, 'op')} ({time(sum(group.total for group in doubtful))})"
+        " may be wrong: their lines, marked (?), are in files that are named after other scopes"
     ]
 
 
@@ -412,7 +429,7 @@ class Rows(NamedTuple):
         return {
             **likely_fields(finding.likely),
             "loop": self.loops.row(group.members),
-            "scope": finding.scope,
+            **scope_fields(group.members),
             "hlo_op": finding.costliest.executions.op.name,
             "shape": finding.shape,
             "agg_key": group.op.agg_key,

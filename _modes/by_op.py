@@ -11,7 +11,14 @@ from _analysis.ledger import entry_of
 from _analysis.likely_lines import line_of
 from _analysis.loops import Loops
 from _analysis.roofs import roofs_of
-from _analysis.rows import chip_fields, duration_fields, likely_fields, op_name, peaks_used
+from _analysis.rows import (
+    chip_fields,
+    duration_fields,
+    likely_fields,
+    op_name,
+    peaks_used,
+    scope_fields,
+)
 from _pipeline.groups import group_by, percent, sum_if_known
 from _pipeline.names import nearest_names, resolve_name
 from _pipeline.no_answer import NoAnswer
@@ -197,7 +204,7 @@ class Judge:
             **times,
             "pct_of_step": percent(group.total, self.step.duration),
             "phase": op.phase,
-            "scope": op.scope.name if op.scope else None,
+            **scope_fields(group.members),
             "tf_op": op.tf_op,
             **likely_fields(line_of(op)),
             "loop": self.loops.row(group.members),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from _analysis.likely_lines import likely_groups, line_of
+from _analysis.likely_lines import likely_groups
 from _analysis.rows import line_rows
 from _analysis.scope_tree import depth_first, levels_of, path_of, tree_of
 from _pipeline.groups import Group, percent
@@ -111,5 +111,5 @@ def no_scope_row(group: Group) -> NoScope:
         "n_executions": group.n,
         "dur_ps": group.total,
         "kinds": {kind: duration for kind, duration in kinds.items() if duration},
-        "likely_sources": line_rows(likely_groups(group, line_of)) if is_known else None,
+        "likely_sources": line_rows(likely_groups(group)) if is_known else None,
     }

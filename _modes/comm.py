@@ -13,9 +13,9 @@ from _analysis.likely_lines import LikelyLine
 from _analysis.loops import Loops
 from _analysis.peer_rows import peer_fields, peer_totals
 from _analysis.roofs import rounded
-from _analysis.rows import likely_fields, shortened
+from _analysis.rows import likely_fields, scope_fields, shortened
 from _analysis.transfers import cover_of, transfers_of
-from _pipeline.groups import Group, how_most, percent, sum_if_known
+from _pipeline.groups import Group, most, percent, sum_if_known
 from _pipeline.intervals import Cover
 from _pipeline.vocabulary import COMM, HOST
 from _units import counted
@@ -214,7 +214,7 @@ def comm_row(
     is_async = first.op.is_wait
     in_flight = in_flight_of(transfers, cover) if is_async else None
     bus_bytes = bus_bytes_of(transfers)
-    how = how_most((transfer.likely.how, transfer.executions.total) for transfer in transfers)
+    how = most((transfer.likely.how, transfer.executions.total) for transfer in transfers)
     return {
         "collective": first.collective,
         "mode": first.mode,
@@ -222,6 +222,7 @@ def comm_row(
         **likely_fields(LikelyLine(first.likely.line, first.likely.line_user, how)),
         "agg_key": first.op.agg_key,
         "tf_op": shortened(first.op.tf_op),
+        **scope_fields([transfer.executions for transfer in transfers]),
         "loop": loops.row([transfer.executions for transfer in transfers]),
         "n_executions": n_executions_of(transfers),
         "sync_dur_ps": sync_of(transfers),

@@ -8,7 +8,7 @@ from _analysis.kernel_regions import inside_kernels
 from _analysis.ledger import entry_of
 from _analysis.likely_lines import line_of
 from _analysis.roofs import roofs_of
-from _analysis.rows import chip_fields, duration_fields, op_name, peaks_used
+from _analysis.rows import chip_fields, duration_fields, op_name, peaks_used, scope_fields
 from _pipeline.groups import percent, ranked_by, sum_if_known
 from _pipeline.names import resolve_name
 from _pipeline.no_answer import NoAnswer
@@ -144,7 +144,7 @@ def kernel_row(
         "source_inner": common(line.line for line in lines),
         "source_user": common(line.line_user for line in lines),
         "source_is": common(line.how for line in lines),
-        "scope": common(op.scope.name if op.scope else None for op in each_op),
+        **scope_fields(group.members),
         "n_executions": group.n,
         **duration_fields(group),
         "pct_of_step": percent(group.total, step.duration),

@@ -10,6 +10,7 @@ from _analysis.rows import (
     duration_fields,
     left_out,
     likely_rows,
+    scope_fields,
     source_fields,
     tail_row,
 )
@@ -98,6 +99,7 @@ def source_row(group: Group) -> Movement:
         "hlo_category": category_of(group.op),
         "kind": kind_of(group.op),
         **source_fields(group.op),
+        **scope_fields(group.members),
         "likely_sources": likely_rows(group),
         "n_executions": group.n,
         **duration_fields(group),

@@ -7,7 +7,7 @@ from collections import Counter
 from _analysis.costs import DECLARED, OPAQUE, costs_by_kernel, declared_notes
 from _analysis.judging import Verdict, judge, parts_of, weighted_average
 from _analysis.roofs import over_roof_note, roofs_of, rounded
-from _analysis.rows import chip_fields, operand_dtypes, peaks_used
+from _analysis.rows import chip_fields, operand_dtypes, peaks_used, scope_fields
 from _pipeline.groups import percent, ranked_by, sum_known
 from _pipeline.vocabulary import COMPUTE
 from _units import counted
@@ -104,6 +104,7 @@ def roofline_row(verdict: Verdict) -> RooflineGroup:
         "source_inner": op.source_inner,
         "source_user": op.source_user,
         "tf_op": op.tf_op,
+        **scope_fields(group.members),
         "kernel": part.kernel,
         "cost_source": verdict.source,
         "hlo_categories": group.executions_by(lambda op: op.category),

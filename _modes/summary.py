@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from _analysis.exposed import exposed
 from _analysis.gaps import Surroundings, longest_gaps
+from _analysis.likely_lines import line_of
 from _analysis.periods import common_name, periods_of
 from _analysis.rows import (
     duration_fields,
@@ -131,13 +132,14 @@ def kernels(step: Step) -> list[tuple[str, Group]]:
 
 def kernel_row(kernel: str, group: Group, step: Step) -> Kernel:
     hlo = group.longest.op.hlo
+    likely = line_of(group.op)
     return {
         "kernel": kernel,
         "n_executions": group.n,
         **duration_fields(group),
         "pct_of_step": percent(group.total, step.duration),
-        "source_inner": group.op.source_inner,
-        "source_user": group.op.source_user,
+        "source_inner": likely.line,
+        "source_user": likely.line_user,
         "tf_op": group.op.tf_op,
         "phases": group.time_by(lambda op: op.phase),
         "shapes_in": [array.text for array in hlo.operands],

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 INDENT: Final = "  "
 # Appended to a count of hidden rows: the option that shows them.
 ALL: Final = " (--all)"
+# Appended to a line that contradicts the scope.
+DOUBTFUL: Final = " (?)"
 # Times below this number of ps are clock rounding errors.
 SHORTEST_TIME: Final = 1000
 # Maximum depth of indentation; deeper names are not indented further.
@@ -328,6 +330,8 @@ def cell_of(column: Column, row: Json) -> Span:
     text = name_of(value, column.kind, column.null)
     if not any(has(row, path) for path in paths_of(column)):
         text = ""
+    if "source_user" in paths_of(column) and known_at(row, "source_is") == "doubtful":
+        text += DOUBTFUL
     if column.depth:
         text = INDENT * min(at(row, column.depth), DEEPEST) + text
     for template in column.also:

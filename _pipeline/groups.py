@@ -10,7 +10,6 @@ if TYPE_CHECKING:
 
     from _pipeline.executions import Executions
     from _pipeline.ops import Op
-    from _proto.hlo.nearest_line import How
 
     K = TypeVar("K")
     N = TypeVar("N", int, Fraction)
@@ -80,11 +79,11 @@ def sum_if_known(pairs: Iterable[tuple[int, N | None]]) -> N | int | None:
     return total
 
 
-def how_most(found: Iterable[tuple[How | None, int]]) -> How | None:
-    """Return the value of `how` with the largest total time, given pairs (`how`, time)."""
-    times: dict[How | None, int] = {}
-    for how, time in found:
-        times[how] = times.get(how, 0) + time
+def most(found: Iterable[tuple[K, int]]) -> K:
+    """Return the value with the largest total time, given pairs of a value and a time."""
+    times: dict[K, int] = {}
+    for value, time in found:
+        times[value] = times.get(value, 0) + time
     return max(times, key=times.__getitem__)
 
 

@@ -12,6 +12,7 @@ from _pipeline.groups import Group, group_by
 from _pipeline.idle_causes import Causes
 from _pipeline.make_ops import majority_order, make_ops
 from _pipeline.no_answer import NoAnswer
+from _pipeline.surroundings import Surroundings
 from _pipeline.timeline import timeline_of
 from _pipeline.vocabulary import KINDS
 from _proto.cached import cached_property
@@ -109,6 +110,9 @@ def normalize(
                 "the trace has no Steps line; using the time of the whole XLA Ops line as the step"
             )
     step = step_of(device, picked, admitted, make_ops(device, [admitted], context))
+    around = Surroundings(step.leaves)
+    for op in step.ops:
+        op.around = around
     context.note(*clock_notes(step))
     context.warn(*false_stack_notes(step))
     own = context.request.mode_options.get("own")

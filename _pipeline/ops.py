@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from _pipeline.frames import StackOrder
+    from _pipeline.surroundings import Surroundings
     from _pipeline.vocabulary import KeyKind, Kind, Phase
     from _proto.hlo.backend_config import DeclaredCost
     from _proto.hlo.collectives import Collective
@@ -112,6 +113,8 @@ class Op:
         self.stored_stack = frames.stack_of(as_text(stats.get("source_stack")))
         self.stack_order = stack_order
         self.tf_op = as_text(stats.get("tf_op")) or None
+        # The other ops of the step; None while several steps are read.
+        self.around: Surroundings | None = None
 
     def __repr__(self) -> str:
         return f"Op({self.text!r})"
@@ -209,9 +212,25 @@ class Op:
         return self.tf_op
 
     @cached_property
+    def all_scopes(self) -> list[scopes.Scope]:
+        """Return the positions of the op in the program's structure: none if unknown, and several
+        for a collective that the compiler combined from several layers."""
+        paths = [self.path] if self.path else []
+        if self.kind == COMM and self.instruction:
+            # Import late, because captures without programs do not need the module.
+            from _proto.hlo.combined import combined_paths
+
+            paths = combined_paths(self.instruction) or paths
+        return list(dict.fromkeys(map(scopes.scope_of, paths)))
+
+    @cached_property
     def scope(self) -> scopes.Scope | None:
-        """Return the op's position in the program's structure, or None if unknown."""
-        return None if self.path is None else scopes.scope_of(self.path)
+        """Return the scope that contains all scopes of the op, or None if unknown."""
+        if len(self.all_scopes) > 1:
+            return scopes.common_scope(self.all_scopes)._replace(
+                primitive=self.all_scopes[0].primitive
+            )
+        return next(iter(self.all_scopes), None)
 
     @cached_property
     def waits_for(self) -> str:

@@ -11,9 +11,11 @@ from functools import lru_cache
 from sys import intern
 from typing import NamedTuple
 
+from _pipeline.names import common_prefix_length
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Container, Iterable
 
 # Parts of a path that describe how the program runs, not how it is structured.
 TRANSFORMATIONS = frozenset(
@@ -83,6 +85,13 @@ def scope_of(path: str) -> Scope:
     # Thousands of ops can be in the same deep scope, so let their paths share equal parts.
     kept = map(intern, layers_in(parts, primitive, repeats=not is_forward))
     return Scope(tuple(kept), primitive or None)
+
+
+def common_scope(scopes: Iterable[Scope]) -> Scope:
+    """Return the innermost scope that contains all the given scopes."""
+    paths = sorted(scope.parts for scope in scopes)
+    # All paths in between share what the first and the last share.
+    return Scope(paths[0][: common_prefix_length(paths[0], paths[-1])], None)
 
 
 def names_layer(path: str) -> bool:

@@ -14,6 +14,7 @@ from .rows import (
     PeersOfStep,
     PeriodFields,
     RecomputeTotal,
+    ScopeFields,
     VmemFields,
 )
 from .units import (
@@ -123,14 +124,12 @@ FindingClassed = TypedDict("FindingClassed", {"class": OpClass})
 `kernels_of_unknown_cost` instead."""
 
 
-class FindingFields(Line, InLoop):
-    scope: str | None
-    """Scope that takes the most time, as in [by_scope](#by_scope); null if unknown."""
+class FindingFields(Line, ScopeFields, InLoop):
     hlo_op: str
     """Name of the op that takes the most time, as `--op` of by_op accepts it. Example:
     `flash_attention.3`"""
     shape: str | None
-    """Output shape of the op that takes the most time, without layout. For a tuple, up to three
+    """Output shape that takes the most time, without layout. For a tuple, up to three
     parts are shown. Null if unknown. Example: `bf16[4,2048,1024]`"""
     agg_key: str
     """Key of the group that the line's first op belongs to."""

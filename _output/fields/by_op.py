@@ -3,7 +3,7 @@
 from typing import TypedDict
 
 from .common import Lead, StepAnswer
-from .rows import ChipFields, Durations, InLoop, Line, PeaksUsed
+from .rows import ChipFields, Durations, InLoop, Line, PeaksUsed, ScopeFields
 from .units import (
     Bytes,
     CostSource,
@@ -21,7 +21,7 @@ from .units import (
 )
 
 
-class OpFields(Durations, Line, InLoop):
+class OpFields(Durations, Line, ScopeFields, InLoop):
     """An op, identified by program and name. Properties come from the op's first execution in the
     step; figures cover all executions in the step."""
 
@@ -39,8 +39,6 @@ class OpFields(Durations, Line, InLoop):
     """`total_dur_ps` as a percentage of the step's duration."""
     phase: Phase
     """Phase of the op, according to the op's name and path in the trace."""
-    scope: str | None
-    """Scope, as in [by_scope](#by_scope); null if unknown."""
     tf_op: str | None
     """Path of the op, as in the trace; null if it has none."""
     shape: str | None

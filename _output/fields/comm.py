@@ -3,7 +3,7 @@
 from typing import Literal, TypedDict
 
 from .common import Lead, StepFields, Totals
-from .rows import InLoop, Line, PeersOfRow, PeersOfStep
+from .rows import InLoop, Line, PeersOfRow, PeersOfStep, ScopeFields
 from .units import Bytes, Count, Gbps, Percent, Picoseconds
 
 TransferMode = Literal["sync", "async"]
@@ -71,7 +71,7 @@ class Pairs(TypedDict):
     step, or its start op is unknown."""
 
 
-class CommRow(Line, InLoop, PeersOfRow):
+class CommRow(Line, ScopeFields, InLoop, PeersOfRow):
     """Communication with the same collective, mode, engine, group of ops, source line and replica
     groups."""
 

@@ -3,7 +3,7 @@
 from typing import TypedDict
 
 from .common import Lead, StepAnswer
-from .rows import ChipFields, Durations, Line, PeaksUsed, VmemFields
+from .rows import ChipFields, Durations, Line, PeaksUsed, ScopeFields, VmemFields
 from .units import (
     Bytes,
     CostSource,
@@ -89,7 +89,7 @@ KernelClassed = TypedDict("KernelClassed", {"class": OpClass | None})
 class."""
 
 
-class Kernel(KernelClassed, Line, Durations, CostOfRun, VmemFields, Inside):
+class Kernel(KernelClassed, Line, ScopeFields, Durations, CostOfRun, VmemFields, Inside):
     """A kernel or, with `--kernel`, an op of the kernel. A property is null if the row's ops differ
     in it."""
 
@@ -102,8 +102,6 @@ class Kernel(KernelClassed, Line, Durations, CostOfRun, VmemFields, Inside):
     """Name of the op that takes the most time."""
     n_ops: Count
     """Number of ops that run the kernel."""
-    scope: str | None
-    """Scope, as in [by_scope](#by_scope); null if unknown."""
     n_executions: Count
     """Number of executions."""
     pct_of_step: Percent | None

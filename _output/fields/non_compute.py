@@ -3,7 +3,7 @@
 from typing import Literal, TypedDict
 
 from .common import Lead, StepFields, Totals
-from .rows import Durations, LeftOut, LikelySource, StackKey, TailIfAsked
+from .rows import Durations, LeftOut, LikelySource, ScopeFields, StackKey, TailIfAsked
 from .units import Count, Percent, Picoseconds
 
 MovementKind = Literal["data_move", "comm"]
@@ -24,7 +24,7 @@ class Category(Durations):
     """Number of executions by kind of group key: `stack`, `tf_op` or `no_source`."""
 
 
-class Movement(StackKey, Durations):
+class Movement(StackKey, ScopeFields, Durations):
     """Data movement or waits of one category and source."""
 
     hlo_category: str

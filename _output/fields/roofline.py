@@ -3,7 +3,7 @@
 from typing import Literal, TypedDict
 
 from .common import Lead, StepAnswer
-from .rows import ChipFields, DtypeFields, PeaksUsed, SourceKey
+from .rows import ChipFields, DtypeFields, PeaksUsed, ScopeFields, SourceKey
 from .units import (
     Bound,
     Bytes,
@@ -101,7 +101,7 @@ class StepSummary(PerOp):
     """The ten groups with the largest shortfalls."""
 
 
-class RooflineGroup(SourceKey, DtypeFields, PerOp):
+class RooflineGroup(SourceKey, ScopeFields, DtypeFields, PerOp):
     """A group with a verdict. F stands for the flops, B for the bytes and T for the total duration
     of the group."""
 

@@ -55,8 +55,19 @@ class Line(TypedDict):
     """Relation of the line to the op. `own`: the op's own line, from its stack or program (for a
     done op, from the matching start op). `inside`: the line of the collective inside the op.
     `producer`: the line of the nearest op that produces the data. `consumer`: the line of the
-    nearest op that uses the data. All lines except those with `own` are inferred. Null if no line
-    is known."""
+    nearest op that uses the data. `likely`: the line of your own code with the most time in the
+    op's scope, or in the nearest enclosing scope. `doubtful`: the op's own line, in a file that is
+    named after another scope than the op's, so the stack may be wrong. All lines except those with
+    `own` are inferred. Null if no line is known."""
+
+
+class ScopeFields(TypedDict):
+    scope: str | None
+    """Innermost scope that contains all ops of the row, as in [by_scope](#by_scope). A collective
+    that the compiler combined is in the scopes of the ops that compute its inputs. Empty for the
+    top level of the program; null if most of the time has no known scope."""
+    n_scopes: Count
+    """Number of scopes that the ops of the row are in."""
 
 
 class SourceKey(TypedDict):
@@ -127,7 +138,7 @@ class HloOpBreakdownOverflow(TypedDict):
     """Total duration of the omitted ops."""
 
 
-class GroupFields(StackKey, Durations):
+class GroupFields(StackKey, ScopeFields, Durations):
     """Ops that share a kind and a key. Several groups can have the same `source_inner`, because a
     line that is called from two places belongs to two groups."""
 

@@ -94,7 +94,7 @@ class Kernel(Durations):
     pct_of_step: Percent | None
     """`total_dur_ps` as a percentage of the step's duration."""
     source_inner: str | None
-    """Source line of the kernel's first execution; null if unknown."""
+    """Source line of the kernel's first execution, or its likely line; null if unknown."""
     source_user: str | None
     """Innermost line of the user's own code at the kernel's first execution; null if there is
     none."""

@@ -38,7 +38,7 @@ Kind = Literal["compute", "data_move", "comm", "other"]
 KindOrContainer = Literal[Kind, "container"]
 Phase = Literal["forward", "backward", "recompute", "other", "unknown"]
 AggKeyKind = Literal["stack", "tf_op", "no_source"]
-SourceIs = Literal["own", "inside", "producer", "consumer"]
+SourceIs = Literal["own", "inside", "producer", "consumer", "likely", "doubtful"]
 OpClass = Literal[
     "collective",
     "host",

@@ -167,7 +167,10 @@ const lineOf = (row) => row.source_user ?? row.source_inner ?? null;
 
 function lineElement(row) {
   const line = lineOf(row);
-  if (line !== null) return nameElement(line, 48, shortLine(line));
+  if (line !== null) {
+    const doubtful = row.source_is === "doubtful" ? " (?)" : "";
+    return nameElement(line, 48, shortLine(line) + doubtful);
+  }
   if (row.agg_key) return nameElement(row.agg_key, 48);
   return element("span", { class: "unknown", title: "the trace has no line" }, "?");
 }

@@ -61,7 +61,7 @@ def nearest_line(
     if not sources and not op.program.has_lines:
         return None
     # A done's operands are parts of the same op, so search from the earlier parts for producers.
-    producer: _Direction = "producer", chain[:-1] or chain, _before
+    producer: _Direction = "producer", chain[:-1] or chain, before
     consumer: _Direction = "consumer", chain[-1:], _after
     for how, ends, following in (producer, consumer) if producer_first else (consumer, producer):
         for hops, reached in _breadth_first(chain, ends, following):
@@ -88,7 +88,7 @@ def _innermost(chain: Sequence[Instruction]) -> Iterator[Instruction]:
             to_do.extend(reversed(computation.root.called))
 
 
-def _before(instruction: Instruction) -> Sequence[Instruction]:
+def before(instruction: Instruction) -> Sequence[Instruction]:
     """Return the instructions that produce an instruction's inputs."""
     if instruction.opcode == "parameter":
         caller = instruction.computation.caller

@@ -79,19 +79,6 @@ class Facts(unittest.TestCase):
         (row,) = bottleneck([op("a", "loop fusion", 0, 9, text="a", shape="")])["findings"]
         self.assertIsNone(row["shape"])
 
-    def test_finding_shows_the_scope_with_most_time(self) -> None:
-        for times, scope in (((5, 4, 10), "mlp"), ((5, 5, 9), "attn"), ((0, 0, 9), None)):
-            paths = ("jit(f)/attn/dot:", "jit(f)/attn/add:", "jit(f)/mlp/dot:")
-            if scope is None:
-                paths = ("", "", "")
-            ops = [
-                leaf(20 * i, time, f"a.{i}", stack=HERE, tf_op=path)
-                for i, (time, path) in enumerate(zip(times, paths, strict=True))
-            ]
-            with self.subTest(times=times):
-                (row,) = bottleneck(ops)["findings"]
-                self.assertEqual(row["scope"], scope)
-
 
 class WhatHelps(unittest.TestCase):
     """Test the advice for a finding; the peaks are 2 flops per picosecond and 1 GiB per second."""

@@ -1,0 +1,115 @@
+"""Compare an op's source line with the lines and scopes of the step's other ops.
+
+The scope of an op comes from its path, and its line from its stack. If the compiler mixes up
+stacks, line and scope contradict each other. If an op has no stack, the ops in its scope show its
+likely line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from functools import cache
+
+from _pipeline.frames import file_of
+from _pipeline.scopes import names_layer
+from _proto.cached import cached_property
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from _pipeline.executions import Executions
+    from _pipeline.ops import Op
+
+    Words = frozenset[str]
+    Path = tuple[str, ...]
+
+WORD_RE = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+# Words in the names of files that can contain any layer.
+GENERIC = frozenset(
+    "model models modeling train trainer training layer layers util utils kernel kernels op ops"
+    " common base core main init module modules func function functional lib impl step".split()
+)
+SHORT_FOR = {"attn": "attention"}
+# Longer words match if one is the start of the other, as in `norm` and `normalization`.
+LEAST_PREFIX = 4
+
+
+class Surroundings:
+    """The scopes and own lines of a step's ops. Everything is computed on first use."""
+
+    def __init__(self, leaves: Sequence[Executions]) -> None:
+        self._leaves = leaves
+
+    def line_near(self, op: Op) -> str | None:
+        """Return the own line with the most time in the op's scope, or else in the nearest
+        enclosing scope that has lines. The top level of the program is no scope."""
+        path = op.scope.parts if op.scope else ()
+        for end in range(len(path), 0, -1):
+            lines = self._lines.get(path[:end])
+            if lines:
+                return max(lines, key=lambda line: (lines[line], line))
+        return None
+
+    @cached_property
+    def _lines(self) -> dict[Path, Counter[str]]:
+        """Return the time of each own line, by the scope that directly contains the ops."""
+        lines: dict[Path, Counter[str]] = {}
+        for executions in self._leaves:
+            op = executions.op
+            if op.scope and op.source_user:
+                lines.setdefault(op.scope.parts, Counter())[op.source_user] += executions.total
+        return lines
+
+    def contradicts(self, op: Op, line: str) -> bool:
+        """Return whether a line is in a file that is named after another scope than the op's.
+
+        No word of the file's name is in the op's scope, and one is in another scope. Words that all
+        scopes have say nothing. A caller's file that is named after the scope settles the doubt: a
+        norm can run in the scope of an attention layer.
+        """
+        if not op.scope or not op.scope.parts or not names_layer(op.path or ""):
+            return False
+        scope = words_in(op.scope.name)
+        stem = stem_words(file_of(line))
+        if not self._is_elsewhere(stem) or have_match(stem, scope):
+            return False
+        callers = op.stack.frames if op.stack else ()
+        return not any(have_match(stem_words(file), scope) for file in set(map(file_of, callers)))
+
+    def _is_elsewhere(self, stem: Words) -> bool:
+        return bool(stem) and have_match(stem, self._telling_words)
+
+    @cached_property
+    def _telling_words(self) -> Words:
+        """Return the words that some scopes have, but not all."""
+        scopes = {executions.op.scope.name for executions in self._leaves if executions.op.scope}
+        n_scopes = Counter(word for scope in scopes - {""} for word in words_in(scope))
+        return frozenset(word for word, n in n_scopes.items() if n < len(scopes - {""}))
+
+
+@cache
+def words_in(text: str) -> Words:
+    """Return the lower-case words of a name, split at capitals and at all other characters."""
+    words = (word.lower() for word in WORD_RE.findall(text))
+    return frozenset(SHORT_FOR.get(word, word) for word in words)
+
+
+@cache
+def stem_words(file: str) -> Words:
+    """Return the words that say what a file is about; none for a file such as `utils.py`."""
+    stem = re.split(r"[/\\]", file)[-1].partition(".")[0]
+    return words_in(stem) - GENERIC
+
+
+@cache
+def have_match(some: Words, others: Words) -> bool:
+    return any(are_alike(one, other) for one in some for other in others)
+
+
+def are_alike(one: str, other: str) -> bool:
+    shorter, longer = sorted((one, other), key=len)
+    if len(shorter) < LEAST_PREFIX:
+        return shorter == longer and len(shorter) > 1
+    return longer.startswith(shorter)
