@@ -140,6 +140,8 @@ def roofline_row(verdict: Verdict) -> RooflineGroup:
 def step_summary(ranked: Sequence[Verdict], parts: Sequence[Part], compute: int) -> StepSummary:
     """Return averages and sums over the verdicts, which must be sorted by shortfall, and over all
     parts."""
+    entries = [member.entry for part in parts for member in part.members]
+    judged = [entry for entry in entries if entry.lost is not None]
     over = [verdict for verdict in ranked if verdict.is_over_roof]
     under = [verdict for verdict in ranked if not verdict.is_over_roof]
     rooflined = sum(verdict.total for verdict in ranked)
@@ -154,6 +156,7 @@ def step_summary(ranked: Sequence[Verdict], parts: Sequence[Part], compute: int)
         },
         "step_shortfall_ps": sum(verdict.shortfall for verdict in ranked),
         **per_op_fields(parts),
+        "without_roof_ps": compute - sum(entry.total for entry in judged),
         "rooflined_dur_ps": rooflined,
         "step_compute_dur_ps_total": compute,
         "rooflined_pct_of_compute": percent(rooflined, compute),

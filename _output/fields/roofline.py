@@ -88,6 +88,9 @@ class StepSummary(PerOp):
     """Groups with a `roofline_util` above 1."""
     step_shortfall_ps: Picoseconds
     """Sum of the groups' `shortfall_ps`."""
+    without_roof_ps: Picoseconds
+    """Compute time of ops whose roof is unknown, because both flops and bytes are unknown or zero,
+    or lack a peak."""
     rooflined_dur_ps: Picoseconds
     """Total duration of the groups with a verdict."""
     step_compute_dur_ps_total: Picoseconds

@@ -4,7 +4,7 @@ roof."""
 from __future__ import annotations
 
 from _output.leads.phrases import Next, at_line_of, joined
-from _units import part_of, time
+from _units import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,15 +19,16 @@ def headline(answer: Answer) -> str:
 
 def sentences(answer: Answer) -> Iterator[str]:
     summary = answer["step_summary"]
-    at_roof, lost = summary["t_roofline_per_op_ps"], summary["shortfall_per_op_ps"]
-    math, judged = summary["step_compute_dur_ps_total"], (at_roof or 0) + (lost or 0)
-    if judged:
-        yield f"Math with a known roof takes {time(judged)}; {time(lost or 0)} is beyond the roof."
-        yield from largest_loss(answer)
-    if math > judged:
-        yield f"The cost of {part_of(math - judged, math)} of math is unknown."
+    math, unknown = summary["step_compute_dur_ps_total"], summary["without_roof_ps"]
+    lost = summary["shortfall_per_op_ps"]
     if not math:
         yield "No math ran in this step."
+    elif lost is None:
+        yield f"Math takes {time(math)}; its roof is unknown."
+    else:
+        rest = f", and the roof of {time(unknown)} is unknown" if unknown else ""
+        yield f"Math takes {time(math)}: {time(lost)} is beyond the roof{rest}."
+        yield from largest_loss(answer)
 
 
 def largest_loss(answer: Answer) -> Iterator[str]:

@@ -13,7 +13,7 @@ function roofline() {
       ["of the math peak", figure("share", sums.weighted_avg_mfu)],
       ["of the HBM peak", figure("share", sums.weighted_avg_hbm_util)],
       ["beyond the roof", figure("time", sums.shortfall_per_op_ps)],
-      ["without a known roof", figure("time", sums.step_compute_dur_ps_total - sums.t_roofline_per_op_ps - sums.shortfall_per_op_ps)],
+      ["without a known roof", figure("time", sums.without_roof_ps)],
     ]),
   );
   addTable(

@@ -412,8 +412,8 @@ class PerOpRoof(unittest.TestCase):
             self.assertEqual(sums["shortfall_per_op_ps"], 3 * PS)
         self.assertEqual(
             result["headline"],
-            "Math with a known roof takes 5.00 s; 3.00 s is beyond the roof. The largest listed"
-            " loss is at m.py:1: 3.00 s.",
+            "Math takes 5.00 s: 3.00 s is beyond the roof. The largest listed loss is at m.py:1:"
+            " 3.00 s.",
         )
         (finding,) = answer(data, "bottleneck", *self.PEAKS)["findings"]
         self.assertEqual((finding["class"], finding["lost_ps"]), ("memory_bound", 3 * PS))
@@ -425,7 +425,8 @@ class PerOpRoof(unittest.TestCase):
         (row,) = result["groups"]
         self.assertEqual(row["total_dur_ps"], 15)
         self.assertEqual((row["t_roofline_per_op_ps"], row["shortfall_per_op_ps"]), (4, 6))
-        self.assertIn("The cost of 5 of 15 ps of math is unknown.", result["headline"])
+        self.assertEqual(result["step_summary"]["without_roof_ps"], 5)
+        self.assertIn("and the roof of 5.00 ps is unknown.", result["headline"])
         alone = answer(trace(ops[1:]), "roofline")["step_summary"]
         self.assertIsNone(alone["t_roofline_per_op_ps"])
         self.assertIsNone(alone["shortfall_per_op_ps"])
