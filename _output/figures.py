@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-from _units import BYTES, TIMES, size
+from _units import BYTES, TIMES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -157,16 +157,11 @@ def _name_of_map(fields: Json, kind: str) -> str:
     """Format a map as text: by default, the key with the largest figure and the number of other
     keys."""
     if kind == "values":
-        return ", ".join(f"{key}={_value_of(key, value)}" for key, value in fields.items())
+        return ", ".join(f"{key}={name_of(value, kind)}" for key, value in fields.items())
     keys = sorted((key for key in fields if fields[key]), key=lambda key: -fields[key])
     if kind == "initials":
         return " ".join(key[:1].upper() for key in keys)
     return f"{keys[0]} +{len(keys) - 1}" if len(keys) > 1 else "".join(keys)
-
-
-def _value_of(key: str, value: Any) -> str:
-    is_size = key.endswith("bytes") and value is not None
-    return size(value) if is_size else name_of(value, "values")
 
 
 def what_of(signature: str) -> str:

@@ -31,13 +31,16 @@ def sentences(answer: Answer) -> Iterator[str]:
         yield gate_sentence(answer["gate"])
     yield from program_sentences(answer["program_changes"])
     totals, unit = answer["totals"], answer["noise"]["noise_unit"]
-    step, pauses = totals["step_duration"], pause_delta(totals)
+    step, period, pauses = totals["step_duration"], totals["period"], pause_delta(totals)
     of_step = step_sentence(step, unit)
     if answer["program_changes"]["same_program"] and step["significant"]:
         of_step = f"{of_step.removesuffix('.')}: {largest_part(totals)}."
-    of_pauses = pause_sentence(totals["period"], pauses, unit)
-    is_step_first = abs(step["delta_ps"]) >= abs(pauses)
-    yield from (of_step, of_pauses) if is_step_first else (of_pauses, of_step)
+    found = [(step["significant"] is False, -abs(step["delta_ps"]), of_step)]
+    if period:
+        of_pauses = pause_sentence(period, pauses, unit)
+        found.append((period["significant"] is False, -abs(pauses), of_pauses))
+    # Changes within noise come last, and the larger change comes first.
+    yield from (sentence for *_, sentence in sorted(found))
     rows = [row for row in answer["rows"] if row["significant"] and row["delta_ps"]]
     if rows:
         rows.sort(key=lambda row: -abs(row["delta_ps"]))
@@ -117,13 +120,15 @@ def pause_delta(totals: CompareTotals) -> int:
     return period["delta_ps"] - totals["step_duration"]["delta_ps"] if period else 0
 
 
-def pause_sentence(period: Total | None, pauses: int, unit: str) -> str:
+def pause_sentence(period: Total, pauses: int, unit: str) -> str:
     """Return a sentence about the time between steps; empty if it changed by at most 1 % of the
-    period, or within noise."""
-    if not period or period["significant"] is False or 100 * abs(pauses) <= period["after_ps"]:
+    period."""
+    if 100 * abs(pauses) <= period["after_ps"]:
         return ""
     how = "longer" if pauses > 0 else "shorter"
     noise = f", {too_few(unit)}" if period["significant"] is None else ""
+    if period["significant"] is False:
+        noise = f", within the noise between {unit}s"
     return (
         f"The time between steps is {how}: a step starts every {time(period['after_ps'])}, which is"
         f" {change(period)}{noise}."

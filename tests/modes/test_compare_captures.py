@@ -274,6 +274,22 @@ class Headlines(unittest.TestCase):
         few = "which is 19.0 ns (23.5 %) slower, but too few steps were captured to exclude noise."
         self.assertIn(few, self.headline(*sides))
 
+    def test_pause_after_some_steps_is_named_as_within_noise(self) -> None:
+        before, after = (timed(6, step=80_000, period=81_000) for _ in range(2))
+        for row in after["steps"][1:5:2]:
+            row["period_ps"] = 119_000
+        found = self.headline(before, after)
+        self.assertIn(
+            "a step starts every 96.2 ns, which is 15.2 ns (18.8 %) slower, within the noise"
+            " between steps.",
+            found,
+        )
+        # A certain change comes first, even if it is smaller.
+        for row in after["steps"]:
+            row["duration_ps"] = row["busy_ps"] = 81_000
+        found = self.headline(before, after, same_program=None)
+        self.assertLess(found.index("The step is 1.00 ns"), found.index("The time between steps"))
+
     def test_slower_step_of_an_equal_program_suggests_to_compare_devices(self) -> None:
         sides = timed(6, step=80_000, period=81_000), timed(6, step=87_000, period=88_000)
         for (before, after), same, words in (
