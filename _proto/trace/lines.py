@@ -278,8 +278,8 @@ def _starts_in_column(data: bytes, piece: _Piece) -> list[int] | None:
 
     If there are as many offsets as events, assume that each event has one offset. This is wrong if
     one event has two offsets and another has none. No profiler writes such events, and a check
-    would take as long as reading all starts. `events`, not this function, determines which events
-    are in a step.
+    would take as long as reading all starts. `events` checks the events of a step, and a note says
+    so if their number differs.
     """
     column = _decode(columns.LineStarts, data, piece.start).events
     if len(column.offset_ps) == piece.n_events and not column.HasField("num_occurrences"):
@@ -313,9 +313,8 @@ def _events_in_columns(
     """Return a piece's events, or None if they cannot be read in columns, for example because a
     stat is not an unsigned integer.
 
-    If there are as many ids as offsets, assume that each event has one id and one offset. Make the
-    same assumption about the times that the core measured. No profiler writes a field of an event
-    twice, and a single damaged field makes the numbers of ids, offsets and times differ.
+    If there are as many ids and offsets as events, and no event has one twice, each event has
+    exactly one of both. The same holds for durations and for the ids and values of stats.
     """
     column = _decode(columns.LineColumns, data, at).events
     if any(map(_has_unknown, (column, column.stats))) and not _has_only_foreign_fields(
@@ -327,10 +326,13 @@ def _events_in_columns(
     if not (len(ids) == len(offsets) >= len(durations) and len(stat_ids) == len(values)):
         return None
     n = len(ids)
-    device_offsets, device_durations = _measured_times(stat_ids, values, device, n)
-    n_measured = len(device_offsets)
-    if len(device_durations) != n_measured:
+    if _decode(columns.LineOnce, data, at).ByteSize() != len(data):
         return None
+    measured = _measured_times(stat_ids, values, device, n)
+    if measured is None:
+        return None
+    device_offsets, device_durations = measured
+    n_measured = len(device_offsets)
     unmeasured: list[int] = []
     if n_measured != n:
         # Some events, such as loops, have no stats.
@@ -357,8 +359,9 @@ def _events_in_columns(
 
 def _measured_times(
     stat_ids: list[int], values: list[int], device: DeviceStats, n_events: int
-) -> tuple[list[int], list[int]]:
-    """Return the offsets and durations that the core measured."""
+) -> tuple[list[int], list[int]] | None:
+    """Return the offsets and durations that the core measured, or None if they do not alternate,
+    because an event lacks one that another event has twice."""
     # Most events have exactly two stats in the same order.
     first_two = stat_ids[:2]
     if stat_ids == first_two * n_events:
@@ -366,9 +369,13 @@ def _measured_times(
             return values[::2], values[1::2]
         if device.are_offset_and_duration(first_two[::-1]):
             return values[1::2], values[::2]
-    is_offset = map(device.offset_ids.__contains__, stat_ids)
-    is_duration = map(device.duration_ids.__contains__, stat_ids)
-    return list(compress(values, is_offset)), list(compress(values, is_duration))
+    is_offset = [i in device.offset_ids for i in stat_ids]
+    is_duration = [i in device.duration_ids for i in stat_ids]
+    offsets, durations = list(compress(values, is_offset)), list(compress(values, is_duration))
+    are_offsets = [is_one for i, is_one in enumerate(is_offset) if is_one or is_duration[i]]
+    if are_offsets not in ([True, False] * len(offsets), [False, True] * len(offsets)):
+        return None
+    return offsets, durations
 
 
 def _durations_in(data: bytes, at: int) -> list[int]:

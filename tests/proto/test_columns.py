@@ -23,6 +23,8 @@ from tests.builders.xspace import (
     double_field,
     encode,
     int_field,
+    op,
+    tpu_plane,
     uint64,
 )
 from tests.harness import FULL, InFolder, answer, sampled
@@ -213,6 +215,43 @@ class Columns(InFolder):
             for events in ([odd], [odd, plain], [plain, odd, plain]):
                 with self.subTest(what=what, events=events):
                     self.check(events, DEVICE)
+
+    def test_changes_that_cancel_in_the_columns_are_noticed(self) -> None:
+        """Test events of which one lacks a field and another has it twice, so that the columns have
+        the expected lengths."""
+        start: Fields = [(1, 8), (3, 70)]
+        length: Fields = [(1, 9), (3, 90)]
+        plain: Fields = [(1, 1), (2, 5), (3, 4), (4, start), (4, length)]
+        longer = [(1, 2), (2, 15), (3, 6), (4, [(1, 8), (3, 71)]), (4, [(1, 9), (3, 91)])]
+        pairs = [
+            *((plain[:i] + plain[i + 1 :], [*longer, longer[i]]) for i in range(len(plain))),
+            # A stat that lacks its id or value, and a stat that has one twice.
+            *(
+                (
+                    [*plain[:3], (4, [start[1 - i]]), plain[4]],
+                    [*longer[:3], (4, [*start, start[i]]), longer[4]],
+                )
+                for i in range(2)
+            ),
+        ]
+        for lacking, doubled in pairs:
+            with self.subTest(lacking=lacking):
+                self.assertFalse(self.check([doubled, plain, lacking], DEVICE))
+
+    def test_note_names_the_number_of_events_if_one_has_no_start(self) -> None:
+        """Test an event without an offset, which starts before the step, and an event with two.
+
+        There are as many offsets as events, so the first event seems to be in the step.
+        """
+        ops = [op("f", "loop fusion", 100 + 10 * i, 10) for i in range(50)]
+        plane = tpu_plane(ops, [("0", 90, 1000)])
+        (line_of_ops,) = (line for line in plane.lines if line.name == "XLA Ops")
+        line_of_ops.events[5].offset_ps = None
+        line_of_ops.events[9].extra = int_field(2, 195)
+        found = answer(encode(Space([plane])), "summary")
+        self.assertEqual(found["totals"]["n_events_total"], 49)
+        note = "the first count found 50 events in this step, but 49 start in it"
+        self.assertTrue(any(text.startswith(note) for text in found["notes"]), found["notes"])
 
     def test_events_with_an_occurrence_count_have_no_time(self) -> None:
         timed: Fields = [(1, 1), (2, 7)]
