@@ -61,7 +61,7 @@ elif HERE not in sys.path:
 from _pipeline.context import DEVICE, SCHEMA_VERSION, Context, Outcome, Request
 from _pipeline.gate import gate_status, gate_without_answer
 from _pipeline.names import with_suggestion
-from _pipeline.no_answer import BAD_ARGUMENTS, NoAnswer, available_in, listed_modes, unreadable
+from _pipeline.no_answer import BAD_ARGUMENTS, DEVICE_NOT_FOUND, NoAnswer, available_in, unreadable
 from _pipeline.option_values import (
     FORM_OPTIONS,
     PEAK_ARGUMENTS,
@@ -77,12 +77,13 @@ from _pipeline.option_values import (
     TO_WHOLE,
     argument_error,
     contradictions_in,
+    default_form,
     form_among,
     plane_of,
     wrong_words,
 )
-from _pipeline.program_name import program_name
-from _pipeline.streams import Progress, write
+from _pipeline.program_name import program_name, short_help
+from _pipeline.streams import Progress, is_terminal, write
 from _pipeline.texts import cut_texts, encoded
 
 __version__ = "2.0.0"
@@ -471,7 +472,7 @@ class PrintSchema(argparse.Action):
     def __call__(self, parser: Any, namespace: Any, mode: Any, option: str | None = None) -> None:
         from _output.schema import schema_of
 
-        write(sys.stdout, encoded(schema_of(mode), sys.stdout is not None and sys.stdout.isatty()))
+        write(sys.stdout, encoded(schema_of(mode), is_terminal(sys.stdout)))
         parser.exit()
 
 
@@ -479,7 +480,7 @@ def parser_of_modes() -> tuple[Parser, dict[str, str]]:
     """Return the parser, and the name of each option's attribute in the parsed namespace."""
     parser = Parser(
         prog=program_name() if IS_COMMAND else "compute_breakdown.py",
-        usage="%(prog)s PROFILE --mode MODE [options]",
+        usage="%(prog)s PROFILE [--mode MODE] [options]",
         description="Where does a TPU step's time go, by source line? Prints one JSON object.",
         argument_default=argparse.SUPPRESS,
         # Without `width`, argparse would import a module, which takes 3 ms.
@@ -496,8 +497,9 @@ def parser_of_modes() -> tuple[Parser, dict[str, str]]:
         ),
     )
     parser.add_argument(
-        "--mode", required=True, metavar="MODE", choices=MODE_NAMES, help=", ".join(MODE_NAMES)
-    )
+        "--mode", metavar="MODE", choices=MODE_NAMES,
+        help=f"{', '.join(MODE_NAMES)} (default: {MODE_NAMES[0]}, or compare with --baseline)",
+    )  # fmt: skip
     parser.add_argument(
         "--schema", action=PrintSchema, metavar="MODE", choices=MODE_NAMES,
         help="print the JSON Schema of a mode's answers; needs no PROFILE",
@@ -524,30 +526,21 @@ def parse_command_line(argv: Sequence[str] | None) -> Request:
         if word.startswith("--") and word.endswith("=--"):
             # Reject the value here: argparse would silently drop it.
             parser.error(f"{word[:-3]} must not be '--'; pass another value")
-    try:
-        namespace, more = parser.parse_known_args(argv)
-        given = vars(namespace)
-        if wrong := wrong_words(more, given["mode"]):
-            parser.error(f"unrecognized arguments: {wrong[0]}")
-    except NoAnswer as failure:
-        if not any(word.partition("=")[0] == "--mode" for word in words):
-            failure.fields["available_modes"] = {mode.name: mode.purpose for mode in MODES}
-        raise
-    mode = mode_named(given["mode"])
+    namespace, more = parser.parse_known_args(argv)
+    given = vars(namespace)
+    mode = mode_named(given.get("mode") or ("compare" if "baseline" in given else MODE_NAMES[0]))
+    if wrong := wrong_words(more, mode.name):
+        parser.error(f"unrecognized arguments: {wrong[0]}")
     for flag, dest in dest_of.items():
         if dest in given and flag not in (*PIPELINE_OPTIONS, *mode.options):
             names = [other.name for other in MODES if flag in other.options]
             parser.error(f"{flag} is only valid with --mode {' or '.join(names)}")
+    form = given.setdefault("format", default_form(given.get("mode"), is_terminal(sys.stdout)))
     for contradiction in contradictions_in(mode.name, given, more):
         parser.error(contradiction)
     options = {
         dest_of[flag]: given[dest_of[flag]] for flag in mode.options if dest_of[flag] in given
     }
-    one_line_for_people = mode.name == "page" and sys.stdout is not None and sys.stdout.isatty()
-    form = given.get("format", "line" if one_line_for_people else "json")
-    if mode.name == "by_op" and form in ("text", "markdown") and given.get("top") != 0:
-        # Request all ops, because text output merges similar ops before `--top` limits the rows.
-        options["top"] = sys.maxsize
     return Request(
         profile=given["profile"],
         mode=mode.name,
@@ -556,8 +549,8 @@ def parse_command_line(argv: Sequence[str] | None) -> Request:
         form=form,
         mode_options=options,
         shows_all=given.get("all", False),
-        merges=not given.get("no_merge", False),
         top=given.get("top"),
+        names_device=bool(given.keys() & {"device", "baseline_device"}),
         words=words,
         version=__version__,
         more_profiles=more,
@@ -615,7 +608,7 @@ def outcome_of(
     finally:
         if progress:
             progress.erase()
-    form = form_among(sys.argv[1:] if argv is None else argv)
+    form = form_among(sys.argv[1:] if argv is None else argv, is_terminal(sys.stdout))
     return outcome_without_answer(failure, request, context.notes if context else [], form)
 
 
@@ -638,13 +631,16 @@ def outcome_without_answer(
     cut_texts(fields)
     usage = ""
     if failure.reason == BAD_ARGUMENTS:
-        usage = parser_of_modes()[0].format_usage() + listed_modes(failure.fields)
+        usage = parser_of_modes()[0].format_usage()
     details = "; ".join(filter(None, (fields.get("detail"), *available_in(failure.fields))))
     line = ": ".join(filter(None, ("compute_breakdown", failure.reason, details)))
     complaint = f"{usage}{''.join(c if c.isprintable() else '?' for c in line)}\n"
     if request and "fail_over" in request.mode_options:
         fields["gate"] = gate_without_answer(request.mode_options["fail_over"], failure.reason)
-    return Outcome(fields, failure.exit_status or gate_status(fields), complaint, form, request)
+    status = failure.exit_status
+    if request and request.names_device and failure.reason == DEVICE_NOT_FOUND:
+        status = 1
+    return Outcome(fields, status or gate_status(fields), complaint, form, request)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -653,14 +649,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if IS_COMMAND and signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
             signal.signal(signal.SIGINT, signal.default_int_handler)
-        progress = Progress(sys.stderr) if sys.stderr and sys.stderr.isatty() else None
-        outcome = outcome_of(argv, progress)
-        for_people = sys.stdout is not None and sys.stdout.isatty()
+        has_terminal = is_terminal(sys.stderr)
+        for_people = is_terminal(sys.stdout)
+        if not (sys.argv[1:] if argv is None else argv):
+            write(sys.stdout, short_help(MODE_NAMES))
+            return OK
+        outcome = outcome_of(argv, Progress(sys.stderr) if sys.stderr and has_terminal else None)
         write(sys.stdout, printed(outcome, for_people))
         status, complaint = outcome.status, outcome.complaint
-        is_json = outcome.form == "json"
-        if is_json and for_people and not complaint and sys.stderr and sys.stderr.isatty():
-            complaint = HINT
+        if for_people and has_terminal:
+            # The terminal already shows the answer, which includes the complaint.
+            complaint = HINT if outcome.form == "json" and not complaint else ""
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
@@ -718,6 +717,7 @@ def analyse(profile: Captures, mode: str, **options: Any) -> Any:
     call = call_of(profile, mode, options, {flag: OPTIONS[flag] for flag in flags})
     outcome = outcome_of(call.words, in_memory=call.in_memory, processes=call.processes)
     answer = Answer(outcome.fields)
+    answer.top = outcome.request.top if outcome.request else None
     if answer["status"] == "ok":
         return answer
     if answer["reason"] == BAD_ARGUMENTS:
@@ -726,14 +726,12 @@ def analyse(profile: Captures, mode: str, **options: Any) -> Any:
 
 
 def render(answer: Mapping[str, object], format: Form) -> str:
-    """Format an answer as the command prints it to a pipe: json, text, markdown or csv.
-
-    For by_op, text output merges only the ops in the answer. The command merges all ops; to get its
-    text, call `analyse` with `top=sys.maxsize`.
-    """
+    """Format an answer as the command prints it to a pipe: json, text, markdown or csv."""
     from _output.forms import in_pipe
 
-    return encoded(answer, False) if format == "json" else in_pipe(format, dict(answer))
+    if format == "json":
+        return encoded(answer, False)
+    return in_pipe(format, dict(answer), getattr(answer, "top", None))
 
 
 if __name__ == "__main__":

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from heapq import nsmallest
 from operator import itemgetter
 
 from _analysis.costs import DECLARED, OPAQUE, cost_of, costs_by_kernel, declared_notes
 from _analysis.exposed import is_exposed
+from _analysis.findings import scope_of
 from _analysis.ledger import entry_of
 from _analysis.likely_lines import line_of
 from _analysis.loops import Loops
@@ -19,7 +21,7 @@ from _analysis.rows import (
     peaks_used,
     scope_fields,
 )
-from _pipeline.groups import group_by, percent, sum_if_known
+from _pipeline.groups import Group, group_by, percent, sum_if_known
 from _pipeline.names import nearest_names, resolve_name
 from _pipeline.no_answer import NoAnswer
 from _pipeline.timeline import events_of
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
         Container,
         DetailClassed,
         Fields,
+        MergedOps,
+        MergedUnlessAsked,
         OpDetail,
         OpFields,
         OpIfAsked,
@@ -48,7 +52,6 @@ if TYPE_CHECKING:
     from _output.fields.units import Dtype
     from _pipeline.context import Context
     from _pipeline.executions import Executions
-    from _pipeline.groups import Group
     from _pipeline.normalize import Step
     from _proto.hlo.program import Computation, Instruction
 
@@ -58,6 +61,7 @@ if TYPE_CHECKING:
         rank: int | None
 
 
+NUMBER_RE = re.compile(r"\d+")
 N_EXECUTIONS = 1000
 N_NEIGHBOURS = 50
 N_CALLED, N_INSTRUCTIONS = 20, 200
@@ -72,15 +76,21 @@ def by_op(
     peaks: Sequence[tuple[str, float]] = (),
     kernel_cost: Sequence[tuple[str, int, int, Dtype | None]] = (),
     op: str | None = None,
+    no_merge: bool = False,
 ) -> Fields:
     roofs = roofs_of(step.device, chip, dict(peaks))
     by_user = costs_by_kernel(step.by_kind[COMPUTE], kernel_cost, context)
     ranked = ranked_ops(step.leaves)
     containers = ranked_ops(step.containers)
     asked = None if op is None else find_op(op, [*ranked, *containers], context)
+    merged = [] if no_merge else merged_ops(ranked, by_user, roofs)[:top]
     shown = [*ranked[:top], *([asked] if asked else [])]
+    shown += [group for ops in merged for group in ops]
     loops = Loops(step, [member for group in shown for member in group.members])
     judge = Judge(step, roofs, by_user, loops)
+    rows_of_merged: MergedUnlessAsked = {}
+    if not no_merge:
+        rows_of_merged = {"merged": [judge.merged_row(ops) for ops in merged]}
     rows = [judge.op_row(rank, group) for rank, group in enumerate(ranked[:top], 1)]
     declared = {row["kernel"] for row in rows if row["cost_source"] == DECLARED}
     detail: OpIfAsked = {}
@@ -93,6 +103,7 @@ def by_op(
     context.note(*roofs.choice.notes)
     return {
         "ops": rows,
+        **rows_of_merged,
         "tail": {
             "n_ops_omitted": len(ranked[top:]),
             "dur_ps": sum(group.total for group in ranked[top:]),
@@ -113,6 +124,39 @@ def ranked_ops(executions: Iterable[Executions]) -> list[Group]:
         key=lambda item: (-item[1].total, item[0][1], -1 if item[0][0] is None else item[0][0]),
     )
     return [group for _, group in ranked]
+
+
+def merged_ops(
+    ranked: Iterable[Group], by_user: Mapping[str, KernelCost], roofs: Roofs
+) -> list[list[Group]]:
+    """Merge ops whose names and scopes differ only in numbers, such as ops of unrolled layers.
+    Return lists of ops, costliest list first."""
+    lists: dict[object, list[Group]] = {}
+    for group in ranked:
+        op = group.op
+        key = (
+            without_numbers(op_name(op)),
+            without_numbers(scope_of(op) or ""),
+            line_of(op).line_user,
+            entry_of(group.members[0], roofs, by_user).name,
+            op.kind,
+            op.category,
+            op.phase,
+            cost_of(op, by_user).precision.dtype,
+        )
+        lists.setdefault(key, []).append(group)
+    return sorted(lists.values(), key=lambda ops: -sum(group.total for group in ops))
+
+
+def without_numbers(name: str) -> str:
+    """Replace the numbers in a name with `*`. Append `.*` to a name without numbers, because the
+    first of several copies of an op can lack a number."""
+    starred: str = NUMBER_RE.sub("*", name)
+    return starred if starred != name or not name else f"{name}.*"
+
+
+def common_name(names: Sequence[str]) -> str:
+    return names[0] if len(set(names)) == 1 else without_numbers(names[0])
 
 
 def find_op(asked: str, ops: Sequence[Group], context: Context) -> Group:
@@ -160,6 +204,27 @@ class Judge:
     def op_row(self, rank: int, group: Group) -> OpRow:
         entries = self._entries(group)
         return {**self._fields(group, entries), "rank": rank, "class": entries[0].name}
+
+    def merged_row(self, ops: Sequence[Group]) -> MergedOps:
+        whole = Group([member for group in ops for member in group.members])
+        entries = self._entries(whole)
+        scopes = [scope_of(group.op) for group in ops]
+        runs = {group.n for group in ops}
+        return {
+            "hlo_op": common_name([op_name(group.op) for group in ops]),
+            "scope": common_name([scope or "" for scope in scopes]) or None,
+            "source_user": line_of(whole.op).line_user,
+            "class": entries[0].name,
+            "n_ops": len(ops),
+            "n_executions": whole.n,
+            "n_executions_each": runs.pop() if len(runs) == 1 else None,
+            "total_dur_ps": whole.total,
+            "avg_dur_ps": duration_fields(whole)["avg_dur_ps"],
+            "pct_of_step": percent(whole.total, self.step.duration),
+            "loop": self.loops.row(ops[0].members),
+            "at_roof_ps": known_sum(entry.at_roof for entry in entries),
+            "lost_ps": known_sum(entry.lost for entry in entries),
+        }
 
     def detail_row(self, rank: int | None, group: Group) -> OpDetail:
         entries = [] if group.op.is_container else self._entries(group)

@@ -84,7 +84,7 @@ PAGE_MODES: Modes = {
     "program": (program, {"top": 100}),
     "kernel": (kernel, {"top": 50}),
     "by_scope": (by_scope, {"depth": 12}),
-    "by_op": (by_op, {"top": 400}),
+    "by_op": (by_op, {"top": 400, "no_merge": True}),
 }
 # The modes needed for the baseline's charts.
 BASELINE_MODES: Modes = {
@@ -152,7 +152,8 @@ def page(
 
         if not webbrowser.open(Path(out).absolute().as_uri()):
             context.warn(f"--open found no browser; open {out} yourself")
-    return {"out": out, "bytes": len(html), "parts": parts}
+    says = answers["bottleneck"]["headline"]
+    return {"out": out, "bytes": len(html), "parts": parts, "says": says}
 
 
 def side_of(

@@ -290,7 +290,7 @@ def shown_rows(table: Table, fields: Json, view: View) -> tuple[list[Json], list
     if table.unless_0:
         rows = [row for row in rows if at(row, table.unless_0)]
     if table.derive:
-        rows = table.derive(rows, view)
+        rows = table.derive(rows)
     if table.by:
         rows.sort(key=lambda row: -(at(row, table.by) or 0))
     hidden = []

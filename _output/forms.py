@@ -1,4 +1,4 @@
-"""Format an answer as text, Markdown, CSV, or as one line about a written page."""
+"""Format an answer as text, Markdown or CSV."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 
 from _output.screen import View
 from _output.screens import has_screen
-from _units import size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
         @property
         def shows_all(self) -> bool: ...
         @property
-        def merges(self) -> bool: ...
-        @property
         def top(self) -> int | None: ...
 
 
@@ -38,12 +35,9 @@ def in_form(form: str, fields: Json, request: Request | None, stream: TextIO | N
         from _output.csv import csv_of
 
         return csv_of(fields, is_terminal=is_terminal)
-    if form == "line":
-        out = "".join(c if c.isprintable() else "?" for c in fields["out"])
-        return f"wrote {out} ({size(fields['bytes'])})\n"
     view = View()
     if request:
-        view = View(request.shows_all, request.merges, request.top)
+        view = View(request.shows_all, request.top)
     encoding = stream.encoding if stream else "ascii"
     if form == "markdown":
         from _output.markdown import markdown_of
@@ -54,7 +48,7 @@ def in_form(form: str, fields: Json, request: Request | None, stream: TextIO | N
     return text_of(fields, encoding, view, style_of(stream, is_terminal=is_terminal))
 
 
-def in_pipe(form: str, fields: Json) -> str:
+def in_pipe(form: str, fields: Json, top: int | None = None) -> str:
     """Return an answer as printed to a UTF-8 pipe, with lines of up to 100 columns."""
     if form not in FORMS:
         raise ValueError(f"format must be json, {', '.join(FORMS)}, got {form!r}")
@@ -67,10 +61,10 @@ def in_pipe(form: str, fields: Json) -> str:
     if form == "markdown":
         from _output.markdown import markdown_of
 
-        return markdown_of(fields, "utf-8")
+        return markdown_of(fields, "utf-8", View(top=top))
     from _output.text import text_of
 
-    return text_of(fields, "utf-8")
+    return text_of(fields, "utf-8", View(top=top))
 
 
 def style_of(stream: TextIO | None, *, is_terminal: bool) -> Style:

@@ -11,9 +11,10 @@ import re
 
 from _output.characters import Characters
 from _output.figures import WORDS
-from _output.fill import Figure, Grid, Name, is_figure, texts_of, with_unit
+from _output.fill import ALL, Figure, Grid, Name, is_figure, texts_of, with_unit
+from _output.leads.phrases import plural
 from _output.screen import View
-from _output.screens import blocks_of
+from _output.screens import blocks_of, shown_notes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -72,9 +73,12 @@ class Page:
             steps = fields["next_steps"]
             commands = ((self.code(step["command"]), self.prose(step["why"])) for step in steps)
             yield "**next**\n\n" + "\n".join(f"- {command}: {why}" for command, why in commands)
-        if fields["notes"]:
-            notes = dict.fromkeys(fields["notes"])
-            yield "**notes**\n\n" + "\n".join(f"- {self.prose(note)}" for note in notes)
+        notes, n_more = shown_notes(fields, view)
+        if notes:
+            lines = [self.prose(note) for note in notes]
+            if n_more:
+                lines.append(f"{n_more} more {plural('note', n_more)}{ALL}")
+            yield "**notes**\n\n" + "\n".join(f"- {line}" for line in lines)
 
     def table(self, grid: Grid, time: Unit) -> Iterator[str]:
         columns = []

@@ -91,6 +91,7 @@ class ByScope(OfStep, total=False):
     merge_layers: bool
 
 class ByOp(OfStep, Top, Peaks, total=False):
+    no_merge: bool
     op: str | None
 
 class NonCompute(OfStep, Top, total=False):

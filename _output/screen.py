@@ -29,7 +29,6 @@ class View(NamedTuple):
     """Options that select the rows and columns to show."""
 
     shows_all: bool = False
-    merges: bool = True
     # Value of `--top`, or None if the option is absent.
     top: int | None = None
 
@@ -87,7 +86,7 @@ class Table(NamedTuple):
     tail: Mapping[str, str] = {}
     ends: tuple[End, ...] = ()
     # Functions that replace the rows, before and after small rows are hidden.
-    derive: Callable[[list[Json], View], list[Json]] | None = None
+    derive: Callable[[list[Json]], list[Json]] | None = None
     group: Callable[[list[Json]], list[Json]] | None = None
     # The sentence to show below each row, and its replacement with `--all`.
     below: str = ""

@@ -20,8 +20,9 @@ from _output.fill import (
     texts_of,
     with_unit,
 )
+from _output.leads.phrases import plural
 from _output.screen import View
-from _output.screens import blocks_of
+from _output.screens import blocks_of, shown_notes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -87,8 +88,11 @@ class Page:
             command = f"next: {self.seen(step['command'])}"
             both = f"{command}  # {self.seen(step['why'])}"
             yield both if view.shows_all or self.characters.width(both) <= self.width else command
-        for line in self.joined(dict.fromkeys(fields["notes"])):
+        notes, n_more = shown_notes(fields, view)
+        for line in self.joined(notes):
             yield from self.wrapped(line, "- ")
+        if n_more:
+            yield f"- {n_more} more {plural('note', n_more)}{ALL}"
         if fields.get("gate"):
             yield from ("", f"gate: {self.seen(fields['gate']['says'])}")
 

@@ -32,17 +32,17 @@ class Request(NamedTuple):
     mode: str
     device: str | None
     host: str | None
-    # Output format; `line` is the single line that mode `page` prints on a terminal.
+    # Output format.
     form: str
     mode_options: dict[str, Any]
     # The arguments on the command line.
     words: Sequence[str] = ()
-    # Options for text and Markdown: `--all` also lists small rows; `--no-merge` lists each op
-    # separately, even if names differ only in numbers.
+    # With `--all`, text and Markdown also list small rows.
     shows_all: bool = False
-    merges: bool = True
     # Value of `--top`, or None if the option is not given.
     top: int | None = None
+    # True if the user named a device, so a missing device is an error.
+    names_device: bool = False
     # Version of the program.
     version: str = ""
     # Traces and records that a Python program passed as bytes or dicts, by the name used as their

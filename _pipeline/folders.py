@@ -83,8 +83,9 @@ def files_of_newest_run(folder: str, context: Context, files_in: FilesIn) -> dic
                 )
                 rejected = error
     if found:
-        kind = "a trace" if any(map(is_trace, found.values())) else "a record"
-        context.note(f"using run {newest}" + (f", the newest with {kind}" if n_runs > 1 else ""))
+        if n_runs > 1:
+            kind = "a trace" if any(map(is_trace, found.values())) else "a record"
+            context.note(f"using run {newest}, the newest with {kind}")
     elif rejected is not None:
         raise rejected
     return found

@@ -78,20 +78,12 @@ class NoAnswer(Exception):
         return EXIT_STATUS[self.reason]
 
 
-def listed_modes(fields: dict[str, Any]) -> str:
-    """Return one line per mode with its purpose, or an empty text if the fields do not list the
-    modes."""
-    modes: dict[str, str] = fields.get("available_modes", {})
-    lines = [f"  {name:13}{purpose}\n" for name, purpose in modes.items()]
-    return "".join(["modes:\n", *lines]) if lines else ""
-
-
 def available_in(fields: dict[str, Any]) -> list[str]:
-    """Return the first nine names of each `available_…` field except `available_modes`."""
+    """Return the first nine names of each `available_…` field."""
     return [
         f"{field} {', '.join(map(str, names[:9]))}"
         for field, names in fields.items()
-        if field.startswith("available_") and field != "available_modes"
+        if field.startswith("available_")
     ]
 
 

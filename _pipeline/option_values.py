@@ -154,7 +154,7 @@ FORM_OPTIONS: dict[str, Json] = {
     "--format": {
         "choices": FORMS,
         "help": "output format: json, tables as text or Markdown, or the main table as CSV"
-        " (default: json)",
+        " (default: json; on a terminal text, without --mode and for the page)",
     },
     "--text": {
         "dest": "format",
@@ -169,8 +169,7 @@ FORM_OPTIONS: dict[str, Json] = {
     },
     "--no-merge": {
         "action": "store_true",
-        "help": "in text and Markdown of by_op, list each op separately, even if names differ only"
-        " in numbers",
+        "help": "list each op separately, even if names differ only in numbers",
     },
 }
 PEAK_ARGUMENTS: dict[str, Json] = {
@@ -197,10 +196,10 @@ PEAK_ARGUMENTS: dict[str, Json] = {
         "help": "override the HBM peak, in GiB/s",
     },
 }
-# Modes that write a page or a database instead of text, with an example file name for each. Records
-# are read only by programs, so they have no text format either.
+# Modes that write a file, with an example file name for each.
 WRITING = {"page": "step.html", "export": "step.db"}
-WITHOUT_TEXT = ("record", *WRITING)
+# Formats of the modes that do not have all formats.
+FORMS_OF = {"record": ("json",), "export": ("json",), "page": ("json", "text", "markdown")}
 # Modes that accept several captures, and records.
 OF_CAPTURES = ("compare", "spread")
 
@@ -236,12 +235,11 @@ def contradictions_in(mode: str, given: Json, more: Sequence[str]) -> Iterator[s
     for kernel in dict.fromkeys(kernels):
         if kernels.count(kernel) > 1:
             yield f"--kernel-cost was passed twice for {kernel}; pass one cost per kernel"
-    form = given.get("format", "json")
-    if form != "json" and mode in WITHOUT_TEXT:
+    form = given["format"]
+    if form not in FORMS_OF.get(mode, FORMS):
         yield f"--mode {mode} has no {form} format; leave out --format {form}"
-    for option in ("all", "no_merge"):
-        if option in given and form not in ("text", "markdown"):
-            yield f"--{option.replace('_', '-')} requires --format text or --format markdown"
+    if "all" in given and form not in ("text", "markdown"):
+        yield "--all requires --format text or --format markdown"
     if mode == "anatomy" and "device" in given:
         yield "--mode anatomy does not accept --device; use --plane"
     if given.keys() & {"line", "grep", "sample"} and "plane" not in given:
@@ -259,13 +257,23 @@ def contradictions_with_baseline(given: Json) -> Iterator[str]:
         yield "--baseline compares all steps; leave out --step and --step-id"
 
 
-def form_among(words: Sequence[str]) -> str:
-    """Return the requested output format, even if the command line is otherwise invalid."""
-    forms = ["json"]
+def default_form(mode: str | None, is_for_people: bool) -> str:
+    """Return the output format without `--format`: text on a terminal, if no mode is given or the
+    mode writes a page."""
+    return "text" if is_for_people and mode in (None, "page") else "json"
+
+
+def form_among(words: Sequence[str], is_for_people: bool) -> str:
+    """Return the output format, even if the command line is otherwise invalid."""
+    forms = []
+    mode = None
     for word, following in zip(words, [*words[1:], ""], strict=False):
         option, equals, value = word.partition("=")
         if option == "--format":
             forms.append(value if equals else following)
         elif option == "--text":
             forms.append("text")
-    return [form for form in forms if form in FORMS][-1]
+        elif option == "--mode":
+            mode = value if equals else following
+    known = [form for form in forms if form in FORMS]
+    return known[-1] if known else default_form(mode, is_for_people)

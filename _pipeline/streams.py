@@ -44,6 +44,10 @@ class Progress:
             self._due = math.inf
 
 
+def is_terminal(stream: TextIO | None) -> bool:
+    return stream is not None and stream.isatty()
+
+
 def write(stream: TextIO | None, text: str) -> None:
     """Write all of a text to a stream's file descriptor.
 

@@ -149,12 +149,20 @@ def hand_made(mode: str) -> list[bytes]:
     if mode == "anatomy":
         return [*hand_made_traces(), measurements()]
     of_its_own = {
+        "by_op": hand_made_ops,
         "idle": hand_made_idleness,
         "kernel": hand_made_kernels,
         "memory": hand_made_memories,
         "program": hand_made_programs,
     }
     return of_its_own.get(mode, hand_made_traces)()
+
+
+def hand_made_ops() -> list[bytes]:
+    """Return traces, in one of which two ops with similar names run once and twice."""
+    names = ("f.1", "f.1", "f.2")
+    ops = [op(name, "loop fusion", 10 * i, 10) for i, name in enumerate(names)]
+    return [*hand_made_traces(), trace(ops)]
 
 
 def hand_made_idleness() -> list[bytes]:
@@ -258,7 +266,7 @@ ALL_OPTIONS = {
     "summary": ["--top=3", "--include-comm"],
     "by_source": ["--include-data-move", "--include-comm", "--top=3"],
     "by_scope": ["--depth=all", "--merge-layers", "--below="],
-    "by_op": ["--top=3", "--peak-tflops-fp32=70"],
+    "by_op": ["--top=3", "--peak-tflops-fp32=70", "--no-merge"],
     "non_compute": ["--include-comm", "--top=3"],
     "roofline": ["--top=14", "--chip=profile", "--bytes=hbm", "--peak-tflops-fp32=70"],
     "comm": ["--top=3", "--peers"],
@@ -465,7 +473,7 @@ def error_answers() -> list[Outcome]:
         for made in (BEFORE, AFTER):
             shutil.copy(made, folder)
         found.append(run(folder, "spread"))
-    no_mode = compute_breakdown.outcome_of([str(DEMO)])
+    no_mode = compute_breakdown.outcome_of([str(DEMO), "--mode=none"])
     found.append(Outcome(no_mode.fields, no_mode.status, no_mode.complaint))
     for missing in (
         errors.NoProtobuf("No module named 'google'"),

@@ -91,6 +91,34 @@ class Op(OpFields, OpClassed):
     """Rank among all leaf ops by total duration, from 1."""
 
 
+class MergedOps(InLoop, OpClassed):
+    """One or several ops whose names and scopes differ only in numbers, such as the copies of an op
+    in unrolled layers. The ops also agree in user line, class, kind, category, phase and dtype."""
+
+    hlo_op: str
+    """Name of the ops, with `*` for numbers if the names differ."""
+    scope: str | None
+    """Scope of the ops, with `*` for numbers if the scopes differ; null if unknown."""
+    source_user: str | None
+    """User line of the ops; null if unknown."""
+    n_ops: Count
+    """Number of ops."""
+    n_executions: Count
+    """Number of executions of all ops."""
+    n_executions_each: Count | None
+    """Number of executions of each op; null if the ops differ."""
+    total_dur_ps: Picoseconds
+    """Total duration of the executions."""
+    avg_dur_ps: Picoseconds
+    """Mean duration of an execution."""
+    pct_of_step: Percent | None
+    """`total_dur_ps` as a percentage of the step's duration."""
+    at_roof_ps: Picoseconds | None
+    """Sum of the ops' `at_roof_ps`; null if unknown for any op."""
+    lost_ps: Picoseconds | None
+    """Sum of the ops' `lost_ps`; null if unknown for any op."""
+
+
 class OpsTail(TypedDict):
     """Leaf ops that `--top` omits."""
 
@@ -191,7 +219,13 @@ class OpIfAsked(TypedDict, total=False):
     """Details about the op that `--op` selects; printed only with this option."""
 
 
-class Fields(OpIfAsked, ChipFields):
+class MergedUnlessAsked(TypedDict, total=False):
+    merged: list[MergedOps]
+    """The costliest merged ops, up to `--top` rows. All leaf ops are merged, then the rows are cut.
+    Omitted with `--no-merge`."""
+
+
+class Fields(OpIfAsked, MergedUnlessAsked, ChipFields):
     ops: list[Op]
     """The leaf ops that take the most time, up to `--top` rows; ties are in order of name."""
     tail: OpsTail

@@ -24,8 +24,7 @@ class OkAnswer(TypedDict):
     """PROFILE as given on the command line."""
     notes: list[str]
     """Notes about choices, assumptions, omissions and doubtful figures, warnings first. Read the
-    notes before the figures. Example: `["using run 2026_11_21_00_00_00", "auto-picked the busiest
-    step (index 1, …"]`"""
+    notes before the figures. Example: `["auto-picked the busiest step (index 1, …"]`"""
 
 
 class NextStep(TypedDict):
@@ -120,9 +119,6 @@ class AbsentAnswer(AbsentFields, total=False):
     """With `host_not_found`: the names that `--host` accepts."""
     available_kernels: list[str]
     """With `kernel_not_found`: the kernels of the step."""
-    available_modes: dict[str, str]
-    """With `bad_arguments`, if `--mode` is missing or the mode given to `--schema` is unknown: all
-    modes, each with the question that it answers."""
     available_ops: list[str]
     """With `op_not_found`: up to 20 op names. Names that contain the given text come first,
     followed by the most similar names."""

@@ -15,6 +15,8 @@ class Fields(TypedDict):
     parts: dict[str, str]
     """For each mode on the page, `ok` or the reason why the mode has no answer. Only `memory` and
     `program` can lack an answer. With `--baseline`, the map also has `compare`."""
+    says: str
+    """Headline of [bottleneck](#bottleneck), with which the page begins."""
 
 
 class Answer(Lead, StepAnswer, Fields):

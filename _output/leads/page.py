@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from _output.leads.phrases import Next, short_path
+from _output.leads.phrases import Next
 from _units import size
 
 TYPE_CHECKING = False
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def headline(answer: Answer) -> str:
-    return f"Wrote {short_path(answer['out'])} ({size(answer['bytes'])})."
+    return f"Wrote {answer['out']} ({size(answer['bytes'])})."
 
 
 def next_steps(answer: Answer) -> list[Next]:

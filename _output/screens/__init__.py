@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     Json = dict[str, Any]
 
+# Maximum number of notes without `--all`.
+MOST_NOTES = 3
 # The first sentences of every single-step mode. A sentence is omitted if the answer lacks one of
 # its fields.
 HEAD = (
@@ -104,7 +106,8 @@ def blocks_of(fields: Json, view: View) -> Iterator[Block]:
     prepare = getattr(screen_of(fields["mode"]), "prepared", None)
     if prepare:
         fields = prepare(fields)
-    for part in (*(NO_ANSWER if is_absent else HEAD), *parts_of(fields["mode"])):
+    head = getattr(screen_of(fields["mode"]), "HEAD", HEAD)
+    for part in (*(NO_ANSWER if is_absent else head), *parts_of(fields["mode"])):
         yield from filled(part, fields, view)
     if is_absent:
         advice = getattr(screen_of(fields["mode"]), "WITHOUT_ANSWER", {}).get(fields["reason"])
@@ -142,6 +145,13 @@ def unequal_steps(fields: Json) -> Json | None:
     if not isinstance(steps, dict) or 20 * (steps["max_ps"] - steps["min_ps"]) <= steps["min_ps"]:
         return None
     return steps
+
+
+def shown_notes(fields: Json, view: View) -> tuple[list[str], int]:
+    """Return the notes to show, and the number of hidden notes."""
+    notes = list(dict.fromkeys(fields["notes"]))
+    n_shown = len(notes) if view.shows_all else MOST_NOTES
+    return notes[:n_shown], len(notes[n_shown:])
 
 
 def screen_of(mode: str | None) -> Any:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from _output.screen import Column, Each, Says, Section, Table
 from _output.screens.shared import (
     AVERAGE,
@@ -22,64 +20,43 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
-    from _output.screen import Part, View
+    from _output.screen import Part
 
     Json = dict[str, Any]
 
 MAIN: Final = "ops"
-NUMBER_RE: Final = re.compile(r"\d+")
-# SUMS are added up when several ops are merged into one row; ops are merged only if they agree in
-# SAME.
-SUMS: Final = ("n_executions", "total_dur_ps", "pct_of_step")
-SAME: Final = ("class", "kind", "hlo_category", "phase", "dtype")
 
 
 def prepared(fields: Json) -> Json:
-    """If the answer has `op`, add the field `reads` to it."""
-    return {**fields, "op": with_reads(fields["op"])} if fields.get("op") else fields
+    """Add the tail of the main table, and drop `ops` if `merged` has the rows. If the answer has
+    `op`, add the field `reads` to it."""
+    fields = {**fields, "op": with_reads(fields["op"])} if fields.get("op") else fields
+    if "merged" not in fields:
+        return fields
+    ops, tail, rows = fields["ops"], fields["tail"], fields["merged"]
+    n_ops = len(ops) + tail["n_ops_omitted"] - sum(row["n_ops"] for row in rows)
+    time = sum(row["total_dur_ps"] for row in ops) + tail["dur_ps"]
+    time -= sum(row["total_dur_ps"] for row in rows)
+    fields = {**fields, "tail": {"n_ops_omitted": n_ops, "dur_ps": time}}
+    del fields["ops"]
+    return fields
 
 
-def listed(ops: list[Json], view: View) -> list[Json]:
-    """Merge ops whose names and scopes differ only in numbers, such as ops of unrolled layers."""
-    if not view.merges:
-        return [of_several([row]) for row in ops]
-    groups: dict[Any, list[Json]] = {}
-    for row in ops:
-        names = (without_numbers(row.get(name) or "") for name in ("hlo_op", "scope"))
-        key = (*names, row.get("source_user"), *(row.get(name) for name in SAME))
-        groups.setdefault(key, []).append(row)
-    return sorted(map(of_several, groups.values()), key=lambda row: -row["total_dur_ps"])
+def with_all_shares(rows: list[Json]) -> list[Json]:
+    return [with_shares(row) for row in rows]
 
 
-def without_numbers(name: str) -> str:
-    """Replace the numbers in a name with `*`. Append `.*` to a name without numbers, because the
-    first of several copies of an op can lack a number."""
-    starred: str = NUMBER_RE.sub("*", name)
-    return starred if starred != name or not name else f"{name}.*"
-
-
-def of_several(members: list[Json]) -> Json:
-    """Return one row for several ops: their sums, and other fields from the first (costliest)
-    op."""
-    first, n_ops = members[0], len(members)
-    row = {**first}
-    if n_ops > 1:
-        row |= {name: sum(op[name] or 0 for op in members) for name in SUMS}
-        for name in ("at_roof_ps", "lost_ps"):
-            values = [op[name] for op in members]
-            row[name] = None if None in values else sum(values)
-        for name in ("hlo_op", "scope"):
-            if len({op[name] for op in members}) > 1:
-                row[name] = without_numbers(first[name])
-        row["avg_dur_ps"] = row["total_dur_ps"] // (row["n_executions"] or 1)
-    runs = {op["n_executions"] for op in members}
+def with_shares(row: Json) -> Json:
+    """Return a row with the number of ops and runs, and the share of the time at the roof."""
+    n_ops = row.get("n_ops", 1)
+    each = row.get("n_executions_each", row["n_executions"])
     known = row["at_roof_ps"] and row["total_dur_ps"]
     return {
         **row,
         "pct_of_roof": 100 * row["at_roof_ps"] / row["total_dur_ps"] if known else None,
-        "ops_x_runs": f"{n_ops} x {first['n_executions']}"
-        if len(runs) == 1
-        else f"{n_ops}, {row['n_executions']} runs",
+        "ops_x_runs": f"{n_ops}, {row['n_executions']} runs"
+        if each is None
+        else f"{n_ops} x {each}",
         "n_merged": n_ops,
     }
 
@@ -138,29 +115,31 @@ ONE_OP: tuple[Part, ...] = (
         ),
     ),
 )
+OPS = Table(
+    "ops; lost is the time beyond the roof",
+    "ops",
+    (
+        TOTAL,
+        STEP_SHARE,
+        LOST,
+        Column("ops x runs", "ops_x_runs", "word"),
+        AVERAGE,
+        OF_ROOF,
+        LOOP,
+        Column("op", "hlo_op", also=(" · {scope}",), least=30),
+    ),
+    derive=with_all_shares,
+    size="total_dur_ps",
+    most=10,
+    takes_top=True,
+    what="op",
+    omitted="tail.n_ops_omitted",
+    tail={"time": "tail.dur_ps"},
+)
 PARTS: tuple[Part, ...] = (
     *ONE_OP,
-    Table(
-        "ops; lost is the time beyond the roof, * stands for a number",
-        "ops",
-        (
-            TOTAL,
-            STEP_SHARE,
-            LOST,
-            Column("ops x runs", "ops_x_runs", "word"),
-            AVERAGE,
-            OF_ROOF,
-            LOOP,
-            Column("op", "hlo_op", also=(" · {scope}",), least=30),
-        ),
-        derive=listed,
-        size="total_dur_ps",
-        most=10,
-        takes_top=True,
-        what="op",
-        omitted="tail.n_ops_omitted",
-        tail={"time": "tail.dur_ps"},
-    ),
+    OPS._replace(title=f"{OPS.title}, * stands for a number", rows="merged"),
+    OPS,
     Table(
         "containers, which enclose other ops",
         "containers",

@@ -45,7 +45,7 @@ PARTS: tuple[Part, ...] = (
             Column("kernel", "kernel", null=""),
             LINE,
         ),
-        derive=lambda rows, _: [with_roof(with_reads(row)) for row in rows],
+        derive=lambda rows: [with_roof(with_reads(row)) for row in rows],
         by="shortfall_per_op_ps",
         size="total_dur_ps",
         what="group",

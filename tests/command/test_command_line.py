@@ -17,7 +17,7 @@ from unittest import mock
 import compute_breakdown
 from _pipeline import streams
 from tests.builders.xspace import Space, encode, op, tpu_plane, trace
-from tests.harness import DEMO, ROOT, SCRIPT, command, keywords_of, run, sampled
+from tests.harness import AFTER, BEFORE, DEMO, ROOT, SCRIPT, command, keywords_of, run, sampled
 
 
 def printed(*arguments: str) -> str:
@@ -57,6 +57,25 @@ class Help(unittest.TestCase):
                         self.assertIn(f"{default} in {mode.name}", text)
 
 
+class WithoutMode(unittest.TestCase):
+    def test_command_without_arguments_prints_a_short_help(self) -> None:
+        outcome = subprocess.run(
+            [sys.executable, str(SCRIPT)], capture_output=True, text=True, check=False
+        )
+        self.assertEqual((outcome.returncode, outcome.stderr), (0, ""))
+        self.assertLessEqual(outcome.stdout.count("\n"), 10)
+        for mode in compute_breakdown.MODES:
+            self.assertIn(mode.name, outcome.stdout)
+
+    def test_mode_without_the_option_is_bottleneck_or_compare(self) -> None:
+        outcome = command(DEMO, "--top", "3")
+        self.assertEqual(outcome.object, run(DEMO, "bottleneck", "--top", "3").object)
+        outcome = command(AFTER, "--baseline", BEFORE)
+        self.assertEqual(outcome.object["mode"], "compare")
+        outcome = command(DEMO, "--kernel", "x")
+        self.assertEqual(outcome.object["detail"], "--kernel is only valid with --mode kernel")
+
+
 class UsageErrors(unittest.TestCase):
     def test_two_hyphens_are_rejected_as_a_value(self) -> None:
         for flag, option in {**compute_breakdown.OPTIONS, "--mode": {}}.items():
@@ -73,26 +92,8 @@ class UsageErrors(unittest.TestCase):
         self.assertTrue(usage.startswith("usage: "))
         self.assertEqual(line, f"compute_breakdown: bad_arguments: {detail}")
 
-    def test_usage_error_without_a_mode_lists_the_modes(self) -> None:
-        modes = {mode.name: mode.purpose for mode in compute_breakdown.MODES}
-        for arguments, missing in (
-            ((), "PROFILE, --mode"),
-            ((DEMO,), "--mode"),
-            ((DEMO, "--top", "3"), "--mode"),
-        ):
-            outcome = command(*arguments)
-            self.assertEqual((outcome.status, outcome.object["reason"]), (2, "bad_arguments"))
-            detail = f"the following arguments are required: {missing}"
-            self.assertEqual(outcome.object["detail"], detail)
-            self.assertEqual(outcome.object["available_modes"], modes)
-            usage, heading, *listed, line = outcome.stderr.splitlines()
-            self.assertTrue(usage.startswith("usage: "))
-            self.assertEqual(heading, "modes:")
-            self.assertEqual(dict(row.split(maxsplit=1) for row in listed), modes)
-            self.assertEqual(line, f"compute_breakdown: bad_arguments: {detail}")
-        for mode in ("--mode=nonsense", "--mode=summary"):
-            outcome = command(DEMO, mode, "--nonsense")
-            self.assertNotIn("available_modes", outcome.object)
+    def test_profile_is_required(self) -> None:
+        self.assert_usage_error("the following arguments are required: PROFILE", "--top", "3")
 
     def test_option_of_another_mode_is_rejected_with_the_modes_that_accept_it(self) -> None:
         self.assert_usage_error(
@@ -180,9 +181,10 @@ class ShortNames(unittest.TestCase):
                 run(capture, mode, "--device", "1").object,
                 run(capture, mode, "--device", "/device:TPU:1").object,
             )
-        result = run(capture, "summary", "--device", "7").object
+        outcome = run(capture, "summary", "--device", "7")
         self.assertEqual(
-            (result["reason"], result["device"]), ("device_not_found", "/device:TPU:7")
+            (outcome.object["reason"], outcome.object["device"], outcome.status),
+            ("device_not_found", "/device:TPU:7", 1),
         )
         for other in ("TPU:", "TPU", "-1", "1.0", "tpu:1", "TPU:x", "device:TPU:1"):
             result = run(capture, "summary", f"--device={other}").object

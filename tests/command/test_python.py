@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import gzip
+import io
 import json
 import os
 import pickle
@@ -21,6 +22,7 @@ from unittest import mock
 
 import compute_breakdown
 from _analysis import processes
+from _output.forms import in_form
 from compute_breakdown import NoAnswer
 from tests.builders.make_trace import Shape, write_trace
 from tests.builders.riegeli import chunk_of, records_of, riegeli
@@ -324,13 +326,30 @@ class Render(unittest.TestCase):
                     with mock.patch.dict(os.environ, environment):
                         self.assertEqual(render(found, form), done.stdout)
 
-    def test_text_of_by_op_with_all_ops_equals_the_text_of_the_command(self) -> None:
-        words = [str(ROOT / "compute_breakdown.py"), str(DEMO), "--mode=by_op", "--text"]
-        printed_text = subprocess.check_output([sys.executable, *words], encoding="utf-8")
-        found = render(analyse(DEMO, "by_op", top=sys.maxsize), "text")
-        for text, expected in zip(found.splitlines(), printed_text.splitlines(), strict=True):
-            if not expected.startswith("next: "):
-                self.assertEqual(text, expected)
+    def test_text_equals_that_of_the_command_with_the_same_options(self) -> None:
+        cases: tuple[tuple[str, dict[str, Any]], ...] = (
+            ("by_op", {"top": 3}),
+            ("by_op", {"top": 30}),
+            ("by_op", {"no_merge": True}),
+            ("bottleneck", {"top": 5}),
+        )
+        for mode, options in cases:
+            words = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
+            words = [word.removesuffix("=True") for word in words]
+            with self.subTest(mode=mode, options=options):
+                outcome = compute_breakdown.outcome_of(
+                    [str(DEMO), "--mode", mode, "--text", *words]
+                )
+                pipe = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+                with mock.patch.dict(os.environ, {"COLUMNS": ""}):
+                    printed = in_form("text", outcome.fields, outcome.request, pipe)
+                found = render(analyse(DEMO, mode, **options), "text")
+                self.assertEqual(
+                    *(
+                        [line for line in text.splitlines() if not line.startswith("next: ")]
+                        for text in (found, printed)
+                    )
+                )
 
     def test_plain_dicts_and_error_answers_are_rendered(self) -> None:
         found = analyse(DEMO, "summary")

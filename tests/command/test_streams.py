@@ -170,12 +170,14 @@ class Terminal(StreamsTest):
         for word in ("--format text", "jq", "--top"):
             self.assertIn(word, hint)
 
-    def test_mode_page_prints_one_line_on_a_terminal(self) -> None:
+    def test_mode_page_prints_the_path_and_the_headline_on_a_terminal(self) -> None:
         out = self.folder / "step.html"
         result, _ = self.on_terminal(self.small, "--mode", "page", "--out", str(out))
-        self.assertEqual(result, f"wrote {out} ({out.stat().st_size / 2**20:.1f} MiB)\n")
+        self.assertIn(f"Wrote {out} (", " ".join(result.split()))
+        headline = harness.run(self.small, "bottleneck").object["headline"]
+        self.assertIn(headline, " ".join(result.split()))
         result, _ = self.on_terminal(self.small, "--mode", "page", "--out", str(self.folder))
-        self.assertIn('"reason": "cant_write"', result)
+        self.assertTrue(result.startswith("page: no answer for "), result)
         result, _ = self.on_terminal(
             self.small, "--mode", "page", "--out", str(out), "--format=json"
         )
@@ -190,10 +192,20 @@ class Terminal(StreamsTest):
         result, rest = self.on_terminal(self.small, "--mode", "summary", stderr=subprocess.PIPE)
         self.assertEqual((json.loads(result)["status"], rest), ("ok", ""))
 
-    def test_error_answer_on_a_terminal_has_no_hint(self) -> None:
-        result, _ = self.on_terminal(self.small, "--mode", "summary", "--step", "9")
-        end = "no step 9; the trace has 1 step, counted from 0; available_steps 0"
-        self.assertTrue(result.rstrip("\n").endswith(end), result)
+    def test_message_appears_once_on_a_terminal(self) -> None:
+        for options in ((), ("--text",), ("--mode", "summary"), ("--format", "markdown")):
+            result, _ = self.on_terminal(self.small, "--step", "9", *options)
+            detail = "no step 9; the trace has 1 step, counted from 0"
+            with self.subTest(options=options):
+                self.assertEqual(" ".join(result.split()).count(detail), 1, result)
+
+    def test_answer_on_a_terminal_is_text_unless_a_mode_is_given(self) -> None:
+        text, _ = self.on_terminal(self.small)
+        self.assertIn("\nbottleneck: ", text)
+        result, _ = self.on_terminal(self.small, "--mode", "bottleneck")
+        self.assertIn('"status": "ok"', result)
+        result, _ = self.on_terminal(self.small, "--baseline", str(self.small))
+        self.assertIn("\ncompare", result)
 
     def test_long_runs_show_progress_for_each_activity(self) -> None:
         # This clock advances ten seconds with each reading, so every progress line appears.
@@ -317,6 +329,7 @@ class Started(StreamsTest):
         # In the wheel, the script and the other modules are in one package.
         package = self.folder / "compute_breakdown"
         package.mkdir()
+        (package / "__init__.py").touch()
         shutil.copy(harness.SCRIPT, package / "__main__.py")
         for name in ("_peaks.py", "_units.py", "_pipeline", "_proto"):
             (package / name).symlink_to(harness.ROOT / name)
@@ -331,7 +344,7 @@ class Started(StreamsTest):
             ("python -m compute_breakdown", as_module, self.folder),
         ):
             with self.subTest(expected=expected, cwd=cwd):
-                usage_line = f"usage: {expected} PROFILE --mode MODE [options]"
+                usage_line = f"usage: {expected} PROFILE [--mode MODE] [options]"
                 self.assertEqual(self.usage_line(*command, cwd=cwd), usage_line)
 
     def test_program_starts_in_isolated_mode(self) -> None:

@@ -159,7 +159,6 @@ class Declarations(unittest.TestCase):
             mode.name: {
                 flag.removeprefix("--").replace("-", "_")
                 for flag in ("--device", "--host", *mode.options)
-                if flag != "--no-merge"
             }
             for mode in compute_breakdown.MODES
         }

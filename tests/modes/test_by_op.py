@@ -96,6 +96,35 @@ class Rows(unittest.TestCase):
                 result["tail"], {"n_ops_omitted": len(left_out), "dur_ps": sum(left_out)}
             )
 
+    def test_ops_whose_names_and_scopes_differ_only_in_numbers_are_merged(self) -> None:
+        """Test that ops are merged before the rows are cut, so that sums do not depend on
+        `--top`."""
+        ops = [
+            op("f.1", "loop fusion", 0, 10, tf_op="jit(f)/layers_0/mlp/add:"),
+            op("f.1", "loop fusion", 10, 10, tf_op="jit(f)/layers_0/mlp/add:"),
+            op("f.2", "loop fusion", 20, 30, tf_op="jit(f)/layers_1/mlp/add:"),
+            op("f", "loop fusion", 50, 5, tf_op="jit(f)/head/add:"),
+            op("g", "loop fusion", 60, 40, tf_op="jit(f)/head/add:"),
+            op("f.3", "copy", 100, 20, tf_op="jit(f)/layers_2/mlp/add:"),
+        ]
+        expected = [
+            ("f.*", "layers_*/mlp", 2, 3, None, 50, 17),
+            ("g", "head", 1, 1, 1, 40, 40),
+            ("f.3", "layers_2/mlp", 1, 1, 1, 20, 20),
+            ("f", "head", 1, 1, 1, 5, 5),
+        ]
+        for top in (0, 1, 4, 50):
+            result = answer(trace(ops, STEP), "by_op", f"--top={top}")
+            merged = [
+                (
+                    *(row["hlo_op"], row["scope"], row["n_ops"], row["n_executions"]),
+                    *(row["n_executions_each"], row["total_dur_ps"], row["avg_dur_ps"]),
+                )
+                for row in result["merged"]
+            ]
+            self.assertEqual(merged, expected[:top])
+        self.assertNotIn("merged", answer(trace(ops, STEP), "by_op", "--no-merge"))
+
     def test_containers_are_listed_in_a_separate_table(self) -> None:
         result = result_of(
             [

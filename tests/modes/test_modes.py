@@ -10,6 +10,8 @@ from typing import Any
 from unittest import mock
 
 import compute_breakdown
+from _pipeline.context import Outcome
+from _pipeline.option_values import FORMS, FORMS_OF
 from tests.builders import hlo_proto
 from tests.builders.xspace import (
     Op,
@@ -19,7 +21,17 @@ from tests.builders.xspace import (
     tpu_plane,
     trace,
 )
-from tests.harness import ALL_MODES, DEMO, STEP_MODES, answer, keywords_of, run, sampled
+from tests.harness import (
+    AFTER,
+    ALL_MODES,
+    BEFORE,
+    DEMO,
+    STEP_MODES,
+    answer,
+    keywords_of,
+    run,
+    sampled,
+)
 from tests.modes.small_steps import (
     HERE,
     STALL,
@@ -52,6 +64,32 @@ def with_program(ops: list[Op], program: bytes | None = None) -> bytes:
 OUT = "written"
 
 
+# Options of which a command accepts only one.
+EXCLUSIVE = (
+    {"--step", "--step-id", "--baseline"},
+    {"--model-flops", "--params", "--flops-per-token"},
+)
+
+
+def calls_with(options: list[list[str]]) -> list[list[str]]:
+    """Distribute options over as few calls as possible, after a call without options."""
+    calls: list[list[str]] = [[]]
+    for option in options:
+        flags = {word for word in option if word.startswith("--")}
+        for call in calls[1:]:
+            others = set(call)
+            if option[0] not in call and not any(
+                flags & names and others & names and flags & names != others & names
+                for names in EXCLUSIVE
+            ):
+                # Do not repeat an option that this option needs.
+                call.extend(option[:2] if flags & others else option)
+                break
+        else:
+            calls.append([*option])
+    return calls
+
+
 class OptionsOfModes(unittest.TestCase):
     # Words of a command line with an option, and the modes that accept the option.
     OPTIONS: dict[tuple[str, ...], str] = {  # noqa: RUF012
@@ -74,7 +112,7 @@ class OptionsOfModes(unittest.TestCase):
         ("--below", ""): "by_scope",
         ("--merge-layers",): "by_scope",
         ("--op", "flash.3"): "by_op",
-        ("--no-merge", "--text"): "by_op",
+        ("--no-merge",): "by_op",
         ("--chip", "v7x"): "bottleneck roofline by_op kernel export",
         ("--bytes", "hbm"): "roofline",
         ("--kernel-cost", "flash=1,1"): "bottleneck roofline by_op kernel export",
@@ -158,8 +196,7 @@ class OptionsOfModes(unittest.TestCase):
                         self.assertIsNot(keyword.default, keyword.empty, f"{keyword}: no default")
                 self.assertEqual(
                     {keyword.name for keyword in keywords},
-                    {dest_of[flag] for flag in mode.options}
-                    - {"step", "step_id", "own", "no_merge"},
+                    {dest_of[flag] for flag in mode.options} - {"step", "step_id", "own"},
                     f"the keyword parameters of {mode.name} are not what its options give",
                 )
                 self.assertEqual(len(set(mode.options)), len(mode.options))
@@ -169,6 +206,42 @@ class OptionsOfModes(unittest.TestCase):
         pipeline = set(compute_breakdown.PIPELINE_OPTIONS)
         self.assertFalse(taken & pipeline)
         self.assertEqual(taken | pipeline, set(compute_breakdown.OPTIONS))
+
+    def test_every_option_works_in_every_format(self) -> None:
+        """Test all options of all modes on the demo, as many in one call as possible. Each answer
+        is computed once for all formats."""
+        values = {"flash.3": "fusion.115", "s": "101", "flash": "flash_attention"}
+        values |= {"flash=1,1": "flash_attention=1,1", "fl.sh": "fus"}
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        needed = {mode: ["--out", str(Path(folder.name, OUT))] for mode in ("page", "export")}
+        needed |= {"anatomy": ["--plane", "0"], "compare": ["--baseline", str(BEFORE)]}
+        for mode in ALL_MODES:
+            options = [
+                [values.get(word, word) for word in option]
+                for option, modes in self.OPTIONS.items()
+                if mode in modes.split() and option[0] not in needed.get(mode, ())
+            ]
+            for call in calls_with(options):
+                profile = str(AFTER if mode == "compare" else DEMO)
+                words = [profile, "--mode", mode, *needed.get(mode, ()), *call]
+                with self.subTest(words=words):
+                    Path(folder.name, OUT).unlink(missing_ok=True)
+                    outcome = compute_breakdown.outcome_of(words)
+                    self.assertEqual(outcome.fields["status"], "ok", outcome.fields)
+                    self.check_formats(words, outcome)
+
+    def check_formats(self, words: list[str], outcome: Outcome) -> None:
+        """Print an answer in all formats, which must not change the options of the mode."""
+        mode = outcome.fields["mode"]
+        for form in FORMS_OF.get(mode, FORMS):
+            for more in ((), ("--all",)) if form in ("text", "markdown") else ((),):
+                options = [*words, "--format", form, *more]
+                request = compute_breakdown.parse_command_line(options)
+                assert outcome.request
+                self.assertEqual(request.mode_options, outcome.request.mode_options)
+                shown = outcome._replace(form=form, request=request)
+                self.assertTrue(compute_breakdown.printed(shown, for_people=False))
 
     def test_invalid_option_values_are_rejected(self) -> None:
         for mode, option, values in (

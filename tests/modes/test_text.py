@@ -26,10 +26,11 @@ import compute_breakdown
 from _output import figures
 from _output.characters import Characters
 from _output.fill import filled
+from _output.markdown import markdown_of
 from _output.screen import Column, Each, Says, Section, Table, View
 from _output.screens import HEAD, parts_of
 from _output.screens.bottleneck import with_sums
-from _output.screens.by_op import listed
+from _output.screens.by_op import with_shares
 from _output.text import Page, Style, text_of
 from tests.answers import ALL_OPTIONS, BATCH, answers, demo, error_answers
 from tests.builders.random_xspace import command_line, random_case
@@ -63,7 +64,7 @@ WITH_TEXT = tuple(
     mode.name for mode in compute_breakdown.MODES if mode.name not in ("record", "page", "export")
 )
 # This view lists all rows, so that each row of the JSON has a line in the text.
-WHOLE = View(shows_all=True, merges=False, top=10**6)
+WHOLE = View(shows_all=True, top=10**6)
 UNITS = {
     "%": 1,
     **dict(figures.TIME),
@@ -616,29 +617,15 @@ class HiddenRows(unittest.TestCase):
             ],
         )
 
-    def test_ops_whose_names_differ_only_in_numbers_are_merged(self) -> None:
-        def one(name: str, scope: str | None, at_roof: int | None, runs: int = 2) -> Json:
-            return {"hlo_op": name, "scope": scope, "source_user": "m.py:1", "class": "c",
-                    "kind": "compute", "hlo_category": "f", "phase": "forward", "dtype": "bf16",
-                    "n_executions": runs, "total_dur_ps": 100, "pct_of_step": 1.0,
-                    "at_roof_ps": at_roof, "lost_ps": at_roof and 100 - at_roof}  # fmt: skip
-
-        ops = [one("f.1", "layers_0/mlp", 40), one("f.2", "layers_1/mlp", 60), one("f", None, 50),
-               one("g", "layers_0/mlp", None), one("g.1", "layers_7/mlp", 50, 3)]  # fmt: skip
-        result = [
-            (row["hlo_op"], row["scope"], row["ops_x_runs"], row["total_dur_ps"], row["lost_ps"],
-             row["pct_of_roof"])
-            for row in listed(ops, View())
-        ]  # fmt: skip
-        self.assertEqual(
-            result,
-            [
-                ("f.*", "layers_*/mlp", "2 x 2", 200, 100, 50.0),
-                ("g.*", "layers_*/mlp", "2, 5 runs", 200, None, None),
-                ("f", None, "1 x 2", 100, 50, 50.0),
-            ],
-        )
-        self.assertEqual(len(listed(ops, View(merges=False))), 5)
+    def test_row_shows_the_number_of_ops_and_the_runs_of_each(self) -> None:
+        row: Json = {"n_ops": 2, "n_executions": 5, "total_dur_ps": 200, "at_roof_ps": 100}
+        for each, runs in ((None, "2, 5 runs"), (4, "2 x 4")):
+            found = with_shares({**row, "n_executions_each": each})
+            self.assertEqual((found["ops_x_runs"], found["pct_of_roof"]), (runs, 50))
+        # A row of `ops` is one op.
+        row = {"n_executions": 5, "total_dur_ps": 200, "at_roof_ps": None}
+        found = with_shares(row)
+        self.assertEqual((found["ops_x_runs"], found["pct_of_roof"]), ("1 x 5", None))
 
 
 HOSTILE = {
@@ -810,9 +797,13 @@ class Command(InFolder):
                 text, status, _ = self.printed(*options)
                 self.assertEqual((text[: len(start)], status), (start, 2))
 
-    def test_record_page_and_export_reject_the_text_format(self) -> None:
-        for mode in ("record", "page", "export"):
-            for form in ("text", "markdown", "csv"):
+    def test_modes_without_a_format_reject_it(self) -> None:
+        for mode, forms in (
+            ("record", ("text", "markdown", "csv")),
+            ("export", ("text", "markdown", "csv")),
+            ("page", ("csv",)),
+        ):
+            for form in forms:
                 more = [] if mode == "record" else ["--out=x"]
                 outcome = compute_breakdown.outcome_of(
                     [str(DEMO), "--mode", mode, *more, f"--format={form}"]
@@ -820,10 +811,21 @@ class Command(InFolder):
                 self.assertEqual(outcome.fields["reason"], "bad_arguments")
                 self.assertIn(f"{mode} has no {form} format", outcome.fields["detail"])
 
+    def test_text_shows_three_notes_and_counts_the_others(self) -> None:
+        notes = ["a" * 90, "b" * 90, "c" * 90, "d" * 90, "e" * 90, "a" * 90]
+        fields = {**demo("idle"), "notes": notes}
+        for form in (text_of, markdown_of):
+            text = form(fields, "utf-8")
+            self.assertIn("c" * 90, text)
+            self.assertNotIn("d" * 90, text)
+            self.assertTrue(text.endswith("- 2 more notes (--all)\n"), text)
+            text = form(fields, "utf-8", View(shows_all=True))
+            self.assertIn("e" * 90, text)
+            self.assertNotIn("more note", text)
+
     def test_options_for_text_are_rejected_for_other_formats(self) -> None:
         for options, detail in (
             (["--mode=idle", "--all"], "--all requires --format text or --format markdown"),
-            (["--mode=by_op", "--no-merge", "--format=csv"], "--no-merge requires --format text"),
             (["--mode=idle", "--no-merge", "--text"], "--no-merge is only valid with --mode by_op"),
         ):
             outcome = compute_breakdown.outcome_of([str(DEMO), *options])
