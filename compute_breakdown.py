@@ -625,6 +625,10 @@ def outcome_without_answer(
         "notes": notes,
         **failure.fields,
     }
+    status = failure.exit_status
+    if request and request.names_device and failure.reason == DEVICE_NOT_FOUND:
+        status = 1
+        fields.setdefault("detail", "the capture does not have the given device")
     if request:
         given = {"device": request.device, "host": request.host, **request.mode_options}
         fields |= with_suggestion(fields, given)
@@ -637,9 +641,6 @@ def outcome_without_answer(
     complaint = f"{usage}{''.join(c if c.isprintable() else '?' for c in line)}\n"
     if request and "fail_over" in request.mode_options:
         fields["gate"] = gate_without_answer(request.mode_options["fail_over"], failure.reason)
-    status = failure.exit_status
-    if request and request.names_device and failure.reason == DEVICE_NOT_FOUND:
-        status = 1
     return Outcome(fields, status or gate_status(fields), complaint, form, request)
 
 

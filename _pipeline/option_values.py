@@ -164,8 +164,8 @@ FORM_OPTIONS: dict[str, Json] = {
     },
     "--all": {
         "action": "store_true",
-        "help": "in text and Markdown, also show rows below 0.1 %% of the step, and do not cut"
-        " sentences",
+        "help": "in text and Markdown, show all rows of the answer, also those below 0.1 %% of the"
+        " step, all notes, and whole sentences",
     },
     "--no-merge": {
         "action": "store_true",

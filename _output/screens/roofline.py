@@ -81,7 +81,7 @@ PARTS: tuple[Part, ...] = (
             Column("mostly", "top_signature", "what"),
             LINE,
         ),
-        derive=lambda rows, _: [with_roof(row) for row in rows],
+        derive=lambda rows: [with_roof(row) for row in rows],
         size="total_dur_ps",
         what="group",
         tail={"time": ""},

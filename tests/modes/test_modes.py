@@ -68,6 +68,7 @@ OUT = "written"
 EXCLUSIVE = (
     {"--step", "--step-id", "--baseline"},
     {"--model-flops", "--params", "--flops-per-token"},
+    {"--peers", "--no-peers"},
 )
 
 
