@@ -12,9 +12,9 @@ import re
 from _output.characters import Characters
 from _output.figures import WORDS
 from _output.fill import ALL, Figure, Grid, Name, is_figure, texts_of, with_unit
-from _output.leads.phrases import plural
 from _output.screen import View
 from _output.screens import blocks_of, shown_notes
+from _units import plural
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ from _output.fill import (
     texts_of,
     with_unit,
 )
-from _output.leads.phrases import plural
 from _output.screen import View
 from _output.screens import blocks_of, shown_notes
+from _units import plural
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
