@@ -8,7 +8,6 @@ from operator import itemgetter
 
 from _analysis.costs import DECLARED, OPAQUE, cost_of, costs_by_kernel, declared_notes
 from _analysis.exposed import is_exposed
-from _analysis.findings import scope_of
 from _analysis.ledger import entry_of
 from _analysis.likely_lines import line_of
 from _analysis.loops import Loops
@@ -136,7 +135,7 @@ def merged_ops(
         op = group.op
         key = (
             without_numbers(op_name(op)),
-            without_numbers(scope_of(op) or ""),
+            without_numbers(scope_of(group) or ""),
             line_of(op).line_user,
             entry_of(group.members[0], roofs, by_user).name,
             op.kind,
@@ -146,6 +145,10 @@ def merged_ops(
         )
         lists.setdefault(key, []).append(group)
     return sorted(lists.values(), key=lambda ops: -sum(group.total for group in ops))
+
+
+def scope_of(group: Group) -> str | None:
+    return scope_fields(group.members)["scope"]
 
 
 def without_numbers(name: str) -> str:
@@ -208,7 +211,7 @@ class Judge:
     def merged_row(self, ops: Sequence[Group]) -> MergedOps:
         whole = Group([member for group in ops for member in group.members])
         entries = self._entries(whole)
-        scopes = [scope_of(group.op) for group in ops]
+        scopes = [scope_of(group) for group in ops]
         runs = {group.n for group in ops}
         return {
             "hlo_op": common_name([op_name(group.op) for group in ops]),
