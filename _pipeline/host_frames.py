@@ -33,7 +33,7 @@ _LIBRARY = frozenset(
     " array_methods basearray batching cache_key checkify cloud_tpu_init compilation_cache"
     " compilation_cache_interface custom_derivatives deprecations dlpack dtypes eval_jaxpr ffi"
     " flatten_util lax lax_numpy linear_util literals lru_cache mesh_utils mlir monitoring"
-    " named_sharding op_shardings partial_eval partition_spec pjit pmap pxla scalar_types setops"
+    " named_sharding op_shardings partial_eval partition_spec pjit pmap prng pxla scalar_types setops"
     " shard_map sharding_impls source_info_util stages traceback_util tree_util ufunc_api ufuncs"
     " xla_bridge xla_client xla_metadata"
     # NumPy.
@@ -42,7 +42,7 @@ _LIBRARY = frozenset(
     " _ufunc_config arrayprint defchararray einsumfunc fromnumeric function_base getlimits memmap"
     " multiarray npyio numeric numerictypes overrides shape_base stride_tricks umath"
     # Python's own packages, Orbax, tqdm and absl.
-    " _base _weakrefset connection epoll selectors async_checkpointer checkpoint_manager"
+    " _base _weakrefset connection epoll poll async_checkpointer checkpoint_manager"
     " base_pytree_checkpoint_handler pytree_checkpoint_handler type_handlers tensorstore_utils"
     " _monitor _tqdm".split()
 )

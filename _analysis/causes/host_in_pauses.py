@@ -68,9 +68,17 @@ def hosts_in(device: Device, periods: Periods, pauses: Sequence[Pause]) -> list[
         launches = Launches(device, planes)
         carriers = [launches.threads_around(*window) for window in windows]
         all_carriers = set().union(*carriers)
+        names_launch = any(
+            launch_rank(name) < NO_LAUNCHER
+            for plane in planes
+            for _, name in plane.metadata_names()
+        )
         for thread in host.threads():
-            calls = calls_in(thread, host, windows, loop)
             launching = thread.launch_rank < NO_LAUNCHER or thread.name in all_carriers
+            if names_launch and not launching:
+                # Another thread is more likely to launch the steps.
+                continue
+            calls = calls_in(thread, host, windows, loop)
             for i in range(len(windows)) if launching else calls:
                 level = launch_level(thread, carriers[i])
                 if level < found[i][0] or (level == found[i][0] and not found[i][1]):

@@ -286,6 +286,32 @@ class SeveralReasons(unittest.TestCase):
         self.assertIn("train.py:20 main > threading.py:9 wait.", causes[0]["says"])
         self.assertIn("train.py:20 main > fromnumeric.py:7 sum.", causes[1]["says"])
 
+    def test_pauses_before_and_after_a_step_of_another_name_have_their_own_reasons(self) -> None:
+        # Each period has pauses from 60 to 64 ms and from 84 to 100 ms.
+        train = [("train", 100 * i * MS, 60 * MS) for i in range(4)]
+        others = [("eval", (100 * i + 64) * MS, 20 * MS) for i in range(3)]
+        events = [
+            *((("$log.py:3 log", 100 * i + 59, 100 * i + 64)) for i in range(3)),
+            *((("$feed.py:17 get", 100 * i + 84, 100 * i + 99)) for i in range(3)),
+        ]
+        plane = device(sorted([*train, *others], key=lambda step: step[1]))
+        data = encode(Space([plane, host(thread(*events))]))
+        result = answer(data, "bottleneck", "--step-id", "train")
+        self.assertEqual((result["period_ps"], result["between_steps_ps"]), (100 * MS, 20 * MS))
+        self.assertEqual(
+            [(row["source_user"], row["gain_ps"]) for row in result["causes"]],
+            [("feed.py:17", 16 * MS), ("log.py:3", 4 * MS)],
+        )
+
+    def test_workers_that_launch_nothing_are_no_reason(self) -> None:
+        workers = [(f"worker {i}", [("$write.py:1 write", 0, 300 * MS)]) for i in range(3)]
+        calls = [(FEED, 100 * i + 81, 100 * i + 99) for i in range(2)]
+        (cause,) = rows(*workers, thread(*calls))
+        self.assertEqual(cause["source_user"], "feed.py:17")
+        # Without a thread that launches programs, any thread can be the reason.
+        (cause,) = rows(*workers)
+        self.assertEqual(cause["source_user"], "write.py:1")
+
     def test_long_chain_of_calls_is_shortened(self) -> None:
         names = [f"$module_{i}.py:{i} some_function_{i}" for i in range(20)]
         calls = [(name, 40 + i, 99) for i, name in enumerate(names)]
