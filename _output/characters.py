@@ -87,13 +87,6 @@ class Characters:
         """Truncate a text at the end to fit the width."""
         return text[: fitting(text, width)]
 
-    def sentence_of(self, text: str, width: int) -> str:
-        """Truncate a sentence between two words."""
-        if self.width(text) <= width:
-            return text
-        start = self.start_of(text, width - len(self.ellipsis))
-        return f"{start.rpartition(' ')[0] or start} {self.ellipsis}"
-
     def ends_of(self, text: str, width: int) -> str:
         """Remove the middle of a text. Keep twice as much of the start as of the end, because the
         start is more informative."""

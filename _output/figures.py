@@ -126,7 +126,6 @@ def _with_exponent(number: int, size: int) -> str:
 
 # Matches an array's layout, which follows the dimensions.
 LAYOUT_RE = re.compile(r"\{[^{}]*\}")
-CLAUSE_RE = re.compile(r"[.:] |\.\Z")
 
 
 def name_of(value: Any, kind: str, null: str = UNKNOWN) -> str:
@@ -146,10 +145,6 @@ def name_of(value: Any, kind: str, null: str = UNKNOWN) -> str:
         return str(value).replace("\n", " > ")
     if kind == "shape":
         return LAYOUT_RE.sub("", str(value))
-    if kind == "clause":
-        # Keep only the first clause of the sentence: the figures after it have columns of their
-        # own.
-        return CLAUSE_RE.split(str(value), maxsplit=1)[0]
     return what_of(value) if kind == "what" else str(value)
 
 

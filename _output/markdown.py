@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Json = dict[str, Any]
 
 # Kinds of names that are sentences or words.
-PROSE: Final = (*WORDS, "whole", "clause")
+PROSE: Final = (*WORDS, "whole")
 BACKTICKS_RE = re.compile(r"`+")
 # Splits a word from the punctuation around it, which stays outside the word's code span.
 PARTS_RE = re.compile(r"\A([\"'(]*)(.*?)([\"').,;:!?]*)\Z", re.DOTALL)

@@ -44,7 +44,7 @@ GAP: Final = "  "
 TIED: Final = "\0"
 # Maximum width of a sentence, and of a name in a sentence, in terminal columns.
 LONGEST_SENTENCE, LONGEST_NAME = 1000, 70
-PROSE = ("whole", "clause")
+PROSE = ("whole",)
 WHOLE = (*PROSE, "stack", "values")
 BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
 
@@ -180,9 +180,6 @@ class Page:
             yield self.row(row, grid.columns, widths)
             if i in grid.below:
                 below = self.sentence(grid.below[i], time)
-                if len(grid.below[i]) == 1:
-                    # Show only the start of the sentence, on up to two lines.
-                    below = self.characters.sentence_of(below, 2 * (self.width - 3 * len(INDENT)))
                 yield from self.wrapped(below, INDENT * 2, INDENT * 2)
 
     def row(self, cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> str:

@@ -36,12 +36,15 @@ function captureDate() {
 function lead() {
   byId("title").append(readable((ANSWERS.compare ?? ANSWERS.bottleneck).headline));
   if (ANSWERS.compare) section("lead", element("h2", {}, "After the change"), element("p", { class: "after" }, readable(ANSWERS.bottleneck.headline)));
-  const causes = causesOfLead(ANSWERS.bottleneck.causes).slice(0, MOST_OF_LEAD).map(causeItem);
+  const causes = causesOfLead(ANSWERS.bottleneck.causes).slice(0, MOST_OF_LEAD).map(causeEntry);
   const losses = lossesOf(ANSWERS.bottleneck).slice(0, MOST_OF_LEAD);
   const hasUnknown = losses.some(({ cls }) => cls === "kernel");
+  const told = new Set();
+  // Show advice that several entries share only once.
+  const once = (entry) => item({ ...entry, helps: told.has(entry.helps) ? null : told.add(entry.helps) && entry.helps });
   section(
     "lead",
-    element("div", { class: "columns-of-lead" }, itemList("Change first", causes), itemList(hasUnknown ? "Most time lost, or unknown" : "Most time lost", losses.map(lossItem))),
+    element("div", { class: "columns-of-lead" }, itemList("Change first", causes.map(once)), itemList(hasUnknown ? "Most time lost, or unknown" : "Most time lost", losses.map(lossEntry).map(once))),
     stepFigures(),
     noteLists(),
   );
@@ -77,8 +80,8 @@ function causesOfLead(causes) {
   return named ? [named, ...causes.filter((row) => row !== named)] : causes;
 }
 
-function causeItem(row) {
-  return item({
+function causeEntry(row) {
+  return {
     name: row.confidence === "likely" ? `probably ${causeName(row)}` : causeName(row),
     row,
     ps: row.gain_ps,
@@ -88,7 +91,7 @@ function causeItem(row) {
     helps: row.what_helps,
     title: readable(row.says),
     go: () => tables.causes.goTo(ANSWERS.bottleneck.causes.indexOf(row)),
-  });
+  };
 }
 
 const causeName = (row) => row.cause.replaceAll("_", " ");
@@ -115,11 +118,11 @@ function lossesOf({ findings: rows, kernels_of_unknown_cost: kernels, budget: cl
     .sort((a, b) => b.ps - a.ps);
 }
 
-function lossItem(loss) {
+function lossEntry(loss) {
   const { what, cls } = loss;
   const hasName = what !== null && what !== CLASSES[cls];
   const name = element("span", {}, classElement(cls), hasName ? ` ${shortened(readable(what), 32)}` : "");
-  return item({ ...loss, name, pct: shareOfStep(loss.ps), cls: `c-${cls}` });
+  return { ...loss, name, pct: shareOfStep(loss.ps), cls: `c-${cls}` };
 }
 
 function stepFigures() {

@@ -53,16 +53,32 @@ def lost_by(findings: list[Json]) -> int:
     return sum(row["lost_ps"] or 0 for row in findings)
 
 
-def with_shortened(causes: list[Json]) -> list[Json]:
-    """Add the sentence `in_short` to the first two causes, unless the gain is below 5 % of the
-    step."""
-    return [
-        {
-            **row,
-            "in_short": row["says"] if i < 2 and (row["gain_pct_of_step"] or 0) >= 5 else None,
-        }
-        for i, row in enumerate(causes)
-    ]
+def told_once(rows: list[Json]) -> list[Json]:
+    """Add `advice` to rows: what helps, unless a row above has the same advice."""
+    told: set[str | None] = set()
+    found = []
+    for row in rows:
+        advice = row.get("what_helps")
+        found.append({**row, "advice": None if advice in told else advice})
+        told.add(advice)
+    return found
+
+
+def with_sentences(causes: list[Json]) -> list[Json]:
+    """Add the sentences below a cause: `in_full`, and `in_short` for the first cause and for a
+    second one that gains at least 5 % of the step."""
+    rows = told_once(causes)
+    for i, row in enumerate(rows):
+        helps = f" What helps: {row['advice']}" if row["advice"] else ""
+        row["in_full"] = row["says"] + helps
+        if i == 0 or (i == 1 and (row["gain_pct_of_step"] or 0) >= 5):
+            first = row["says"].partition(". ")[0].removesuffix(".")
+            row["in_short"] = f"{first}.{helps if i == 0 else ''}"
+    return rows
+
+
+def with_sums_and_advice(findings: list[Json]) -> list[Json]:
+    return told_once(with_sums(findings))
 
 
 def prepared(fields: Json) -> Json:
@@ -90,9 +106,9 @@ PARTS: tuple[Part, ...] = (
         most=3,
         takes_top=True,
         what="cause",
-        group=with_shortened,
-        below="{in_short:clause}",
-        below_all="{says:whole} What helps: {what_helps:whole}",
+        group=with_sentences,
+        below="{in_short:whole}",
+        below_all="{in_full:whole}",
     ),
     Section(
         (
@@ -157,8 +173,8 @@ PARTS: tuple[Part, ...] = (
         what="finding",
         omitted="tail.n_findings_omitted",
         tail={"time": "tail.dur_ps", "lost": "tail.lost_ps"},
-        group=with_sums,
-        below_all="{shape:shape}: {what_helps:whole}",
+        group=with_sums_and_advice,
+        below_all="{shape:shape}: {advice:whole}",
     ),
     Table(
         "",

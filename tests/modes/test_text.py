@@ -665,11 +665,31 @@ class Names(unittest.TestCase):
             with self.subTest(text=drawn):
                 self.assertEqual(UTF8.ends_of(drawn, width), of_name)
                 self.assertEqual(UTF8.end_of(drawn, width), of_file)
-        self.assertEqual(UTF8.sentence_of("the kernel waits for copies", 20), "the kernel waits …")
-        self.assertEqual(ASCII.sentence_of("the kernel waits", 14), "the kernel ...")
-        self.assertEqual(UTF8.sentence_of("the kernel", 10), "the kernel")
         self.assertEqual(ASCII.ends_of("abcdefghij", 8), "abcd...j")
         self.assertEqual(ASCII.end_of("abcdefghij", 8), "...fghij")
+
+    def test_advice_is_printed_once_and_below_the_first_cause_by_default(self) -> None:
+        result = demo("bottleneck")
+        causes, findings = result["causes"], result["findings"]
+        every_row = View(shows_all=True)
+        short, full, page = (
+            " ".join(text.split())
+            for text in (
+                text_of(result, "utf-8"),
+                text_of(result, "utf-8", view=every_row),
+                markdown_of(result, "utf-8", every_row),
+            )
+        )
+        first = causes[0]["says"].partition(". ")[0]
+        self.assertIn(f"{first}. What helps: {causes[0]['what_helps']}", short)
+        self.assertEqual(short.count("What helps:"), 1)
+        for rows in (causes, findings):
+            every = [row["what_helps"] for row in rows if row["what_helps"]]
+            # The demo has rows that share advice.
+            self.assertLess(len(set(every)), len(every))
+            for advice in set(every):
+                self.assertEqual(full.count(advice), 1, advice)
+                self.assertEqual(page.replace("\\", "").count(advice), 1, advice)
 
     def test_hostile_names_are_escaped_and_fit_into_100_columns(self) -> None:
         names = [*HOSTILE, "層" * 99, "x" * 70_000, "a b " * 99]
