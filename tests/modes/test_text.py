@@ -669,9 +669,14 @@ class Names(unittest.TestCase):
         self.assertEqual(ASCII.end_of("abcdefghij", 8), "...fghij")
 
     def test_advice_is_printed_once_and_below_the_first_cause_by_default(self) -> None:
-        result = demo("bottleneck")
+        result = demo("bottleneck", "--top", "40")
         causes, findings = result["causes"], result["findings"]
         every_row = View(shows_all=True)
+
+        def words(text: str) -> str:
+            """Leave out marks, which Markdown escapes."""
+            return " ".join(re.findall(r"[A-Za-z0-9]+", text))
+
         short, full, page = (
             " ".join(text.split())
             for text in (
@@ -689,7 +694,7 @@ class Names(unittest.TestCase):
             self.assertLess(len(set(every)), len(every))
             for advice in set(every):
                 self.assertEqual(full.count(advice), 1, advice)
-                self.assertEqual(page.replace("\\", "").count(advice), 1, advice)
+                self.assertEqual(words(page).count(words(advice)), 1, advice)
 
     def test_hostile_names_are_escaped_and_fit_into_100_columns(self) -> None:
         names = [*HOSTILE, "層" * 99, "x" * 70_000, "a b " * 99]
