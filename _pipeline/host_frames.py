@@ -33,9 +33,9 @@ _LIBRARY = frozenset(
     " array_methods basearray batching cache_key checkify cloud_tpu_init compilation_cache"
     " compilation_cache_interface custom_derivatives deprecations dlpack dtypes eval_jaxpr ffi"
     " flatten_util lax lax_numpy linear_util literals lru_cache mesh_utils mlir monitoring"
-    " named_sharding op_shardings partial_eval partition_spec pjit pmap prng pxla scalar_types"
-    " setops shard_map sharding_impls source_info_util stages traceback_util tree_util ufunc_api ufuncs"
-    " xla_bridge xla_client xla_metadata"
+    " named_sharding op_shardings partial_eval partition_spec pjit pmap prng pxla"
+    " scalar_types setops shard_map sharding_impls source_info_util stages traceback_util"
+    " tree_util ufunc_api ufuncs xla_bridge xla_client xla_metadata"
     # NumPy.
     " _arraypad_impl _arraysetops_impl _asarray _function_base_impl _index_tricks_impl _methods"
     " _nanfunctions_impl _npyio_impl _shape_base_impl _stride_tricks_impl _twodim_base_impl"
