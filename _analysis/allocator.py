@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from _pipeline.device import TPU_RE
 from _proto.errors import Damage
+from _proto.trace.ranks import TPU_RE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,11 +50,12 @@ def runtime_of(trace: Trace, device: str, context: Context) -> Runtime | None:
     from _proto.trace.event_stats import numbers_of_events
     from _proto.trace.trace import thread_planes
 
-    rank = trace.rank_of(device) if device in trace.plane_names else None
-    if rank is None or not TPU_RE.match(device):
+    plane = trace.device_named(device)
+    rank = trace.rank_of(plane) if plane else None
+    if plane is None or rank is None or not TPU_RE.match(plane):
         return None
     try:
-        index = index_on_host(trace, rank, device)
+        index = index_on_host(trace, rank, plane)
         if index is None:
             return None
         stats = (DEVICE, *SIZES, FRAGMENTATION)

@@ -12,6 +12,7 @@ from _analysis.record_rows import record_of_trace, records_of_trace
 from _pipeline.folders import files_in
 from _pipeline.load import find_files
 from _pipeline.no_answer import DEVICE_NOT_FOUND, NoAnswer, unreadable
+from _proto.trace.ranks import planes_named
 from _units import counted
 
 TYPE_CHECKING = False
@@ -97,7 +98,7 @@ def record_at(place: Place, device: str | None, context: Context) -> Record:
         if found is None:
             return record_of(record_of_trace(place, device, slice(None), context))
     available = [found_device.name for found_device in found.devices]
-    if device is not None and device not in available:
+    if device is not None and not planes_named(device, available):
         raise NoAnswer(DEVICE_NOT_FOUND, available_devices=available)
     return found
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from _analysis.recorded_steps import Run, runs_of, source_of
 from _pipeline.device import MODULES
 from _pipeline.no_answer import NoAnswer
+from _proto.trace.ranks import planes_named
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -194,9 +195,9 @@ def found_in_record(record: Record | NoAnswer, device: str | None, steps: slice)
         return Failure(detail, record.reason, record.fields)
     runs = runs_of(record, steps)
     devices = [run.device.name for run in runs]
-    return Found(
-        record.host, devices, [loads_of(run) for run in runs if device in (None, run.device.name)]
-    )
+    asked = devices if device is None else planes_named(device, devices)[:1]
+    loads = [loads_of(run) for run in runs if run.device.name in asked]
+    return Found(record.host, devices, loads)
 
 
 def crew_of(all_found: Iterable[tuple[str, LoadRecords, list[Found | Failure]]]) -> Crew:

@@ -8,12 +8,12 @@ import os
 from _analysis.record_format import FORMAT
 from _analysis.recording import digest_of_all, record_devices
 from _pipeline.context import SCHEMA_VERSION
-from _pipeline.device import TPU_RE
 from _pipeline.folders import host_of
 from _pipeline.load import opened, opened_hosts
 from _pipeline.no_answer import NoAnswer, no_device
 from _pipeline.texts import LONGEST_TEXT, cut_texts, digest_of
 from _proto.trace import STDIN
+from _proto.trace.ranks import TPU_RE, planes_named
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def records_of_trace(path: str, device: str | None, context: Context) -> list[An
 def record_or_no_answer(
     trace: Trace, path: str, device: str | None, context: Context
 ) -> Answer | NoAnswer:
-    its_device = device if device in trace.plane_names else None
+    its_device = trace.device_named(device) if device else None
     try:
         return record_of_host(trace, path, its_device, slice(None), context.with_own_notes())
     except NoAnswer as failure:
@@ -70,9 +70,9 @@ def record_or_no_answer(
 def record_of_host(
     trace: Trace, path: str, device: str | None, asked: slice, context: Context
 ) -> Answer:
-    names = [name for name in trace.plane_names if device in (None, name)]
-    if device is None:
-        names = [name for name in names if TPU_RE.match(name)]
+    names = list(filter(TPU_RE.match, trace.plane_names))
+    if device is not None:
+        names = planes_named(device, trace.plane_names)[:1]
     if not names:
         raise no_device(trace.plane_names)
     devices = record_devices(path, trace, names, asked, context)

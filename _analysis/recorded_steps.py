@@ -7,6 +7,7 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 from _pipeline.no_answer import NoAnswer
+from _proto.trace.ranks import planes_named
 from _units import counted
 
 TYPE_CHECKING = False
@@ -75,9 +76,10 @@ def run_of(record: Record, device: str, asked: slice, **more: str) -> Run:
     """Return the run of one device; raise NoAnswer, with `more` as additional fields, if the device
     is missing or no step is left."""
     runs = {run.device.name: run for run in runs_of(record, asked)}
-    if device not in runs:
+    found = planes_named(device, runs)
+    if not found:
         raise NoAnswer("device_not_found", available_devices=list(runs), **more)
-    run = runs[device]
+    run = runs[found[0]]
     if not run.steps:
         steps = run.device.steps
         detail = (

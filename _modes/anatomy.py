@@ -21,7 +21,7 @@ from _pipeline.load import (
 from _pipeline.no_answer import UNREADABLE, NoAnswer, unreadable
 from _pipeline.texts import cut_texts, exact, exact_if_integer
 from _proto.errors import Damage
-from _proto.trace.ranks import host_labels, split_hosts
+from _proto.trace.ranks import host_labels, planes_named, split_hosts
 from _units import counted
 
 TYPE_CHECKING = False
@@ -149,8 +149,8 @@ def planes_asked_for(survey: Survey, place: Place, name: str | None) -> list[int
         return indices
     names = [survey.names[index] for index in indices]
     for form in forms_of_device(name):
-        if form in names:
-            return [indices[names.index(form)]]
+        for found in planes_named(form, names)[:1]:
+            return [indices[names.index(found)]]
     if survey.source.damage or survey.damage:
         return []
     raise NoAnswer(

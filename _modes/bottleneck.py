@@ -39,10 +39,11 @@ from _analysis.rows import (
     shortened,
 )
 from _analysis.tokens import model_flops_of, tokens_per_s
-from _pipeline.device import TPU_RE, tpus_of
+from _pipeline.device import tpus_of
 from _pipeline.groups import Group, percent, ranked_by
 from _pipeline.step_durations import durations_of
 from _pipeline.vocabulary import COMPUTE, HOST
+from _proto.trace.ranks import TPU_RE
 from _units import counted, time
 
 TYPE_CHECKING = False

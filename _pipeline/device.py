@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left, bisect_right
 from itertools import accumulate
 from typing import NamedTuple
 
 from _pipeline import frames
 from _pipeline.no_answer import NoAnswer, no_device
+from _proto.trace.ranks import TPU_RE, planes_named
 from _units import counted
 
 TYPE_CHECKING = False
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
     StepSource = Literal["steps", "modules"]
 
-# Matches the plane name of a TensorCore. A capture of several processes appends an id in brackets.
-# A SparseCore's plane has more text after the number, so it does not match.
-TPU_RE = re.compile(r"/device:TPU:(?P<number>\d+)(?: \[\d+\])?\Z")
 # Steps come from the Steps line, or from the XLA Modules line if the plane has no Steps line.
 STEPS: Final = "steps"
 MODULES: Final = "modules"
@@ -117,8 +114,14 @@ def open_device(
     # Import late, because the module requires protobuf, which may be missing.
     from _proto.hlo.programs import Programs
 
-    if name not in trace.plane_names:
+    found = planes_named(name, trace.plane_names)
+    if not found:
         raise no_device(trace.plane_names)
+    if len(found) > 1:
+        context.note(
+            f"using {found[0]}, one of {len(found)} planes of {name} (--device selects another)"
+        )
+    name = found[0]
     plane = trace.plane(name)
     lines = plane.lines(OPS_LINE)
     if not lines:

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from _pipeline import folders
-from _pipeline.device import TPU_RE
 from _pipeline.folders import (
     files_below,
     folder_nearby,
@@ -27,6 +26,7 @@ from _pipeline.no_answer import (
 )
 from _proto.errors import Damage, MissingPackage, NoProtobuf
 from _proto.trace import STDIN, open_survey, open_trace
+from _proto.trace.ranks import TPU_RE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def host_among(hosts: list[Trace], place: Place, device: str | None) -> Trace:
         alone = {host_of(place.path): place.path}
         raise host_not_found(place.host, hosts_known(hosts[0], place, alone))
     for trace in hosts:
-        if device is None or device in trace.plane_names:
+        if device is None or trace.device_named(device):
             return trace
     if len(hosts) > 1:
         raise no_device(name for trace in hosts for name in trace.plane_names)
@@ -218,9 +218,10 @@ def merge_notes(trace: Trace, device: str | None) -> list[str]:
             for rank in trace.ranks
         ]
         of_device = ""
-        if device in trace.plane_names:
-            rank = trace.rank_of(device)
-            of_device = f"; {device} belongs to rank {rank.number if rank else '?'}"
+        plane = trace.device_named(device) if device else None
+        if plane:
+            rank = trace.rank_of(plane)
+            of_device = f"; {plane} belongs to rank {rank.number if rank else '?'}"
         merged.append(f"{len(trace.ranks)} ranks ({'; '.join(numbers)}){of_device}")
     return [f"this file merges {' and '.join(merged)}"] if merged else []
 

@@ -20,7 +20,10 @@ THREAD_PLANES = (THREADS, "/host:TPU-runtime", "/host:python-tracer")
 # Matches names of host planes, which can end with a process id, a rank number, or both.
 _OF_HOST = re.compile(r"(?P<kind>/host:\S+|Task Environment)(?: \[\d+\])?(?: \d+)?\Z")
 _OF_PROCESS = re.compile(r".* \[(\d+)\](?: \d+)?\Z")
-_DEVICE = re.compile(r"/device:\w+:\d+\Z")
+_DEVICE = re.compile(r"/device:\w+:\d+(?: \[\d+\])?\Z")
+_PROCESS_ID = re.compile(r" \[\d+\]\Z")
+# Matches the plane name of a TensorCore. A SparseCore's plane has more text after the number.
+TPU_RE = re.compile(r"/device:TPU:(?P<number>\d+)(?: \[\d+\])?\Z")
 
 
 class Rank(NamedTuple):
@@ -37,6 +40,13 @@ class Rank(NamedTuple):
 def kind_of_plane(name: str) -> str:
     match = _OF_HOST.match(name)
     return match["kind"] if match else name
+
+
+def planes_named(name: str, names: Iterable[str]) -> list[str]:
+    """Return the planes that a name refers to: the plane with this name, or else the planes whose
+    names are this name and a process id."""
+    found = list(names)
+    return [name] if name in found else [one for one in found if _PROCESS_ID.sub("", one) == name]
 
 
 def split_hosts(names: Sequence[str]) -> list[list[int]]:

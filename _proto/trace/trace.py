@@ -17,6 +17,7 @@ from _proto.trace.ranks import (
     Rank,
     host_labels,
     kind_of_plane,
+    planes_named,
     ranks_of,
     split_hosts,
 )
@@ -86,6 +87,10 @@ class Trace:
         """Return whether any plane name has a suffix, which means that merging also renumbered the
         devices."""
         return any(kind_of_plane(name) != name for name in self.plane_names)
+
+    def device_named(self, name: str) -> str | None:
+        """Return the first plane that a device's name refers to; process ids can be omitted."""
+        return next(iter(planes_named(name, self.plane_names)), None)
 
     def in_file(self, damage: Damage) -> Damage:
         """Return damage with the offset in the file as given by the user."""

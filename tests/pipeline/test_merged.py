@@ -9,10 +9,11 @@ from typing import Any
 
 from _proto import xplane_pb2 as pb
 from _proto.trace.ranks import ranks_of, split_hosts
+from compute_breakdown import analyse
 from tests.builders.allocator import allocator, with_host
 from tests.builders.merged import merged, with_environment
 from tests.builders.random_xspace import command_line, random_case
-from tests.builders.xspace import op, trace
+from tests.builders.xspace import Space, encode, op, tpu_plane, trace
 from tests.harness import DEMO, MODES, OFFLOADING, InFolder, answer, run, sampled
 from tests.proto.test_riegeli import SAMPLES
 
@@ -222,6 +223,54 @@ class Answers(InFolder):
         self.assertIn("/device:TPU:1 belongs to rank ?", " ".join(fields["notes"]))
         self.assertIsNone(fields["host_events"])
         self.assertIn("the host's activity is unknown", " ".join(fields["notes"]))
+
+
+class ProcessIds(unittest.TestCase):
+    """Test device planes whose names end with the id of the process that wrote them."""
+
+    def space(self, *names: str) -> bytes:
+        steps = [("s", 0, 500)]
+        planes = [
+            tpu_plane([op("fusion.1", "add", 0, 100 * (i + 1))], steps, name=name)
+            for i, name in enumerate(names)
+        ]
+        return encode(Space(planes))
+
+    def test_process_id_can_be_omitted_in_all_modes(self) -> None:
+        data = self.space("/device:TPU:0 [4711]", "/device:TPU:1 [4711]")
+        for mode in ("summary", "bottleneck", "idle"):
+            self.assertEqual(answer(data, mode)["device"], "/device:TPU:0 [4711]")
+            for name in ("1", "TPU:1", "/device:TPU:1", "/device:TPU:1 [4711]"):
+                found = answer(data, mode, "--device", name)
+                self.assertEqual(found["device"], "/device:TPU:1 [4711]")
+        (device,) = answer(data, "record", "--device", "1")["devices"]
+        self.assertEqual(device["device"], "/device:TPU:1 [4711]")
+        (plane,) = answer(data, "anatomy", "--plane", "1")["planes"]
+        self.assertEqual(plane["name"], "/device:TPU:1 [4711]")
+
+    def test_captures_of_processes_with_different_ids_are_compared(self) -> None:
+        before, after = (self.space(f"/device:TPU:0 [{pid}]") for pid in (1, 2))
+        records = [analyse(data, "record") for data in (before, after)]
+        for old, new in ((before, after), records):
+            found = analyse(new, "compare", baseline=old)
+            self.assertEqual(found["after"]["device"], "/device:TPU:0 [2]")
+            self.assertEqual(found["before"]["device"], "/device:TPU:0 [1]")
+        (cohort,) = analyse(records, "spread", device="0")["cohorts"]
+        self.assertEqual(cohort["n_devices"], 2)
+
+    def test_exact_name_comes_first_and_else_the_first_process(self) -> None:
+        own, child = "/device:TPU:0", "/device:TPU:0 [7]"
+        self.assertEqual(answer(self.space(child, own), "summary")["device"], own)
+        found = answer(self.space(child, f"{own} [8]"), "summary")
+        self.assertEqual(found["device"], child)
+        self.assertIn(
+            f"using {child}, one of 2 planes of {own} (--device selects another)", found["notes"]
+        )
+
+    def test_only_tensor_cores_are_offered_if_the_device_is_missing(self) -> None:
+        names = ("/device:TPU:0", "/device:TPU:1 SparseCore 0", "/device:TPU:1 [7]")
+        found = run(self.space(*names), "summary", "--device", "5").object
+        self.assertEqual(found["available_devices"], ["/device:TPU:0", "/device:TPU:1 [7]"])
 
 
 def tpu_numbers(trace: bytes) -> list[int]:
