@@ -573,13 +573,13 @@ def with_lead(answer: Json, request: Request) -> Json:
     from _output.leads.command import called_as, following, from_python
     from _output.leads.lead import with_lead
 
-    def command(words: Sequence[str]) -> str:
+    def command(words: Sequence[str], profile: str | None) -> str:
         mode = mode_named(words[1])
         kept = {"--host", *(KEPT if mode.is_of_step else ())}.intersection(
             (*PIPELINE_OPTIONS, *mode.options)
         )
         start = called_as(len(request.words)) if IS_COMMAND else from_python()
-        return following(start, request.profile, request.words, words, kept)
+        return following(start, profile or request.profile, request.words, words, kept)
 
     # Suggest commands only for files: stdin can be read only once, and a command cannot read this
     # program's memory.

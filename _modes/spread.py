@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from contextlib import suppress
 from fractions import Fraction
 from functools import lru_cache, partial
 
@@ -19,7 +20,7 @@ from _analysis.processes import work_on
 from _analysis.recorded_steps import percent, rounded, rounded_mean
 from _analysis.stragglers import spread_of_records, step_spread, verdict_of
 from _pipeline.context import SCHEMA_VERSION
-from _pipeline.load import Place, of_host
+from _pipeline.load import Place, find_files, of_host
 from _pipeline.no_answer import NoAnswer
 from _pipeline.texts import cut_texts
 from _proto.trace import STDIN
@@ -52,8 +53,9 @@ def spread(
     # can be read only once.
     load_again = lru_cache(maxsize=2)(partial(load, context))
     n_bytes = sum(size_of(place, context) for place in places)
+    place_of = {partial(load_again, place): place for place in places}
     found = spread_of_records(
-        {name_in(place, n_named): partial(load_again, place) for place in places},
+        {name_in(place, n_named): loader for loader, place in place_of.items()},
         device=request.device,
         steps=steps,
         on_each=partial(work_on, activity="reading captures", context=context, n_bytes=n_bytes),
@@ -62,13 +64,19 @@ def spread(
         *(f"a host is omitted, because it cannot be read: {why}" for why in found.unreadable),
         *found.notes,
     )
+    of_spread = fields_of(found, top)
+    slow = of_spread["cohorts"][0]["verdict"]["straggler"]
+    paths = {member.name: place_of[member.load_records].path for member in found.cohorts[0].members}
     answer: fields.Returned = {
         "status": "ok",
         "mode": request.mode,
         "schema_version": SCHEMA_VERSION,
         "profile_dir": request.profile,
         "notes": context.notes,
-        **fields_of(found, top),
+        **of_spread,
+        "trace_of_straggler": trace_of(slow["host"], paths[slow["host"], slow["device"]], context)
+        if slow
+        else None,
     }
     # Shorten texts: another program may have written long texts into a record.
     cut_texts(answer)
@@ -126,6 +134,26 @@ def with_host(place: Place, record: Record) -> Record:
     if record.host == STDIN and place.path.endswith(RECORD_SUFFIXES):
         return record._replace(host=host_of_record(place.path))
     return record
+
+
+def trace_of(host: str, path: str, context: Context) -> fields.TraceOfDevice | None:
+    """Return the arguments with which other modes read the trace of a host; None if there is no
+    trace. `path` is the file that the host was read from: a trace, or a record next to it."""
+    request = context.request
+    for profile in request.profiles:
+        if profile == STDIN or profile in request.in_memory:
+            continue
+        with suppress(NoAnswer):
+            for name, file in find_files(profile, context.with_own_notes()).items():
+                if file == path and not path.endswith(RECORD_SUFFIXES):
+                    # Only in a merged file, the names of the host and the file can differ.
+                    inside = host.removeprefix(f"{name}:")
+                    is_merged = inside != name
+                    return {"profile": profile, "host": f"{name}:{inside}" if is_merged else name}
+                is_beside = os.path.dirname(file) == os.path.dirname(path) and file != path
+                if is_beside and host == name == host_of_record(path):
+                    return {"profile": profile, "host": name}
+    return None
 
 
 def size_of(place: Place, context: Context) -> int:

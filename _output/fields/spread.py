@@ -222,8 +222,19 @@ class Fields(TypedDict):
     """Groups of devices that ran the same program, largest group first."""
 
 
+class TraceOfDevice(TypedDict):
+    """Arguments with which other modes read the trace of a device."""
+
+    profile: str
+    """PROFILE: a file, or a directory of a run."""
+    host: str
+    """Value for `--host`."""
+
+
 class Returned(OkAnswer, Fields):
-    pass
+    trace_of_straggler: TraceOfDevice | None
+    """Where other modes find the straggler of the first group. Null if there is none, and if it was
+    read from a record that is not next to its trace, or from memory."""
 
 
 class Answer(Lead, Returned):

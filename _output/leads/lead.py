@@ -24,7 +24,7 @@ def headline_of(answer: Mapping[str, Any]) -> str:
     return headline
 
 
-def with_lead(answer: Json, command_of: Callable[[Sequence[str]], str] | None) -> Json:
+def with_lead(answer: Json, command_of: Callable[[Sequence[str], str | None], str] | None) -> Json:
     """Return the answer with a headline and next steps (an empty list if `command_of` is None)."""
     if answer["mode"] in WITHOUT_LEAD:
         return answer
@@ -32,7 +32,9 @@ def with_lead(answer: Json, command_of: Callable[[Sequence[str]], str] | None) -
     if command_of:
         steps = import_module(f"_output.leads.{answer['mode']}").next_steps(answer)
         steps = list(steps)[:MOST_STEPS]
-        commands = [{"why": step.why, "command": command_of(step.words)} for step in steps]
+        commands = [
+            {"why": step.why, "command": command_of(step.words, step.profile)} for step in steps
+        ]
     return {
         **{name: answer[name] for name in FIRST},
         "headline": headline_of(answer),

@@ -20,10 +20,12 @@ LINE: Final = ("source_user", "source_inner")
 
 
 class Next(NamedTuple):
-    """A command that is worth running next: the mode and the options."""
+    """A command that is worth running next: the mode, the options, and the PROFILE if it is not the
+    first one of the present command."""
 
     why: str
     words: tuple[str, ...]
+    profile: str | None = None
 
 
 def bracketed(share: float | None) -> str:

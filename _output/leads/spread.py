@@ -62,6 +62,8 @@ def verdict(cohort: Cohort) -> str:
 
 def next_steps(answer: Answer) -> Iterator[Next]:
     for cohort in answer["cohorts"][:1]:
-        if cohort["verdict"]["straggler"]:
-            device = cohort["verdict"]["straggler"]["device"]
-            yield Next("what this device does", ("--mode", "bottleneck", "--device", device))
+        slow, trace = cohort["verdict"]["straggler"], answer["trace_of_straggler"]
+        if slow and trace:
+            place = ("--device", slow["device"], "--host", trace["host"])
+            words = ("--mode", "bottleneck", *place)
+            yield Next("what this device does", words, trace["profile"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -14,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from _proto import xplane_pb2 as pb
 from tests.builders.xspace import Line, Plane, Space, encode, op, tpu_plane
 from tests.harness import DEMO, SCRIPT, Outcome, bound, run
 
@@ -85,6 +87,8 @@ def spread(files: Files, *options: str) -> Json:
     outcome = on_files(files, "spread", *options)
     if (outcome.object["status"], outcome.status) != ("ok", 0):
         raise AssertionError(outcome)
+    # The folder differs between calls.
+    del outcome.object["trace_of_straggler"]
     return outcome.object
 
 
@@ -95,6 +99,66 @@ def without_notes(answer: Json) -> Json:
 def straggler(answer: Json) -> Json | None:
     found: Json | None = answer["cohorts"][0]["verdict"]["straggler"]
     return found
+
+
+class NextSteps(unittest.TestCase):
+    """Test the command that `spread` suggests for the slow device."""
+
+    def commands(self, files: Files, *profiles: str) -> list[str]:
+        """Run `spread` as a command on files in a folder; return the commands that it suggests, as
+        the words after the name of the program."""
+        with tempfile.TemporaryDirectory() as folder:
+            for name, data in files.items():
+                path = Path(folder, name)
+                path.parent.mkdir(exist_ok=True)
+                path.write_bytes(data)
+            paths = [str(Path(folder, profile)) for profile in profiles or ("",)]
+            words = [sys.executable, str(SCRIPT), *paths, "--mode", "spread"]
+            done = subprocess.run(words, capture_output=True, check=True)
+            commands = [step["command"] for step in json.loads(done.stdout)["next_steps"]]
+            for command in commands:
+                printed = subprocess.run(shlex.split(command), capture_output=True, check=True)
+                answer = json.loads(printed.stdout)
+                self.assertEqual((answer["status"], answer["device"]), ("ok", SLOW["device"]))
+                times = {row["class"]: row["dur_ps"] for row in answer["budget"]}
+                self.assertEqual(times["unjudged"], 380)
+            return [command.partition(f"{SCRIPT} ")[2].replace(folder, "F") for command in commands]
+
+    def test_command_reads_the_slow_host_of_a_folder(self) -> None:
+        words = "F --mode bottleneck --device /device:TPU:0 --host h1"
+        self.assertEqual(self.commands(traces()), [words])
+        # Records next to the traces take precedence, but other modes read the traces.
+        self.assertEqual(self.commands(traces() | records()), [words])
+
+    def test_command_reads_the_profile_with_the_slow_host(self) -> None:
+        files = {f"{name.partition('.')[0]}/{name}": data for name, data in traces().items()}
+        self.assertEqual(
+            self.commands(files, "h0", "h1", "h2"),
+            ["F/h1 --mode bottleneck --device /device:TPU:0 --host h1"],
+        )
+        self.assertEqual(
+            self.commands(traces(), *traces()),
+            ["F/h1.xplane.pb --mode bottleneck --device /device:TPU:0 --host h1"],
+        )
+
+    def test_command_reads_the_slow_host_of_a_merged_file(self) -> None:
+        spaces = [pb.XSpace.FromString(a_trace(host)) for host in HOSTS]
+        for space, host in zip(spaces, HOSTS, strict=True):
+            space.planes.add(name="Task Environment")
+            space.hostnames.append(host)
+        joined = b"".join(space.SerializeToString() for space in spaces)
+        self.assertEqual(
+            self.commands({"all.xplane.pb": joined}),
+            ["F --mode bottleneck --device /device:TPU:0 --host all:h1"],
+        )
+        self.assertEqual(
+            self.commands({"all.xplane.pb": joined, "b.xplane.pb": a_trace("h0")}),
+            ["F --mode bottleneck --device /device:TPU:0 --host all:h1"],
+        )
+
+    def test_no_command_is_suggested_without_a_trace(self) -> None:
+        self.assertEqual(self.commands(records()), [])
+        self.assertEqual(self.commands(records(), *records()), [])
 
 
 class Sources(unittest.TestCase):
