@@ -184,9 +184,10 @@ class _Members:
         if is_permute and not who.groups:
             return set(), False
         ran = {peer.name for peer in self._peers.values() if op.program_id in peer.programs}
+        # The groups of a permute, and those that list replicas, can omit devices of the program.
         n_devices = sum(map(len, who.groups or ()))
-        if not n_devices and op.program:
-            n_devices = op.program.n_devices or 0
+        if op.program:
+            n_devices = max(n_devices, op.program.n_devices or 0)
         has_all = 0 < n_devices <= len(ran)
         devices_at = self._places(op)
         own = next((i for i, name in devices_at.items() if name == self._device.plane.name), None)

@@ -221,6 +221,15 @@ class Groups(unittest.TestCase):
         self.assertIs(found["totals"]["peers"]["complete"], False)
         self.assertTrue(any("if this file lacks devices" in note for note in found["notes"]))
 
+    def test_answer_is_incomplete_if_the_program_has_more_devices_than_the_file(self) -> None:
+        for more in (
+            *({"groups": "{}"}, {"groups": "{{0,1,2,3}}"}, {"groups": self.PAIRS_OF_FOUR}),
+            {"name": "collective-permute.1", "pairs": "{{0,1},{1,2},{2,3},{3,0}}"},
+        ):
+            found = result_of([*self.of_four_devices(*(None,) * 4, **more), assigned(*range(8))])
+            self.assertIs(found["totals"]["peers"]["complete"], False, more)
+            self.assertTrue(any("if this file lacks devices" in note for note in found["notes"]))
+
     def test_single_group_contains_all_devices_of_the_file(self) -> None:
         for groups in ("{}", "{{0,1,2,3}}", "[1,4]<=[4]"):
             found = result_of(
