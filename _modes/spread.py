@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from _analysis import cohorts, stragglers
-    from _analysis.cohorts import Member
+    from _analysis.cohorts import LoadRecords, Member
     from _analysis.record_format import Record
     from _output.fields import spread as fields
     from _output.fields.rows import DeviceName
@@ -53,7 +53,7 @@ def spread(
     # can be read only once.
     load_again = lru_cache(maxsize=2)(partial(load, context))
     n_bytes = sum(size_of(place, context) for place in places)
-    place_of = {partial(load_again, place): place for place in places}
+    place_of: dict[LoadRecords, Place] = {partial(load_again, place): place for place in places}
     found = spread_of_records(
         {name_in(place, n_named): loader for loader, place in place_of.items()},
         device=request.device,

@@ -299,7 +299,9 @@ class Headlines(unittest.TestCase):
         ):
             result = compare(before, after)
             result["program_changes"]["same_program"] = same
-            led = with_lead({**result, "status": "ok", "schema_version": ""}, " ".join)
+            led = with_lead(
+                {**result, "status": "ok", "schema_version": ""}, lambda words, _: " ".join(words)
+            )
             self.assertEqual([step["command"] for step in led["next_steps"]], words)
 
 
