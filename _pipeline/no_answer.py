@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 
-from _proto.trace.ranks import TPU_RE
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -92,6 +90,9 @@ def available_in(fields: dict[str, Any]) -> list[str]:
 def no_device(planes: Iterable[str]) -> NoAnswer:
     """Return the exception for a missing device, with the TensorCores of the file, or else its
     other devices."""
+    # Import late, because --help needs this module but not the package.
+    from _proto.trace.ranks import TPU_RE
+
     devices = [name for name in dict.fromkeys(planes) if name.startswith(DEVICE_PLANE)]
     devices = list(filter(TPU_RE.match, devices)) or devices
     kinds = dict.fromkeys(name.removeprefix(DEVICE_PLANE).partition(":")[0] for name in devices)
