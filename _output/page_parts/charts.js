@@ -25,6 +25,29 @@ function bar(parts, label) {
   return host;
 }
 
+// Draws a bar for each row {name, value, whole, parts}. A part {cls, value, lines, go} is as wide as
+// its share of `whole`.
+function tracks(rows, label) {
+  const marks = rows.flatMap(({ parts }) => parts);
+  const nodes = rows.flatMap(({ parts, whole }) =>
+    parts.map(({ cls, value }) => {
+      const made = element("div", { class: cls, "data-value": value });
+      made.style.width = `${(100 * value) / whole}%`;
+      return made;
+    }),
+  );
+  const left = [...nodes];
+  const lines = rows.map(({ name, value, parts }) =>
+    element("div", { class: "tracked" }, nameElement(name, 30), element("div", { class: "track" }, ...left.splice(0, parts.length)), figure("time", value)),
+  );
+  const host = element("div", { class: "tracks" }, ...lines);
+  makeMarks(host, nodes, (i) => marks[i], label);
+  return host;
+}
+
+// Explains the colours of a chart: [class, meaning] of each.
+const legend = (...entries) => element("ul", { class: "legend muted" }, ...entries.map(([cls, ...means]) => element("li", {}, element("span", { class: `swatch ${cls}` }), ...means)));
+
 function budgetBar(side) {
   const shown = side.answers.bottleneck.budget.filter((row) => row.dur_ps > 0);
   return bar(

@@ -136,7 +136,7 @@ function stepFigures() {
   const range = element("span", {}, from, figure("time", light.at_most_ps));
   return figures([
     ["step", figure("time", PAGE.step_duration_ps)],
-    ["period", figure("time", found.period_ps, "the capture contains no two consecutive steps"), "from the start of a step to the start of the next one"],
+    ["period", periodFigure(found), "mean time from the start of a step to the start of the next one"],
     ["the chip needs", range, "lower and upper bound on the time that the chip needs for the step"],
     ["MFU", mfuFigure(found), "share of the matrix units' peak that the step uses; the flops of some ops are unknown"],
     ["idle", idleFigure(found)],
@@ -149,6 +149,12 @@ function stepFigures() {
 
 const shareAndTime = (pct, ps) => (ps ? element("span", {}, shareFigure(pct, ps), ` (${asTime(ps)})`) : figure("time", 0));
 
+// Returns the mean period, and the median if it differs by more than 5 %.
+function periodFigure({ period_ps: mean, period_median_ps: median }) {
+  const shown = figure("time", mean, "the capture contains no two consecutive steps");
+  return 20 * Math.abs(mean - median) > median ? element("span", {}, shown, ", median ", figure("time", median)) : shown;
+}
+
 // Returns the MFU for the given model flops, or else its lower bound, without and with recomputation.
 function mfuFigure({ mfu, mfu_at_least: least, hfu_at_least: recomputing }) {
   if (!isUnknown(mfu)) return figure("share", mfu);
@@ -159,10 +165,11 @@ function mfuFigure({ mfu, mfu_at_least: least, hfu_at_least: recomputing }) {
 
 // Judges idle time by the period, if steps follow each other: between steps and in the step, the
 // larger time first.
-function idleFigure({ period_ps: period, between_steps_ps: between }) {
+function idleFigure({ period_ps: period, between_steps_ps: between, pauses }) {
   const { idle_pct_of_step: pct, idle_duration_ps: inStep } = PAGE.totals;
   if (!between) return shareAndTime(pct, inStep);
-  const parts = [["between steps", between], ["in the step", inStep]].sort((a, b) => b[1] - a[1]);
+  const when = pauses.n < pauses.n_gaps ? pauses.when : "between steps";
+  const parts = [[when, between], ["in the step", inStep]].sort((a, b) => b[1] - a[1]);
   return element("span", {}, ...parts.flatMap(([where, ps], i) => [i ? ", " : "", shareAndTime((100 * ps) / period, ps), ` ${where}`]));
 }
 

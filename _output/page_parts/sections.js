@@ -103,29 +103,21 @@ const exposedOf = (row) => row.sync_dur_ps + row.wait_dur_ps;
 
 // Draws a bar for each collective: its time on the core, and the time during which the core waits.
 function collectiveBars(kinds) {
-  const longest = exposedOf(kinds[0][1]) || 1;
-  const nodes = [];
-  const marks = [];
-  const rows = kinds.map(([name, sums]) => {
-    const cls = /host/.test(name) ? "c-host" : "c-collective";
-    const track = element("div", { class: "track" });
-    for (const [part, label] of [["sync_dur_ps", "on the core"], ["wait_dur_ps", "the core waits"]]) {
-      if (!sums[part]) continue;
-      const made = element("div", { class: `${cls} ${part === "wait_dur_ps" ? "hatched" : ""}`, "data-value": sums[part] });
-      made.style.width = `${(100 * sums[part]) / longest}%`;
-      track.append(made);
-      nodes.push(made);
-      marks.push({
+  const rows = kinds.map(([name, sums]) => ({
+    name,
+    value: exposedOf(sums),
+    whole: exposedOf(kinds[0][1]) || 1,
+    parts: [["sync_dur_ps", "on the core", ""], ["wait_dur_ps", "the core waits", " hatched"]]
+      .filter(([part]) => sums[part])
+      .map(([part, label, look]) => ({
+        cls: `${/host/.test(name) ? "c-host" : "c-collective"}${look}`,
+        value: sums[part],
         lines: [`${readable(name)}, ${label}`, asTime(sums[part]), `${sums.n_executions} executions, payload ${asBytes(sums.payload_bytes)}`],
         go: () => tables.comm.goToWords(name),
-      });
-    }
-    return element("div", { class: "collective" }, nameElement(name, 30), track, figure("time", exposedOf(sums)));
-  });
-  const host = element("div", { class: "collectives" }, ...rows);
-  makeMarks(host, nodes, (i) => marks[i], "exposed communication by collective");
-  const hatch = element("p", { class: "muted" }, element("span", { class: "swatch c-collective" }), " on the core  ", element("span", { class: "swatch c-collective hatched" }), " the core waits");
-  return element("div", {}, host, hatch);
+      })),
+  }));
+  const host = tracks(rows, "exposed communication by collective");
+  return element("div", {}, host, legend(["c-collective", "on the core"], ["c-collective hatched", "the core waits"]));
 }
 
 function memory() {
@@ -140,9 +132,9 @@ function memory() {
         ["padding", figure("bytes", answer.padding_bytes, "no buffer is known to hold an array")],
         ["reached at", answer.peak_at ? nameElement(answer.peak_at.hlo_op) : figure("number", null, "unknown: the program has no heap trace")],
       ]),
-      memoryLegend(answer.by_kind),
+      memoryBar(answer),
+      legend(...Object.entries(answer.by_kind).map(([kind, bytes]) => [`m-${kind}`, `${kind} `, figure("bytes", bytes)])),
     );
-    drawTreemap(byId("memory"), answer);
   }
   section("memory", element("h3", {}, "Reported by the runtime's allocator"));
   if (!answer.runtime) {
@@ -167,6 +159,15 @@ function memory() {
     ],
     { label: "buffers", rest: answer.tail.n_buffers_omitted ? `${answer.tail.n_buffers_omitted} smaller buffers (${asBytes(answer.tail.bytes)}) are not on this page.` : leftOut("memory", "buffers") },
   );
+}
+
+// Draws the live buffers at the peak by kind.
+function memoryBar({ by_kind: kinds, peak_bytes: peak }) {
+  const parts = Object.entries(kinds).map(([kind, bytes]) => {
+    const share = asPercent((100 * bytes) / peak);
+    return { name: kind, share, value: bytes, cls: `m-${kind}`, lines: [`${kind} ${share}, ${asBytes(bytes)}`], go: () => tables.buffers?.goToWords(kind) };
+  });
+  return bar(parts, "buffers that are live at the peak");
 }
 
 function idle() {
@@ -328,31 +329,25 @@ function kernels() {
 // Draws a bar for each kernel: each region excluding inner regions, and the time outside all
 // regions.
 function regionBars(traced) {
-  const nodes = [];
-  const marks = [];
-  const rows = traced.map((row) => {
-    const track = element("div", { class: "track" });
-    const outside = { region: "outside all regions", self_dur_ps: row.outside_regions_ps, n: null };
-    for (const part of [...row.regions, outside]) {
-      const share = row.total_dur_ps ? (100 * part.self_dur_ps) / row.total_dur_ps : 0;
-      if (share < 0.1) continue;
-      const cls = part.n === null ? "c-other" : part.waits ? "c-kernel hatched" : "c-kernel";
-      const made = element("div", { class: cls, "data-value": part.self_dur_ps });
-      made.style.width = `${share}%`;
-      track.append(made);
-      nodes.push(made);
-      const says = `${asTime(part.self_dur_ps)}, ${asPercent(share)} of ${readable(row.kernel)}`;
-      marks.push({
-        lines: [readable(part.region), says, part.n === null ? "" : `${part.n} times`],
+  const rows = traced.map((row) => ({
+    name: row.kernel,
+    value: row.total_dur_ps,
+    whole: row.total_dur_ps,
+    parts: [...row.regions, { region: "outside all regions", self_dur_ps: row.outside_regions_ps, n: null }]
+      .filter((part) => row.total_dur_ps && 1000 * part.self_dur_ps >= row.total_dur_ps)
+      .map((part) => ({
+        cls: part.n === null ? "c-other" : part.waits ? "c-kernel hatched" : "c-kernel",
+        value: part.self_dur_ps,
+        lines: [
+          readable(part.region),
+          `${asTime(part.self_dur_ps)}, ${asPercent((100 * part.self_dur_ps) / row.total_dur_ps)} of ${readable(row.kernel)}`,
+          part.n === null ? "" : `${part.n} times`,
+        ],
         go: () => tables.inside.goToWords(row.kernel),
-      });
-    }
-    return element("div", { class: "collective" }, nameElement(row.kernel, 30), track, figure("time", row.total_dur_ps));
-  });
-  const host = element("div", { class: "collectives" }, ...rows);
-  makeMarks(host, nodes, (i) => marks[i], "regions inside kernels");
-  const legend = element("p", { class: "muted" }, element("span", { class: "swatch c-kernel" }), " a region  ", element("span", { class: "swatch c-kernel hatched" }), " only waits for a copy  ", element("span", { class: "swatch c-other" }), " outside all regions");
-  return element("div", {}, host, legend);
+      })),
+  }));
+  const host = tracks(rows, "regions inside kernels");
+  return element("div", {}, host, legend(["c-kernel", "a region"], ["c-kernel hatched", "only waits for a copy"], ["c-other", "outside all regions"]));
 }
 
 function moves() {

@@ -41,7 +41,7 @@ RENAMED = """[...document.querySelectorAll('.part')].filter((node) =>
 CLIPPED = """[...document.querySelectorAll('nav, main *')].filter((node) =>
     node.scrollWidth > node.clientWidth + 1 && node.clientWidth > 0 &&
     getComputedStyle(node).overflowX !== 'visible' &&
-    !node.closest('.flame, .treemap, .bar, .lane, .unseen')).map((node) =>
+    !node.closest('.flame, .bar, .lane, .unseen')).map((node) =>
         `${node.closest('section')?.id} ${node.className}`)"""
 ACTIVE = "document.activeElement.closest('tr, div, circle, button, input')"
 
@@ -155,15 +155,15 @@ class Demo(InBrowser):
         bottleneck, comm = self.answers("bottleneck"), self.answers("comm")
         budget = sorted(row["dur_ps"] for row in bottleneck["budget"] if row["dur_ps"] > 0)
         values = {
-            ".bar .part": budget,
+            "#budget .bar .part": budget,
             # Gaps of less than 0.05 % of the step are not drawn.
             ".lane .gap": sorted(
                 gap["dur_ps"]
                 for gap in self.answers("idle")["gaps"]
                 if gap["dur_ps"] >= self.data["page"]["step_duration_ps"] / 2000
             ),
-            ".cell": sorted(
-                row["bytes"] for row in self.answers("memory")["buffers"] if row["bytes"]
+            "#memory .bar .part": sorted(
+                n_bytes for n_bytes in self.answers("memory")["by_kind"].values() if n_bytes
             ),
             ".column": sorted(step["duration_ps"] for step in self.answers("summary")["steps"]),
             ".track > div": sorted(
@@ -184,7 +184,7 @@ class Demo(InBrowser):
                 )
         self.assert_points_of_the_roofline()
         widths = self.tab.value(
-            "[...document.querySelectorAll('.bar .part')].map((element) => element.style.width)"
+            "[...document.querySelectorAll('#budget .bar .part')].map((part) => part.style.width)"
         )
         self.assertAlmostEqual(sum(float(width.rstrip("%")) for width in widths), 100, 3)
 
@@ -257,7 +257,7 @@ class Demo(InBrowser):
     def test_labels_fit_or_end_in_an_ellipsis(self) -> None:
         """Check that labels fit, are left out, or end in an ellipsis."""
         cut = self.tab.value(
-            "[...document.querySelectorAll('.part, .box, .cell, .tree-line')].filter((box) =>"
+            "[...document.querySelectorAll('.part, .box, .frame')].filter((box) =>"
             " box.innerText && box.scrollWidth > box.clientWidth + 1 &&"
             " getComputedStyle(box).textOverflow !== 'ellipsis').map((box) => box.innerText)"
         )
@@ -329,7 +329,6 @@ class Demo(InBrowser):
         for mark, table in (
             (".gap", "idle"),
             (".roofline .point", "roofline"),
-            (".cell", "buffers"),
             (".column", "steps"),
             (".strip-holder", "ops"),
         ):
@@ -635,6 +634,14 @@ class OtherPages(InBrowser):
         self.assertEqual(self.tab.value(f"{ACTIVE}.closest('.table').id"), "causes-table")
         self.show_page(trace([leaf(0, 90)], [("0", 0, 100)]))
         self.assertEqual(self.tab.value("document.querySelectorAll('.frame').length"), 0)
+
+    def test_pause_after_every_second_step_is_a_tile(self) -> None:
+        """Show the mean period of 120 ps, its median of 100 ps, and the mean pause of 20 ps."""
+        steps = [(str(i), start, 100) for i, start in enumerate((0, 100, 240, 340, 480))]
+        self.show_page(trace([leaf(start, 100) for _, start, _ in steps], steps))
+        tiles = self.tiles()
+        self.assertEqual(tiles["period"], "120 ps, median 100 ps")
+        self.assertEqual(tiles["idle"], "16.7 % (20 ps) after every second step, none in the step")
 
     def test_section_about_idle_time_is_open_if_the_device_pauses(self) -> None:
         ops = [leaf(start, 1000) for start in (0, 1500)]
