@@ -14,7 +14,7 @@ function changes() {
   const place = element("section", { id: "changes" }, byId("title"));
   byId("lead").before(place);
   document.querySelector("nav").prepend(element("a", { href: "#changes" }, "Changes"));
-  section("changes", sidesOf(found), ...barsOfSides());
+  section("changes", element("h2", {}, "Before and after"), sidesOf(found), ...barsOfSides());
   const { before_ps: step } = found.totals.step_duration;
   // Omit small totals, such as overlap that consists of rounding errors.
   const isLarge = (total) => total && LEAST_CHANGE * Math.max(total.before_ps, total.after_ps) >= step;

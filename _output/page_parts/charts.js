@@ -69,7 +69,7 @@ function budgetBar(side) {
 function goToClass(name) {
   if (name === "idle") tables.idle?.goTo(0);
   else if (name === "kernel") tables["unknown-kernels"]?.goTo(0);
-  else tables.findings?.goToClass(name);
+  else tables.findings?.goToRows("", name);
 }
 
 // ---------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ const shareColumn = column("pct_of_step", "% of step", "percent", { node: (row) 
 const rankColumn = column("rank", "#", "number");
 const COST_UNKNOWN = () => "unknown cost; pass --kernel-cost";
 const lostColumn = column("lost_ps", "lost", "time", { why: COST_UNKNOWN, bar: true });
+const hideableColumn = column("hideable_ps", "hideable", "time", { none: "only communication and data movement can be hidden by math" });
 const PEAK_UNKNOWN = "the flops or the dtype's peak are unknown";
 
 function leftOut(mode, list) {
@@ -41,7 +42,23 @@ function budget() {
   const rows = ANSWERS.bottleneck.budget;
   // Hide overlap of a few picoseconds, which comes from rounding.
   const shown = rows.filter((row) => row.dur_ps && (row.class !== "overlap" || shareOfStep(Math.abs(row.dur_ps)) >= 0.05));
-  section("budget", budgetBar(DATA), budgetTable(shown));
+  section("budget", budgetBar(DATA));
+  const why = (row) => ({ idle: "no op runs", overlap: "a correction for time that is counted twice" })[row.class] ?? "the cost of these ops is unknown";
+  addTable(
+    "budget",
+    "budget",
+    shown,
+    [
+      classColumn,
+      column("dur_ps", "time", "time"),
+      shareColumn,
+      column("at_roof_ps", "at roof", "time", { why, title: "time that the chip needs" }),
+      // All idle time is lost.
+      column("lost_ps", "lost", "time", { why, value: (row) => (row.class === "idle" ? row.dur_ps : row.lost_ps) }),
+      hideableColumn,
+    ],
+    { label: "classes", untitled: true },
+  );
   drawTimelines(byId("budget"), DATA);
   alsoBefore("budget", (host) => drawTimelines(host, BEFORE));
 }
@@ -50,27 +67,6 @@ function drawTimelines(host, side) {
   drawPeriod(host, side);
   host.append(element("h3", {}, "The step moment by moment, with the longest idle gaps below"));
   drawStrip(host, side);
-}
-
-function budgetTable(rows) {
-  const heads = ["class", "time", "of step", "lost"].map((name, i) => element("th", { scope: "col", class: i ? "" : "k-text" }, name));
-  const lines = rows.map((row) =>
-    element(
-      "tr",
-      {},
-      element("td", { class: "k-text" }, element("button", { type: "button", onclick: () => goToClass(row.class) }, classElement(row.class))),
-      element("td", {}, figure("time", row.dur_ps)),
-      element("td", {}, shareFigure(row.pct_of_step, row.dur_ps)),
-      element("td", {}, lostOfClass(row)),
-    ),
-  );
-  return element("table", { class: "legend-table" }, element("thead", {}, element("tr", {}, ...heads)), element("tbody", {}, ...lines));
-}
-
-// All idle time is lost. Overlap corrects for time that is counted twice, so it has no loss.
-function lostOfClass(row) {
-  if (row.class === "idle") return figure("time", row.dur_ps);
-  return row.class === "overlap" ? "" : figure("time", row.lost_ps, "the cost of these ops is unknown");
 }
 
 function findings() {
@@ -100,7 +96,7 @@ function findings() {
       column("dur_ps", "time", "time"),
       classColumn,
       column("what", "what", "text", { value: whatOf, most: 30 }),
-      column("hideable_ps", "hideable", "time", { none: "only communication and data movement can be hidden by math" }),
+      hideableColumn,
       shareColumn,
       nColumn,
     ],

@@ -113,7 +113,7 @@ function collectiveBars(kinds) {
         cls: `${/host/.test(name) ? "c-host" : "c-collective"}${look}`,
         value: sums[part],
         lines: [`${readable(name)}, ${label}`, asTime(sums[part]), `${sums.n_executions} executions, payload ${asBytes(sums.payload_bytes)}`],
-        go: () => tables.comm.goToWords(name),
+        go: () => tables.comm.goToRows(name),
       })),
   }));
   const host = tracks(rows, "exposed communication by collective");
@@ -165,7 +165,7 @@ function memory() {
 function memoryBar({ by_kind: kinds, peak_bytes: peak }) {
   const parts = Object.entries(kinds).map(([kind, bytes]) => {
     const share = asPercent((100 * bytes) / peak);
-    return { name: kind, share, value: bytes, cls: `m-${kind}`, lines: [`${kind} ${share}, ${asBytes(bytes)}`], go: () => tables.buffers?.goToWords(kind) };
+    return { name: kind, share, value: bytes, cls: `m-${kind}`, lines: [`${kind} ${share}, ${asBytes(bytes)}`], go: () => tables.buffers?.goToRows(kind) };
   });
   return bar(parts, "buffers that are live at the peak");
 }
@@ -343,7 +343,7 @@ function regionBars(traced) {
           `${asTime(part.self_dur_ps)}, ${asPercent((100 * part.self_dur_ps) / row.total_dur_ps)} of ${readable(row.kernel)}`,
           part.n === null ? "" : `${part.n} times`,
         ],
-        go: () => tables.inside.goToWords(row.kernel),
+        go: () => tables.inside.goToRows(row.kernel),
       })),
   }));
   const host = tracks(rows, "regions inside kernels");

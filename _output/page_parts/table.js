@@ -222,17 +222,10 @@ class Table {
     this.line(i).scrollIntoView({ block: "center" });
   }
 
-  // Shows all rows of a class and scrolls to the table.
-  goToClass(name) {
+  // Filters the rows and scrolls to the table.
+  goToRows(words, name) {
     unfold(this.node);
-    this.filter("", name);
-    this.node.scrollIntoView({ block: "start" });
-    this.focusRow(this.body.querySelector("tr"));
-  }
-
-  goToWords(words) {
-    unfold(this.node);
-    this.filter(words);
+    this.filter(words, name);
     this.node.scrollIntoView({ block: "start" });
     this.focusRow(this.body.querySelector("tr"));
   }

@@ -43,6 +43,9 @@ CLIPPED = """[...document.querySelectorAll('nav, main *')].filter((node) =>
     getComputedStyle(node).overflowX !== 'visible' &&
     !node.closest('.flame, .bar, .lane, .unseen')).map((node) =>
         `${node.closest('section')?.id} ${node.className}`)"""
+# Levels of headings that skip a level.
+SKIPPED = """[...document.querySelectorAll('h1, h2, h3')].filter((node, i, all) =>
+    i && node.tagName[1] - all[i - 1].tagName[1] > 1).map((node) => node.innerText)"""
 ACTIVE = "document.activeElement.closest('tr, div, circle, button, input')"
 
 
@@ -150,6 +153,16 @@ class Demo(InBrowser):
                     [row[1 : 1 + len(columns.split())] for row in shown],
                     [[row[name] for name in columns.split()] for row in self.answers(mode)[rows]],
                 )
+
+    def test_table_of_classes_shows_the_classes_with_time(self) -> None:
+        """Test that all idle time counts as lost, although its row in the JSON has no loss."""
+        names = "dur_ps pct_of_step at_roof_ps lost_ps hideable_ps".split()
+        rows = [row for row in self.answers("bottleneck")["budget"] if row["dur_ps"]]
+        idle = next(row for row in rows if row["class"] == "idle")
+        self.assertIsNone(idle["lost_ps"])
+        idle["lost_ps"] = idle["dur_ps"]
+        expected = [[row[name] for name in names] for row in rows]
+        self.assertEqual([row[1:] for row in self.table("budget")], expected)
 
     def test_charts_show_the_numbers_in_the_json(self) -> None:
         bottleneck, comm = self.answers("bottleneck"), self.answers("comm")
@@ -427,6 +440,7 @@ class Demo(InBrowser):
     def test_controls_headings_and_charts_have_names(self) -> None:
         self.assertEqual(self.tab.value(NAMELESS), [])
         self.assertEqual(self.tab.value(RENAMED), [])
+        self.assertEqual(self.tab.value(SKIPPED), [])
 
     def test_rows_that_open_are_rows_of_a_tree(self) -> None:
         """Check that each row is in a treegrid, because other rows cannot have `aria-expanded`."""
@@ -558,6 +572,9 @@ class OtherPages(InBrowser):
             count = f"document.querySelectorAll('main {chart}').length"
             self.assertEqual(self.tab.value(count), 2)
         self.assertEqual({box["value"] for box in self.boxes()}, {20, 30})
+        self.assertEqual(
+            [self.tab.value(wrong) for wrong in (NAMELESS, CLIPPED, SKIPPED)], [[]] * 3
+        )
         # A click on a chart of the baseline opens no row.
         self.tab.click("#changes .bar .part")
         self.tab.click("#budget > div:last-child .strip-holder")
