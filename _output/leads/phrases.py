@@ -40,7 +40,7 @@ def pause_sentence(answer: PeriodFields) -> str:
     if not pauses or not period or not mean or 100 * mean <= period:
         return ""
     share = bracketed(pauses["pct_of_period"])
-    if not differs(mean, answer["between_steps_median_ps"]):
+    if pauses["n"] == pauses["n_gaps"] and not differs(mean, answer["between_steps_median_ps"]):
         return f"A step starts every {time(period)}, with a pause of {time(mean)}{share}."
     how_often = f"{span(pauses['min_ps'], pauses['max_ps'])} {pauses['when']}"
     return (

@@ -117,15 +117,17 @@ def blocks_of(fields: Json, view: View) -> Iterator[Block]:
 
 def about_period(fields: Json) -> Json:
     """Return which figures about the period are shown. Pauses of up to 1 % are hidden, and medians
-    that differ from the mean by up to 5 %."""
+    that differ from the mean by up to 5 %. The median pause is also shown if some steps have no
+    pause after them."""
     period, pause = fields.get("period_ps") or 0, fields.get("between_steps_ps") or 0
-    pauses = fields.get("pauses") or {"min_ps": 0, "max_ps": 0}
+    pauses = fields.get("pauses") or {"min_ps": 0, "max_ps": 0, "n": 0, "n_gaps": 0}
     has_pause = 100 * pause > period
     period_differs = differs(period, fields.get("period_median_ps"))
     return {
         "has_pause": has_pause,
         "period_differs": period_differs,
-        "pause_differs": differs(pause, fields.get("between_steps_median_ps")),
+        "pause_differs": differs(pause, fields.get("between_steps_median_ps"))
+        or pauses["n"] < pauses["n_gaps"],
         "pauses_equal": not differs(pauses["max_ps"], pauses["min_ps"]),
         "shows_period": has_pause or period_differs,
     }

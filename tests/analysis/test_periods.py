@@ -145,7 +145,15 @@ class TestPauses(unittest.TestCase):
             "a step starts every 93.33 ms (median 100.0 ms) with a pause of 13.33 ms (median"
             " 20.00 ms; 20.00 ms after every second step)"
         )
-        for lengths, shown in (([20, 20, 20], regular), ([20, 0, 20], irregular)):
+        rare = (
+            "a step starts every 99.50 ms with a pause of 19.50 ms (median 20.00 ms; 20.00 ms in 39 of"
+            " 40 gaps between steps)"
+        )
+        for lengths, shown in (
+            ([20, 20, 20], regular),
+            ([20, 0, 20], irregular),
+            ([20] * 39 + [0], rare),
+        ):
             start, steps = 0, [("0", 0, 80 * MS)]
             for i, length in enumerate(lengths, 1):
                 start += (80 + length) * MS
