@@ -146,8 +146,8 @@ class TestPauses(unittest.TestCase):
             " 20.00 ms; 20.00 ms after every second step)"
         )
         rare = (
-            "a step starts every 99.50 ms with a pause of 19.50 ms (median 20.00 ms; 20.00 ms in 39 of"
-            " 40 gaps between steps)"
+            "a step starts every 99.50 ms with a pause of 19.50 ms (median 20.00 ms; 20.00 ms in 39"
+            " of 40 gaps between steps)"
         )
         for lengths, shown in (
             ([20, 20, 20], regular),
