@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import itertools
 import re
+import tempfile
 import unittest
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import _units
 from _output.leads import phrases
+from tests.analysis.test_causes_pause_between_steps import answer_of, thread
 from tests.answers import BATCH, answers, captures
 from tests.builders.xspace import op, trace
 from tests.harness import PROFILES, STEP_MODES, answer, run, sampled
@@ -22,8 +25,8 @@ UNIT = "|".join(UNITS)
 # `6.17 of 18.3 ms` and `326.1 us of 63.5 ms` are figures of a row, and then of the step.
 FIGURE_RE = re.compile(rf"(?<![\w.])({NUMBER})(?: ({UNIT}))?(?: of {NUMBER})? ({UNIT})\b")
 LINE_RE = re.compile(r"(?:at|for the host at) (\S+?:\d+)(?=[\s,.:;)]|\Z)")
-# The answers of these modes contain no lines, or have rows of two captures.
-WITHOUT_LINES = ("compare", "spread", "record", "page", "export", "anatomy")
+# Headlines of these modes contain no lines.
+WITHOUT_LINES = ("spread", "record", "page", "export", "anatomy")
 CORPUS = PROFILES.parent / "corpus"
 
 
@@ -45,13 +48,20 @@ def rows_of(result: Json) -> Iterator[Json]:
 
 def figures_of(row: Json) -> set[int]:
     """Return a row's own numbers, and the sum that `comm` shows."""
-    found = {value for value in row.values() if isinstance(value, int)}
+    # The changes in `compare` have signs.
+    found = {abs(value) for value in row.values() if isinstance(value, int)}
     # Causes have the durations of pauses in their evidence.
     found |= {value for part in rows_in(row.get("evidence")) for value in part.values()
               if isinstance(value, int)}  # fmt: skip
     if "sync_dur_ps" in row and "wait_dur_ps" in row:
         found.add(row["sync_dur_ps"] + row["wait_dur_ps"])
     return found
+
+
+def line_of(row: Json) -> str:
+    """Return the line of a row as in headlines. If a row of `compare` has no line after the change,
+    its line is that before the change."""
+    return phrases.at_line_of(row) or phrases.at(row.get("before_source_inner"))
 
 
 def is_in(figure: str, unit: str, row: Json) -> bool:
@@ -73,15 +83,13 @@ def claims_of(headline: str) -> Iterator[tuple[str, list[tuple[str, str]]]]:
             yield line, [(figure, own or unit) for figure, own, unit in FIGURE_RE.findall(clause)]
 
 
-class RowsOfHeadlines(unittest.TestCase):
-    batch = BATCH
-
-    def check(self, result: Json) -> int:
+class Checks(unittest.TestCase):
+    def n_lines_in_rows(self, result: Json) -> int:
         """Check that each line of a headline is the line of a row that has the figures beside it.
         Return the number of lines."""
         n = 0
         for line, figures in claims_of(result["headline"]):
-            rows = [row for row in rows_of(result) if phrases.at_line_of(row) == f" at {line}"]
+            rows = [row for row in rows_of(result) if line_of(row) == f" at {line}"]
             with self.subTest(mode=result["mode"], headline=result["headline"]):
                 self.assertTrue(rows, f"no row has the line {line}")
                 self.assertTrue(
@@ -91,11 +99,15 @@ class RowsOfHeadlines(unittest.TestCase):
             n += 1
         return n
 
+
+class RowsOfHeadlines(Checks):
+    batch = BATCH
+
     def test_lines_and_figures_in_headlines_stand_in_one_row(self) -> None:
         met: dict[str, int] = {}
         for result in (*answers(), *captures()):
             if result["mode"] not in WITHOUT_LINES and "headline" in result:
-                met[result["mode"]] = met.get(result["mode"], 0) + self.check(result)
+                met[result["mode"]] = met.get(result["mode"], 0) + self.n_lines_in_rows(result)
         self.assertGreater(
             min(met[mode] for mode in ("bottleneck", "by_op", "by_source", "comm", "kernel",
                                        "memory", "non_compute", "roofline", "summary")),
@@ -110,7 +122,7 @@ class RowsOfHeadlines(unittest.TestCase):
                 outcome = run(path, mode)
                 if outcome.object["status"] == "ok":
                     with self.subTest(path=path.name):
-                        self.check(outcome.object)
+                        self.n_lines_in_rows(outcome.object)
 
     def test_headline_with_a_line_of_another_row_is_found(self) -> None:
         row = {"source_user": "a/b/model.py:1", "source_inner": "a/jax/x.py:2", "dur_ps": 5000}
@@ -124,14 +136,15 @@ class RowsOfHeadlines(unittest.TestCase):
             result = {"mode": "roofline", "headline": headline, "rows": [row, other]}
             probe = RowsOfHeadlines()
             if is_right:
-                self.assertEqual(probe.check(result), 1)
+                self.assertEqual(probe.n_lines_in_rows(result), 1)
             else:
                 with self.assertRaises(AssertionError):
-                    probe.check(result)
+                    probe.n_lines_in_rows(result)
 
 
-class LineOfTheUser(unittest.TestCase):
-    """Test ops whose innermost frame is a library's: headlines name the user's line, as rows do."""
+class Contradictions(Checks):
+    """Test the headlines that once named another line than the table below them. Of an op whose
+    innermost frame is a library's, both have to name the user's own line."""
 
     OWN, LIBRARY = "/home/me/model/layer.py:15", "/v/site-packages/jax/kernels/flash.py:199"
     STACK = f"{LIBRARY}:1\n{OWN}:1"
@@ -151,6 +164,25 @@ class LineOfTheUser(unittest.TestCase):
         headline = self.headline("roofline", "--peak-hbm-gibps", "1e9")
         self.assertIn("The largest listed loss is at …/model/layer.py:15: 240 ps.", headline)
         self.assertNotIn("flash.py", headline)
+
+    def test_headline_about_a_pause_names_the_line_of_its_row(self) -> None:
+        calls = (("$hooks.py:61 on_step", 75, 99), ("$fromnumeric.py:207 sum", 77, 99))
+        result = answer_of(thread(*calls))
+        row = next(row for row in result["causes"] if row["cause"] == "pause_between_steps")
+        lines = row["source_user"], row["source_inner"]
+        self.assertEqual(lines, ("hooks.py:61", "fromnumeric.py:207"))
+        self.assertIn("for the host at hooks.py:61.", result["headline"])
+
+    def test_headline_of_compare_names_the_line_of_the_other_side(self) -> None:
+        steps = [(str(i), 1000 * i, 900) for i in range(4)]
+        kept = [op("f", "add", 1000 * i, 100, stack="m.py:1:1") for i in range(4)]
+        gone = [op("g", "sine", 1000 * i + 100, 800, stack="m.py:2:1") for i in range(4)]
+        with tempfile.TemporaryDirectory() as folder:
+            before = Path(folder) / "before.xplane.pb"
+            before.write_bytes(trace([*kept, *gone], steps))
+            result = answer(trace(kept, steps), "compare", "--baseline", str(before))
+        self.assertIn("The largest change is at m.py:2: -800 ps.", result["headline"])
+        self.assertEqual(self.n_lines_in_rows(result), 1)
 
     def test_headline_of_bottleneck_names_the_line_of_its_row(self) -> None:
         headline = self.headline("bottleneck", "--peak-hbm-gibps", "1e9")
