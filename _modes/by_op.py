@@ -136,7 +136,7 @@ def merged_ops(
         key = (
             without_numbers(op_name(op)),
             without_numbers(scope_of(group) or ""),
-            line_of(op).line_user,
+            line_of(op).line_user or line_of(op).line,
             entry_of(group.members[0], roofs, by_user).name,
             op.kind,
             op.category,
@@ -213,9 +213,11 @@ class Judge:
         entries = self._entries(whole)
         scopes = [scope_of(group) for group in ops]
         runs = {group.n for group in ops}
+        inner = {line_of(group.op).line for group in ops}
         return {
             "hlo_op": common_name([op_name(group.op) for group in ops]),
             "scope": common_name([scope or "" for scope in scopes]) or None,
+            "source_inner": inner.pop() if len(inner) == 1 else None,
             "source_user": line_of(whole.op).line_user,
             "class": entries[0].name,
             "n_ops": len(ops),

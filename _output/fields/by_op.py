@@ -93,12 +93,14 @@ class Op(OpFields, OpClassed):
 
 class MergedOps(InLoop, OpClassed):
     """One or several ops whose names and scopes differ only in numbers, such as the copies of an op
-    in unrolled layers. The ops also agree in user line, class, kind, category, phase and dtype."""
+    in unrolled layers. The ops also agree in line, class, kind, category, phase and dtype."""
 
     hlo_op: str
     """Name of the ops, with `*` for numbers if the names differ."""
     scope: str | None
     """Scope of the ops, with `*` for numbers if the scopes differ; null if unknown."""
+    source_inner: str | None
+    """Innermost line of the ops; null if unknown, or if the ops agree only in `source_user`."""
     source_user: str | None
     """User line of the ops; null if unknown."""
     n_ops: Count

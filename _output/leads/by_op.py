@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
+
 from _output.leads.phrases import Next, at_line_of, bracketed, joined, short
 from _units import counted, part_of, time
 
@@ -10,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from _output.fields.by_op import Answer, OpFields
+    from _output.fields.by_op import Answer, MergedOps, OpFields
 
 
 def headline(answer: Answer) -> str:
@@ -18,33 +20,39 @@ def headline(answer: Answer) -> str:
 
 
 def sentences(answer: Answer) -> Iterator[str]:
-    asked = answer.get("op")
-    op: OpFields
+    """Describe the op passed as `--op`, or the first row that text lists: ops that are merged into
+    one row count together."""
+    step, asked = answer["step_duration_ps"], answer.get("op")
     if asked:
-        op = asked
-        yield described(asked, answer["step_duration_ps"], "Op")
+        yield from described(asked, 1, step, "Op")
+    elif answer.get("merged"):
+        row = answer["merged"][0]
+        are = "The costliest op is" if row["n_ops"] == 1 else "The costliest ops are"
+        yield from described(row, row["n_ops"], step, are)
     elif answer["ops"]:
-        op = answer["ops"][0]
-        yield described(op, answer["step_duration_ps"], "The costliest op is")
+        yield from described(answer["ops"][0], 1, step, "The costliest op is")
     else:
         yield "The answer lists no ops."
-        return
-    if op["lost_ps"] and op["at_roof_ps"] == 0:
+
+
+def described(row: OpFields | MergedOps, n_ops: int, step: int, before: str) -> Iterator[str]:
+    taken = part_of(row["total_dur_ps"], step) + bracketed(row["pct_of_step"])
+    runs = counted(row["n_executions"], "execution")
+    of_ops = f" of {counted(n_ops, 'op')}" if n_ops > 1 else ""
+    yield f"{before} {short(row['hlo_op'])}{at_line_of(row)}: {taken} in {runs}{of_ops}."
+    this, its = ("this op", "its roof") if n_ops == 1 else ("these ops", "their roofs")
+    if row["lost_ps"] and row["at_roof_ps"] == 0:
         yield "All of this time counts as lost."
-    elif op["lost_ps"]:
-        yield f"At its roof, this op would take {time(op['lost_ps'])} less."
-    elif op["at_roof_ps"] is None:
-        yield "The roof of this op is unknown."
-
-
-def described(op: OpFields, step: int, before: str) -> str:
-    taken = part_of(op["total_dur_ps"], step)
-    runs = counted(op["n_executions"], "execution")
-    line = at_line_of(op)
-    return f"{before} {short(op['hlo_op'])}{line}: {taken}{bracketed(op['pct_of_step'])} in {runs}."
+    elif row["lost_ps"]:
+        yield f"At {its}, {this} would take {time(row['lost_ps'])} less."
+    elif row["at_roof_ps"] is None:
+        yield f"The roof of {this} is unknown."
 
 
 def next_steps(answer: Answer) -> Iterator[Next]:
     if "op" not in answer and answer["ops"]:
-        name = answer["ops"][0]["hlo_op"]
+        names = [op["hlo_op"] for op in answer["ops"]]
+        pattern = answer["merged"][0]["hlo_op"] if answer.get("merged") else names[0]
+        # Of merged ops, show the costliest one.
+        name = next((name for name in names if fnmatchcase(name, pattern)), names[0])
         yield Next("what is inside this op", ("--mode", "by_op", "--op", name, "--top", "0"))
