@@ -131,7 +131,8 @@ def cause_of(group: Group, periods: Periods) -> Cause:
         gain,
         says,
         CAUSES[PAUSE],
-        SEEN if host.calls else LIKELY,
+        # A loop around the steps runs in every pause, so it does not explain one.
+        LIKELY if all(call.is_loop for call in host.calls) else SEEN,
         Evidence([], pauses=occurrences),
         source_user=reported.frame.line if reported and reported.frame else None,
         source_inner=lines[-1] if lines else None,
