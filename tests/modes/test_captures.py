@@ -287,7 +287,7 @@ class Options(unittest.TestCase):
             self.assertEqual((outcome.object["reason"], outcome.status), ("host_not_found", 1))
             self.assertEqual(outcome.object["available_hosts"], list(HOSTS))
             outcome = on_files(files, "spread", "--device", "/device:TPU:9")
-            self.assertEqual((outcome.object["reason"], outcome.status), ("device_not_found", 0))
+            self.assertEqual((outcome.object["reason"], outcome.status), ("device_not_found", 1))
             self.assertEqual(outcome.object["available_devices"], list(DEVICES))
 
     def test_equal_records_of_the_same_host_count_once(self) -> None:
