@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from _analysis.common_line import common_line_of, warning_about
 from _pipeline.context import SCHEMA_VERSION
 from _pipeline.groups import Group, group_by, percent
 from _pipeline.texts import cut_texts
@@ -30,7 +31,9 @@ def answer_of(step: Step, fields: Mapping[str, Any], context: Context) -> dict[s
 
 
 def head_of(step: Step, context: Context) -> StepAnswer:
-    request = context.request
+    request, totals = context.request, totals_of(step)
+    if totals["common_line"] and request.mode not in totals["common_line"]["separated_by"]:
+        context.warn(warning_about(totals["common_line"]))
     return {
         "status": "ok",
         "mode": request.mode,
@@ -48,7 +51,7 @@ def head_of(step: Step, context: Context) -> StepAnswer:
         "step_window_ps": [step.timeline.start, step.timeline.end],
         "step_duration_ps": step.duration,
         "notes": context.notes,
-        "totals": totals_of(step),
+        "totals": totals,
     }
 
 
@@ -64,6 +67,7 @@ def totals_of(step: Step) -> Totals:
     waits = leaves.where(lambda op: op.is_wait)
     unknown = leaves.where(lambda op: not op.is_known)
     return {
+        "common_line": common_line_of(step),
         "n_events_total": leaves.n,
         "n_events_compute": by_kind[COMPUTE].n,
         "n_events_data_move": by_kind[DATA_MOVE].n,

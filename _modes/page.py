@@ -14,7 +14,7 @@ from pathlib import Path
 from _analysis.captures import find_captures, ready_record, refusals_of_records
 from _analysis.ledger import ledger_of
 from _analysis.period_timeline import period_row
-from _analysis.report import head_of, totals_of
+from _analysis.report import head_of
 from _analysis.roofs import roofs_of
 from _analysis.rows import op_name
 from _analysis.step_bar import strip_of
@@ -160,10 +160,11 @@ def side_of(
     step: Step, context: Context, parts: dict[str, str], answers: dict[str, dict[str, Any]]
 ) -> PageSide:
     """Return the page's data for one step, and add headlines to the answers."""
-    head = {name: value for name, value in head_of(step, context).items() if name != "notes"}
+    of_step = head_of(step, context)
+    head = {name: value for name, value in of_step.items() if name != "notes"}
     for mode in PAGE_MODES:
         if parts.get(mode) == OK:
-            totals = totals_of(step) | answers[mode]["totals"]
+            totals = of_step["totals"] | answers[mode]["totals"]
             whole = head | answers[mode] | {"mode": mode, "totals": totals}
             answers[mode]["headline"] = headline_of(whole)
     ledger = ledger_of(step, roofs_of(step.device, None, {}), {})

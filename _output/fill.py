@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 INDENT: Final = "  "
 # Appended to a count of hidden rows: the option that shows them.
 ALL: Final = " (--all)"
+# Columns that repeat the scope if it is shown before the line.
+SCOPES: Final = ("scope", "scopes.0.scope")
 # Appended to a line that contradicts the scope.
 DOUBTFUL: Final = " (?)"
 # Times below this number of ps are clock rounding errors.
@@ -263,10 +265,13 @@ def grid_of(table: Table, fields: Json, view: View) -> Grid | None:
     ]
     if table.group:
         rows = table.group(rows)
+    scope_first = known_at(fields, "totals.common_line") is not None
+    if scope_first and any("source_user" in paths_of(column) for column in columns):
+        columns = [column for column in columns if column.path not in SCOPES]
     n_more = known_at(fields, table.omitted) if table.omitted else 0
     cells = []
     for column in columns:
-        texts = [cell_of(column, row) for row in rows]
+        texts = [cell_of(column, row, scope_first) for row in rows]
         if hidden or n_more:
             texts.append(more_cell(column, columns, table, fields, hidden, is_first=not rows))
         cells.append([*texts, *(end_cell(column, end, fields) for end in ends)])
@@ -317,7 +322,7 @@ def is_figure(column: Column) -> bool:
     return column.kind in FIGURES
 
 
-def cell_of(column: Column, row: Json) -> Span:
+def cell_of(column: Column, row: Json, scope_first: bool) -> Span:
     value = value_in(row, column)
     if is_figure(column):
         is_blank = bool(column.of) and known_at(row, column.of) is None
@@ -330,8 +335,11 @@ def cell_of(column: Column, row: Json) -> Span:
     text = name_of(value, column.kind, column.null)
     if not any(has(row, path) for path in paths_of(column)):
         text = ""
-    if "source_user" in paths_of(column) and known_at(row, "source_is") == "doubtful":
-        text += DOUBTFUL
+    if "source_user" in paths_of(column):
+        if known_at(row, "source_is") == "doubtful":
+            text += DOUBTFUL
+        if scope_first and known_at(row, "scope") is not None:
+            text = ", ".join(filter(None, (scope_of(row), text.rpartition("/")[2])))
     if column.depth:
         text = INDENT * min(at(row, column.depth), DEEPEST) + text
     for template in column.also:
@@ -339,6 +347,14 @@ def cell_of(column: Column, row: Json) -> Span:
         if known_at(row, path) not in (None, "", [], {}):
             text += plain(spans_of(template, row))
     return Name(text, column.kind) if text else ""
+
+
+def scope_of(row: Json) -> str:
+    """Return the scope of a row, and the number of scopes if there are several."""
+    n_scopes = row.get("n_scopes", 1)
+    if n_scopes > 1:
+        return f"{row['scope']} ({n_scopes} scopes)".lstrip()
+    return row["scope"] or "(no layer)"
 
 
 def plain(spans: Sequence[Span]) -> str:

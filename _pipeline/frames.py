@@ -57,7 +57,7 @@ PYTHON_RE = re.compile(
 # Matches a clone of a plumbing package, in folders that only this package has. A folder with just
 # the package's name can be the user's own.
 CLONE_RE = re.compile(
-    rf"(?:\A|/)(?:(?:{'|'.join(sorted(PLUMBING))})/_src|flax/(?:core|linen|nnx)|keras/src"
+    r"(?:\A|/)(?:([^/]+)/_src|flax/(?:core|linen|nnx)|keras/src"
     r"|jax/experimental/pallas|equinox/(?:_module|internal|nn)|haliax/(?:nn|src/haliax)"
     r"|torch/nn/modules|torchax/ops|tensorflow/python)/"
 )
@@ -69,6 +69,7 @@ class Stack:
 
     def __init__(self, frames: tuple[str, ...]) -> None:
         self.frames = frames
+        self._own_lines: dict[Callable[[str], bool], str | None] = {}
 
     @cached_property
     def backwards(self) -> Stack:
@@ -81,6 +82,17 @@ class Stack:
     @cached_property
     def digest(self) -> str:
         return digest_of(self.text)
+
+    @cached_property
+    def files(self) -> set[str]:
+        return set(map(file_of, self.frames))
+
+    def innermost_own(self, is_own: Callable[[str], bool]) -> str | None:
+        """Return the innermost line in the user's own code. The stack must be outermost first."""
+        # Remember the result, because many ops share a stack.
+        if is_own not in self._own_lines:
+            self._own_lines[is_own] = innermost_own(self.frames, is_own)
+        return self._own_lines[is_own]
 
 
 # Cache results, because many ops share a stack.
@@ -138,10 +150,16 @@ def is_not_plumbing(file: str) -> bool:
     if file.startswith("<"):
         return file.startswith(NOTEBOOK)
     path = file.replace("\\", "/")
-    if PYTHON_RE.search(path) or CLONE_RE.search(path):
+    if PYTHON_RE.search(path) or package_of(path) in PLUMBING:
         return False
-    package = PACKAGE_RE.match(path)
-    return package is None or package[1].removesuffix(".py") not in PLUMBING
+    # A match without a group is a folder of one package.
+    return not any(found[1] is None or found[1] in PLUMBING for found in CLONE_RE.finditer(path))
+
+
+def package_of(path: str) -> str | None:
+    """Return the installed package that a file belongs to, or None."""
+    package = PACKAGE_RE.match(path.replace("\\", "/"))
+    return package[1].removesuffix(".py") if package else None
 
 
 def own_code(texts: Sequence[str]) -> Callable[[str], bool]:

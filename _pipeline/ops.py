@@ -187,7 +187,7 @@ class Op:
     def source_user(self) -> str | None:
         """Return the innermost source line in the user's own code."""
         if self.stack:
-            return frames.innermost_own(self.stack.frames, self.is_own)
+            return self.stack.innermost_own(self.is_own)
         return frames.innermost_own([self.source], self.is_own) if self.source else None
 
     @cached_property

@@ -12,7 +12,7 @@ from collections import Counter
 from functools import cache
 
 from _pipeline.frames import file_of
-from _pipeline.scopes import names_layer
+from _pipeline.scopes import names_layer, scope_of
 from _proto.cached import cached_property
 
 TYPE_CHECKING = False
@@ -58,8 +58,9 @@ class Surroundings:
         lines: dict[Path, Counter[str]] = {}
         for executions in self._leaves:
             op = executions.op
-            if op.scope and op.source_user:
-                lines.setdefault(op.scope.parts, Counter())[op.source_user] += executions.total
+            if op.tf_op and op.source_user:
+                path = scope_of(op.tf_op).parts
+                lines.setdefault(path, Counter())[op.source_user] += executions.total
         return lines
 
     def contradicts(self, op: Op, line: str) -> bool:
@@ -75,8 +76,8 @@ class Surroundings:
         stem = stem_words(file_of(line))
         if not self._is_elsewhere(stem) or have_match(stem, scope):
             return False
-        callers = op.stack.frames if op.stack else ()
-        return not any(have_match(stem_words(file), scope) for file in set(map(file_of, callers)))
+        callers = op.stack.files if op.stack else ()
+        return not any(have_match(stem_words(file), scope) for file in callers)
 
     def _is_elsewhere(self, stem: Words) -> bool:
         return bool(stem) and have_match(stem, self._telling_words)
@@ -84,7 +85,9 @@ class Surroundings:
     @cached_property
     def _telling_words(self) -> Words:
         """Return the words that some scopes have, but not all."""
-        scopes = {executions.op.scope.name for executions in self._leaves if executions.op.scope}
+        # Read paths in the trace only, because programs take long to read.
+        paths = {executions.op.tf_op for executions in self._leaves}
+        scopes = {scope_of(path).name for path in paths if path}
         n_scopes = Counter(word for scope in scopes - {""} for word in words_in(scope))
         return frozenset(word for word, n in n_scopes.items() if n < len(scopes - {""}))
 

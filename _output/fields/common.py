@@ -142,6 +142,17 @@ class ProgramOfStep(TypedDict):
     null."""
 
 
+class CommonLine(TypedDict):
+    """A source line that has more than half of the step's time, so that lines say little."""
+
+    source_user: str
+    """The line."""
+    pct_of_step: Percent
+    """Time of the ops with this line, as a percentage of the step's duration."""
+    separated_by: str
+    """Option that separates the time best: `--own PACKAGE/` or `--mode by_scope`."""
+
+
 class Totals(TypedDict):
     """Sums over the step. The sums are equal in all modes. The full duration of an op counts
     towards the step in which it starts. Properties of an op, such as flops, bytes, source line and
@@ -150,6 +161,10 @@ class Totals(TypedDict):
     with the executions of a custom call are ignored, because they do not account for the loops
     inside the call."""
 
+    common_line: CommonLine | None
+    """The line with more than half of the step's time; headlines and tables then name the scope
+    before the line. Null if there is no such line, or if neither a package nor scopes bring the
+    largest share below one half."""
     n_events_total: Count
     """Number of executions of leaf ops of all four kinds."""
     n_events_compute: Count

@@ -81,7 +81,7 @@ def cause_says(cause: Cause, answer: Answer) -> str:
         what += f", {device.removeprefix('/device:')},"
     costs = "probably costs" if likely else "costs"
     gain = part_of(cause["gain_ps"], answer["step_duration_ps"])
-    return f"{what}{at_line_of(cause)} {costs} about {gain}{share}."
+    return f"{what}{at_line_of(cause, answer)} {costs} about {gain}{share}."
 
 
 def pause_says(cause: Cause, period_ps: int) -> str:
@@ -121,12 +121,12 @@ def verdict(answer: Answer) -> str:
     lost = time_of(name, answer)
     if name in ("kernel", "unjudged"):
         kernel = next(iter(answer["kernels_of_unknown_cost"]), None) if name == "kernel" else None
-        where = f" ({time(kernel['dur_ps'])}{place(kernel)})" if kernel else ""
+        where = f" ({time(kernel['dur_ps'])}{place(kernel, answer)})" if kernel else ""
         return f"The largest loss may be {CLASSES[name]}: {part_of(lost, step)}{where}."
     worst = next((row for row in answer["findings"] if row["class"] == name), None)
     where = ""
     if worst and worst["lost_ps"]:
-        where = f" ({time(worst['lost_ps'])}{place(worst)})"
+        where = f" ({time(worst['lost_ps'])}{place(worst, answer)})"
     if name == "collective":
         where = waiting(answer) + where
     peaks = f" on {answer['chip']}" if answer["chip_is_assumed"] else ""
@@ -155,8 +155,8 @@ def time_of(name: str, answer: Answer) -> int:
     return row["dur_ps"] if row["lost_ps"] is None else row["lost_ps"]
 
 
-def place(row: Finding | UnknownKernel) -> str:
-    line = at_line_of(row)
+def place(row: Finding | UnknownKernel, answer: Answer) -> str:
+    line = at_line_of(row, answer)
     return f" in {short(row['kernel'])}{line}" if row["kernel"] else line
 
 

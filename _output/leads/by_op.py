@@ -22,24 +22,24 @@ def headline(answer: Answer) -> str:
 def sentences(answer: Answer) -> Iterator[str]:
     """Describe the op passed as `--op`, or the first row that text lists: ops that are merged into
     one row count together."""
-    step, asked = answer["step_duration_ps"], answer.get("op")
+    asked = answer.get("op")
     if asked:
-        yield from described(asked, 1, step, "Op")
+        yield from described(asked, 1, answer, "Op")
     elif answer.get("merged"):
         row = answer["merged"][0]
         are = "The costliest op is" if row["n_ops"] == 1 else "The costliest ops are"
-        yield from described(row, row["n_ops"], step, are)
+        yield from described(row, row["n_ops"], answer, are)
     elif answer["ops"]:
-        yield from described(answer["ops"][0], 1, step, "The costliest op is")
+        yield from described(answer["ops"][0], 1, answer, "The costliest op is")
     else:
         yield "The answer lists no ops."
 
 
-def described(row: OpFields | MergedOps, n_ops: int, step: int, before: str) -> Iterator[str]:
-    taken = part_of(row["total_dur_ps"], step) + bracketed(row["pct_of_step"])
+def described(row: OpFields | MergedOps, n_ops: int, answer: Answer, before: str) -> Iterator[str]:
+    taken = part_of(row["total_dur_ps"], answer["step_duration_ps"]) + bracketed(row["pct_of_step"])
     runs = counted(row["n_executions"], "execution")
     of_ops = f" of {counted(n_ops, 'op')}" if n_ops > 1 else ""
-    yield f"{before} {short(row['hlo_op'])}{at_line_of(row)}: {taken} in {runs}{of_ops}."
+    yield f"{before} {short(row['hlo_op'])}{at_line_of(row, answer)}: {taken} in {runs}{of_ops}."
     this, its = ("this op", "its roof") if n_ops == 1 else ("these ops", "their roofs")
     if row["lost_ps"] and row["at_roof_ps"] == 0:
         yield "All of this time counts as lost."

@@ -23,7 +23,7 @@ def sentences(answer: Answer) -> Iterator[str]:
         yield "No math ran in this step."
         return
     top = max(groups, key=lambda group: group["total_dur_ps"])
-    line = at_line_of(top) or " without a source line"
+    line = at_line_of(top, answer) or " without a source line"
     n_groups = len(groups) + answer.get("tail", {"n_groups_omitted": 0})["n_groups_omitted"]
     yield (
         f"{counted(n_groups, 'group')} of ops by source line; the costliest group is{line}:"

@@ -36,7 +36,7 @@ def sentences(answer: Answer) -> Iterator[str]:
         yield f"Transfers between host and device stop the step for {part_of(host, step)}{share}."
     if rows and (exposed or host):
         top = max(rows, key=lambda row: row["sync_dur_ps"] + row["wait_dur_ps"])
-        line = at_line_of(top)
+        line = at_line_of(top, answer)
         took = time(top["sync_dur_ps"] + top["wait_dur_ps"])
         yield f"The largest part is {top['collective']}{line}: {took}."
 

@@ -27,7 +27,7 @@ def sentences(answer: Answer) -> Iterator[str]:
         )
         return
     top = answer["kernels"][0]
-    line = at_line_of(top)
+    line = at_line_of(top, answer)
     taken = part_of(top["total_dur_ps"], answer["step_duration_ps"]) + bracketed(top["pct_of_step"])
     yield f"The costliest kernel is {short(top['kernel'])}{line}: {taken}."
     yield from inside(top)

@@ -19,13 +19,13 @@ def headline(answer: Answer) -> str:
 
 def sentences(answer: Answer) -> Iterator[str]:
     peak = answer["peak_at"]
-    where = at_line_of(peak) if peak else ""
+    where = at_line_of(peak, answer) if peak else ""
     yield f"The program's HBM peak is {size(answer['peak_bytes'])}{where}."
     if answer["buffers"]:
         top = answer["buffers"][0]
         shape = top["shape"] or "a buffer"
         share = bracketed(top["pct_of_peak"])
-        line = at_line_of(top)
+        line = at_line_of(top, answer)
         yield f"The largest buffer is {shape}{line}: {size(top['bytes'])}{share}."
     runtime = answer["runtime"]
     if runtime and runtime["min_available_bytes"] is not None:

@@ -27,7 +27,7 @@ def sentences(answer: Answer) -> Iterator[str]:
     rows = answer["by_source_within_category"]
     if rows:
         top = max(rows, key=lambda row: row["total_dur_ps"])
-        line = at_line_of(top)
+        line = at_line_of(top, answer)
         took = time(top["total_dur_ps"])
         yield f"The largest part is {short(top['hlo_category'])}{line}: {took}."
     left_out = totals["left_out_ps"]["comm"]

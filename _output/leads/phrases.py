@@ -9,7 +9,7 @@ from _units import percentage, span, time
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from typing import Final
+    from typing import Any, Final
 
     from _output.fields.rows import PeriodFields
 
@@ -68,9 +68,16 @@ def short(name: str) -> str:
     return f"{name[:half]}…{name[-half:]}"
 
 
-def at_line_of(row: Mapping[str, object]) -> str:
-    """Return ` at LINE` for a row of a table, or nothing if its line is unknown."""
-    return at(next((line for line in map(row.get, LINE) if isinstance(line, str)), None))
+def at_line_of(row: Mapping[str, object], answer: Mapping[str, Any] | None = None) -> str:
+    """Return ` at LINE` for a row of a table, or nothing if its line is unknown. If one line has
+    most of the step's time, name the scope first."""
+    line = next((line for line in map(row.get, LINE) if isinstance(line, str)), None)
+    scope, n_scopes = row.get("scope"), row.get("n_scopes")
+    if not line or not isinstance(scope, str) or not answer or not answer["totals"]["common_line"]:
+        return at(line)
+    if isinstance(n_scopes, int) and n_scopes > 1:
+        scope = f"{short(scope)} ({n_scopes} scopes)" if scope else f"{n_scopes} scopes"
+    return f" in {scope}, {line.rpartition('/')[2]}" if scope else at(line)
 
 
 def at(place: str | None) -> str:

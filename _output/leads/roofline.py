@@ -36,7 +36,7 @@ def largest_loss(answer: Answer) -> Iterator[str]:
     rows = [*answer["groups"], *answer["skipped_groups"]["top_skipped"]]
     top = max(rows, key=lambda row: row["shortfall_per_op_ps"] or 0, default=None)
     if top and top["shortfall_per_op_ps"]:
-        line = at_line_of(top) or " without a source line"
+        line = at_line_of(top, answer) or " without a source line"
         yield f"The largest listed loss is{line}: {time(top['shortfall_per_op_ps'])}."
 
 

@@ -39,7 +39,7 @@ def sentences(answer: Answer) -> Iterator[str]:
     groups = answer["top_compute_groups"]
     if groups:
         top = groups[0]
-        line = at_line_of(top) or " unknown"
+        line = at_line_of(top, answer) or " unknown"
         taken = part_of(top["total_dur_ps"], step) + bracketed(top["pct_of_step"])
         yield f"The costliest listed line is{line}: {taken}."
     if not pause_first:

@@ -169,7 +169,9 @@ function lineElement(row) {
   const line = lineOf(row);
   if (line !== null) {
     const doubtful = row.source_is === "doubtful" ? " (?)" : "";
-    return nameElement(line, 48, shortLine(line) + doubtful);
+    // If one line has most of the step's time, the scope says more.
+    const scope = PAGE?.totals?.common_line && row.scope ? `${row.scope}, ` : "";
+    return nameElement(scope + line, 48, scope + shortLine(line) + doubtful);
   }
   if (row.agg_key) return nameElement(row.agg_key, 48);
   return element("span", { class: "unknown", title: "the trace has no line" }, "?");

@@ -38,11 +38,11 @@ from tests.naive.wire import Message, every, fields
 # The naive implementation omits these fields. Hand-written cases, invariants and golden answers
 # test these fields.
 UNREAD = frozenset(
-    "also_fused bytes_accessed_sum capture causes dtype_uncertain dtypes flops_known_pct "
-    "flops_sum hbm_bytes_sum hlo_op_breakdown hlo_op_breakdown_overflow last_device last_pct "
-    "likely_sources loop model_flops_sum n_matched n_scopes n_unmatched operand_dtypes "
-    "peer_wait_ps peers plan runtime scope scopes shapes shapes_truncated signatures tf_ops "
-    "top_signature transfer_ps truncated".split()
+    "also_fused bytes_accessed_sum capture causes common_line dtype_uncertain dtypes "
+    "flops_known_pct flops_sum hbm_bytes_sum hlo_op_breakdown hlo_op_breakdown_overflow "
+    "last_device last_pct likely_sources loop model_flops_sum n_matched n_scopes n_unmatched "
+    "operand_dtypes peer_wait_ps peers plan runtime scope scopes shapes shapes_truncated "
+    "signatures tf_ops top_signature transfer_ps truncated".split()
 )
 # For each single-step mode, the function that computes the mode's own fields.
 MODES: dict[str, Callable[[Picked], Json]] = {

@@ -1,0 +1,86 @@
+"""Find the source line that has most of the step's time, and what separates the time better.
+
+Lines say little if the user's own code is one call of a training step, or if a framework calls all
+layers from one line.
+"""
+
+from __future__ import annotations
+
+from _pipeline.frames import innermost_own, is_not_plumbing, package_of
+from _pipeline.scopes import names_layer
+from _units import percentage
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from _output.fields.common import CommonLine
+    from _pipeline.executions import Executions
+    from _pipeline.normalize import Step
+
+BY_SCOPE = "--mode by_scope"
+
+
+def warning_about(common: CommonLine) -> str:
+    return (
+        f"{percentage(common['pct_of_step'])} of the step's time has the source line"
+        f" {common['source_user']}; to separate it, pass {common['separated_by']}"
+    )
+
+
+def common_line_of(step: Step) -> CommonLine | None:
+    """Return the line with more than half of the step's time, if anything separates the time."""
+    times: dict[str | None, int] = {}
+    for executions in step.leaves:
+        line = executions.op.source_user
+        times[line] = times.get(line, 0) + executions.total
+    times.pop(None, None)
+    line = max(times, key=times.__getitem__, default=None)
+    if line is None or 2 * times[line] <= step.duration:
+        return None
+    separated_by = best_separation(step)
+    if separated_by is None:
+        return None
+    return {
+        "source_user": line,
+        "pct_of_step": round(100 * times[line] / step.duration, 3),
+        "separated_by": separated_by,
+    }
+
+
+def best_separation(step: Step) -> str | None:
+    """Return the options with which the largest share of the time is smallest, if it is below one
+    half: a package, whose lines count as own code, or scopes."""
+    shares = {f"--own {name}/": share for name, share in shares_by_package(step.leaves).items()}
+    if any(names_layer(executions.op.path or "") for executions in step.leaves):
+        shares[BY_SCOPE] = largest(
+            (executions.op.scope.name if executions.op.scope else None, executions.total)
+            for executions in step.leaves
+        )
+    best = min(shares, key=lambda name: (shares[name], name != BY_SCOPE, name), default=None)
+    return best if best is not None and 2 * shares[best] < step.duration else None
+
+
+def shares_by_package(leaves: Sequence[Executions]) -> dict[str, int]:
+    """Return the largest time of one line, for each installed package that is not plumbing."""
+    stacks = [(executions.op.stack, executions.total) for executions in leaves]
+    files = {file for stack, _ in stacks if stack for file in stack.files if is_not_plumbing(file)}
+    shares = {}
+    for package in set(filter(None, map(package_of, files))):
+
+        def is_own(file: str, name: str = f"{package}/") -> bool:
+            return name in file
+
+        shares[package] = largest(
+            (innermost_own(stack.frames, is_own) if stack else None, total)
+            for stack, total in stacks
+        )
+    return shares
+
+
+def largest(times: Iterable[tuple[str | None, int]]) -> int:
+    """Return the largest sum of times with the same name."""
+    sums: dict[str | None, int] = {}
+    for name, time in times:
+        sums[name] = sums.get(name, 0) + time
+    return max(sums.values(), default=0)
