@@ -7,7 +7,7 @@ from typing import NamedTuple
 from _analysis.ledger import CLASSES, KERNEL
 from _analysis.likely_lines import LikelyLine, line_of
 from _analysis.remedies import LATE_DEVICE, remedy_of
-from _pipeline.groups import Group, most, sum_known
+from _pipeline.groups import Group, most, ranked_by, sum_known
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,6 +49,11 @@ class Finding:
         """Return the output shape that takes the most time, without layouts."""
         return most((shape_of(member.op), member.total) for member in self.group.members)
 
+    @property
+    def top_signature(self) -> str:
+        signature: str = ranked_by(self.group.members, lambda op: op.signature)[0][0]
+        return signature
+
     def what_helps_if(self, *, is_late: bool) -> str | None:
         """Return a remedy; pass whether most of the time is waiting for late devices."""
         return LATE_DEVICE if is_late else remedy_of(self.costliest)
@@ -68,6 +73,24 @@ class Findings(NamedTuple):
 
     known: list[Finding]
     kernels: list[Finding]
+
+
+def lines_of(findings: Iterable[Finding]) -> list[list[Finding]]:
+    """Group findings by source line, the line that loses the most time in all findings first."""
+    lines: dict[str, list[Finding]] = {}
+    for finding in findings:
+        likely = finding.likely
+        place = likely.line_user or likely.line or finding.group.op.agg_key
+        lines.setdefault(place, []).append(finding)
+    return sorted(lines.values(), key=lambda members: (-lost_by(members), -time_of(members)))
+
+
+def lost_by(findings: Iterable[Finding]) -> int:
+    return sum(finding.lost or 0 for finding in findings)
+
+
+def time_of(findings: Iterable[Finding]) -> int:
+    return sum(finding.group.total for finding in findings)
 
 
 def findings_of(ledger: Iterable[Entry]) -> Findings:

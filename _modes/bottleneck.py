@@ -8,7 +8,7 @@ from typing import NamedTuple
 from _analysis.causes.find import causes_of
 from _analysis.costs import costs_by_kernel, declared_notes
 from _analysis.exposed import is_exposed
-from _analysis.findings import findings_of
+from _analysis.findings import findings_of, lines_of, lost_by, time_of
 from _analysis.hideable import Hideable
 from _analysis.kernel_regions import inside_kernels
 from _analysis.ledger import (
@@ -40,7 +40,7 @@ from _analysis.rows import (
 )
 from _analysis.tokens import model_flops_of, tokens_per_s
 from _pipeline.device import tpus_of
-from _pipeline.groups import Group, percent, ranked_by
+from _pipeline.groups import Group, percent
 from _pipeline.step_durations import durations_of
 from _pipeline.vocabulary import COMPUTE, HOST
 from _proto.trace.ranks import TPU_RE
@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     )
     from _output.fields.bottleneck import Cause as CauseRow
     from _output.fields.bottleneck import Finding as FindingRow
+    from _output.fields.bottleneck import LineOfFindings as LineRow
     from _output.fields.bottleneck import Steps as StepsRow
     from _output.fields.bottleneck import UnknownKernel as KernelRow
     from _output.fields.rows import PeersOfStep
@@ -115,6 +116,7 @@ def bottleneck(
         useful = model_flops_of(step, tokens, flops_per_token, params, n_devices)
     ledger = ledger_of(step, roofs, by_user)
     findings, kernels = findings_of(ledger)
+    lines = lines_of(findings)
     by_class = {name: [entry for entry in ledger if entry.name == name] for name in CLASSES}
     idle = step.duration - step.timeline.busy
     over = [entry for entry in ledger if entry.is_over_roof]
@@ -146,7 +148,8 @@ def bottleneck(
         **recompute_fields(step),
         "findings": [rows.finding(rank, of_line) for rank, of_line in enumerate(findings[:top], 1)],
         "kernels_of_unknown_cost": [rows.kernel(of_line) for of_line in kernels[:top]],
-        "tail": tail_row(findings[top:], kernels[top:]),
+        "lines": [rows.line(members) for members in lines[:top]],
+        "tail": tail_row(findings[top:], lines[top:], kernels[top:]),
         **chip_fields(roofs),
         "peaks_used": peaks_used(roofs),
         "totals": {"peers": waits},
@@ -330,11 +333,16 @@ def doubtful_notes(findings: Iterable[Finding]) -> list[str]:
     ]
 
 
-def tail_row(findings: Sequence[Finding], kernels: Sequence[Finding]) -> FindingsTail:
+def tail_row(
+    findings: Sequence[Finding], lines: Sequence[Sequence[Finding]], kernels: Sequence[Finding]
+) -> FindingsTail:
     return {
         "n_findings_omitted": len(findings),
-        "dur_ps": sum(finding.group.total for finding in findings),
-        "lost_ps": sum(finding.lost or 0 for finding in findings),
+        "dur_ps": time_of(findings),
+        "lost_ps": lost_by(findings),
+        "n_lines_omitted": len(lines),
+        "lines_dur_ps": sum(map(time_of, lines)),
+        "lines_lost_ps": sum(map(lost_by, lines)),
         "n_kernels_omitted": len(kernels),
         "kernels_dur_ps": sum(finding.group.total for finding in kernels),
     }
@@ -402,8 +410,24 @@ class Rows(NamedTuple):
                 if finding.name in (COLLECTIVE, HOST)
                 else None
             ),
-            "top_signature": ranked_by(group.members, lambda op: op.signature)[0][0],
+            "top_signature": finding.top_signature,
             "what_helps": finding.what_helps_if(is_late=self.is_late(group)),
+        }
+
+    def line(self, findings: Sequence[Finding]) -> LineRow:
+        """Return the row of a line; its findings are sorted by lost time."""
+        worst, time = findings[0], time_of(findings)
+        members = [member for finding in findings for member in finding.group.members]
+        return {
+            "class": worst.name,
+            **likely_fields(worst.likely),
+            "agg_key": worst.group.op.agg_key,
+            "lost_ps": lost_by(findings),
+            "dur_ps": time,
+            "pct_of_step": percent(time, self.step.duration),
+            "n_findings": len(findings),
+            "mostly": worst.kernel or worst.top_signature,
+            **scope_fields(members),
         }
 
     def kernel(self, finding: Finding) -> KernelRow:

@@ -204,6 +204,11 @@ class Imports(unittest.TestCase):
         users = {link.by for link in found if not link.of.startswith("_output.fields.")}
         self.assertEqual({user for user in users if layer_of(user) in (3, 4, 5)}, set())
 
+    def test_pipeline_and_readers_do_not_import_declared_fields(self) -> None:
+        """Test that these packages know no printed fields, not even for type checking."""
+        found = [link for link in imports() if link.by.startswith(("_pipeline.", "_proto."))]
+        self.assertEqual([link for link in found if link.of.startswith("_output")], [])
+
     def test_imports_at_run_time_form_no_cycle(self) -> None:
         graph: dict[str, set[str]] = {module: set() for module in modules()}
         for link in imports():

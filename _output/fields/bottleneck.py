@@ -173,6 +173,23 @@ class Finding(FindingClassed, FindingFields):
     does; null if there is no advice. The table of classes and ops lists all advice."""
 
 
+class LineOfFindings(FindingClassed, Line, ScopeFields):
+    """All findings of one source line. Names and class come from the finding that loses most."""
+
+    agg_key: str
+    """Key of the group that the line's first op belongs to."""
+    dur_ps: Picoseconds
+    """Total duration of the line's ops in all classes."""
+    pct_of_step: Percent | None
+    """`dur_ps` as a percentage of the step's duration."""
+    lost_ps: Picoseconds
+    """Sum of the `lost_ps` of the line's findings, as far as it is known."""
+    n_findings: Count
+    """Number of findings."""
+    mostly: str
+    """Kernel or `top_signature` of the finding."""
+
+
 class UnknownKernel(FindingFields, VmemFields):
     """A Pallas kernel with unknown flops, called at one source line. The lost time of such kernels
     is unknown, so they are not among the findings."""
@@ -299,6 +316,12 @@ class FindingsTail(TypedDict):
     """Total duration of the omitted findings."""
     lost_ps: Picoseconds
     """Total lost time of the omitted findings, as far as it is known."""
+    n_lines_omitted: Count
+    """Number of lines omitted from `lines`."""
+    lines_dur_ps: Picoseconds
+    """Total duration of the omitted lines."""
+    lines_lost_ps: Picoseconds
+    """Total lost time of the omitted lines, as far as it is known."""
     n_kernels_omitted: Count
     """Number of kernels omitted from `kernels_of_unknown_cost`."""
     kernels_dur_ps: Picoseconds
@@ -356,6 +379,9 @@ class Fields(ChipFields, RecomputedMath, RecomputeTotal, PeriodFields):
     """Lost time by class, source line and kernel: up to `--top` rows, most lost time first. The
     full duration of ops of unknown cost counts as lost. An op without a stack is assigned to its
     likely line. A line that is called from two places has two findings."""
+    lines: list[LineOfFindings]
+    """Sums of all findings by source line: up to `--top` rows, most lost time first. `--top` does
+    not change the sums."""
     kernels_of_unknown_cost: list[UnknownKernel]
     """Time of class `kernel` by source line and kernel: up to `--top` rows, most time first."""
     tail: FindingsTail

@@ -27,30 +27,6 @@ if TYPE_CHECKING:
     Json = dict[str, Any]
 
 MAIN: Final = "findings"
-LINE_FIELDS: Final = ("source_user", "source_inner", "agg_key")
-
-
-def with_sums(findings: list[Json]) -> list[Json]:
-    """Sort findings by source line, the line that loses the most time first. Before several
-    findings of one line, insert a row with their sums."""
-    lines: dict[Any, list[Json]] = {}
-    for row in findings:
-        place = next((row[name] for name in LINE_FIELDS if row.get(name)), None)
-        lines.setdefault(place, []).append(row)
-    rows = []
-    for members in sorted(lines.values(), key=lambda members: -lost_by(members)):
-        if len(members) == 1:
-            rows += members
-            continue
-        line = {name: members[0].get(name) for name in LINE_FIELDS}
-        sums = {name: sum(row[name] or 0 for row in members) for name in ("dur_ps", "pct_of_step")}
-        rows.append({**line, **sums, "lost_ps": lost_by(members)})
-        rows += ({name: row[name] for name in row if name not in LINE_FIELDS} for row in members)
-    return rows
-
-
-def lost_by(findings: list[Json]) -> int:
-    return sum(row["lost_ps"] or 0 for row in findings)
 
 
 def told_once(rows: list[Json]) -> list[Json]:
@@ -75,10 +51,6 @@ def with_sentences(causes: list[Json]) -> list[Json]:
             first = row["says"].partition(". ")[0].removesuffix(".")
             row["in_short"] = f"{first}.{helps if i == 0 else ''}"
     return rows
-
-
-def with_sums_and_advice(findings: list[Json]) -> list[Json]:
-    return told_once(with_sums(findings))
 
 
 def prepared(fields: Json) -> Json:
@@ -156,24 +128,43 @@ PARTS: tuple[Part, ...] = (
     ),
     Table(
         "",
-        "findings",
+        "lines",
         (
             LOST,
             TIME,
             STEP_SHARE,
             Column("lines that lose most", LINE.path, "file", least=20),
             CLASS,
+            Column("mostly", "mostly", "what", least=12),
+            SCOPE,
+        ),
+        size="dur_ps",
+        most=4,
+        takes_top=True,
+        what="line",
+        omitted="tail.n_lines_omitted",
+        tail={"time": "tail.lines_dur_ps", "lost": "tail.lines_lost_ps"},
+    ),
+    Table(
+        "",
+        "findings",
+        (
+            LOST,
+            TIME,
+            STEP_SHARE,
+            Column("findings", LINE.path, "file", least=20),
+            CLASS,
             WHAT,
             LOOP,
             SCOPE,
         ),
         size="dur_ps",
-        most=2,
         takes_top=True,
         what="finding",
         omitted="tail.n_findings_omitted",
         tail={"time": "tail.dur_ps", "lost": "tail.lost_ps"},
-        group=with_sums_and_advice,
+        only="all",
+        group=told_once,
         below_all="{shape:shape}: {advice:whole}",
     ),
     Table(

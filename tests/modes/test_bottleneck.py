@@ -63,6 +63,28 @@ class Findings(unittest.TestCase):
             self.assertEqual([row["class"] for row in result["findings"]], [name])
 
 
+class Lines(unittest.TestCase):
+    def test_line_sums_all_its_findings_whatever_top_is(self) -> None:
+        """Test that many small findings of a line outweigh one larger finding of another line."""
+        ops = [
+            op("copy.1", "copy", 0, 50, stack="a.py:1:1"),
+            *(
+                op(f"c.{i}", "copy", 50 + 20 * i, 20, stack=f"f.py:{i}:1\nb.py:2:1")
+                for i in range(4)
+            ),
+        ]
+        for top in (0, 1, 2, 9):
+            result = answer(trace(ops, [("0", 0, 200)]), "bottleneck", f"--top={top}", "--own=b.py")
+            rows = [
+                (row["lost_ps"], row["dur_ps"], row["pct_of_step"], row["n_findings"])
+                for row in result["lines"]
+            ]
+            self.assertEqual(rows, [(80, 80, 40, 4), (50, 50, 25, 1)][:top])
+            tail = result["tail"]
+            omitted = (tail["n_lines_omitted"], tail["lines_dur_ps"], tail["lines_lost_ps"])
+            self.assertEqual(omitted, {0: (2, 130, 130), 1: (1, 50, 50)}.get(top, (0, 0, 0)))
+
+
 class Facts(unittest.TestCase):
     """Test the fields that describe a finding's op."""
 

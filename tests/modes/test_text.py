@@ -28,8 +28,7 @@ from _output.characters import Characters
 from _output.fill import filled
 from _output.markdown import markdown_of
 from _output.screen import Column, Each, Says, Section, Table, View
-from _output.screens import HEAD, parts_of
-from _output.screens.bottleneck import with_sums
+from _output.screens import HEAD, parts_of, screen_of
 from _output.screens.by_op import with_shares
 from _output.text import Page, Style, text_of
 from tests.answers import ALL_OPTIONS, BATCH, answers, demo, error_answers
@@ -371,7 +370,8 @@ class Figures(unittest.TestCase):
         text = text_of(fields, "utf-8", WHOLE)
         self.assertLessEqual(max(map(len, map(by_columns, without_commands(text)))), 100)
         self.assertTrue(all(line == line.rstrip() for line in text.splitlines()))
-        reading = Reading(fields, text)
+        prepare = getattr(screen_of(fields["mode"]), "prepared", dict)
+        reading = Reading(prepare(fields), text)
         reading.check()
         return reading
 
@@ -597,26 +597,6 @@ class HiddenRows(unittest.TestCase):
         fields = {"step": 10**9, "rows": [{"t": None, "n": "a"}], "tail": {"n": 0, "t": 0}}
         self.assertEqual(table_of(self.TABLE, fields), ["  time  name", "     ?  a"])
 
-    def test_findings_of_a_line_follow_a_row_with_their_sums(self) -> None:
-        def finding(line: str | None, lost: int | None, name: str) -> Json:
-            return {"source_user": line, "source_inner": "x", "agg_key": name, "class": name,
-                    "dur_ps": 10, "pct_of_step": 1.5, "lost_ps": lost}  # fmt: skip
-
-        rows = with_sums([finding("a", 5, "p"), finding("b", 4, "q"), finding("b", 3, "r"),
-                          finding("b", None, "s")])  # fmt: skip
-        result = [(row.get("source_user"), row.get("class"), row["lost_ps"], row["dur_ps"])
-                for row in rows]  # fmt: skip
-        self.assertEqual(
-            result,
-            [
-                ("b", None, 7, 30),
-                (None, "q", 4, 10),
-                (None, "r", 3, 10),
-                (None, "s", None, 10),
-                ("a", "p", 5, 10),
-            ],
-        )
-
     def test_row_shows_the_number_of_ops_and_the_runs_of_each(self) -> None:
         row: Json = {"n_ops": 2, "n_executions": 5, "total_dur_ps": 200, "at_roof_ps": 100}
         for each, runs in ((None, "2, 5 runs"), (4, "2 x 4")):
@@ -835,6 +815,12 @@ class Command(InFolder):
                 )
                 self.assertEqual(outcome.fields["reason"], "bad_arguments")
                 self.assertIn(f"{mode} has no {form} format", outcome.fields["detail"])
+
+    def test_dtype_that_an_op_reads_is_not_cut(self) -> None:
+        fields = demo("roofline")
+        row = {**fields["groups"][0], "dtype": "bf16", "operand_dtypes": ["fp32"]}
+        row |= {"kernel": "k" * 90, "source_user": f"/{'folder/' * 20}x.py:1"}
+        self.assertIn("  bf16 (fp32)  ", text_of({**fields, "groups": [row]}, "utf-8"))
 
     def test_text_shows_three_notes_and_counts_the_others(self) -> None:
         notes = ["a" * 90, "b" * 90, "c" * 90, "d" * 90, "e" * 90, "a" * 90]
