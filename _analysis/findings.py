@@ -68,11 +68,12 @@ def shape_of(op: Op) -> str | None:
 
 
 class Findings(NamedTuple):
-    """Findings sorted by lost time, and kernels of unknown cost sorted by duration, both
-    descending."""
+    """Findings sorted by lost time, kernels of unknown cost sorted by duration, and the findings of
+    each line, all descending."""
 
     known: list[Finding]
     kernels: list[Finding]
+    lines: list[list[Finding]]
 
 
 def lines_of(findings: Iterable[Finding]) -> list[list[Finding]]:
@@ -108,7 +109,6 @@ def findings_of(ledger: Iterable[Entry]) -> Findings:
         how = most((how, entry.total) for entry, how in found)
         findings.append(Finding([entry for entry, _ in found], LikelyLine(line, line_user, how)))
     findings.sort(key=lambda finding: finding.rank)
-    return Findings(
-        [finding for finding in findings if finding.name != KERNEL],
-        [finding for finding in findings if finding.name == KERNEL],
-    )
+    known = [finding for finding in findings if finding.name != KERNEL]
+    kernels = [finding for finding in findings if finding.name == KERNEL]
+    return Findings(known, kernels, lines_of(known))

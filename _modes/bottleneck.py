@@ -8,7 +8,7 @@ from typing import NamedTuple
 from _analysis.causes.find import causes_of
 from _analysis.costs import costs_by_kernel, declared_notes
 from _analysis.exposed import is_exposed
-from _analysis.findings import findings_of, lines_of, lost_by, time_of
+from _analysis.findings import findings_of, lost_by, time_of
 from _analysis.hideable import Hideable
 from _analysis.kernel_regions import inside_kernels
 from _analysis.ledger import (
@@ -115,8 +115,7 @@ def bottleneck(
     if tokens is not None and (flops_per_token or params):
         useful = model_flops_of(step, tokens, flops_per_token, params, n_devices)
     ledger = ledger_of(step, roofs, by_user)
-    findings, kernels = findings_of(ledger)
-    lines = lines_of(findings)
+    findings, kernels, lines = findings_of(ledger)
     by_class = {name: [entry for entry in ledger if entry.name == name] for name in CLASSES}
     idle = step.duration - step.timeline.busy
     over = [entry for entry in ledger if entry.is_over_roof]

@@ -40,7 +40,7 @@ PARTS: tuple[Part, ...] = (
             Column("hbm", "hbm_util", "share"),
             OF_ROOF,
             Column("bound", "bound", "word", least=7),
-            Column("dtype (reads)", "dtype", "word", also=(" ({reads})",), least=13),
+            Column("dtype", "dtype", "word", also=(" ({reads})",), least=12),
             Column("flop/byte", "arithmetic_intensity", "number"),
             Column("kernel", "kernel", null=""),
             LINE,
