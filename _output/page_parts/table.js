@@ -29,6 +29,8 @@ class Table {
     this.node = element("div", { class: "table", id: `${id}-table` });
     this.build(classes, rest);
     this.draw();
+    const needed = this.columns.reduce((sum, column) => sum + widthOfColumn(column), 0);
+    drawnByWidth(this.node, (width) => this.node.classList.toggle("cards", width < needed));
     tables[id] = this;
   }
 
@@ -91,7 +93,7 @@ class Table {
         { class: "scroll" },
         element(
           "table",
-          // Rows open and close, so this is a tree. Narrow windows draw rows as cards, so the roles
+          // Rows open and close, so this is a tree. In a narrow window, rows are cards, so the roles
           // must not depend on the layout.
           { role: "treegrid", "aria-label": this.label },
           element("thead", { role: "rowgroup" }, element("tr", { role: "row" }, ...this.heads)),
@@ -249,6 +251,13 @@ class Table {
     else if (to === undefined) return;
     event.preventDefault();
   }
+}
+
+// Returns the width that a column needs, in pixels: texts break into lines, headings and figures do
+// not.
+function widthOfColumn({ kind, name, heading, wraps }) {
+  const least = wraps ? 320 : name === "line" ? 150 : name === "class" ? 134 : kind === "text" ? 90 : 54;
+  return Math.max(least, 1.1 * widthOf(heading) + 30);
 }
 
 // Shows a small figure that was rounded to 0 as `<0.001`, for example.

@@ -457,14 +457,19 @@ class Demo(InBrowser):
 
     def test_nothing_is_cut_off_in_narrow_and_wide_windows(self) -> None:
         self.addCleanup(self.show_size, 1300)
-        # Rows become cards in windows of up to 1200 pixels.
-        for width in (390, 641, 1200, 1201, 1280, 2200):
+        cards = {}
+        for width in (390, 641, 800, 1000, 1100, 1200, 1280, 2200):
             self.show_size(width)
             self.tab.open(self.folder / "step.html")
             with self.subTest(width=width):
                 over = self.tab.value("document.documentElement.scrollWidth - innerWidth")
                 self.assertLessEqual(over, 0)
                 self.assertEqual(self.tab.value(CLIPPED), [])
+            cards[width] = self.tab.value("document.querySelectorAll('.cards').length")
+        # The narrower the window, the more tables are cards.
+        self.assertEqual(list(cards.values()), sorted(cards.values(), reverse=True))
+        self.assertEqual((cards[1280], cards[2200]), (0, 0))
+        self.assertTrue(0 < cards[1000] < cards[390])
 
     def test_charts_are_drawn_again_when_the_width_changes(self) -> None:
         self.addCleanup(self.show_size, 1300)
