@@ -416,6 +416,10 @@ def captures() -> list[Json]:
                 data = trace([op("f", "loop fusion", 5, duration)], [(step, 0, 20)])
                 (Path(folder) / f"{host}.xplane.pb").write_bytes(data)
             found.append(answer(folder, "spread"))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "a.xplane.pb"
+        path.write_bytes(test_peers.with_slow_device())
+        found.append(answer(path, "spread"))
     return found
 
 

@@ -72,6 +72,10 @@ def find_device(planes: list[Message], options: Options) -> Plane:
     if not chosen:
         names = distinct(map(plane_name, planes))
         devices = [name for name in names if name.startswith("/device:")]
+        # A SparseCore's name has words after the number, so only TensorCores end with a number.
+        devices = [
+            name for name in devices if name.removeprefix("/device:TPU:").isdecimal()
+        ] or devices
         raise AbsentError("device_not_found", available_devices=devices)
     device = decode_plane(chosen[0])
     metadata = [plane for plane in planes if plane_name(plane) == "/host:metadata"]
