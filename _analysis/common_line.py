@@ -6,8 +6,8 @@ layers from one line.
 
 from __future__ import annotations
 
-from _pipeline.frames import innermost_own, is_not_plumbing, package_of
-from _pipeline.scopes import names_layer
+from _pipeline.frames import file_of, innermost_own, is_not_plumbing, package_of
+from _pipeline.scopes import names_layer, scope_of
 from _units import percentage
 
 TYPE_CHECKING = False
@@ -52,11 +52,10 @@ def best_separation(step: Step) -> str | None:
     """Return the options with which the largest share of the time is smallest, if it is below one
     half: a package, whose lines count as own code, or scopes."""
     shares = {f"--own {name}/": share for name, share in shares_by_package(step.leaves).items()}
-    if any(names_layer(executions.op.path or "") for executions in step.leaves):
-        shares[BY_SCOPE] = largest(
-            (executions.op.scope.name if executions.op.scope else None, executions.total)
-            for executions in step.leaves
-        )
+    # Read paths in the trace only, because programs take long to read.
+    paths = [(executions.op.tf_op, executions.total) for executions in step.leaves]
+    if any(path and names_layer(path) for path, _ in paths):
+        shares[BY_SCOPE] = largest((path and scope_of(path).name, total) for path, total in paths)
     best = min(shares, key=lambda name: (shares[name], name != BY_SCOPE, name), default=None)
     return best if best is not None and 2 * shares[best] < step.duration else None
 
@@ -64,7 +63,9 @@ def best_separation(step: Step) -> str | None:
 def shares_by_package(leaves: Sequence[Executions]) -> dict[str, int]:
     """Return the largest time of one line, for each installed package that is not plumbing."""
     stacks = [(executions.op.stack, executions.total) for executions in leaves]
-    files = {file for stack, _ in stacks if stack for file in stack.files if is_not_plumbing(file)}
+    # Stacks share most of their frames, so find each file once.
+    frames = set[str]().union(*{stack.frames for stack, _ in stacks if stack})
+    files = filter(is_not_plumbing, set(map(file_of, frames)))
     shares = {}
     for package in set(filter(None, map(package_of, files))):
 

@@ -110,7 +110,7 @@ def layers_in(parts: list[str], primitive: str, repeats: bool) -> list[str]:
     # Index in `kept` of the first part since the last transformation.
     first = 0
     for part in parts:
-        if part in TRANSFORMATIONS or TRANSFORMATION_RE.fullmatch(part):
+        if part in TRANSFORMATIONS or is_branch_or_scan(part):
             if repeats and part in REPEATING:
                 remove_repeat(kept, first)
             first = len(kept)
@@ -119,6 +119,12 @@ def layers_in(parts: list[str], primitive: str, repeats: bool) -> list[str]:
     if repeats and primitive in REPEATING:
         remove_repeat(kept, first)
     return kept
+
+
+# Cache results, because scopes are made of a few parts.
+@lru_cache(maxsize=1 << 12)
+def is_branch_or_scan(part: str) -> bool:
+    return TRANSFORMATION_RE.fullmatch(part) is not None
 
 
 def remove_repeat(parts: list[str], first: int) -> None:

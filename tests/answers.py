@@ -237,6 +237,13 @@ def hand_made_traces() -> list[bytes]:
                 op("mystery.1-done", "async-done", 0, tf_op="jit(f)/x:"),
             ]
         ),
+        # One line has all of the time, and scopes separate it.
+        trace(
+            [
+                op(f"s.{i}", "loop fusion", 10 * i, 10, stack="m.py:1:0", tf_op=f"jit(f)/l{i}/mul:")
+                for i in range(3)
+            ]
+        ),
         # The step starts with a gap.
         trace([op("a", "loop fusion", 10, 10)], steps=[("0", 0, 30)]),
         # The only step has neither a duration nor ops.
