@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 # Version of the output format. The major number increases when a field is removed or changes its
 # meaning or type; the minor number increases when a field is added.
-SCHEMA_VERSION: Final = "3.1"
+SCHEMA_VERSION: Final = "4.0"
 DEVICE = "/device:TPU:0"
 
 

@@ -17,7 +17,7 @@ class OkAnswer(TypedDict):
     """Always `ok`. If there is no answer, `status` is `absent` instead."""
     mode: str
     """Name of the mode."""
-    schema_version: Literal["3.1"]
+    schema_version: Literal["4.0"]
     """Version of the printed fields. The major number is raised if a field is removed, or if its
     meaning or type changes. The minor number is raised if a field is added."""
     profile_dir: str
@@ -88,7 +88,7 @@ class AbsentFields(TypedDict):
     """Reason why there is no answer; see the table of reasons."""
     mode: str | None
     """Requested mode; null if the command line could not be parsed."""
-    schema_version: Literal["3.1"]
+    schema_version: Literal["4.0"]
     """Version of the printed fields, as in every answer."""
     profile_dir: str | None
     """PROFILE as given on the command line; null if the command line could not be parsed."""

@@ -56,7 +56,7 @@ def analyse(data: bytes, mode: str, **given: Any) -> Json:
     """Return the answer that the program should print for a file's bytes."""
     options = Options(**given)
     notes: list[str] = []
-    common: Json = {"mode": mode, "schema_version": "3.1", "notes": notes}
+    common: Json = {"mode": mode, "schema_version": "4.0", "notes": notes}
     planes = [fields(plane) for plane in every(fields(data), 1)]
     try:
         common["device"] = options.device
