@@ -6,6 +6,8 @@ layers from one line.
 
 from __future__ import annotations
 
+from weakref import WeakKeyDictionary
+
 from _pipeline.frames import file_of, innermost_own, is_not_plumbing, package_of
 from _pipeline.scopes import names_layer, scope_of
 from _units import percentage
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from _pipeline.normalize import Step
 
 BY_SCOPE = "--mode by_scope"
+_FOUND: WeakKeyDictionary[Step, CommonLine | None] = WeakKeyDictionary()
 
 
 def warning_about(common: CommonLine) -> str:
@@ -30,6 +33,13 @@ def warning_about(common: CommonLine) -> str:
 
 def common_line_of(step: Step) -> CommonLine | None:
     """Return the line with more than half of the step's time, if anything separates the time."""
+    # Find it once, because reading all stacks takes long.
+    if step not in _FOUND:
+        _FOUND[step] = _find(step)
+    return _FOUND[step]
+
+
+def _find(step: Step) -> CommonLine | None:
     times: dict[str | None, int] = {}
     for executions in step.leaves:
         line = executions.op.source_user

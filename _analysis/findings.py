@@ -1,4 +1,5 @@
-"""Group the ledger by class and source line, and suggest how to reduce each line's lost time."""
+"""Group the ledger by class and source line, and suggest how to reduce each line's lost time. If
+one line has most of the step's time, also group by scope."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from _analysis.ledger import CLASSES, KERNEL
 from _analysis.likely_lines import LikelyLine, line_of
 from _analysis.remedies import LATE_DEVICE, remedy_of
 from _pipeline.groups import Group, most, ranked_by, sum_known
+from _pipeline.scopes import merged_layers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,11 +25,15 @@ _N_PARTS = 3
 
 
 class Finding:
-    """The ledger entries that share a class, line and kernel, and the time that they lose."""
+    """The ledger entries that share a class, line and kernel, and the time that they lose.
 
-    def __init__(self, entries: list[Entry], likely: LikelyLine) -> None:
+    If findings are grouped by scope, `layers` is the entries' scope with `*` for numbers.
+    """
+
+    def __init__(self, entries: list[Entry], likely: LikelyLine, layers: str | None = None) -> None:
         self.entries = entries
         self.likely = likely
+        self.layers = layers
         self.name, self.kernel = entries[0].name, entries[0].kernel
         self.group = Group([entry.executions for entry in entries])
         self.at_roof = sum_known((1, entry.at_roof) for entry in entries)
@@ -77,12 +83,13 @@ class Findings(NamedTuple):
 
 
 def lines_of(findings: Iterable[Finding]) -> list[list[Finding]]:
-    """Group findings by source line, the line that loses the most time in all findings first."""
-    lines: dict[str, list[Finding]] = {}
+    """Group findings by source line, and by scope if they are; the line that loses the most time in
+    all findings comes first."""
+    lines: dict[tuple[str | None, str], list[Finding]] = {}
     for finding in findings:
         likely = finding.likely
         place = likely.line_user or likely.line or finding.group.op.agg_key
-        lines.setdefault(place, []).append(finding)
+        lines.setdefault((finding.layers, place), []).append(finding)
     return sorted(lines.values(), key=lambda members: (-lost_by(members), -time_of(members)))
 
 
@@ -94,20 +101,21 @@ def time_of(findings: Iterable[Finding]) -> int:
     return sum(finding.group.total for finding in findings)
 
 
-def findings_of(ledger: Iterable[Entry]) -> Findings:
-    """Group the ledger by class and line; an op without a stack is attributed to its likely
-    line."""
+def findings_of(ledger: Iterable[Entry], by_scope: bool) -> Findings:
+    """Group the ledger by class and line, and optionally by scope; an op without a stack is
+    attributed to its likely line."""
     by_line: dict[Any, list[tuple[Entry, SourceIs | None]]] = {}
     for entry in ledger:
         op = entry.executions.op
         likely = line_of(op)
         key = op.agg_key if op.source_stack else None
-        place = entry.name, entry.kernel, key, likely.line, likely.line_user
+        layers = merged_layers(op.scope.name) if by_scope and op.scope else None
+        place = entry.name, entry.kernel, key, layers, likely.line, likely.line_user
         by_line.setdefault(place, []).append((entry, likely.how))
     findings = []
-    for (*_, line, line_user), found in by_line.items():
-        how = most((how, entry.total) for entry, how in found)
-        findings.append(Finding([entry for entry, _ in found], LikelyLine(line, line_user, how)))
+    for (*_, layers, line, line_user), found in by_line.items():
+        likely = LikelyLine(line, line_user, most((how, entry.total) for entry, how in found))
+        findings.append(Finding([entry for entry, _ in found], likely, layers))
     findings.sort(key=lambda finding: finding.rank)
     known = [finding for finding in findings if finding.name != KERNEL]
     kernels = [finding for finding in findings if finding.name == KERNEL]

@@ -81,14 +81,16 @@ def source_fields(op: Op) -> StackKey:
     }
 
 
-def scope_fields(members: Sequence[Executions]) -> ScopeFields:
-    """Return the innermost scope that contains the ops, and the number of scopes."""
+def scope_fields(members: Sequence[Executions], layers: str | None = None) -> ScopeFields:
+    """Return the innermost scope that contains the ops, and the number of scopes. If the ops were
+    grouped by scope, pass the name of their layers."""
     scopes = {scope for member in members for scope in member.op.all_scopes}
     n_scopes = len({scope.parts for scope in scopes})
     time_in_none = sum(member.total for member in members if not member.op.all_scopes)
     if not scopes or 2 * time_in_none > sum(member.total for member in members):
         return {"scope": None, "n_scopes": n_scopes}
-    return {"scope": common_scope(scopes).name, "n_scopes": n_scopes}
+    name = layers if layers and n_scopes > 1 else common_scope(scopes).name
+    return {"scope": name, "n_scopes": n_scopes}
 
 
 def group_fields(group: Group, step: Step) -> GroupFields:

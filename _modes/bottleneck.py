@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from _analysis.causes.find import causes_of
+from _analysis.common_line import BY_SCOPE, common_line_of
 from _analysis.costs import costs_by_kernel, declared_notes
 from _analysis.exposed import is_exposed
 from _analysis.findings import findings_of, lost_by, time_of
@@ -115,7 +116,9 @@ def bottleneck(
     if tokens is not None and (flops_per_token or params):
         useful = model_flops_of(step, tokens, flops_per_token, params, n_devices)
     ledger = ledger_of(step, roofs, by_user)
-    findings, kernels, lines = findings_of(ledger)
+    common = common_line_of(step)
+    by_scope = common is not None and common["separated_by"] == BY_SCOPE
+    findings, kernels, lines = findings_of(ledger, by_scope)
     by_class = {name: [entry for entry in ledger if entry.name == name] for name in CLASSES}
     idle = step.duration - step.timeline.busy
     over = [entry for entry in ledger if entry.is_over_roof]
@@ -426,7 +429,7 @@ class Rows(NamedTuple):
             "pct_of_step": percent(time, self.step.duration),
             "n_findings": len(findings),
             "mostly": worst.kernel or worst.top_signature,
-            **scope_fields(members),
+            **scope_fields(members, worst.layers),
         }
 
     def kernel(self, finding: Finding) -> KernelRow:
@@ -453,7 +456,7 @@ class Rows(NamedTuple):
         return {
             **likely_fields(finding.likely),
             "loop": self.loops.row(group.members),
-            **scope_fields(group.members),
+            **scope_fields(group.members, finding.layers),
             "hlo_op": finding.costliest.executions.op.name,
             "shape": finding.shape,
             "agg_key": group.op.agg_key,

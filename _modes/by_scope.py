@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 from _analysis.likely_lines import likely_groups
 from _analysis.rows import line_rows
 from _analysis.scope_tree import depth_first, levels_of, path_of, tree_of
 from _pipeline.groups import Group, percent
-from _pipeline.scopes import names_layer
+from _pipeline.scopes import merged_layers, names_layer
 from _proto.hlo.text import without_ssa_end
 
 TYPE_CHECKING = False
@@ -27,7 +25,6 @@ NO_LAYERS = (
     "no scope names a layer, because the program does not use jax.named_scope (Flax NNX does not);"
     " --mode by_source shows the time by source line"
 )
-NUMBER_RE = re.compile(r"[0-9]+")
 
 
 def by_scope(
@@ -64,7 +61,7 @@ def places_of(leaves: Iterable[Executions], merge_layers: bool) -> dict[Path, li
             if id(scope) not in known:
                 path = scope.parts
                 if merge_layers:
-                    path = tuple(NUMBER_RE.sub("*", part) for part in path)
+                    path = tuple(merged_layers(part) for part in path)
                 known[id(scope)] = places.setdefault(path, [])
             known[id(scope)].append(place)
     return places

@@ -350,9 +350,10 @@ def cell_of(column: Column, row: Json, scope_first: bool) -> Span:
 
 
 def scope_of(row: Json) -> str:
-    """Return the scope of a row, and the number of scopes if there are several."""
+    """Return the scope of a row, and the number of scopes if there are several whose names differ
+    in more than numbers."""
     n_scopes = row.get("n_scopes", 1)
-    if n_scopes > 1:
+    if n_scopes > 1 and "*" not in row["scope"]:
         return f"{row['scope']} ({n_scopes} scopes)".lstrip()
     return row["scope"] or "(no layer)"
 

@@ -35,6 +35,7 @@ REPEATING = frozenset(("checkpoint", "remat2", "add_any"))
 JITTED_RE = re.compile(r"jit\([^()]*\)")
 # Matches quoted text, separators and brackets. An unpaired quotation mark is an ordinary character.
 MARK_RE = re.compile(r"""'[^']*'|"[^"]*"|[()\[\]{}/;]""")
+NUMBER_RE = re.compile(r"[0-9]+")
 CLOSED_BY = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -92,6 +93,12 @@ def common_scope(scopes: Iterable[Scope]) -> Scope:
     paths = sorted(scope.parts for scope in scopes)
     # All paths in between share what the first and the last share.
     return Scope(paths[0][: common_prefix_length(paths[0], paths[-1])], None)
+
+
+def merged_layers(scope: str) -> str:
+    """Replace numbers with `*`, so that all layers of one kind have the same name."""
+    merged: str = NUMBER_RE.sub("*", scope)
+    return merged
 
 
 def names_layer(path: str) -> bool:

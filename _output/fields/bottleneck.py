@@ -378,7 +378,9 @@ class Fields(ChipFields, RecomputedMath, RecomputeTotal, PeriodFields):
     findings: list[Finding]
     """Lost time by class, source line and kernel: up to `--top` rows, most lost time first. The
     full duration of ops of unknown cost counts as lost. An op without a stack is assigned to its
-    likely line. A line that is called from two places has two findings."""
+    likely line. A line that is called from two places has two findings. If
+    `totals.common_line` suggests `--mode by_scope`, findings and `lines` are also grouped by
+    scope, with layers merged."""
     lines: list[LineOfFindings]
     """Sums of all findings by source line: up to `--top` rows, most lost time first. `--top` does
     not change the sums."""

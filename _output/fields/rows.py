@@ -65,7 +65,8 @@ class ScopeFields(TypedDict):
     scope: str | None
     """Innermost scope that contains all ops of the row, as in [by_scope](#by_scope). A collective
     that the compiler combined is in the scopes of the ops that compute its inputs. Empty for the
-    top level of the program; null if most of the time has no known scope."""
+    top level of the program; null if most of the time has no known scope. In findings and lines
+    of `bottleneck` that are grouped by scope, `*` stands for numbers."""
     n_scopes: Count
     """Number of scopes that the ops of the row are in."""
 

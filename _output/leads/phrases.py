@@ -75,7 +75,7 @@ def at_line_of(row: Mapping[str, object], answer: Mapping[str, Any] | None = Non
     scope, n_scopes = row.get("scope"), row.get("n_scopes")
     if not line or not isinstance(scope, str) or not answer or not answer["totals"]["common_line"]:
         return at(line)
-    if isinstance(n_scopes, int) and n_scopes > 1:
+    if isinstance(n_scopes, int) and n_scopes > 1 and "*" not in scope:
         scope = f"{short(scope)} ({n_scopes} scopes)" if scope else f"{n_scopes} scopes"
     return f" in {scope}, {line.rpartition('/')[2]}" if scope else at(line)
 

@@ -55,6 +55,30 @@ class Warned(unittest.TestCase):
             self.assertEqual(found["totals"]["common_line"] is not None, is_common)
             self.assertNotIn(warning, result_of("by_scope", ops)["notes"])
 
+    def test_findings_of_a_common_line_are_grouped_by_layer(self) -> None:
+        ops = [
+            at(0, 60, "jit(f)/block_0/attn/mul:", "/home/dev/a.py:1:1"),
+            at(1, 50, "jit(f)/block_1/attn/mul:", "/home/dev/a.py:1:1"),
+            at(2, 80, "jit(f)/block_0/mlp/mul:", "/home/dev/a.py:1:1"),
+            at(3, 90, "jit(f)/block_1/mlp/mul:", "/home/dev/a.py:1:1"),
+            at(4, 95, "jit(f)/head/mul:", "/home/dev/a.py:1:1"),
+            at(5, 85, "jit(f)/head/mul:", "/home/dev/a.py:1:1"),
+            at(6, 80, "jit(f)/embed/mul:", "/home/dev/a.py:1:1"),
+        ]
+        found = result_of("bottleneck", ops)
+        scopes = [(row["scope"], row["n_scopes"], row["dur_ps"]) for row in found["lines"]]
+        expected = [
+            ("head", 1, 180),
+            ("block_*/mlp", 2, 170),
+            ("block_*/attn", 2, 110),
+            ("embed", 1, 80),
+        ]
+        self.assertEqual(scopes, expected)
+        self.assertEqual(sum(row["dur_ps"] for row in found["findings"]), 540)
+        # Without a common line, scopes do not divide findings.
+        few = result_of("bottleneck", ops[:3])
+        self.assertEqual([row["dur_ps"] for row in few["lines"]], [190])
+
     def test_line_is_not_common_if_nothing_separates_the_time(self) -> None:
         for path in ("jit(f)/mul:", "jit(f)/attn/mul:"):
             self.assertIsNone(common([at(0, 900, path)]))
