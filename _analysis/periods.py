@@ -6,7 +6,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import NamedTuple
 
-from _analysis.recorded_steps import mean, percent
+from _analysis.recorded_steps import mean
 from _pipeline.device import STEPS
 from _pipeline.intervals import complement, union
 
@@ -45,7 +45,7 @@ class Occurrences(NamedTuple):
     shortest: int
     longest: int
     # Time of all pauses, as a percentage of the time of all periods.
-    share: float | None
+    share: float
     # The steps after which the pauses occur, such as `after every second step`.
     when: str
 
@@ -117,7 +117,7 @@ class Periods(NamedTuple):
             gaps,
             min(times[gap] for gap in gaps),
             longest,
-            percent(mean(times), self.mean),
+            round(100 * sum(times) / sum(self.durations), 3),
             when_in(gaps, self.n_gaps),
         )
 

@@ -16,6 +16,7 @@ from _analysis.rows import chip_fields, op_name, peaks_used
 from _output.export_tables import APPLICATION_ID, TABLES
 from _pipeline.no_answer import MISSING_DEPENDENCY, NoAnswer
 from _pipeline.out_file import cant_write, replacing
+from _pipeline.step_durations import durations_of
 from _pipeline.timeline import events_of
 from _pipeline.vocabulary import COMPUTE
 
@@ -174,9 +175,10 @@ def frame_rows(stacks: Stacks) -> Iterator[Row]:
 
 
 def step_rows(step: Step) -> Iterator[Row]:
+    durations = durations_of(step)
     for event in step.device.steps:
-        is_picked = event is step.picked
-        yield event.index, event.name, event.start, event.duration, event.n_events, is_picked
+        duration, is_picked = durations[event.index], event is step.picked
+        yield event.index, event.name, event.start, duration, event.n_events, is_picked
 
 
 def answer_rows(step: Step, context: Context, own: Mapping[str, Any]) -> Iterator[Row]:

@@ -53,11 +53,11 @@ CREATE TABLE gaps (
   cause TEXT NOT NULL            -- as in idle_by_cause
 );
 CREATE TABLE steps (
-  -- All steps of the device, as in summary, on the trace clock.
+  -- All steps of the device, as in summary.
   idx INTEGER PRIMARY KEY,
   name TEXT,
-  start_ps INTEGER NOT NULL,     -- on the scale of step_window_ps if the field clock is trace
-  dur_ps INTEGER NOT NULL,
+  start_ps INTEGER NOT NULL,     -- on the trace clock: step_window_ps can use the device clock
+  dur_ps INTEGER NOT NULL,       -- on the clock in the field clock, if the step has measured ops
   n_ops INTEGER NOT NULL,        -- events that start in the step, also those of containers
   picked INTEGER NOT NULL        -- 1 for the step of this file, otherwise 0
 );

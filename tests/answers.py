@@ -145,6 +145,18 @@ def not_donated() -> bytes:
     return encode(Space([plane, hlo_proto.metadata_plane({7: ("f", program)})]))
 
 
+def judged_without_roofs() -> bytes:
+    """Return a trace of a group that has a verdict, although none of its ops has a roof."""
+    in_vmem = xspace.memory_access_breakdown((1, 3, 64))
+    sums: Json = {"flops": 8, "bytes_accessed": 64, "memory_access_breakdown": in_vmem}
+    # Op `v` has neither flops nor bytes; op `w` has no fp32 peak, and moves no bytes in HBM.
+    ops = [
+        op("v", "convolution fusion", 0, 10, shape="bf16[8]{0}", stack="m.py:1"),
+        op("w", "loop fusion", 10, 5, shape="f32[8]{0}", stack="m.py:1", **sums),
+    ]
+    return trace(ops)
+
+
 def hand_made(mode: str) -> list[bytes]:
     if mode == "anatomy":
         return [*hand_made_traces(), measurements()]
@@ -314,6 +326,7 @@ def answers() -> list[Json]:
     shape = "bf16[8]{0}"
     only_hbm = op("f", "add", 0, 5, shape=shape, flops=8, memory_access_breakdown=accesses)
     found.append(answer(trace([only_hbm]), "roofline", "--bytes=hbm"))
+    found.append(answer(judged_without_roofs(), "roofline"))
     # The path of this op contains a layer but no primitive.
     found.append(answer(trace([op("f", "loop fusion", 0, 5, tf_op="jit(f)/jit(g):")]), "by_scope"))
     found.append(answer(not_donated(), "bottleneck"))

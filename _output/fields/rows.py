@@ -297,12 +297,12 @@ class Pauses(TypedDict):
     n_gaps: Count
     """Number of gaps."""
     when: str
-    """Steps after which there is a pause. Example: `after every second step`"""
+    """Steps after which there is a pause, such as `after every second step`."""
     min_ps: Picoseconds
     """Shortest pause that counts."""
     max_ps: Picoseconds
     """Longest pause."""
-    pct_of_period: Percent | None
+    pct_of_period: Percent
     """Mean time of these pauses per period, as a percentage of `period_ps`."""
 
 

@@ -129,7 +129,7 @@ class StepNameRow(TypedDict):
 
 
 class StepsRollup(TypedDict):
-    """Figures over all steps, on the trace's clock."""
+    """Figures over all steps."""
 
     n: Count
     """Number of steps."""
@@ -137,9 +137,9 @@ class StepsRollup(TypedDict):
     """Number of steps in which no op starts. Every mode of one step reports such steps in a
     note."""
     between_steps_ps: Picoseconds
-    """Time that belongs to no step, between the start of the first step and the end of the last
-    step. The figures of a step never include this time; a note reports it if `between_steps_pct`
-    exceeds 1."""
+    """Time on the trace's clock that belongs to no step, between the start of the first step and
+    the end of the last step. The figures of a step never include this time; a note reports it if
+    `between_steps_pct` exceeds 1."""
     between_steps_pct: Percent | None
     """`between_steps_ps` as a percentage of the time from the start of the first step to the end of
     the last step; null without steps."""
@@ -185,7 +185,7 @@ class Fields(RecomputeTotal, PeriodFields):
     kernels: list[Kernel]
     """Custom (Pallas) kernels, most time first."""
     steps_rollup: StepsRollup
-    """Figures over all steps, on the trace's clock."""
+    """Figures over all steps."""
     idle_gaps: list[Gap]
     """The ten longest gaps without a leaf op, longest first."""
     steps: list[Step]

@@ -38,6 +38,7 @@ from tests.modes.small_steps import BF16, PEAKS, STEP, leaf
 from tests.modes.test_idle import device
 from tests.modes.test_page import HOSTILE, hostile_trace
 from tests.pages import FIELDS, GUIDE, blocks
+from tests.pipeline.test_step_durations import JITTERED, capture
 
 Json = dict[str, Any]
 Rows = list[tuple[Any, ...]]
@@ -222,6 +223,13 @@ class Tables(Exports):
         self.export(data, "--step", "all")
         self.assertEqual(self.rows("SELECT * FROM steps"), [(*step[:-1], 0) for step in steps])
         self.assertEqual(self.rows("SELECT count(*) FROM executions"), [(3,)])
+
+    def test_durations_of_steps_are_on_the_clock_of_the_device(self) -> None:
+        self.export(capture(JITTERED))
+        durations = [row["duration_ps"] for row in answer(capture(JITTERED), "summary")["steps"]]
+        expected = [(start, dur) for (_, start, *_), dur in zip(JITTERED, durations, strict=True)]
+        self.assertEqual(durations, [dur for *_, dur in JITTERED])
+        self.assertEqual(self.rows("SELECT start_ps, dur_ps FROM steps"), expected)
 
     def test_answer_table_has_the_printed_fields(self) -> None:
         result = self.export(SMALL, "--chip", "v6e")
