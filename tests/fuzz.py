@@ -21,7 +21,7 @@ import sys
 import tempfile
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from unittest import mock
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from _pipeline.no_answer import EXIT_STATUS
+from _pipeline.no_answer import DEVICE_NOT_FOUND, EXIT_STATUS
 from _proto import columns_pb2 as columns
 from _proto import xplane_pb2 as pb
 from _proto.errors import Damage
@@ -69,15 +69,19 @@ def check(condition: object, complaint: str) -> None:
         raise AssertionError(complaint)
 
 
-def check_outcome(outcome: harness.Outcome) -> None:
-    """Check that status, reason, exit status and stderr of an outcome are consistent."""
+def check_outcome(outcome: harness.Outcome, options: Sequence[str] = ()) -> None:
+    """Check that status, reason, exit status and stderr of a run with the given options are
+    consistent."""
     result = outcome.object
     if result["status"] == "ok":
         check(outcome.status == 0 and not outcome.stderr, f"ok, but {outcome[1:]}")
         return
     check(result["status"] == "absent", f"status {result['status']!r}")
     check({"mode", "profile_dir", "device", "notes"} <= result.keys(), f"fields missing: {result}")
-    check(outcome.status == EXIT_STATUS[result["reason"]], f"exit {outcome.status}: {result}")
+    # A missing device is an error only if an option names it.
+    is_named = result["reason"] == DEVICE_NOT_FOUND and "--device" in options
+    expected = 1 if is_named else EXIT_STATUS[result["reason"]]
+    check(outcome.status == expected, f"exit {outcome.status}: {result}")
     lines = outcome.stderr.split("\n")
     check(all(map(str.isprintable, lines)), f"raw control characters: {outcome.stderr!r}")
     check("detail" in result or not outcome.status, f"no detail: {result}")
@@ -316,15 +320,15 @@ def small_pieces(rng: random.Random) -> Iterator[None]:
         yield
 
 
-def judge(data: bytes, folder: Path, device: str, run: Callable[[Path], harness.Outcome]) -> str:
+def judge(data: bytes, folder: Path, device: str, mode: str, options: Sequence[str]) -> str:
     """Run the program on damaged data and check the answer; return its reason, or `ok`.
 
     Only the number of events is compared, because protobuf reorders and merges map entries.
     """
     path = folder / "test.xplane.pb"
     path.write_bytes(data)
-    outcome = run(path)
-    check_outcome(outcome)
+    outcome = harness.run(path, mode, *options)
+    check_outcome(outcome, options)
     word = str(outcome.object.get("reason", "ok"))
     at = damaged_at(outcome)
     check(at is None or at <= len(data), f"damage after the end of the file: {outcome.object}")
@@ -345,7 +349,7 @@ def judge(data: bytes, folder: Path, device: str, run: Callable[[Path], harness.
         return word
     space.DiscardUnknownFields()
     path.write_bytes(space.SerializeToString())
-    expected = run(path)
+    expected = harness.run(path, mode, *options)
     n_events, n_expected = (n_events_in(run_of.object) for run_of in (outcome, expected))
     if n_events is not None and n_expected is not None:
         check(n_events == n_expected, f"{n_events} events, protobuf reads {n_expected}")
@@ -393,7 +397,7 @@ def run_case(seed: int, number: int, folder: Path) -> str:
     # Each case runs the program twice.
     with time_limit(2 * SECONDS), small_pieces(rng):
         try:
-            return judge(data, folder, device, lambda path: harness.run(path, mode, *options))
+            return judge(data, folder, device, mode, options)
         except (Exception, StuckError) as error:
             raise AssertionError(f"{damage} {mode} {options}") from error
 

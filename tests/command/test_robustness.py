@@ -243,7 +243,7 @@ class EdgeNumbers(RobustnessTest):
             for mode in ("by_source", "roofline"):
                 with self.subTest(value=value, mode=mode):
                     answer = answer_of(data, mode)
-                    note = "flops or bytes of 1 op are not finite, so they count as unknown"
+                    note = "flops or bytes of 1 op are not finite and count as unknown"
                     self.assertEqual(note in answer["notes"], is_noted)
                     for group in answer["groups"]:
                         self.assertIsNone(group["flops_sum"])

@@ -167,6 +167,7 @@ class Terminal(StreamsTest):
             {**json.loads(text), "next_steps": []}, harness.run(self.small, "summary").object
         )
         self.assertTrue(text.startswith('{\n  "status": "ok",\n'))
+        self.assertEqual(f"{hint}\n", compute_breakdown.HINT)
         for word in ("--format text", "jq", "--top"):
             self.assertIn(word, hint)
 
@@ -186,7 +187,7 @@ class Terminal(StreamsTest):
     def test_text_on_a_terminal_has_no_hint(self) -> None:
         result, _ = self.on_terminal(self.small, "--mode", "summary", "--format", "text")
         self.assertIn("The step takes ", result)
-        self.assertNotIn("jq", result)
+        self.assertNotIn(compute_breakdown.HINT, result)
 
     def test_hint_is_omitted_if_stderr_is_not_a_terminal(self) -> None:
         result, rest = self.on_terminal(self.small, "--mode", "summary", stderr=subprocess.PIPE)

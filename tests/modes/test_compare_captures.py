@@ -345,11 +345,12 @@ class Gate(InFolder):
         self.assertEqual(self.gate(capture(1, 3), capture(2, 3, factor=2), "1"), (1, []))
 
     def test_gate_exits_with_1_if_there_is_no_answer(self) -> None:
-        path = str(self.file(capture(1, 4)))
-        options = ("--baseline", path, "--device", "TPU:7")
-        self.assertEqual(run(path, "compare", *options).status, 0)
-        outcome = run(path, "compare", *options, "--fail-over", "1")
-        self.assertEqual((outcome.status, outcome.object["reason"]), (1, "device_not_found"))
+        options = ("--baseline", str(self.file(capture(1, 4))))
+        empty = self.folder / "empty"
+        empty.mkdir()
+        self.assertEqual(run(empty, "compare", *options).status, 0)
+        outcome = run(empty, "compare", *options, "--fail-over", "1")
+        self.assertEqual((outcome.status, outcome.object["reason"]), (1, "no_xplane_pb"))
         self.assertFalse(outcome.object["gate"]["passed"])
 
     def test_limit_must_be_finite_and_not_negative(self) -> None:

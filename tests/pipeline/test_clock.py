@@ -433,7 +433,7 @@ class Order(unittest.TestCase):
 
 def note(total: int, worst: int) -> str:
     return (
-        "durations use the device's clock; on the trace's clock, which trace viewers and `steps`"
+        "durations use the device's clock; on the trace's clock, which trace viewers"
         f" use, op durations differ by {total} ps in total and by up to {worst} ps for one op"
     )
 
