@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from _analysis.counters import number_in
 from _analysis.kernel_regions import kernel_executions, starting_in
-from _pipeline.idle_causes import Event, on_clock_of
+from _pipeline.idle_causes import Event
 from _proto.trace.event_stats import stats_on_line
 from _proto.trace.events import INT64_END
 
@@ -78,7 +78,7 @@ def kernel_counters(step: Step) -> KernelCounters:
                 if value is not None and stat not in DEVICE_TIMES
             }
         )
-    (spans,) = on_clock_of(step, [events])
+    (spans,) = step.on_clock([events])
     starts = (start for start, _, _ in spans)
     in_order = sorted(zip(starts, numbers, strict=True), key=itemgetter(0))
     for execution, _, values_of_event in starting_in(executions, in_order):

@@ -12,7 +12,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from _pipeline.clocks import ON_DEVICE
-from _pipeline.idle_causes import AT_BARRIER, FOR_INPUTS, WAITS_LINE, events_on, on_clock_of
+from _pipeline.idle_causes import AT_BARRIER, FOR_INPUTS, WAITS_LINE, events_on
 from _pipeline.timeline import events_of
 from _units import counted
 
@@ -250,6 +250,6 @@ def _spans(
             return event.measured is None or first <= event.measured[0] < last
         return first <= event.start < last
 
-    (spans,) = on_clock_of(step, [list(filter(can_begin, events))])
+    (spans,) = step.on_clock([list(filter(can_begin, events))])
     for start, end, name in sorted(spans, key=lambda span: (span[0], -span[1])):
         yield start, (end, NO_NAME if name is None else name)

@@ -72,10 +72,10 @@ def line_of(op: Op) -> LikelyLine:
     if op.around is None:
         return found
     line = found.line_user or found.line
-    if line and found.how == OWN and op.around.contradicts(op, line):
+    if line and found.how == OWN and op.around.contradicts(op.scope, op.path, op.stack, line):
         return found._replace(how=DOUBTFUL)
     if found.line_user is None and op.kind == COMPUTE:
-        near = op.around.line_near(op)
+        near = op.around.line_near(op.scope)
         if near:
             return LikelyLine(found.line or near, near, LIKELY)
     return found

@@ -5,10 +5,8 @@ from __future__ import annotations
 from itertools import chain
 from typing import NamedTuple
 
-from _pipeline.clocks import ON_DEVICE, shifts_nearby
-from _pipeline.device import AFTER_ALL, BEFORE_ALL, MODULES_LINE
+from _pipeline.device import AFTER_ALL, BEFORE_ALL
 from _pipeline.intervals import Cover, complement, union
-from _pipeline.timeline import events_of
 from _proto.cached import cached_property
 
 TYPE_CHECKING = False
@@ -16,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Sequence
 
     from _pipeline.device import Device
-    from _pipeline.normalize import Step
+    from _pipeline.timeline import Span, Timeline
 
     # Start and end of an event on the step's clock, and the event's name.
     NamedSpan = tuple[int, int, str | None]
@@ -36,14 +34,16 @@ BARRIER, DEPENDENCY, IN_CONTAINER, BETWEEN_PROGRAMS, IN_PROGRAM = CAUSES = (
 class Causes:
     """Idle time of a step by cause."""
 
-    def __init__(self, step: Step) -> None:
-        self._gaps = step.timeline.gaps
-        containers = {executions.metadata_id for executions in step.containers}
-        enclosing = events_of(step.admitted.pieces, step.clock, containers)
-        window = step.timeline.start, step.timeline.end
-        programs, waits = spans_on_lines(
-            step, [(MODULES_LINE, None), (WAITS_LINE, (AT_BARRIER, FOR_INPUTS))]
-        )
+    def __init__(
+        self,
+        timeline: Timeline,
+        programs: Sequence[NamedSpan],
+        waits: Sequence[NamedSpan],
+        # Executions of containers.
+        enclosing: Iterable[Span],
+    ) -> None:
+        self._gaps = timeline.gaps
+        window = timeline.start, timeline.end
         spans_of_causes = (
             [(start, end) for start, end, name in waits if name == AT_BARRIER],
             [(start, end) for start, end, name in waits if name == FOR_INPUTS],
@@ -110,47 +110,6 @@ class Event(NamedTuple):
     end: int
     # Start and end on the device's clock, if the core measured them.
     measured: tuple[int, int] | None
-
-
-def spans_on_lines(
-    step: Step, lines: Iterable[tuple[str, Container[str] | None]]
-) -> list[list[NamedSpan]]:
-    """Return one list per line: its events with the given names, or all its events if the names are
-    None. The times in these lists are on the step's clock."""
-    return on_clock_of(step, [list(events_on(step.device, line, names)) for line, names in lines])
-
-
-def on_clock_of(step: Step, events_of_lines: Sequence[Sequence[Event]]) -> list[list[NamedSpan]]:
-    """Convert the events of each line to the step's clock.
-
-    An event without device times belongs to the nearest op, as a barrier belongs to the op that
-    waits at it. So the event's start and end are each shifted by the same offset as the nearest
-    measured start or end of an op. A start equal to the step's start on the trace's clock is
-    converted to the step's start on the step's clock, and an end equal to the step's end is
-    converted to the step's end.
-    """
-    if step.clock.name != ON_DEVICE:
-        return [
-            [(event.start, event.end, event.name) for event in events] for events in events_of_lines
-        ]
-    first, last = step.edges
-    unmeasured = [event for events in events_of_lines for event in events if not event.measured]
-    times = {event.start for event in unmeasured if event.start != first}
-    times |= {event.end for event in unmeasured if event.end != last}
-    shifts = shifts_nearby(step.admitted.pieces, times)
-
-    def shifted(event: Event) -> tuple[int, int]:
-        start, end = step.timeline.start, step.timeline.end
-        if event.start != first:
-            start = event.start + shifts[event.start]
-        if event.end != last:
-            end = event.end + shifts[event.end]
-        return start, max(start, end)
-
-    return [
-        [(*(event.measured or shifted(event)), event.name) for event in events]
-        for events in events_of_lines
-    ]
 
 
 def events_on(device: Device, line_name: str, names: Container[str] | None) -> Iterator[Event]:

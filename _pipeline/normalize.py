@@ -5,22 +5,22 @@ from __future__ import annotations
 
 from operator import sub
 
-from _pipeline.clocks import ON_DEVICE, ON_TRACE, clock_of
-from _pipeline.device import AFTER_ALL
+from _pipeline.clocks import ON_DEVICE, ON_TRACE, clock_of, shifts_nearby
+from _pipeline.device import AFTER_ALL, MODULES_LINE
 from _pipeline.executions import fold
 from _pipeline.groups import Group, group_by
-from _pipeline.idle_causes import Causes
+from _pipeline.idle_causes import AT_BARRIER, FOR_INPUTS, WAITS_LINE, Causes, events_on
 from _pipeline.make_ops import majority_order, make_ops
 from _pipeline.no_answer import NoAnswer
 from _pipeline.surroundings import Surroundings
-from _pipeline.timeline import timeline_of
+from _pipeline.timeline import events_of, timeline_of
 from _pipeline.vocabulary import KINDS
 from _proto.cached import cached_property
 from _units import counted, time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from _pipeline.clocks import Clock
     from _pipeline.context import Context
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from _pipeline.event_iterate import Admitted
     from _pipeline.executions import Executions
     from _pipeline.frames import StackOrder
+    from _pipeline.idle_causes import Event, NamedSpan
     from _pipeline.ops import Op
     from _pipeline.timeline import Timeline
     from _pipeline.vocabulary import LeafKind
@@ -74,7 +75,48 @@ class Step:
     @cached_property
     def causes(self) -> Causes:
         """Find the causes of the step's idle time."""
-        return Causes(self)
+        containers = {executions.metadata_id for executions in self.containers}
+        enclosing = events_of(self.admitted.pieces, self.clock, containers)
+        programs, waits = self.on_clock(
+            [
+                list(events_on(self.device, MODULES_LINE, None)),
+                list(events_on(self.device, WAITS_LINE, (AT_BARRIER, FOR_INPUTS))),
+            ]
+        )
+        return Causes(self.timeline, programs, waits, enclosing)
+
+    def on_clock(self, events_of_lines: Sequence[Sequence[Event]]) -> list[list[NamedSpan]]:
+        """Convert the events of each line to the step's clock.
+
+        An event without device times belongs to the nearest op, as a barrier belongs to the op that
+        waits at it. So the event's start and end are each shifted by the same offset as the nearest
+        measured start or end of an op. A start equal to the step's start on the trace's clock is
+        converted to the step's start on the step's clock, and an end equal to the step's end is
+        converted to the step's end.
+        """
+        if self.clock.name != ON_DEVICE:
+            return [
+                [(event.start, event.end, event.name) for event in events]
+                for events in events_of_lines
+            ]
+        first, last = self.edges
+        unmeasured = [event for events in events_of_lines for event in events if not event.measured]
+        times = {event.start for event in unmeasured if event.start != first}
+        times |= {event.end for event in unmeasured if event.end != last}
+        shifts = shifts_nearby(self.admitted.pieces, times)
+
+        def shifted(event: Event) -> tuple[int, int]:
+            start, end = self.timeline.start, self.timeline.end
+            if event.start != first:
+                start = event.start + shifts[event.start]
+            if event.end != last:
+                end = event.end + shifts[event.end]
+            return start, max(start, end)
+
+        return [
+            [(*(event.measured or shifted(event)), event.name) for event in events]
+            for events in events_of_lines
+        ]
 
     @property
     def ops(self) -> list[Op]:
@@ -110,7 +152,7 @@ def normalize(
                 "the trace has no Steps line; using the time of the whole XLA Ops line as the step"
             )
     step = step_of(device, picked, admitted, make_ops(device, [admitted], context))
-    around = Surroundings(step.leaves)
+    around = surroundings_of(step.leaves)
     for op in step.ops:
         op.around = around
     context.note(*clock_notes(step))
@@ -127,6 +169,17 @@ def normalize(
             f"flops or bytes of {counted(n_infinite, 'op')} are not finite and count as unknown"
         )
     return step
+
+
+def surroundings_of(leaves: Sequence[Executions]) -> Surroundings:
+    # Read paths in the trace only, because programs take long to read.
+    paths = (entry.op.tf_op for entry in leaves if entry.op.tf_op)
+    lines = (
+        (entry.op.tf_op, entry.op.source_user, entry.total)
+        for entry in leaves
+        if entry.op.tf_op and entry.op.source_user
+    )
+    return Surroundings(paths, lines)
 
 
 def step_of(

@@ -17,10 +17,10 @@ from _proto.cached import cached_property
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
 
-    from _pipeline.executions import Executions
-    from _pipeline.ops import Op
+    from _pipeline.frames import Stack
+    from _pipeline.scopes import Scope
 
     Words = frozenset[str]
     Path = tuple[str, ...]
@@ -39,13 +39,15 @@ LEAST_PREFIX = 4
 class Surroundings:
     """The scopes and own lines of a step's ops. Everything is computed on first use."""
 
-    def __init__(self, leaves: Sequence[Executions]) -> None:
-        self._leaves = leaves
+    def __init__(self, paths: Iterable[str], lines: Iterable[tuple[str, str, int]]) -> None:
+        """Keep the ops' paths, and the path, own line and time of each op with an own line. Both
+        are read once, on first use."""
+        self._paths, self._paths_with_lines = paths, lines
 
-    def line_near(self, op: Op) -> str | None:
-        """Return the own line with the most time in the op's scope, or else in the nearest
+    def line_near(self, scope: Scope | None) -> str | None:
+        """Return the own line with the most time in an op's scope, or else in the nearest
         enclosing scope that has lines. The top level of the program is no scope."""
-        path = op.scope.parts if op.scope else ()
+        path = scope.parts if scope else ()
         for end in range(len(path), 0, -1):
             lines = self._lines.get(path[:end])
             if lines:
@@ -56,28 +58,27 @@ class Surroundings:
     def _lines(self) -> dict[Path, Counter[str]]:
         """Return the time of each own line, by the scope that directly contains the ops."""
         lines: dict[Path, Counter[str]] = {}
-        for executions in self._leaves:
-            op = executions.op
-            if op.tf_op and op.source_user:
-                path = scope_of(op.tf_op).parts
-                lines.setdefault(path, Counter())[op.source_user] += executions.total
+        for path, line, time in self._paths_with_lines:
+            lines.setdefault(scope_of(path).parts, Counter())[line] += time
         return lines
 
-    def contradicts(self, op: Op, line: str) -> bool:
+    def contradicts(
+        self, scope: Scope | None, path: str | None, stack: Stack | None, line: str
+    ) -> bool:
         """Return whether a line is in a file that is named after another scope than the op's.
 
         No word of the file's name is in the op's scope, and one is in another scope. Words that all
         scopes have say nothing. A caller's file that is named after the scope settles the doubt: a
         norm can run in the scope of an attention layer.
         """
-        if not op.scope or not op.scope.parts or not names_layer(op.path or ""):
+        if not scope or not scope.parts or not names_layer(path or ""):
             return False
-        scope = words_in(op.scope.name)
+        words = words_in(scope.name)
         stem = stem_words(file_of(line))
-        if not self._is_elsewhere(stem) or have_match(stem, scope):
+        if not self._is_elsewhere(stem) or have_match(stem, words):
             return False
-        callers = op.stack.files if op.stack else ()
-        return not any(have_match(stem_words(file), scope) for file in callers)
+        callers = stack.files if stack else ()
+        return not any(have_match(stem_words(file), words) for file in callers)
 
     def _is_elsewhere(self, stem: Words) -> bool:
         return bool(stem) and have_match(stem, self._telling_words)
@@ -85,9 +86,7 @@ class Surroundings:
     @cached_property
     def _telling_words(self) -> Words:
         """Return the words that some scopes have, but not all."""
-        # Read paths in the trace only, because programs take long to read.
-        paths = {executions.op.tf_op for executions in self._leaves}
-        scopes = {scope_of(path).name for path in paths if path}
+        scopes = {scope_of(path).name for path in set(self._paths)}
         n_scopes = Counter(word for scope in scopes - {""} for word in words_in(scope))
         return frozenset(word for word, n in n_scopes.items() if n < len(scopes - {""}))
 

@@ -39,6 +39,14 @@ class Evidence(NamedTuple):
     pauses: Occurrences | None = None
 
 
+class Place(NamedTuple):
+    """The source line to change in the user's code, and its scope."""
+
+    source_user: str | None
+    source_inner: str | None
+    scope: str | None
+
+
 class Cause(NamedTuple):
     """A cause of lost time; `gain_ps` is an estimate of the time that removing it saves.
 

@@ -20,10 +20,10 @@ remaining ops minus the time to read and write the array once at peak HBM bandwi
 
 from __future__ import annotations
 
-from _analysis.causes.cause import SEEN, Cause, Evidence
+from _analysis.causes.cause import SEEN, Cause, Evidence, Place
 from _analysis.causes.graph import operand
 from _analysis.causes.sentences import about, clipped, line_says
-from _analysis.causes.step_program import Place, place_of, place_of_longest, total_of
+from _analysis.causes.step_program import place_of, place_of_longest, total_of
 from _analysis.remedies import CAUSES
 from _pipeline.vocabulary import COMPUTE, DATA_MOVE
 from _units import counted, time

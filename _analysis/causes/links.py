@@ -24,10 +24,9 @@ from typing import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Sequence
+    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
     from typing import Literal
 
-    from _analysis.causes.step_program import StepProgram
     from _pipeline.executions import Executions
     from _proto.hlo.collectives import Collective
     from _proto.hlo.program import Computation, Instruction
@@ -67,15 +66,23 @@ class Links:
     """The collectives of a program, each with the bytes that it moves over the links, or the time
     that it occupies them."""
 
-    def __init__(self, of: StepProgram) -> None:
-        self._of = of
+    def __init__(
+        self,
+        collectives: Iterable[Executions],
+        # Position of each instruction in the order of the trace.
+        order: Mapping[Instruction, int],
+        # Total time and number of executions of an instruction.
+        time_of: Callable[[Instruction], int],
+        n_of: Callable[[Instruction], int],
+    ) -> None:
+        self._order, self._total_of, self._n_of = order, time_of, n_of
         self._bytes: dict[Instruction, int] = {}
         self._alone: dict[Instruction, float] = {}
         self._paces: dict[Computation, float] = {}
         self._events_of: dict[Computation, list[_Event]] = {}
         fastest: dict[tuple[str, str | None], float] = {}
         synchronous = {}
-        for executions in of.collectives:
+        for executions in collectives:
             op, here = executions.op, executions.op.instruction
             n_bytes = _bytes_of(op.inside) if op.inside else 0
             if here is None or op.inside is None or n_bytes < _SMALL_BYTES:
@@ -127,14 +134,14 @@ class Links:
                 elif kind == _BEGIN:
                     math_at_begin[here] = math
                 elif here in self._bytes:
-                    n_moved = self._bytes[here] * self._of.n_of(here)
+                    n_moved = self._bytes[here] * self._n_of(here)
                     n_bytes += n_moved
                     if (math - math_at_begin[here]) * _LITTLE <= self._time_of(here):
                         n_at_once += n_moved
         return set(self._bytes) if n_at_once * 4 >= n_bytes * 3 else set()
 
     def _made_asynchronous(self, events: Iterable[_Event], moved: set[Instruction]) -> list[_Event]:
-        order = self._of.order
+        order = self._order
         short = sum(map(self._time_of, moved)) / len(moved) / _SHORT
         last = max(order.values()) + 1
         place_of: dict[Instruction, int] = {}
@@ -166,7 +173,7 @@ class Links:
         """Return the events of one execution of a computation, in order."""
         if computation in self._events_of:
             return self._events_of[computation]
-        order = self._of.order
+        order = self._order
         events = self._events_of[computation] = []
         for here in computation.instructions:
             place = order.get(here)
@@ -210,9 +217,9 @@ class Links:
                 if here in seen:
                     continue
                 seen.add(here)
-                is_long = here in self._of.order and self._time_of(here) > short
+                is_long = here in self._order and self._time_of(here) > short
                 if is_long and here not in beyond:
-                    places.append(self._of.order[here])
+                    places.append(self._order[here])
                 else:
                     passed.add(here)
                     to_do.append(here)
@@ -220,19 +227,17 @@ class Links:
 
     def _time_of(self, here: Instruction) -> float:
         """Return the mean time of one execution."""
-        return self._of.time_of(here) / (self._of.n_of(here) or 1)
+        return self._total_of(here) / (self._n_of(here) or 1)
 
     def _saved(
         self, computation: Computation, now: Sequence[_Event], then: Sequence[_Event]
     ) -> int:
         """Return the time that all executions of a computation save if its events change from `now`
         to `then`."""
-        n = max(self._of.n_of(event.here) for event in now)
+        n = max(self._n_of(event.here) for event in now)
         pace = self._paces.get(computation)
         if pace is None:
-            measured = (
-                sum(self._of.time_of(event.here) for event in now if event.kind != _BEGIN) / n
-            )
+            measured = sum(self._total_of(event.here) for event in now if event.kind != _BEGIN) / n
             pace = self._paces[computation] = self._pace_of(now, measured)
         return max(0, round((_replayed(now, pace) - _replayed(then, pace)) * n))
 

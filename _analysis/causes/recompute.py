@@ -21,9 +21,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from _analysis.allocator import runtime_of
-from _analysis.causes.cause import LIKELY, SEEN, Cause, Evidence
+from _analysis.causes.cause import LIKELY, SEEN, Cause, Evidence, Place
 from _analysis.causes.sentences import about, line_says
-from _analysis.causes.step_program import Place, place_of_longest, total_of
+from _analysis.causes.step_program import place_of_longest, total_of
 from _analysis.remedies import CAUSES
 from _pipeline import frames
 from _units import size

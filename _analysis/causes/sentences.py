@@ -9,7 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from _analysis.causes.step_program import Place
+    from _analysis.causes.cause import Place
     from _pipeline.normalize import Step
 
 # Longest name in a sentence; with two names of this length, a cause takes 300 characters at most.

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from operator import attrgetter
 
-from _analysis.causes.cause import LIKELY, Cause, Evidence
+from _analysis.causes.cause import LIKELY, Cause, Evidence, Place
 from _analysis.causes.sentences import about, short
-from _analysis.causes.step_program import Place, place_of
+from _analysis.causes.step_program import place_of
 from _analysis.cohorts import Cohort, DeviceLoads, Member
 from _analysis.remedies import CAUSES
 from _analysis.report import program_id_of

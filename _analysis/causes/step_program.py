@@ -3,8 +3,7 @@ lines."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from _analysis.causes.cause import Place
 from _analysis.causes.graph import WHILE, body_of, callers
 from _analysis.causes.links import Links
 from _analysis.causes.sentences import listed
@@ -29,14 +28,6 @@ if TYPE_CHECKING:
 
 # Maximum number of kinds of collectives that a sentence names.
 _N_NAMED = 2
-
-
-class Place(NamedTuple):
-    """The source line to change in the user's code, and its scope."""
-
-    source_user: str | None
-    source_inner: str | None
-    scope: str | None
 
 
 def own_line_of(instruction: Instruction, is_own: Callable[[str], bool]) -> str | None:
@@ -184,7 +175,7 @@ class StepProgram:
 
     @cached_property
     def links(self) -> Links:
-        return Links(self)
+        return Links(self.collectives, self.order, self.time_of, self.n_of)
 
     @property
     def is_own(self) -> Callable[[str], bool]:
