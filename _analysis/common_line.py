@@ -39,6 +39,12 @@ def common_line_of(step: Step) -> CommonLine | None:
     return _FOUND[step]
 
 
+def scopes_say_more(step: Step) -> bool:
+    """Return whether one line has most of the step's time, and scopes separate it best."""
+    common = common_line_of(step)
+    return common is not None and common["separated_by"] == BY_SCOPE
+
+
 def _find(step: Step) -> CommonLine | None:
     times: dict[str | None, int] = {}
     for executions in step.leaves:

@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from _analysis.causes.find import causes_of
-from _analysis.common_line import BY_SCOPE, common_line_of
+from _analysis.common_line import scopes_say_more
 from _analysis.costs import costs_by_kernel, declared_notes
 from _analysis.exposed import is_exposed
 from _analysis.findings import findings_of, lost_by, time_of
@@ -116,9 +116,7 @@ def bottleneck(
     if tokens is not None and (flops_per_token or params):
         useful = model_flops_of(step, tokens, flops_per_token, params, n_devices)
     ledger = ledger_of(step, roofs, by_user)
-    common = common_line_of(step)
-    by_scope = common is not None and common["separated_by"] == BY_SCOPE
-    findings, kernels, lines = findings_of(ledger, by_scope)
+    findings, kernels, lines = findings_of(ledger, by_scope=scopes_say_more(step))
     by_class = {name: [entry for entry in ledger if entry.name == name] for name in CLASSES}
     idle = step.duration - step.timeline.busy
     over = [entry for entry in ledger if entry.is_over_roof]
