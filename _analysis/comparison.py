@@ -10,9 +10,10 @@ from _analysis.matching import matches_of
 from _analysis.noise import noise_of, p_values_of
 from _analysis.program_changes import program_changes
 from _analysis.record_format import KINDS
-from _analysis.recorded_steps import ALPHA, mean, run_of, source_of
+from _analysis.recorded_steps import ALPHA, run_of, source_of
 from _analysis.sides import sides_of
 from _pipeline.context import DEVICE
+from _pipeline.groups import mean
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -30,6 +30,7 @@ CLASSES: tuple[OpClass, ...] = (
     *(COLLECTIVE, HOST, DATA_MOVEMENT, COMPUTE_BOUND, MEMORY_BOUND, KERNEL, UNJUDGED),
     OTHER,
 )
+NO_TIME = Fraction(0)
 
 
 class Entry(NamedTuple):
@@ -89,7 +90,7 @@ def avoidable(executions: Executions) -> Entry:
         name = COLLECTIVE
     else:
         name = DATA_MOVEMENT if op.kind == DATA_MOVE else OTHER
-    return Entry(executions, name, None, 0, executions.total, True, False, Fraction(0), None)
+    return Entry(executions, name, None, 0, executions.total, True, False, NO_TIME, None)
 
 
 def judged(executions: Executions, cost: Cost, roofs: Roofs) -> Entry:
@@ -98,7 +99,8 @@ def judged(executions: Executions, cost: Cost, roofs: Roofs) -> Entry:
     n, total = executions.n, executions.total
     of_flops = roofs.t_compute(cost.flops, cost.precision.dtype)
     of_bytes = roofs.t_memory(cost.moved_bytes)
-    t_compute, t_memory = n * (of_flops or Fraction(0)), n * (of_bytes or Fraction(0))
+    t_compute = n * of_flops if of_flops else NO_TIME
+    t_memory = n * of_bytes if of_bytes else NO_TIME
     roof = max(t_compute, t_memory)
     times = t_compute, None if of_bytes is None else t_memory
     if cost.source == OPAQUE and executions.op.kernel:

@@ -72,7 +72,8 @@ def line_of(op: Op) -> LikelyLine:
     if op.around is None:
         return found
     line = found.line_user or found.line
-    if line and found.how == OWN and op.around.contradicts(op.scope, op.path, op.stack, line):
+    is_suspect = line and found.how == OWN and op.around.is_elsewhere(line)
+    if line and is_suspect and op.around.contradicts(op.scope, op.path, op.stack, line):
         return found._replace(how=DOUBTFUL)
     if found.line_user is None and op.kind == COMPUTE:
         near = op.around.line_near(op.scope)

@@ -6,8 +6,8 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import NamedTuple
 
-from _analysis.recorded_steps import mean
 from _pipeline.device import STEPS
+from _pipeline.groups import mean
 from _pipeline.intervals import complement, union
 
 TYPE_CHECKING = False

@@ -6,6 +6,7 @@ from fractions import Fraction
 from itertools import zip_longest
 from typing import NamedTuple
 
+from _pipeline.groups import mean
 from _pipeline.no_answer import NoAnswer
 from _proto.trace.ranks import planes_named
 from _units import counted
@@ -89,15 +90,6 @@ def run_of(record: Record, device: str, asked: slice, **more: str) -> Run:
         names = [step.name for step in steps]
         raise NoAnswer("step_not_found", detail=detail, available_steps=names, **more)
     return run
-
-
-def mean(figures: Sequence[int]) -> int:
-    return rounded_mean(sum(figures), len(figures))
-
-
-def rounded_mean(total: int, n: int) -> int:
-    """Return the mean, rounded half up."""
-    return (2 * total + n) // (2 * n)
 
 
 def percent(part: int, whole: int) -> float | None:

@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from _analysis.record_format import RecordedStep
-from _analysis.recorded_steps import Run, mean, percent
+from _analysis.recorded_steps import Run, percent
+from _pipeline.groups import mean
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

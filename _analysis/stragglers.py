@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 from _analysis.cohorts import Cohort, crew_of, found_in, slowest, total_of, twice_median
 from _analysis.processes import in_turn
-from _analysis.recorded_steps import ALPHA, mean, percent, ratio, rounded_mean, source_of
+from _analysis.recorded_steps import ALPHA, percent, ratio, source_of
 from _pipeline.device import MODULES
 from _pipeline.frames import innermost_own, is_not_plumbing
+from _pipeline.groups import mean, rounded_mean
 from _pipeline.scopes import scope_of
 from _units import counted
 

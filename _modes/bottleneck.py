@@ -285,7 +285,7 @@ def utilization_of(
         (
             min(Fraction(entry.total), entry.t_compute)
             for entry in ledger
-            if counts_for_lower_bound(entry) and counts(entry.executions.op)
+            if entry.t_compute and counts_for_lower_bound(entry) and counts(entry.executions.op)
         ),
         Fraction(0),
     )

@@ -17,9 +17,10 @@ from _analysis.captures import (
 )
 from _analysis.cohorts import total_of
 from _analysis.processes import work_on
-from _analysis.recorded_steps import percent, rounded, rounded_mean
+from _analysis.recorded_steps import percent, rounded
 from _analysis.stragglers import spread_of_records, step_spread, verdict_of
 from _pipeline.context import SCHEMA_VERSION
+from _pipeline.groups import rounded_mean
 from _pipeline.load import Place, find_files, of_host
 from _pipeline.no_answer import NoAnswer
 from _pipeline.texts import cut_texts

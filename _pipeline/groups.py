@@ -4,7 +4,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from fractions import Fraction
     from typing import Any, TypeVar
 
@@ -112,3 +112,12 @@ def source_key(op: Op) -> SourceKey:
 
 def percent(part: float, whole: int) -> float | None:
     return round(100 * part / whole, 3) if whole else None
+
+
+def mean(figures: Sequence[int]) -> int:
+    return rounded_mean(sum(figures), len(figures))
+
+
+def rounded_mean(total: int, n: int) -> int:
+    """Return the mean, rounded half up."""
+    return (2 * total + n) // (2 * n)

@@ -148,12 +148,12 @@ class Op:
         is_half = self.category in ("send", "recv", *HOST_TRANSFERS)
         return bool(self.name) and not self.is_container and (self.is_start or is_half)
 
-    @property
+    @cached_property
     def source(self) -> str | None:
         """Return the source line that the trace stores in addition to the stack."""
         return as_text(self.metadata.stats.get("source")) or None
 
-    @property
+    @cached_property
     def stack(self) -> frames.Stack | None:
         """Return the op's stack, outermost frame first."""
         stored = self.stored_stack

@@ -71,16 +71,20 @@ class Surroundings:
         scopes have say nothing. A caller's file that is named after the scope settles the doubt: a
         norm can run in the scope of an attention layer.
         """
-        if not scope or not scope.parts or not names_layer(path or ""):
-            return False
-        words = words_in(scope.name)
-        stem = stem_words(file_of(line))
-        if not self._is_elsewhere(stem) or have_match(stem, words):
-            return False
-        callers = stack.files if stack else ()
-        return not any(have_match(stem_words(file), words) for file in callers)
+        words = words_in(scope.name) if scope else frozenset[str]()
+        files = stack.files if stack else ()
+        return (
+            bool(scope and scope.parts)
+            and self.is_elsewhere(line)
+            and not have_match(stem_of_line(line), words)
+            and not any(have_match(stem_words(file), words) for file in files)
+            and names_layer(path or "")
+        )
 
-    def _is_elsewhere(self, stem: Words) -> bool:
+    def is_elsewhere(self, line: str) -> bool:
+        """Return whether the name of the line's file has a word of a scope. If not, the line
+        contradicts no scope, so the op's scope, which takes longer to find, is not needed."""
+        stem = stem_of_line(line)
         return bool(stem) and have_match(stem, self._telling_words)
 
     @cached_property
@@ -96,6 +100,11 @@ def words_in(text: str) -> Words:
     """Return the lower-case words of a name, split at capitals and at all other characters."""
     words = (word.lower() for word in WORD_RE.findall(text))
     return frozenset(SHORT_FOR.get(word, word) for word in words)
+
+
+@cache
+def stem_of_line(line: str) -> Words:
+    return stem_words(file_of(line))
 
 
 @cache

@@ -61,6 +61,7 @@ class Program:
         self.message = message
         self.read_buffer_assignment = read_buffer_assignment
         self.complain = complain
+        self.inside_of: dict[Instruction, list[Instruction]] = {}
         self.computations = [Computation(self, part) for part in message.computations]
         # Index names without creating Instruction objects, because most instructions are inside
         # fusions, where few answers need them.
@@ -300,18 +301,31 @@ class Instruction:
         found = (self.program.computation(computation_id) for computation_id in dict.fromkeys(ids))
         return [computation for computation in found if computation is not None]
 
-    def inside(self) -> Iterator[Instruction]:
-        """Yield the instructions of all called computations, depth first, each instruction once."""
+    def inside(self) -> Sequence[Instruction]:
+        """Return the instructions of all called computations, depth first, each instruction
+        once."""
+        if not self.message.called_computation_ids:
+            return ()
+        # Remember the result, because the flops, the bytes and the kind of an op depend on it.
+        known = self.program.inside_of
+        if self not in known:
+            known[self] = self._read_inside()
+        return known[self]
+
+    def _read_inside(self) -> list[Instruction]:
+        inside: list[Instruction] = []
         entered: set[Computation] = set()
         to_do = [self]
         while to_do:
             here = to_do.pop()
             if here is not self:
-                yield here
-            for computation in reversed(here.called):
-                if computation not in entered:
-                    entered.add(computation)
-                    to_do.extend(reversed(computation.instructions))
+                inside.append(here)
+            if here.message.called_computation_ids:
+                for computation in reversed(here.called):
+                    if computation not in entered:
+                        entered.add(computation)
+                        to_do.extend(reversed(computation.instructions))
+        return inside
 
     @property
     def stage(self) -> tuple[str, str] | None:
