@@ -84,6 +84,10 @@ def source_fields(op: Op) -> StackKey:
 def scope_fields(members: Sequence[Executions], layers: str | None = None) -> ScopeFields:
     """Return the innermost scope that contains the ops, and the number of scopes. If the ops were
     grouped by scope, pass the name of their layers."""
+    if len(members) == 1:
+        scope = members[0].op.scope
+        n_scopes = len({scope.parts for scope in members[0].op.all_scopes})
+        return {"scope": scope.name if scope else None, "n_scopes": n_scopes}
     scopes = {scope for member in members for scope in member.op.all_scopes}
     n_scopes = len({scope.parts for scope in scopes})
     time_in_none = sum(member.total for member in members if not member.op.all_scopes)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from heapq import nsmallest
+from heapq import heappop, heappush, nsmallest
 from operator import itemgetter
+from typing import NamedTuple
 
-from _analysis.costs import DECLARED, OPAQUE, cost_of, costs_by_kernel, declared_notes
+from _analysis.costs import DECLARED, OPAQUE, cost_of, costs_by_kernel, declared_notes, precision_of
 from _analysis.exposed import is_exposed
 from _analysis.ledger import entry_of
 from _analysis.likely_lines import line_of
@@ -82,11 +83,11 @@ def by_op(
     ranked = ranked_ops(step.leaves)
     containers = ranked_ops(step.containers)
     asked = None if op is None else find_op(op, [*ranked, *containers], context)
-    merged = [] if no_merge else merged_ops(ranked, by_user, roofs)[:top]
+    judge = Judge(step, roofs, by_user)
+    merged = [] if no_merge else merged_ops(ranked, judge, top)
     shown = [*ranked[:top], *([asked] if asked else [])]
     shown += [group for ops in merged for group in ops]
-    loops = Loops(step, [member for group in shown for member in group.members])
-    judge = Judge(step, roofs, by_user, loops)
+    judge.loops = Loops(step, [member for group in shown for member in group.members])
     rows_of_merged: MergedUnlessAsked = {}
     if not no_merge:
         rows_of_merged = {"merged": [judge.merged_row(ops) for ops in merged]}
@@ -125,26 +126,48 @@ def ranked_ops(executions: Iterable[Executions]) -> list[Group]:
     return [group for _, group in ranked]
 
 
-def merged_ops(
-    ranked: Iterable[Group], by_user: Mapping[str, KernelCost], roofs: Roofs
-) -> list[list[Group]]:
+class Alike(NamedTuple):
+    """Ops that have some keys in common. Sorts by time, longest first; of equal times, the ops with
+    keys to compare come first, then the first in the table."""
+
+    minus_time: int
+    n_compared: int
+    rank: int
+    ops: list[Group]
+
+
+def merged_ops(ranked: Sequence[Group], judge: Judge, top: int) -> list[list[Group]]:
     """Merge ops whose names and scopes differ only in numbers, such as ops of unrolled layers.
-    Return lists of ops, costliest list first."""
-    lists: dict[object, list[Group]] = {}
-    for group in ranked:
-        op = group.op
-        key = (
-            without_numbers(op_name(op)),
-            without_numbers(scope_of(group) or ""),
-            line_of(op).line_user or line_of(op).line,
-            entry_of(group.members[0], roofs, by_user).name,
-            op.kind,
-            op.category,
-            op.phase,
-            cost_of(op, by_user).precision.dtype,
-        )
-        lists.setdefault(key, []).append(group)
-    return sorted(lists.values(), key=lambda ops: -sum(group.total for group in ops))
+    Return the costliest lists of ops, costliest list first."""
+    ranks = {id(group): i for i, group in enumerate(ranked)}
+    keys = name_key, place_key, judge.class_key
+    # Lines and classes take long to find. So compare the keys one by one, of the costliest ops
+    # only.
+    heap = [Alike(0, 0, 0, list(ranked))]
+    merged: list[list[Group]] = []
+    while heap and len(merged) < top:
+        alike = heappop(heap)
+        if alike.n_compared == len(keys):
+            merged.append(alike.ops)
+            continue
+        lists: dict[object, list[Group]] = {}
+        for group in alike.ops:
+            lists.setdefault(keys[alike.n_compared](group), []).append(group)
+        for ops in lists.values():
+            total = sum(group.total for group in ops)
+            n_compared = alike.n_compared + 1 if len(ops) > 1 else len(keys)
+            heappush(heap, Alike(-total, n_compared, ranks[id(ops[0])], ops))
+    return merged
+
+
+def name_key(group: Group) -> object:
+    op = group.op
+    return without_numbers(op_name(op)), op.kind, op.category, op.phase
+
+
+def place_key(group: Group) -> object:
+    likely = line_of(group.op)
+    return without_numbers(scope_of(group) or ""), likely.line_user or likely.line
 
 
 def scope_of(group: Group) -> str | None:
@@ -196,13 +219,18 @@ def container_row(group: Group) -> Container:
 class Judge:
     """Builds the rows for ops, including each op's cost and its time at the roof."""
 
-    def __init__(
-        self, step: Step, roofs: Roofs, by_user: Mapping[str, KernelCost], loops: Loops
-    ) -> None:
+    def __init__(self, step: Step, roofs: Roofs, by_user: Mapping[str, KernelCost]) -> None:
         self.step = step
         self.roofs = roofs
         self.by_user = by_user
-        self.loops = loops
+        # The caller adds the ops that are shown.
+        self.loops = Loops(step, [])
+        self._judged: dict[int, Entry] = {}
+
+    def class_key(self, group: Group) -> object:
+        entry = self._entry(group.members[0])
+        precision = entry.cost.precision if entry.cost else precision_of(group.op)
+        return entry.name, precision.dtype
 
     def op_row(self, rank: int, group: Group) -> OpRow:
         entries = self._entries(group)
@@ -248,7 +276,13 @@ class Judge:
         }
 
     def _entries(self, group: Group) -> list[Entry]:
-        return [entry_of(executions, self.roofs, self.by_user) for executions in group.members]
+        return [self._entry(executions) for executions in group.members]
+
+    def _entry(self, executions: Executions) -> Entry:
+        key = id(executions)
+        if key not in self._judged:
+            self._judged[key] = entry_of(executions, self.roofs, self.by_user)
+        return self._judged[key]
 
     def _fields(self, group: Group, entries: Sequence[Entry]) -> AnyOpFields:
         """Return properties of the group's first op, and sums over all executions. For a container,
