@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 import sys
+from functools import lru_cache
 from typing import NamedTuple
 
 from _pipeline.frames import file_of, is_not_plumbing
@@ -66,6 +67,8 @@ class Frame(NamedTuple):
     function: str
 
 
+# Cache results, because the same frames run in each step.
+@lru_cache(maxsize=1 << 12)
 def frame_of(event_name: str) -> Frame | None:
     """Parse the name of a host event; return None if the event is not a Python frame with a
     line."""

@@ -107,8 +107,9 @@ def calls_in(
             while place < len(order) and starts[place] < end:
                 first, last = starts[place], ends[place]
                 if 2 * (min(end, last) - max(start, first)) >= last - first:
-                    n = bisect_left(launched, start)
-                    is_loop = end - start > loop or (n < len(launched) and launched[n] < end)
+                    is_loop = end - start > loop or (
+                        (n := bisect_left(launched, start)) < len(launched) and launched[n] < end
+                    )
                     call = Call(start, end, host.names[name], is_loop)
                     calls.setdefault(order[place], []).append(call)
                 place += 1

@@ -27,6 +27,7 @@ from _units import percentage, span, time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Final
 
     from _analysis.causes.host_in_pauses import Call, HostInPause
@@ -78,9 +79,7 @@ def find(step: Step, periods: Periods, context: Context) -> list[Cause]:
     stacks = {op.stored_stack for op in step.ops if op.stored_stack}
     files = OwnFiles(asked, stacks)
     pauses = sorted(periods.pauses, key=lambda pause: -pause.duration)
-    reasons = [
-        Reason(host, reported_call(host, files)) for host in hosts_in(step.device, periods, pauses)
-    ]
+    reasons = reasons_of(hosts_in(step.device, periods, pauses), files)
     single = single_pause(periods)
     groups: dict[tuple[bool, tuple[str | None, ...]], Group] = {}
     for pause, reason in zip(pauses, reasons, strict=True):
@@ -102,6 +101,20 @@ def single_pause(periods: Periods) -> int | None:
     *_, second, longest = sorted(times)
     is_single = 2 * longest > sum(times) and longest >= 2 * second
     return times.index(longest) if is_single else None
+
+
+def reasons_of(hosts: Iterable[HostInPause], files: OwnFiles) -> list[Reason]:
+    # The place of the reported call depends only on names and loops, which most pauses share.
+    places: dict[object, int | None] = {}
+    reasons = []
+    for host in hosts:
+        key = tuple([(call.name, call.is_loop) for call in host.calls])
+        if key not in places:
+            reported = reported_call(host, files)
+            places[key] = host.calls.index(reported) if reported else None
+        place = places[key]
+        reasons.append(Reason(host, None if place is None else host.calls[place]))
+    return reasons
 
 
 def reported_call(host: HostInPause, files: OwnFiles) -> Call | None:
