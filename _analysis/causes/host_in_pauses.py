@@ -106,14 +106,18 @@ def calls_in(
             place = bisect_right(ends, start)
             while place < len(order) and starts[place] < end:
                 first, last = starts[place], ends[place]
-                if 2 * (min(end, last) - max(start, first)) >= last - first:
+                # Most calls cover the whole window, which is faster to find out.
+                if (start <= first and last <= end) or (
+                    2 * (min(end, last) - max(start, first)) >= last - first
+                ):
                     is_loop = end - start > loop or (
                         (n := bisect_left(launched, start)) < len(launched) and launched[n] < end
                     )
                     call = Call(start, end, host.names[name], is_loop)
                     calls.setdefault(order[place], []).append(call)
                 place += 1
-    for of_window in calls.values():
+    # The calls of a single track are already sorted.
+    for of_window in calls.values() if len(thread.tracks) > 1 else ():
         of_window.sort(key=lambda call: (call.start, -call.end))
     return calls
 
