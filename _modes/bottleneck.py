@@ -37,7 +37,6 @@ from _analysis.rows import (
     period_fields,
     recompute_fields,
     scope_fields,
-    shortened,
 )
 from _analysis.tokens import model_flops_of, tokens_per_s
 from _pipeline.device import tpus_of
@@ -52,7 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Final
 
-    from _analysis.causes.cause import Cause
+    from _analysis.causes.cause import Cause, Evidence
     from _analysis.findings import Finding
     from _analysis.kernel_regions import Inside
     from _analysis.ledger import Entry
@@ -69,9 +68,9 @@ if TYPE_CHECKING:
         RecomputedMath,
         Returned,
         SpeedOfLight,
-        TimeOfDepth,
     )
     from _output.fields.bottleneck import Cause as CauseRow
+    from _output.fields.bottleneck import CauseEvidence as EvidenceRow
     from _output.fields.bottleneck import Finding as FindingRow
     from _output.fields.bottleneck import LineOfFindings as LineRow
     from _output.fields.bottleneck import Steps as StepsRow
@@ -98,7 +97,7 @@ def bottleneck(
     step: Step,
     context: Context,
     *,
-    top: int = 8,
+    top: int = 5,
     peers: bool = False,
     no_peers: bool = False,
     chip: str | None = None,
@@ -203,11 +202,6 @@ def steps_row(step: Step) -> StepsRow | None:
 
 
 def cause_row(rank: int, cause: Cause, step: Step) -> CauseRow:
-    evidence = cause.evidence
-    of_ops = Group(sorted(evidence.executions, key=lambda ran: (-ran.total, ran.op.name)))
-    by_depth: list[TimeOfDepth] | None = None
-    if evidence.by_depth is not None:
-        by_depth = [{"depth": n, "dur_ps": time} for n, time in evidence.by_depth.items()]
     return {
         "rank": rank,
         "cause": cause.cause,
@@ -220,22 +214,37 @@ def cause_row(rank: int, cause: Cause, step: Step) -> CauseRow:
         "scope": cause.scope,
         "says": cause.says,
         "what_helps": cause.what_helps,
-        "evidence": {
-            "ops": [member.op.name for member in of_ops.members[:N_OPS_NAMED]],
-            "n_ops": len(of_ops.members),
-            "n_executions": of_ops.n,
-            "dur_ps": of_ops.total,
-            "shape": evidence.shape,
-            "collective": evidence.collective,
-            "n_participants": evidence.n_participants,
-            "trips": evidence.trips,
-            "by_depth": by_depth,
-            "device": evidence.device,
-            "hbm_free_bytes": evidence.hbm_free,
-            "pauses": occurrences_row(evidence.pauses),
-        },
+        "evidence": evidence_row(cause.evidence),
         "confidence": cause.confidence,
     }
+
+
+def evidence_row(evidence: Evidence) -> EvidenceRow:
+    of_ops = Group(sorted(evidence.executions, key=lambda ran: (-ran.total, ran.op.name)))
+    row: EvidenceRow = {
+        "ops": [member.op.name for member in of_ops.members[:N_OPS_NAMED]],
+        "n_ops": len(of_ops.members),
+        "n_executions": of_ops.n,
+        "dur_ps": of_ops.total,
+    }
+    if evidence.shape is not None:
+        row["shape"] = evidence.shape
+    if evidence.collective is not None:
+        row["collective"] = evidence.collective
+    if evidence.n_participants is not None:
+        row["n_participants"] = evidence.n_participants
+    if evidence.trips is not None:
+        row["trips"] = evidence.trips
+    if evidence.by_depth is not None:
+        row["by_depth"] = [{"depth": n, "dur_ps": time} for n, time in evidence.by_depth.items()]
+    if evidence.device is not None:
+        row["device"] = evidence.device
+    if evidence.hbm_free is not None:
+        row["hbm_free_bytes"] = evidence.hbm_free
+    pauses = occurrences_row(evidence.pauses)
+    if pauses is not None:
+        row["pauses"] = pauses
+    return row
 
 
 def verdict(
@@ -458,10 +467,8 @@ class Rows(NamedTuple):
             "hlo_op": finding.costliest.executions.op.name,
             "shape": finding.shape,
             "agg_key": group.op.agg_key,
-            "tf_op": shortened(group.op.tf_op),
             "dur_ps": group.total,
             "pct_of_step": percent(group.total, self.step.duration),
             "n_executions": group.n,
-            "phases": group.time_by(lambda op: op.phase),
             "waiting_ps": regions.waiting if regions else None,
         }

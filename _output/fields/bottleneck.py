@@ -133,16 +133,12 @@ class FindingFields(Line, ScopeFields, InLoop):
     parts are shown. Null if unknown. Example: `bf16[4,2048,1024]`"""
     agg_key: str
     """Key of the group that the line's first op belongs to."""
-    tf_op: str | None
-    """The last 200 characters of the first op's path; null if it has none."""
     dur_ps: Picoseconds
     """Total duration of the line's ops in this class."""
     pct_of_step: Percent | None
     """`dur_ps` as a percentage of the step's duration."""
     n_executions: Count
     """Number of executions."""
-    phases: dict[str, Picoseconds]
-    """Total duration by phase. Example: `{"forward": 2263430715, "recompute": 2272238509}`"""
     waiting_ps: Picoseconds | None
     """For a kernel, the time in its regions that only wait for copies, as in [kernel](#kernel).
     Null for ops other than kernels, and if the capture has no region of the kernel."""
@@ -230,7 +226,31 @@ class TimeOfDepth(TypedDict):
     """Total duration of the ops at this depth."""
 
 
-class CauseEvidence(TypedDict):
+class EvidenceIfKnown(TypedDict, total=False):
+    shape: str
+    """Shape of the array that is widened, copied, multiplied or written; omitted for causes without
+    an array. `shape` and the following seven fields are printed only if they are known for the
+    cause."""
+    collective: str
+    """Opcode of the collective; omitted if there are several opcodes, and for causes without a
+    collective."""
+    n_participants: Count
+    """For `resharding`: number of devices in each replica group of the collectives."""
+    trips: Count
+    """For `collective_in_loop`: number of iterations of the loop."""
+    by_depth: list[TimeOfDepth]
+    """For `recompute` and `recomputed_repeatedly`: time of the recomputation by number of enclosing
+    checkpoints."""
+    device: str
+    """For `slow_device`: name of the slow device."""
+    hbm_free_bytes: Bytes
+    """For `recompute`: HBM that was never allocated during the capture; omitted if the capture has
+    no allocator reports."""
+    pauses: Pauses
+    """For `pause_between_steps`: number and lengths of the pauses."""
+
+
+class CauseEvidence(EvidenceIfKnown):
     """Executions and figures that support a cause."""
 
     ops: list[str]
@@ -242,27 +262,6 @@ class CauseEvidence(TypedDict):
     """Number of executions of the affected ops."""
     dur_ps: Picoseconds
     """Total duration of the affected ops, without time spent waiting for late devices."""
-    shape: str | None
-    """Shape of the array that is widened, copied, multiplied or written; null for causes without an
-    array."""
-    collective: str | None
-    """Opcode of the collective; null if there are several opcodes, and for causes without a
-    collective."""
-    n_participants: Count | None
-    """For `resharding`: number of devices in each replica group of the collectives. Null for other
-    causes, and if unknown."""
-    trips: Count | None
-    """For `collective_in_loop`: number of iterations of the loop. Null for other causes."""
-    by_depth: list[TimeOfDepth] | None
-    """For `recompute` and `recomputed_repeatedly`: time of the recomputation by number of enclosing
-    checkpoints. Null for other causes."""
-    device: str | None
-    """For `slow_device`: name of the slow device. Null for other causes."""
-    hbm_free_bytes: Bytes | None
-    """For `recompute`: HBM that was never allocated during the capture. Null for other causes, and
-    if the capture has no allocator reports."""
-    pauses: Pauses | None
-    """For `pause_between_steps`: number and lengths of the pauses. Null for other causes."""
 
 
 class Cause(TypedDict):

@@ -76,7 +76,7 @@ def cause_says(cause: Cause, answer: Answer) -> str:
     if cause["cause"] == PAUSE:
         # The pause is outside the step, so its percentage is relative to the period.
         return pause_says(cause, answer["period_ps"] or 0)
-    what, device = CAUSES[cause["cause"]], cause["evidence"]["device"]
+    what, device = CAUSES[cause["cause"]], cause["evidence"].get("device")
     if device:
         what += f", {device.removeprefix('/device:')},"
     costs = "probably costs" if likely else "costs"
@@ -89,7 +89,7 @@ def pause_says(cause: Cause, period_ps: int) -> str:
     waits = part_of(cause["gain_ps"], period_ps) + share
     probably = " probably" if cause["confidence"] == "likely" else ""
     host = f"for the host{at_line_of(cause)}"
-    pauses = cause["evidence"]["pauses"]
+    pauses = cause["evidence"].get("pauses")
     if not pauses or pauses["n"] == pauses["n_gaps"]:
         return f"Between steps, the device{probably} waits {waits} {host}."
     how_long = span(pauses["min_ps"], pauses["max_ps"])
@@ -191,7 +191,7 @@ def costliest_op(answer: Answer) -> Iterator[Next]:
     cause = main_cause(answer)
     if cause and cause["evidence"]["ops"]:
         name, why = cause["evidence"]["ops"][0], f"details of an op of cause {cause['cause']}"
-        device = cause["evidence"]["device"]
+        device = cause["evidence"].get("device")
         more = ("--device", device) if device else ()
     elif answer["findings"]:
         name, why = answer["findings"][0]["hlo_op"], "details of the op that loses the most time"

@@ -58,7 +58,7 @@ class Recompute(unittest.TestCase):
     def test_free_memory_is_the_minimum_reported_by_the_allocator(self) -> None:
         capture = trace([matmul(BACKWARD + AGAIN, 100, 90, STEP, LOSS)], [("0", 0, 1000)])
         result: Json = answer(capture, "bottleneck")
-        self.assertIsNone(result["causes"][0]["evidence"]["hbm_free_bytes"])
+        self.assertNotIn("hbm_free_bytes", result["causes"][0]["evidence"])
         reports: list[Said] = [
             (at, 0, {"bytes_available": free}) for at, free in ((100, 7000), (200, 4000))
         ]

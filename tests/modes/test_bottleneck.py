@@ -31,12 +31,6 @@ def notes_of_roofs(result: Json) -> list[str]:
 
 
 class Findings(unittest.TestCase):
-    def test_long_op_path_is_truncated_at_the_start(self) -> None:
-        for size, shown in ((200, "x" * 200), (201, "…" + "x" * 200)):
-            data = trace([leaf(0, 9, stack=HERE, tf_op="x" * size)], STEP)
-            (row,) = answer(data, "bottleneck")["findings"]
-            self.assertEqual(row["tf_op"], shown)
-
     def test_roof_uses_bytes_accessed_only_if_hbm_bytes_are_unknown(self) -> None:
         # The peaks are 1 byte and 2 flops per picosecond, so 8 bytes take as long as 16 flops.
         peaks = ("--peak-tflops-bf16", "2", "--peak-hbm-gibps", str(10**12 / 2**30))

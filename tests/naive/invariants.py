@@ -321,8 +321,6 @@ def bottleneck_faults(result: Json) -> Faults:
         if row["lost_ps"] is not None:
             judged = row["at_roof_ps"] + row["lost_ps"]
             yield from differs(f"{row['class']} at_roof_ps and lost_ps", judged, row["dur_ps"])
-    for row in (*findings, *kernels):
-        yield from differs(f"{row['agg_key']} phases", sum(row["phases"].values()), row["dur_ps"])
     for row in [] if tail["n_findings_omitted"] else others:
         found = [finding for finding in findings if finding["class"] == row["class"]]
         for figure in ("dur_ps", "n_executions"):
