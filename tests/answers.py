@@ -18,6 +18,12 @@ from unittest import mock
 import compute_breakdown
 from _pipeline import load
 from _proto import errors
+from tests.analysis import (
+    small_programs,
+    test_causes_collective_in_loop,
+    test_causes_pause_between_steps,
+    test_causes_recompute,
+)
 from tests.builders import hlo_proto, records, xspace
 from tests.builders.allocator import SIZES, allocator, with_host
 from tests.builders.xspace import Space, StatValue, bytes_field, encode, op, tpu_plane, trace
@@ -333,10 +339,32 @@ def answers() -> list[Json]:
     found += [answer(data, "bottleneck") for data in hand_made_kernels()]
     found.append(demo("kernel", "--kernel=flash_attention"))
     found.append(answer(test_peers.with_slow_device(), "bottleneck", "--peers"))
+    found += with_evidence()
     found += single_ops()
     found += idle_hosts()
     found += captures()
     return found
+
+
+def with_evidence() -> list[Json]:
+    """Return answers with the evidence that the demo's causes lack: rounds of a loop, free memory
+    and pauses."""
+    in_loop, again, pauses = (
+        test_causes_collective_in_loop,
+        test_causes_recompute,
+        test_causes_pause_between_steps,
+    )
+    rounds = [
+        op("while.1", "while", 0, 400),
+        *small_programs.rounds("reduced", "all-reduce", 0, 50, 4),
+    ]
+    recomputed = again.matmul(again.BACKWARD + again.AGAIN, 100, 90, again.STEP, again.LOSS)
+    free = allocator((100, 0, {"bytes_available": 7000}))
+    return [
+        small_programs.bottleneck(small_programs.loop(in_loop.accumulating(), 3), rounds),
+        answer(with_host(trace([recomputed], [("0", 0, 1000)]), free), "bottleneck"),
+        pauses.answer_of(pauses.thread((pauses.FEED, 105, 199), ("$main.py:2 main", -10, 300))),
+    ]
 
 
 def single_ops() -> list[Json]:

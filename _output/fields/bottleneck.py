@@ -130,7 +130,7 @@ class FindingFields(Line, ScopeFields, InLoop):
     `flash_attention.3`"""
     shape: str | None
     """Output shape that takes the most time, without layout. For a tuple, up to three
-    parts are shown. Null if unknown. Example: `bf16[4,2048,1024]`"""
+    parts are shown. Null if unknown. Example: `bf16[4,2048,4,128]`"""
     agg_key: str
     """Key of the group that the line's first op belongs to."""
     dur_ps: Picoseconds

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import unittest
 from typing import Any
 
@@ -16,7 +17,7 @@ from tests.builders.xspace import (
     tpu_plane,
     trace,
 )
-from tests.harness import OFFLOADING, answer, command, run
+from tests.harness import DEMO, OFFLOADING, PROFILES, answer, command, run
 from tests.modes.small_steps import BF16, HERE, PEAKS, STEP, kernel, leaf, matmul
 
 Json = dict[str, Any]
@@ -28,6 +29,14 @@ def bottleneck(ops: list[Op], *options: str) -> Json:
 
 def notes_of_roofs(result: Json) -> list[str]:
     return [note for note in result["notes"] if "faster than their roof" in note]
+
+
+# The JSON of a capture has at most 12 kB, except for captures with many causes or kernels.
+LARGER = {
+    DEMO.name: 16896,
+    "tpu7x-dense-train.xplane.pb": 16896,
+    "vllm-fp4-tuned.xplane.pb": 13824,
+}
 
 
 class Findings(unittest.TestCase):
@@ -55,6 +64,20 @@ class Findings(unittest.TestCase):
         ):
             result = bottleneck([op(f"{category}.1", category, 0, 10, operands=operands)])
             self.assertEqual([row["class"] for row in result["findings"]], [name])
+
+
+class Size(unittest.TestCase):
+    """Test the bytes of the default JSON, without the next steps, which contain the path."""
+
+    def test_default_json_is_small(self) -> None:
+        for path in (DEMO, *sorted(PROFILES.glob("*.xplane.pb"))):
+            with self.subTest(path.name):
+                printed = json.dumps(run(path, "bottleneck").object, separators=(",", ":"))
+                self.assertLessEqual(len(printed), LARGER.get(path.name, 12288))
+
+    def test_evidence_has_only_known_figures(self) -> None:
+        for cause in answer(DEMO, "bottleneck")["causes"]:
+            self.assertNotIn(None, cause["evidence"].values())
 
 
 class Lines(unittest.TestCase):

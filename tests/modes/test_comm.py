@@ -398,6 +398,11 @@ OF_FOUR = ", channel_id=1, replica_groups=[2,4]<=[8], use_global_device_ids=true
 
 
 class Payload(unittest.TestCase):
+    def test_long_op_path_is_truncated_at_the_start(self) -> None:
+        for size, shown in ((200, "x" * 200), (201, "…" + "x" * 200)):
+            result = row([op("all-reduce.1", "all-reduce", 0, 10, tf_op="x" * size)])
+            self.assertEqual(result["tf_op"], shown)
+
     def test_synchronous_collectives_have_payload_and_bus_bytes(self) -> None:
         # In groups of 4, an all-gather turns 8 * 128 elements into 32 * 128; a reduce-scatter does
         # the opposite.

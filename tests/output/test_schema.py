@@ -214,7 +214,7 @@ class Mutations(unittest.TestCase):
         result["capture"]["n_steps"] = -1
         self.assertTrue(errors("bottleneck", result))
         result = self.result()
-        result["findings"][0]["phases"]["forward"] = "long"
+        result["findings"][1]["waits_for"]["all-to-all"] = "long"
         self.assertTrue(errors("bottleneck", result))
 
     def test_unknown_schema_keyword_is_an_error(self) -> None:
