@@ -18,6 +18,7 @@ from _pipeline.make_ops import make_ops
 from _pipeline.no_answer import NoAnswer
 from _pipeline.normalize import step_of
 from _pipeline.vocabulary import COMM
+from _proto.errors import Damage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,6 +80,10 @@ def read_peers(step: Step, wanted: Set[Place], context: Context) -> list[PeerDev
             return _read_device(device, key, wanted, of_device)
         except NoAnswer as failure:
             return failure.reason
+        except Damage as damage:
+            # The picked device is intact, so its answer is right without this device.
+            damage = trace.in_file(damage)
+            return f"it is damaged at byte {damage.offset}: {damage.what}"
 
     tpus = tpus_of(picked)
     to_read = [name for name in tpus if name != own]

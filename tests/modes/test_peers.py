@@ -529,6 +529,17 @@ class ByDefault(unittest.TestCase):
         self.assertFalse(self.is_compared(self.planes(500), "--step", "all"))
         self.assertTrue(self.is_compared(self.planes(500), "--step", "all", "--peers"))
 
+    def test_damaged_device_is_left_out_with_a_note(self) -> None:
+        planes = self.planes(500, 3)
+        whole = answer(encode(Space(planes)), "bottleneck")
+        # The type of a field that does not exist is invalid.
+        planes[2].lines[-1].extra = b"\x7f"
+        found = answer(encode(Space(planes)), "bottleneck")
+        self.assertEqual(found["budget"], whole["budget"])
+        self.assertEqual(found["totals"]["peers"]["n_devices"], 2)
+        notes = " ".join(found["notes"])
+        self.assertRegex(notes, r"/device:TPU:2 is left out: it is damaged at byte \d+: ")
+
     def test_python_accepts_none_true_and_false(self) -> None:
         for lasted, peers, expected in (
             *((499, None, False), (500, None, True)),

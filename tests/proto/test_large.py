@@ -46,8 +46,8 @@ print(peak if sys.platform == "darwin" else peak << 10)
 
 
 def facts(path: Path, mode: str) -> dict[str, Any]:
-    """Return a mode's answer without the fields that contain the file's name."""
-    result = answer(path, mode)
+    """Return a mode's answer about one device, without the fields that contain the file's name."""
+    result = answer(path, mode, *(["--no-peers"] if mode == "bottleneck" else []))
     elsewhere = ("profile_dir", "xplane_file", "capture")
     return {key: result[key] for key in result if key not in elsewhere}
 
