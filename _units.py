@@ -5,12 +5,10 @@ Tables use the same units, but all figures of a column have one unit and as many
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import TypeAlias
+from typing import TypeAlias
 
-    Unit: TypeAlias = tuple[str, int]
-    Units: TypeAlias = tuple[Unit, ...]
+Unit: TypeAlias = tuple[str, int]
+Units: TypeAlias = tuple[Unit, ...]
 
 TIMES: Units = (("ps", 1), ("ns", 10**3), ("us", 10**6), ("ms", 10**9), ("s", 10**12))
 BYTES: Units = (("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40))

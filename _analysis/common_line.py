@@ -6,19 +6,18 @@ layers from one line.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from weakref import WeakKeyDictionary
 
+from _pipeline.executions import Executions
 from _pipeline.frames import file_of, innermost_own, is_not_plumbing, package_of
+from _pipeline.normalize import Step
 from _pipeline.scopes import names_layer, scope_of
 from _units import percentage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from _output.fields.common import CommonLine
-    from _pipeline.executions import Executions
-    from _pipeline.normalize import Step
 
 BY_SCOPE = "--mode by_scope"
 _FOUND: WeakKeyDictionary[Step, CommonLine | None] = WeakKeyDictionary()

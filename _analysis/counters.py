@@ -6,13 +6,15 @@ import math
 import re
 from fractions import Fraction
 
+from _proto.trace.plane import Value
+from _proto.xplane_pb2 import XEvent
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from _proto.trace.plane import Value
     from _proto.trace.survey import PlanePart
-    from _proto.xplane_pb2 import XEvent
 
-    Number = int | float
+
+Number = int | float
 
 # A trace line holds counters if its name contains this text.
 COUNTER = "counter"

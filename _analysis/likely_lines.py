@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
 
-from _analysis.exposed import collective_of
+from _analysis.roof.exposed import collective_of
 from _pipeline import frames
-from _pipeline.groups import group_by, most
+from _pipeline.groups import Group, group_by, most
+from _pipeline.ops import Op
 from _pipeline.vocabulary import COMPUTE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Final
-
     from _output.fields.units import SourceIs
-    from _pipeline.groups import Group
-    from _pipeline.ops import Op
     from _proto.hlo.program import Instruction
 
 # Origin of a likely line if it is the op's own line. `_proto/hlo/nearest_line.py` returns the other

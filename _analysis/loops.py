@@ -5,22 +5,21 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from _analysis.rows import op_name
+from _pipeline.clocks import Piece
+from _pipeline.executions import Executions
 from _pipeline.groups import group_by
+from _pipeline.normalize import Step
+from _pipeline.ops import Op
 from _pipeline.timeline import columns_of, events_of
 from _proto.cached import cached_property
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
-
     from _output.fields.rows import Loop as LoopRow
-    from _pipeline.clocks import Piece
-    from _pipeline.executions import Executions
-    from _pipeline.normalize import Step
-    from _pipeline.ops import Op
 
     # The program id and the name of an op.
     Key = tuple[int | None, str]

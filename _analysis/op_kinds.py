@@ -7,21 +7,15 @@ user's program. The compiler adds such ops for its own reasons, which the user's
 from __future__ import annotations
 
 import re
+from typing import Final
 
 from _analysis.causes.graph import WHILE, Value, is_layout, operand, origins
-from _analysis.exposed import is_exposed
-from _analysis.ledger import COLLECTIVE, COMPUTE_BOUND, DATA_MOVEMENT, MEMORY_BOUND
+from _analysis.roof.exposed import is_exposed
+from _analysis.roof.ledger import COLLECTIVE, COMPUTE_BOUND, DATA_MOVEMENT, MEMORY_BOUND, Entry
+from _pipeline.ops import Op
 from _pipeline.vocabulary import HOST, SPARSE_CORE
-from _proto.hlo.text import HBM
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-    from _analysis.ledger import Entry
-    from _pipeline.ops import Op
-    from _proto.hlo.program import Instruction
-    from _proto.hlo.text import Array
+from _proto.hlo.program import Instruction
+from _proto.hlo.text import HBM, Array
 
 ALL_TO_ALL: Final = "`all-to-all`"
 CALLED: Final = "collective that the code calls"

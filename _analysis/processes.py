@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import Any, TypeVar
+
+from _pipeline.context import Context
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any, TypeVar
-
-    from _pipeline.context import Context
-
     K = TypeVar("K")
     T = TypeVar("T")
 

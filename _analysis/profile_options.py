@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from google.protobuf.message import Message
+
+from _pipeline.context import Context
 from _pipeline.texts import exact
 from _proto import xplane_pb2 as pb
 from _proto.errors import Damage
+from _proto.trace.plane import Value
 from _proto.trace.ranks import ENVIRONMENT, PROGRAMS, kind_of_plane
+from _proto.trace.survey import Survey
 from _proto.trace.wire import decode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
-    from google.protobuf.message import Message
-
     from _output.fields.anatomy import OptionValue
-    from _pipeline.context import Context
-    from _proto.trace.plane import Value
-    from _proto.trace.survey import Survey
 
     # The value of an option can be a map.
     Options = dict[str, OptionValue | dict[str, OptionValue]]

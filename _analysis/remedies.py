@@ -8,13 +8,19 @@ from __future__ import annotations
 import sys
 
 from _analysis import op_kinds as kinds
-from _analysis.ledger import COLLECTIVE, COMPUTE_BOUND, DATA_MOVEMENT, MEMORY_BOUND, UNJUDGED
+from _analysis.roof.ledger import (
+    COLLECTIVE,
+    COMPUTE_BOUND,
+    DATA_MOVEMENT,
+    MEMORY_BOUND,
+    UNJUDGED,
+    Entry,
+)
 from _pipeline.idle_causes import BARRIER, BETWEEN_PROGRAMS, DEPENDENCY, IN_CONTAINER, IN_PROGRAM
 from _pipeline.vocabulary import HOST
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from _analysis.ledger import Entry
     from _output.fields.units import OpClass
 
 _MATH: tuple[OpClass, ...] = (COMPUTE_BOUND, MEMORY_BOUND, UNJUDGED)

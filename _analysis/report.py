@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from typing import Any
 
 from _analysis.common_line import common_line_of, warning_about
-from _pipeline.context import SCHEMA_VERSION
+from _pipeline.context import SCHEMA_VERSION, Context
 from _pipeline.groups import Group, group_by, percent
+from _pipeline.normalize import Step
 from _pipeline.texts import cut_texts
 from _pipeline.vocabulary import COMM, COMPUTE, DATA_MOVE, KEY_KINDS, OTHER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
     from _output.fields.common import ProgramOfStep, StepAnswer, Totals
-    from _pipeline.context import Context
-    from _pipeline.normalize import Step
 
 
 def answer_of(step: Step, fields: Mapping[str, Any], context: Context) -> dict[str, Any]:

@@ -5,22 +5,24 @@ The types of the rows are declared in `_output/fields/`, so that mypy checks eve
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
 import _peaks
-from _analysis.likely_lines import NO_LINE, LikelyGroup, likely_groups
+from _analysis.likely_lines import NO_LINE, LikelyGroup, LikelyLine, likely_groups
+from _pipeline.executions import Executions
 from _pipeline.groups import Group, group_by, percent, ranked_by
 from _pipeline.idle_causes import BARRIER, BETWEEN_PROGRAMS, DEPENDENCY, IN_CONTAINER, IN_PROGRAM
+from _pipeline.normalize import Step
+from _pipeline.ops import Op
 from _pipeline.scopes import common_scope
-from _pipeline.vocabulary import COMM, COMPUTE, DATA_MOVE, OTHER
+from _pipeline.vocabulary import COMM, COMPUTE, DATA_MOVE, OTHER, LeafKind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from typing import Any
-
-    from _analysis.gaps import Gap
-    from _analysis.likely_lines import LikelyLine
-    from _analysis.periods import Occurrences, Periods
-    from _analysis.roofs import Roofs
+    from _analysis.idle.gaps import Gap
+    from _analysis.idle.periods import Occurrences, Periods
+    from _analysis.roof.roofs import Roofs
     from _output.fields.rows import (
         ChipFields,
         Declared,
@@ -41,10 +43,6 @@ if TYPE_CHECKING:
     )
     from _output.fields.rows import Gap as GapRow
     from _output.fields.rows import Pauses as PausesRow
-    from _pipeline.executions import Executions
-    from _pipeline.normalize import Step
-    from _pipeline.ops import Op
-    from _pipeline.vocabulary import LeafKind
     from _proto.hlo.backend_config import DeclaredCost
 
 N_BREAKDOWN = 8

@@ -6,22 +6,18 @@ tree is built, no function is recursive, and the sums of a scope are computed fr
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 
+from _pipeline.executions import Executions
 from _pipeline.names import common_prefix_length, nearest_names
 from _pipeline.no_answer import NoAnswer
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from _pipeline.executions import Executions
-
-    # The parts of a scope's name, outermost first; empty for the root.
-    Path = tuple[str, ...]
-    # For each value of an op property, such as `kind`: the index of the first op with this value,
-    # and the total time.
-    Times = dict[str, tuple[int, int]]
+# The parts of a scope's name, outermost first; empty for the root.
+Path = tuple[str, ...]
+# For each value of an op property, such as `kind`: the index of the first op with this value,
+# and the total time.
+Times = dict[str, tuple[int, int]]
 
 N_LINES = 3
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from heapq import merge, nsmallest
 from typing import NamedTuple
 
@@ -12,7 +13,6 @@ from _proto.errors import Damage
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import re
-    from collections.abc import Iterable, Sequence
 
     from _analysis.counters import Counters
     from _proto.trace.plane import Value

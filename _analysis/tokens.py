@@ -5,12 +5,9 @@ from __future__ import annotations
 from fractions import Fraction
 
 from _analysis.report import program_id_of
-from _analysis.roofs import rounded
+from _analysis.roof.roofs import rounded
 from _pipeline.no_answer import NoAnswer
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _pipeline.normalize import Step
+from _pipeline.normalize import Step
 
 # Training takes two flops per parameter and token in the forward pass, and four in the backward
 # pass.

@@ -10,20 +10,18 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from _analysis.collective_plans import ASYNC, ASYNC_FUSION
+from _analysis.comm.collective_plans import ASYNC, ASYNC_FUSION, Planned
+from _pipeline.context import Context
 from _pipeline.no_answer import NoAnswer
 from _pipeline.vocabulary import SPARSE_CORE
 from _units import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from _analysis.collective_plans import Planned
     from _output.fields.program import FlagVerdict, How
-    from _pipeline.context import Context
 
 # For each flag: the collective that it affects (None for all), and the ways of running a collective
 # that show its effect.

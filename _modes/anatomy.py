@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import math
 import os
+import re
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from _analysis.processes import work_on
-from _pipeline.context import SCHEMA_VERSION, forms_of_device
+from _pipeline.context import SCHEMA_VERSION, Context, forms_of_device
 from _pipeline.folders import host_of
 from _pipeline.load import (
     Candidates,
@@ -21,14 +23,14 @@ from _pipeline.load import (
 from _pipeline.no_answer import UNREADABLE, NoAnswer, unreadable
 from _pipeline.texts import cut_texts, exact, exact_if_integer
 from _proto.errors import Damage
+from _proto.trace.plane import Value
 from _proto.trace.ranks import host_labels, planes_named, split_hosts
+from _proto.trace.survey import Survey, SurveyedLine, SurveyedPlane
+from _proto.trace.trace import Trace
 from _units import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import re
-    from collections.abc import Iterator, Sequence
-
     from _analysis.counters import Counters
     from _analysis.tallies import Sampled, Tally
     from _output.fields.anatomy import (
@@ -41,10 +43,6 @@ if TYPE_CHECKING:
         SampleEvent,
         StatValue,
     )
-    from _pipeline.context import Context
-    from _proto.trace.plane import Value
-    from _proto.trace.survey import Survey, SurveyedLine, SurveyedPlane
-    from _proto.trace.trace import Trace
 
 # Maximum number of bytes to print of a stat that holds raw bytes.
 N_HEX = 32

@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from _analysis.causes.cause import Cause, Evidence
 from _analysis.causes.find import causes_of
+from _analysis.comm.peer_rows import peer_totals
+from _analysis.comm.peers import Peers
 from _analysis.common_line import scopes_say_more
-from _analysis.costs import costs_by_kernel, declared_notes
-from _analysis.exposed import is_exposed
-from _analysis.findings import findings_of, lost_by, time_of
-from _analysis.hideable import Hideable
-from _analysis.kernel_regions import inside_kernels
-from _analysis.ledger import (
+from _analysis.findings import Finding, findings_of, lost_by, time_of
+from _analysis.idle.periods import Periods, lower_median, periods_of, steps_named_like
+from _analysis.kernel.kernel_regions import Inside, inside_kernels
+from _analysis.likely_lines import DOUBTFUL, line_of
+from _analysis.loops import Loops
+from _analysis.roof.costs import costs_by_kernel, declared_notes
+from _analysis.roof.exposed import is_exposed
+from _analysis.roof.hideable import Hideable
+from _analysis.roof.ledger import (
     CLASSES,
     COLLECTIVE,
     KERNEL,
     UNJUDGED,
+    Entry,
     at_roof_of,
     counts_for_lower_bound,
     is_declared,
     ledger_of,
 )
-from _analysis.likely_lines import DOUBTFUL, line_of
-from _analysis.loops import Loops
-from _analysis.peer_rows import peer_totals
-from _analysis.periods import lower_median, periods_of, steps_named_like
-from _analysis.roofs import over_roof_note, roofs_of, rounded
+from _analysis.roof.roofs import Roofs, over_roof_note, roofs_of, rounded
 from _analysis.rows import (
     chip_fields,
     declared_row,
@@ -39,8 +43,11 @@ from _analysis.rows import (
     scope_fields,
 )
 from _analysis.tokens import model_flops_of, tokens_per_s
+from _pipeline.context import Context
 from _pipeline.device import tpus_of
 from _pipeline.groups import Group, percent
+from _pipeline.normalize import Step
+from _pipeline.ops import Op
 from _pipeline.step_durations import durations_of
 from _pipeline.vocabulary import COMPUTE, HOST
 from _proto.trace.ranks import TPU_RE
@@ -48,16 +55,6 @@ from _units import counted, time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from typing import Final
-
-    from _analysis.causes.cause import Cause, Evidence
-    from _analysis.findings import Finding
-    from _analysis.kernel_regions import Inside
-    from _analysis.ledger import Entry
-    from _analysis.peers import Peers
-    from _analysis.periods import Periods
-    from _analysis.roofs import Roofs
     from _output.fields.bottleneck import (
         Bottleneck,
         BudgetClass,
@@ -77,9 +74,6 @@ if TYPE_CHECKING:
     from _output.fields.bottleneck import UnknownKernel as KernelRow
     from _output.fields.rows import PeersOfStep
     from _output.fields.units import Dtype, OpClass
-    from _pipeline.context import Context
-    from _pipeline.normalize import Step
-    from _pipeline.ops import Op
 
 IDLE: Final = "idle"
 OVERLAP: Final = "overlap"
@@ -164,8 +158,8 @@ def has_reason_to_compare(step: Step, collectives: Sequence[Entry]) -> bool:
 
 def read_peers(step: Step, context: Context) -> tuple[Peers, PeersOfStep | None]:
     # Import late, because these modules are needed only if devices are compared.
-    from _analysis.peers import peers_of
-    from _analysis.transfers import transfers_in
+    from _analysis.comm.peers import peers_of
+    from _analysis.comm.transfers import transfers_in
 
     transfers = transfers_in(step, lambda op: op.waits_for != HOST)
     peers = peers_of(step, transfers, context)

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import heappop, heappush, nsmallest
 from operator import itemgetter
 from typing import NamedTuple
 
-from _analysis.costs import DECLARED, OPAQUE, cost_of, costs_by_kernel, declared_notes, precision_of
-from _analysis.exposed import is_exposed
-from _analysis.ledger import entry_of
 from _analysis.likely_lines import line_of
 from _analysis.loops import Loops
-from _analysis.roofs import roofs_of
+from _analysis.roof.costs import (
+    DECLARED,
+    OPAQUE,
+    KernelCost,
+    cost_of,
+    costs_by_kernel,
+    declared_notes,
+    precision_of,
+)
+from _analysis.roof.exposed import is_exposed
+from _analysis.roof.ledger import Entry, entry_of
+from _analysis.roof.roofs import Roofs, roofs_of
 from _analysis.rows import (
     chip_fields,
     duration_fields,
@@ -21,19 +30,17 @@ from _analysis.rows import (
     peaks_used,
     scope_fields,
 )
+from _pipeline.context import Context
+from _pipeline.executions import Executions
 from _pipeline.groups import Group, group_by, percent, sum_if_known
 from _pipeline.names import nearest_names, resolve_name
 from _pipeline.no_answer import NoAnswer
+from _pipeline.normalize import Step
 from _pipeline.timeline import events_of
 from _pipeline.vocabulary import COMPUTE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from _analysis.costs import KernelCost
-    from _analysis.ledger import Entry
-    from _analysis.roofs import Roofs
     from _output.fields.by_op import (
         Called,
         CalledInstruction,
@@ -50,9 +57,6 @@ if TYPE_CHECKING:
     from _output.fields.by_op import Instruction as InstructionRow
     from _output.fields.by_op import Op as OpRow
     from _output.fields.units import Dtype
-    from _pipeline.context import Context
-    from _pipeline.executions import Executions
-    from _pipeline.normalize import Step
     from _proto.hlo.program import Computation, Instruction
 
     class AnyOpFields(OpFields, DetailClassed):

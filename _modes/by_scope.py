@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from _analysis.likely_lines import likely_groups
 from _analysis.rows import line_rows
-from _analysis.scope_tree import depth_first, levels_of, path_of, tree_of
+from _analysis.scope_tree import Layer, Path, Times, depth_first, levels_of, path_of, tree_of
+from _pipeline.context import Context
+from _pipeline.executions import Executions
 from _pipeline.groups import Group, percent
+from _pipeline.normalize import Step
 from _pipeline.scopes import merged_layers, names_layer
 from _proto.hlo.text import without_ssa_end
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from _analysis.scope_tree import Layer, Path, Times
     from _output.fields.by_scope import Fields, NoScope, Primitive, Scope
-    from _pipeline.context import Context
-    from _pipeline.executions import Executions
-    from _pipeline.normalize import Step
 
 DEPTH = 4
 N_PRIMITIVES = 5

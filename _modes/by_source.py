@@ -6,7 +6,9 @@ from collections import Counter
 
 from _analysis.loops import Loops
 from _analysis.rows import costliest_groups, group_fields, left_out, operand_dtypes, tail_row
-from _pipeline.groups import group_by, source_key
+from _pipeline.context import Context
+from _pipeline.groups import Group, group_by, source_key
+from _pipeline.normalize import Step
 from _pipeline.vocabulary import COMM, COMPUTE, DATA_MOVE
 
 TYPE_CHECKING = False
@@ -14,9 +16,6 @@ if TYPE_CHECKING:
     from _output.fields.by_source import AlsoFused, ListedKind, Returned, ScopeShare
     from _output.fields.by_source import Group as GroupRow
     from _output.fields.rows import TailIfAsked
-    from _pipeline.context import Context
-    from _pipeline.groups import Group
-    from _pipeline.normalize import Step
 
 N_SHAPES = 8
 N_FUSED = 8

@@ -3,40 +3,37 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from itertools import chain
 from operator import lt, sub
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from _analysis.flights import Flights
+from _analysis.comm.flights import Flights
+from _analysis.comm.peer_rows import peer_fields, peer_totals
+from _analysis.comm.transfers import Transfer, cover_of, transfers_of
 from _analysis.likely_lines import LikelyLine
 from _analysis.loops import Loops
-from _analysis.peer_rows import peer_fields, peer_totals
-from _analysis.roofs import rounded
+from _analysis.roof.roofs import rounded
 from _analysis.rows import likely_fields, scope_fields, shortened
-from _analysis.transfers import cover_of, transfers_of
+from _pipeline.context import Context
 from _pipeline.groups import Group, most, percent, sum_if_known
 from _pipeline.intervals import Cover
+from _pipeline.normalize import Step
 from _pipeline.vocabulary import COMM, HOST
 from _units import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from typing import Any
-
-    from _analysis.peers import Peers
-    from _analysis.transfers import Transfer
+    from _analysis.comm.peers import Peers
     from _output.fields.comm import Collective, CommRow, Pairs, Returned
-    from _pipeline.context import Context
-    from _pipeline.normalize import Step
 
 
 def comm(step: Step, context: Context, *, top: int = 20, peers: bool = False) -> Returned:
     transfers = transfers_of(step)
     found = None
     if peers:
-        from _analysis.peers import peers_of
+        from _analysis.comm.peers import peers_of
 
         found = peers_of(step, transfers, context)
     hiding = Group(step.leaves).where(lambda op: not op.is_wait and op.kind != COMM)

@@ -3,34 +3,26 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
 
-from _analysis.captures import find_captures, record_at
-from _analysis.comparison import agg_keys, compare_records
-from _analysis.gate import gate_of
-from _analysis.matching import MATCHED_BY
-from _analysis.record_format import KINDS
-from _analysis.recorded_steps import ALPHA, percent, rounded, source_of
-from _analysis.sides import mean_step
-from _pipeline.context import DEVICE, SCHEMA_VERSION
-from _pipeline.load import Candidates
+from _analysis.records import comparison
+from _analysis.records.captures import find_captures, record_at
+from _analysis.records.comparison import FileChange, LineChange, agg_keys, compare_records
+from _analysis.records.gate import Gate, gate_of
+from _analysis.records.matching import MATCHED_BY
+from _analysis.records.program_changes import ProgramChange
+from _analysis.records.record_format import KINDS, Record
+from _analysis.records.recorded_steps import ALPHA, Line, percent, rounded, source_of
+from _analysis.records.sides import Side, mean_step
+from _pipeline.context import DEVICE, SCHEMA_VERSION, Context
+from _pipeline.load import Candidates, Place
 from _pipeline.no_answer import NoAnswer
 from _pipeline.texts import cut_texts
 from _units import counted, percentage, time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from _analysis import comparison
-    from _analysis.comparison import FileChange, LineChange
-    from _analysis.gate import Gate
-    from _analysis.program_changes import ProgramChange
-    from _analysis.record_format import Record
-    from _analysis.recorded_steps import Line
-    from _analysis.sides import Side
     from _output.fields import compare as fields
-    from _pipeline.context import Context
-    from _pipeline.load import Place
 
 N_SIGNATURES = 4
 # Add a note if unmatched lines take more than this percentage of either side's op time.

@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import os
 import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from typing import Any
 
-from _analysis.costs import OPAQUE, cost_of, costs_by_kernel, declared_notes
-from _analysis.ledger import is_declared, ledger_of
 from _analysis.likely_lines import line_of
 from _analysis.report import head_of
-from _analysis.roofs import roofs_of
+from _analysis.roof.costs import OPAQUE, KernelCost, cost_of, costs_by_kernel, declared_notes
+from _analysis.roof.ledger import Entry, is_declared, ledger_of
+from _analysis.roof.roofs import roofs_of
 from _analysis.rows import chip_fields, op_name, peaks_used
 from _output.export_tables import APPLICATION_ID, TABLES
+from _pipeline.context import Context
 from _pipeline.no_answer import MISSING_DEPENDENCY, NoAnswer
+from _pipeline.normalize import Step
 from _pipeline.out_file import cant_write, replacing
 from _pipeline.step_durations import durations_of
 from _pipeline.timeline import events_of
@@ -22,15 +26,8 @@ from _pipeline.vocabulary import COMPUTE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from typing import Any
-
-    from _analysis.costs import KernelCost
-    from _analysis.ledger import Entry
     from _output.fields.export import Fields
     from _output.fields.units import Dtype
-    from _pipeline.context import Context
-    from _pipeline.normalize import Step
 
     Row = tuple[int | str | None, ...]
     # Maps a stack's frames to the stack's number.

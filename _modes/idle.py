@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from operator import add
 
-from _analysis.gaps import Surroundings, longest_gaps
-from _analysis.host_activity import HostActivity
-from _analysis.launches import Launches
-from _analysis.periods import periods_of
+from _analysis.idle.gaps import Gap, Surroundings, longest_gaps
+from _analysis.idle.host_activity import HostActivity
+from _analysis.idle.launches import Launches
+from _analysis.idle.periods import periods_of
 from _analysis.rows import gap_row, idle_by_cause, period_fields
-from _pipeline.device import AFTER_ALL, BEFORE_ALL
+from _pipeline.context import Context
+from _pipeline.device import AFTER_ALL, BEFORE_ALL, Device, StepEvent
 from _pipeline.groups import percent
 from _pipeline.host import Host
+from _pipeline.normalize import Step
 from _pipeline.step_pick import time_between
 from _pipeline.texts import exact
 from _proto.errors import Damage
@@ -21,14 +24,8 @@ from _proto.trace.trace import thread_planes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from _analysis.gaps import Gap
     from _output.fields.idle import Capture, Fields, HostEvent, IdleGap
     from _output.fields.idle import HostActivity as HostActivityRow
-    from _pipeline.context import Context
-    from _pipeline.device import Device, StepEvent
-    from _pipeline.normalize import Step
 
     # The absolute start and end of a time window.
     Window = tuple[int, int]

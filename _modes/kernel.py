@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
-from _analysis.costs import DECLARED, OPAQUE, cost_of, costs_by_kernel, declared_notes
-from _analysis.kernel_counters import kernel_counters
-from _analysis.kernel_regions import inside_kernels
-from _analysis.ledger import entry_of
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from _analysis.kernel.kernel_counters import Extent, kernel_counters
+from _analysis.kernel.kernel_regions import Regions, inside_kernels
 from _analysis.likely_lines import line_of
-from _analysis.roofs import roofs_of
+from _analysis.roof.costs import (
+    DECLARED,
+    OPAQUE,
+    Cost,
+    KernelCost,
+    cost_of,
+    costs_by_kernel,
+    declared_notes,
+)
+from _analysis.roof.ledger import entry_of
+from _analysis.roof.roofs import Roofs, roofs_of
 from _analysis.rows import chip_fields, duration_fields, op_name, peaks_used, scope_fields
-from _pipeline.groups import percent, ranked_by, sum_if_known
+from _pipeline.context import Context
+from _pipeline.groups import Group, percent, ranked_by, sum_if_known
 from _pipeline.names import resolve_name
 from _pipeline.no_answer import NoAnswer
+from _pipeline.normalize import Step
+from _pipeline.ops import Op
 from _pipeline.texts import exact_if_integer
 from _pipeline.vocabulary import COMPUTE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from typing import TypeVar
-
-    from _analysis.costs import Cost, KernelCost
-    from _analysis.kernel_counters import Extent
-    from _analysis.kernel_regions import Regions
-    from _analysis.roofs import Roofs
     from _output.fields.kernel import CostOfRun, Counter, Fields, Inside, Kernel
     from _output.fields.rows import VmemFields
     from _output.fields.units import Dtype
-    from _pipeline.context import Context
-    from _pipeline.groups import Group
-    from _pipeline.normalize import Step
-    from _pipeline.ops import Op
 
     T = TypeVar("T")
 

@@ -3,32 +3,39 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from _analysis.allocator import runtime_of
 from _analysis.likely_lines import NO_LINE, likely_line, likely_line_of
-from _analysis.memory_peak import CONSTANT, OUTPUT, PARAMETER, TEMPORARY, Contradiction, peak_of
+from _analysis.memory.allocator import runtime_of
+from _analysis.memory.memory_peak import (
+    CONSTANT,
+    OUTPUT,
+    PARAMETER,
+    TEMPORARY,
+    Contradiction,
+    Held,
+    Peak,
+    peak_of,
+)
 from _analysis.report import program_id_of
 from _pipeline import frames
+from _pipeline.context import Context
 from _pipeline.executions import Executions
 from _pipeline.groups import percent
 from _pipeline.no_answer import NoAnswer
+from _pipeline.normalize import Step
 from _pipeline.texts import exact
 from _pipeline.timeline import events_of
 from _proto.cached import cached_property
 from _proto.hlo.buffers import read_buffers
+from _proto.hlo.program import Instruction, Program
+from _proto.hlo.shapes import Array
+from _proto.trace.trace import Trace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from _analysis.memory_peak import Held, Peak
     from _output.fields.memory import Buffer, Fields, PeakAt, Runtime
-    from _pipeline.context import Context
-    from _pipeline.normalize import Step
-    from _proto.hlo.program import Instruction, Program
-    from _proto.hlo.shapes import Array
-    from _proto.trace.trace import Trace
 
 ARGUMENT_RE = re.compile(r"\w+")
 # Executions by instruction; several ops can run the same instruction.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from _analysis.report import coverage
@@ -14,19 +15,17 @@ from _analysis.rows import (
     source_fields,
     tail_row,
 )
+from _pipeline.context import Context
 from _pipeline.groups import Group, group_by, percent
+from _pipeline.normalize import Step
+from _pipeline.ops import Op
 from _pipeline.vocabulary import COMM, COMM_STALL, COMPUTE, DATA_MOVE
 from _proto.hlo.text import dtype_and_layout_change
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from _output.fields.non_compute import Category, Movement, MovementKind, Returned
     from _output.fields.rows import TailIfAsked
-    from _pipeline.context import Context
-    from _pipeline.normalize import Step
-    from _pipeline.ops import Op
 
 N_SHAPES_PER_SIDE = 4
 

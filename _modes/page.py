@@ -8,16 +8,18 @@ contains the `compare` answer and one step of the baseline.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from heapq import nlargest
 from pathlib import Path
+from typing import Any, TypeVar
 
-from _analysis.captures import find_captures, ready_record, refusals_of_records
-from _analysis.ledger import ledger_of
-from _analysis.period_timeline import period_row
+from _analysis.idle.period_timeline import period_row
+from _analysis.records.captures import find_captures, ready_record, refusals_of_records
 from _analysis.report import head_of
-from _analysis.roofs import roofs_of
+from _analysis.roof.ledger import Entry, ledger_of
+from _analysis.roof.roofs import roofs_of
+from _analysis.roof.step_bar import Strip, strip_of
 from _analysis.rows import op_name
-from _analysis.step_bar import strip_of
 from _modes.bottleneck import bottleneck
 from _modes.by_op import by_op
 from _modes.by_scope import by_scope
@@ -38,7 +40,8 @@ from _pipeline.device import open_device
 from _pipeline.event_iterate import read_events
 from _pipeline.load import Candidates, opened
 from _pipeline.no_answer import BAD_ARGUMENTS, NoAnswer
-from _pipeline.normalize import normalize
+from _pipeline.normalize import Step, normalize
+from _pipeline.ops import Op
 from _pipeline.out_file import replacing
 from _pipeline.step_pick import StepChoice, pick_step
 from _pipeline.texts import cut_texts
@@ -47,11 +50,6 @@ from _proto.trace.ranks import ENVIRONMENT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-    from typing import Any, TypeVar
-
-    from _analysis.ledger import Entry
-    from _analysis.step_bar import Strip
     from _output.fields.bottleneck import Cause
     from _output.fields.page import (
         CauseChange,
@@ -62,8 +60,6 @@ if TYPE_CHECKING:
         StripOp,
         Times,
     )
-    from _pipeline.normalize import Step
-    from _pipeline.ops import Op
 
     K = TypeVar("K", bound=Hashable)
     Side = TypeVar("Side", bound=PageSide)

@@ -3,22 +3,26 @@ flags."""
 
 from __future__ import annotations
 
-from _analysis.collective_plans import planned_collectives
-from _analysis.program_digest import donated_bytes, opcodes_outside_fusions
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from _analysis.comm.collective_plans import Planned, planned_collectives
+from _analysis.records.program_digest import donated_bytes, opcodes_outside_fusions
 from _analysis.report import program_id_of
 from _analysis.rows import declared_row
 from _analysis.xla_flags import flag_findings, read_flags
+from _pipeline.context import Context
+from _pipeline.executions import Executions
 from _pipeline.groups import Group, sum_if_known
 from _pipeline.no_answer import NoAnswer
-from _proto.hlo.parameters import read_parameters
+from _pipeline.normalize import Step
+from _proto.hlo.backend_config import DeclaredCost
+from _proto.hlo.parameters import Parameter, read_parameters
+from _proto.hlo.program import Instruction
 from _proto.hlo.text import HBM, base_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from typing import Any
-
-    from _analysis.collective_plans import Planned
     from _output.fields.program import (
         Fields,
         ParametersTail,
@@ -28,12 +32,6 @@ if TYPE_CHECKING:
         SetFlags,
     )
     from _output.fields.program import Parameter as ParameterRow
-    from _pipeline.context import Context
-    from _pipeline.executions import Executions
-    from _pipeline.normalize import Step
-    from _proto.hlo.backend_config import DeclaredCost
-    from _proto.hlo.parameters import Parameter
-    from _proto.hlo.program import Instruction
 
     # The properties that a row's kernels share: name, VMEM used, VMEM limit, declared cost.
     Kernel = tuple[str, "int | None", "int | None", "DeclaredCost | None"]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from _analysis.record_rows import record_of_trace
+from _analysis.records.record_rows import record_of_trace
+from _pipeline.context import Context
 from _pipeline.load import Candidates, find_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _output.fields.record import Answer
-    from _pipeline.context import Context
 
 
 def record(context: Context, *, steps: slice = slice(None)) -> Answer:

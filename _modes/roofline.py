@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from typing import Literal
 
-from _analysis.costs import DECLARED, OPAQUE, costs_by_kernel, declared_notes
-from _analysis.judging import Verdict, judge, parts_of, weighted_average
-from _analysis.roofs import over_roof_note, roofs_of, rounded
+from _analysis.roof.costs import DECLARED, OPAQUE, costs_by_kernel, declared_notes
+from _analysis.roof.judging import Part, Skipped, Verdict, judge, parts_of, weighted_average
+from _analysis.roof.roofs import Roofs, over_roof_note, roofs_of, rounded
 from _analysis.rows import chip_fields, operand_dtypes, peaks_used, scope_fields
+from _pipeline.context import Context
 from _pipeline.groups import percent, ranked_by, sum_known
+from _pipeline.normalize import Step
 from _pipeline.vocabulary import COMPUTE
 from _units import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Literal
-
-    from _analysis.judging import Part, Skipped
-    from _analysis.roofs import Roofs
     from _output.fields.roofline import (
         Fields,
         PerOp,
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
         StepSummary,
     )
     from _output.fields.units import Dtype
-    from _pipeline.context import Context
-    from _pipeline.normalize import Step
 
 N_TOP_SKIPPED = 10
 N_TOP_SHORTFALL = 10

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from fractions import Fraction
 from functools import lru_cache, partial
 
-from _analysis.captures import (
+from _analysis.comm import cohorts, stragglers
+from _analysis.comm.cohorts import LoadRecords, Member, total_of
+from _analysis.comm.stragglers import spread_of_records, step_spread, verdict_of
+from _analysis.processes import work_on
+from _analysis.records.captures import (
     RECORD_SUFFIXES,
     find_captures,
     host_of_record,
     record_at,
     records_at,
 )
-from _analysis.cohorts import total_of
-from _analysis.processes import work_on
-from _analysis.recorded_steps import percent, rounded
-from _analysis.stragglers import spread_of_records, step_spread, verdict_of
-from _pipeline.context import SCHEMA_VERSION
+from _analysis.records.record_format import Record
+from _analysis.records.recorded_steps import percent, rounded
+from _pipeline.context import SCHEMA_VERSION, Context
 from _pipeline.groups import rounded_mean
 from _pipeline.load import Place, find_files, of_host
 from _pipeline.no_answer import NoAnswer
@@ -28,14 +31,8 @@ from _proto.trace import STDIN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from _analysis import cohorts, stragglers
-    from _analysis.cohorts import LoadRecords, Member
-    from _analysis.record_format import Record
     from _output.fields import spread as fields
     from _output.fields.rows import DeviceName
-    from _pipeline.context import Context
 
 # Maximum number of source lines in the table that compares two devices.
 N_LINES = 20

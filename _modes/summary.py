@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from _analysis.exposed import exposed
-from _analysis.gaps import Surroundings, longest_gaps
+from collections.abc import Mapping, Sequence
+
+from _analysis.idle.gaps import Surroundings, longest_gaps
+from _analysis.idle.periods import common_name, periods_of
 from _analysis.likely_lines import line_of
-from _analysis.periods import common_name, periods_of
+from _analysis.roof.exposed import Exposed, exposed
 from _analysis.rows import (
     duration_fields,
     gap_row,
@@ -14,16 +16,16 @@ from _analysis.rows import (
     recompute_fields,
     tail_row,
 )
+from _pipeline.context import Context
+from _pipeline.device import Device, StepEvent
 from _pipeline.groups import Group, group_by, percent, ranked_by, source_key
+from _pipeline.normalize import Step
 from _pipeline.step_durations import durations_of
 from _pipeline.step_pick import time_between
 from _pipeline.vocabulary import COMM, COMPUTE, PHASES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from _analysis.exposed import Exposed
     from _output.fields.summary import (
         CategoryRow,
         CommRow,
@@ -38,9 +40,6 @@ if TYPE_CHECKING:
         StepsRollup,
     )
     from _output.fields.summary import Step as StepRow
-    from _pipeline.context import Context
-    from _pipeline.device import Device, StepEvent
-    from _pipeline.normalize import Step
 
 # Maximum number of idle gaps in the answer.
 N_GAPS = 10

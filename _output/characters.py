@@ -8,11 +8,8 @@ MOST_MARKS marks, the further marks are escaped, too.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from functools import cache
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 # Replacements for characters that the stream's encoding lacks.
 IN_ASCII = {"…": "...", "µ": "u", "·": "-"}

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from _output.characters import escaped
 from _output.screens import screen_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from typing import Any
-
     Json = dict[str, Any]
 
 NEEDS_QUOTES = frozenset(',"\r\n')

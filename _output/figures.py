@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from itertools import pairwise
+from typing import Any, Final
 
-from _units import BYTES, TIMES
+from _units import BYTES, TIMES, Unit, Units
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Any, Final
-
-    from _units import Unit, Units
-
     Json = dict[str, Any]
 
 UNKNOWN: Final = "?"

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from _output.figures import (
     FIGURES,
@@ -21,19 +22,11 @@ from _output.figures import (
     rounded,
     unit_of,
 )
-from _output.screen import Each, Says, Section
-from _units import plural
+from _output.screen import Column, Each, End, Part, Says, Section, Table, View
+from _units import Unit, plural
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from typing import Any, Final, TypeAlias
-
-    from _output.screen import Column, End, Part, Table, View
-    from _units import Unit
-
-    Json = dict[str, Any]
-    Span: TypeAlias = "str | Figure | Name"
+Json = dict[str, Any]
+Span: TypeAlias = "str | Figure | Name"
 
 INDENT: Final = "  "
 # Appended to a count of hidden rows: the option that shows them.

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
+from typing import Any, Final, Protocol, TextIO
 
 from _output.screen import View
 from _output.screens import has_screen
+from _output.text import Style
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Final, Protocol, TextIO
-
-    from _output.text import Style
-
     Json = dict[str, Any]
 
     class Request(Protocol):

@@ -8,6 +8,8 @@ becomes a code span.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 from _output.characters import Characters
 from _output.figures import WORDS
@@ -18,9 +20,6 @@ from _units import plural
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from typing import Any, Final
-
     from _output.fill import Span
     from _units import Unit
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from html import escape
+from typing import Any
 
 from _output.characters import Characters
 from _output.fill import Figure, Grid, is_figure, texts_of, with_unit
@@ -11,9 +13,6 @@ from _output.screens import blocks_of, has_screen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from typing import Any
-
     from _output.fill import Span
     from _units import Unit
 

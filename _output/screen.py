@@ -9,17 +9,13 @@ object without an answer has few fields.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from _output.figures import UNKNOWN
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Any, Final, TypeAlias
-
-    Json = dict[str, Any]
-    Part: TypeAlias = "Says | Table | Section | Each"
+Json = dict[str, Any]
+Part: TypeAlias = "Says | Table | Section | Each"
 
 # By default, a table hides rows smaller than this fraction (1/1000) of the total.
 SMALLEST_PART: Final = 1000

@@ -5,7 +5,8 @@ All figures and names come from the answer's JSON.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
 
 from _output.characters import Characters
 from _output.figures import FIGURES
@@ -16,23 +17,17 @@ from _output.fill import (
     Grid,
     Name,
     Paragraph,
+    Span,
     is_figure,
     texts_of,
     with_unit,
 )
-from _output.screen import View
+from _output.screen import Column, View
 from _output.screens import blocks_of, shown_notes
-from _units import plural
+from _units import Unit, plural
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from typing import Any, Final
-
-    from _output.fill import Span
-    from _output.screen import Column
-    from _units import Unit
-
     Json = dict[str, Any]
 
 WIDTH: Final = 100

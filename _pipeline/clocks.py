@@ -13,17 +13,15 @@ by the clock offset at the latest preceding measured time.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, compress, repeat
 from operator import add
-from typing import NamedTuple
+from typing import Final, Literal, NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from array import array
-    from typing import Final, Literal
-
     from _proto.trace.events import Events
 
 ON_DEVICE: Final = "device"

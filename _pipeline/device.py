@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from _pipeline import frames
+from _pipeline.context import Context
 from _pipeline.no_answer import NoAnswer, no_device
-from _proto.trace.ranks import TPU_RE, planes_named
+from _proto.trace.ranks import TPU_RE, Rank, planes_named
 from _units import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Final, Literal
-
-    from _pipeline.context import Context
     from _proto.hlo.programs import Programs
     from _proto.trace.joined import AnyLine, AnyPlane
     from _proto.trace.plane import Stats
-    from _proto.trace.ranks import Rank
     from _proto.trace.trace import Trace
 
     StepSource = Literal["steps", "modules"]

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from itertools import accumulate
 
 from _pipeline.clocks import Piece
-from _pipeline.device import AFTER_ALL, BEFORE_ALL
+from _pipeline.device import AFTER_ALL, BEFORE_ALL, Device, StepEvent
 from _proto.cached import cached_property
 from _units import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from _pipeline.device import Device, StepEvent
     from _proto.trace.events import Events
 
 

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from collections.abc import Iterator, Mapping
 from copy import copy
 from itertools import compress
 from operator import eq
 
+from _pipeline.clocks import Clock
 from _pipeline.device import AFTER_ALL
+from _pipeline.event_iterate import Admitted
+from _pipeline.ops import Op
 from _proto.cached import cached_property
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from _pipeline.clocks import Clock
-    from _pipeline.event_iterate import Admitted
-    from _pipeline.ops import Op
 
 
 class Longest:

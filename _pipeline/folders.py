@@ -7,9 +7,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _pipeline.context import Context
+from _pipeline.context import Context
 
 # A function that returns the matching files in a folder, by host.
 FilesIn = Callable[[str], dict[str, str]]

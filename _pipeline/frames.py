@@ -12,17 +12,14 @@ is the innermost frame.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
+from typing import Final, Literal
 
 from _pipeline.texts import digest_of
 from _proto.cached import cached_property
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from typing import Final, Literal
-
-    StackOrder = Literal["outermost_first", "innermost_first"]
+StackOrder = Literal["outermost_first", "innermost_first"]
 
 OUTERMOST_FIRST: Final = "outermost_first"
 INNERMOST_FIRST: Final = "innermost_first"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from _pipeline.executions import Executions
+from _pipeline.ops import Op
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
     from fractions import Fraction
-    from typing import Any, TypeVar
-
-    from _pipeline.executions import Executions
-    from _pipeline.ops import Op
 
     K = TypeVar("K")
     N = TypeVar("N", int, Fraction)

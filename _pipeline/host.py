@@ -10,19 +10,17 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Sequence, Set
 from itertools import chain, compress, count, repeat
 from operator import add, lt
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from _pipeline.intervals import union
+from _proto.trace.joined import AnyLine, AnyPlane
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence, Set
-    from typing import Any
-
     Column = array[int]
-    from _proto.trace.joined import AnyLine, AnyPlane
 
     # Starts and ends of stretches of time.
     Stretches = tuple[Column, Column]

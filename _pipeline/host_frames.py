@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -21,8 +22,6 @@ from _pipeline.frames import file_of, is_not_plumbing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from _pipeline.frames import Stack
 
 _FRAME_RE = re.compile(r"\$(?P<line>(?P<file>.+):\d+) (?P<function>.+)")

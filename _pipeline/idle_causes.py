@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from _pipeline.device import AFTER_ALL, BEFORE_ALL
+from _pipeline.device import AFTER_ALL, BEFORE_ALL, Device
 from _pipeline.intervals import Cover, complement, union
+from _pipeline.timeline import Span, Timeline
 from _proto.cached import cached_property
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, Sequence
-
-    from _pipeline.device import Device
-    from _pipeline.timeline import Span, Timeline
-
-    # Start and end of an event on the step's clock, and the event's name.
-    NamedSpan = tuple[int, int, str | None]
+# Start and end of an event on the step's clock, and the event's name.
+NamedSpan = tuple[int, int, str | None]
 
 WAITS_LINE = "XLA TraceMe"
 # Names of events during which the core waits at a barrier for other cores, or waits for the

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from _pipeline import folders
+from _pipeline.context import Context
 from _pipeline.folders import (
+    FilesIn,
     files_below,
     folder_nearby,
     host_of,
@@ -30,10 +33,6 @@ from _proto.trace.ranks import TPU_RE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from _pipeline.context import Context
-    from _pipeline.folders import FilesIn
     from _proto.trace.survey import Survey
     from _proto.trace.trace import Trace
 

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import accumulate, chain
 
 from _pipeline import frames
+from _pipeline.context import Context
+from _pipeline.device import Device
+from _pipeline.event_iterate import Admitted
 from _pipeline.ops import Op, as_text
 from _pipeline.vocabulary import CUSTOM_CALL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from _pipeline.context import Context
-    from _pipeline.device import Device
-    from _pipeline.event_iterate import Admitted
     from _proto.trace.joined import AnyLine
     from _proto.trace.plane import Metadata, Stats
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import heapq
 import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import ne
+from typing import Any
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-    from typing import Any
-
-    from _pipeline.context import Context
+from _pipeline.context import Context
 
 N_NEAREST = 20
 # For each option, the field of an error answer that lists the accepted names.

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Any
+from collections.abc import Iterable
+from typing import Any
 
 # Prefix of device plane names; host planes do not have it.
 DEVICE_PLANE = "/device:"

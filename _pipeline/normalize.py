@@ -3,35 +3,33 @@ normalize)."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from operator import sub
 
-from _pipeline.clocks import ON_DEVICE, ON_TRACE, clock_of, shifts_nearby
-from _pipeline.device import AFTER_ALL, MODULES_LINE
-from _pipeline.executions import fold
+from _pipeline.clocks import ON_DEVICE, ON_TRACE, Clock, clock_of, shifts_nearby
+from _pipeline.context import Context
+from _pipeline.device import AFTER_ALL, MODULES_LINE, Device, StepEvent
+from _pipeline.event_iterate import Admitted
+from _pipeline.executions import Executions, fold
+from _pipeline.frames import StackOrder
 from _pipeline.groups import Group, group_by
-from _pipeline.idle_causes import AT_BARRIER, FOR_INPUTS, WAITS_LINE, Causes, events_on
+from _pipeline.idle_causes import (
+    AT_BARRIER,
+    FOR_INPUTS,
+    WAITS_LINE,
+    Causes,
+    Event,
+    NamedSpan,
+    events_on,
+)
 from _pipeline.make_ops import majority_order, make_ops
 from _pipeline.no_answer import NoAnswer
+from _pipeline.ops import Op
 from _pipeline.surroundings import Surroundings
-from _pipeline.timeline import events_of, timeline_of
-from _pipeline.vocabulary import KINDS
+from _pipeline.timeline import Timeline, events_of, timeline_of
+from _pipeline.vocabulary import KINDS, LeafKind
 from _proto.cached import cached_property
 from _units import counted, time
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from _pipeline.clocks import Clock
-    from _pipeline.context import Context
-    from _pipeline.device import Device, StepEvent
-    from _pipeline.event_iterate import Admitted
-    from _pipeline.executions import Executions
-    from _pipeline.frames import StackOrder
-    from _pipeline.idle_causes import Event, NamedSpan
-    from _pipeline.ops import Op
-    from _pipeline.timeline import Timeline
-    from _pipeline.vocabulary import LeafKind
 
 
 class Step:

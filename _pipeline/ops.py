@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from functools import cache
 
 from _pipeline import frames, scopes
+from _pipeline.frames import StackOrder
+from _pipeline.surroundings import Surroundings
 from _pipeline.vocabulary import (
     ASYNC,
     ASYNC_COLLECTIVE_DONE,
@@ -27,12 +30,17 @@ from _pipeline.vocabulary import (
     SPARSE_CORE,
     STACK,
     TF_OP,
+    KeyKind,
+    Kind,
+    Phase,
     async_collective,
     kind_of,
 )
 from _proto.cached import cached_property
 from _proto.hlo.text import (
     HOST_MEMORY,
+    Array,
+    DtypeClass,
     HloText,
     dtype_class,
     main_dtype,
@@ -42,17 +50,11 @@ from _proto.hlo.text import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from _pipeline.frames import StackOrder
-    from _pipeline.surroundings import Surroundings
-    from _pipeline.vocabulary import KeyKind, Kind, Phase
     from _proto.hlo.backend_config import DeclaredCost
     from _proto.hlo.collectives import Collective
     from _proto.hlo.dots import Dot
     from _proto.hlo.program import Instruction, Program
     from _proto.hlo.programs import Programs
-    from _proto.hlo.text import Array, DtypeClass
     from _proto.hlo.traffic import FusionTraffic
     from _proto.trace.plane import Metadata, Value
 

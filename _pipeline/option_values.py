@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import math
 import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 import _peaks
 from _pipeline.context import forms_of_device
@@ -13,9 +15,6 @@ from _pipeline.names import suggestion
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-    from typing import Any
-
     Json = dict[str, Any]
 
 

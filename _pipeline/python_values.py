@@ -6,18 +6,13 @@ The command-line parser then checks the words, so that each check exists only on
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import _peaks
 from _pipeline.names import suggestion
 from _pipeline.option_values import OF_CAPTURES
 from _proto.trace import STDIN
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from typing import Any
 
 PEAKS = {name: f"--peak-tflops-{name}" for name in _peaks.DTYPES} | {
     "hbm_gibps": "--peak-hbm-gibps"

@@ -7,15 +7,12 @@ the primitive is `dot_general`.
 from __future__ import annotations
 
 import re
+from collections.abc import Container, Iterable
 from functools import lru_cache
 from sys import intern
 from typing import NamedTuple
 
 from _pipeline.names import common_prefix_length
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Container, Iterable
 
 # Parts of a path that describe how the program runs, not how it is structured.
 TRANSFORMATIONS = frozenset(

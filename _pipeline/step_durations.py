@@ -6,17 +6,12 @@ start and its end. Then the device's clock is known from the ops near both ends.
 
 from __future__ import annotations
 
-from _pipeline.clocks import ON_DEVICE, clock_of
+from collections.abc import Sequence
+
+from _pipeline.clocks import ON_DEVICE, Piece, clock_of
+from _pipeline.device import StepEvent
 from _pipeline.event_iterate import Admitted, admit
-from _pipeline.normalize import window_of
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from _pipeline.clocks import Piece
-    from _pipeline.device import StepEvent
-    from _pipeline.normalize import Step
+from _pipeline.normalize import Step, window_of
 
 # Read steps with at most this many ops whole, because they fit into few pieces of the file.
 _FEW = 2000

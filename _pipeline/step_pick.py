@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from _pipeline.device import count_starts
+from _pipeline.context import Context
+from _pipeline.device import Device, StepEvent, count_starts
 from _pipeline.intervals import length_of, union
 from _pipeline.names import resolve_name
 from _pipeline.no_answer import NoAnswer
 from _units import counted, percentage, time
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from _pipeline.context import Context
-    from _pipeline.device import Device, StepEvent
 
 ALL_STEPS = "all"
 

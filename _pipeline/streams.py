@@ -6,10 +6,7 @@ import errno
 import math
 import os
 import time
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import TextIO
+from typing import TextIO
 
 
 class Progress:

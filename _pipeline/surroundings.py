@@ -9,19 +9,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 from functools import cache
 
-from _pipeline.frames import file_of
-from _pipeline.scopes import names_layer, scope_of
+from _pipeline.frames import Stack, file_of
+from _pipeline.scopes import Scope, names_layer, scope_of
 from _proto.cached import cached_property
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from _pipeline.frames import Stack
-    from _pipeline.scopes import Scope
-
     Words = frozenset[str]
     Path = tuple[str, ...]
 

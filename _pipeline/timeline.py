@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import accumulate, chain, compress, starmap
 from operator import add, gt, itemgetter, le
 from typing import NamedTuple
 
+from _pipeline.clocks import Clock, Piece
 from _pipeline.device import AFTER_ALL, BEFORE_ALL
+from _pipeline.event_iterate import Admitted
 from _pipeline.intervals import Cover, union
+from _pipeline.ops import Op
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-
-    from _pipeline.clocks import Clock, Piece
-    from _pipeline.event_iterate import Admitted
-    from _pipeline.ops import Op
-
-    # Starts, durations and metadata ids of events.
-    Columns = tuple[Sequence[int], Sequence[int], Sequence[int]]
-    # Start, duration and metadata id of one event.
-    Span = tuple[int, int, int]
+# Starts, durations and metadata ids of events.
+Columns = tuple[Sequence[int], Sequence[int], Sequence[int]]
+# Start, duration and metadata id of one event.
+Span = tuple[int, int, int]
 
 
 class Timeline(NamedTuple):

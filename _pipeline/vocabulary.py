@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from typing import Final, Literal
 
 from _proto.hlo.text import ASYNC_COLLECTIVE_ENDS, named_after
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final, Literal
-
-    LeafKind = Literal["compute", "data_move", "comm", "other"]
-    Kind = Literal[LeafKind, "container"]
-    Phase = Literal["forward", "backward", "recompute", "other", "unknown"]
-    KeyKind = Literal["stack", "tf_op", "no_source"]
+LeafKind = Literal["compute", "data_move", "comm", "other"]
+Kind = Literal[LeafKind, "container"]
+Phase = Literal["forward", "backward", "recompute", "other", "unknown"]
+KeyKind = Literal["stack", "tf_op", "no_source"]
 
 COMPUTE: Final = "compute"
 DATA_MOVE: Final = "data_move"

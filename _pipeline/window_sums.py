@@ -7,23 +7,17 @@ omitting them halves the time spent after decoding.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence, Set
 from itertools import islice
 from operator import add, le
 from typing import NamedTuple
 
-from _pipeline.clocks import clock_of
+from _pipeline.clocks import Clock, clock_of
+from _pipeline.device import StepEvent
+from _pipeline.event_iterate import Admitted
 from _pipeline.executions import durations_by_op
 from _pipeline.normalize import window_of
-from _pipeline.timeline import gaps_of, kept, leaves_of
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence, Set
-
-    from _pipeline.clocks import Clock
-    from _pipeline.device import StepEvent
-    from _pipeline.event_iterate import Admitted
-    from _pipeline.timeline import Columns
+from _pipeline.timeline import Columns, gaps_of, kept, leaves_of
 
 
 class WindowSums(NamedTuple):

@@ -195,7 +195,7 @@ class Imports(unittest.TestCase):
             ("_analysis.report", SCRIPT, False),  # This import is inside a function.
             # The import is written `from _pipeline import frames`.
             ("_pipeline.frames", "_pipeline.device", False),
-            ("_pipeline.normalize", "_analysis.report", True),
+            ("_proto.trace.source", "_proto.trace", True),
         ):
             self.assertIn(Import(of, by, is_for_types), imports())
 

@@ -3,16 +3,15 @@ gain."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from _analysis.idle.periods import Occurrences
+from _pipeline.executions import Executions
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Final
-
-    from _analysis.periods import Occurrences
     from _output.fields.bottleneck import CauseName, Confidence
-    from _pipeline.executions import Executions
 
 # Confidence of a cause: `seen` if the pattern is unambiguous, `likely` if there can be another
 # explanation.

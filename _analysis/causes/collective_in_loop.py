@@ -23,7 +23,8 @@ exceed their exposed time, because they also make other collectives wait for the
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
 
 from _analysis.causes.cause import LIKELY, SEEN, Cause, Evidence
 from _analysis.causes.graph import (
@@ -43,23 +44,20 @@ from _analysis.causes.graph import (
 )
 from _analysis.causes.sentences import about, line_says, only
 from _analysis.causes.step_program import (
+    StepProgram,
     collective_name_of,
     counts_of,
     place_of_longest,
     total_of,
 )
 from _analysis.remedies import CAUSES
+from _pipeline.executions import Executions
 from _pipeline.groups import group_by
+from _proto.hlo.program import Computation, Instruction
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Final
-
-    from _analysis.causes.step_program import StepProgram
     from _output.fields.bottleneck import Confidence
-    from _pipeline.executions import Executions
-    from _proto.hlo.program import Computation, Instruction
 
 NAME: Final = "collective_in_loop"
 # Linear ops: adding up their results over all iterations equals applying the op to the sum.

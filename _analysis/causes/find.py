@@ -3,21 +3,18 @@ causes."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from _analysis.causes import kernel_waits_for_input, recompute
+from _analysis.causes.cause import Cause
 from _analysis.causes.sentences import listed
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from _analysis.causes.cause import Cause
-    from _analysis.kernel_regions import Inside
-    from _analysis.ledger import Entry
-    from _analysis.peers import Peers
-    from _analysis.periods import Periods
-    from _analysis.roofs import Roofs
-    from _pipeline.context import Context
-    from _pipeline.normalize import Step
+from _analysis.comm.peers import Peers
+from _analysis.idle.periods import Periods
+from _analysis.kernel.kernel_regions import Inside
+from _analysis.roof.ledger import Entry
+from _analysis.roof.roofs import Roofs
+from _pipeline.context import Context
+from _pipeline.normalize import Step
 
 # Causes that gain less than 1 / `_SMALLEST_PART` of the step or period are omitted. Programs that
 # take less than this share of the step are not examined.

@@ -13,22 +13,18 @@ all ops that only move data or work elementwise on these arrays. The cause is re
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from _analysis.causes.cause import LIKELY, Cause, Evidence
 from _analysis.causes.graph import ELEMENTWISE
 from _analysis.causes.layout_change import NAME
 from _analysis.causes.sentences import about, line_says
-from _analysis.causes.step_program import place_of_longest, total_of
+from _analysis.causes.step_program import StepProgram, place_of_longest, total_of
 from _analysis.remedies import CAUSES
 from _pipeline.vocabulary import COMM
+from _proto.hlo.program import Instruction
+from _proto.hlo.shapes import Array
 from _units import counted, size
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from _analysis.causes.step_program import StepProgram
-    from _proto.hlo.program import Instruction
-    from _proto.hlo.shapes import Array
 
 # Ignore smaller arrays: for example, the weights of norms always have one dimension.
 _MIN_BYTES = 1 << 20

@@ -10,16 +10,11 @@ computations.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from _proto.hlo.program import Instruction
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from _proto.hlo.program import Computation
-    from _proto.hlo.shapes import Array, Path
+from _proto.hlo.program import Computation, Instruction
+from _proto.hlo.shapes import Array, Path
 
 WHILE = "while"
 _CALLS = ("fusion", "call")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from _analysis.launches import NO_LAUNCH, Launches, launch_level
+from _analysis.idle.launches import NO_LAUNCH, Launches, launch_level
 from _pipeline.host import NO_LAUNCHER, Host, launch_rank
 from _pipeline.host_frames import Frame, frame_of
 from _proto.errors import Damage
@@ -13,9 +14,7 @@ from _proto.trace.trace import thread_planes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from _analysis.periods import Pause, Periods
+    from _analysis.idle.periods import Pause, Periods
     from _pipeline.device import Device
     from _pipeline.host import Thread, Track
 

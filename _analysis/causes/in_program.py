@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from _analysis.causes import (
     collective_in_loop,
     flat_array,
@@ -16,14 +18,8 @@ from _analysis.causes import (
     synchronous_collective,
     widened_dtype,
 )
-from _analysis.causes.cause import SEEN
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from _analysis.causes.cause import Cause
-    from _analysis.causes.step_program import StepProgram
+from _analysis.causes.cause import SEEN, Cause
+from _analysis.causes.step_program import StepProgram
 
 
 def causes_in_program(of: StepProgram) -> list[Cause]:

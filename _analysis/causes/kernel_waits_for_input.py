@@ -11,19 +11,16 @@ contains the regions inside kernels. All executions of a kernel share one row.
 
 from __future__ import annotations
 
+from typing import Final
+
 from _analysis.causes.cause import SEEN, Cause, Evidence
 from _analysis.causes.sentences import about, clipped, line_says
 from _analysis.causes.step_program import place_of_longest, total_of
+from _analysis.kernel.kernel_regions import Inside, Regions
 from _analysis.remedies import CAUSES
+from _pipeline.executions import Executions
+from _pipeline.normalize import Step
 from _units import time
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-    from _analysis.kernel_regions import Inside, Regions
-    from _pipeline.executions import Executions
-    from _pipeline.normalize import Step
 
 NAME: Final = "kernel_waits_for_input"
 

@@ -20,27 +20,33 @@ of the flops count.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from _analysis.causes.cause import LIKELY, SEEN, Cause, Evidence
 from _analysis.causes.graph import DOTS, ELEMENTWISE, Value, consumers, is_layout, origins, reach
 from _analysis.causes.sentences import about, line_says
-from _analysis.causes.step_program import own_line_of, place_of, place_of_longest, total_of
-from _analysis.ledger import COMPUTE_BOUND, DATA_MOVEMENT, KERNEL, MEMORY_BOUND, UNJUDGED
+from _analysis.causes.step_program import (
+    StepProgram,
+    own_line_of,
+    place_of,
+    place_of_longest,
+    total_of,
+)
 from _analysis.remedies import CAUSES
+from _analysis.roof.ledger import (
+    COMPUTE_BOUND,
+    DATA_MOVEMENT,
+    KERNEL,
+    MEMORY_BOUND,
+    UNJUDGED,
+    Entry,
+)
+from _pipeline.executions import Executions
 from _pipeline.vocabulary import COMPUTE
+from _proto.hlo.program import Instruction
 from _units import size, time
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Final
-
-    from _analysis.causes.step_program import StepProgram
-    from _analysis.ledger import Entry
-    from _pipeline.executions import Executions
-    from _proto.hlo.program import Instruction
 
 NAME: Final = "large_intermediate"
 _ON_THE_CORE = (COMPUTE_BOUND, MEMORY_BOUND, DATA_MOVEMENT, KERNEL, UNJUDGED)

@@ -23,23 +23,23 @@ gradients over batches.
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable
 from typing import NamedTuple
 
 from _analysis.causes.cause import LIKELY, Cause, Evidence
 from _analysis.causes.graph import DOTS, Value, consumers, is_backward, is_layout, producers, reach
 from _analysis.causes.resharding import NAME
 from _analysis.causes.sentences import about, line_says
-from _analysis.causes.step_program import collective_name_of, place_of, place_of_longest
+from _analysis.causes.step_program import (
+    StepProgram,
+    collective_name_of,
+    place_of,
+    place_of_longest,
+)
 from _analysis.remedies import CAUSES
+from _pipeline.executions import Executions
+from _proto.hlo.program import Instruction
 from _units import size
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Container, Iterable
-
-    from _analysis.causes.step_program import StepProgram
-    from _pipeline.executions import Executions
-    from _proto.hlo.program import Instruction
 
 _GATHER = "all-gather"
 _REDUCTIONS = ("all-reduce", "reduce-scatter")

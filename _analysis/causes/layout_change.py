@@ -20,23 +20,19 @@ remaining ops minus the time to read and write the array once at peak HBM bandwi
 
 from __future__ import annotations
 
+from collections.abc import Container
+from typing import Final
+
 from _analysis.causes.cause import SEEN, Cause, Evidence, Place
 from _analysis.causes.graph import operand
 from _analysis.causes.sentences import about, clipped, line_says
-from _analysis.causes.step_program import place_of, place_of_longest, total_of
+from _analysis.causes.step_program import StepProgram, place_of, place_of_longest, total_of
 from _analysis.remedies import CAUSES
+from _pipeline.executions import Executions
 from _pipeline.vocabulary import COMPUTE, DATA_MOVE
+from _proto.hlo.program import Instruction
+from _proto.hlo.shapes import Array
 from _units import counted, time
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Container
-    from typing import Final
-
-    from _analysis.causes.step_program import StepProgram
-    from _pipeline.executions import Executions
-    from _proto.hlo.program import Instruction
-    from _proto.hlo.shapes import Array
 
 NAME: Final = "layout_change"
 _REORDERING = frozenset(("copy", "transpose", "reshape"))

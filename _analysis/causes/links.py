@@ -19,17 +19,13 @@ the trace.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from operator import attrgetter, itemgetter
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-    from typing import Literal
-
-    from _pipeline.executions import Executions
-    from _proto.hlo.collectives import Collective
-    from _proto.hlo.program import Computation, Instruction
+from _pipeline.executions import Executions
+from _proto.hlo.collectives import Collective
+from _proto.hlo.program import Computation, Instruction
 
 # Collectives that move fewer bytes are assumed not to occupy the links.
 _SMALL_BYTES = 1 << 20

@@ -22,11 +22,14 @@ splitting weights along two dimensions can be intended.
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable
+
 from _analysis.causes.cause import LIKELY, Cause, Evidence
-from _analysis.causes.graph import DOTS, Value, consumers, is_layout, producers, reach
+from _analysis.causes.graph import DOTS, Reached, Value, consumers, is_layout, producers, reach
 from _analysis.causes.resharding import NAME
 from _analysis.causes.sentences import about, line_says, listed, short
 from _analysis.causes.step_program import (
+    StepProgram,
     collective_name_of,
     counts_of,
     place_of,
@@ -34,16 +37,9 @@ from _analysis.causes.step_program import (
     total_of,
 )
 from _analysis.remedies import CAUSES
+from _pipeline.executions import Executions
 from _pipeline.vocabulary import DATA_MOVE
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Container, Iterable
-
-    from _analysis.causes.graph import Reached
-    from _analysis.causes.step_program import StepProgram
-    from _pipeline.executions import Executions
-    from _proto.hlo.program import Instruction
+from _proto.hlo.program import Instruction
 
 _GATHER = "all-gather"
 _CUT = "dynamic-slice"

@@ -12,19 +12,15 @@ because a training state often consists of many small arrays.
 from __future__ import annotations
 
 from collections import Counter
+from typing import Final
 
 from _analysis.causes.cause import LIKELY, Cause, Evidence
 from _analysis.causes.sentences import clipped
+from _analysis.causes.step_program import StepProgram
 from _analysis.remedies import CAUSES
 from _proto.hlo.parameters import Parameter, read_parameters
 from _proto.hlo.text import HBM
 from _units import counted, size
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-    from _analysis.causes.step_program import StepProgram
 
 NAME: Final = "not_donated"
 # The cause is not reported if these arguments together take less than 1 / `_SMALLEST_SHARE` of the

@@ -15,24 +15,21 @@ read and write the results at a tenth of the peak HBM bandwidth.
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from _analysis.causes.cause import LIKELY, SEEN, Cause, Evidence
 from _analysis.causes.graph import DOTS, Value, is_layout, operand, origins
 from _analysis.causes.sentences import about, line_says
-from _analysis.causes.step_program import own_line_of, place_of_longest, total_of
+from _analysis.causes.step_program import StepProgram, own_line_of, place_of_longest, total_of
 from _analysis.remedies import CAUSES
+from _pipeline.executions import Executions
 from _proto.hlo.collectives import collective_name
+from _proto.hlo.program import Instruction
 from _units import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final
-
-    from _analysis.causes.step_program import StepProgram
     from _output.fields.bottleneck import Confidence
-    from _pipeline.executions import Executions
-    from _proto.hlo.program import Instruction
 
 NAME: Final = "one_hot_matmul"
 _EQUAL = b"EQ"

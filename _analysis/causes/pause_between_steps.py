@@ -16,7 +16,8 @@ file by which other code enters the file, unless this function also launches a s
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Final, NamedTuple
 
 from _analysis.causes.cause import LIKELY, SEEN, Cause, Evidence
 from _analysis.causes.host_in_pauses import hosts_in
@@ -27,11 +28,8 @@ from _units import percentage, span, time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Final
-
     from _analysis.causes.host_in_pauses import Call, HostInPause
-    from _analysis.periods import Occurrences, Pause, Periods
+    from _analysis.idle.periods import Occurrences, Pause, Periods
     from _pipeline.context import Context
     from _pipeline.normalize import Step
 

@@ -18,25 +18,20 @@ memory. Otherwise the inner checkpoint is superfluous.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Collection, Sequence
+from typing import Final, NamedTuple
 
-from _analysis.allocator import runtime_of
 from _analysis.causes.cause import LIKELY, SEEN, Cause, Evidence, Place
 from _analysis.causes.sentences import about, line_says
 from _analysis.causes.step_program import place_of_longest, total_of
+from _analysis.memory.allocator import runtime_of
 from _analysis.remedies import CAUSES
 from _pipeline import frames
+from _pipeline.context import Context
+from _pipeline.executions import Executions
+from _pipeline.normalize import Step
+from _pipeline.ops import Op
 from _units import size
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-    from typing import Final
-
-    from _pipeline.context import Context
-    from _pipeline.executions import Executions
-    from _pipeline.normalize import Step
-    from _pipeline.ops import Op
 
 REPEATED: Final = "recomputed_repeatedly"
 RECOMPUTE: Final = "recompute"

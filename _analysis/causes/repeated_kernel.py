@@ -17,23 +17,23 @@ in the backward pass. The cause is reported as a `resharding`.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from _analysis.causes.cause import SEEN, Cause, Evidence
 from _analysis.causes.graph import Value, consumers, is_layout, producers, reach
 from _analysis.causes.resharding import NAME
 from _analysis.causes.sentences import about, line_says
-from _analysis.causes.step_program import collective_name_of, place_of_longest, total_of
+from _analysis.causes.step_program import (
+    StepProgram,
+    collective_name_of,
+    place_of_longest,
+    total_of,
+)
 from _analysis.remedies import CAUSES
+from _pipeline.executions import Executions
+from _proto.hlo.program import Instruction
 from _units import counted
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from _analysis.causes.step_program import StepProgram
-    from _pipeline.executions import Executions
-    from _proto.hlo.program import Instruction
 
 _GATHER, _REDUCTIONS = "all-gather", ("all-reduce", "reduce-scatter")
 # An operand is large if it has at least 1 / _LARGE of the bytes of the largest operand or of the

@@ -24,25 +24,27 @@ same line and confidence are joined. This includes the rows of `larger_array.py`
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Final, NamedTuple
 
 from _analysis.causes.cause import LIKELY, SEEN, Cause, Evidence
 from _analysis.causes.graph import Value, consumers, is_layout, producers, reach
 from _analysis.causes.sentences import about, line_says
-from _analysis.causes.step_program import collective_name_of, place_of, place_of_longest
+from _analysis.causes.step_program import (
+    StepProgram,
+    collective_name_of,
+    place_of,
+    place_of_longest,
+)
 from _analysis.remedies import CAUSES
+from _pipeline.executions import Executions
+from _pipeline.ops import Op
 from _pipeline.vocabulary import DATA_MOVE, SPARSE_CORE
 from _units import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Final
-
-    from _analysis.causes.step_program import StepProgram
     from _output.fields.bottleneck import Confidence
-    from _pipeline.executions import Executions
-    from _pipeline.ops import Op
 
 NAME: Final = "resharding"
 _ALL_TO_ALLS = ("all-to-all", "ragged-all-to-all")

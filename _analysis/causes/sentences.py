@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from _analysis.causes.cause import Place
 from _pipeline.groups import percent
+from _pipeline.normalize import Step
 from _units import percentage, time
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from _analysis.causes.cause import Place
-    from _pipeline.normalize import Step
 
 # Longest name in a sentence; with two names of this length, a cause takes 300 characters at most.
 _LONGEST_NAME = 41

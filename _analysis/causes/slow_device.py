@@ -12,24 +12,20 @@ each device, so chance is not excluded and the cause is always `likely`; `spread
 from __future__ import annotations
 
 from operator import attrgetter
+from typing import Final
 
 from _analysis.causes.cause import LIKELY, Cause, Evidence, Place
 from _analysis.causes.sentences import about, short
 from _analysis.causes.step_program import place_of
-from _analysis.cohorts import Cohort, DeviceLoads, Member
+from _analysis.comm.cohorts import Cohort, DeviceLoads, Member
+from _analysis.comm.peer_devices import PeerDevice
+from _analysis.comm.peers import Peers
+from _analysis.comm.stragglers import costs, lead_of
 from _analysis.remedies import CAUSES
 from _analysis.report import program_id_of
-from _analysis.stragglers import costs, lead_of
+from _pipeline.normalize import Step
 from _pipeline.vocabulary import COMM
 from _units import time
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-    from _analysis.peer_devices import PeerDevice
-    from _analysis.peers import Peers
-    from _pipeline.normalize import Step
 
 NAME: Final = "slow_device"
 

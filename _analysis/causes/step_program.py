@@ -3,28 +3,25 @@ lines."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
+
 from _analysis.causes.cause import Place
 from _analysis.causes.graph import WHILE, body_of, callers
 from _analysis.causes.links import Links
 from _analysis.causes.sentences import listed
-from _analysis.exposed import is_exposed
 from _analysis.likely_lines import line_of
+from _analysis.roof.exposed import is_exposed
+from _analysis.roof.ledger import Entry
+from _analysis.roof.roofs import Roofs
 from _pipeline import frames
+from _pipeline.executions import Executions
 from _pipeline.groups import Group, ranked_by
+from _pipeline.normalize import Step
+from _pipeline.ops import Op
 from _pipeline.vocabulary import COLLECTIVES, COMM
 from _proto.cached import cached_property
+from _proto.hlo.program import Instruction, Program
 from _units import counted
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from _analysis.ledger import Entry
-    from _analysis.roofs import Roofs
-    from _pipeline.executions import Executions
-    from _pipeline.normalize import Step
-    from _pipeline.ops import Op
-    from _proto.hlo.program import Instruction, Program
 
 # Maximum number of kinds of collectives that a sentence names.
 _N_NAMED = 2

@@ -18,24 +18,21 @@ collectives.
 
 from __future__ import annotations
 
+from collections.abc import Container
+from typing import Final
+
 from _analysis.causes.cause import LIKELY, Cause, Evidence
 from _analysis.causes.sentences import about, line_says, listed, only
 from _analysis.causes.step_program import (
+    StepProgram,
     collective_name_of,
     counts_of,
     place_of_longest,
     total_of,
 )
 from _analysis.remedies import CAUSES
+from _pipeline.executions import Executions
 from _units import time
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Container
-    from typing import Final
-
-    from _analysis.causes.step_program import StepProgram
-    from _pipeline.executions import Executions
 
 NAME: Final = "synchronous_collective"
 _OFFLOADED = ("all-gather", "all-reduce", "reduce-scatter")

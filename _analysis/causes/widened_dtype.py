@@ -35,6 +35,9 @@ convert. In that case, three other patterns make the cause `likely`:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Final
+
 from _analysis.causes.cause import LIKELY, SEEN, Cause, Evidence
 from _analysis.causes.graph import (
     DOTS,
@@ -49,22 +52,17 @@ from _analysis.causes.graph import (
     walk,
 )
 from _analysis.causes.sentences import about, short
-from _analysis.causes.step_program import own_line_of
-from _analysis.ledger import COLLECTIVE, DATA_MOVEMENT, KERNEL, MEMORY_BOUND
+from _analysis.causes.step_program import StepProgram, own_line_of
 from _analysis.remedies import CAUSES
+from _analysis.roof.ledger import COLLECTIVE, DATA_MOVEMENT, KERNEL, MEMORY_BOUND, Entry
 from _proto.cached import cached_property
 from _proto.hlo.collectives import collective_name
+from _proto.hlo.program import Instruction
 from _units import counted, time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Final
-
-    from _analysis.causes.step_program import StepProgram
-    from _analysis.ledger import Entry
     from _output.fields.bottleneck import Confidence
-    from _proto.hlo.program import Instruction
 
 NAME: Final = "widened_dtype"
 _NARROW = ("bf16", "f16", "f8")

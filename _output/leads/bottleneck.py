@@ -3,14 +3,14 @@ one, then the class that loses the most time."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Final
+
 from _output.leads.phrases import Next, at_line_of, bracketed, joined, pause_sentence, short
 from _units import part_of, span, time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Final
-
     from _output.fields.bottleneck import Answer, Cause, Finding, UnknownKernel
 
 # The headline mentions a cause only if its gain is at least this percentage of the step.

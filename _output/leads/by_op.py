@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 from _output.leads.phrases import Next, at_line_of, bracketed, joined, short
@@ -10,8 +11,6 @@ from _units import counted, part_of, time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from _output.fields.by_op import Answer, MergedOps, OpFields
 
 

@@ -3,13 +3,13 @@ most time outside inner scopes."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from _output.leads.phrases import Next, bracketed, joined, short
 from _units import part_of, time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from _output.fields.by_scope import Answer
 
 

@@ -3,14 +3,14 @@ line with the largest part."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Final
+
 from _output.leads.phrases import Next, at_line_of, bracketed, joined
 from _units import part_of, time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Final
-
     from _output.fields.comm import Answer
     from _output.fields.rows import PeersOfStep
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 STEP_OPTIONS = ("--step", "--step-id")
 

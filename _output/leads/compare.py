@@ -3,13 +3,13 @@ pauses between steps, and the line that changed most."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from _output.leads.phrases import Next, at, bracketed, joined, short
 from _units import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from _output.fields.compare import (
         Answer,
         CompareRow,

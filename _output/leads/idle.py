@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Final
+
 from _output.leads.phrases import Next, bracketed, joined, pause_sentence
 from _units import part_of, time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Final
-
     from _output.fields.idle import Answer
 
 HARDLY_PCT: Final = 1

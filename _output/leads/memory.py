@@ -3,13 +3,13 @@ peak."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from _output.leads.phrases import Next, at_line_of, bracketed, joined
 from _units import size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from _output.fields.memory import Answer
 
 

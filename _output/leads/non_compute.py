@@ -3,13 +3,13 @@ and the line with the largest part."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from _output.leads.phrases import Next, at_line_of, bracketed, joined, short
 from _units import part_of, time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from _output.fields.non_compute import Answer
 
 

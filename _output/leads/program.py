@@ -3,13 +3,13 @@ kernels, and donated memory that is not reused."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from _output.leads.phrases import Next, joined, short
 from _units import counted, size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from _output.fields.program import Answer
 
 

@@ -3,13 +3,13 @@ roof."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from _output.leads.phrases import Next, at_line_of, joined
 from _units import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from _output.fields.roofline import Answer
 
 

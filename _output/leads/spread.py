@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Final
+
 from _output.leads.phrases import Next, joined
 from _units import counted, time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Final
-
     from _output.fields.spread import Answer, Cohort
 
 

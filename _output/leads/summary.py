@@ -3,14 +3,14 @@ line."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Final
+
 from _output.leads.phrases import Next, at_line_of, bracketed, joined, pause_sentence
 from _units import part_of, time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Final
-
     from _output.fields.summary import Answer
 
 KINDS: Final = {"compute": "math", "data_move": "data movement", "comm": "communication"}

@@ -6,21 +6,17 @@ main table.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
+from typing import Any
 
-from _output.fill import filled
+from _output.fill import Block, filled
 from _output.leads.phrases import differs
-from _output.screen import Says, Section
+from _output.screen import Part, Says, Section, View
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
-
-    from _output.fill import Block
-    from _output.screen import Part, View
-
     Json = dict[str, Any]
 
 # Maximum number of notes without `--all`.

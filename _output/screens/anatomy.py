@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from _output.screen import Column, Each, Says, Table
+from typing import Final
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-    from _output.screen import Part
+from _output.screen import Column, Each, Part, Says, Table
 
 MAIN: Final = "planes"
 

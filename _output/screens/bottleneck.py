@@ -3,8 +3,10 @@ time."""
 
 from __future__ import annotations
 
+from typing import Any, Final
+
 from _output.figures import figure
-from _output.screen import Column, Says, Section, Table
+from _output.screen import Column, Part, Says, Section, Table
 from _output.screens.shared import (
     CLASS,
     LINE,
@@ -20,10 +22,6 @@ from _output.screens.shared import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Final
-
-    from _output.screen import Part
-
     Json = dict[str, Any]
 
 MAIN: Final = "findings"

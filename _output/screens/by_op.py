@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from _output.screen import Column, Each, Says, Section, Table
+from typing import Any, Final
+
+from _output.screen import Column, Each, Part, Says, Section, Table
 from _output.screens.shared import (
     AVERAGE,
     CATEGORY,
@@ -18,10 +20,6 @@ from _output.screens.shared import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Final
-
-    from _output.screen import Part
-
     Json = dict[str, Any]
 
 MAIN: Final = "ops"

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from _output.screen import Column, End, Says, Table
+from typing import Final
+
+from _output.screen import Column, End, Part, Says, Table
 from _output.screens.shared import LIKELY, RUNS, STEP_SHARE, TIME, TOTAL
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-    from _output.screen import Part
 
 MAIN: Final = "scopes"
 

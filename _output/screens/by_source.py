@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from _output.screen import Column, Says, Section, Table
+from typing import Final
+
+from _output.screen import Column, Part, Says, Section, Table
 from _output.screens.shared import KIND, LINE, LOOP, MOSTLY, PHASES, RUNS, STEP_SHARE, TOTAL
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-    from _output.screen import Part
 
 MAIN: Final = "groups"
 

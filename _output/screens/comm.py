@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from _output.screen import Column, Says, Section, Table
+from typing import Final
+
+from _output.screen import Column, Part, Says, Section, Table
 from _output.screens.shared import LIKELY, LOOP, PEERS, RUNS
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-    from _output.screen import Part
 
 MAIN: Final = "rows"
 

@@ -3,14 +3,10 @@ time."""
 
 from __future__ import annotations
 
-from _output.screen import Column, End, Says, Section, Table
+from typing import Final
+
+from _output.screen import Column, End, Part, Says, Section, Table
 from _output.screens.shared import STEP_SHARE, TIME
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-    from _output.screen import Part
 
 MAIN: Final = "gaps"
 

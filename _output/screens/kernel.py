@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from _output.screen import Column, Each, Table
+from typing import Final
+
+from _output.screen import Column, Each, Part, Table
 from _output.screens.shared import AVERAGE, LOST, OP_LINE, PEAKS, RUNS, STEP_SHARE, TOTAL
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-    from _output.screen import Part
 
 MAIN: Final = "kernels"
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from _output.screen import Says
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final
-
     from _output.screen import Part
 
 MAIN: Final = ""

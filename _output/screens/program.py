@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from _output.screen import Column, Says, Table
+from typing import Final
+
+from _output.screen import Column, Part, Says, Table
 from _output.screens.shared import BYTES, RUNS, TOTAL
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-    from _output.screen import Part
 
 MAIN: Final = "collectives"
 WITHOUT_ANSWER: Final = {

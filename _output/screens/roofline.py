@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from _output.screen import Column, End, Says, Table
+from typing import Any, Final
+
+from _output.screen import Column, End, Part, Says, Table
 from _output.screens.shared import LINE, OF_ROOF, PEAKS, TOTAL, with_reads
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Final
-
-    from _output.screen import Part
-
     Json = dict[str, Any]
 
 MAIN: Final = "groups"

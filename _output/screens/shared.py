@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from _output.leads.phrases import LINE as LINE_FIELDS
 from _output.screen import Column, Says
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     Json = dict[str, Any]
 
 # Shows the line of the user's own code, else the innermost line, else the group's key.

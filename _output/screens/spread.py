@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from _output.screen import Column, Each, End, Says, Section, Table
+from typing import Final
+
+from _output.screen import Column, Each, End, Part, Says, Section, Table
 from _output.screens.shared import LINE, SCOPE
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-    from _output.screen import Part
 
 MAIN: Final = "cohorts[].devices"
 

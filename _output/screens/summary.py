@@ -3,7 +3,9 @@ gaps and steps."""
 
 from __future__ import annotations
 
-from _output.screen import Column, End, Says, Table
+from typing import Final
+
+from _output.screen import Column, End, Part, Says, Table
 from _output.screens.shared import (
     AVERAGE,
     CATEGORY,
@@ -17,12 +19,6 @@ from _output.screens.shared import (
     TIME,
     TOTAL,
 )
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-    from _output.screen import Part
 
 MAIN: Final = "top_compute_groups"
 

@@ -11,12 +11,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from _proto import hlo_pb2 as pb
+from _proto.hlo.program import Instruction, Program
 from _proto.hlo.shapes import Path
 from _proto.trace.wire import parse
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _proto.hlo.program import Instruction, Program
 
 ALLOC, FREE, _ = KINDS = ("alloc", "free", "share")
 

@@ -7,12 +7,9 @@ does not know appends them to the others. So equal instructions can have differe
 from __future__ import annotations
 
 from operator import itemgetter
+from typing import TypeAlias
 
 from _proto.trace.wire import FIXED32, FIXED64, LENGTH, VARINT
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import TypeAlias
 
 # Maps the numbers of the fields that are messages to the fields of these messages. The wire format
 # does not distinguish messages from texts and packed numbers, whose order has a meaning.

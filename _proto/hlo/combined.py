@@ -7,10 +7,7 @@ from __future__ import annotations
 
 from _proto.hlo.collectives import first_collective
 from _proto.hlo.nearest_line import before
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _proto.hlo.program import Instruction
+from _proto.hlo.program import Instruction
 
 # Opcodes that only pass an array on, and often have the path of a library's function.
 _NO_WORK = frozenset(

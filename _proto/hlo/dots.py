@@ -3,19 +3,14 @@ read."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from _proto import hlo_pb2 as pb
+from _proto.hlo.program import Instruction
 from _proto.hlo.shapes import Array
-from _proto.hlo.text import OTHER, dtype_class
+from _proto.hlo.text import OTHER, DtypeClass, dtype_class
 from _proto.trace.wire import parse
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from _proto.hlo.program import Instruction
-    from _proto.hlo.text import DtypeClass
 
 _DOTS = ("convolution", "dot")
 # Opcodes that change only dtype, layout or shape, and can be between a fusion's parameter and its

@@ -12,19 +12,13 @@ kernel's code contains source lines, so it has a separate hash.
 from __future__ import annotations
 
 import json
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from _proto import hlo_pb2 as pb
 from _proto.hlo.canonical import COMPUTATION, ENTRIES, ENTRY, Canonical
 from _proto.hlo.parameters import read_parameters
-from _proto.hlo.program import KERNEL_TARGET
+from _proto.hlo.program import KERNEL_TARGET, Computation, Program
 from _proto.hlo.text import base_name
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from _proto.hlo.program import Computation, Program
 
 _LEFT_OUT = (
     "name",

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import gcd, prod
 
 from _proto import hlo_pb2 as pb
+from _proto.hlo.program import Instruction
 from _proto.trace.wire import parse
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from _proto.hlo.program import Instruction
 
 _DOTS = ("convolution", "dot")
 _WITHOUT_FLOPS = (*_DOTS, "bitcast", "broadcast", "constant", "fusion", "parameter", "tuple")

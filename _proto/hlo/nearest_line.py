@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from _proto.hlo.collectives import first_collective
+from _proto.hlo.program import Computation, Instruction
 from _proto.hlo.text import ASYNC_COLLECTIVE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Literal
-
-    from _proto.hlo.program import Computation, Instruction
-
     How = Literal["own", "inside", "producer", "consumer"]
     _Links = Callable[[Instruction], Sequence[Instruction]]
     _Direction = tuple[How, Sequence[Instruction], _Links]

@@ -6,12 +6,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from _proto import hlo_pb2 as pb
+from _proto.hlo.program import Program
 from _proto.hlo.shapes import Array, Path
 from _proto.hlo.shardings import Sharding, read_shardings
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _proto.hlo.program import Program
 
 
 class Parameter(NamedTuple):

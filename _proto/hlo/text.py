@@ -9,14 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from math import prod
+from typing import Final, Literal
 
 from _proto.cached import cached_property
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final, Literal
-
-    DtypeClass = Literal["bf16", "fp8", "fp32", "fp16", "other"]
+DtypeClass = Literal["bf16", "fp8", "fp32", "fp16", "other"]
 
 NAME = r"%?(?P<name>[\w.\-]+)"
 ARRAY = r"\b(?P<dtype>[a-z][a-z0-9]*)\[(?P<dims>[0-9,<=? ]*)\](?:\{(?P<layout>[^{}]*)\})?"

@@ -3,16 +3,12 @@ slices of an operand or updates a slice in place."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from _proto.hlo.program import Computation, Instruction
+from _proto.hlo.shapes import Array
 from _proto.hlo.text import HBM
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from _proto.hlo.program import Computation, Instruction
-    from _proto.hlo.shapes import Array
 
 _UPDATE = "dynamic-update-slice"
 # Instructions that read only those elements of their first operand that they return.

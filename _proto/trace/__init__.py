@@ -3,14 +3,13 @@ opened."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from _proto.errors import Damage, NoProtobuf
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from _proto.trace.source import Source
     from _proto.trace.survey import Survey
     from _proto.trace.trace import Trace

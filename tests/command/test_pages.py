@@ -18,7 +18,8 @@ from typing import Any, get_args
 
 import _peaks
 import compute_breakdown
-from _analysis import ledger, remedies
+from _analysis import remedies
+from _analysis.roof import ledger
 from _output.fields.bottleneck import CauseName
 from _output.fields.roofline import SkipReason
 from _pipeline import no_answer

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from _analysis.flights import Flights, flights_of
-from _analysis.transfers import Starts
+from _analysis.comm.flights import Flights, flights_of
+from _analysis.comm.transfers import Starts
 from _pipeline.clocks import ON_TRACE, Clock
 from _pipeline.device import open_device, read_steps
 from _pipeline.event_iterate import read_events

@@ -15,9 +15,9 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from _analysis import comparison, matching, record_format
-from _analysis import recorded_steps as runs
-from _analysis.noise import assignments, noise_of, p_values_of
+from _analysis.records import comparison, matching, record_format
+from _analysis.records import recorded_steps as runs
+from _analysis.records.noise import assignments, noise_of, p_values_of
 from _modes.compare import fields_of, notes_of
 from _output.leads.lead import headline_of
 from _pipeline.no_answer import NoAnswer

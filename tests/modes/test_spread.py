@@ -14,7 +14,8 @@ from functools import partial
 from math import comb
 from typing import Any
 
-from _analysis import cohorts, record_format, stragglers
+from _analysis.comm import cohorts, stragglers
+from _analysis.records import record_format
 from _modes.spread import fields_of
 from _pipeline.no_answer import NoAnswer
 from _units import counted

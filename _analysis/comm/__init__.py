@@ -1,0 +1,1 @@
+"""Communication: collectives, transfers, and waiting for other devices."""

@@ -1,0 +1,294 @@
+"""Collect the devices of a run. All devices that run the same program are a cohort.
+
+Collectives make the steps of all devices equally long, so a slow device is recognised by its load:
+step duration minus communication. Step times of all devices are kept in memory. Source lines are
+read again, but only for the few devices that are compared by line.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from _analysis.records.record_format import Record, RecordedStep
+from _analysis.records.recorded_steps import Line, Run, runs_of, source_of
+from _pipeline.device import MODULES
+from _pipeline.no_answer import NoAnswer
+from _proto.trace.ranks import planes_named
+
+# Reads a file and returns a record or a NoAnswer for each host in it.
+LoadRecords = Callable[[], Sequence[Record | NoAnswer]]
+# Host and device.
+Name = tuple[str, str]
+
+LINE_KINDS = ("compute", "data_move", "other")
+
+
+class Load(NamedTuple):
+    """Times of one step on one device, or their sums over several steps."""
+
+    step_name: str | None
+    step_duration: int
+    comm: int
+    host: int
+    idle: int
+
+    @property
+    def load(self) -> int:
+        return self.step_duration - self.comm
+
+    @property
+    def own(self) -> int:
+        return self.load - self.host - self.idle
+
+
+class DeviceLoads(NamedTuple):
+    """A device and its steps, picklable so that worker processes can return them."""
+
+    host: str
+    device: str
+    program: str
+    step_source: str | None
+    # The key of a step is the same on all devices.
+    steps: dict[Hashable, Load]
+
+    @property
+    def name(self) -> Name:
+        return self.host, self.device
+
+
+class Member(NamedTuple):
+    """A device of the run, and a function that reads its record again."""
+
+    loads: DeviceLoads
+    load_records: LoadRecords
+    # Index of the device's host among the hosts in the file.
+    place: int
+
+    @property
+    def name(self) -> Name:
+        return self.loads.name
+
+    @property
+    def host(self) -> str:
+        return self.loads.host
+
+    @property
+    def steps(self) -> dict[Hashable, Load]:
+        return self.loads.steps
+
+    def lines(self, keys: Sequence[Hashable]) -> dict[tuple[str, str], Line]:
+        """Return the source lines that ran in the given steps, by kind and group key, excluding
+        communication."""
+        record = self.load_records()[self.place]
+        if isinstance(record, NoAnswer):
+            raise record
+        wanted = set(keys)
+        for run in runs_of(record, slice(None)):
+            if run.device.name == self.loads.device:
+                steps = [step for key, step in keyed_steps(run) if key in wanted and step.used]
+                if len(steps) == len(wanted):
+                    lines = Run(record, run.device, steps).lines()
+                    return {
+                        (line.kind, line.group.agg_key): line
+                        for line in lines
+                        if line.kind in LINE_KINDS
+                    }
+        detail = f"the record of host {self.host} changed while it was read; run the command again"
+        raise NoAnswer("unreadable_record", detail=detail)
+
+
+def total_of(loads: Iterable[Load]) -> Load:
+    duration = comm = host = idle = 0
+    for load in loads:
+        duration += load.step_duration
+        comm += load.comm
+        host += load.host
+        idle += load.idle
+    return Load(None, duration, comm, host, idle)
+
+
+class Cohort:
+    """The devices that run one program, the steps common to all of them, and each device's totals
+    over these steps."""
+
+    def __init__(self, members: Iterable[Member]) -> None:
+        self.members = sorted(members, key=lambda member: member.name)
+        first = self.members[0]
+        self.program = first.loads.program
+        self.keys = [
+            key for key in first.steps if all(key in member.steps for member in self.members)
+        ]
+        self.totals = {
+            member.name: total_of(member.steps[key] for key in self.keys) for member in self.members
+        }
+        # Members sorted by load, largest first; ties in order of name.
+        self.ranked = sorted(self.members, key=lambda member: -self.load(member))
+        self.n_slowest = Counter(slowest(self.members, key).name for key in self.keys)
+        self.by_host: dict[str, list[Member]] = defaultdict(list)
+        for member in self.members:
+            self.by_host[member.host].append(member)
+
+    def load(self, member: Member) -> int:
+        return self.totals[member.name].load
+
+    def median(self) -> Member:
+        """Return the device with the median load; for an even number of devices, the lower of the
+        two middle ones."""
+        ranked = sorted(self.members, key=self.load)
+        return ranked[(len(ranked) - 1) // 2]
+
+    def suspect(self) -> Member:
+        """Return the device that is slowest in the largest number of steps."""
+        return max(self.members, key=lambda member: self.n_slowest[member.name])
+
+
+def slowest(members: Sequence[Member], key: Hashable) -> Member:
+    return max(members, key=lambda member: member.steps[key].load)
+
+
+class Crew(NamedTuple):
+    """The devices of a run by name, its hosts, the reasons why files are unreadable, and notes."""
+
+    members: dict[Name, Member]
+    hosts: set[str]
+    unreadable: list[str]
+    notes: list[str]
+
+
+class Failure(NamedTuple):
+    """Why a record could not be read, picklable so that worker processes can return it."""
+
+    detail: str
+    reason: str
+    fields: dict[str, Any]
+
+
+class Found(NamedTuple):
+    """The host name and device names of a record, and the loads of the requested devices."""
+
+    host: str
+    devices: list[str]
+    # The requested devices.
+    loads: list[DeviceLoads]
+
+
+def found_in(load_records: LoadRecords, device: str | None, steps: slice) -> list[Found | Failure]:
+    """Read a file, and return the devices of each host in it, or why they could not be read."""
+    try:
+        records = load_records()
+    except NoAnswer as failure:
+        records = [failure]
+    return [found_in_record(record, device, steps) for record in records]
+
+
+def found_in_record(record: Record | NoAnswer, device: str | None, steps: slice) -> Found | Failure:
+    if isinstance(record, NoAnswer):
+        detail = str(record.fields.get("detail", record.reason))
+        return Failure(detail, record.reason, record.fields)
+    runs = runs_of(record, steps)
+    devices = [run.device.name for run in runs]
+    asked = devices if device is None else planes_named(device, devices)[:1]
+    loads = [loads_of(run) for run in runs if run.device.name in asked]
+    return Found(record.host, devices, loads)
+
+
+def crew_of(all_found: Iterable[tuple[str, LoadRecords, list[Found | Failure]]]) -> Crew:
+    """Combine the devices of all files. Each entry is a file's name, the function that reads the
+    file, and what was found in it."""
+    hosts: set[str] = set()
+    available: set[str] = set()
+    # All devices with the same host and name, each with its file's name.
+    alike: dict[Name, list[tuple[str, Member]]] = defaultdict(list)
+    failures: list[Failure] = []
+    for file, load_records, of_file in all_found:
+        for place, found in enumerate(of_file):
+            if isinstance(found, Failure):
+                failures.append(found)
+                continue
+            hosts.add(found.host)
+            available.update(found.devices)
+            for loads in found.loads:
+                alike[loads.name].append((file, Member(loads, load_records, place)))
+    notes: set[str] = set()
+    members = {name: merged_member(alike[name], notes) for name in sorted(alike)}
+    failures.sort(key=lambda failure: failure.detail)
+    if failures and not hosts:
+        detail, reason, fields = failures[0]
+        if all(failure.reason == reason for failure in failures):
+            raise NoAnswer(reason, **fields)
+        raise NoAnswer("unreadable_xplane_pb", detail=detail)
+    if not members:
+        raise NoAnswer("device_not_found", available_devices=sorted(available))
+    return Crew(members, hosts, [failure.detail for failure in failures], sorted(notes))
+
+
+def merged_member(members: list[tuple[str, Member]], notes: set[str]) -> Member:
+    """Return a device that is recorded in one or more files; raise NoAnswer if the files disagree
+    about it."""
+    # Sort by file name, so that the message does not depend on the order of the arguments.
+    (file, first), *others = sorted(members, key=lambda file_and_member: file_and_member[0])
+    device = first.loads.device
+    for other_file, other in others:
+        is_same = identity(first) == identity(other)
+        if not is_same or identity_of_lines(first) != identity_of_lines(other):
+            raise NoAnswer(
+                "duplicate_host",
+                detail=f"{file} and {other_file} are both of host {first.host}, but their figures"
+                f" for {device} differ; remove one of the files",
+            )
+        notes.add(
+            f"several files have equal figures for {device} of host {first.host}; this"
+            " device is counted once"
+        )
+    return first
+
+
+def loads_of(run: Run) -> DeviceLoads:
+    used = {step.number for step in run.steps}
+    return DeviceLoads(
+        run.record.host,
+        run.device.name,
+        run.device.program,
+        run.device.step_source,
+        {
+            key: Load(step.name, step.duration, step.comm, step.host, step.duration - step.busy)
+            for key, step in keyed_steps(run)
+            if step.number in used
+        },
+    )
+
+
+def keyed_steps(run: Run) -> Iterator[tuple[Hashable, RecordedStep]]:
+    """Yield each step with the key that aligns it with the same step on other devices.
+
+    Program executions are aligned by step number. Named steps are aligned by name and occurrence:
+    the k-th step named `x` matches the k-th step named `x` on other devices.
+    """
+    times: Counter[str | None] = Counter()
+    is_module = run.device.step_source == MODULES
+    for step in run.device.steps:
+        times[step.name] += 1
+        yield step.number if is_module else (step.name, times[step.name]), step
+
+
+def identity(member: Member) -> tuple[Any, ...]:
+    """Return the values that must be equal if two files contain the same device."""
+    loads = [
+        (load.load, load.step_duration, load.host, load.idle) for load in member.steps.values()
+    ]
+    names = list(map(repr, member.steps))
+    return loads, names, member.loads.program, member.loads.step_source
+
+
+def identity_of_lines(member: Member) -> tuple[Any, ...]:
+    lines = member.lines(list(member.steps)) if member.steps else {}
+    return tuple(sorted((*key, line.durs, source_of([line]) or "") for key, line in lines.items()))
+
+
+def twice_median(figures: Iterable[int]) -> int:
+    """Return twice the median, which is an integer: the sum of the two middle figures, or twice the
+    middle figure."""
+    ranked = sorted(figures)
+    return ranked[(len(ranked) - 1) // 2] + ranked[len(ranked) // 2]

@@ -1,0 +1,161 @@
+"""Find a program's collectives, how each one runs (for example `sync` or `async`), and how the
+compiler planned it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, NamedTuple
+
+from _analysis.comm.transfers import Transfer, transfers_in
+from _pipeline.normalize import Step
+from _pipeline.vocabulary import SOME_COLLECTIVE, SPARSE_CORE
+from _proto.hlo.collectives import COLLECTIVES, collective_name, collective_of, plan_of
+from _proto.hlo.program import DONE, Computation, Instruction, Program
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _output.fields.program import How
+
+SYNC: Final = "sync"
+ASYNC: Final = "async"
+ASYNC_FUSION: Final = "async_fusion"
+# Prefixes of the names of computations that fusions call. An all-reduce fused with a dynamic-slice
+# is a reduce-scatter. A carrier fuses math with a piece of a collective; the collective is
+# attributed to the fusion that completes it.
+REDUCE_SCATTER, CARRIER = "all-reduce-scatter", "async_collective_fusion"
+
+
+class Planned(NamedTuple):
+    """A collective, identified by the instruction that runs it or waits for it."""
+
+    instruction: Instruction
+    collective: str
+    how: How
+    plan: list[str]
+    # Executions of the collective in the step; empty if it did not run.
+    transfers: list[Transfer]
+
+    @property
+    def sync(self) -> int:
+        return sum(
+            transfer.executions.total for transfer in self.transfers if not transfer.op.is_wait
+        )
+
+    @property
+    def wait(self) -> int:
+        return sum(transfer.executions.total for transfer in self.transfers if transfer.op.is_wait)
+
+    @property
+    def exposed(self) -> int:
+        return self.sync + self.wait
+
+
+def planned_collectives(program: Program, step: Step, program_id: int) -> list[Planned]:
+    """Return all collectives of a program, each with its transfers in the step."""
+    ran: dict[Instruction, list[Transfer]] = {}
+    for transfer in transfers_in(step, lambda op: op.program_id == program_id):
+        if transfer.op.instruction:
+            ran.setdefault(transfer.op.instruction, []).append(transfer)
+    return [
+        Planned(instruction, opcode, how, sorted(plan_of(instruction)), ran.get(instruction, []))
+        for instruction, opcode, how in collectives_in(program)
+    ]
+
+
+def collectives_in(program: Program) -> Iterator[tuple[Instruction, str, How]]:
+    """Yield each instruction that runs a collective or waits for one, with the collective's opcode
+    and how it runs."""
+    instructions = list(program.instructions())
+    holding = reachable(
+        {
+            instruction.computation
+            for instruction in instructions
+            if collective_name(instruction.opcode)
+        },
+        callers_in(instructions),
+    )
+    # Skip collectives inside a fusion or an asynchronous op: the enclosing op is reported instead.
+    enclosed = reachable(
+        {
+            called
+            for instruction in instructions
+            if encloses(instruction)
+            for called in instruction.called
+        },
+        callees_of,
+    )
+    for instruction in instructions:
+        moved = None if instruction.computation in enclosed else how_moved(instruction, holding)
+        if moved:
+            yield instruction, *moved
+
+
+def encloses(instruction: Instruction) -> bool:
+    return instruction.opcode == "fusion" or instruction.is_asynchronous
+
+
+def callees_of(computation: Computation) -> list[Computation]:
+    return [called for instruction in computation.instructions for called in instruction.called]
+
+
+def callers_in(
+    instructions: Iterable[Instruction],
+) -> Callable[[Computation], Iterable[Computation]]:
+    callers: dict[Computation, list[Computation]] = {}
+    for instruction in instructions:
+        for called in instruction.called:
+            callers.setdefault(called, []).append(instruction.computation)
+    return lambda computation: callers.get(computation, ())
+
+
+def reachable(
+    begin: Iterable[Computation], following: Callable[[Computation], Iterable[Computation]]
+) -> set[Computation]:
+    """Return the computations in `begin`, and all computations reachable from them through
+    `following`."""
+    found = set(begin)
+    todo = list(found)
+    while todo:
+        new = set(following(todo.pop())) - found
+        found |= new
+        todo += new
+    return found
+
+
+def how_moved(instruction: Instruction, holding: set[Computation]) -> tuple[str, How] | None:
+    """Return the opcode of the collective that an instruction runs or waits for, and how the
+    collective runs. Return None for other instructions.
+
+    `holding` contains the computations with collectives, and all their direct and indirect callers.
+    """
+    stage = instruction.stage
+    if instruction.opcode == "fusion" and stage is None:
+        return fused_in(instruction, holding)
+    if instruction.opcode in COLLECTIVES:
+        return instruction.opcode, SYNC
+    if stage is None or stage[1] != DONE:
+        return None
+    is_fusion = instruction.opcode == "fusion"
+    name = collective_name(instruction.opcode)
+    if name is None:
+        inside = collective_of(instruction)
+        name = inside.opcode if inside else SOME_COLLECTIVE if is_fusion else None
+    if name is None:
+        # Exclude asynchronous copies, and SparseCore ops that are not collectives.
+        return None
+    if is_fusion:
+        return name, ASYNC_FUSION
+    return name, SPARSE_CORE if instruction.on_sparse_core else ASYNC
+
+
+def fused_in(fusion: Instruction, holding: set[Computation]) -> tuple[str, How] | None:
+    """Return the opcode of the collective in a synchronous fusion, and how it runs; None if the
+    fusion has no collective, or only a piece of one."""
+    called = fusion.called
+    if any(computation.name.startswith(REDUCE_SCATTER) for computation in called):
+        return "reduce-scatter", SYNC
+    is_carrier = any(computation.name.startswith(CARRIER) for computation in called)
+    if is_carrier or holding.isdisjoint(called):
+        return None
+    inside = collective_of(fusion)
+    return (inside.opcode, SYNC) if inside else None

@@ -1,0 +1,1 @@
+"""Kernels: their regions and counters."""

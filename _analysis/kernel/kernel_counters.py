@@ -1,0 +1,96 @@
+"""Read kernel counters: events on the line `_counters_` that begin while a kernel runs.
+
+The values are not measurements, but the compiler's estimates for the code between two markers.
+Therefore we compute no mean and draw no conclusions from the values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from operator import itemgetter
+from typing import NamedTuple
+
+from _analysis.counters import Number, number_in
+from _analysis.kernel.kernel_regions import kernel_executions, starting_in
+from _pipeline.idle_causes import Event
+from _pipeline.normalize import Step
+from _proto.trace.event_stats import stats_on_line
+from _proto.trace.events import INT64_END
+from _proto.trace.plane import Stats
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    # Name of an event, and name of its stat.
+    Key = tuple[str | None, str]
+
+COUNTERS_LINE = "_counters_"
+DEVICE_TIMES = ("device_offset_ps", "device_duration_ps")
+
+
+class Extent(NamedTuple):
+    """Number of values of a counter, and their minimum and maximum."""
+
+    n: int
+    least: Number
+    most: Number
+
+
+def add(found: dict[Key, Extent], key: Key, extent: Extent) -> None:
+    known = found.get(key, extent)
+    n = extent.n + known.n if key in found else extent.n
+    found[key] = Extent(n, min(known.least, extent.least), max(known.most, extent.most))
+
+
+class KernelCounters(NamedTuple):
+    """The range of each counter, by metadata id of the kernel's op."""
+
+    of_kernel: dict[int, dict[Key, Extent]]
+
+    def of(self, metadata_ids: Iterable[int]) -> dict[Key, Extent]:
+        """Return the counters of several ops; counters with equal keys are merged."""
+        found: dict[Key, Extent] = {}
+        for metadata_id in metadata_ids:
+            for key, extent in self.of_kernel.get(metadata_id, {}).items():
+                add(found, key, extent)
+        return found
+
+
+def kernel_counters(step: Step) -> KernelCounters:
+    """Read the counter events that begin during an execution of a kernel."""
+    executions = kernel_executions(step)
+    found: dict[int, dict[Key, Extent]] = {}
+    if not executions:
+        return KernelCounters(found)
+    events: list[Event] = []
+    numbers: list[dict[Key, Number]] = []
+    for name, at, stats in stats_on_line(step.device.plane, COUNTERS_LINE):
+        start = at - step.device.base
+        measured = start_by_core(stats)
+        events.append(Event(name, start, start, None if measured is None else (measured, measured)))
+        values = ((stat, number_in(value)) for stat, value in stats.items())
+        numbers.append(
+            {
+                (name, stat): value
+                for stat, value in values
+                if value is not None and stat not in DEVICE_TIMES
+            }
+        )
+    (spans,) = step.on_clock([events])
+    starts = (start for start, _, _ in spans)
+    in_order = sorted(zip(starts, numbers, strict=True), key=itemgetter(0))
+    for execution, _, values_of_event in starting_in(executions, in_order):
+        for key, value in values_of_event.items():
+            of_kernel = found.setdefault(execution.metadata_id, {})
+            add(of_kernel, key, Extent(1, value, value))
+    return KernelCounters(found)
+
+
+def start_by_core(stats: Stats) -> int | None:
+    """Return the start of an event on the device clock; None unless the event has both device
+    times."""
+    times = [stats.get(name) for name in DEVICE_TIMES]
+    if not all(isinstance(time, int) and 0 <= time < INT64_END for time in times):
+        return None
+    start = times[0]
+    assert isinstance(start, int)
+    return start

@@ -1,0 +1,1 @@
+"""Memory: buffers at the peak, and the allocator."""

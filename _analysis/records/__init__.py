@@ -1,0 +1,1 @@
+"""Records: how they are made, read and compared."""

@@ -1,0 +1,140 @@
+"""Find and read the captures (records or traces) that `compare` and `spread` compare."""
+
+from __future__ import annotations
+
+import os
+import stat
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from _analysis.records.record_format import GZIP_MAGIC, Record, UnreadableRecord, decode, record_of
+from _analysis.records.record_rows import record_of_trace, records_of_trace
+from _pipeline.context import Context
+from _pipeline.folders import files_in
+from _pipeline.load import Place, find_files
+from _pipeline.no_answer import DEVICE_NOT_FOUND, NoAnswer, unreadable
+from _proto.trace.ranks import planes_named
+from _units import counted
+
+RECORD_SUFFIXES = (".json", ".json.gz")
+# Substring of the names of trace viewer files: JSON that profilers write in addition to a trace.
+TRACE_VIEWER = ".trace.json"
+# First bytes of a record as it was written, and of a record whose keys were sorted later. A file
+# that ends within these bytes, or has only whitespace and zeros, counts as an incomplete record.
+RECORD_STARTS = (b'{"status"', b'{"devices":[{"clock"')
+PADDING = b" \t\r\n\0"
+N_HEAD = 512
+
+
+def find_captures(profile: str, context: Context) -> dict[str, str]:
+    """Return the path of one trace or record per host. A record takes precedence over a trace with
+    the same name."""
+
+    def captures_in(folder: str) -> dict[str, str]:
+        return dict(sorted((files_in(folder) | records_in(folder)).items()))
+
+    none = "neither a .xplane.pb file nor a record"
+    captures = find_files(profile, context, captures_in, none)
+    if os.path.isdir(profile):
+        traces = files_in(os.path.dirname(next(iter(captures.values()))))
+        n_both = sum(captures[host] != path for host, path in traces.items())
+        if n_both:
+            context.note(
+                f"using {counted(n_both, 'record')} and ignoring traces with the same names"
+            )
+    return captures
+
+
+def records_in(folder: str) -> dict[str, str]:
+    """Map hosts to the paths of the records in a folder, including unreadable records."""
+    found: dict[str, str] = {}
+    for name in sorted(os.listdir(folder)):
+        path = os.path.join(folder, name)
+        is_json = name.endswith(RECORD_SUFFIXES) and TRACE_VIEWER not in name
+        # Include broken links, so that reading them reports an error; otherwise they would be
+        # ignored silently.
+        is_file = os.path.isfile(path) or not os.path.exists(path)
+        if is_json and is_file and is_record(path):
+            found.setdefault(host_of_record(path), path)
+    return found
+
+
+def host_of_record(path: str) -> str:
+    return os.path.basename(path).removesuffix(".gz").removesuffix(".json")
+
+
+def is_record(path: str) -> bool:
+    """Return whether a file begins like a record; True if its first bytes cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return begins_record(file.read(N_HEAD), is_gzipped=path.endswith(".gz"))
+    except OSError:
+        # Treat the file as a record, so that reading it later reports why it is unreadable.
+        return True
+
+
+def begins_record(head: bytes, *, is_gzipped: bool) -> bool:
+    """Return whether these bytes can be the start of a record."""
+    if is_gzipped:
+        try:
+            head = zlib.decompressobj(wbits=31).decompress(head, N_HEAD)
+        except zlib.error:
+            return True
+    head = head.translate(None, PADDING)
+    return any(start.startswith(head[: len(start)]) for start in RECORD_STARTS)
+
+
+def record_at(place: Place, device: str | None, context: Context) -> Record:
+    """Read a record, or build one from a trace; raise NoAnswer if the device is missing."""
+    with refusals_of_records(place.path):
+        found = ready_record(place.path, context)
+        if found is None:
+            return record_of(record_of_trace(place, device, slice(None), context))
+    available = [found_device.name for found_device in found.devices]
+    if device is not None and not planes_named(device, available):
+        raise NoAnswer(DEVICE_NOT_FOUND, available_devices=available)
+    return found
+
+
+def records_at(path: str, device: str | None, context: Context) -> list[Record | NoAnswer]:
+    """Read a file with a record or a trace; return a record or a NoAnswer for each host in it."""
+    with refusals_of_records(path):
+        ready = ready_record(path, context)
+        if ready is not None:
+            return [ready]
+        found = records_of_trace(path, device, context)
+        return [record if isinstance(record, NoAnswer) else record_of(record) for record in found]
+
+
+def ready_record(path: str, context: Context) -> Record | None:
+    """Read a record from a file or from memory; return None if the input is a trace."""
+    given = context.request.in_memory.get(path)
+    if given is None:
+        return decode(content_of(path)) if path.endswith(RECORD_SUFFIXES) else None
+    if not isinstance(given, bytes):
+        return record_of(given)
+    is_gzipped = given.startswith(GZIP_MAGIC)
+    return decode(given) if begins_record(given[:N_HEAD], is_gzipped=is_gzipped) else None
+
+
+@contextmanager
+def refusals_of_records(path: str) -> Iterator[None]:
+    """Convert I/O, memory and format errors while reading a record to NoAnswer."""
+    try:
+        yield
+    except (OSError, MemoryError) as error:
+        raise NoAnswer(
+            "unreadable_record", detail=unreadable(path, error).fields["detail"]
+        ) from None
+    except UnreadableRecord as error:
+        detail = f"{os.path.basename(path)}: {error}"
+        raise NoAnswer("unreadable_record", detail=detail) from None
+
+
+def content_of(path: str) -> bytes:
+    # Open in non-blocking mode: opening a FIFO that has no writer would hang.
+    with open(path, "rb", opener=lambda at, flags: os.open(at, flags | os.O_NONBLOCK)) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise UnreadableRecord("byte 0: not a regular file; copy its content to a regular file")
+        return file.read()

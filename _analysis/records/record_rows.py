@@ -1,0 +1,215 @@
+"""Build the rows of a record. The mode `record` prints these rows; `compare` and `spread` read them
+from a file, or build them directly from a trace."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+
+from _analysis.records.record_format import FORMAT
+from _analysis.records.recording import (
+    DeviceFacts,
+    GroupFacts,
+    StepOfDevice,
+    digest_of_all,
+    record_devices,
+)
+from _pipeline.context import SCHEMA_VERSION, Context
+from _pipeline.folders import host_of
+from _pipeline.groups import SourceKey
+from _pipeline.load import Place, opened, opened_hosts
+from _pipeline.no_answer import NoAnswer, no_device
+from _pipeline.texts import LONGEST_TEXT, cut_texts, digest_of
+from _proto.trace import STDIN
+from _proto.trace.ranks import TPU_RE, planes_named
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _output.fields.record import (
+        Answer,
+        RecordDevice,
+        RecordGroup,
+        RecordProgram,
+        RecordStep,
+    )
+    from _proto.trace.trace import Trace
+
+# Maximum length of each list of texts in a group's row.
+N_LISTED = 32
+
+
+def record_of_trace(place: Place, device: str | None, asked: slice, context: Context) -> Answer:
+    """Return the record of a host; it contains `device`, or without `device` all TPUs with ops."""
+    with opened(place, device, context) as trace:
+        return record_of_host(trace, place.path, device, asked, context)
+
+
+def records_of_trace(path: str, device: str | None, context: Context) -> list[Answer | NoAnswer]:
+    """Return, for each host in a file, its record, or a NoAnswer with the reason why it has none.
+    If the file has only one host, raise this NoAnswer instead.
+
+    Hosts that have the given device are recorded with this device only, and other hosts with all
+    their TPUs.
+    """
+    with opened_hosts(path, context) as hosts:
+        return [record_or_no_answer(trace, path, device, context) for trace in hosts]
+
+
+def record_or_no_answer(
+    trace: Trace, path: str, device: str | None, context: Context
+) -> Answer | NoAnswer:
+    its_device = trace.device_named(device) if device else None
+    try:
+        return record_of_host(trace, path, its_device, slice(None), context.with_own_notes())
+    except NoAnswer as failure:
+        if not trace.host.is_one_of_several:
+            raise
+        detail = failure.fields.get("detail", failure.reason)
+        failure.fields["detail"] = f"host {trace.host.label}: {detail}"
+        return failure
+
+
+def record_of_host(
+    trace: Trace, path: str, device: str | None, asked: slice, context: Context
+) -> Answer:
+    names = list(filter(TPU_RE.match, trace.plane_names))
+    if device is not None:
+        names = planes_named(device, trace.plane_names)[:1]
+    if not names:
+        raise no_device(trace.plane_names)
+    devices = record_devices(path, trace, names, asked, context)
+    folder = os.path.dirname(os.path.abspath(path))
+    is_run = path != STDIN and os.path.basename(os.path.dirname(folder)) == "profile"
+    host = host_of(path)
+    if trace.host.is_one_of_several:
+        host = trace.host.name or f"{host}:{trace.host.number}"
+    groups: dict[SourceKey, GroupFacts] = {}
+    for of_device in devices:
+        for key, facts in of_device.groups.items():
+            groups.setdefault(key, facts).merge(facts)
+    digests = digests_of_programs(trace, devices, context)
+    frames: dict[str, int] = {}
+    group_rows = [group_row(facts, frames) for facts in groups.values()]
+    answer: Answer = {
+        "status": "ok",
+        "mode": "record",
+        "schema_version": SCHEMA_VERSION,
+        "profile_dir": context.request.profile,
+        "xplane_file": os.path.basename(path),
+        "notes": [*context.notes, *notes_of_record(devices)],
+        "format": FORMAT,
+        "run": os.path.basename(folder) if is_run else None,
+        "host": host,
+        "frames": list(frames),
+        "groups": group_rows,
+        "programs": list(digests.values()),
+        "devices": [device_row(of_device, list(digests)) for of_device in devices],
+        "steps": [
+            step_row(number, step, groups)
+            for number, of_device in enumerate(devices)
+            for step in of_device.steps
+        ],
+    }
+    keys = [row["agg_key"] for row in group_rows]
+    cut_texts(answer)
+    for row, whole_key in zip(group_rows, keys, strict=True):
+        # Append a hash to a truncated key, because different keys can have the same beginning.
+        if row["agg_key"] != whole_key:
+            end = f"…{digest_of(whole_key)}"
+            row["agg_key"] = whole_key[: LONGEST_TEXT - len(end)] + end
+    return answer
+
+
+def group_row(facts: GroupFacts, frames: dict[str, int]) -> RecordGroup:
+    """Return the row of a group, and add its frames to the table of all frames."""
+    tf_ops, signatures = sorted(facts.tf_ops), sorted(facts.signatures)
+    shapes = sorted(facts.shapes)
+    return {
+        "kind": facts.kind,
+        "agg_key": facts.agg_key,
+        "agg_key_kind": facts.agg_key_kind,
+        "frames": [frames.setdefault(frame, len(frames)) for frame in facts.frames],
+        # A group without a stack can have several sources; take the minimum, so that the order of
+        # devices does not matter.
+        "source": min(facts.sources, default=None),
+        "tf_ops": tf_ops[:N_LISTED],
+        "signatures": signatures[:N_LISTED],
+        "shapes": shapes[:N_LISTED],
+        "kernel": min(facts.kernels, default=None),
+        "truncated": max(len(tf_ops), len(signatures), len(shapes)) > N_LISTED,
+        "ops": digest_of_all(facts.texts),
+    }
+
+
+def digests_of_programs(
+    trace: Trace, devices: Iterable[DeviceFacts], context: Context
+) -> dict[int, RecordProgram]:
+    """Map program ids to the digests of the devices' programs; programs missing from the trace are
+    omitted."""
+    from _analysis.records.program_digest import digest_of_program
+    from _proto.hlo.programs import Programs
+
+    notes: list[str] = []
+    digests: dict[int, RecordProgram] = {}
+    for device in devices:
+        program_id = device.program_id
+        if program_id is None or program_id in digests:
+            continue
+        program = Programs(trace, device.device, notes).program(program_id)
+        digest = digest_of_program(program) if program else None
+        if digest:
+            digests[program_id] = digest
+    context.warn(*notes)
+    return digests
+
+
+def device_row(device: DeviceFacts, program_ids: list[int]) -> RecordDevice:
+    program_id = device.program_id
+    return {
+        "device": device.device,
+        "device_type": device.device_type,
+        "clock": device.clock,
+        "step_source": device.step_source,
+        "program": device.program,
+        "hlo": program_ids.index(program_id) if program_id in program_ids else None,
+    }
+
+
+def step_row(device: int, step: StepOfDevice, groups: Iterable[SourceKey]) -> RecordStep:
+    figures = step.figures
+    times = [figures.times.get(key, (0, 0)) for key in groups] if figures else []
+    return {
+        "device": device,
+        "index": step.number,
+        "name": step.name,
+        "used": figures is not None,
+        "why_not": step.why_not,
+        "n_xla_ops_events": step.n_events,
+        "duration_ps": step.duration,
+        "period_ps": step.period,
+        "busy_ps": figures.busy if figures else None,
+        "comm_ps": figures.comm if figures else None,
+        "host_ps": figures.host if figures else None,
+        "wait_ps": figures.wait if figures else None,
+        "durs_ps": without_last_zeros([total for total, _ in times]) if figures else None,
+        "ns": without_last_zeros([n for _, n in times]) if figures else None,
+    }
+
+
+def without_last_zeros(numbers: list[int]) -> list[int]:
+    while numbers and not numbers[-1]:
+        del numbers[-1]
+    return numbers
+
+
+def notes_of_record(devices: Sequence[DeviceFacts]) -> Iterator[str]:
+    """Yield the notes of all devices. A note common to all devices is yielded once, without device
+    names."""
+    by_note: dict[str, list[str]] = {}
+    for device in devices:
+        for note in device.notes:
+            by_note.setdefault(note, []).append(device.device)
+    for note, names in by_note.items():
+        yield note if len(names) == len(devices) else f"{', '.join(names)}: {note}"
+    if not any(step.figures for device in devices for step in device.steps):
+        yield "no step is used; the why_not of each step gives the reason"

@@ -1,0 +1,110 @@
+"""Select steps of a device in a record, and the lines that ran in these steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import zip_longest
+from typing import NamedTuple
+
+from _pipeline.groups import mean
+from _pipeline.no_answer import NoAnswer
+from _proto.trace.ranks import planes_named
+from _units import counted
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _analysis.records.record_format import Record, RecordedDevice, RecordedGroup, RecordedStep
+    from _output.fields.units import Kind
+
+ALPHA = Fraction(1, 20)
+
+
+class Line(NamedTuple):
+    """A group, with its time and number of executions in each step."""
+
+    group: RecordedGroup
+    durs: tuple[int, ...]
+    ns: tuple[float, ...]
+
+    @property
+    def kind(self) -> Kind:
+        return self.group.kind
+
+    @property
+    def mean(self) -> int:
+        return mean(self.durs)
+
+
+class Run(NamedTuple):
+    """A device in a record, with the steps of this device that are compared."""
+
+    record: Record
+    device: RecordedDevice
+    steps: list[RecordedStep]
+    # Periods, also of steps that have other ops than usual, because they delay the next step.
+    periods: Sequence[int] = ()
+
+    def lines(self) -> list[Line]:
+        """Return the groups that ran in at least one step."""
+        durs = zip_longest(*(step.durs for step in self.steps), fillvalue=0)
+        ns = zip_longest(*(step.ns for step in self.steps), fillvalue=0)
+        # Steps omit trailing zeros, so the last groups can lack figures.
+        figures_of = zip_longest(durs, ns, fillvalue=(0,) * len(self.steps))
+        return [
+            Line(group, *figures)
+            for group, figures in zip(self.record.groups, figures_of, strict=False)
+            if any(map(any, figures))
+        ]
+
+
+def runs_of(record: Record, asked: slice) -> list[Run]:
+    """Return a run for each device of a record. A run contains the steps of the slice `asked`
+    that the record marks as used."""
+    return [
+        Run(
+            record,
+            device,
+            [step for step in device.steps[asked] if step.used],
+            [step.period for step in device.steps[asked] if step.period is not None],
+        )
+        for device in record.devices
+    ]
+
+
+def run_of(record: Record, device: str, asked: slice, **more: str) -> Run:
+    """Return the run of one device; raise NoAnswer, with `more` as additional fields, if the device
+    is missing or no step is left."""
+    runs = {run.device.name: run for run in runs_of(record, asked)}
+    found = planes_named(device, runs)
+    if not found:
+        raise NoAnswer("device_not_found", available_devices=list(runs), **more)
+    run = runs[found[0]]
+    if not run.steps:
+        steps = run.device.steps
+        detail = (
+            f"of {counted(len(steps), 'step')}, none is both usable and selected; check --steps,"
+            " and why_not in the record"
+        )
+        names = [step.name for step in steps]
+        raise NoAnswer("step_not_found", detail=detail, available_steps=names, **more)
+    return run
+
+
+def percent(part: int, whole: int) -> float | None:
+    return ratio(100 * part, whole, 3)
+
+
+def ratio(part: int, whole: int, digits: int) -> float | None:
+    # Adding 0.0 turns -0.0 into 0.0.
+    return round(part / whole, digits) + 0.0 if whole else None
+
+
+def rounded(number: Fraction, digits: int) -> float:
+    return round(float(number), digits) + 0.0
+
+
+def source_of(lines: Sequence[Line]) -> str | None:
+    """Return the alphabetically first source of the given lines, or None if no line has a
+    source."""
+    return min((line.group.source for line in lines if line.group.source), default=None)

@@ -1,0 +1,347 @@
+"""Compute the figures of each step on each device of a trace, as stored in records."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence, Set
+from itertools import compress
+from typing import Any, Literal, NamedTuple
+
+from _analysis.idle.periods import common_name, periods_by_index
+from _analysis.processes import work_on
+from _analysis.roof.exposed import is_communication, is_exposed
+from _pipeline.clocks import ON_DEVICE, ON_TRACE
+from _pipeline.context import Context
+from _pipeline.device import BEFORE_ALL, MODULES, Device, StepEvent, open_device
+from _pipeline.event_iterate import ALWAYS, admit
+from _pipeline.groups import SourceKey, source_key
+from _pipeline.make_ops import make_ops
+from _pipeline.no_answer import NoAnswer
+from _pipeline.ops import Op
+from _pipeline.texts import digest_of
+from _pipeline.timeline import events_of
+from _pipeline.vocabulary import CONTAINER, HOST
+from _pipeline.window_sums import WindowSums, sums_of
+from _units import counted
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _output.fields.record import WhyNot
+    from _output.fields.units import Clock, StepSource
+    from _proto.trace.trace import Trace
+
+    # The sum that includes an op's time.
+    Part = Literal["comm", "host"]
+
+# A step is not used if its number of ops differs from the median by more than one op in
+# `OPS_PER_OTHER`.
+OPS_PER_OTHER = 50
+CONDITIONAL = "conditional"
+
+
+class GroupFacts:
+    """The properties by which a group is recognised in another capture, collected from all ops of
+    the group."""
+
+    def __init__(self, op: Op) -> None:
+        # Containers, such as loops, do not belong to any group.
+        assert op.kind != CONTAINER
+        self.kind, self.agg_key, self.agg_key_kind = op.kind, op.agg_key, op.agg_key_kind
+        self.frames = op.stack.frames if op.stack else ()
+        self.sources: set[str] = set()
+        self.tf_ops: set[str] = set()
+        self.signatures: set[str] = set()
+        self.kernels: set[str] = set()
+        self.shapes: set[str] = set()
+        self.texts: set[str] = set()
+        # Properties of the ops added so far; an op with equal properties adds nothing.
+        self._seen: set[tuple[str | None, ...]] = set()
+
+    def add(self, op: Op) -> None:
+        # Devices have equal ops, so skip an op that was already added.
+        fact = op.text, op.category, op.source, op.tf_op
+        if fact in self._seen:
+            return
+        self._seen.add(fact)
+        if op.source_inner:
+            self.sources.add(op.source_inner)
+        if op.tf_op:
+            self.tf_ops.add(op.tf_op)
+        self.signatures.add(op.signature)
+        if op.kernel:
+            self.kernels.add(op.kernel)
+        self.shapes.update(f"{array.dtype}[{array.dims}]" for array in op.hlo.outputs)
+        self.texts.add(op.text)
+
+    def merge(self, other: GroupFacts) -> None:
+        self.sources |= other.sources
+        self.tf_ops |= other.tf_ops
+        self.signatures |= other.signatures
+        self.kernels |= other.kernels
+        self.shapes |= other.shapes
+        self.texts |= other.texts
+
+
+class Leaf(NamedTuple):
+    """An op that is not a container, and the keys of the sums that include its time."""
+
+    op: Op
+    key: SourceKey
+    part: Part | None
+    # True if the time of the op counts as waiting.
+    is_wait: bool
+
+
+class StepFigures(NamedTuple):
+    """The figures of a used step, in picoseconds."""
+
+    busy: int
+    comm: int
+    host: int
+    wait: int
+    # Time and number of executions of each group.
+    times: dict[SourceKey, tuple[int, int]]
+
+
+class StepOfDevice(NamedTuple):
+    """A step of a device; `figures` is None if the step is not used."""
+
+    # Index of the step in order of time.
+    number: int
+    name: str | None
+    n_events: int
+    duration: int
+    # Time until the next step of the same name starts; None if there is no next step.
+    period: int | None
+    why_not: WhyNot | None
+    figures: StepFigures | None
+
+
+class DeviceFacts(NamedTuple):
+    """A recorded device."""
+
+    device: str
+    device_type: str | None
+    clock: Clock
+    step_source: StepSource | None
+    program: str
+    # Id of the program that takes the most time in the steps read.
+    program_id: int | None
+    steps: list[StepOfDevice]
+    groups: dict[SourceKey, GroupFacts]
+    notes: list[str]
+
+
+def record_device(
+    device: Device, asked: slice, known: dict[SourceKey, GroupFacts], context: Context
+) -> DeviceFacts:
+    """Record a device: groups from all usable steps, but figures only for the steps selected by
+    `asked`.
+
+    `known` is shared by all devices recorded in one process, because they have most groups in
+    common.
+    """
+    steps = device.steps or [StepEvent(0, None, 0, 0, None, 0)]
+    windows = [(step.start, step.end) for step in device.steps] or [ALWAYS]
+    admitted = admit(device, windows)
+    for step_event, of_step in zip(steps, admitted, strict=True):
+        step_event.n_events = of_step.n_started
+    if not any(of_step.pieces for of_step in admitted):
+        raise NoAnswer("empty_xla_ops_line")
+    reasons = reasons_not_used(device, steps)
+    is_used = [not why_not for why_not in reasons]
+    ops = make_ops(device, list(compress(admitted, is_used)), context)
+    leaves = {metadata_id: leaf_of(op) for metadata_id, op in ops.items() if not op.is_container}
+    containers = ops.keys() - leaves.keys()
+    used = [
+        None if why_not else sums_of(step_event if device.steps else None, of_step, containers)
+        for step_event, of_step, why_not in zip(steps, admitted, reasons, strict=True)
+    ]
+    read = [step for step in used if step]
+    n_aggregated = admitted[0].n_aggregated
+    n_dropped = n_aggregated + sum(step.admitted.n_dropped - n_aggregated for step in read)
+    if n_dropped:
+        context.warn(
+            f"left out {counted(n_dropped, 'event')} of the XLA Ops line (no metadata, no time or a"
+            " negative duration)"
+        )
+    asked_for = set(range(len(steps))[asked])
+    periods = periods_by_index(device)
+    return DeviceFacts(
+        device=device.plane.name,
+        device_type=device.type,
+        clock=ON_DEVICE if any(step.clock.name == ON_DEVICE for step in read) else ON_TRACE,
+        step_source=device.step_source if device.steps else None,
+        program=digest_of_all(texts_of_program(read, ops)),
+        program_id=main_program_of(read, leaves),
+        steps=[
+            record_step(
+                event,
+                step,
+                periods.get(event.index),
+                why_not,
+                figures_of(step, leaves) if step and event.index in asked_for else None,
+            )
+            for event, step, why_not in zip(steps, used, reasons, strict=True)
+        ],
+        groups=facts_of(leaves.values(), known),
+        notes=context.notes,
+    )
+
+
+def leaf_of(op: Op) -> Leaf:
+    return Leaf(op, source_key(op), part_of(op), is_exposed(op) and op.is_wait)
+
+
+def part_of(op: Op) -> Part | None:
+    """Return whether the op is exposed communication with other devices, or with the host."""
+    if not is_communication(op):
+        return None
+    return "host" if op.waits_for == HOST else "comm"
+
+
+def main_program_of(steps: Iterable[WindowSums], leaves: Mapping[int, Leaf]) -> int | None:
+    """Return the id of the program that takes the most time; None if no op has a program id."""
+    programs = {
+        metadata_id: leaf.op.program_id
+        for metadata_id, leaf in leaves.items()
+        if leaf.op.program_id is not None
+    }
+    if len(set(programs.values())) == 1:
+        return next(iter(programs.values()))
+    times: Counter[int] = Counter()
+    for step in steps:
+        for metadata_id, program in programs.items():
+            times[program] += step.times.get(metadata_id, 0)
+    return max(times, key=times.__getitem__, default=None)
+
+
+def record_step(
+    event: StepEvent,
+    step: WindowSums | None,
+    period: int | None,
+    why_not: WhyNot | None,
+    figures: StepFigures | None,
+) -> StepOfDevice:
+    """Record a step. The step's duration is on the clock of its ops if these were read, else on the
+    trace clock."""
+    duration = step.duration if step else event.end - event.start
+    if step and not figures:
+        why_not = "not_asked"
+    return StepOfDevice(event.index, event.name, event.n_events, duration, period, why_not, figures)
+
+
+def figures_of(step: WindowSums, leaves: Mapping[int, Leaf]) -> StepFigures:
+    times: dict[SourceKey, tuple[int, int]] = {}
+    parts = {"comm": 0, "host": 0, None: 0}
+    wait = 0
+    for metadata_id, time in step.times.items():
+        leaf = leaves.get(metadata_id)
+        if leaf is None:
+            continue
+        total, n = times.get(leaf.key, (0, 0))
+        times[leaf.key] = total + time, n + step.counts[metadata_id]
+        parts[leaf.part] += time
+        if leaf.is_wait:
+            wait += time
+    return StepFigures(step.busy, parts["comm"], parts["host"], wait, times)
+
+
+def facts_of(
+    leaves: Iterable[Leaf], known: dict[SourceKey, GroupFacts]
+) -> dict[SourceKey, GroupFacts]:
+    """Return the groups of the given ops in order of appearance, and add the ops to these groups in
+    `known`."""
+    groups = {}
+    for leaf in leaves:
+        if leaf.key not in known:
+            known[leaf.key] = GroupFacts(leaf.op)
+        groups[leaf.key] = known[leaf.key]
+        groups[leaf.key].add(leaf.op)
+    return groups
+
+
+def reasons_not_used(device: Device, steps: Sequence[StepEvent]) -> list[WhyNot | None]:
+    """Return, for each step, the reason why it is not used, or None if it is used. Steps must run
+    the same program with about the same number of ops to be comparable."""
+    n_ops: Counter[str | None] = Counter()
+    for step in steps:
+        n_ops[common_name(device, step)] += step.n_events
+    program, _ = n_ops.most_common(1)[0]
+    # If all steps have names of their own, the names do not tell programs apart.
+    has_programs = device.step_source == MODULES or len(n_ops) < len(steps)
+
+    def is_other(step: StepEvent) -> bool:
+        return has_programs and common_name(device, step) != program
+
+    counts = sorted(step.n_events for step in steps if step.n_events and not is_other(step))
+    middle = counts[(len(counts) - 1) // 2] if counts else 0
+
+    def reason(step: StepEvent) -> WhyNot | None:
+        if not step.n_events:
+            return "no_ops"
+        if is_other(step):
+            return "other_program"
+        is_usual = OPS_PER_OTHER * abs(step.n_events - middle) <= middle
+        return None if is_usual else "other_op_count"
+
+    return [reason(step) for step in steps]
+
+
+def texts_of_program(steps: Iterable[WindowSums], ops: Mapping[int, Op]) -> set[str]:
+    """Return the texts of all ops outside of branches. Ops in branches are excluded: steps that
+    take different branches still run the same program."""
+    branches = {metadata_id for metadata_id, op in ops.items() if op.category == CONDITIONAL}
+    if not branches:
+        return {op.text for op in ops.values()}
+    return {ops[metadata_id].text for step in steps for metadata_id in ids_outside(branches, step)}
+
+
+def ids_outside(branches: Set[int], step: WindowSums) -> set[int]:
+    """Return the metadata ids of the ops that a step executes outside of branches."""
+    if branches.isdisjoint(step.times):
+        return set(step.times)
+    events = [
+        (start, -duration, metadata_id not in branches, metadata_id)
+        for start, duration, metadata_id in events_of(
+            step.admitted.pieces, step.clock, step.times.keys()
+        )
+    ]
+    found = set()
+    branch_end = BEFORE_ALL
+    # Sort events so that an op comes before the ops that it encloses.
+    for start, negative_duration, is_no_branch, metadata_id in sorted(events):
+        if start >= branch_end:
+            found.add(metadata_id)
+        if not is_no_branch:
+            branch_end = max(branch_end, start - negative_duration)
+    return found
+
+
+def digest_of_all(texts: Iterable[str]) -> str:
+    return digest_of("\n".join(sorted(texts)))
+
+
+def record_devices(
+    path: str, trace: Trace, names: Sequence[str], asked: slice, context: Context
+) -> list[DeviceFacts]:
+    """Record the devices that have ops; if no device has ops, raise NoAnswer with the first
+    device's reason."""
+    known: dict[SourceKey, GroupFacts] = {}
+
+    def record_one(name: str) -> DeviceFacts | tuple[str, dict[str, Any]]:
+        try:
+            of_device = context.with_own_notes()
+            device = open_device(path, trace, name, [], of_device)
+            return record_device(device, asked, known, of_device)
+        except NoAnswer as failure:
+            # Return reason and fields separately, because exceptions with keyword arguments cannot
+            # be pickled.
+            return failure.reason, failure.fields
+
+    found = work_on(record_one, names, "reading devices", context, trace.file_size)
+    devices = [result for result in found if isinstance(result, DeviceFacts)]
+    if not devices:
+        reason, fields = next(result for result in found if not isinstance(result, DeviceFacts))
+        raise NoAnswer(reason, **fields)
+    return devices

@@ -1,0 +1,95 @@
+"""Turn the captures of one side of a comparison into samples: the steps of a single capture, or the
+means of several captures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from _analysis.records.record_format import RecordedGroup, RecordedStep
+from _analysis.records.recorded_steps import Line, Run, percent
+from _pipeline.groups import mean
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    Key = tuple[str, str]
+
+
+class Side(NamedTuple):
+    """The captures of one side, and a run whose steps are the samples."""
+
+    runs: list[Run]
+    samples: Run
+
+    @property
+    def first(self) -> Run:
+        return self.runs[0]
+
+    @property
+    def run_to_run(self) -> float | None:
+        """Return the range of the captures' mean step durations, as a percentage of their median;
+        None for a single capture."""
+        means = sorted(mean_step(run) for run in self.runs)
+        if len(means) == 1:
+            return None
+        return percent(means[-1] - means[0], means[(len(means) - 1) // 2])
+
+
+def sides_of(*sides: list[Run]) -> list[Side]:
+    """Return the sides. Samples are steps if each side has only one capture, else captures."""
+    if all(len(runs) == 1 for runs in sides):
+        return [Side(runs, runs[0]) for runs in sides]
+    return [Side(runs, means_of(runs)) for runs in sides]
+
+
+def mean_step(run: Run) -> int:
+    return mean([step.duration for step in run.steps])
+
+
+def means_of(runs: Sequence[Run]) -> Run:
+    """Return a run with one step per capture, which has the means over the capture's steps. Groups
+    with equal keys are merged."""
+    lines = [{key_of(line): line for line in run.lines()} for run in runs]
+    groups: dict[Key, RecordedGroup] = {}
+    for of_run in lines:
+        for key, line in of_run.items():
+            groups[key] = joined(groups[key], line.group) if key in groups else line.group
+    record = runs[0].record._replace(groups=list(groups.values()))
+    steps = [
+        mean_of_steps(i, run.steps, [of_run.get(key) for key in groups])
+        for i, (run, of_run) in enumerate(zip(runs, lines, strict=True))
+    ]
+    periods = [mean(run.periods) for run in runs if run.periods]
+    return Run(record, runs[0].device, steps, periods)
+
+
+def key_of(line: Line) -> Key:
+    return line.kind, line.group.agg_key
+
+
+def joined(first: RecordedGroup, other: RecordedGroup) -> RecordedGroup:
+    """Merge two groups: take `tf_ops` and `signatures` from both, and all else from the first."""
+    if first == other:
+        return first
+    return first._replace(
+        tf_ops=sorted({*first.tf_ops, *other.tf_ops}),
+        signatures=sorted({*first.signatures, *other.signatures}),
+    )
+
+
+def mean_of_steps(
+    number: int, steps: Sequence[RecordedStep], lines: Sequence[Line | None]
+) -> RecordedStep:
+    n = len(steps)
+    return RecordedStep(
+        number=number,
+        name=None,
+        used=True,
+        duration=mean([step.duration for step in steps]),
+        busy=mean([step.busy for step in steps]),
+        comm=mean([step.comm for step in steps]),
+        host=mean([step.host for step in steps]),
+        wait=mean([step.wait for step in steps]),
+        durs=[line.mean if line else 0 for line in lines],
+        ns=[sum(line.ns) / n if line else 0 for line in lines],
+    )

@@ -1,0 +1,51 @@
+"""Find exposed time: communication that the core runs itself, and time in which the core waits."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from _pipeline.groups import Group, ranked_by
+from _pipeline.normalize import Step
+from _pipeline.ops import Op
+from _pipeline.vocabulary import COMM, DMA, HOST, SOME_COLLECTIVE, SPARSE_CORE
+from _proto.hlo.text import FROM_HOST, TO_HOST
+
+
+class Exposed(NamedTuple):
+    """All exposed time of one type of collective, or of another operation that the core waits for.
+    `group` contains all executions, and `waits` only those in which the core waits."""
+
+    waits_for: str
+    group: Group
+    waits: Group
+
+    @property
+    def sync(self) -> int:
+        return self.group.total - self.waits.total
+
+
+def exposed(step: Step) -> list[Exposed]:
+    """Return the exposed time for each operation that the core runs or waits for, longest first."""
+    members = Group(step.leaves).where(is_exposed).members
+    return [
+        Exposed(name, of_name, of_name.where(lambda op: op.is_wait))
+        for name, of_name in ranked_by(members, lambda op: op.waits_for)
+    ]
+
+
+def is_exposed(op: Op) -> bool:
+    only_starts = op.is_start or op.category.endswith("-update")
+    return op.is_wait or (op.kind == COMM and not only_starts)
+
+
+def is_communication(op: Op) -> bool:
+    """Return whether an op is exposed communication with other devices or with the host."""
+    return is_exposed(op) and op.waits_for not in (SPARSE_CORE, DMA)
+
+
+def collective_of(op: Op) -> str:
+    if op.waits_for == SOME_COLLECTIVE and op.inside:
+        return op.inside.opcode
+    if op.waits_for == HOST and op.kind != COMM:
+        return TO_HOST if op.is_to_host else FROM_HOST
+    return op.waits_for

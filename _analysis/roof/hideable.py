@@ -1,0 +1,104 @@
+"""Compute hideable time: the part of a transfer's time that could overlap with math."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from _analysis.roof.exposed import is_exposed
+from _analysis.roof.ledger import COLLECTIVE, DATA_MOVEMENT, Entry
+from _pipeline.ops import Op
+from _pipeline.vocabulary import COMPUTE, HOST
+from _proto.hlo.program import Computation, Instruction
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _output.fields.units import OpClass
+
+    # For each computation, the time of each of its math instructions.
+    MathTimes = dict[Computation, dict[Instruction, int]]
+
+# Classes of ops that can overlap with math.
+HIDEABLE = (COLLECTIVE, HOST, DATA_MOVEMENT)
+
+
+def is_synchronous(entry: Entry) -> bool:
+    """Return whether an entry is a collective that the core runs itself, instead of waiting for
+    it."""
+    op = entry.executions.op
+    return entry.name == COLLECTIVE and is_exposed(op) and not op.is_wait
+
+
+class Hideable:
+    """Computes the hideable time of ledger entries."""
+
+    def __init__(self, ledger: Sequence[Entry]) -> None:
+        self._total_of = {entry.executions.metadata_id: entry.total for entry in ledger}
+        math = [entry for entry in ledger if entry.executions.op.kind == COMPUTE]
+        self._math_time = sum(entry.total for entry in math)
+        self._synchronous = self._times_of_synchronous(ledger, math)
+
+    def _times_of_synchronous(
+        self, ledger: Sequence[Entry], math: Iterable[Entry]
+    ) -> dict[Instruction, int]:
+        """Map each synchronous collective to the duration of the math that could overlap with
+        it."""
+        found: dict[Computation, list[Instruction]] = {}
+        for entry in filter(is_synchronous, ledger):
+            if moved := entry.executions.op.instruction:
+                found.setdefault(moved.computation, []).append(moved)
+        times: MathTimes = {computation: {} for computation in found}
+        for entry in math if found else ():
+            instruction = entry.executions.op.instruction
+            if instruction and instruction.computation in times:
+                of_computation = times[instruction.computation]
+                of_computation[instruction] = of_computation.get(instruction, 0) + entry.total
+        return {
+            moved: sum(times[computation][instruction] for instruction in free)
+            for computation, all_moved in found.items()
+            for moved, free in independent(computation, all_moved, times[computation]).items()
+        }
+
+    def time_of(self, name: OpClass, entries: Iterable[Entry]) -> int | None:
+        """Return how much of a class's time could be hidden by math, according to the ledger.
+
+        Return None if math cannot hide this class, or if the program of a synchronous collective is
+        missing.
+        """
+        if name not in HIDEABLE:
+            return None
+        hidden = asynchronous = 0
+        for entry in entries:
+            total = self._total_of[entry.executions.metadata_id]
+            if not is_synchronous(entry):
+                asynchronous += total
+                continue
+            op: Op = entry.executions.op
+            if op.instruction is None:
+                return None
+            hidden += min(total, self._synchronous[op.instruction])
+        return hidden + min(asynchronous, self._math_time)
+
+
+def independent(
+    computation: Computation, moved: Sequence[Instruction], math: Iterable[Instruction]
+) -> dict[Instruction, list[Instruction]]:
+    """Map each instruction in `moved` to the math that could overlap with it: math that neither
+    uses its result nor computes its input.
+
+    The dependencies of each instruction are a bitset, so one pass in schedule order is enough.
+    """
+    bit_of = {instruction: 1 << i for i, instruction in enumerate(dict.fromkeys((*math, *moved)))}
+    before: dict[Instruction, int] = {}
+    for instruction in computation.instructions:
+        bits = 0
+        for operand in instruction.operands:
+            bits |= before.get(operand, 0) | bit_of.get(operand, 0)
+        before[instruction] = bits
+    return {
+        here: [
+            other
+            for other in math
+            if not before[here] & bit_of[other] and not before[other] & bit_of[here]
+        ]
+        for here in moved
+    }
