@@ -5,8 +5,8 @@
 # ///
 """Show where a TPU step's time goes, by source line.
 
-The command reads an XProf trace (`*.xplane.pb`) and prints one JSON object. MODES lists the
-possible answers.
+The command reads an XProf trace (`*.xplane.pb`) and prints one JSON object. `_modes` has
+the possible answers.
 
 Single-step modes share one pipeline: load the trace, pick a step, iterate over the events that
 start in it, and normalize them to executions of ops and a timeline. The mode then computes its
@@ -41,7 +41,7 @@ if IS_COMMAND and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
 import argparse
 import gc
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -58,6 +58,7 @@ if IS_COMMAND and sys.path[0] != HERE:
 elif HERE not in sys.path:
     sys.path.append(HERE)
 
+from _modes import NAMES, STEP_OPTIONS, Mode, mode_named
 from _pipeline.context import DEVICE, SCHEMA_VERSION, Context, Outcome, Request
 from _pipeline.gate import gate_status, gate_without_answer
 from _pipeline.names import with_suggestion
@@ -129,177 +130,18 @@ def answer_on_step(
                 picked = pick_step(device, choice, context)
                 admitted = read_events(device, picked)
                 normalized = normalize(device, picked, admitted, context)
-                fields = mode.load()(normalized, context, **options)
+                fields = getattr(mode.module, mode.name)(normalized, context, **options)
                 return answer_of(normalized, fields, context)
             except NoAnswer as failure:
-                if mode.anyway:
-                    failure.fields |= mode.load(mode.anyway)(trace, name, context)
+                fields_anyway = getattr(mode.module, "fields_anyway", None)
+                if fields_anyway:
+                    failure.fields |= fields_anyway(trace, name, context)
                 raise
     raise candidates.no_answer()
 
 
 # ----------------------------------------------------------------------------------------------
-# The command line. Each mode is a row of MODES, and each option is an entry of OPTIONS.
-
-STEP_OPTIONS = ("--step", "--step-id", "--own")
-
-
-class Mode(NamedTuple):
-    """A row of MODES.
-
-    A mode's module and function have the mode's name. The function's arguments are the step (only
-    in single-step modes), the context, and the mode's own options.
-    """
-
-    name: str
-    purpose: str
-    options: tuple[str, ...]
-    example: str
-    is_of_step: bool = False
-    # The default device, or None for all devices.
-    device: str | None = DEVICE
-    # Name of a function that returns fields to print even if there is no answer.
-    anyway: str = ""
-
-    def load(self, function: str = "") -> Callable[..., Any]:
-        """Import the mode's module, and return the named function (by default the mode's own)."""
-        from importlib import import_module
-
-        loaded: Callable[..., Any] = getattr(
-            import_module(f"_modes.{self.name}"), function or self.name
-        )
-        return loaded
-
-
-def of_step(
-    name: str, purpose: str, options: tuple[str, ...], example: str, anyway: str = ""
-) -> Mode:
-    """Return the row of a single-step mode."""
-    return Mode(name, purpose, (*STEP_OPTIONS, *options), example, is_of_step=True, anyway=anyway)
-
-
-PEAK_OPTIONS = tuple(PEAK_ARGUMENTS)
-TOKEN_OPTIONS = ("--model-flops", "--tokens", "--flops-per-token", "--params", "--n-devices")
-
-MODES = (
-    of_step(
-        "bottleneck",
-        "where to look first: why the step loses time, and on which lines",
-        ("--top", "--peers", "--no-peers", *PEAK_OPTIONS, "--kernel-cost", *TOKEN_OPTIONS),
-        "--top 5",
-    ),
-    of_step(
-        "summary",
-        "the costliest source lines, and the step's time by kind and category",
-        ("--top", "--include-comm"),
-        "--top 10",
-    ),
-    of_step(
-        "by_source",
-        "the cost of math by source line; with options, also of communication and data movement",
-        ("--include-data-move", "--include-comm", "--top"),
-        "--include-data-move",
-    ),
-    of_step(
-        "by_scope",
-        "how long each layer of the model takes, by scope",
-        ("--depth", "--below", "--merge-layers"),
-        "--depth 2 --merge-layers",
-    ),
-    of_step(
-        "by_op",
-        "what each op costs; with --op, one op in detail",
-        ("--top", *PEAK_OPTIONS, "--kernel-cost", "--op", "--no-merge"),
-        "--top 0 --op fusion.115",
-    ),
-    of_step(
-        "non_compute",
-        "the time of data movement and waits, by category and source line",
-        ("--no-comm-stalls", "--include-comm", "--top"),
-        "--no-comm-stalls",
-    ),
-    of_step(
-        "roofline",
-        "how close each source line comes to the peak rates of the chip",
-        ("--top", *PEAK_OPTIONS, "--bytes", "--kernel-cost"),
-        "--peak-tflops-fp32 70",
-    ),
-    of_step(
-        "comm",
-        "what communication costs, how much of it is hidden, and how many bytes it moves",
-        ("--top", "--peers"),
-        "--peers",
-    ),
-    of_step(
-        "memory",
-        "what fills the HBM at the peak, by buffer and source line",
-        ("--top",),
-        "--top 10",
-        "runtime_anyway",
-    ),
-    of_step(
-        "idle",
-        "why the device is idle, and what the host does at that time",
-        ("--top",),
-        "--step all",
-    ),
-    of_step(
-        "program",
-        "what the compiler decided: collectives, kernels, parameters, flags",
-        ("--top", "--flags"),
-        "--top 10",
-    ),
-    of_step(
-        "kernel",
-        "what happens inside Pallas kernels: waiting for copies, computing, named regions",
-        ("--top", *PEAK_OPTIONS, "--kernel-cost", "--kernel"),
-        "--kernel flash_attention",
-    ),
-    of_step(
-        "page",
-        "an HTML report with the answers of all modes above",
-        ("--out", "--open", "--baseline", "--baseline-device", "--baseline-host"),
-        "--out step.html --open",
-    ),
-    of_step(
-        "export",
-        "the step as an SQLite database, for questions that no mode answers",
-        ("--out", *PEAK_OPTIONS, "--kernel-cost"),
-        "--out step.db",
-    ),
-    Mode(
-        "record",
-        "all steps of all devices as one small JSON object, for compare and spread",
-        ("--steps",),
-        "--steps 1:",
-        device=None,
-    ),
-    Mode(
-        "compare",
-        "what a change did: two captures compared line by line, with a test for noise",
-        ("--baseline", "--baseline-device", "--baseline-host", "--steps", "--top", "--fail-over"),
-        "--baseline BASELINE",
-    ),
-    Mode(
-        "spread",
-        "which device of which host is slow, and on which lines",
-        ("--steps", "--top"),
-        "--top 5",
-        device=None,
-    ),
-    Mode(
-        "anatomy",
-        "the contents of a trace of any device: planes, lines, stats, programs, events",
-        ("--plane", "--line", "--grep", "--sample"),
-        "--plane 0 --sample 1",
-        device=None,
-    ),
-)
-
-
-def mode_named(name: str) -> Mode:
-    return next(mode for mode in MODES if mode.name == name)
-
+# The command line. Each option is an entry of OPTIONS; `_modes` lists the modes.
 
 # argparse arguments of each option. The functions of the modes define the defaults.
 OPTIONS: dict[str, Json] = {
@@ -449,12 +291,11 @@ OPTIONS: dict[str, Json] = {
     },
 }
 PIPELINE_OPTIONS = ("--device", "--host", "--format", "--text", "--all")
-MODE_NAMES = [mode.name for mode in MODES]
-CHOICES = {"--mode": MODE_NAMES, "--schema": MODE_NAMES} | {
+CHOICES = {"--mode": NAMES, "--schema": NAMES} | {
     flag: arguments["choices"] for flag, arguments in OPTIONS.items() if "choices" in arguments
 }
 # Options of this command that a command in `next_steps` keeps if its mode accepts them.
-KEPT = ("--device", *STEP_OPTIONS, *PEAK_OPTIONS, "--kernel-cost")
+KEPT = ("--device", *STEP_OPTIONS, *PEAK_ARGUMENTS, "--kernel-cost")
 
 
 class Parser(argparse.ArgumentParser):
@@ -497,18 +338,20 @@ def parser_of_modes() -> tuple[Parser, dict[str, str]]:
         ),
     )
     parser.add_argument(
-        "--mode", metavar="MODE", choices=MODE_NAMES,
-        help=f"{', '.join(MODE_NAMES)} (default: {MODE_NAMES[0]}, or compare with --baseline)",
+        "--mode", metavar="MODE", choices=NAMES,
+        help=f"{', '.join(NAMES)} (default: {NAMES[0]}, or compare with --baseline)",
     )  # fmt: skip
     parser.add_argument(
-        "--schema", action=PrintSchema, metavar="MODE", choices=MODE_NAMES,
+        "--schema", action=PrintSchema, metavar="MODE", choices=NAMES,
         help="print the JSON Schema of a mode's answers; needs no PROFILE",
     )  # fmt: skip
     parser.add_argument("--version", action="version", version=f"compute_breakdown {__version__}")
     common = (*PIPELINE_OPTIONS, *STEP_OPTIONS)
     dest_of = {flag: parser.add_argument(flag, **OPTIONS[flag]).dest for flag in common}
-    for mode in MODES:
-        description = f"{mode.purpose}\nexample: %(prog)s PROFILE --mode {mode.name} {mode.example}"
+    for mode in map(mode_named, NAMES):
+        description = (
+            f"{mode.question}\nexample: %(prog)s PROFILE --mode {mode.name} {mode.example}"
+        )
         shared = [flag for flag in mode.options if flag in dest_of and flag not in common]
         if shared:
             description += f"\nalso accepts {', '.join(shared)}"
@@ -528,12 +371,12 @@ def parse_command_line(argv: Sequence[str] | None) -> Request:
             parser.error(f"{word[:-3]} must not be '--'; pass another value")
     namespace, more = parser.parse_known_args(argv)
     given = vars(namespace)
-    mode = mode_named(given.get("mode") or ("compare" if "baseline" in given else MODE_NAMES[0]))
+    mode = mode_named(given.get("mode") or ("compare" if "baseline" in given else NAMES[0]))
     if wrong := wrong_words(more, mode.name):
         parser.error(f"unrecognized arguments: {wrong[0]}")
     for flag, dest in dest_of.items():
         if dest in given and flag not in (*PIPELINE_OPTIONS, *mode.options):
-            names = [other.name for other in MODES if flag in other.options]
+            names = [name for name in NAMES if flag in mode_named(name).options]
             parser.error(f"{flag} is only valid with --mode {' or '.join(names)}")
     form = given.setdefault("format", default_form(given.get("mode"), is_terminal(sys.stdout)))
     for contradiction in contradictions_in(mode.name, given, more):
@@ -564,14 +407,19 @@ def answered(context: Context) -> Json:
     if mode.is_of_step:
         answer = answer_on_step(mode, context, **request.mode_options)
     else:
-        answer = mode.load()(context, **request.mode_options)
+        answer = getattr(mode.module, mode.name)(context, **request.mode_options)
     return with_lead(answer, request)
 
 
 def with_lead(answer: Json, request: Request) -> Json:
     """Return the answer with a headline and commands to run next."""
-    from _output.leads.command import called_as, following, from_python
-    from _output.leads.lead import with_lead
+    from _output.command import called_as, following, from_python
+    from _output.lead import with_lead
+
+    lead = mode_named(request.mode).lead
+    if not hasattr(lead, "headline"):
+        # `compare` and `spread` read the answers of `record`; people do not.
+        return answer
 
     def command(words: Sequence[str], profile: str | None) -> str:
         mode = mode_named(words[1])
@@ -584,7 +432,7 @@ def with_lead(answer: Json, request: Request) -> Json:
     # Suggest commands only for files: stdin can be read only once, and a command cannot read this
     # program's memory.
     is_file = request.profile != "-" and not request.in_memory
-    return with_lead(answer, command if is_file else None)
+    return with_lead(answer, lead, command if is_file else None)
 
 
 HINT = "compute_breakdown: pass --format text for tables, --top 5 for fewer rows, or pipe into jq\n"
@@ -653,7 +501,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         has_terminal = is_terminal(sys.stderr)
         for_people = is_terminal(sys.stdout)
         if not (sys.argv[1:] if argv is None else argv):
-            write(sys.stdout, short_help(MODE_NAMES))
+            write(sys.stdout, short_help(NAMES))
             return OK
         outcome = outcome_of(argv, Progress(sys.stderr) if sys.stderr and has_terminal else None)
         write(sys.stdout, printed(outcome, for_people))
@@ -673,12 +521,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     return status
 
 
+def screen_of(answer: Mapping[str, Any]) -> Any:
+    """Return the file of the answer's mode, or None if the command line was wrong."""
+    return mode_named(answer["mode"]).screen if answer["mode"] else None
+
+
 def printed(outcome: Outcome, for_people: bool) -> str:
     if outcome.form == "json":
         return encoded(outcome.fields, for_people)
     from _output.forms import in_form
 
-    return in_form(outcome.form, outcome.fields, outcome.request, sys.stdout)
+    return in_form(
+        outcome.form, outcome.fields, screen_of(outcome.fields), outcome.request, sys.stdout
+    )
 
 
 def command() -> NoReturn:
@@ -702,6 +557,19 @@ def typed(function: Callable[..., Any]) -> Analyse:
     return function
 
 
+class Answer(dict[str, "Any"]):
+    """The JSON object that the command prints, as a dict. Notebooks show it as tables."""
+
+    # Value of the option `top`, which `render` needs: it also limits the rows of text.
+    top: int | None = None
+
+    def _repr_html_(self) -> str | None:
+        from _output.notebook import html_of
+
+        screen = screen_of(self)
+        return html_of(self, screen) if hasattr(screen, "PARTS") else None
+
+
 @typed
 def analyse(profile: Captures, mode: str, **options: Any) -> Any:
     """Return the answer as a dict, with the same fields as the command's JSON.
@@ -711,10 +579,9 @@ def analyse(profile: Captures, mode: str, **options: Any) -> Any:
     `processes=N` uses up to N processes. Raise NoAnswer if there is no answer, TypeError for an
     unknown option or a wrong type, and ValueError for an invalid value.
     """
-    from _output.answer import Answer
     from _pipeline.python_values import call_of
 
-    flags = (*PIPELINE_OPTIONS[:2], *(mode_named(mode).options if mode in MODE_NAMES else ()))
+    flags = (*PIPELINE_OPTIONS[:2], *(mode_named(mode).options if mode in NAMES else ()))
     call = call_of(profile, mode, options, {flag: OPTIONS[flag] for flag in flags})
     outcome = outcome_of(call.words, in_memory=call.in_memory, processes=call.processes)
     answer = Answer(outcome.fields)
@@ -732,7 +599,7 @@ def render(answer: Mapping[str, object], format: Form) -> str:
 
     if format == "json":
         return encoded(answer, False)
-    return in_pipe(format, dict(answer), getattr(answer, "top", None))
+    return in_pipe(format, dict(answer), screen_of(answer), getattr(answer, "top", None))
 
 
 if __name__ == "__main__":

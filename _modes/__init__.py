@@ -1,1 +1,104 @@
-"""Implement the modes, one file each; a file is imported only when its mode runs."""
+"""List the modes. Each mode is a file of this package, which is imported only when the mode runs.
+
+The docstring of a mode's file has the row of the mode in `--help`:
+
+    question: the question that the mode answers
+    reads: a step, all devices or captures
+    options: the options that the mode accepts besides those of its kind; `peaks` are the options
+      of the peak rates
+    example: options of an example
+
+The file defines
+
+- a function with the mode's name, which returns the answer's own fields. Its arguments are the
+  step (only if the mode reads a step), the context, and the mode's options;
+- `PARTS`, the sentences and tables of the text output, and `MAIN`, the path of the main table;
+- `headline` and `next_steps`, which read the answer.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+from _pipeline.context import DEVICE
+from _pipeline.option_values import PEAK_ARGUMENTS
+
+NAMES = (
+    "bottleneck",
+    "summary",
+    "by_source",
+    "by_scope",
+    "by_op",
+    "non_compute",
+    "roofline",
+    "comm",
+    "memory",
+    "idle",
+    "program",
+    "kernel",
+    "page",
+    "export",
+    "record",
+    "compare",
+    "spread",
+    "anatomy",
+)
+STEP_OPTIONS = ("--step", "--step-id", "--own")
+FIELD_RE = re.compile(r"^(question|reads|options|example): (.*(?:\n  .*)*)", re.MULTILINE)
+
+
+class Mode(NamedTuple):
+    """The command line's facts about a mode."""
+
+    name: str
+    question: str
+    options: tuple[str, ...]
+    example: str
+    is_of_step: bool
+    # The default device, or None for all devices.
+    device: str | None
+
+    @property
+    def module(self) -> Any:
+        """Import the mode's file."""
+        return import_module(f"_modes.{self.name}")
+
+    # Until every mode is one file.
+    @property
+    def screen(self) -> Any:
+        return self.module if hasattr(self.module, "PARTS") else self._part("screens")
+
+    @property
+    def lead(self) -> Any:
+        return self.module if hasattr(self.module, "headline") else self._part("leads")
+
+    def _part(self, folder: str) -> Any:
+        name = f"_output.{folder}.{self.name}"
+        return import_module(name) if find_spec(name) else self.module
+
+
+def mode_named(name: str) -> Mode:
+    """Read the docstring of a mode's file, without importing the file: importing all modes would
+    take 0.2 s."""
+    path = os.path.join(os.path.dirname(__file__), f"{name}.py")
+    # Use the loader, because it can also read from a zip archive.
+    source = __loader__.get_data(path).decode()  # type: ignore[name-defined]
+    fields = {
+        key: " ".join(value.split()) for key, value in FIELD_RE.findall(source.split('"""', 2)[1])
+    }
+    is_of_step = fields["reads"] == "a step"
+    options: list[str] = [*STEP_OPTIONS] if is_of_step else []
+    for option in fields["options"].split(", "):
+        options += PEAK_ARGUMENTS if option == "peaks" else [option]
+    return Mode(
+        name,
+        fields["question"],
+        tuple(options),
+        fields["example"],
+        is_of_step,
+        None if fields["reads"] == "all devices" else DEVICE,
+    )

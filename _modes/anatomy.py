@@ -1,5 +1,11 @@
 """List what a trace file contains, for any device: planes, lines, stats, programs, single
-events."""
+events.
+
+question: the contents of a trace of any device: planes, lines, stats, programs, events
+reads: all devices
+options: --plane, --line, --grep, --sample
+example: --plane 0 --sample 1
+"""
 
 from __future__ import annotations
 

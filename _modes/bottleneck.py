@@ -1,4 +1,11 @@
-"""Show where to look first: the op classes and source lines that lose the most time."""
+"""Show where to look first: the op classes and source lines that lose the most time.
+
+question: where to look first: why the step loses time, and on which lines
+reads: a step
+options: --top, --peers, --no-peers, peaks, --kernel-cost, --model-flops, --tokens,
+  --flops-per-token, --params, --n-devices
+example: --top 5
+"""
 
 from __future__ import annotations
 

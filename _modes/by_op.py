@@ -1,4 +1,10 @@
-"""List the cost of each op in the step, or everything known about a single op."""
+"""List the cost of each op in the step, or everything known about a single op.
+
+question: what each op costs; with --op, one op in detail
+reads: a step
+options: --top, peaks, --kernel-cost, --op, --no-merge
+example: --top 0 --op fusion.115
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Break the step down by scope: each scope's time, primitives and source lines."""
+"""Break the step down by scope: each scope's time, primitives and source lines.
+
+question: how long each layer of the model takes, by scope
+reads: a step
+options: --depth, --below, --merge-layers
+example: --depth 2 --merge-layers
+"""
 
 from __future__ import annotations
 

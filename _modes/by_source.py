@@ -1,21 +1,29 @@
-"""List all math by source line, and data movement and communication if requested."""
+"""List all math by source line, and data movement and communication if requested.
+
+question: the cost of math by source line; with options, also of communication and data movement
+reads: a step
+options: --include-data-move, --include-comm, --top
+example: --include-data-move
+"""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from typing import Any
 
 from _analysis.loops import Loops
 from _analysis.rows import costliest_groups, group_fields, left_out, operand_dtypes, tail_row
+from _output.columns import KIND, LINE, LOOP, MOSTLY, PHASES, RUNS, STEP_SHARE, TOTAL
+from _output.phrases import Next, at_line_of, joined
+from _output.screen import Column, Part, Says, Section, Table
 from _pipeline.context import Context
 from _pipeline.groups import Group, group_by, source_key
 from _pipeline.normalize import Step
 from _pipeline.vocabulary import COMM, COMPUTE, DATA_MOVE
+from _units import counted, part_of, time
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _output.fields.by_source import AlsoFused, ListedKind, Returned, ScopeShare
-    from _output.fields.by_source import Group as GroupRow
-    from _output.fields.rows import TailIfAsked
+Json = dict[str, Any]
 
 N_SHAPES = 8
 N_FUSED = 8
@@ -29,18 +37,18 @@ def by_source(
     include_data_move: bool = False,
     include_comm: bool = False,
     top: int | None = None,
-) -> Returned:
-    kinds: dict[str, ListedKind] = {COMPUTE: COMPUTE}
+) -> Json:
+    kinds = [COMPUTE]
     if include_data_move:
-        kinds[DATA_MOVE] = DATA_MOVE
+        kinds.append(DATA_MOVE)
     if include_comm:
-        kinds[COMM] = COMM
+        kinds.append(COMM)
     listed = step.of_kinds(*kinds)
     groups, omitted = costliest_groups(listed, source_key, top)
     loops = Loops(step, [member for group in groups for member in group.members])
-    tail: TailIfAsked = {} if top is None else {"tail": tail_row(omitted)}
+    tail = {} if top is None else {"tail": tail_row(omitted)}
     return {
-        "groups": [group_row(group, kinds[group.op.kind], step, loops) for group in groups],
+        "groups": [group_row(group, step, loops) for group in groups],
         **tail,
         "totals": {
             "n_groups_total": len(groups) + len(omitted),
@@ -49,10 +57,10 @@ def by_source(
     }
 
 
-def group_row(group: Group, kind: ListedKind, step: Step, loops: Loops) -> GroupRow:
+def group_row(group: Group, step: Step, loops: Loops) -> Json:
     shapes = group.distinct(lambda op: op.shape)
     return {
-        "kind": kind,
+        "kind": group.op.kind,
         **group_fields(group, step),
         "loop": loops.row(group.members),
         "model_flops_sum": group.sum_of(lambda op: op.model_flops),
@@ -67,7 +75,7 @@ def group_row(group: Group, kind: ListedKind, step: Step, loops: Loops) -> Group
     }
 
 
-def fused_rows(group: Group) -> list[AlsoFused] | None:
+def fused_rows(group: Group) -> list[Json] | None:
     """Return the other source lines fused into the group's ops, or None if unknown."""
     if not any(executions.op.program for executions in group.members):
         return None
@@ -87,10 +95,82 @@ def lines_fused(group: Group) -> Counter[str]:
     return n_instructions
 
 
-def scope_rows(group: Group) -> list[ScopeShare]:
+def scope_rows(group: Group) -> list[Json]:
     """Return the scopes that take the most time; in a tie, ops without a scope come last."""
     by_scope = group_by(group.members, lambda op: op.scope.name if op.scope else None)
     ranked = sorted(
         by_scope.items(), key=lambda item: (-item[1].total, item[0] is None, item[0] or "")
     )
     return [{"scope": scope, "dur_ps": part.total} for scope, part in ranked[:N_SCOPES]]
+
+
+# The text output; `MAIN` is the path of the table that CSV prints.
+MAIN = "groups"
+PARTS: tuple[Part, ...] = (
+    Section(
+        (
+            Says(
+                "not listed: {totals.left_out_ps.comm:time} of communication (--include-comm)",
+                when="totals.left_out_ps.comm",
+            ),
+            Says(
+                "not listed: {totals.left_out_ps.data_move:time} of data movement"
+                " (--include-data-move)",
+                when="totals.left_out_ps.data_move",
+            ),
+        )
+    ),
+    Table(
+        "groups of ops with the same stack and kind: {totals.n_groups_total:count}; math takes"
+        " {totals.compute_duration_ps:time}",
+        "groups",
+        (
+            TOTAL,
+            STEP_SHARE,
+            RUNS,
+            KIND,
+            PHASES,
+            MOSTLY,
+            LOOP,
+            Column("scope", "scopes.0.scope", "file", null=""),
+            LINE,
+        ),
+        by="total_dur_ps",
+        size="total_dur_ps",
+        what="group",
+        omitted="tail.n_groups_omitted",
+        tail={"time": "tail.dur_ps"},
+    ),
+)
+
+
+def headline(answer: Json) -> str:
+    return joined(sentences(answer))
+
+
+def sentences(answer: Json) -> Iterator[str]:
+    step, totals, groups = answer["step_duration_ps"], answer["totals"], answer["groups"]
+    if not groups:
+        yield "No math ran in this step."
+        return
+    top = max(groups, key=lambda group: group["total_dur_ps"])
+    line = at_line_of(top, answer) or " without a source line"
+    n_groups = len(groups) + answer.get("tail", {"n_groups_omitted": 0})["n_groups_omitted"]
+    yield (
+        f"{counted(n_groups, 'group')} of ops by source line; the costliest group is{line}:"
+        f" {part_of(top['total_dur_ps'], step)}."
+    )
+    left_out = [
+        " of ".join((time(duration), name))
+        for name, duration in (
+            ("communication", totals["left_out_ps"]["comm"]),
+            ("data movement", totals["left_out_ps"]["data_move"]),
+        )
+        if duration
+    ]
+    if left_out:
+        yield f"The list omits {' and '.join(left_out)}."
+
+
+def next_steps(answer: Json) -> Iterator[Next]:
+    yield Next("how far each line is from its roof", ("--mode", "roofline"))

@@ -1,4 +1,10 @@
-"""Show what communication costs, how much of it other ops hide, and how many bytes it moves."""
+"""Show what communication costs, how much of it other ops hide, and how many bytes it moves.
+
+question: what communication costs, how much of it is hidden, and how many bytes it moves
+reads: a step
+options: --top, --peers
+example: --peers
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Compare captures of two programs line by line, and separate real changes from noise."""
+"""Compare captures of two programs line by line, and separate real changes from noise.
+
+question: what a change did: two captures compared line by line, with a test for noise
+reads: captures
+options: --baseline, --baseline-device, --baseline-host, --steps, --top, --fail-over
+example: --baseline BASELINE
+"""
 
 from __future__ import annotations
 

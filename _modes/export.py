@@ -1,4 +1,10 @@
-"""Write the step to an SQLite database, for questions that no mode answers."""
+"""Write the step to an SQLite database, for questions that no mode answers.
+
+question: the step as an SQLite database, for questions that no mode answers
+reads: a step
+options: --out, peaks, --kernel-cost
+example: --out step.db
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Show idle time: what the device waits for, and what the host does meanwhile."""
+"""Show idle time: what the device waits for, and what the host does meanwhile.
+
+question: why the device is idle, and what the host does at that time
+reads: a step
+options: --top
+example: --step all
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Show the step's Pallas kernels: their time, cost, memory use and internal regions."""
+"""Show the step's Pallas kernels: their time, cost, memory use and internal regions.
+
+question: what happens inside Pallas kernels: waiting for copies, computing, named regions
+reads: a step
+options: --top, peaks, --kernel-cost, --kernel
+example: --kernel flash_attention
+"""
 
 from __future__ import annotations
 

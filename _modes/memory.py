@@ -1,4 +1,10 @@
-"""Show what fills the HBM at peak usage, by buffer and by source line."""
+"""Show what fills the HBM at peak usage, by buffer and by source line.
+
+question: what fills the HBM at the peak, by buffer and source line
+reads: a step
+options: --top
+example: --top 10
+"""
 
 from __future__ import annotations
 
@@ -171,7 +177,7 @@ def memory(step: Step, context: Context, *, top: int = 20) -> Fields:
     }
 
 
-def runtime_anyway(trace: Trace, device: str, context: Context) -> dict[str, Runtime | None]:
+def fields_anyway(trace: Trace, device: str, context: Context) -> dict[str, Runtime | None]:
     """Return the fields that are printed even if the capture contains no program or no step."""
     return {"runtime": runtime_row(trace, device, context)}
 

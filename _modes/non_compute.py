@@ -1,4 +1,10 @@
-"""Show data movement and waits by category and source line."""
+"""Show data movement and waits by category and source line.
+
+question: the time of data movement and waits, by category and source line
+reads: a step
+options: --no-comm-stalls, --include-comm, --top
+example: --no-comm-stalls
+"""
 
 from __future__ import annotations
 

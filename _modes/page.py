@@ -3,6 +3,11 @@
 The step is read only once, and each mode computes as many rows as the page can show. The file
 contains the answers as JSON, and the scripts that display them. With a baseline, the file also
 contains the `compare` answer and one step of the baseline.
+
+question: an HTML report with the answers of all modes above
+reads: a step
+options: --out, --open, --baseline, --baseline-device, --baseline-host
+example: --out step.html --open
 """
 
 from __future__ import annotations
@@ -20,6 +25,7 @@ from _analysis.roof.ledger import Entry, ledger_of
 from _analysis.roof.roofs import roofs_of
 from _analysis.roof.step_bar import Strip, strip_of
 from _analysis.rows import op_name
+from _modes import mode_named
 from _modes.bottleneck import bottleneck
 from _modes.by_op import by_op
 from _modes.by_scope import by_scope
@@ -28,12 +34,11 @@ from _modes.comm import comm
 from _modes.compare import compare
 from _modes.idle import idle
 from _modes.kernel import NO_KERNELS, NO_REGIONS, kernel
-from _modes.memory import memory, runtime_anyway
+from _modes.memory import fields_anyway, memory
 from _modes.non_compute import non_compute
 from _modes.program import program
 from _modes.roofline import roofline
 from _modes.summary import summary
-from _output.leads.lead import headline_of
 from _output.page import html_of
 from _pipeline.context import DEVICE, Context
 from _pipeline.device import open_device
@@ -118,7 +123,7 @@ def page(
     if "memory" not in answers:
         # Allocator events are available even without a program.
         of_memory = context.with_own_notes()
-        runtime = runtime_anyway(step.device.trace, step.device.plane.name, of_memory)
+        runtime = fields_anyway(step.device.trace, step.device.plane.name, of_memory)
         answers["memory"] = {**runtime, "notes": of_memory.notes}
     if comparison:
         parts["compare"], answers["compare"] = OK, comparison
@@ -162,7 +167,7 @@ def side_of(
         if parts.get(mode) == OK:
             totals = of_step["totals"] | answers[mode]["totals"]
             whole = head | answers[mode] | {"mode": mode, "totals": totals}
-            answers[mode]["headline"] = headline_of(whole)
+            answers[mode]["headline"] = mode_named(mode).lead.headline(whole)
     ledger = ledger_of(step, roofs_of(step.device, None, {}), {})
     return {
         "page": head,
@@ -258,7 +263,7 @@ def compared(
     context.warn(*of_compare.warnings)
     context.note(*of_compare.provenance)
     answer = {**fields, "mode": "compare"}
-    return answer | {"headline": headline_of(answer)}
+    return answer | {"headline": mode_named("compare").lead.headline(answer)}
 
 
 def side_before(

@@ -1,5 +1,11 @@
 """Show the compiler's decisions about collectives, kernels and parameters, and the effects of
-flags."""
+flags.
+
+question: what the compiler decided: collectives, kernels, parameters, flags
+reads: a step
+options: --top, --flags
+example: --top 10
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Print all steps of all devices as one small JSON object for `compare` and `spread`."""
+"""Print all steps of all devices as one small JSON object for `compare` and `spread`.
+
+question: all steps of all devices as one small JSON object, for compare and spread
+reads: all devices
+options: --steps
+example: --steps 1:
+"""
 
 from __future__ import annotations
 

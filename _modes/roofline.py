@@ -1,4 +1,10 @@
-"""Show how close each source line comes to the chip's peak rates."""
+"""Show how close each source line comes to the chip's peak rates.
+
+question: how close each source line comes to the peak rates of the chip
+reads: a step
+options: --top, peaks, --bytes, --kernel-cost
+example: --peak-tflops-fp32 70
+"""
 
 from __future__ import annotations
 

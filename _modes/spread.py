@@ -1,4 +1,10 @@
-"""Find the slow device of a run, its host, and the source lines that are slow on it."""
+"""Find the slow device of a run, its host, and the source lines that are slow on it.
+
+question: which device of which host is slow, and on which lines
+reads: all devices
+options: --steps, --top
+example: --top 5
+"""
 
 from __future__ import annotations
 

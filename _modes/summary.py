@@ -1,4 +1,10 @@
-"""Show the costliest source lines, and the step's time by kind, phase and category."""
+"""Show the costliest source lines, and the step's time by kind, phase and category.
+
+question: the costliest source lines, and the step's time by kind and category
+reads: a step
+options: --top, --include-comm
+example: --top 10
+"""
 
 from __future__ import annotations
 

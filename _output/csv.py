@@ -7,27 +7,23 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from _output.characters import escaped
-from _output.screens import screen_of
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    Json = dict[str, Any]
+Json = dict[str, Any]
 
 NEEDS_QUOTES = frozenset(',"\r\n')
 
 
-def csv_of(fields: Json, *, is_terminal: bool = False) -> str:
-    """Return the main table as CSV, or the reason why there is no answer."""
+def csv_of(fields: Json, main: str, *, is_terminal: bool = False) -> str:
+    """Return the table at the path `main` as CSV, or the reason why there is no answer."""
     if fields["status"] != "ok":
         return lines_of(("reason", "detail"), [fields], is_terminal)
-    rows, columns = main_table(fields)
+    rows, columns = main_table(fields, main)
     return lines_of(columns, rows, is_terminal)
 
 
-def main_table(fields: Json) -> tuple[list[Json], Sequence[str]]:
-    """Return the rows and columns of the main table. If the table joins lists of several programs,
+def main_table(fields: Json, path: str) -> tuple[list[Json], Sequence[str]]:
+    """Return the rows and columns of the table at a path. If the table joins lists of programs,
     the first column is the program."""
-    path = screen_of(fields["mode"]).MAIN
     outer, _, inner = path.partition("[].")
     if inner:
         rows = [

@@ -7,13 +7,11 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any, Final
 
+from _output.screen import UNKNOWN
 from _units import BYTES, TIMES, Unit, Units
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    Json = dict[str, Any]
+Json = dict[str, Any]
 
-UNKNOWN: Final = "?"
 LONGEST_FIGURE: Final = 9
 MOST_DECIMALS: Final = 6
 

@@ -14,7 +14,6 @@ from _output.figures import (
     NO_UNIT,
     PERCENTS,
     UNITS,
-    UNKNOWN,
     decimals_of,
     figure,
     is_time,
@@ -22,7 +21,7 @@ from _output.figures import (
     rounded,
     unit_of,
 )
-from _output.screen import Column, Each, End, Part, Says, Section, Table, View
+from _output.screen import UNKNOWN, Column, Each, End, Part, Says, Section, Table, View
 from _units import Unit, plural
 
 Json = dict[str, Any]

@@ -6,7 +6,6 @@ import os
 from typing import Any, Final, Protocol, TextIO
 
 from _output.screen import View
-from _output.screens import has_screen
 from _output.text import Style
 
 TYPE_CHECKING = False
@@ -25,14 +24,16 @@ if TYPE_CHECKING:
 FORMS: Final = ("text", "markdown", "csv")
 
 
-def in_form(form: str, fields: Json, request: Request | None, stream: TextIO | None) -> str:
+def in_form(
+    form: str, fields: Json, screen: Any, request: Request | None, stream: TextIO | None
+) -> str:
     """Return an answer in a format other than JSON, using only characters that the stream can
     show."""
     is_terminal = stream is not None and stream.isatty()
     if form == "csv":
         from _output.csv import csv_of
 
-        return csv_of(fields, is_terminal=is_terminal)
+        return csv_of(fields, getattr(screen, "MAIN", ""), is_terminal=is_terminal)
     view = View()
     if request:
         view = View(request.shows_all, request.top)
@@ -40,29 +41,29 @@ def in_form(form: str, fields: Json, request: Request | None, stream: TextIO | N
     if form == "markdown":
         from _output.markdown import markdown_of
 
-        return markdown_of(fields, encoding, view)
+        return markdown_of(fields, encoding, screen, view)
     from _output.text import text_of
 
-    return text_of(fields, encoding, view, style_of(stream, is_terminal=is_terminal))
+    return text_of(fields, encoding, screen, view, style_of(stream, is_terminal=is_terminal))
 
 
-def in_pipe(form: str, fields: Json, top: int | None = None) -> str:
+def in_pipe(form: str, fields: Json, screen: Any, top: int | None = None) -> str:
     """Return an answer as printed to a UTF-8 pipe, with lines of up to 100 columns."""
     if form not in FORMS:
         raise ValueError(f"format must be json, {', '.join(FORMS)}, got {form!r}")
-    if not has_screen(fields["mode"]):
+    if not hasattr(screen, "PARTS"):
         raise ValueError(f"mode {fields['mode']} has no {form} format; use json")
     if form == "csv":
         from _output.csv import csv_of
 
-        return csv_of(fields)
+        return csv_of(fields, screen.MAIN)
     if form == "markdown":
         from _output.markdown import markdown_of
 
-        return markdown_of(fields, "utf-8", View(top=top))
+        return markdown_of(fields, "utf-8", screen, View(top=top))
     from _output.text import text_of
 
-    return text_of(fields, "utf-8", View(top=top))
+    return text_of(fields, "utf-8", screen, View(top=top))
 
 
 def style_of(stream: TextIO | None, *, is_terminal: bool) -> Style:

@@ -11,11 +11,11 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from _output.blocks import blocks_of, shown_notes
 from _output.characters import Characters
 from _output.figures import WORDS
 from _output.fill import ALL, Figure, Grid, Name, is_figure, texts_of, with_unit
 from _output.screen import View
-from _output.screens import blocks_of, shown_notes
 from _units import plural
 
 TYPE_CHECKING = False
@@ -39,10 +39,10 @@ EMOJI_RE = re.compile(r":\w+:")
 BLOCK_RE = re.compile(r"\A(\d*)([-+*>#]|(?<=\d)[.)])(?= |\Z)")
 
 
-def markdown_of(fields: Json, encoding: str, view: View | None = None) -> str:
-    """Return an answer as Markdown for a stream with this encoding."""
+def markdown_of(fields: Json, encoding: str, screen: object, view: View | None = None) -> str:
+    """Return an answer as Markdown for a stream with this encoding; `screen` is the mode's file."""
     page = Page(Characters(encoding))
-    return "\n\n".join(page.blocks(fields, view or View())) + "\n"
+    return "\n\n".join(page.blocks(fields, screen, view or View())) + "\n"
 
 
 class Page:
@@ -51,11 +51,11 @@ class Page:
     def __init__(self, characters: Characters) -> None:
         self.characters = characters
 
-    def blocks(self, fields: Json, view: View) -> Iterator[str]:
+    def blocks(self, fields: Json, screen: object, view: View) -> Iterator[str]:
         if fields.get("headline"):
             yield self.prose(fields["headline"])
         lines: list[str] = []
-        for block in blocks_of(fields, view):
+        for block in blocks_of(fields, view, screen):
             if isinstance(block.part, Grid):
                 if lines:
                     yield "  \n".join(lines)

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Any
 
+from _output.blocks import blocks_of
 from _output.characters import Characters
 from _output.fill import Figure, Grid, is_figure, texts_of, with_unit
 from _output.screen import View
-from _output.screens import blocks_of, has_screen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,17 +21,15 @@ CHARACTERS = Characters("utf-8")
 OPENING = '<div class="tex2jax_ignore mathjax_ignore">'
 
 
-def html_of(fields: dict[str, Any]) -> str | None:
-    """Return an answer as an HTML element, or None if its mode has no text output."""
-    if not has_screen(fields["mode"]):
-        return None
-    return "\n".join((OPENING, *elements(fields), "</div>"))
+def html_of(fields: dict[str, Any], screen: object) -> str:
+    """Return an answer as an HTML element; `screen` is the mode's file."""
+    return "\n".join((OPENING, *elements(fields, screen), "</div>"))
 
 
-def elements(fields: dict[str, Any]) -> Iterator[str]:
+def elements(fields: dict[str, Any], screen: object) -> Iterator[str]:
     if fields.get("headline"):
         yield f"<p><b>{prose(fields['headline'])}</b></p>"
-    for block in blocks_of(fields, View()):
+    for block in blocks_of(fields, View(), screen):
         if isinstance(block.part, Grid):
             yield from table(block.part, block.unit)
         else:

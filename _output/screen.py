@@ -1,8 +1,8 @@
 """Define the building blocks that describe a mode's text, Markdown and CSV output.
 
-The files in `_output/screens/` describe each mode as data: sentences with figures (`Says`), tables
-(`Table`), parts that share a unit of time (`Section`), and parts that are repeated for each object
-in a list (`Each`). A description refers to a figure by its path in the JSON, such as
+The files of the modes describe their output as data (`PARTS`): sentences with figures (`Says`),
+tables (`Table`), parts that share a unit of time (`Section`), and parts that are repeated for each
+object in a list (`Each`). A description refers to a figure by its path in the JSON, such as
 `totals.busy_duration_ps`. A part is omitted if the object lacks one of its fields, because an
 object without an answer has few fields.
 """
@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from _output.figures import UNKNOWN
-
 Json = dict[str, Any]
 Part: TypeAlias = "Says | Table | Section | Each"
 
+# Shown instead of an unknown value.
+UNKNOWN: Final = "?"
 # By default, a table hides rows smaller than this fraction (1/1000) of the total.
 SMALLEST_PART: Final = 1000
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
+from _output.blocks import blocks_of, shown_notes
 from _output.characters import Characters
 from _output.figures import FIGURES
 from _output.fill import (
@@ -23,12 +24,9 @@ from _output.fill import (
     with_unit,
 )
 from _output.screen import Column, View
-from _output.screens import blocks_of, shown_notes
 from _units import Unit, plural
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    Json = dict[str, Any]
+Json = dict[str, Any]
 
 WIDTH: Final = 100
 # Minimum line width, also used on narrower terminals.
@@ -52,11 +50,15 @@ class Style(NamedTuple):
 
 
 def text_of(
-    fields: Json, encoding: str, view: View | None = None, style: Style | None = None
+    fields: Json,
+    encoding: str,
+    screen: object,
+    view: View | None = None,
+    style: Style | None = None,
 ) -> str:
-    """Return an answer as text for a stream with this encoding."""
+    """Return an answer as text for a stream with this encoding; `screen` is the mode's file."""
     page = Page(Characters(encoding), style or Style())
-    lines = page.lines_of(fields, view or View())
+    lines = page.lines_of(fields, screen, view or View())
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
@@ -68,10 +70,10 @@ class Page:
         self.width = max(style.width, NARROWEST)
         self.has_colours = style.has_colours
 
-    def lines_of(self, fields: Json, view: View) -> Iterator[str]:
+    def lines_of(self, fields: Json, screen: object, view: View) -> Iterator[str]:
         if fields.get("headline"):
             yield from self.bold(self.wrapped(self.characters.prose(fields["headline"]), rest=""))
-        for block in blocks_of(fields, view):
+        for block in blocks_of(fields, view, screen):
             if isinstance(block.part, Grid):
                 yield from self.lines_of_table(block.part, block.unit)
             else:

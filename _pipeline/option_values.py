@@ -13,9 +13,7 @@ from _pipeline.context import forms_of_device
 from _pipeline.folders import is_trace
 from _pipeline.names import suggestion
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    Json = dict[str, Any]
+Json = dict[str, Any]
 
 
 def plane_of(name: str) -> str:

@@ -32,9 +32,9 @@ print(f"protobuf {google.protobuf.__version__} ({api_implementation.Type()}),"
       f" Python {platform.python_version()}, {os.cpu_count()} cores")
 """
 MODES = """
-import compute_breakdown
+import _modes
 # `compare` and `spread` read the same as `record`.
-print(*(mode.name for mode in compute_breakdown.MODES if mode.name not in ("compare", "spread")))
+print(*(name for name in _modes.NAMES if name not in ("compare", "spread")))
 """
 LOCATE = """
 import sys

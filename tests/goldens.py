@@ -11,9 +11,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import compute_breakdown
-from _output.text import text_of as text_of_answer
-from tests.harness import DEMO, answer
+from tests.harness import DEMO, LISTED_MODES, answer
+from tests.shown import text_of as text_of_answer
 
 FOLDER = DEMO.parent / "goldens"
 BEFORE, AFTER = (DEMO.parent / f"{name}.json.gz" for name in ("before", "after"))
@@ -39,9 +38,7 @@ GOLDENS: dict[str, tuple[Any, tuple[str, ...], str]] = {
 }
 
 
-TEXTS = tuple(
-    mode.name for mode in compute_breakdown.MODES if mode.name not in ("record", "page", "export")
-)
+TEXTS = tuple(mode.name for mode in LISTED_MODES if mode.name not in ("record", "page", "export"))
 
 
 def text_made(mode: str) -> str:

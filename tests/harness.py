@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 from unittest import mock
 
 import compute_breakdown
+from _modes import NAMES, Mode, mode_named
 from _pipeline.context import Context, Request
 from tests.wording import faults_of
 
@@ -36,9 +37,10 @@ PROFILES = ROOT.parent / "shared" / "profiles"
 TRAINING = PROFILES / "tpu7x-dense-train.xplane.pb"
 OFFLOADING = PROFILES / "v6e-host-offload.xplane.pb"
 PALLAS = PROFILES / "v6e-pallas-kernel.xplane.pb"
-ALL_MODES = tuple(mode.name for mode in compute_breakdown.MODES)
+LISTED_MODES = tuple(map(mode_named, NAMES))
+ALL_MODES = NAMES
 # Single-step modes. MODES excludes the modes that write a file, which have their own tests.
-STEP_MODES = tuple(mode.name for mode in compute_breakdown.MODES if "--step" in mode.options)
+STEP_MODES = tuple(mode.name for mode in LISTED_MODES if "--step" in mode.options)
 MODES = tuple(mode for mode in STEP_MODES if mode not in ("page", "export"))
 # Modes that do not need a program in the trace.
 MODES_OF_TRACE = tuple(mode for mode in MODES if mode not in ("memory", "program"))
@@ -162,12 +164,13 @@ def run_as_printed(profile: str | Path | bytes, mode: str, *options: str) -> Out
     return Outcome(result, outcome.status, outcome.complaint)
 
 
-def function_of(mode: compute_breakdown.Mode) -> Callable[..., Any]:
+def function_of(mode: Mode) -> Callable[..., Any]:
     """Return the function that implements a mode."""
-    return mode.load()
+    function: Callable[..., Any] = getattr(mode.module, mode.name)
+    return function
 
 
-def keywords_of(mode: compute_breakdown.Mode) -> Mapping[str, inspect.Parameter]:
+def keywords_of(mode: Mode) -> Mapping[str, inspect.Parameter]:
     return inspect.signature(function_of(mode)).parameters
 
 

@@ -20,23 +20,19 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-import compute_breakdown
 from tests.builders.xspace import op, trace
-from tests.harness import ROOT, sampled
+from tests.harness import LISTED_MODES, ROOT, sampled
 
 SCRIPT = "compute_breakdown"
 # A package may import only packages to its left.
 LAYERS = ("_units", "_peaks", "_output", "_proto", "_pipeline", "_analysis", "_modes", SCRIPT)
 PACKAGES = ("_analysis", "_modes", "_output", "_pipeline", "_proto", "tests")
-MODULES_OF_MODES = {f"_modes.{mode.name}": mode.name for mode in compute_breakdown.MODES}
+MODULES_OF_MODES = {f"_modes.{mode.name}": mode.name for mode in LISTED_MODES}
 # Only the mode `page` calls other modes.
 SHOWS_OTHERS = "page"
-# These modules format text. Printing JSON must load none of these modules, and printing text must
-# load no other mode's screen.
-SCREENS = {f"_output.screens.{path.stem}" for path in ROOT.glob("_output/screens/[a-z]*.py")}
-SCREENS -= {"_output.screens.shared"}
+# These modules format text. Printing JSON must load none of these modules.
 TEXT = {f"_output.{name}" for name in ("forms", "text", "markdown", "csv", "fill", "characters")}
-TEXT |= {"_output.screen", "_output.figures", "_output.screens", *SCREENS}
+TEXT |= {"_output.figures", "_output.blocks"}
 # All test classes with this `batch` run in one process, which parses the sources only once.
 BATCH = "sources"
 LONGEST_SCRIPT, LONGEST_SOURCE, LONGEST_FUNCTION = 740, 500, 60
@@ -155,7 +151,7 @@ class Packages(unittest.TestCase):
         self.assertEqual(folders - made_by_tools, set(PACKAGES))
 
     def test_each_mode_has_a_file(self) -> None:
-        self.assertEqual(len(MODULES_OF_MODES), len(compute_breakdown.MODES))
+        self.assertEqual(len(MODULES_OF_MODES), len(LISTED_MODES))
         for module in MODULES_OF_MODES:
             self.assertIn(module, modules())
         files = {module for module in modules() if module.startswith("_modes.")}
@@ -277,7 +273,7 @@ class Loaded(unittest.TestCase):
         path = self.folder / "small.xplane.pb"
         path.write_bytes(trace([op("f", "loop fusion", 0, 5)], [("0", 0, 10)]))
         for module, name in sampled(MODULES_OF_MODES.items(), 4):
-            mode = next(mode for mode in compute_breakdown.MODES if mode.name == name)
+            mode = next(mode for mode in LISTED_MODES if mode.name == name)
             example = mode.example.replace("BASELINE", str(path)).split()
             with self.subTest(mode=name):
                 loaded = self.loaded(str(path), "--mode", name, *example)
@@ -290,13 +286,14 @@ class Loaded(unittest.TestCase):
                 if name in ("summary", "memory", "compare"):
                     loaded = self.loaded(str(path), "--mode", name, "--format=text", *example)
                     self.assertEqual(loaded & set(MODULES_OF_MODES), {module})
-                    self.assertEqual(loaded & SCREENS, {f"_output.screens.{name}"})
                     self.assertIn("_output.text", loaded)
 
     def test_help_loads_neither_modes_nor_protobuf(self) -> None:
-        top = {name.partition(".")[0] for name in self.loaded("--help")}
+        loaded = self.loaded("--help")
+        top = {name.partition(".")[0] for name in loaded}
         self.assertIn("_pipeline", top)
-        self.assertEqual(top & {"_analysis", "_modes", "_output", "_proto", "google"}, set())
+        self.assertEqual(top & {"_analysis", "_output", "_proto", "google"}, set())
+        self.assertEqual(loaded & set(MODULES_OF_MODES), set())
 
     def test_declared_fields_import_only_typing_and_each_other(self) -> None:
         for path in sorted(ROOT.glob("_output/fields/*.py")):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from _output.leads.phrases import Next
+from _output.phrases import Next
 from _units import counted, size
 
 TYPE_CHECKING = False

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from _output.leads.phrases import Next, at_line_of, bracketed, joined, pause_sentence, short
+from _output.phrases import Next, at_line_of, bracketed, joined, pause_sentence, short
 from _units import part_of, span, time
 
 TYPE_CHECKING = False

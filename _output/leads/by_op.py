@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
-from _output.leads.phrases import Next, at_line_of, bracketed, joined, short
+from _output.phrases import Next, at_line_of, bracketed, joined, short
 from _units import counted, part_of, time
 
 TYPE_CHECKING = False

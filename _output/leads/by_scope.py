@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from _output.leads.phrases import Next, bracketed, joined, short
+from _output.phrases import Next, bracketed, joined, short
 from _units import part_of, time
 
 TYPE_CHECKING = False

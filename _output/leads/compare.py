@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from _output.leads.phrases import Next, at, bracketed, joined, short
+from _output.phrases import Next, at, bracketed, joined, short
 from _units import time
 
 TYPE_CHECKING = False

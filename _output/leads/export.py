@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from _output.leads.phrases import Next, short_path
+from _output.phrases import Next, short_path
 from _units import counted, size
 
 TYPE_CHECKING = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from _output.leads.phrases import Next, bracketed, joined, pause_sentence
+from _output.phrases import Next, bracketed, joined, pause_sentence
 from _units import part_of, time
 
 TYPE_CHECKING = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from _output.leads.phrases import Next, at_line_of, bracketed, joined
+from _output.phrases import Next, at_line_of, bracketed, joined
 from _units import size
 
 TYPE_CHECKING = False

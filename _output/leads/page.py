@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from _output.leads.phrases import Next
+from _output.phrases import Next
 from _units import size
 
 TYPE_CHECKING = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from _output.leads.phrases import Next, joined, short
+from _output.phrases import Next, joined, short
 from _units import counted, size
 
 TYPE_CHECKING = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from _output.leads.phrases import Next, at_line_of, joined
+from _output.phrases import Next, at_line_of, joined
 from _units import time
 
 TYPE_CHECKING = False

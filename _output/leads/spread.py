@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from _output.leads.phrases import Next, joined
+from _output.phrases import Next, joined
 from _units import counted, time
 
 TYPE_CHECKING = False

@@ -5,9 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from _output.figures import figure
-from _output.screen import Column, Part, Says, Section, Table
-from _output.screens.shared import (
+from _output.columns import (
     CLASS,
     LINE,
     LOOP,
@@ -19,10 +17,10 @@ from _output.screens.shared import (
     STEP_SHARE,
     TIME,
 )
+from _output.figures import figure
+from _output.screen import Column, Part, Says, Section, Table
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    Json = dict[str, Any]
+Json = dict[str, Any]
 
 MAIN: Final = "findings"
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from _output.screen import Column, Each, Part, Says, Section, Table
-from _output.screens.shared import (
+from _output.columns import (
     AVERAGE,
     CATEGORY,
     LOOP,
@@ -17,10 +16,9 @@ from _output.screens.shared import (
     TOTAL,
     with_reads,
 )
+from _output.screen import Column, Each, Part, Says, Section, Table
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    Json = dict[str, Any]
+Json = dict[str, Any]
 
 MAIN: Final = "ops"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from _output.columns import LIKELY, RUNS, STEP_SHARE, TIME, TOTAL
 from _output.screen import Column, End, Part, Says, Table
-from _output.screens.shared import LIKELY, RUNS, STEP_SHARE, TIME, TOTAL
 
 MAIN: Final = "scopes"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from _output.columns import LIKELY, LOOP, PEERS, RUNS
 from _output.screen import Column, Part, Says, Section, Table
-from _output.screens.shared import LIKELY, LOOP, PEERS, RUNS
 
 MAIN: Final = "rows"
 

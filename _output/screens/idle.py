@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from _output.columns import STEP_SHARE, TIME
 from _output.screen import Column, End, Part, Says, Section, Table
-from _output.screens.shared import STEP_SHARE, TIME
 
 MAIN: Final = "gaps"
 

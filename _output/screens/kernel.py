@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from _output.columns import AVERAGE, LOST, OP_LINE, PEAKS, RUNS, STEP_SHARE, TOTAL
 from _output.screen import Column, Each, Part, Table
-from _output.screens.shared import AVERAGE, LOST, OP_LINE, PEAKS, RUNS, STEP_SHARE, TOTAL
 
 MAIN: Final = "kernels"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from _output.columns import BYTES, KIND
 from _output.screen import Column, End, Part, Says, Table
-from _output.screens.shared import BYTES, KIND
 
 MAIN: Final = "buffers"
 WITHOUT_ANSWER: Final = {

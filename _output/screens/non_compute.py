@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from _output.columns import AVERAGE, CATEGORY, KIND, LINE, RUNS, TOTAL
 from _output.screen import Column, Part, Says, Table
-from _output.screens.shared import AVERAGE, CATEGORY, KIND, LINE, RUNS, TOTAL
 
 MAIN: Final = "by_source_within_category"
 

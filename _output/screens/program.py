@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from _output.columns import BYTES, RUNS, TOTAL
 from _output.screen import Column, Part, Says, Table
-from _output.screens.shared import BYTES, RUNS, TOTAL
 
 MAIN: Final = "collectives"
 WITHOUT_ANSWER: Final = {

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from _output.columns import LINE, OF_ROOF, PEAKS, TOTAL, with_reads
 from _output.screen import Column, End, Part, Says, Table
-from _output.screens.shared import LINE, OF_ROOF, PEAKS, TOTAL, with_reads
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    Json = dict[str, Any]
+Json = dict[str, Any]
 
 MAIN: Final = "groups"
 LOST: Final = Column("lost", "shortfall_per_op_ps", "time")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from _output.columns import LINE, SCOPE
 from _output.screen import Column, Each, End, Part, Says, Section, Table
-from _output.screens.shared import LINE, SCOPE
 
 MAIN: Final = "cohorts[].devices"
 

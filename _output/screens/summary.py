@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from _output.screen import Column, End, Part, Says, Table
-from _output.screens.shared import (
+from _output.columns import (
     AVERAGE,
     CATEGORY,
     KIND,
@@ -19,6 +18,7 @@ from _output.screens.shared import (
     TIME,
     TOTAL,
 )
+from _output.screen import Column, End, Part, Says, Table
 
 MAIN: Final = "top_compute_groups"
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from _output.text import text_of
 from tests.builders.xspace import op, trace
 from tests.harness import answer, within
+from tests.shown import text_of
 
 MS = 10**9
 

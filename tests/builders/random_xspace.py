@@ -15,7 +15,6 @@ from dataclasses import replace
 from typing import Any
 
 import _peaks
-import compute_breakdown
 from _pipeline import vocabulary
 from tests.builders.random_comm import OpText, random_communication
 from tests.builders.random_programs import PLACES, RandomPrograms
@@ -41,7 +40,7 @@ from tests.builders.xspace import (
     text_field,
     uint64,
 )
-from tests.harness import DEMO, MODES
+from tests.harness import DEMO, LISTED_MODES, MODES
 
 
 def words(text: str) -> list[str]:
@@ -898,7 +897,7 @@ OPTIONS: dict[str, tuple[float, Draw]] = {
 
 def random_options(rng: random.Random, mode: str, data: bytes) -> dict[str, Any]:
     options = random_pipeline_options(rng, data)
-    (of_mode,) = [known.options for known in compute_breakdown.MODES if known.name == mode]
+    (of_mode,) = [known.options for known in LISTED_MODES if known.name == mode]
     # Options of the pipeline are drawn by `random_pipeline_options`.
     for flag in (flag for flag in of_mode if flag in OPTIONS):
         share, draw = OPTIONS[flag]

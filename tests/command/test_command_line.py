@@ -15,9 +15,21 @@ from typing import ClassVar
 from unittest import mock
 
 import compute_breakdown
+from _modes import STEP_OPTIONS
 from _pipeline import streams
 from tests.builders.xspace import Space, encode, op, tpu_plane, trace
-from tests.harness import AFTER, BEFORE, DEMO, ROOT, SCRIPT, command, keywords_of, run, sampled
+from tests.harness import (
+    AFTER,
+    BEFORE,
+    DEMO,
+    LISTED_MODES,
+    ROOT,
+    SCRIPT,
+    command,
+    keywords_of,
+    run,
+    sampled,
+)
 
 
 def printed(*arguments: str) -> str:
@@ -29,16 +41,16 @@ def printed(*arguments: str) -> str:
 class Help(unittest.TestCase):
     def test_help_has_a_section_with_options_and_an_example_for_each_mode(self) -> None:
         text = printed(str(SCRIPT), "--help")
-        for mode in compute_breakdown.MODES:
+        for mode in LISTED_MODES:
             with self.subTest(mode=mode.name):
                 section = text.split(f"--mode {mode.name}:\n")[1].split("\n--mode ")[0]
                 self.assertIn(f"example: compute_breakdown.py PROFILE --mode {mode.name} ", section)
                 for flag in mode.options:
-                    is_common = flag in compute_breakdown.STEP_OPTIONS
+                    is_common = flag in STEP_OPTIONS
                     self.assertIn(flag, text if is_common else section)
 
     def test_every_example_in_the_help_works(self) -> None:
-        for mode in sampled(compute_breakdown.MODES, 4):
+        for mode in sampled(LISTED_MODES, 4):
             with self.subTest(mode=mode.name):
                 example = mode.example.replace("BASELINE", str(DEMO)).split()
                 outcome = run(DEMO, mode.name, *example)
@@ -46,7 +58,7 @@ class Help(unittest.TestCase):
 
     def test_help_of_top_shows_the_default_of_each_mode(self) -> None:
         text = compute_breakdown.OPTIONS["--top"]["help"]
-        for mode in compute_breakdown.MODES:
+        for mode in LISTED_MODES:
             if "--top" in mode.options:
                 with self.subTest(mode=mode.name):
                     default = keywords_of(mode)["top"].default
@@ -64,7 +76,7 @@ class WithoutMode(unittest.TestCase):
         )
         self.assertEqual((outcome.returncode, outcome.stderr), (0, ""))
         self.assertLessEqual(outcome.stdout.count("\n"), 10)
-        for mode in compute_breakdown.MODES:
+        for mode in LISTED_MODES:
             self.assertIn(mode.name, outcome.stdout)
 
     def test_mode_without_the_option_is_bottleneck_or_compare(self) -> None:

@@ -30,6 +30,7 @@ from tests.harness import (
     ALL_MODES,
     BEFORE,
     DEMO,
+    LISTED_MODES,
     ROOT,
     SCRIPT,
     STEP_MODES,
@@ -88,8 +89,8 @@ class Tables(unittest.TestCase):
     def test_table_of_options_shows_the_modes_that_accept_each_option(self) -> None:
         for option, result, *_ in table(FIELDS, "option"):
             for flag in re.findall(r"`(--[\w-]+)", option):
-                modes = [m.name for m in compute_breakdown.MODES if flag in m.options]
-                without = [m.name for m in compute_breakdown.MODES if flag not in m.options]
+                modes = [m.name for m in LISTED_MODES if flag in m.options]
+                without = [m.name for m in LISTED_MODES if flag not in m.options]
                 names = (
                     [", ".join(modes), f"all but {', '.join(without)}"] if modes else ["all", ""]
                 )

@@ -342,7 +342,8 @@ class Render(unittest.TestCase):
                 )
                 pipe = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
                 with mock.patch.dict(os.environ, {"COLUMNS": ""}):
-                    printed = in_form("text", outcome.fields, outcome.request, pipe)
+                    screen = compute_breakdown.screen_of(outcome.fields)
+                    printed = in_form("text", outcome.fields, screen, outcome.request, pipe)
                 found = render(analyse(DEMO, mode, **options), "text")
                 self.assertEqual(
                     *(

@@ -12,8 +12,7 @@ import unittest
 from importlib.util import find_spec
 from pathlib import Path
 
-import compute_breakdown
-from tests.harness import DEMO, ROOT, InFolder
+from tests.harness import DEMO, LISTED_MODES, ROOT, InFolder
 
 STUB = ROOT / "_output" / "python.pyi"
 # These options exist only in the Python functions.
@@ -160,7 +159,7 @@ class Declarations(unittest.TestCase):
                 flag.removeprefix("--").replace("-", "_")
                 for flag in ("--device", "--host", *mode.options)
             }
-            for mode in compute_breakdown.MODES
+            for mode in LISTED_MODES
         }
         self.assertEqual(declared, expected)
 

@@ -14,7 +14,6 @@ from typing import Any
 from unittest import mock
 
 from _analysis import processes, tallies
-from _output.text import text_of
 from tests.builders import hlo_proto
 from tests.builders.xspace import (
     Event,
@@ -41,6 +40,7 @@ from tests.builders.xspace import (
 )
 from tests.harness import InFolder, answer, command, run, sampled
 from tests.naive.wire import every, fields
+from tests.shown import text_of
 
 Json = dict[str, Any]
 DEVICE = "/device:TPU:0"

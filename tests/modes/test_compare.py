@@ -19,12 +19,12 @@ from _analysis.records import comparison, matching, record_format
 from _analysis.records import recorded_steps as runs
 from _analysis.records.noise import assignments, noise_of, p_values_of
 from _modes.compare import fields_of, notes_of
-from _output.leads.lead import headline_of
 from _pipeline.no_answer import NoAnswer
 from tests.builders import records
 from tests.builders.edits import busiest_file, edits_of
 from tests.builders.records import DEVICE, Frame, Json, Program, groups_of, record
 from tests.harness import FULL, sampled, within
+from tests.shown import headline_of
 
 KINDS = ("compute", "data_move", "comm", "other")
 TOTALS = ["step_duration", "busy", "idle", *KINDS, "overlap", "wait"]

@@ -11,12 +11,14 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from _output.leads.lead import headline_of, with_lead
+from _modes import mode_named
+from _output.lead import with_lead
 from tests.builders import records
 from tests.builders.records import Json, Program
 from tests.builders.xspace import Space, encode, op, tpu_plane
 from tests.harness import FULL, InFolder, answer, command, run
 from tests.modes.test_compare import compare, compare_captures, mean
+from tests.shown import headline_of, text_of
 
 PROGRAM: Program = [
     records.without_stack(number, what, duration)
@@ -300,7 +302,9 @@ class Headlines(unittest.TestCase):
             result = compare(before, after)
             result["program_changes"]["same_program"] = same
             led = with_lead(
-                {**result, "status": "ok", "schema_version": ""}, lambda words, _: " ".join(words)
+                {**result, "status": "ok", "schema_version": ""},
+                mode_named("compare").lead,
+                lambda words, _: " ".join(words),
             )
             self.assertEqual([step["command"] for step in led["next_steps"]], words)
 
@@ -374,7 +378,6 @@ class Gate(InFolder):
         self.assertNotIn("gate", self.text(before, "--baseline", str(before)))
 
     def text(self, profile: Path, *options: str) -> str:
-        from _output.text import text_of
 
         return text_of(run(profile, "compare", *options).object, "utf-8")
 

@@ -24,13 +24,12 @@ from unittest import mock
 
 import compute_breakdown
 from _output import figures
+from _output.blocks import HEAD
 from _output.characters import Characters
 from _output.fill import SCOPES, filled
-from _output.markdown import markdown_of
 from _output.screen import Column, Each, Says, Section, Table, View
-from _output.screens import HEAD, parts_of, screen_of
 from _output.screens.by_op import with_shares
-from _output.text import Page, Style, text_of
+from _output.text import Page, Style
 from tests.answers import ALL_OPTIONS, BATCH, answers, demo, error_answers
 from tests.builders.random_xspace import command_line, random_case
 from tests.builders.xspace import (
@@ -48,6 +47,7 @@ from tests.harness import (
     AFTER,
     BEFORE,
     DEMO,
+    LISTED_MODES,
     PROFILES,
     SCRIPT,
     InFolder,
@@ -55,12 +55,13 @@ from tests.harness import (
     run,
     sampled,
 )
+from tests.shown import markdown_of, parts_of, text_of
 
 Json = dict[str, Any]
 
 UTF8, ASCII = Characters("utf-8"), Characters("ascii")
 WITH_TEXT = tuple(
-    mode.name for mode in compute_breakdown.MODES if mode.name not in ("record", "page", "export")
+    mode.name for mode in LISTED_MODES if mode.name not in ("record", "page", "export")
 )
 # This view lists all rows, so that each row of the JSON has a line in the text.
 WHOLE = View(shows_all=True, top=10**6)
@@ -375,7 +376,7 @@ class Figures(unittest.TestCase):
         text = text_of(fields, "utf-8", WHOLE)
         self.assertLessEqual(max(map(len, map(by_columns, without_commands(text)))), 100)
         self.assertTrue(all(line == line.rstrip() for line in text.splitlines()))
-        prepare = getattr(screen_of(fields["mode"]), "prepared", dict)
+        prepare = getattr(compute_breakdown.screen_of(fields), "prepared", dict)
         reading = Reading(prepare(fields), text)
         reading.check()
         return reading

@@ -11,7 +11,7 @@ import unittest
 from collections.abc import Iterator
 from typing import Any
 
-import compute_breakdown
+from _modes import STEP_OPTIONS
 from _pipeline import vocabulary
 from tests import naive
 from tests.builders.random_xspace import (
@@ -21,7 +21,7 @@ from tests.builders.random_xspace import (
     random_case,
     random_record_case,
 )
-from tests.harness import DEMO, MODES, PROFILES, run, sampled
+from tests.harness import DEMO, LISTED_MODES, MODES, PROFILES, run, sampled
 from tests.naive import invariants
 from tests.naive import op as naive_op
 
@@ -167,12 +167,12 @@ class AgainstNaive(unittest.TestCase):
                 self.assertEqual(found, expected, f"kind of {category!r} of an op {op_name!r}")
 
     def test_random_cases_include_every_option(self) -> None:
-        of_step = [mode for mode in compute_breakdown.MODES if mode.name in MODES]
+        of_step = [mode for mode in LISTED_MODES if mode.name in MODES]
         taken = {flag for mode in of_step for flag in mode.options}
         self.assertEqual(
             set(OPTIONS),
             # `--no-merge` affects only text and Markdown.
-            taken - {*compute_breakdown.STEP_OPTIONS, "--no-merge"},
+            taken - {*STEP_OPTIONS, "--no-merge"},
             "give each option a line in OPTIONS of tests/builders/random_xspace.py",
         )
 

@@ -8,12 +8,11 @@ import json
 import unittest
 from typing import Any
 
-import compute_breakdown
-from _output.csv import csv_of, declared_columns, lines_of, main_table
-from _output.screens import screen_of
+from _output.csv import declared_columns, lines_of, main_table
 from tests.answers import BATCH, answers, demo, error_answers
-from tests.harness import AFTER, BEFORE, answer
+from tests.harness import AFTER, BEFORE, LISTED_MODES, answer
 from tests.modes.test_text import WITH_TEXT
+from tests.shown import csv_of, main_of
 
 Json = dict[str, Any]
 
@@ -86,8 +85,8 @@ class Tables(unittest.TestCase):
         for mode in WITH_TEXT:
             options = ["--baseline", str(BEFORE)] if mode == "compare" else []
             fields = answer(AFTER, mode, *options) if options else demo(mode)
-            _, columns = main_table(fields)
-            outer, _, inner = screen_of(mode).MAIN.partition("[].")
+            _, columns = main_table(fields, main_of(mode))
+            outer, _, inner = main_of(mode).partition("[].")
             with self.subTest(mode=mode):
                 self.assertCountEqual(declared_columns(mode, outer, inner), columns)
                 header, rows = read_back(csv_of({**fields, outer: []}))
@@ -105,11 +104,11 @@ class Tables(unittest.TestCase):
         self.assertGreater(n, 15)
 
     def test_all_modes_have_a_main_table(self) -> None:
-        modes = {mode.name for mode in compute_breakdown.MODES}
+        modes = {mode.name for mode in LISTED_MODES}
         without = modes - set(MAIN_TABLES) - {"spread"}
         self.assertLessEqual(without, {"record", "page", "export"})
         for mode in modes - without:
-            self.assertEqual(screen_of(mode).MAIN, MAIN_TABLES.get(mode, "cohorts[].devices"))
+            self.assertEqual(main_of(mode), MAIN_TABLES.get(mode, "cohorts[].devices"))
 
 
 class Fields(unittest.TestCase):

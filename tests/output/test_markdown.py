@@ -9,13 +9,13 @@ from typing import Any
 
 from _output.characters import Characters
 from _output.fill import Grid, texts_of
-from _output.markdown import Page, markdown_of
+from _output.markdown import Page
 from _output.screen import View
-from _output.screens import blocks_of
 from tests.answers import BATCH, answers, demo, error_answers
 from tests.builders.xspace import op, trace
 from tests.harness import AFTER, BEFORE, answer
 from tests.modes.test_text import WITH_TEXT
+from tests.shown import blocks_of, markdown_of
 
 Json = dict[str, Any]
 

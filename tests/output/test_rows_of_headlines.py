@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import _units
-from _output.leads import phrases
+from _output import phrases
 from tests.analysis.test_causes_pause_between_steps import answer_of, thread
 from tests.answers import BATCH, answers, captures
 from tests.builders.xspace import op, trace

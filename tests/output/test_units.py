@@ -10,7 +10,7 @@ from typing import Any
 
 import _units
 from _output import figures
-from _output.forms import in_pipe
+from compute_breakdown import render
 from tests.answers import BATCH, demo
 from tests.harness import ALL_MODES, BEFORE, ROOT
 
@@ -132,7 +132,7 @@ class Alike(unittest.TestCase):
         for answer in self.answers():
             for form in ("text", "markdown"):
                 with self.subTest(answer["mode"], form=form):
-                    self.assertNotRegex(in_pipe(form, answer), r"\b(kB|MB|GB|TB)\b(?!/s)")
+                    self.assertNotRegex(render(answer, form), r"\b(kB|MB|GB|TB)\b(?!/s)")
 
 
 if __name__ == "__main__":

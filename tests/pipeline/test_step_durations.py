@@ -6,10 +6,10 @@ import unittest
 from itertools import starmap
 from typing import Any
 
-from _output.text import text_of
 from tests.builders.xspace import Space, Stat, StatMetadata, encode, tpu_plane, uint64
 from tests.harness import answer
 from tests.modes.small_steps import leaf
+from tests.shown import text_of
 
 # A step: name, start and end on the trace's clock; start and duration on the device's clock.
 Step = tuple[str, int, int, int, int]

@@ -22,7 +22,7 @@ def called_as(n_words: int) -> list[str]:
 def from_python() -> list[str]:
     """Return the start of a command for use when a Python program imported this package."""
     python = sys.executable or "python3"
-    script = os.path.realpath(os.path.join(os.path.dirname(__file__), "../../compute_breakdown.py"))
+    script = os.path.realpath(os.path.join(os.path.dirname(__file__), "../compute_breakdown.py"))
     # The installed package has no file `compute_breakdown.py`.
     return [python, script] if os.path.isfile(script) else [python, "-m", "compute_breakdown"]
 

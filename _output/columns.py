@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from _output.leads.phrases import LINE as LINE_FIELDS
+from _output.phrases import LINE as LINE_FIELDS
 from _output.screen import Column, Says
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    Json = dict[str, Any]
+Json = dict[str, Any]
 
 # Shows the line of the user's own code, else the innermost line, else the group's key.
 LINE = Column("line", (*LINE_FIELDS, "agg_key"), "file", least=24)

@@ -1,0 +1,49 @@
+"""Format answers as the command does: with the file of the answer's mode."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import compute_breakdown
+from _modes import mode_named
+from _output import blocks, csv, markdown, text
+from _output.fill import Block
+from _output.screen import Part, View
+
+Json = dict[str, Any]
+
+
+def text_of(
+    fields: Json, encoding: str, view: View | None = None, style: text.Style | None = None
+) -> str:
+    return text.text_of(fields, encoding, compute_breakdown.screen_of(fields), view, style)
+
+
+def markdown_of(fields: Json, encoding: str, view: View | None = None) -> str:
+    return markdown.markdown_of(fields, encoding, compute_breakdown.screen_of(fields), view)
+
+
+def csv_of(fields: Json) -> str:
+    return csv.csv_of(fields, main_of(fields["mode"]))
+
+
+def blocks_of(fields: Json, view: View) -> Iterator[Block]:
+    return blocks.blocks_of(fields, view, compute_breakdown.screen_of(fields))
+
+
+def main_of(mode: str) -> str:
+    """Return the path of the mode's main table."""
+    main: str = mode_named(mode).screen.MAIN
+    return main
+
+
+def parts_of(mode: str) -> tuple[Part, ...]:
+    """Return the sentences and tables of the mode."""
+    parts: tuple[Part, ...] = mode_named(mode).screen.PARTS
+    return parts
+
+
+def headline_of(fields: Json) -> str:
+    headline: str = mode_named(fields["mode"]).lead.headline(fields)
+    return headline
