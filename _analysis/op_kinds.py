@@ -227,7 +227,8 @@ def _n_reduced(op: Op) -> int:
         array.n_elements
         for part in (op.instruction, *op.instruction.inside())
         if part.opcode == "reduce"
-        for array in part.operand_arrays[0] or ()
+        for operand in part.operand_arrays[:1]
+        for array in operand or ()
     )
     return max(reduced, default=0)
 

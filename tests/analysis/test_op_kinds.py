@@ -191,6 +191,10 @@ class WithProgram(Advice):
         ran = math("fusion.1", "reduce_sum", shape="(f32[4,8]{1,0}, f32[4,8,128]{2,1,0})")
         self.check(NARROW, ran, fusion("fusion.1", "x", inside, both))
 
+    def test_damaged_reduction_without_operands_reduces_nothing(self) -> None:
+        ran = math("reduce.1", "reduce_sum", "reduce", "f32[512,512]{1,0}")
+        self.check(NARROW, ran, {"main": [op("reduce.1", "reduce")]})
+
     def test_slices_that_a_loop_saved_for_the_backward_pass_are_told_apart_from_weights(
         self,
     ) -> None:

@@ -16,7 +16,6 @@ from typing import Any
 
 import _peaks
 from _pipeline import vocabulary
-from tests.builders.random_comm import OpText, random_communication
 from tests.builders.random_programs import PLACES, RandomPrograms
 from tests.builders.xspace import (
     Event,
@@ -312,9 +311,6 @@ class OpPool:
         self.is_plausible = chance(rng, 0.5)
         # True if most ops move data. Then no op has a stack, so lines come from the program.
         self.is_all_moving = chance(rng, 0.35)
-        # True if nearly all ops are starts and dones, which share only a few names.
-        self.is_communicating = chance(rng, 0.4)
-        self.communicating: list[OpText] = []
         self.texts = TextMaker(rng, MATH_DTYPES if self.is_plausible else DTYPES)
 
     def random_frames(self) -> list[str]:
@@ -338,9 +334,6 @@ class OpPool:
         if chance(rng, 0.15):
             category, name, shape, rest = rng.choice(SEEN_OPS)
             text = f"{name} = {shape} {rest}"
-        elif self.is_communicating and chance(rng, 0.9):
-            self.communicating = self.communicating or random_communication(rng)
-            category, text, shape = self.communicating.pop(0)
         elif chance(rng, 0.07):
             text = rng.choice(NO_HLO)
         frames = rng.choice(self.stacks)

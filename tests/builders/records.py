@@ -107,7 +107,7 @@ def demo() -> tuple[Op, ...]:
                 op.tf_op,
                 op.text,
                 f"{(op.hlo.name or '').rstrip('.0123456789')} [{op.category}]",
-                op.hlo.output.text if op.hlo.output else "",
+                op.hlo.output,
                 sum(durations),
                 len(durations),
             )

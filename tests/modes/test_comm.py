@@ -178,6 +178,8 @@ class Pairing(unittest.TestCase):
             ]
             self.assertEqual(pairs(ops), (1, 0, 0), end)
             self.assertEqual(row(ops)["groups"], "1 x 2, stride 1", end)
+            # This program has the wait, but not its start.
+            self.assertEqual(pairs(ops, {"main": [hlo_proto.op(end, "async-done")]}), (1, 0, 0))
 
     def test_async_collective_fusions_are_paired(self) -> None:
         ops = [
@@ -248,6 +250,15 @@ class Executions(unittest.TestCase):
         result = row([self.begin(0), self.begin(5), self.end(10)])
         self.assertEqual(result["pairs"], {"paired": 1, "ambiguous": 1, "unpaired": 0})
         self.assertEqual(result["in_flight_ps"], 15)
+
+    def test_executions_on_two_lines_are_paired_in_order_of_time(self) -> None:
+        name = self.NAME
+        plane = tpu_plane([start(name, 0), done(name, 30, 5), start(name, 10), done(name, 20, 5)])
+        (line,) = plane.lines
+        plane.lines.append(Line(line.name, line.events[2:]))
+        del line.events[2:]
+        (only,) = answer(encode(Space([plane])), "comm")["rows"]
+        self.assertEqual(only["pairs"], {"paired": 2, "ambiguous": 2, "unpaired": 0})
 
     def test_start_precedes_a_wait_at_the_same_instant(self) -> None:
         ops = [self.end(10), self.begin(10)]

@@ -5,25 +5,21 @@ decoder decodes the whole file, every event is a plain object, and each figure i
 separate comprehension over these objects. It avoids accumulators and fast paths, and may take
 quadratic time, so its errors are unlike those of fast code.
 
-`analyse(data, mode, **options)` returns the answer that the program should print, without the
-fields that contain file names and without `UNREAD`. Notes without a specified wording begin with
-"~".
+`analyse(data, **options)` returns the answer of `by_source` that the program should print, without
+the fields that contain file names and without `UNREAD`. Notes without a specified wording begin
+with "~".
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from tests.naive.comm import Comm
-from tests.naive.memory import Memory
 from tests.naive.op import Plane, Span, complete_ops, decode_plane, distinct, plane_name, text_of
 from tests.naive.program import decode_entries
 from tests.naive.step import (
     AbsentError,
     Json,
     Options,
-    Picked,
     Step,
     decide_frame_orders,
     executions_in,
@@ -38,30 +34,22 @@ from tests.naive.wire import Message, every, fields
 # The naive implementation omits these fields. Hand-written cases, invariants and golden answers
 # test these fields.
 UNREAD = frozenset(
-    "also_fused bytes_accessed_sum capture causes common_line dtype_uncertain dtypes "
-    "flops_known_pct flops_sum hbm_bytes_sum hlo_op_breakdown hlo_op_breakdown_overflow "
-    "last_device last_pct likely_sources loop model_flops_sum n_matched n_scopes n_unmatched "
-    "operand_dtypes peer_wait_ps peers plan runtime scope scopes shapes shapes_truncated "
-    "signatures tf_ops top_signature transfer_ps truncated".split()
+    "also_fused bytes_accessed_sum capture common_line dtype_uncertain dtypes flops_known_pct "
+    "flops_sum hbm_bytes_sum hlo_op_breakdown hlo_op_breakdown_overflow likely_sources loop "
+    "model_flops_sum n_scopes operand_dtypes runtime scope scopes shapes shapes_truncated".split()
 )
-# For each single-step mode, the function that computes the mode's own fields.
-MODES: dict[str, Callable[[Picked], Json]] = {
-    "by_source": lambda step: step.by_source(),
-    "comm": lambda step: Comm(step).answer(),
-    "memory": lambda step: Memory(step).answer(),
-}
 
 
-def analyse(data: bytes, mode: str, **given: Any) -> Json:
-    """Return the answer that the program should print for a file's bytes."""
+def analyse(data: bytes, **given: Any) -> Json:
+    """Return the answer of `by_source` that the program should print for a file's bytes."""
     options = Options(**given)
     notes: list[str] = []
-    common: Json = {"mode": mode, "schema_version": "4.0", "notes": notes}
+    common: Json = {"mode": "by_source", "schema_version": "4.0", "notes": notes}
     planes = [fields(plane) for plane in every(fields(data), 1)]
     try:
         common["device"] = options.device
         device = find_device(planes, options)
-        return {"status": "ok", **common, **analyse_step(device, mode, options, notes)}
+        return {"status": "ok", **common, **analyse_step(device, options, notes)}
     except AbsentError as absent:
         return {"status": "absent", **common, "device": options.device, **absent.answer}
 
@@ -85,7 +73,7 @@ def find_device(planes: list[Message], options: Options) -> Plane:
     return device
 
 
-def analyse_step(device: Plane, mode: str, options: Options, notes: list[str]) -> Json:
+def analyse_step(device: Plane, options: Options, notes: list[str]) -> Json:
     if not device.lines_named("XLA Ops"):
         names = distinct(line.name for line in device.lines)
         raise AbsentError("no_xla_ops_line", available_lines=names)
@@ -120,7 +108,7 @@ def analyse_step(device: Plane, mode: str, options: Options, notes: list[str]) -
         notes.append("~the trace's clock differs from the device's; other steps are by the trace's")
     decide_frame_orders(device, ops_of(picked.events), options.own, notes)
     picked.note_doubtful_stacks()
-    of_mode = MODES[mode](picked)
+    by_source = picked.by_source()
     return {
         "device_type": text_of(device.stats, "device_type_string") or None,
         "clock": "device" if picked.is_timed else "trace",
@@ -131,6 +119,6 @@ def analyse_step(device: Plane, mode: str, options: Options, notes: list[str]) -
         "step_name": step.name,
         "step_window_ps": [picked.window.start - picked.base, picked.window.end - picked.base],
         "step_duration_ps": picked.duration,
-        **of_mode,
-        "totals": {**picked.totals(), **of_mode.get("totals", {})},
+        **by_source,
+        "totals": {**picked.totals(), **by_source["totals"]},
     }

@@ -18,14 +18,7 @@ from tests.naive.frames import (
     known_order,
     line_of,
 )
-from tests.naive.program import (
-    COLLECTIVES,
-    TRANSFERS,
-    Entry,
-    Instruction,
-    Program,
-    has_prefix,
-)
+from tests.naive.program import COLLECTIVES, TRANSFERS, Entry, Instruction, has_prefix
 from tests.naive.wire import (
     Message,
     StatValue,
@@ -160,24 +153,6 @@ def complete_ops(plane: Plane, executions: list[LineEvent]) -> None:
 
 DIGITS = "0123456789"
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-OPENING, CLOSING = "([{", ")]}"
-
-
-@dataclass
-class Shape:
-    """Represent an array, or a tuple, which has `elements` but no dtype."""
-
-    text: str
-    dtype: str | None = None
-    dims: list[int] = field(default_factory=list)
-    memory_space: str = ""
-    elements: list[Shape] = field(default_factory=list)
-
-    def arrays(self) -> list[Shape]:
-        """Return the arrays, depth first, without tokens and opaque handles."""
-        if self.dtype is None:
-            return [array for element in self.elements for array in element.arrays()]
-        return [] if self.dtype in ("token", "opaque") else [self]
 
 
 @dataclass
@@ -185,14 +160,8 @@ class HloText:
     """Represent the part of an HLO text that could be parsed."""
 
     name: str | None = None
-    output: Shape | None = None
+    output: str = ""
     opcode: str | None = None
-    operands: list[Shape] = field(default_factory=list)
-    operand_names: list[str] = field(default_factory=list)
-    attributes: dict[str, str] = field(default_factory=dict)
-
-    def operand_arrays(self) -> list[Shape]:
-        return [array for operand in self.operands for array in operand.arrays()]
 
 
 class NotHloError(Exception):
@@ -244,122 +213,64 @@ class HloParser:
                 raise NotHloError
             found.name = name or None
             self.expect("=")
-            found.output = self.shape()
+            self.skip_blanks()
+            start = self.at
+            self.shape()
+            found.output = self.text[start : self.at]
             self.skip_blanks()
             opcode = self.run_of(LETTERS + DIGITS + "_-")
             self.expect("(")
             found.opcode = opcode or None
-            found.operands = self.operands(found.operand_names)
-            while self.accept(","):
-                self.skip_blanks()
-                key = self.run_of(LETTERS + DIGITS + "_")
-                self.expect("=")
-                found.attributes[key] = self.free_text(until=",")
         except NotHloError:
             pass
         return found
 
-    def shape(self) -> Shape:
+    def shape(self) -> None:
         self.skip_blanks()
-        start = self.at
         if self.accept("("):
-            elements = self.tuple_elements()
-            return Shape(self.text[start : self.at], elements=elements)
+            self.tuple_elements()
+            return
         dtype = self.run_of(LETTERS + DIGITS)
         if not dtype or dtype[0] in DIGITS:
             raise NotHloError
-        shape = Shape("", dtype)
         self.expect("[")
         if not self.accept("]"):
-            shape.dims = self.dims()
+            self.dims()
         if self.accept("{"):
-            self.layout(shape)
-        shape.text = self.text[start : self.at]
-        return shape
+            self.layout()
 
-    def tuple_elements(self) -> list[Shape]:
-        elements: list[Shape] = []
+    def tuple_elements(self) -> None:
         self.skip_blanks()
         if self.accept(")"):
-            return elements
+            return
         while True:
-            elements.append(self.shape())
+            self.shape()
             self.skip_blanks()
             if self.accept(")"):
-                return elements
+                return
             self.expect(",")
 
-    def dims(self) -> list[int]:
-        dims = []
+    def dims(self) -> None:
         while True:
             self.accept("<=")
-            digits = self.run_of(DIGITS)
-            if not digits:
+            if not self.run_of(DIGITS):
                 raise NotHloError
-            dims.append(int(digits))
             if self.accept("]"):
-                return dims
+                return
             self.expect(",")
 
-    def layout(self, shape: Shape) -> None:
+    def layout(self) -> None:
         self.run_of(DIGITS + ",")
         if self.accept(":"):
             while not self.next_is("}"):
                 letter = self.run_of(LETTERS)
                 start = self.at
                 while self.accept("("):
-                    self.free_text(until=")")
+                    self.run_of(LETTERS + DIGITS + ",*")
                     self.expect(")")
                 if not letter or self.at == start:
                     raise NotHloError
-                if letter == "S":
-                    shape.memory_space = self.text[start : self.at]
         self.expect("}")
-
-    def operands(self, names: list[str]) -> list[Shape]:
-        """Return the shapes of the operands that have one in the text; append all operand names to
-        `names`.
-        """
-        shapes: list[Shape] = []
-        self.skip_blanks()
-        if self.accept(")"):
-            return shapes
-        while True:
-            self.skip_blanks()
-            start = self.at
-            try:
-                shapes.append(self.shape())
-            # The operand has no shape: it is a name, a constant's value or a parameter's number.
-            except NotHloError:
-                self.at = start
-            rest = self.free_text(until=",)").strip()
-            names += [rest[1:]] if rest.startswith("%") else []
-            if self.accept(")"):
-                return shapes
-            self.expect(",")
-
-    def free_text(self, until: str) -> str:
-        """Return the text before the first character in `until` that is not in brackets or
-        quotes."""
-        start = self.at
-        depth = 0
-        while not self.at_end():
-            character = self.text[self.at]
-            if depth == 0 and character in until:
-                break
-            if character == '"':
-                self.quoted()
-                continue
-            depth += (character in OPENING) - (character in CLOSING)
-            self.at += 1
-        return self.text[start : self.at]
-
-    def quoted(self) -> None:
-        self.expect('"')
-        while not self.accept('"'):
-            if self.at_end():
-                raise NotHloError
-            self.at += 2 if self.next_is("\\") else 1
 
 
 KINDS = ("compute", "data_move", "comm", "other")
@@ -455,13 +366,9 @@ class Op:
     def entry(self) -> Entry | None:
         return None if self.program_id is None else self.entries.get(self.program_id)
 
-    @property
-    def program(self) -> Program | None:
-        return None if self.entry is None else self.entry.program
-
     @cached_property
     def instruction(self) -> Instruction | None:
-        return None if self.program is None else self.program.named(self.hlo.name)
+        return None if self.entry is None else self.entry.named(self.hlo.name)
 
     @cached_property
     def hlo(self) -> HloText:
@@ -487,22 +394,12 @@ class Op:
         return kind_of(self.category, self.hlo.name) or "other"
 
     @property
-    def is_async_fusion_start(self) -> bool:
-        return is_async_fusion(self.category, self.hlo.name, "start")
-
-    @property
     def is_async_fusion_done(self) -> bool:
         return is_async_fusion(self.category, self.hlo.name, "done")
 
     @property
     def is_wait(self) -> bool:
         return self.category.endswith("-done") or self.is_async_fusion_done
-
-    @property
-    def is_synchronous_comm(self) -> bool:
-        """Return True for communication that runs on the core."""
-        in_part = self.category.endswith(("-start", "-update")) or self.is_async_fusion_start
-        return self.kind == "comm" and not in_part and not self.is_wait
 
     # source
 
@@ -570,9 +467,7 @@ class Op:
 
     @property
     def has_path(self) -> bool:
-        if self.tf_op is not None or self.program is None or self.instruction is None:
-            return self.tf_op is not None
-        return self.program.path_of(self.instruction) is not None
+        return bool(self.tf_op or (self.instruction and self.instruction.op_name))
 
     @property
     def tf_op(self) -> str | None:
@@ -592,15 +487,6 @@ class Op:
             return "stack"
         return "no_source" if self.tf_op is None else "tf_op"
 
-    @property
-    def output_arrays(self) -> list[Shape]:
-        return self.hlo.output.arrays() if self.hlo.output else []
-
-    @property
-    def has_started_only(self) -> bool:
-        is_start = self.category.endswith("-start") or (self.hlo.opcode or "").endswith("-start")
-        return is_start or self.is_async_fusion_start
-
     @cached_property
     def phase(self) -> str:
         if self.tf_op is None:
@@ -611,95 +497,6 @@ class Op:
         if "transpose(" in self.tf_op and "jvp" in self.tf_op:
             return "backward"
         return "forward" if "jvp(" in self.tf_op else "other"
-
-    @property
-    def collective_inside(self) -> str | None:
-        """Return the collective that an asynchronous op wraps, according to the program."""
-        if self.program is None or self.instruction is None:
-            return None
-        if not self.instruction.is_asynchronous:
-            return None
-        wrapped = self.program.collective_inside(self.instruction)
-        return None if wrapped is None else wrapped.collective
-
-    @cached_property
-    def waits_for(self) -> str:
-        # The category determines the collective; for async-done and copy-done, the op's name does.
-        # An all-reduce-scatter counts as a reduce-scatter.
-        name = self.hlo.name or ""
-        text = name if self.category in ASYNC else self.category.replace(" ", ".")
-        if text.startswith("all-reduce-scatter"):
-            return "reduce-scatter"
-        for collective in (*COLLECTIVES, *TRANSFERS):
-            if has_prefix(text, collective):
-                return collective
-        if is_async_fusion(self.category, self.hlo.name, "start") or self.is_async_fusion_done:
-            return self.collective_inside or "collective"
-        if self.kind == "comm" and self.category in ASYNC:
-            return "collective"
-        arrays = self.hlo.operand_arrays() + self.output_arrays
-        if self.kind == "comm" or any(array.memory_space == "(5)" for array in arrays):
-            return "host"
-        return "sparse_core" if "offload" in name or "sparse-core" in name else "dma"
-
-    @property
-    def is_copy_to_host(self) -> bool:
-        """Return True if an output is in host memory; for a start, check only the first output, the
-        destination.
-        """
-        outputs = self.output_arrays[:1] if self.has_started_only else self.output_arrays
-        return any(array.memory_space == "(5)" for array in outputs)
-
-    @cached_property
-    def likely_source(self) -> LikelySource:
-        """Return the likely line of the data that the op moves or waits for."""
-        program, instruction = self.program, self.instruction
-        if program is None or instruction is None:
-            return LikelySource.of(own=Place.of(self.source_inner))
-        collective = self.waits_for
-        if collective == "collective":
-            collective = self.collective_inside or collective
-        own = program.own_place(instruction, self.source)
-        inside = program.place_inside(instruction)
-        producer, consumer = program.producer(instruction), program.consumer(instruction)
-        if collective in ("reduce-scatter", "all-reduce") or self.is_copy_to_host:
-            return LikelySource.of(own=own, inside=inside, producer=producer, consumer=consumer)
-        return LikelySource.of(own=own, inside=inside, consumer=consumer, producer=producer)
-
-    @property
-    def likely_user(self) -> str | None:
-        place = self.likely_source.place
-        return None if place is None else innermost_own(place.lines, self.own)
-
-    # A row's line comes from the stack; without a stack, it is the likely line.
-
-    @property
-    def row_line(self) -> str | None:
-        return self.source_inner if self.frames else self.likely_source.line
-
-    @property
-    def row_user(self) -> str | None:
-        return self.source_user if self.frames else self.likely_user
-
-    @property
-    def row_how(self) -> str | None:
-        return "own" if self.frames else self.likely_source.how
-
-
-@dataclass(frozen=True)
-class LikelySource:
-    place: Place | None = None
-    how: str | None = None
-
-    @property
-    def line(self) -> str | None:
-        return None if self.place is None else self.place.line
-
-    @staticmethod
-    def of(**places: Place | None) -> LikelySource:
-        """Return the first known place; `how` is its keyword."""
-        known = [LikelySource(place, how) for how, place in places.items() if place is not None]
-        return known[0] if known else LikelySource()
 
 
 @dataclass(eq=False)

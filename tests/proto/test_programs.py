@@ -218,13 +218,14 @@ class Entries(unittest.TestCase):
         wrong_wire = EventMetadata(3, "jit_g(3)", extra=int_field(5, 1))
         not_text = EventMetadata(4, extra=bytes_field(2, b"\xff\xfe"))
         plane = metadata_plane({1: ("jit_f(1)", hlo)})
-        plane.event_metadata += [wrong_wire, not_text]
-        plane.stat_metadata.append(StatMetadata(9, extra=bytes_field(2, b"\xff")))
-        with programs_in(encode(Space([plane]))) as programs:
-            self.assertIsNotNone(programs.program(1))
-            (note,) = programs.notes
-            self.assertTrue(note.startswith(NOTE) and note.endswith(NOTE_END), note)
-            self.assertIn("(and 2 more)", note)
+        plane.event_metadata.append(wrong_wire)
+        for damaged, n_more in ((not_text, 1), (EventMetadata(5, extra=not_text.extra), 2)):
+            plane.event_metadata.append(damaged)
+            with programs_in(encode(Space([plane]))) as programs:
+                self.assertIsNotNone(programs.program(1))
+                (note,) = programs.notes
+                self.assertTrue(note.startswith(NOTE) and note.endswith(NOTE_END), note)
+                self.assertIn(f"(and {n_more} more)", note)
 
 
 class Damaged(unittest.TestCase):
@@ -920,6 +921,11 @@ class Shapes(unittest.TestCase):
         self.assertEqual(leaves, [*expected, ((2,), "f8e4m3fn")])
         self.assertEqual(read["x"].shape, "(bf16[2,3], (s4[3,5], token[], pred[7]), f8e4m3fn[])")
         self.assertEqual(read.notes, [])
+
+    def test_type_that_only_newer_compilers_have_is_invalid(self) -> None:
+        newer = op("x", "abs")
+        newer.instruction.shape, newer.instruction.extra = None, bytes_field(3, int_field(2, 99))
+        self.assertEqual(main_of(newer)["x"].shape, "invalid[]")
 
     def test_arrays_have_a_size_in_bytes(self) -> None:
         for dtype, dims, n_bytes in (
