@@ -41,27 +41,17 @@ _FIRST_BYTES = b"\x0a\x12\x1a\x22" + SIGNATURE[:1]
 _OTHERS = (
     (
         rb"\s*\{\s*\"status\"",
-        "a record, which compare and spread read from a file named .json or .json.gz",
+        "not a trace but a record, which compare and spread read from a file named .json or"
+        " .json.gz",
     ),
     (
         rb"\s*[\[{]\s*[\[{\"\]}\d]",
-        "JSON; instead of a .trace.json.gz, pass the .xplane.pb in the same folder",
+        "not a trace but JSON; instead of a .trace.json.gz, pass the .xplane.pb in the same folder",
     ),
-    (rb"\xfd7zXZ\0", "xz data; unpack the file first"),
-    (rb"PK\x03\x04", "a zip archive; unpack the file first"),
-    (rb"\x28\xb5\x2f\xfd", "zstd data; unpack the file first"),
-    (rb"BZh\d1AY", "bzip2 data; unpack the file first"),
-    (rb".{257}ustar", "a tar archive; unpack the file first"),
-    (rb"version https://git-lfs", "a Git LFS pointer; run git lfs pull first"),
-    (rb"(?i)\s*<(?:!doctype|html|\?xml)", "HTML or XML; pass an .xplane.pb file"),
-    # Text has no control characters except tabs and line ends, but a trace has another control
-    # character among the first five bytes. The exception is a trace that contains only a host name.
-    # It begins with a quotation mark, which this pattern does not match.
-    (rb"[\t\n\r !#-~][\t\n\r -~]{15}", "text; pass an .xplane.pb file"),
+    (rb"version https://git-lfs", "not a trace but a Git LFS pointer; run git lfs pull first"),
+    (rb"(?i)\s*<(?:!doctype|html|\?xml)", "not a trace but HTML or XML; pass an .xplane.pb file"),
 )
-
-NOT_A_TRACE = "not a trace but "
-MANGLED = (
+_MANGLED = (
     "mangled by a text conversion, which replaced bytes with U+FFFD and cannot be undone;"
     " copy the original file again in binary mode"
 )
@@ -73,29 +63,17 @@ T = TypeVar("T")
 
 
 def not_a_trace(head: bytes) -> str | None:
-    """Return the kind of a file that begins with the given bytes, or None if it may be a trace."""
+    """Return why a file that begins with the given bytes is no trace, or None if it may be one."""
     for pattern, what in _OTHERS:
-        if re.match(pattern, head, re.DOTALL):
-            return NOT_A_TRACE + what
-    return None
-
-
-def is_mangled(chunks: Iterable[bytes]) -> bool:
-    """Return whether a text conversion replaced all bytes that are not valid UTF-8 with U+FFFD.
-
-    The lengths of the first fields in a trace are not valid UTF-8, so such a conversion leaves
-    U+FFFD in the first chunk. After the conversion, the whole file is valid UTF-8.
-    """
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    found = False
+        if re.match(pattern, head):
+            return what
+    # The lengths of the first fields in a trace are not valid UTF-8, so a text conversion replaces
+    # some of the first bytes with U+FFFD.
     try:
-        for chunk in chunks:
-            found = "\ufffd" in decoder.decode(chunk) or found
-            if not found:
-                break
-    except (UnicodeDecodeError, Damage):
-        return False
-    return found
+        decoded = codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return None
+    return _MANGLED if "\ufffd" in decoded else None
 
 
 class Content(Protocol):
@@ -229,20 +207,15 @@ class Source:
             on_read("reading", self._done, self._done + self._left or self.size)
 
     def not_a_trace(self) -> str | None:
-        """Return the kind of the file, or None if it may be a trace."""
+        """Return why the file is no trace, or None if it may be one."""
         try:
             return not_a_trace(self.read(0, min(_HEAD, self.size)))
         except Damage:
             return None
 
     def explained(self, damage: Damage) -> Damage:
-        """Return the damage or, if a text conversion mangled the whole file, a Damage that says
-        so."""
-        starts = range(0, self.size, _CHUNK)
-        chunks = (self.read(at, min(_CHUNK, self.size - at)) for at in starts)
-        if damage.what.startswith(NOT_A_TRACE) or not is_mangled(chunks):
-            return damage
-        return Damage(damage.offset, MANGLED)
+        """Return the damage, with the reason if the file is no trace."""
+        return Damage(damage.offset, self.not_a_trace() or damage.what)
 
 
 @contextmanager
@@ -308,16 +281,8 @@ def _check_file(file: FileContent, path: str) -> None:
         raise Damage(0, "not a regular file; pipe its content in and pass - as PROFILE")
     head = file.read(0, _HEAD)
     if path.endswith(".gz") and not head.startswith(GZIP_MAGIC):
-        mangled = is_mangled(_Stream(file, file.size, None))
-        raise Damage(
-            0,
-            not_a_trace(head)
-            or (
-                MANGLED
-                if mangled
-                else "not gzip data, although the name ends in .gz; rename the file"
-            ),
-        )
+        otherwise = "not gzip data, although the name ends in .gz; rename the file"
+        raise Damage(0, not_a_trace(head) or otherwise)
 
 
 class _Stream:
@@ -389,8 +354,7 @@ def _copy(chunks: Iterable[bytes], file: IO[bytes], limit: int) -> Damage | None
                 raise Damage(limit, f"the data exceeds the limit of {limit} bytes")
             file.write(chunk)
     except Damage as error:
-        what = not_a_trace(head) or (MANGLED if is_mangled([head]) else error.what)
-        return Damage(error.offset, what)
+        return Damage(error.offset, not_a_trace(head) or error.what)
     return None
 
 

@@ -82,8 +82,6 @@ class Mangled(harness.InFolder):
 
     def test_other_damage_is_not_reported_as_mangled(self) -> None:
         for what, data in {
-            "not all of it is UTF-8": mangled(SMALL) + b"\xff",
-            "only the beginning is mangled": mangled(SMALL[:500]) + SMALL[500:],
             "UTF-8 without a replacement": SMALL.decode("latin-1").encode(),
             "cut off": SMALL[:-9],
             "zeros": bytes(2_000_000),
