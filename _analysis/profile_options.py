@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from google.protobuf.message import Message
@@ -12,30 +13,26 @@ from _proto import xplane_pb2 as pb
 from _proto.errors import Damage
 from _proto.trace.plane import Value
 from _proto.trace.ranks import ENVIRONMENT, PROGRAMS, kind_of_plane
-from _proto.trace.survey import Survey
+from _proto.trace.trace import Trace
 from _proto.trace.wire import decode
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _output.fields.anatomy import OptionValue
-
-    # The value of an option can be a map.
-    Options = dict[str, OptionValue | dict[str, OptionValue]]
+# The value of an option can be a map.
+OptionValue = bool | int | float | str | None
+Options = dict[str, OptionValue | dict[str, OptionValue]]
 
 VERSIONS = ("jax_version", "jaxlib_version", "tpu_version")
 OPTIONS = "profile_options"
 
 
-def versions_of(survey: Survey) -> dict[str, str]:
-    stats = stats_of(survey, PROGRAMS)
-    texts = ((name, stats.get(name)) for name in VERSIONS)
+def versions_of(hosts: Sequence[Trace]) -> dict[str, str]:
+    texts = ((name, stat_of(hosts, PROGRAMS, name)) for name in VERSIONS)
     return {name: text for name, text in texts if isinstance(text, str)}
 
 
-def profile_options_of(survey: Survey, context: Context) -> Options | None:
+def profile_options_of(hosts: Sequence[Trace], context: Context) -> Options | None:
     """Return the profiler options that are set, or None if the capture has no readable profiler
     options."""
-    data = stats_of(survey, ENVIRONMENT).get(OPTIONS)
+    data = stat_of(hosts, ENVIRONMENT, OPTIONS)
     if not isinstance(data, bytes):
         return None
     try:
@@ -48,13 +45,14 @@ def profile_options_of(survey: Survey, context: Context) -> Options | None:
         return None
 
 
-def stats_of(survey: Survey, kind: str) -> dict[str, Value | None]:
-    """Return the stats of the first plane of the given kind; a merged capture has several such
+def stat_of(hosts: Sequence[Trace], kind: str, name: str) -> Value | None:
+    """Return a stat of the first plane of the given kind; a merged capture has several such
     planes."""
-    for place, name in enumerate(survey.names):
-        if kind_of_plane(name) == kind:
-            return survey.plane(place).plane_stats()
-    return {}
+    for trace in hosts:
+        for plane in trace.plane_names:
+            if kind_of_plane(plane) == kind:
+                return trace.plane(plane).stats().get(name)
+    return None
 
 
 def fields_of(message: Message) -> Options:

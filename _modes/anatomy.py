@@ -12,8 +12,8 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from _analysis.processes import work_on
 from _pipeline.context import SCHEMA_VERSION, Context, forms_of_device
@@ -24,32 +24,27 @@ from _pipeline.load import (
     find_files,
     host_not_found,
     merge_notes,
-    surveyed,
+    opened_contents,
 )
 from _pipeline.no_answer import UNREADABLE, NoAnswer, unreadable
 from _pipeline.texts import cut_texts, exact, exact_if_integer
 from _proto.errors import Damage
-from _proto.trace.plane import Value
-from _proto.trace.ranks import host_labels, planes_named, split_hosts
-from _proto.trace.survey import Survey, SurveyedLine, SurveyedPlane
-from _proto.trace.trace import Trace
+from _proto.trace.ranks import planes_named
 from _units import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from _analysis.counters import Counters
-    from _analysis.tallies import Sampled, Tally
-    from _output.fields.anatomy import (
-        AnatomyLine,
-        AnatomyPlane,
-        AnatomyProgram,
-        Counter,
-        LineIfPlane,
-        Returned,
-        SampleEvent,
-        StatValue,
-    )
+    # These modules require protobuf, which may be missing.
+    from _analysis.tallies import Readings, Sampled, Tally
+    from _proto.trace.lines import Line
+    from _proto.trace.plane import Plane, Value
+    from _proto.trace.source import Source
+    from _proto.trace.trace import Contents, NamedPlane, Trace
 
+Json = dict[str, Any]
+
+# A trace line holds counters if its name contains this text.
+COUNTER = "counter"
 # Maximum number of bytes to print of a stat that holds raw bytes.
 N_HEX = 32
 
@@ -70,15 +65,15 @@ def anatomy(
     line: str | None = None,
     grep: re.Pattern[str] | None = None,
     sample: int | None = None,
-) -> Returned:
+) -> Json:
     request = context.request
     options = Options(plane, line, grep, sample)
     candidates = Candidates(find_files(request.profile, context), request.host, context)
     for place in candidates.places:
         with candidates.attempt(place):
             try:
-                with surveyed(place.path, context) as survey:
-                    return answer_of(place, survey, options, context)
+                with opened_contents(place.path, context) as contents:
+                    return answer_of(place, contents, options, context)
             except NoAnswer as failure:
                 if failure.reason in UNREADABLE:
                     # If the file cannot be opened, report an empty list of planes.
@@ -87,37 +82,39 @@ def anatomy(
     raise candidates.no_answer()
 
 
-def answer_of(place: Place, survey: Survey, options: Options, context: Context) -> Returned:
+def answer_of(place: Place, contents: Contents, options: Options, context: Context) -> Json:
     """Return the answer; if the file is damaged, raise NoAnswer with the readable planes."""
     request = context.request
-    indices = planes_asked_for(survey, place, options.plane)
-    rows, damage = plane_rows(survey, indices, options, context)
+    source = contents.source
+    source.expect(source.size)
+    planes = planes_asked_for(contents, place, options.plane)
+    rows, damage = plane_rows(source, planes, options, context)
+    damage = damage or contents.damage
     if damage is not None:
-        failure = unreadable(place.path, survey.source.explained(damage))
+        failure = unreadable(place.path, source.explained(damage))
         failure.fields["planes"] = rows
         raise failure
     # Import late: the module requires protobuf, which may be missing.
     from _analysis.profile_options import profile_options_of, versions_of
 
-    hosts = [trace for trace in survey.hosts() if place.host in (None, *trace.host.names)]
-    context.warn(*survey.source.notes)
-    for trace in hosts:
+    hosts = contents.traces()
+    asked = [trace for trace in hosts if place.host in (None, *trace.host.names)]
+    context.warn(*source.notes)
+    for trace in asked:
         context.note(*merge_notes(trace, None))
-    profile_options = profile_options_of(survey, context)
-    programs = program_rows(hosts, context)
-    answer: Returned = {
+    profile_options = profile_options_of(hosts, context)
+    programs = program_rows(asked, context)
+    answer: Json = {
         "status": "ok",
         "mode": request.mode,
         "schema_version": SCHEMA_VERSION,
         "profile_dir": request.profile,
         "xplane_file": os.path.basename(place.path),
         "notes": context.notes,
-        "file_bytes": survey.source.unpacked_size,
-        "n_records": survey.n_records,
-        "hostnames": survey.texts["hostnames"],
-        "errors": survey.texts["errors"],
-        "warnings": survey.texts["warnings"],
-        "versions": versions_of(survey),
+        "file_bytes": source.unpacked_size,
+        "n_records": len(source.records),
+        **contents.texts,
+        "versions": versions_of(hosts),
         "profile_options": profile_options,
         "planes": rows,
         "programs": programs,
@@ -126,36 +123,17 @@ def answer_of(place: Place, survey: Survey, options: Options, context: Context) 
     return answer
 
 
-def plane_rows(
-    survey: Survey, indices: Sequence[int], options: Options, context: Context
-) -> tuple[list[AnatomyPlane], Damage | None]:
-    """Return a row for each readable plane, and the first damage found."""
-
-    def row_of(index: int) -> tuple[AnatomyPlane, tuple[int, str] | None]:
-        plane = survey.plane(index)
-        row = plane_row(plane, options, context)
-        # Return the offset and text of the damage: the exception itself cannot be pickled.
-        return row, (plane.damage.offset, plane.damage.what) if plane.damage else None
-
-    found = work_on(row_of, indices, "reading planes", context, survey.source.stored_size)
-    rows = [row for row, _ in found]
-    met = [survey.source.in_file(Damage(*damage)) for _, damage in found if damage is not None]
-    damage = next(iter(met), survey.damage and survey.source.in_file(survey.damage))
-    # If decompression lost part of the file, report this loss rather than the truncated plane.
-    return rows, survey.source.damage or damage
-
-
-def planes_asked_for(survey: Survey, place: Place, name: str | None) -> list[int]:
-    """Return the indices of the requested planes. If several planes share the requested name,
-    return only the first."""
-    indices = planes_of_host(survey, place)
+def planes_asked_for(contents: Contents, place: Place, name: str | None) -> list[NamedPlane]:
+    """Return the requested planes. If several planes share the requested name, return only the
+    first."""
+    planes = contents.planes if place.host is None else planes_of_host(contents, place)
     if name is None:
-        return indices
-    names = [survey.names[index] for index in indices]
+        return planes
+    names = [plane for plane, _ in planes]
     for form in forms_of_device(name):
         for found in planes_named(form, names)[:1]:
-            return [indices[names.index(found)]]
-    if survey.source.damage or survey.damage:
+            return [planes[names.index(found)]]
+    if contents.damage:
         return []
     raise NoAnswer(
         "plane_not_found",
@@ -164,127 +142,165 @@ def planes_asked_for(survey: Survey, place: Place, name: str | None) -> list[int
     )
 
 
-def planes_of_host(survey: Survey, place: Place) -> list[int]:
-    if place.host is None:
-        return list(range(len(survey.names)))
-    hosts = split_hosts(survey.names)
-    labels = host_labels(len(hosts), survey.texts["hostnames"])
-    if len(hosts) == 1:
-        raise host_not_found(place.host, [host_of(place.path)])
-    for number, (label, indices) in enumerate(zip(labels, hosts, strict=True)):
-        if place.host in (label, str(number)):
-            return indices
-    raise host_not_found(place.host, labels)
+def planes_of_host(contents: Contents, place: Place) -> list[NamedPlane]:
+    hosts = contents.by_host()
+    for host, planes in hosts:
+        if len(hosts) > 1 and place.host in host.names:
+            return planes
+    known = [host_of(place.path)] if len(hosts) == 1 else hosts[0][0].labels
+    raise host_not_found(place.host or "", known)
 
 
-def plane_row(plane: SurveyedPlane, options: Options, context: Context) -> AnatomyPlane:
+def plane_rows(
+    source: Source, planes: Sequence[NamedPlane], options: Options, context: Context
+) -> tuple[list[Json], Damage | None]:
+    """Return a row for each readable plane, and the first damage found."""
+    # Import late: the modules require protobuf, which may be missing.
+    from _proto.trace.plane import Plane
+
+    def row_of(plane: NamedPlane) -> Json | tuple[int, str]:
+        name, spans = plane
+        try:
+            return plane_row([Plane(name, source, *span) for span in spans], options, context)
+        except Damage as damage:
+            # Return offset and text: the exception itself cannot be pickled.
+            return damage.offset, damage.what
+
+    found = work_on(row_of, planes, "reading planes", context, source.stored_size)
+    damages = [source.in_file(Damage(*row)) for row in found if isinstance(row, tuple)]
+    return [row for row in found if isinstance(row, dict)], next(iter(damages), None)
+
+
+def plane_row(parts: Sequence[Plane], options: Options, context: Context) -> Json:
+    """Return the row of a plane, which has a part in each record."""
+    rows: list[Json] = []
     others: list[str] = []
-    rows: list[AnatomyLine] = []
-    for line in plane.lines():
-        if options.line not in (None, line.name):
-            others.append(line.name)
-            continue
-        row = line_row(line)
-        if options.plane is not None:
-            row = with_events(row, line, options, context)
-        rows.append(row)
-    stats = {name: plain(value) for name, value in plane.plane_stats().items()}
-    if options.line is not None and not rows and plane.damage is None:
+    for line_parts in lines_of(parts):
+        name = line_parts[0].line.name
+        if options.line in (None, name):
+            rows.append(line_row(line_parts, options, context))
+        else:
+            others.append(name)
+    if options.line is not None and not rows:
         raise NoAnswer(
             "line_not_found",
-            detail=f"no line of {plane.name} is named {options.line!r}",
+            detail=f"no line of {parts[0].name} is named {options.line!r}",
             available_lines=list(dict.fromkeys(others)),
         )
+    stats = next((part for part in parts if part.has_stats), parts[0]).stats()
+    names = {name or str(stat_id) for part in parts for stat_id, name in part.stat_names.items()}
     return {
-        "name": plane.name,
-        "bytes": plane.n_bytes,
-        "n_event_metadata": plane.n_event_metadata,
-        "n_stat_metadata": plane.n_stat_metadata,
-        "stats": stats,
-        "stat_names": sorted(plane.stat_names),
+        "name": parts[0].name,
+        "bytes": sum(part.n_bytes for part in parts),
+        "n_event_metadata": sum(part.n_event_metadata for part in parts),
+        "n_stat_metadata": sum(len(part.stat_names) for part in parts),
+        "stats": stats_row(dict(stats.items())),
+        "stat_names": sorted(names),
         "lines": rows,
     }
 
 
-def line_row(line: SurveyedLine) -> AnatomyLine:
-    return {
-        "id": exact(line.id),
-        "name": line.name,
-        "display_name": line.display_name,
-        "timestamp_ns": exact(line.timestamp_ns),
-        "n_events": line.n_events,
-        "bytes": line.n_bytes,
+class LinePart(NamedTuple):
+    """The part of a line in one record. Parts can have different base times."""
+
+    plane: Plane
+    line: Line
+
+
+def lines_of(parts: Sequence[Plane]) -> Iterable[list[LinePart]]:
+    """Return the lines of a plane. Parts of several records are one line if they have the same id
+    and name; within one record, lines with the same name stay separate."""
+    lines: dict[object, list[LinePart]] = {}
+    for plane in parts:
+        for n, line in enumerate(plane.all_lines()):
+            key = n if len(parts) == 1 else (line.id, line.name)
+            lines.setdefault(key, []).append(LinePart(plane, line))
+    return lines.values()
+
+
+def line_row(parts: Sequence[LinePart], options: Options, context: Context) -> Json:
+    lines = [line for _, line in parts]
+    row = {
+        "id": exact(lines[0].id),
+        "name": lines[0].name,
+        "display_name": next((line.display_name for line in lines if line.display_name), ""),
+        "timestamp_ns": exact(min(line.timestamp_ns for line in lines)),
+        "n_events": sum(line.n_events for line in lines),
+        "bytes": sum(line.n_bytes for line in lines),
     }
+    return row if options.plane is None else row | event_fields(parts, options, context)
 
 
-def with_events(
-    row: AnatomyLine, line: SurveyedLine, options: Options, context: Context
-) -> AnatomyLine:
-    """Extend a line's row with statistics about its events; with `--grep`, only about matching
-    events."""
-    from _analysis.counters import COUNTER, Counters
+def event_fields(parts: Sequence[LinePart], options: Options, context: Context) -> Json:
+    """Return statistics about a line's events; with `--grep`, only about matching events."""
+    # Import late: the modules require protobuf, which may be missing.
     from _analysis.tallies import Tally
+    from _proto import xplane_pb2 as pb
+    from _proto.trace.wire import decode
 
-    counters = Counters() if COUNTER in line.name else None
-    tally = Tally(options.grep, options.n_sampled or 0, counters)
-    try:
-        for part, shift, at, events in line.events():
-            tally.add(part, shift, at, events)
-    except Damage as damage:
-        line.parts[0].plane.meet(damage)
-    context.warn(*notes_of(line, tally))
+    name, base = parts[0].line.name, min(line.base_ps for _, line in parts)
+    tally = Tally(options.grep, options.n_sampled or 0, has_counters=COUNTER in name)
+    for plane, line in parts:
+        for data, at in line.pieces():
+            tally.add(plane, line.base_ps - base, at, decode(pb.XLine, data, at).events)
+    context.warn(*notes_of(name, tally))
     names, n_names = tally.names()
-    base = line.timestamp_ns * 1000
-    figures: LineIfPlane = {
+    figures: Json = {
+        "n_events": tally.n_events,
         "first_start_ps": None if tally.first is None else exact(base + tally.first),
         "last_end_ps": None if tally.end is None else exact(base + tally.end),
-        "busy_ps": exact(tally.busy.duration()),
+        "busy_ps": exact(tally.busy()),
         "event_stats": dict(tally.event_stats),
         "names": [
             {"name": name.name, "n": name.n, "total_dur_ps": exact(name.total)} for name in names
         ],
         "n_names": n_names,
-        "counters": None if counters is None else list(counter_rows(counters)),
+        "counters": None if tally.counters is None else counter_rows(tally.counters),
     }
     if options.n_sampled is not None:
         figures["sample"] = [sample_row(event, base) for event in tally.sampled]
-    return {**row, "n_events": tally.n_events, **figures}
+    return figures
 
 
-def notes_of(line: SurveyedLine, tally: Tally) -> Iterator[str]:
+def notes_of(name: str, tally: Tally) -> Iterator[str]:
     if tally.n_timeless:
         n = counted(tally.n_timeless, "event")
-        yield f"{line.name}: the trace has no time for {n}, only a number of occurrences"
+        yield f"{name}: the trace has no time for {n}, only a number of occurrences"
     if tally.n_negative:
-        n = counted(tally.n_negative, "event")
-        yield f"{line.name}: negative durations ({n}) count as 0"
+        yield f"{name}: negative durations ({counted(tally.n_negative, 'event')}) count as 0"
 
 
-def counter_rows(counters: Counters) -> Iterator[Counter]:
-    for (name, stat), figures in counters.figures.items():
-        yield {
+def counter_rows(counters: Mapping[tuple[str | None, str], Readings]) -> list[Json]:
+    return [
+        {
             "name": name,
             "stat": stat,
-            "n": figures.n,
-            "min": exact_if_integer(figures.least),
-            "mean": figures.mean,
-            "max": exact_if_integer(figures.most),
-            "first": None if figures.first is None else exact_if_integer(figures.first),
-            "last": None if figures.last is None else exact_if_integer(figures.last),
+            "n": readings.n,
+            "min": exact_if_integer(readings.least),
+            "mean": readings.mean,
+            "max": exact_if_integer(readings.most),
+            "first": None if readings.first is None else exact_if_integer(readings.first),
+            "last": None if readings.last is None else exact_if_integer(readings.last),
         }
+        for (name, stat), readings in counters.items()
+    ]
 
 
-def sample_row(sampled: Sampled, base: int) -> SampleEvent:
+def sample_row(event: Sampled, base: int) -> Json:
     return {
-        "name": sampled.name,
-        "start_ps": None if sampled.start is None else exact(base + sampled.start),
-        "dur_ps": exact(sampled.duration),
-        "stats": {name: plain(value) for name, value in sampled.stats.items()},
-        "metadata_stats": {name: plain(value) for name, value in sampled.metadata_stats.items()},
+        "name": event.name,
+        "start_ps": None if event.start is None else exact(base + event.start),
+        "dur_ps": exact(event.duration),
+        "stats": stats_row(event.stats),
+        "metadata_stats": stats_row(event.metadata_stats),
     }
 
 
-def plain(value: Value | None) -> StatValue:
+def stats_row(stats: Mapping[str, Value | None]) -> Json:
+    return {name: plain(value) for name, value in stats.items()}
+
+
+def plain(value: Value | None) -> Any:
     """Convert a stat's value to a JSON type."""
     if isinstance(value, bytes):
         return {"bytes": len(value), "hex": value[:N_HEX].hex()}
@@ -295,20 +311,22 @@ def plain(value: Value | None) -> StatValue:
     return value
 
 
-def program_rows(hosts: Sequence[Trace], context: Context) -> list[AnatomyProgram]:
+def program_rows(hosts: Sequence[Trace], context: Context) -> list[Json]:
     """Return a row for each program in the file."""
     from _proto.hlo.programs import Programs
 
-    rows: dict[int, AnatomyProgram] = {}
+    rows: dict[int, Json] = {}
     for trace in hosts:
         programs = Programs(trace, notes=context.warnings)
         names = programs.names
         for program_id, n_bytes in programs.sizes.items():
-            row: AnatomyProgram = {
-                "program_id": str(program_id),
-                "name": names[program_id],
-                "hlo_bytes": n_bytes,
-            }
             # All hosts of a job run the same programs, so list each program once.
-            rows.setdefault(program_id, row)
+            rows.setdefault(
+                program_id,
+                {
+                    "program_id": str(program_id),
+                    "name": names[program_id],
+                    "hlo_bytes": n_bytes,
+                },
+            )
     return list(rows.values())

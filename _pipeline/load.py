@@ -28,13 +28,12 @@ from _pipeline.no_answer import (
     unreadable,
 )
 from _proto.errors import Damage, MissingPackage, NoProtobuf
-from _proto.trace import STDIN, open_survey, open_trace
+from _proto.trace import STDIN, open_contents, open_trace
 from _proto.trace.ranks import TPU_RE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from _proto.trace.survey import Survey
-    from _proto.trace.trace import Trace
+    from _proto.trace.trace import Contents, Trace
 
 
 class Place(NamedTuple):
@@ -226,11 +225,11 @@ def merge_notes(trace: Trace, device: str | None) -> list[str]:
 
 
 @contextmanager
-def surveyed(path: str, context: Context) -> Iterator[Survey]:
-    """Open a file to list as much of its contents as can be read."""
+def opened_contents(path: str, context: Context) -> Iterator[Contents]:
+    """List the planes of a file, up to the first damage."""
     data = context.request.bytes_of(path)
-    with no_answer_if_unreadable(path), open_survey(path, context.on_progress, data) as survey:
-        yield survey
+    with no_answer_if_unreadable(path), open_contents(path, context.on_progress, data) as contents:
+        yield contents
 
 
 @contextmanager

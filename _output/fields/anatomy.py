@@ -15,8 +15,7 @@ class RawBytes(TypedDict):
     """The first 32 bytes of the stat, in hexadecimal."""
 
 
-# Integers beyond 2**53 are decimal strings. Null if the stat has no value, or if its value is not
-# finite.
+# Integers beyond 2**53 are decimal strings. Null if the value is not finite.
 StatValue = int | float | str | RawBytes | None
 CounterValue = int | float | str
 OptionValue = bool | int | float | str | None
@@ -79,7 +78,8 @@ class SampleEvent(TypedDict):
     dur_ps: BigPicoseconds
     """Duration of the event as stored in the file."""
     stats: dict[str, StatValue]
-    """Stats stored with the event itself."""
+    """Stats stored with the event itself. For a stat without a name, the id is used as the
+    name."""
     metadata_stats: dict[str, StatValue]
     """Stats stored in the event's metadata, which other events can share."""
 
@@ -135,8 +135,8 @@ class AnatomyPlane(TypedDict):
     n_stat_metadata: Count
     """Number of stat metadata entries, which are stat names and texts that stats refer to."""
     stats: dict[str, StatValue]
-    """Stats of the plane itself. If several stats have the same name, the last one is printed. For
-    a stat without a name, the id is used as the name."""
+    """Stats of the plane itself. If several stats have the same name, the last one is printed.
+    Stats without a name are omitted."""
     stat_names: list[str]
     """Names of all stats in the plane, sorted."""
     lines: list[AnatomyLine]
@@ -178,5 +178,5 @@ class Absent(AbsentAnswer, total=False):
     """The object that is printed instead of an answer."""
 
     planes: list[AnatomyPlane]
-    """With `unreadable_xplane_pb`: the planes that could be read; `detail` gives the position of
-    the first damage."""
+    """With `unreadable_xplane_pb`: the planes before the damage, and others without damage;
+    `detail` gives the position of the first damage."""

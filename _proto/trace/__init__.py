@@ -11,8 +11,7 @@ from _proto.errors import Damage, NoProtobuf
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _proto.trace.source import Source
-    from _proto.trace.survey import Survey
-    from _proto.trace.trace import Trace
+    from _proto.trace.trace import Contents, Trace
 
     OnRead = Callable[[str, int, int], None]
 
@@ -32,26 +31,23 @@ def open_trace(
     number of bytes (0 if unknown). Opening and reading raise Damage for unreadable bytes, and
     OSError for a file that cannot be opened.
     """
-    with _open_source(path, on_read, data) as source:
-        from _proto.trace.trace import hosts_in
-
-        if source.damage is not None:
-            raise source.damage
+    with open_contents(path, on_read, data) as contents:
+        traces = contents.traces()
         try:
-            yield hosts_in(source)
+            yield traces
         except Damage as damage:
-            raise source.in_file(damage) from None
+            raise contents.source.in_file(damage) from None
 
 
 @contextmanager
-def open_survey(
+def open_contents(
     path: str, on_read: OnRead | None = None, data: bytes | None = None
-) -> Iterator[Survey]:
-    """Open a trace to list as much of its contents as is readable."""
+) -> Iterator[Contents]:
+    """Open a trace like `open_trace`, and yield its planes up to the first damage."""
     with _open_source(path, on_read, data) as source:
-        from _proto.trace.survey import Survey
+        from _proto.trace.trace import Contents
 
-        yield Survey(source)
+        yield Contents(source)
 
 
 @contextmanager

@@ -65,7 +65,9 @@ class Line:
     def __init__(self, source: Source, start: int, end: int, stat_names: Mapping[int, str]) -> None:
         self.id = 0
         self.name = ""
+        self.display_name = ""
         self.timestamp_ns = 0
+        self.n_bytes = end - start
         self._source = source
         self._stat_names = stat_names
         self._device_stats = DeviceStats(
@@ -80,6 +82,7 @@ class Line:
                 self.name = frame.name
             if frame.HasField("timestamp_ns"):
                 self.timestamp_ns = frame.timestamp_ns
+            self.display_name = frame.display_name or self.display_name
             self._pieces.append(_Piece(begin, stop, len(frame.events)))
         # True if the first and the last offset of each piece are known.
         self._is_indexed = False

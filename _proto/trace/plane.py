@@ -1,6 +1,6 @@
 """Read a plane of a trace: lines, metadata and stats.
 
-`Plane.index` walks through a plane and stores the positions of lines and metadata. Lines are read
+`Plane` walks through a plane and stores the positions of lines and metadata. Lines are read
 in pieces and metadata entry by entry, both on demand, so memory use does not depend on the file
 size.
 """
@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import NamedTuple, TypeVar
 
 from google.protobuf.message import Message
@@ -137,9 +136,10 @@ class Metadata(NamedTuple):
 class Plane:
     """A plane of a trace. Lines, metadata and stats are decoded on demand."""
 
-    def __init__(self, name: str, source: Source) -> None:
+    def __init__(self, name: str, source: Source, start: int, end: int) -> None:
         self.name = name
         self.source = source
+        self.n_bytes = end - start
         # JoinedPlane has one part for each record.
         self.parts = [self]
         self.stat_names: dict[int, str] = {}
@@ -148,38 +148,29 @@ class Plane:
         self._stats: list[Span] = []
         # Cache of decompressed strings, because many ops share a string.
         self._texts: dict[bytes, str] = {}
+        self._index(start, end)
 
-    def index(self, plane_fields: Iterable[tuple[int, str, int, int]]) -> None:
+    def _index(self, start: int, end: int) -> None:
         """Store the positions of lines and metadata, and read the stat names."""
         source = self.source
         entries: list[tuple[int, int, int]] = []
-        try:
-            for at, field_name, start, end in plane_fields:
-                if field_name == "lines":
-                    self._add_line(start, end)
-                elif field_name == "event_metadata":
-                    entries.append((at, start, end))
-                elif field_name == "stat_metadata":
-                    data = source.read(start, end - start)
-                    entry = decode(pb.StatMetadataEntry, data, start)
-                    self.stat_names[entry.key] = entry.value.name
-                elif field_name == "stats":
-                    self._stats.append((start, end))
-        except Damage:
-            # Mode `anatomy` shows all entries before the damage, so index them.
-            with suppress(Damage):
-                self._add_keys(entries)
-            raise
-        self._add_keys(entries)
-
-    def _add_keys(self, entries: Sequence[tuple[int, int, int]]) -> None:
+        of_plane = known_fields(pb.XPlane, source, start, end)
+        for at, field_name, start, end in of_plane:
+            if field_name == "lines":
+                name = _name_of(pb.XLine, source, start, end)
+                self._lines.setdefault(name, []).append((start, end))
+            elif field_name == "event_metadata":
+                entries.append((at, start, end))
+            elif field_name == "stat_metadata":
+                data = source.read(start, end - start)
+                entry = decode(pb.StatMetadataEntry, data, start)
+                self.stat_names[entry.key] = entry.value.name
+            elif field_name == "stats":
+                self._stats.append((start, end))
         for neighbours in _neighbours(entries):
             spans = ((start, end) for _, start, end in neighbours)
-            keys = _keys_of(self.source, neighbours)
+            keys = _keys_of(source, neighbours)
             self._event_metadata.update(zip(keys, spans, strict=True))
-
-    def _add_line(self, start: int, end: int) -> None:
-        self._lines.setdefault(_name_of(pb.XLine, self.source, start, end), []).append((start, end))
 
     @property
     def file_size(self) -> int:
@@ -195,6 +186,15 @@ class Plane:
         # Lines are read in up to three passes.
         self.source.expect(3 * sum(end - start for start, end in spans))
         return [Line(self.source, *span, self.stat_names) for span in spans]
+
+    def all_lines(self) -> Iterator[Line]:
+        """Yield the lines in the file's order."""
+        for start, end in sorted(chain.from_iterable(self._lines.values())):
+            yield Line(self.source, start, end, self.stat_names)
+
+    @property
+    def n_event_metadata(self) -> int:
+        return len(self._event_metadata)
 
     def stat_ids(self, stat_name: str) -> frozenset[int]:
         return frozenset(i for i, name in self.stat_names.items() if name == stat_name)
@@ -261,12 +261,6 @@ class Plane:
             except UnicodeDecodeError:
                 raise ValueError("is not UTF-8") from None
         return self._texts[data]
-
-
-def index_plane(name: str, source: Source, start: int, end: int) -> Plane:
-    plane = Plane(name, source)
-    plane.index(known_fields(pb.XPlane, source, start, end))
-    return plane
 
 
 def plane_name(source: Source, start: int, end: int) -> str:

@@ -10,7 +10,7 @@ from _proto import xplane_pb2 as pb
 from _proto.errors import Damage
 from _proto.trace.event_stats import integers_in
 from _proto.trace.joined import AnyPlane, JoinedPlane
-from _proto.trace.plane import Span, index_plane, key_of, plane_name
+from _proto.trace.plane import Plane, Span, key_of, plane_name
 from _proto.trace.ranks import (
     PROGRAMS,
     THREAD_PLANES,
@@ -30,6 +30,8 @@ _CORE_DETAILS, _DEVICE_ORDINAL, _GLOBAL_CORE_ID = "core_details", 2, 6
 
 # The parts of each plane, by plane name: one part for each record that contains the plane.
 _Planes = dict[str, list[Span]]
+# A plane's name and parts.
+NamedPlane = tuple[str, list[Span]]
 
 
 class Host(NamedTuple):
@@ -113,7 +115,7 @@ class Trace:
         return notes
 
     def plane(self, name: str) -> AnyPlane:
-        parts = [index_plane(name, self._source, *span) for span in self._planes[name]]
+        parts = [Plane(name, self._source, *span) for span in self._planes[name]]
         return parts[0] if len(parts) == 1 else JoinedPlane(parts)
 
     def rank_of(self, device: str) -> Rank | None:
@@ -182,58 +184,94 @@ class Trace:
         return found
 
 
-def nothing_in(source: Source) -> str:
-    """Return the reason why no planes can be read from a file."""
-    if not source.is_riegeli:
-        return "the file is empty"
-    return "all records of the file are empty" if source.records else "the file holds no records"
-
-
 def thread_planes(rank: Rank) -> list[str]:
     return [name for kind in THREAD_PLANES for name in rank.named(kind)]
 
 
-def hosts_in(source: Source) -> list[Trace]:
-    """Walk through a file from plane to plane, and return one Trace for each host."""
-    if not source.size:
-        raise Damage(0, nothing_in(source))
-    names: list[str] = []
-    spans: list[Span] = []
-    n_records_with_planes = 0
-    host_names: dict[str, None] = {}
-    try:
+class Contents:
+    """The planes and the texts of a file, up to the first damage. Damage inside a plane is found
+    only when the plane is read."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        # Name and parts of each plane. Planes of several records are joined by their names.
+        self.planes: list[NamedPlane] = []
+        self._is_joined = False
+        # All records of a host repeat its name, so keep each text once.
+        self._texts: dict[str, dict[str, None]] = {"hostnames": {}, "errors": {}, "warnings": {}}
+        self.damage = source.damage
+        try:
+            self._walk()
+        except Damage as damage:
+            self.damage = self.damage or source.in_file(damage)
+
+    def _walk(self) -> None:
+        source = self.source
+        if not source.size:
+            raise Damage(0, _nothing_in(source))
         for of_record in source.records:
-            n_before = len(names)
-            for _, field_name, start, end in known_fields(pb.XSpace, source, *of_record):
-                if field_name == "planes":
-                    names.append(plane_name(source, start, end))
-                    spans.append((start, end))
-                elif field_name == "hostnames":
-                    host_name = source.read(start, end - start).decode(errors="replace")
-                    host_names[host_name] = None
-            n_records_with_planes += len(names) > n_before
-    except Damage as error:
-        raise Damage(error.offset, source.not_a_trace() or error.what) from None
-    if not names and (other := source.not_a_trace()):
-        raise Damage(0, other)
-    if n_records_with_planes > 1:
-        parts: _Planes = {}
-        for name, span in zip(names, spans, strict=True):
-            parts.setdefault(name, []).append(span)
-        return [Trace(source, parts, Host(0, None, ["0"]))]
-    by_host = split_hosts(names)
-    has_names = len(host_names) == len(by_host)
-    labels = host_labels(len(by_host), host_names)
-    hosts = []
-    for number, indices in enumerate(by_host):
-        planes: _Planes = {}
-        for i in indices:
-            # Only the names of device planes are unique on a host. If several planes of
-            # another kind have the same name, use the first.
-            planes.setdefault(names[i], [spans[i]])
-        host = Host(number, labels[number] if has_names else None, labels)
-        hosts.append(Trace(source, planes, host))
-    return hosts
+            n_before = len(self.planes)
+            self._add_record(*of_record)
+            self._is_joined = self._is_joined or 0 < n_before < len(self.planes)
+        if self._is_joined:
+            parts: _Planes = {}
+            for name, spans in self.planes:
+                parts.setdefault(name, []).extend(spans)
+            self.planes = list(parts.items())
+        if not self.planes and (other := source.not_a_trace()):
+            raise Damage(0, other)
+
+    def _add_record(self, start_of_record: int, end_of_record: int) -> None:
+        read = self.source.read
+        found = known_fields(pb.XSpace, self.source, start_of_record, end_of_record)
+        for _, field_name, start, end in found:
+            if field_name == "planes":
+                self.planes.append((plane_name(self.source, start, end), [(start, end)]))
+            else:
+                text_of_field = read(start, end - start).decode(errors="replace")
+                self._texts[field_name][text_of_field] = None
+
+    @property
+    def texts(self) -> dict[str, list[str]]:
+        """Return the file's `hostnames`, `errors` and `warnings`."""
+        return {name: list(texts) for name, texts in self._texts.items()}
+
+    def by_host(self) -> list[tuple[Host, list[NamedPlane]]]:
+        """Return each host of the file, with its planes."""
+        if self._is_joined:
+            return [(Host(0, None, ["0"]), self.planes)]
+        names = [name for name, _ in self.planes]
+        by_host = split_hosts(names)
+        labels = host_labels(len(by_host), self._texts["hostnames"])
+        has_names = len(self._texts["hostnames"]) == len(by_host)
+        return [
+            (
+                Host(number, labels[number] if has_names else None, labels),
+                [self.planes[i] for i in indices],
+            )
+            for number, indices in enumerate(by_host)
+        ]
+
+    def traces(self) -> list[Trace]:
+        """Return one Trace for each host."""
+        if self.damage is not None:
+            raise self.damage
+        traces = []
+        for host, planes in self.by_host():
+            first: _Planes = {}
+            for name, spans in planes:
+                # Only the names of device planes are unique on a host. If several planes of another
+                # kind have the same name, use the first.
+                first.setdefault(name, spans)
+            traces.append(Trace(self.source, first, host))
+        return traces
+
+
+def _nothing_in(source: Source) -> str:
+    """Return the reason why no planes can be read from a file."""
+    if not source.is_riegeli:
+        return "the file is empty"
+    return "all records of the file are empty" if source.records else "the file holds no records"
 
 
 def _attachments(

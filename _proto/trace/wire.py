@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from _proto.errors import CutOff, Damage
+from _proto.errors import Damage
 
 # Wire types. The types between LENGTH and FIXED32 delimit groups, which no profiler writes.
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
@@ -72,7 +72,7 @@ def fields(source: Readable, start: int, end: int) -> Iterator[tuple[int, int, i
         try:
             number, wire, value, i = _header_at(window, i)
         except IndexError:
-            raise CutOff(at, "the message ends inside a field", 0, end) from None
+            raise Damage(at, "the message ends inside a field") from None
         except ValueError as error:
             raise Damage(at, str(error)) from None
         stop = base + i
@@ -82,12 +82,12 @@ def fields(source: Readable, start: int, end: int) -> Iterator[tuple[int, int, i
                     f"field {number} has {value} bytes, but only {end - stop} are left; if the file"
                     " was cut off, copy it again"
                 )
-                raise CutOff(at, what, number, stop)
+                raise Damage(at, what)
             value, stop = stop, stop + value
         elif wire != VARINT:
             value, stop = stop, stop + _FIXED_BYTES[wire]
             if stop > end:
-                raise CutOff(at, "the message ends inside a field", number, stop)
+                raise Damage(at, "the message ends inside a field")
         yield at, number, wire, value, stop
         at = stop
 
