@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from _analysis.causes.cause import Cause, Evidence
-from _analysis.causes.find import causes_of
+from _analysis.causes.shared.cause import StepFacts
+from _analysis.causes.shared.find import causes_of
 from _analysis.comm.peer_rows import peer_totals
 from _analysis.comm.peers import Peers
 from _analysis.common_line import scopes_say_more
@@ -43,7 +43,6 @@ from _analysis.rows import (
     declared_row,
     idle_by_cause,
     likely_fields,
-    occurrences_row,
     peaks_used,
     period_fields,
     recompute_fields,
@@ -60,6 +59,8 @@ from _pipeline.vocabulary import COMPUTE, HOST
 from _proto.trace.ranks import TPU_RE
 from _units import counted, time
 
+Json = dict[str, Any]
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _output.fields.bottleneck import (
@@ -70,11 +71,8 @@ if TYPE_CHECKING:
         FindingFields,
         FindingsTail,
         RecomputedMath,
-        Returned,
         SpeedOfLight,
     )
-    from _output.fields.bottleneck import Cause as CauseRow
-    from _output.fields.bottleneck import CauseEvidence as EvidenceRow
     from _output.fields.bottleneck import Finding as FindingRow
     from _output.fields.bottleneck import LineOfFindings as LineRow
     from _output.fields.bottleneck import Steps as StepsRow
@@ -85,7 +83,6 @@ if TYPE_CHECKING:
 IDLE: Final = "idle"
 OVERLAP: Final = "overlap"
 AT_ROOF: Final = "at_roof"
-N_OPS_NAMED = 10
 # Smallest lower bound of a utilization that is printed; a smaller bound would be printed as 0.0 %.
 SMALLEST_SHARE = Fraction(5, 10**4)
 # Devices are compared if collectives take at least 1/WORTH_COMPARING of the step.
@@ -109,7 +106,7 @@ def bottleneck(
     flops_per_token: float | None = None,
     params: float | None = None,
     n_devices: int | None = None,
-) -> Returned:
+) -> Json:
     roofs = roofs_of(step.device, chip, dict(peaks))
     by_user = costs_by_kernel(step.by_kind[COMPUTE], kernel_cost, context)
     useful: int | Fraction | None = model_flops
@@ -127,12 +124,12 @@ def bottleneck(
     is_compared = peers or (not no_peers and has_reason_to_compare(step, by_class[COLLECTIVE]))
     read, waits = read_peers(step, context) if is_compared else (None, None)
     on_time = read.without_waits(ledger) if read else ledger
-    causes = causes_of(step, on_time, inside, roofs, periods, read, context)
+    facts = StepFacts(step, on_time, roofs, inside, periods, read, context, {})
     shown = [op for finding in (*findings[:top], *kernels[:top]) for op in finding.group.members]
     rows = Rows(step, Hideable(on_time), Loops(step, shown), inside, read)
     return {
         **period_fields(periods),
-        "causes": [cause_row(rank, cause, step) for rank, cause in enumerate(causes, 1)],
+        "causes": causes_of(facts),
         "bottleneck": verdict(by_class, idle, periods, step.duration),
         "speed_of_light": speed_of_light(ledger, step.duration),
         "mfu_at_least": utilization_of(ledger, step, lambda op: op.phase != "recompute"),
@@ -200,52 +197,6 @@ def steps_row(step: Step) -> StepsRow | None:
         "median_ps": lower_median(durations),
         "max_ps": max(durations),
     }
-
-
-def cause_row(rank: int, cause: Cause, step: Step) -> CauseRow:
-    return {
-        "rank": rank,
-        "cause": cause.cause,
-        "gain_ps": cause.gain_ps,
-        "gain_pct_of_step": percent(cause.gain_ps, cause.period_ps or step.duration) or 0.0,
-        "unknown_ps": cause.unknown_ps,
-        "gain_bytes": cause.gain_bytes,
-        "source_inner": cause.source_inner,
-        "source_user": cause.source_user,
-        "scope": cause.scope,
-        "says": cause.says,
-        "what_helps": cause.what_helps,
-        "evidence": evidence_row(cause.evidence),
-        "confidence": cause.confidence,
-    }
-
-
-def evidence_row(evidence: Evidence) -> EvidenceRow:
-    of_ops = Group(sorted(evidence.executions, key=lambda ran: (-ran.total, ran.op.name)))
-    row: EvidenceRow = {
-        "ops": [member.op.name for member in of_ops.members[:N_OPS_NAMED]],
-        "n_ops": len(of_ops.members),
-        "n_executions": of_ops.n,
-        "dur_ps": of_ops.total,
-    }
-    if evidence.shape is not None:
-        row["shape"] = evidence.shape
-    if evidence.collective is not None:
-        row["collective"] = evidence.collective
-    if evidence.n_participants is not None:
-        row["n_participants"] = evidence.n_participants
-    if evidence.trips is not None:
-        row["trips"] = evidence.trips
-    if evidence.by_depth is not None:
-        row["by_depth"] = [{"depth": n, "dur_ps": time} for n, time in evidence.by_depth.items()]
-    if evidence.device is not None:
-        row["device"] = evidence.device
-    if evidence.hbm_free is not None:
-        row["hbm_free_bytes"] = evidence.hbm_free
-    pauses = occurrences_row(evidence.pauses)
-    if pauses is not None:
-        row["pauses"] = pauses
-    return row
 
 
 def verdict(

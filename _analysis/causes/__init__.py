@@ -1,2 +1,88 @@
-"""Find the causes of lost time: patterns in the step's program or the trace, each with the source
-line to change and the gain."""
+"""List the causes. Each is a file of this folder: a rule that finds a pattern that costs time.
+
+Helpers that several rules share are in the folder `shared`. The docstring of a rule's file is its
+page in CAUSES.md, and what `--explain` prints. It begins with a sentence, and then has
+
+    needs: what the rule reads, one of `NEEDS`
+    headline: how a headline names the cause; a cause without this line is in no headline, and comes
+      after all others that cost time
+
+and one paragraph or more for each of `HEADINGS`; the example is code before and after the change.
+
+The file defines the function `find`, which yields a `Cause` for each place that has the pattern.
+Its first argument is the step with the time of its ops (`StepFacts`), or the program that the step
+runs (`StepProgram`) if the rule needs one. The second argument is what else the rule needs. Places,
+ranks, floors, names and the wording of gains are the business of `shared/find.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from importlib import import_module
+from typing import Any, NamedTuple
+
+# In this order, because a rule can leave out ops that a rule above has explained.
+NAMES = (
+    "pause_between_steps",
+    "recomputed_repeatedly",
+    "recompute",
+    "kernel_waits_for_input",
+    "slow_device",
+    "collective_in_loop",
+    "one_hot_matmul",
+    "resharding",
+    "widened_dtype",
+    "large_intermediate",
+    "synchronous_collective",
+    "layout_change",
+    "not_donated",
+)
+PROGRAM, DEVICES, PAUSES, REGIONS, NOTHING = (
+    "a program",
+    "several devices",
+    "a pause between steps",
+    "regions inside kernels",
+    "only the trace",
+)
+NEEDS = (PROGRAM, DEVICES, PAUSES, REGIONS, NOTHING)
+HEADINGS = (
+    "What it finds",
+    "Why it costs",
+    "How the program shows it",
+    "What to change",
+    "When it is intended",
+    "Example",
+)
+FACT_RE = re.compile(r"^(needs|headline): (.*)$", re.MULTILINE)
+
+
+class Rule(NamedTuple):
+    """What is known about a cause without importing its file."""
+
+    name: str
+    docstring: str
+
+    @property
+    def facts(self) -> dict[str, str]:
+        return dict(FACT_RE.findall(self.docstring))
+
+    @property
+    def needs(self) -> str:
+        return self.facts["needs"]
+
+    @property
+    def headline(self) -> str | None:
+        return self.facts.get("headline")
+
+    @property
+    def module(self) -> Any:
+        """Import the rule's file."""
+        return import_module(f"_analysis.causes.{self.name}")
+
+
+def rule_named(name: str) -> Rule:
+    path = os.path.join(os.path.dirname(__file__), f"{name}.py")
+    # Use the loader, because it can also read from a zip archive.
+    source = __loader__.get_data(path).decode()  # type: ignore[name-defined]
+    return Rule(name, source.split('"""', 2)[1])

@@ -1,33 +1,49 @@
 """Find collectives that run in each iteration of a loop although once would be enough.
 
-Usually the loop accumulates the results of a collective; the right column shows the remedy:
+needs: a program
+headline: Communication that a loop repeats
 
-    for i in range(n):                      for i in range(n):
-        acc += all_reduce(grad(i))              acc += grad(i)
-                                            acc = all_reduce(acc)
+What it finds: A loop, for example over microbatches, runs a collective in each round, but running
+it once, after or before the loop, gives the same result.
 
-An accumulation is `seen` if the collective's result passes only through linear and layout ops and
-is added to an element of the loop's state. Nothing else in the body may read this element. A
-residual stream is not an accumulator, because the next layer reads it. An inner loop may first
-write the results into slices of a larger array that the outer loop adds up.
+Why it costs: All rounds but one are superfluous. The gain is the time that the step saves if only
+one round runs these collectives. It can exceed their exposed time, because they also make other
+collectives wait for the links.
 
-The cause is `likely` if the operands of a collective are the same in each iteration. For example, a
-weight is gathered again for each microbatch, possibly in an inner loop over layers. The repetition
-may be intended, because gathering the weight once, before the loop, takes more memory. A loop can
-gather weights and also add up gradients. Each loop has one row, which is `seen` if accumulations
-take at least half of its exposed time.
+How the program shows it: Each loop has one row, which is `seen` if accumulations take at least half
+of its exposed time.
 
-The gain is the time that the step saves if only one iteration runs these collectives. The gain can
-exceed their exposed time, because they also make other collectives wait for the links.
+- The result of a collective passes only through linear and layout ops, and is added to an element
+  of the loop's state that nothing else in the body reads (`seen`). A residual stream is no such
+  element, because the next layer reads it. An inner loop may first write the results into slices of
+  a larger array that the outer loop adds up.
+- The operands of a collective are the same in each round (`likely`). For example, a weight is
+  gathered again for each microbatch, possibly in an inner loop over layers.
+
+What to change: Add up local values in the loop, and reduce the sum once after the loop. Gather
+weights once, before the loop.
+
+When it is intended: Gathering weights before the loop, or reducing the sum after it, takes more
+memory.
+
+Example:
+
+    # Before: one all-reduce for each microbatch
+    for batch in microbatches:
+        grads += psum(grad(batch), "data")
+    # After: one all-reduce
+    for batch in microbatches:
+        grads += grad(batch)
+    grads = psum(grads, "data")
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from _analysis.causes.cause import LIKELY, SEEN, Cause, Evidence
-from _analysis.causes.graph import (
+from _analysis.causes.shared.cause import LIKELY, SEEN, Cause, Confidence
+from _analysis.causes.shared.graph import (
     DOTS,
     STRUCTURE,
     WHILE,
@@ -42,29 +58,35 @@ from _analysis.causes.graph import (
     producers,
     reach,
 )
-from _analysis.causes.sentences import about, line_says, only
-from _analysis.causes.step_program import (
+from _analysis.causes.shared.sentences import only
+from _analysis.causes.shared.step_program import (
     StepProgram,
     collective_name_of,
     counts_of,
-    place_of_longest,
     total_of,
 )
-from _analysis.remedies import CAUSES
 from _pipeline.executions import Executions
 from _pipeline.groups import group_by
 from _proto.hlo.program import Computation, Instruction
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _output.fields.bottleneck import Confidence
-
-NAME: Final = "collective_in_loop"
 # Linear ops: adding up their results over all iterations equals applying the op to the sum.
 _LINEAR = frozenset("add subtract multiply divide negate convert select".split())
 _COPIES = ("copy", "copy-start", "copy-done")
 _COUNTERS = ("s32", "u32", "s64")
 _CONSTANT = frozenset(("constant", "iota", "replica-id", "partition-id"))
+
+FOR_SUMS = (
+    "Add up the local values in the loop and run the collective once on the sum, after the loop. A"
+    " reduce-scatter then needs memory for the sum of the whole array on each device."
+)
+FOR_SAME_DATA = (
+    "Run the collective before the loop and pass the result into the loop, if memory allows."
+)
+FOR_BOTH = (
+    "If memory allows, gather the weights before the loop, differentiate with respect to the"
+    " gathered weights, add up local gradients in the loop, and reduce the sums once after the"
+    " loop."
+)
 
 
 class _Repeated(NamedTuple):
@@ -75,17 +97,18 @@ class _Repeated(NamedTuple):
     same: list[Executions]
 
 
-def find(of: StepProgram) -> list[Cause]:
+def find(of: StepProgram) -> Iterator[Cause]:
     rows: dict[Instruction, _Repeated] = {}
-    for executions in of.collectives:
-        # Skip collectives that take less than 1 / 20 of the smallest gain that is reported.
-        if executions.total * 20 < of.floor or executions.op.instruction is None:
-            continue
-        if found := _repeated_by(executions.op.instruction):
+    for executions in of.long_collectives:
+        here = executions.op.instruction
+        if here and (found := _repeated_by(here)):
             loop, confidence = found
             row = rows.setdefault(loop, _Repeated([], []))
             (row.summed if confidence == SEEN else row.same).append(executions)
-    return [cause for loop, row in rows.items() if (cause := _cause(of, loop, row))]
+    for loop, row in rows.items():
+        trips = of.trips(loop)
+        if trips is not None and trips > 1:
+            yield _cause(of, trips, row)
 
 
 def _repeated_by(collective: Instruction) -> tuple[Instruction, Confidence] | None:
@@ -210,36 +233,24 @@ def _is_handed_on(state: Instruction, element: int) -> bool:
     return Value(state, (element,)) in walk.passed and not walk.stopped
 
 
-def _cause(of: StepProgram, loop: Instruction, row: _Repeated) -> Cause | None:
-    trips = of.trips(loop)
-    if trips is None or trips < 2:
-        return None
+def _cause(of: StepProgram, trips: int, row: _Repeated) -> Cause:
     members = [*row.summed, *row.same]
-    exposed = total_of(members)
-    gain = of.links.saved_without(members) * (trips - 1) // trips
-    place = place_of_longest(members)
-    is_summed, is_same = bool(row.summed), bool(row.same)
-    parts = [f"only adds up the results of {counts_of(row.summed)}"] if is_summed else []
-    if is_same:
+    parts = []
+    if row.summed:
+        parts.append(f"only adds up the results of {counts_of(row.summed)}")
+        once, helps = "Reducing the sum once, after the loop,", FOR_SUMS
+    if row.same:
         parts.append(f"repeats {counts_of(row.same)} on the same data")
-    once = {
-        (True, False): "Reducing the sum once, after the loop,",
-        (False, True): "Running them once, before the loop,",
-        (True, True): "Running each once, after or before the loop,",
-    }[is_summed, is_same]
-    helps = {
-        (True, False): CAUSES["collective_in_loop, summed"],
-        (False, True): CAUSES["collective_in_loop, same data in each round"],
-        (True, True): CAUSES["collective_in_loop, both"],
-    }[is_summed, is_same]
+        once, helps = "Running them once, before the loop,", FOR_SAME_DATA
+    if row.summed and row.same:
+        once, helps = "Running each once, after or before the loop,", FOR_BOTH
     return Cause(
-        NAME,
-        gain,
-        f"A loop of {trips} rounds {' and '.join(parts)}, with most time at {line_says(place)}."
-        f" {once} would save {about(gain, of.step)}.",
+        of.links.saved_without(members) * (trips - 1) // trips,
+        f"A loop of {trips} rounds {' and '.join(parts)}, with most time at <line>. {once} would"
+        " save <gain>.",
         helps,
         # Gathering the same array in each iteration may be intended, to save memory.
-        SEEN if 2 * total_of(row.summed) >= exposed else LIKELY,
-        Evidence(members, collective=only(group_by(members, collective_name_of)), trips=trips),
-        *place,
+        SEEN if 2 * total_of(row.summed) >= total_of(members) else LIKELY,
+        members,
+        evidence={"collective": only(group_by(members, collective_name_of)), "trips": trips},
     )

@@ -1,53 +1,57 @@
-"""Find kernels that wait for their input: kernels that spend time in regions that only wait for
-copies.
+"""Find kernels that wait for their input.
 
-    pl.BlockSpec((128, 128), …)                            # small blocks: little math per copy
-    pl.BlockSpec((512, 512), …, pipeline_mode=pl.Buffered(3))
+needs: regions inside kernels
+headline: Waiting for copies in a kernel
 
-The Pallas pipeline copies the next block while the kernel's body computes the current one. If a
-copy takes longer than the body, the kernel waits. The cause can be found only if the capture
-contains the regions inside kernels. All executions of a kernel share one row.
+What it finds: A kernel spends time in regions that only wait for copies.
+
+Why it costs: The Pallas pipeline copies the next block while the kernel's body computes the current
+one. If a copy takes longer than the body, the kernel waits. The gain is the time of the waits.
+
+How the program shows it: The capture has the regions inside kernels, and some of them only wait.
+All executions of a kernel share one row.
+
+What to change: Use larger blocks, so that there is more math for each copied byte, or more buffers,
+or move fewer bytes.
+
+When it is intended: Never; but a kernel that is bound by memory waits whatever its blocks are.
+
+Example:
+
+    # Before: little math per copy
+    pl.BlockSpec((128, 128), lambda i, j: (i, j))
+    # After
+    pl.BlockSpec((512, 512), lambda i, j: (i, j), pipeline_mode=pl.Buffered(3))
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterator
 
-from _analysis.causes.cause import SEEN, Cause, Evidence
-from _analysis.causes.sentences import about, clipped, line_says
-from _analysis.causes.step_program import place_of_longest, total_of
-from _analysis.kernel.kernel_regions import Inside, Regions
-from _analysis.remedies import CAUSES
-from _pipeline.executions import Executions
-from _pipeline.normalize import Step
+from _analysis.causes.shared.cause import SEEN, Cause, StepFacts
+from _analysis.causes.shared.sentences import clipped
+from _pipeline.groups import group_by
 from _units import time
 
-NAME: Final = "kernel_waits_for_input"
+REMEDY = (
+    "Use larger blocks, so that there is more math for each byte that is copied, or more buffers"
+    " (pipeline_mode=pl.Buffered(3)), so that copies start earlier. Or move fewer bytes: a narrower"
+    " dtype, or blocks that stay in VMEM between grid steps."
+)
 
 
-def find(step: Step, inside: Inside) -> list[Cause]:
-    members: dict[str, list[Executions]] = {}
-    for executions in step.leaves:
-        if executions.metadata_id in inside.of_kernel:
-            members.setdefault(executions.op.kernel or "", []).append(executions)
-    causes = []
-    for kernel, of_kernel in members.items():
-        regions = inside.of(executions.metadata_id for executions in of_kernel)
+def find(facts: StepFacts) -> Iterator[Cause]:
+    inside = facts.inside
+    observed = [ran for ran in facts.step.leaves if ran.metadata_id in inside.of_kernel]
+    for kernel, group in group_by(observed, lambda op: op.kernel or "").items():
+        regions = inside.of(executions.metadata_id for executions in group.members)
         if regions and regions.waiting:
-            causes.append(_cause(step, kernel, of_kernel, regions))
-    return causes
-
-
-def _cause(step: Step, kernel: str, members: list[Executions], regions: Regions) -> Cause:
-    waiting, total, place = regions.waiting, total_of(members), place_of_longest(members)
-    return Cause(
-        NAME,
-        waiting,
-        f"The kernel {clipped(kernel)} (at {line_says(place)}) waits for copies during"
-        f" {time(waiting)} of its {time(total)}. Without these waits, the step would save"
-        f" {about(waiting, step)}.",
-        CAUSES[NAME],
-        SEEN,
-        Evidence(members),
-        *place,
-    )
+            yield Cause(
+                regions.waiting,
+                f"The kernel {clipped(kernel)} (at <line>) waits for copies during"
+                f" {time(regions.waiting)} of its {time(group.total)}. Without these waits, the"
+                " step would save <gain>.",
+                REMEDY,
+                SEEN,
+                group.members,
+            )

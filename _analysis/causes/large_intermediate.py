@@ -1,40 +1,61 @@
 """Find large arrays that are written to memory only to be read and reduced again.
 
-    p = log_softmax(logits)            # f32[batch, time, vocabulary] in memory
-    loss = -take(p, labels).mean()     # one element of each row is used
+needs: a program
+headline: Writing and re-reading a large array
 
-The cause is `seen` if no op that writes or reads the array has a dot, no reader is a kernel, and
-the output of each reader has at most an eighth of the array's size. The gain is only the time to
-write and read the array at peak HBM bandwidth, because these ops often do other vector work, which
-remains.
+What it finds: An array that is much larger than what is later used of it, such as log-probabilities
+of a whole vocabulary, or the scores of attention.
 
-    scores = exp(q @ k.T - max)        # [batch, heads, time, time] in memory
-    out = (scores / sum) @ v
+Why it costs: Each byte is written and read at the speed of HBM. The gain of an array that is
+reduced is only the time to write and read it at peak HBM bandwidth, because these ops often do
+other vector work, which remains. The gain of scores is the time of all ops on the lines that write
+or read them, minus the time that their flops take at the peak rate; if the scores are masked, only
+half of the flops count.
 
-The second pattern is attention scores: a dot's result that is at least 4 times as large as either
-operand, and is multiplied again after a softmax. A kernel such as flash attention never writes
-scores to memory. The gain is the time of all ops on the source lines that write or read such
-arrays, minus the time that their flops take at the peak rate. If the scores are masked, only half
-of the flops count.
+How the program shows it:
+
+- No op that writes or reads the array has a dot, no reader is a kernel, and the output of each
+  reader has at most an eighth of the array's size (`seen`).
+- A dot's result is at least 4 times as large as either operand, and is multiplied again after a
+  softmax (`likely`). A kernel such as flash attention never writes scores to memory.
+
+What to change: Compute only what is used, for example `logsumexp` minus the selected logit instead
+of `log_softmax`, or work in chunks. For scores, use a fused attention kernel.
+
+When it is intended: Short sequences, for which a kernel is not faster.
+
+Example:
+
+    # Before: f32[batch, time, vocabulary] in memory, of which one element of each row is used
+    loss = -take_along_axis(log_softmax(logits), labels[..., None], -1).mean()
+    # After
+    chosen = take_along_axis(logits, labels[..., None], -1)[..., 0]
+    loss = (logsumexp(logits, -1) - chosen).mean()
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from _analysis.causes.cause import LIKELY, SEEN, Cause, Evidence
-from _analysis.causes.graph import DOTS, ELEMENTWISE, Value, consumers, is_layout, origins, reach
-from _analysis.causes.sentences import about, line_says
-from _analysis.causes.step_program import (
+from _analysis.causes.shared.cause import LIKELY, SEEN, Cause
+from _analysis.causes.shared.graph import (
+    DOTS,
+    ELEMENTWISE,
+    Value,
+    consumers,
+    is_layout,
+    origins,
+    reach,
+)
+from _analysis.causes.shared.step_program import (
     StepProgram,
     own_line_of,
     place_of,
     place_of_longest,
     total_of,
 )
-from _analysis.remedies import CAUSES
 from _analysis.roof.ledger import (
     COMPUTE_BOUND,
     DATA_MOVEMENT,
@@ -48,7 +69,6 @@ from _pipeline.vocabulary import COMPUTE
 from _proto.hlo.program import Instruction
 from _units import size, time
 
-NAME: Final = "large_intermediate"
 _ON_THE_CORE = (COMPUTE_BOUND, MEMORY_BOUND, DATA_MOVEMENT, KERNEL, UNJUDGED)
 _SHRINKING = 8
 _GROWING = 4
@@ -57,6 +77,14 @@ _HBM = 0
 _SOFTMAX_KERNEL = "online-softmax"
 # Substring of the names of gathers that run on a SparseCore.
 _OFFLOADED_GATHER = "gather_offload"
+
+FOR_REDUCED = (
+    "Reduce before writing: compute only the elements that are used, for example logsumexp minus"
+    " the selected logit instead of log_softmax, or work in chunks."
+)
+FOR_SCORES = (
+    "Use a fused attention kernel (flash or splash attention), or compute attention in blocks."
+)
 
 
 class _Written(NamedTuple):
@@ -68,14 +96,13 @@ class _Written(NamedTuple):
     gain: int
 
 
-def find(of: StepProgram) -> list[Cause]:
-    return [*_reduced(of), *_scores(of)]
+def find(of: StepProgram) -> Iterator[Cause]:
+    if of.roofs.hbm is not None:
+        yield from _reduced(of, of.roofs.hbm)
+    yield from _scores(of)
 
 
-def _reduced(of: StepProgram) -> list[Cause]:
-    hbm = of.roofs.hbm
-    if hbm is None:
-        return []
+def _reduced(of: StepProgram, hbm: Fraction) -> Iterator[Cause]:
     found: dict[tuple[str | None, str], list[_Written]] = {}
     for writer in of.leaves:
         instruction = writer.op.instruction
@@ -96,7 +123,8 @@ def _reduced(of: StepProgram) -> list[Cause]:
                 found.setdefault((line, array.text), []).append(
                     _Written(writer, readers, n_bytes, gain)
                 )
-    return [_reduced_cause(of, shape, rows) for (_, shape), rows in found.items()]
+    for (_, shape), rows in found.items():
+        yield _reduced_cause(shape, rows)
 
 
 def _readers(of: StepProgram, value: Value, n_bytes: int) -> list[Executions] | None:
@@ -138,36 +166,37 @@ def _picks(reader: Executions) -> bool:
     return "gather" in opcodes or _OFFLOADED_GATHER in reader.op.name
 
 
-def _reduced_cause(of: StepProgram, shape: str, arrays: list[_Written]) -> Cause:
-    gain = sum(array.gain for array in arrays)
+def _reduced_cause(shape: str, arrays: list[_Written]) -> Cause:
     # Count each op once, because it can read several of the arrays.
     ran = {
         id(executions): executions
         for array in arrays
         for executions in (array.writer, *array.readers)
     }
-    place, each = place_of_longest([array.writer for array in arrays]), size(arrays[0].n_bytes)
+    each = size(arrays[0].n_bytes)
     written, them, noun = f"{shape} ({each})", "it", "array"
     if len(arrays) > 1:
         written, them, noun = f"{len(arrays)} arrays {shape} ({each} each)", "them", "arrays"
     return Cause(
-        NAME,
-        gain,
-        f"{line_says(place)} writes {written} to memory, and all readers reduce {them} to an "
-        f"eighth or less. Writing and reading the {noun} takes {about(gain, of.step)}.",
-        CAUSES["large_intermediate, reduced"],
+        sum(array.gain for array in arrays),
+        f"<line> writes {written} to memory, and all readers reduce {them} to an eighth or less."
+        f" Writing and reading the {noun} takes <gain>.",
+        FOR_REDUCED,
         SEEN,
-        Evidence(list(ran.values()), shape=shape),
-        *place,
+        list(ran.values()),
+        place_of_longest([array.writer for array in arrays]),
+        {"shape": shape},
     )
 
 
-def _scores(of: StepProgram) -> list[Cause]:
+def _scores(of: StepProgram) -> Iterator[Cause]:
     found: dict[str | None, list[Instruction]] = {}
     for dot in of.program.instructions():
         if dot.opcode in DOTS and _is_grown(dot) and _is_softmaxed(dot):
             found.setdefault(own_line_of(dot, of.is_own), []).append(dot)
-    return [cause for dots in found.values() if (cause := _scores_cause(of, dots))]
+    for dots in found.values():
+        if entries := _on_scores(of, dots):
+            yield _scores_cause(of, dots, entries)
 
 
 def _is_grown(dot: Instruction) -> bool:
@@ -218,10 +247,7 @@ def _is_masked(dot: Instruction) -> bool:
     return any(value.instruction.opcode == "select" for value in reached.passed | added)
 
 
-def _scores_cause(of: StepProgram, dots: list[Instruction]) -> Cause | None:
-    entries = _on_scores(of, dots)
-    if not entries:
-        return None
+def _scores_cause(of: StepProgram, dots: list[Instruction], entries: list[Entry]) -> Cause:
     members = [entry.executions for entry in entries]
     dot = next((candidate for candidate in dots if of.executed(candidate)), dots[0])
     total = total_of(members)
@@ -231,19 +257,17 @@ def _scores_cause(of: StepProgram, dots: list[Instruction]) -> Cause | None:
         # A kernel skips fully masked blocks: half of all blocks if the mask is causal.
         needed = needed / 2
     gain = total - min(total, round(needed))
-    place = of.place_at(dot)
     result = next(iter(dot.arrays or ()))
     return Cause(
-        NAME,
         gain,
-        f"{line_says(place)} computes all attention scores, {result.text}, and ops on them take"
-        f" {time(total)}. A fused kernel needs about {time(total - gain)} for the"
-        f" matmuls{' (half of them masked)' if is_masked else ''}, so it would save"
-        f" {about(gain, of.step)}.",
-        CAUSES["large_intermediate, scores"],
+        f"<line> computes all attention scores, {result.text}, and ops on them take {time(total)}."
+        f" A fused kernel needs about {time(total - gain)} for the"
+        f" matmuls{' (half of them masked)' if is_masked else ''}, so it would save <gain>.",
+        FOR_SCORES,
         LIKELY,
-        Evidence(members, shape=result.text),
-        *place,
+        members,
+        of.place_at(dot),
+        {"shape": result.text},
     )
 
 

@@ -1,42 +1,63 @@
 """Find lookups that are written as a matmul.
 
-    x = one_hot(tokens, vocab) @ table      # x = table[tokens] reads one row for each token
+needs: a program
+headline: A matmul with a one-hot matrix
 
-For each token, the matmul multiplies the entire table, mostly by zeros, and the one-hot matrix may
-first be written to memory or gathered from other devices. A one-hot matrix is recognised as a
-comparison for equality with an iota, to which the offset of a shard may be added. The cause is
-`seen` if an operand of a dot is a one-hot matrix that passed through only converts, broadcasts,
-collectives and layout ops. The cause is `likely` if the one-hot matrix was also multiplied by
-weights or summed, as in the dispatch of tokens to experts. The gain is the time of these dots and
-of the ops that compute or move the matrix, minus the time of a gather. The gather is assumed to
-read and write the results at a tenth of the peak HBM bandwidth.
+What it finds: A matmul whose operand has a single one in each row, or a single weight.
+
+Why it costs: For each token, the matmul multiplies the entire table, mostly by zeros, and the
+one-hot matrix may first be written to memory or gathered from other devices. The gain is the time
+of these matmuls and of the ops that compute or move the matrix, minus the time of a gather, which
+is assumed to read and write the results at a tenth of the peak HBM bandwidth.
+
+How the program shows it: A one-hot matrix is a comparison for equality with an iota, to which the
+offset of a shard may be added.
+
+- The matrix passed only through converts, broadcasts, collectives and layout ops (`seen`).
+- The matrix was also multiplied by weights or summed, as in the dispatch of tokens to experts
+  (`likely`).
+
+What to change: Index the table. To dispatch tokens, compute their positions with `cumsum` or
+`argsort`, and move rows with `take_along_axis`.
+
+When it is intended: A table of a few rows, for which a matmul is faster than a gather.
+
+Example:
+
+    # Before: multiplies the whole table for each token
+    x = jax.nn.one_hot(tokens, vocabulary) @ table
+    # After: reads one row for each token
+    x = table[tokens]
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from _analysis.causes.cause import LIKELY, SEEN, Cause, Evidence
-from _analysis.causes.graph import DOTS, Value, is_layout, operand, origins
-from _analysis.causes.sentences import about, line_says
-from _analysis.causes.step_program import StepProgram, own_line_of, place_of_longest, total_of
-from _analysis.remedies import CAUSES
+from _analysis.causes.shared.cause import LIKELY, SEEN, Cause, Confidence
+from _analysis.causes.shared.graph import DOTS, Value, is_layout, operand, origins
+from _analysis.causes.shared.step_program import StepProgram, own_line_of, total_of
 from _pipeline.executions import Executions
 from _proto.hlo.collectives import collective_name
 from _proto.hlo.program import Instruction
 from _units import time
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _output.fields.bottleneck import Confidence
-
-NAME: Final = "one_hot_matmul"
 _EQUAL = b"EQ"
 # Gathers and scatters move single rows, so they reach only about this fraction of the peak HBM
 # bandwidth.
 _GATHER_SPEED = Fraction(1, 10)
 _OFFSET = frozenset("add subtract broadcast convert".split())
+
+FOR_LOOKUP = (
+    "Index the table instead of multiplying by one_hot: `table[tokens]`, or `jnp.take` along the"
+    " axis."
+)
+FOR_WEIGHTED = (
+    "Compute the positions of the tokens (cumsum or argsort of the expert indices), and move rows"
+    " with take_along_axis and .at[].set or .add instead of einsum."
+)
 
 
 class _Lookup(NamedTuple):
@@ -48,7 +69,7 @@ class _Lookup(NamedTuple):
     confidence: Confidence
 
 
-def find(of: StepProgram) -> list[Cause]:
+def find(of: StepProgram) -> Iterator[Cause]:
     rows: dict[tuple[str | None, Confidence], list[_Lookup]] = {}
     for dot in of.program.instructions():
         if dot.opcode in DOTS and (found := _lookup(dot)):
@@ -57,7 +78,8 @@ def find(of: StepProgram) -> list[Cause]:
             is_seen = found.confidence == SEEN
             line = own_line_of(dot, of.is_own) or dot.line if is_seen else None
             rows.setdefault((line, found.confidence), []).append(found)
-    return [cause for row in rows.values() if (cause := _cause(of, row))]
+    for row in rows.values():
+        yield from _causes(of, row)
 
 
 def _lookup(dot: Instruction) -> _Lookup | None:
@@ -116,7 +138,8 @@ def _is_shifted(value: Value) -> bool:
     return value.instruction.opcode in _OFFSET or is_layout(value.instruction)
 
 
-def _cause(of: StepProgram, row: list[_Lookup]) -> Cause | None:
+def _causes(of: StepProgram, row: list[_Lookup]) -> Iterator[Cause]:
+    """Yield the cause for the lookups of a row, unless none of them ran."""
     ran: dict[int, Executions] = {}
     gathered = 0
     for lookup in row:
@@ -132,36 +155,28 @@ def _cause(of: StepProgram, row: list[_Lookup]) -> Cause | None:
             if maker and maker.op.instruction and not maker.op.dot:
                 ran[id(maker)] = maker
     if not ran:
-        return None
+        return
     members = list(ran.values())
     hbm = of.roofs.hbm
     total = total_of(members)
-    gain = max(0, total - round(gathered / (_GATHER_SPEED * hbm))) if hbm else total
     first = row[0]
-    is_seen = first.confidence == SEEN
-    place = of.place_at(first.dot) if is_seen else place_of_longest(members)
-    shape = first.matrix.array
-    matrix = shape.text if shape else "of unknown shape"
-    if is_seen:
-        says = (
-            f"{line_says(place)} multiplies a table by a one-hot matrix ({matrix}), which takes"
-            f" {time(total)} with the ops that build the matrix. Looking up the rows would"
-            f" save {about(gain, of.step)}."
-        )
-        helps = CAUSES["one_hot_matmul, lookup"]
+    array = first.matrix.array
+    matrix = array.text if array else "of unknown shape"
+    if first.confidence == SEEN:
+        place, helps = of.place_at(first.dot), FOR_LOOKUP
+        what = f"a table by a one-hot matrix ({matrix}), which"
+        instead = "Looking up the rows"
     else:
-        says = (
-            f"{line_says(place)} multiplies by a matrix of weighted one-hot rows ({matrix}), mostly"
-            f" zeros, which takes {time(total)} with the ops that build the matrix. Gathering"
-            f" or scattering rows, such as an expert's tokens, would save {about(gain, of.step)}."
-        )
-        helps = CAUSES["one_hot_matmul, weighted"]
-    return Cause(
-        NAME,
-        gain,
-        says,
+        place, helps = None, FOR_WEIGHTED
+        what = f"by a matrix of weighted one-hot rows ({matrix}), mostly zeros, which"
+        instead = "Gathering or scattering rows, such as an expert's tokens,"
+    yield Cause(
+        max(0, total - round(gathered / (_GATHER_SPEED * hbm))) if hbm else total,
+        f"<line> multiplies {what} takes {time(total)} with the ops that build the matrix."
+        f" {instead} would save <gain>.",
         helps,
         first.confidence,
-        Evidence(members, shape=shape.text if shape else None),
-        *place,
+        members,
+        place,
+        {"shape": array.text if array else None},
     )

@@ -1,41 +1,60 @@
 """Find pauses between steps in which the device waits for the host.
 
-    for batch in loader:               # the device waits here
+needs: a pause between steps
+headline: Waiting for the host
+
+What it finds: No step runs for at least 0.5 % of the period, while the host works or waits.
+
+Why it costs: The device is idle. The gain is the time of the pauses divided by the number of
+periods, so its share is relative to the period, not to the step.
+
+How the program shows it: The trace does. All pauses between the steps of the picked step's name
+count. The host does what the calls that cover at least half of a pause say, on a thread that
+launches programs. Pauses in which the host does the same are one cause. If a single pause takes
+more than half of the total time, and at least twice as long as the next, it is a cause of its own.
+The line is the innermost of these calls in own code, or the function of the same file by which
+other code enters the file, unless this function also launches a step. The cause is `likely` if the
+only calls are loops around the steps.
+
+What to change: Let the host work ahead: load and transfer the next batch, and save checkpoints, in
+another thread while the step runs. Read results of earlier steps only.
+
+When it is intended: Evaluation or a checkpoint after many steps; a single pause is named as such.
+
+Example:
+
+    # Before: the device waits for the loader, and for the log
+    for batch in loader:
         state, loss = train_step(state, batch)
-        log(float(loss))               # and here
-
-A pause is a time between two steps in which no step runs. All pauses between the steps of the
-picked step's name count, so the gain is their total time divided by the number of periods. Pauses
-in which the host does the same are one cause. If a single pause takes more than half of the total
-time, and at least twice as long as the next, it is a cause of its own.
-
-The host does what the calls that cover at least half of the pause say, on a thread that launches
-programs. The reported line is the innermost of these calls in own code, or the function of the same
-file by which other code enters the file, unless this function also launches a step.
+        log(float(loss))
+    # After: the next batch is loaded during the step, and the loss of the step before is read
+    for batch in prefetched(loader):
+        state, loss = train_step(state, batch)
+        log(float(previous))
+        previous = loss
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
-from _analysis.causes.cause import LIKELY, SEEN, Cause, Evidence
-from _analysis.causes.host_in_pauses import hosts_in
-from _analysis.causes.sentences import listed
-from _analysis.remedies import CAUSES
+from _analysis.causes.shared.cause import LIKELY, SEEN, Cause, Place, StepFacts
+from _analysis.causes.shared.host_in_pauses import Call, HostInPause, hosts_in
+from _analysis.causes.shared.sentences import listed
+from _analysis.idle.periods import Occurrences, Pause, Periods
+from _analysis.rows import occurrences_row
 from _pipeline.host_frames import OwnFiles, is_ambiguous
 from _units import percentage, span, time
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _analysis.causes.host_in_pauses import Call, HostInPause
-    from _analysis.idle.periods import Occurrences, Pause, Periods
-    from _pipeline.context import Context
-    from _pipeline.normalize import Step
-
-PAUSE: Final = "pause_between_steps"
 # A sentence names at most this many calls, with at most this many characters.
 _N_CALLS_NAMED, _LONGEST_CHAIN = 7, 110
+
+REMEDY = (
+    "Let the host work ahead: load and transfer the next batch, and save checkpoints, in another"
+    " thread while the step runs. Do not wait for results (block_until_ready, float(loss), logging)"
+    " after each step."
+)
 
 
 class Reason(NamedTuple):
@@ -71,8 +90,8 @@ class Group(NamedTuple):
     is_single: bool
 
 
-def find(step: Step, periods: Periods, context: Context) -> list[Cause]:
-    """Return the causes of all pauses between steps."""
+def find(facts: StepFacts, periods: Periods) -> Iterator[Cause]:
+    step, context = facts.step, facts.context
     asked = context.request.mode_options.get("own") or ()
     stacks = {op.stored_stack for op in step.ops if op.stored_stack}
     files = OwnFiles(asked, stacks)
@@ -86,7 +105,8 @@ def find(step: Step, periods: Periods, context: Context) -> list[Cause]:
         of_reason.pauses.append(pause)
     largest = max(groups.values(), key=lambda group: periods.mean_of(group.pauses))
     context.note(*note_on_names(largest))
-    return [cause_of(group, periods) for group in groups.values()]
+    for group in groups.values():
+        yield cause_of(group, periods)
 
 
 def single_pause(periods: Periods) -> int | None:
@@ -134,19 +154,19 @@ def cause_of(group: Group, periods: Periods) -> Cause:
     if group.is_single:
         after = periods.steps[occurrences.gaps[0]].index
         occurrences = occurrences._replace(when=f"a single time, after the step with index {after}")
-    gain, (host, reported) = periods.mean_of(group.pauses), group.reason
+    host, reported = group.reason
     lines = [call.frame.line for call in host.calls if call.frame]
-    says = f"{when(occurrences, group, periods)}{what_host_does(group.reason)}"
     return Cause(
-        PAUSE,
-        gain,
-        says,
-        CAUSES[PAUSE],
+        periods.mean_of(group.pauses),
+        f"{when(occurrences, group, periods)}{what_host_does(group.reason)}",
+        REMEDY,
         # A loop around the steps runs in every pause, so it does not explain one.
         LIKELY if all(call.is_loop for call in host.calls) else SEEN,
-        Evidence([], pauses=occurrences),
-        source_user=reported.frame.line if reported and reported.frame else None,
-        source_inner=lines[-1] if lines else None,
+        place=Place(
+            reported.frame.line if reported and reported.frame else None,
+            lines[-1] if lines else None,
+        ),
+        evidence={"pauses": occurrences_row(occurrences)},
         period_ps=periods.mean,
     )
 
@@ -206,5 +226,5 @@ def note_on_names(group: Group) -> list[str]:
         return []
     return [
         f"host events name files without folders, so {listed(files)} may be a library's or your own"
-        f" code; the cause {PAUSE} assumes a library (--own FILE selects own code)"
+        f" code; the cause pause_between_steps assumes a library (--own FILE selects own code)"
     ]

@@ -1,89 +1,209 @@
-"""Find shardings that disagree, so that an array must be split along a different axis between two
-ops.
+"""Find arrays that move between devices because neighbouring ops split them differently.
 
+needs: a program
+headline: Resharding arrays
+
+What it finds: Two ops need an array split along different axes, so a collective moves the array
+between them. The rule knows four forms: the axis changes, the largest array of a matmul moves, an
+array is gathered as a whole although only a part is needed, and a kernel runs on gathered data.
+
+Why it costs: The links are much slower than the memory, and often nothing hides the communication.
+The gain is the time that the step saves without these collectives and the copies before and after
+them, minus the time for moving the arrays that have to move instead. If n devices run a kernel on
+the same data, (n - 1) / n of the kernel's time is gained, too.
+
+How the program shows it: All rows of one line and confidence are joined.
+
+- All-to-alls that the user did not write (their primitive is not `all_to_all`), and collectives of
+  a `sharding_constraint` or `reshard`. A constraint has its own line, so the cause is `seen`;
+  otherwise it is `likely`, and the line with the most time is often near the constraint. In the
+  optimizer, a collective-permute of an elementwise op is a resharding, too: the op's operands, such
+  as parameters and the optimizer's state, are sharded differently. (Within the model, the compiler
+  also creates permutes for matmuls that it runs in pieces.)
+- A matmul has two operands and a result. An all-gather or a reduction next to it moves one of these
+  arrays, which has more than twice the bytes of the other two together, summed over all devices of
+  a group. So even gathering both others everywhere would be cheaper (`likely`, because the line
+  that sets the sharding is elsewhere). The same holds if one operand is gathered and the result is
+  reduced, and the operand has more than twice the bytes of the other operand on all devices.
+  Reductions without a gather count only in the forward pass, because in the backward pass they sum
+  gradients over batches.
+- An all-gather builds the whole array, and every user takes only a part of it, at an index that
+  depends on the device: an all-to-all would move only the parts. Or an all-gather among at least
+  four devices gathers an operand of a matmul along two dimensions at once, so a copy has to put the
+  parts in order (both `likely`).
+- All large operands of a kernel come from all-gathers among the same devices, through layout ops
+  only, so these devices compute the same result (`seen`). If only keys and values are gathered,
+  each device works on different queries; if only weights are, on different activations. Other
+  kernels, such as those of the backward pass, belong to the cause if they read only these
+  all-gathers.
+
+What to change: Look near the line for a `with_sharding_constraint`, `in_specs` or a parameter's
+sharding that splits a different dimension than its neighbours. Give both sides the same sharding.
+For a kernel, name the mesh axis in `in_specs` and `out_specs` of the `shard_map`.
+
+When it is intended: A dispatch of tokens to experts also causes all-to-alls without the primitive.
+Weights can be split along two dimensions to save memory.
+
+Example:
+
+    # Before: the all-to-all moves x from one axis to the other
     x = with_sharding_constraint(x, P("fsdp", None, None))    # split by batch
     h = with_sharding_constraint(h, P(None, "fsdp", None))    # split by sequence
-
-Between ops with different shardings, the compiler inserts an all-to-all, with copies before and
-after it. All-to-alls that the user wrote have the primitive `all_to_all` or `ragged_all_to_all`;
-all others result from shardings. Collectives with the primitive `sharding_constraint` or `reshard`
-have the constraint's source line, so the cause is `seen`. Most programs no longer contain the
-constraint's line, because the compiler has propagated the sharding. Then the cause is `likely` and
-reports the line with the most time, which is often near the constraint. An intended dispatch of
-tokens to experts also causes such all-to-alls.
-
-In the optimizer, a collective-permute of an elementwise op is also a resharding: the op's operands,
-such as parameters and the optimizer's state, are sharded differently. (Within the model, the
-compiler also creates permutes for matmuls that it runs in pieces.)
-
-Each set of replica groups has one row for the model and one row for the optimizer. A row includes
-the copies that are connected to its collectives solely through layout ops. Finally, rows of the
-same line and confidence are joined. This includes the rows of `larger_array.py`,
-`needless_whole.py` and `repeated_kernel.py`.
+    # After
+    x = with_sharding_constraint(x, P("fsdp", None, None))
+    h = with_sharding_constraint(h, P("fsdp", None, None))
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
-from _analysis.causes.cause import LIKELY, SEEN, Cause, Evidence
-from _analysis.causes.graph import Value, consumers, is_layout, producers, reach
-from _analysis.causes.sentences import about, line_says
-from _analysis.causes.step_program import (
+from _analysis.causes.shared.cause import LIKELY, SEEN, Cause, Confidence
+from _analysis.causes.shared.graph import (
+    DOTS,
+    Reached,
+    Value,
+    consumers,
+    is_moved,
+    is_same,
+    producers,
+    reach,
+)
+from _analysis.causes.shared.matmul_arrays import (
+    GATHER,
+    REDUCTIONS,
+    MatmulsOfLine,
+    Moved,
+    gathered_and_reduced,
+    gathered_or_reduced,
+)
+from _analysis.causes.shared.sentences import listed, only, short
+from _analysis.causes.shared.step_program import (
+    Devices,
     StepProgram,
     collective_name_of,
+    counts_of,
+    devices_of,
     place_of,
+    place_of_cause,
     place_of_longest,
+    total_of,
 )
-from _analysis.remedies import CAUSES
 from _pipeline.executions import Executions
 from _pipeline.ops import Op
 from _pipeline.vocabulary import DATA_MOVE, SPARSE_CORE
-from _units import counted
+from _proto.hlo.program import Instruction
+from _units import counted, size
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _output.fields.bottleneck import Confidence
-
-NAME: Final = "resharding"
 _ALL_TO_ALLS = ("all-to-all", "ragged-all-to-all")
+_PERMUTE = "collective-permute"
 _INTENDED = ("all_to_all", "ragged_all_to_all")
 _CONSTRAINTS = ("sharding_constraint", "reshard")
-_PERMUTE = "collective-permute"
 # The phase of ops that are neither forward nor backward, such as an optimizer's ops.
 _OUTSIDE = "other"
 # Elementwise ops need no communication unless their operands are sharded differently.
 _ELEMENTWISE = frozenset("add div max min mul select_n sub".split())
+# Opcodes that return the index of the device.
+_DEVICE = ("partition-id", "replica-id")
+# A smaller group of devices cannot be the product of two mesh axes.
+_FEWEST_DEVICES = 4
+# An operand is large if it has at least 1 / _LARGE of the bytes of the largest operand or of the
+# result, whichever is smaller.
+_LARGE = 8
+
+FOR_CONSTRAINT = (
+    "Change the constraint to the sharding that the array already has, or remove the constraint."
+)
+FOR_OPTIMIZER = (
+    "Use the same sharding for all operands of this line, such as parameters, gradients and"
+    " optimizer state."
+)
+FOR_MODEL = (
+    "Look near this line for a with_sharding_constraint, in_specs or parameter spec that splits a"
+    " different dimension than its neighbours. If there is none, constrain the activations."
+)
+FOR_MATMUL = (
+    "The weight and the activations have one dimension in common: split it along the same mesh axis"
+    " in both, for example with P('tp', 'fsdp') for the second weight of an MLP. Or constrain the"
+    " activations before this line (with_sharding_constraint, in_specs)."
+)
+FOR_TWO_DIMENSIONS = (
+    "Look near these lines for a with_sharding_constraint, in_specs or parameter spec that prevents"
+    " the matmul from being split like its weight. If every device should gather whole weights,"
+    " split the weights along one dimension over both mesh axes."
+)
+FOR_KERNEL = (
+    "Name the mesh axis in in_specs and out_specs of the shard_map around the kernel, so that each"
+    " device gets its own part, for example some of the heads."
+)
+
+
+def find(of: StepProgram) -> list[Cause]:
+    causes = list(_changed_axes(of))
+    causes += _moved_by_matmuls(of, of.explained_by("one_hot_matmul"))
+    causes += _needless_gathers(of, _ids(causes))
+    causes += _repeated_kernels(of)
+    return _joined(causes)
+
+
+def _ids(causes: Iterable[Cause]) -> set[int]:
+    return {id(executions) for cause in causes for executions in cause.executions}
+
+
+def _joined(causes: Iterable[Cause]) -> list[Cause]:
+    """Join causes of the same line, because one sharding often produces several forms."""
+    by_line: dict[tuple[str | None, Confidence], list[Cause]] = {}
+    for cause in sorted(causes, key=lambda cause: -cause.gain_ps):
+        line = place_of_cause(cause).source_user
+        by_line.setdefault((line, cause.confidence), []).append(cause)
+    return [
+        cause
+        for (line, _), group in by_line.items()
+        for cause in ([_together(group)] if line and len(group) > 1 else group)
+    ]
+
+
+def _together(causes: Sequence[Cause]) -> Cause:
+    first = causes[0]
+    members = {id(executions): executions for cause in causes for executions in cause.executions}
+    return first._replace(
+        gain_ps=sum(cause.gain_ps for cause in causes),
+        says=first.says.replace("<gain>", "<gain>, with all collectives and copies at this line"),
+        place=place_of_cause(first),
+        executions=list(members.values()),
+    )
+
+
+# First form: the axis along which an array is split changes.
 
 
 class _Row(NamedTuple):
     """The properties that the collectives of a row have in common."""
 
     is_outside: bool
-    label: str | None
-    size: int | None
+    devices: Devices
 
 
-def find(of: StepProgram) -> list[Cause]:
+def _changed_axes(of: StepProgram) -> Iterator[Cause]:
     rows: dict[_Row, list[Executions]] = {}
     permutes = []
     for executions in of.collectives:
         primitive = executions.op.scope.primitive if executions.op.scope else None
         name = collective_name_of(executions.op)
         if (name in _ALL_TO_ALLS and primitive not in _INTENDED) or primitive in _CONSTRAINTS:
-            rows.setdefault(_row_of(executions.op), []).append(executions)
+            rows.setdefault(_row_of(executions), []).append(executions)
         elif name == _PERMUTE and primitive in _ELEMENTWISE and executions.op.phase == _OUTSIDE:
             permutes.append(executions)
     for executions in permutes:
         row = next((row for row, members in rows.items() if _share_line(executions, members)), None)
-        rows.setdefault(row or _row_of(executions.op), []).append(executions)
-    return [_cause(of, row, members) for row, members in rows.items()]
+        rows.setdefault(row or _row_of(executions), []).append(executions)
+    for row, members in rows.items():
+        yield _cause_of_axes(of, row, members)
 
 
-def _row_of(op: Op) -> _Row:
-    who = op.inside.who if op.inside else None
-    return _Row(op.phase == _OUTSIDE, who.label if who else None, who.size if who else None)
+def _row_of(executions: Executions) -> _Row:
+    return _Row(executions.op.phase == _OUTSIDE, devices_of(executions))
 
 
 def _share_line(permute: Executions, members: list[Executions]) -> bool:
@@ -91,84 +211,253 @@ def _share_line(permute: Executions, members: list[Executions]) -> bool:
     return line is not None and any(place_of(member.op).source_inner == line for member in members)
 
 
-def copies_of(of: StepProgram, collectives: list[Executions]) -> list[Executions]:
+def _copies_around(of: StepProgram, collectives: list[Executions]) -> list[Executions]:
     """Return the executions of the layout ops before and after collectives."""
     starts = [
         Value(executions.op.instruction) for executions in collectives if executions.op.instruction
     ]
     found: dict[int, Executions] = {}
     for step in (producers, consumers):
-        walk = reach(starts, step, lambda value: is_layout(value.instruction))
-        for value in walk.passed:
+        for value in reach(starts, step, is_moved).passed:
             executed = of.ran.get(value.instruction)
             if executed and (executed.op.kind == DATA_MOVE or executed.op.waits_for == SPARSE_CORE):
                 found[id(executed)] = executed
     return list(found.values())
 
 
-def is_constraint(op: Op) -> bool:
+def _is_constraint(op: Op) -> bool:
     return op.scope is not None and op.scope.primitive in _CONSTRAINTS
 
 
-def _cause(of: StepProgram, row: _Row, members: list[Executions]) -> Cause:
-    constraints = [member for member in members if is_constraint(member.op)]
-    copies = copies_of(of, members)
-    gain = of.links.saved_without([*members, *copies])
-    place = place_of_longest(constraints or members)
+def _cause_of_axes(of: StepProgram, row: _Row, members: list[Executions]) -> Cause:
+    constraints = [member for member in members if _is_constraint(member.op)]
+    all_members = [*members, *_copies_around(of, members)]
     n = sum(member.n for member in members)
-    names = sorted({name for member in members if (name := collective_name_of(member.op))})
-    what_moves = names[0] if len(names) == 1 else None
-    what = counted(n, what_moves or "collective")
-    groups = f" among {row.size} devices" if row.size else ""
-    verb = "changes" if n == 1 else "change"
+    collective = only({name for member in members if (name := collective_name_of(member.op))})
     if constraints:
-        why = "whose sharding constraint requires this"
-        helps = CAUSES["resharding, constraint"]
+        why, helps = "whose sharding constraint requires this", FOR_CONSTRAINT
     elif row.is_outside:
         why = "which calls no collective; its operands probably have different shardings"
-        helps = CAUSES["resharding, optimizer"]
+        helps = FOR_OPTIMIZER
     else:
         why = "which calls no all_to_all (intended if the line dispatches tokens to experts)"
-        helps = CAUSES["resharding, model"]
-    says = (
-        f"{what}{groups} {verb} how arrays are sharded, with most time at {line_says(place)},"
-        f" {why}. Matching shardings would save {about(gain, of.step)}."
-    )
+        helps = FOR_MODEL
     return Cause(
-        NAME,
-        gain,
-        says,
+        of.links.saved_without(all_members),
+        f"{counted(n, collective or 'collective')}"
+        f"{f' among {row.devices.size} devices' if row.devices.size else ''}"
+        f" {'changes' if n == 1 else 'change'} how arrays are sharded, with most time at <line>,"
+        f" {why}. Matching shardings would save <gain>.",
         helps,
         SEEN if constraints else LIKELY,
-        Evidence([*members, *copies], collective=what_moves, n_participants=row.size),
-        *place,
+        all_members,
+        place_of_longest(constraints or members),
+        {"collective": collective, "n_participants": row.devices.size or None},
     )
 
 
-def joined(of: StepProgram, causes: Iterable[Cause]) -> list[Cause]:
-    """Join causes of the same line, because one sharding often produces several patterns."""
-    by_line: dict[tuple[str | None, Confidence], list[Cause]] = {}
-    for cause in sorted(causes, key=lambda cause: -cause.gain_ps):
-        by_line.setdefault((cause.source_user, cause.confidence), []).append(cause)
-    return [
-        cause
-        for (line, _), group in by_line.items()
-        for cause in ([_together(of, group)] if line and len(group) > 1 else group)
-    ]
+# Second form: the largest array of a matmul moves.
 
 
-def _together(of: StepProgram, causes: list[Cause]) -> Cause:
-    first = causes[0]
-    gain = sum(cause.gain_ps for cause in causes)
-    members = {
-        id(executions): executions for cause in causes for executions in cause.evidence.executions
+def _moved_by_matmuls(of: StepProgram, left_out: set[int]) -> list[Cause]:
+    causes = [_cause_of_line(of, line) for line in gathered_and_reduced(of, left_out)]
+    gathered, reduced = gathered_or_reduced(of, left_out | _ids(causes))
+    if gathered:
+        others = "the other operand and the result"
+        causes.append(_cause_of_moved(gathered, "gathers an operand", others))
+    if reduced:
+        causes.append(_cause_of_moved(reduced, "reduces partial sums", "both operands"))
+    return causes
+
+
+def _cause_of_line(of: StepProgram, line: MatmulsOfLine) -> Cause:
+    largest = max(line.rows, key=lambda moved: moved.n_bytes)
+    return Cause(
+        largest.part_of(of.links.saved_without(line.members)),
+        f"The matmul at <line> gathers one operand and reduces its result"
+        f" ({size(largest.n_bytes)}) among {largest.n_devices} devices, but the other operand has"
+        f" only {size(largest.n_others)} on all of them together. Another sharding would save"
+        " <gain>.",
+        FOR_MATMUL,
+        LIKELY,
+        line.members,
+        place_of_longest(line.dots),
+        {"n_participants": largest.n_devices},
+    )
+
+
+def _cause_of_moved(rows: list[Moved], action: str, others: str) -> Cause:
+    largest = max(rows, key=lambda moved: moved.executions.total)
+    name = collective_name_of(largest.executions.op)
+    more = f" ({len(rows) - 1} more like it)" if len(rows) > 1 else ""
+    return Cause(
+        sum(moved.part_of(moved.executions.total) for moved in rows),
+        f"The {name} at <line> {action} of a matmul among {largest.n_devices} devices{more}:"
+        f" {size(largest.n_bytes)}, but {others} have only {size(largest.n_others)} on all of them"
+        " together. Another sharding would save <gain>.",
+        FOR_MATMUL,
+        LIKELY,
+        [moved.executions for moved in rows],
+        evidence={"collective": name, "n_participants": largest.n_devices},
+    )
+
+
+# Third form: an array is gathered as a whole although only a part is needed.
+
+
+def _needless_gathers(of: StepProgram, left_out: Collection[int]) -> Iterator[Cause]:
+    cut: list[Executions] = []
+    spread: list[Executions] = []
+    copies: dict[int, Executions] = {}
+    for executions in of.long_collectives:
+        here, name = executions.op.instruction, collective_name_of(executions.op)
+        if here is None or name != GATHER or id(executions) in left_out:
+            continue
+        walk = reach([Value(here)], consumers, is_same)
+        readers = {value.instruction for value in walk.stopped}
+        opcodes = {reader.opcode for reader in readers}
+        if opcodes == {"dynamic-slice"}:
+            if all(_depends_on_device(reader) for reader in readers):
+                cut.append(executions)
+        elif opcodes and opcodes <= DOTS and devices_of(executions).size >= _FEWEST_DEVICES:
+            reordered = _copies_in(of, walk)
+            if reordered:
+                spread.append(executions)
+                copies |= reordered
+    if cut:
+        yield _cause_of_cut(of, cut)
+    if spread:
+        yield _cause_of_spread(of, spread, list(copies.values()))
+
+
+def _depends_on_device(cut: Instruction) -> bool:
+    """Return True if a dynamic-slice cuts out a different part on each device."""
+    walk = reach([Value(index) for index in cut.operands[1:]], producers, lambda _: True)
+    return any(value.instruction.opcode in _DEVICE for value in walk.passed)
+
+
+def _copies_in(of: StepProgram, walk: Reached) -> dict[int, Executions]:
+    """Return the executions of the copies between a collective and its users, by id."""
+    ran = [of.ran.get(value.instruction) for value in walk.passed]
+    return {
+        id(executions): executions
+        for executions in ran
+        if executions and executions.op.kind == DATA_MOVE and not executions.op.is_wait
     }
-    return first._replace(
-        gain_ps=gain,
-        # The sentence tells one gain: that of all patterns together.
-        says=first.says.replace(
-            about(first.gain_ps, of.step),
-            f"{about(gain, of.step)}, with all collectives and copies at this line",
-        ),
-        evidence=first.evidence._replace(executions=list(members.values())),
+
+
+def _cause_of_cut(of: StepProgram, members: list[Executions]) -> Cause:
+    parts = sum(executions.total // (devices_of(executions).size or 2) for executions in members)
+    return Cause(
+        max(0, of.links.saved_without(members) - parts),
+        f"Whole arrays are gathered by {counts_of(members)}, with most time at <line>, but each"
+        " device then keeps only a part, so the shardings before and after disagree. Matching"
+        " shardings would save <gain>.",
+        FOR_MODEL,
+        LIKELY,
+        members,
+    )
+
+
+def _cause_of_spread(of: StepProgram, members: list[Executions], copies: list[Executions]) -> Cause:
+    return Cause(
+        # Count only half of the saved time: the operand must still be gathered along the other
+        # dimension, among at least two devices.
+        of.links.saved_without(members) // 2 + total_of(copies),
+        f"At {_lines([*members, *copies])}, operands of matmuls are split along two dimensions and"
+        f" gathered by {counts_of(members)}. Splitting each matmul like its weight, along one"
+        " dimension, would save <gain>.",
+        FOR_TWO_DIMENSIONS,
+        LIKELY,
+        [*members, *copies],
+    )
+
+
+def _lines(members: Iterable[Executions]) -> str:
+    times: dict[str, int] = {}
+    for executions in members:
+        if line := place_of(executions.op).source_user:
+            times[line] = times.get(line, 0) + executions.total
+    longest = sorted(times, key=lambda line: -times[line])[:2]
+    return listed([short(line) for line in longest]) if longest else "an unknown line"
+
+
+# Fourth form: several devices run a kernel on the same data.
+
+
+class _Read(NamedTuple):
+    """The all-gathers whose results a kernel reads, keyed by id; `is_all` is True if all large
+    operands are gathered."""
+
+    devices: Devices
+    gathers: dict[int, Executions]
+    is_all: bool
+
+
+def _repeated_kernels(of: StepProgram) -> Iterator[Cause]:
+    read_by = [(kernel, _gathers_of(of, kernel)) for kernel in of.leaves if kernel.op.kernel]
+    whole: dict[Devices, dict[int, Executions]] = {}
+    for _, (devices, gathers, is_all) in read_by:
+        if is_all and devices.size > 1:
+            whole.setdefault(devices, {}).update(gathers)
+    for devices, moved in whole.items():
+        repeated = [
+            kernel
+            for kernel, read in read_by
+            if read.devices == devices and read.gathers.keys() <= moved.keys()
+        ]
+        reductions = {
+            id(reduction): reduction
+            for kernel in repeated
+            for reduction in _reached(of, kernel.op.instruction, consumers)
+            if collective_name_of(reduction.op) in REDUCTIONS and devices_of(reduction) == devices
+        }
+        yield _cause_of_kernels(of, devices.size, repeated, list((moved | reductions).values()))
+
+
+def _gathers_of(of: StepProgram, kernel: Executions) -> _Read:
+    here = kernel.op.instruction
+    operands = here.operands if here else ()
+    sizes = [sum(array.n_bytes or 0 for array in operand.arrays or ()) for operand in operands]
+    result = sum(array.n_bytes or 0 for array in (here.arrays if here else None) or ())
+    large = min(max(sizes, default=0), result)
+    gathers: dict[int, Executions] = {}
+    is_all = bool(operands)
+    for operand, n_bytes in zip(operands, sizes, strict=True):
+        found = {
+            id(gather): gather
+            for gather in _reached(of, operand, producers)
+            if collective_name_of(gather.op) == GATHER
+        }
+        gathers |= found
+        is_all = is_all and (bool(found) or n_bytes * _LARGE < large)
+    groups = {devices_of(gather) for gather in gathers.values()}
+    devices = groups.pop() if len(groups) == 1 else Devices(None, 0)
+    return _Read(devices, gathers, is_all)
+
+
+def _reached(
+    of: StepProgram, start: Instruction | None, step: Callable[[Value], Sequence[Value]]
+) -> Iterator[Executions]:
+    """Yield the collectives that can be reached from `start` through layout ops only."""
+    walk = reach([Value(start)] if start else [], step, is_moved)
+    for instruction in {value.instruction for value in walk.passed | walk.stopped}:
+        if instruction in of.collective_at:
+            yield of.collective_at[instruction]
+
+
+def _cause_of_kernels(
+    of: StepProgram, n_devices: int, kernels: list[Executions], moved: list[Executions]
+) -> Cause:
+    n = sum(kernel.n for kernel in kernels)
+    return Cause(
+        total_of(kernels) * (n_devices - 1) // n_devices + of.links.saved_without(moved),
+        f"Kernels at <line> compute the same result on {n_devices} devices in"
+        f" {counted(n, 'execution')}, because these devices gather all operands first. Sharing the"
+        " work would save <gain>.",
+        FOR_KERNEL,
+        SEEN,
+        [*kernels, *moved],
+        place_of_longest(kernels),
+        {"n_participants": n_devices},
     )

@@ -1,52 +1,71 @@
 """Find a device that is slower than the other devices, so that the others wait in collectives.
 
-    device 0   |--math--|=======wait=======|--math--|=======wait=======|
-    device 1   |-----------math------------|-----------math------------|
+needs: several devices
+headline: A slow device
 
-The slow device has more work (for example, an expert that receives most tokens, or a longer shard),
-or its chip is slower. A device is reported by the rule of the mode `spread`: it has the largest
-load (step duration minus communication), by at least 0.5 % of the step. Only one step is read on
-each device, so chance is not excluded and the cause is always `likely`; `spread` reads all steps.
+What it finds: One device takes longer than all others for its part of the step.
+
+Why it costs: The other devices wait for it in collectives. The gain is the slow device's load (step
+duration minus communication) minus the largest load of the other devices.
+
+How the program shows it: The trace does. If devices are compared (see `--peers`), and all of them
+ran the program, a device is reported by the rule of the mode `spread`: it has the largest load, by
+at least 0.5 % of the step. The line is where it differs most from the median device. Only one step
+is read on each device, so chance is not excluded and the cause is always `likely`.
+
+What to change: Share the work of this line evenly (tokens per expert, sequence lengths, shards). If
+all lines are slower by the same factor, look at the device's chip and host.
+
+When it is intended: Never, but one step can be chance: `spread` tests all steps.
+
+Example:
+
+    # Before: all tokens can go to one expert, and so to one device
+    experts = router(x).argmax(-1)
+    # After: each expert takes at most its share
+    experts = limited_to_capacity(router(x), tokens_per_expert)
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from operator import attrgetter
-from typing import Final
 
-from _analysis.causes.cause import LIKELY, Cause, Evidence, Place
-from _analysis.causes.sentences import about, short
-from _analysis.causes.step_program import place_of
+from _analysis.causes.shared.cause import LIKELY, Cause, Place, StepFacts
+from _analysis.causes.shared.sentences import short
+from _analysis.causes.shared.step_program import place_of
 from _analysis.comm.cohorts import Cohort, DeviceLoads, Member
 from _analysis.comm.peer_devices import PeerDevice
 from _analysis.comm.peers import Peers
 from _analysis.comm.stragglers import costs, lead_of
-from _analysis.remedies import CAUSES
 from _analysis.report import program_id_of
 from _pipeline.normalize import Step
 from _pipeline.vocabulary import COMM
 from _units import time
 
-NAME: Final = "slow_device"
+REMEDY = (
+    "Share the work of this line evenly among devices (tokens per expert, sequence lengths, uneven"
+    " shards). If all lines are slower by the same factor (uniform_pct in --mode spread is near"
+    " 100), the chip is slow: replace it."
+)
 
 
-def find(step: Step, peers: Peers) -> list[Cause]:
-    """Return the cause if a device is slow. Windows other than a single step have no cause, because
+def find(facts: StepFacts, peers: Peers) -> Iterator[Cause]:
+    """Yield the cause if a device is slow. Windows other than a single step have no cause, because
     captures begin and end at different times on different devices."""
-    program = program_id_of(step)
+    program = program_id_of(facts.step)
     devices = {
         waits.device.name: waits.device
         for waits in peers.devices
         if program in waits.device.programs
     }
-    if step.picked is None or len(devices) < 2:
-        return []
+    if facts.step.picked is None or len(devices) < 2:
+        return
     cohort = Cohort(map(member_of, devices.values()))
     suspect, median = cohort.suspect(), cohort.median()
     lead = lead_of(cohort, suspect)
-    if not costs(cohort, lead):
-        return []
-    return [cause_of(step, devices[suspect.name[1]], devices[median.name[1]], lead)]
+    if costs(cohort, lead):
+        yield cause_of(facts.step, devices[suspect.name[1]], devices[median.name[1]], lead)
 
 
 def member_of(device: PeerDevice) -> Member:
@@ -60,8 +79,8 @@ def cause_of(step: Step, slow: PeerDevice, median: PeerDevice, gain: int) -> Cau
     line = max(excess, key=excess.__getitem__, default=None)
     at_line = []
     says = (
-        f"On {slow.name}, the step without communication takes {about(gain, step)} longer than on"
-        " any other device"
+        f"On {slow.name}, the step without communication takes <gain> longer than on any other"
+        " device"
     )
     if line and excess[line] > 0:
         says += f", and {short(line)} takes {time(excess[line])} longer than on {median.name}"
@@ -72,15 +91,13 @@ def cause_of(step: Step, slow: PeerDevice, median: PeerDevice, gain: int) -> Cau
         ]
     else:
         line = None
-    says += ". One step can be chance; `--mode spread` compares all steps."
     longest = max(at_line, key=attrgetter("total"), default=None)
-    place = place_of(longest.op) if longest else Place(line, None, None)
     return Cause(
-        NAME,
         gain,
-        says,
-        CAUSES[NAME],
+        f"{says}. One step can be chance; `--mode spread` compares all steps.",
+        REMEDY,
         LIKELY,
-        Evidence(at_line, device=slow.name),
-        *place,
+        at_line,
+        place_of(longest.op) if longest else Place(line),
+        {"device": slow.name},
     )

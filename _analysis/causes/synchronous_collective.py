@@ -1,40 +1,51 @@
 """Find collectives that block the core although independent math could run at the same time.
 
-    grads = all_reduce(grads)    # the core waits
-    y = x @ w                    # this needs none of the result
+needs: a program
+headline: Communication that could run during math
 
-An asynchronous collective could overlap with this math. The gain is the time that the step saves if
-all these collectives begin as early as possible; the core keeps the order of the trace (see
-`links.py`). All collectives are in one row, because a flag switches all of them and they share the
-links. The cause is always `likely`: the compiler may have a reason, and it hides less if memory is
-short. If some collectives with an opcode are asynchronous, the compiler has decided on each of them
-individually, so this opcode is excluded. All-to-alls are also excluded, because no flag makes them
-asynchronous.
+What it finds: The core stops for collectives, or waits for asynchronous ones as soon as they begin.
 
-Without the latency hiding scheduler, the compiler still makes collectives asynchronous, but waits
-for each of them as soon as it has begun. In this case, the row also includes asynchronous
-collectives.
+Why it costs: The core waits instead of computing. The gain is the time that the step saves if all
+these collectives begin as early as possible; the core keeps the order of the trace. (The program's
+ops are replayed: collectives of at least 1 MiB use the links one after another.)
+
+How the program shows it: There is math in the same computation that needs none of their results.
+All collectives are in one row, because a flag switches all of them and they share the links. The
+cause is always `likely`, because the compiler may have a reason. If some collectives with an opcode
+are asynchronous, the compiler has decided on each of them individually, so this opcode is excluded.
+All-to-alls are excluded, too, because no flag makes them asynchronous. Without the latency hiding
+scheduler, the compiler makes collectives asynchronous, but waits for each of them as soon as it has
+begun; then the row includes asynchronous collectives.
+
+What to change: Set the flags of this chip that make collectives asynchronous; `what_helps` names
+them.
+
+When it is intended: The compiler hides less communication if memory is short.
+
+Example:
+
+    # Before: the core waits for the sum of the gradients
+    compiled = jax.jit(step).lower(state, batch).compile()
+    # After
+    options = {"xla_tpu_enable_latency_hiding_scheduler": "true"}
+    compiled = jax.jit(step).lower(state, batch).compile(options)
 """
 
 from __future__ import annotations
 
-from collections.abc import Container
-from typing import Final
+from collections.abc import Iterator
 
-from _analysis.causes.cause import LIKELY, Cause, Evidence
-from _analysis.causes.sentences import about, line_says, listed, only
-from _analysis.causes.step_program import (
+from _analysis.causes.shared.cause import LIKELY, SEEN, Cause
+from _analysis.causes.shared.sentences import listed, only
+from _analysis.causes.shared.step_program import (
     StepProgram,
     collective_name_of,
     counts_of,
-    place_of_longest,
     total_of,
 )
-from _analysis.remedies import CAUSES
 from _pipeline.executions import Executions
 from _units import time
 
-NAME: Final = "synchronous_collective"
 _OFFLOADED = ("all-gather", "all-reduce", "reduce-scatter")
 _OFFLOAD = "xla_tpu_enable_sparse_core_collective_offload_"
 _SCHEDULER = "xla_tpu_enable_latency_hiding_scheduler"
@@ -51,8 +62,14 @@ _FLAGS: dict[str, dict[str, tuple[str, ...]]] = {
 }
 
 
-def find(of: StepProgram, left_out: Container[int]) -> list[Cause]:
-    """Return the causes; `left_out` contains the ids of executions that belong to other causes."""
+REMEDY = (
+    "Set {flags} to true in the compiler options, or look for an option that turns asynchronous"
+    " collectives off."
+)
+
+
+def find(of: StepProgram) -> Iterator[Cause]:
+    left_out = of.explained_by("collective_in_loop", "resharding", confidence=SEEN)
     flags_of = {**_FLAGS.get(of.roofs.choice.chip, {}), "collective-permute": _PERMUTE_FLAGS}
     asynchronous = {
         collective_name_of(executions.op) for executions in of.collectives if executions.op.is_wait
@@ -74,22 +91,18 @@ def find(of: StepProgram, left_out: Container[int]) -> list[Cause]:
             continue
         by_name.setdefault(name, []).append(executions)
     members = [executions for group in by_name.values() for executions in group]
-    if not members or total_of(members) < of.floor:
-        return []
-    by_time = sorted(by_name, key=lambda name: -total_of(by_name[name]))
-    place, total = place_of_longest(members), total_of(members)
-    # The replay can also shorten the waits for other collectives, which are not part of this cause.
-    gain = min(total, of.links.saved_if_asynchronous(members))
-    return [
-        Cause(
-            NAME,
-            gain,
-            f"The core stops for {time(total)} in {counts_of(members)}, with most time at"
-            f" {line_says(place)}. If this communication were asynchronous, math that does not need"
-            f" its results could hide {about(gain, of.step)}.",
-            CAUSES[NAME].format(flags=listed(list(flags))),
-            LIKELY,
-            Evidence(members, collective=only(by_time)),
-            *place,
-        )
-    ]
+    total = total_of(members)
+    if not members or total < of.floor:
+        return
+    yield Cause(
+        # The replay can also shorten the waits for other collectives, which are not part of this
+        # cause.
+        min(total, of.links.saved_if_asynchronous(members)),
+        f"The core stops for {time(total)} in {counts_of(members)}, with most time at <line>. If"
+        " this communication were asynchronous, math that does not need its results could hide"
+        " <gain>.",
+        REMEDY.format(flags=listed(list(flags))),
+        LIKELY,
+        members,
+        evidence={"collective": only(by_name)},
+    )

@@ -1,45 +1,53 @@
 """Find f32 operands that widen all following values to f32.
 
-    table = sinusoid(T, D)              # f32
-    x = x + table                       # bf16 + f32 gives f32
-    for layer in layers:                # all layers now read, write, gather and multiply f32
-        x = x + mlp(norm(x))
+needs: a program
+headline: Widening values to f32
 
-The cause is a convert from a narrower float in the user's program. The f32 result must reach a dot
-or a kernel before the program converts it back. The result is followed through elementwise and
-layout ops, collectives, loops, and dots and kernels that return f32. To narrow the operands of a
-dot, the compiler inserts unnamed converts. Therefore a dot with bf16 operands and an f32 result can
-still be a multiplication of f32 values in the user's program. The f32 values of a norm or softmax
-do not reach a dot if the norm or softmax converts its result back.
+What it finds: A value in f32, often a norm's gain or a position table, makes everything after it
+f32.
 
-If a convert has the same stack as the op that uses its result, it is an implicit promotion, and the
-cause is `seen`. An explicit cast may be intended, so the cause is `likely`. If the widened value of
-one line reaches all ops at which a second line widens values, the second line is only a symptom and
-is not reported. If the widened value is a small factor of a large array, the line of the product is
-reported.
+Why it costs: All later ops read, write, gather and multiply twice the bytes. The gain is half the
+time of the memory-bound ops, copies, communication and kernels that read or write the f32 arrays.
+For kernels, whose time is `unknown_ps`, half is a cautious guess, because they also need more
+passes for a matmul in f32.
 
-    return norm(x.astype(f32)) * scale + bias       # f32, and the weights are cast to bf16
-
-Compilers remove a convert that follows another convert, so a program may contain no widening
-convert. In that case, three other patterns make the cause `likely`:
+How the program shows it: A convert from a narrower float in the user's program. Its f32 result must
+reach a dot or a kernel before the program converts it back; the f32 values of a norm or softmax do
+not if it converts its result back. If the convert has the same stack as the op that uses its
+result, it is an implicit promotion (`seen`); an explicit cast may be intended (`likely`). If the
+widened value of one line reaches all ops at which a second line widens values, the second line is
+only a symptom. If the widened value is a small factor of a large array, the line of the product is
+reported. Compilers remove a convert that follows another convert, so a program may contain none. In
+that case, three other patterns make the cause `likely`:
 
 - A matmul of an f32 operand and a bf16 operand shows that values are wide. (If the compiler narrows
-  all operands, the program has no such matmul.) The reported line is the one whose f32
-  elementwise ops compute the most f32 operands of these matmuls in the forward pass. Weights in f32
-  do not count, because the compiler narrows them.
+  all operands, the program has no such matmul.) The line is the one whose f32 elementwise ops
+  compute the most f32 operands of these matmuls in the forward pass. Weights in f32 do not count,
+  because the compiler narrows them.
 - Additions in the forward pass hand f32 arrays to each other through memory. These arrays are a
-  residual stream, even if all norms cast back before the matmuls. The reported line computes the
-  first of these arrays.
+  residual stream, even if all norms cast back before the matmuls. The line computes the first of
+  these arrays.
 - The matmuls of only one line, such as the line that computes the logits, have gradients in f32.
+
+What to change: Cast the f32 operand of the line with `.astype(x.dtype)`, or cast the result back.
+
+When it is intended: The loss, the softmax, statistics of norms and sums over many values often need
+f32.
+
+Example:
+
+    # Before: the table is f32, so x and all layers after it are f32
+    x = x + sinusoid(length, width)
+    # After
+    x = x + sinusoid(length, width).astype(x.dtype)
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
-from _analysis.causes.cause import LIKELY, SEEN, Cause, Evidence
-from _analysis.causes.graph import (
+from _analysis.causes.shared.cause import LIKELY, SEEN, Cause, Confidence
+from _analysis.causes.shared.graph import (
     DOTS,
     ELEMENTWISE,
     STRUCTURE,
@@ -47,24 +55,19 @@ from _analysis.causes.graph import (
     consumers,
     is_backward,
     is_layout,
+    is_moved,
     origins,
     reach,
     walk,
 )
-from _analysis.causes.sentences import about, short
-from _analysis.causes.step_program import StepProgram, own_line_of
-from _analysis.remedies import CAUSES
+from _analysis.causes.shared.sentences import short
+from _analysis.causes.shared.step_program import StepProgram, own_line_of
 from _analysis.roof.ledger import COLLECTIVE, DATA_MOVEMENT, KERNEL, MEMORY_BOUND, Entry
 from _proto.cached import cached_property
 from _proto.hlo.collectives import collective_name
 from _proto.hlo.program import Instruction
 from _units import counted, time
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _output.fields.bottleneck import Confidence
-
-NAME: Final = "widened_dtype"
 _NARROW = ("bf16", "f16", "f8")
 _WIDE = "f32"
 # Smaller arrays, such as statistics and weights of norms, cost almost nothing.
@@ -78,8 +81,21 @@ _MOVING = frozenset("broadcast concatenate dynamic-slice dynamic-update-slice pa
 _SLOWED = (COLLECTIVE, DATA_MOVEMENT, MEMORY_BOUND, KERNEL)
 _USERS_CONVERT = "convert_element_type"
 
+FOR_MATMUL = (
+    "Multiply in the narrower dtype and cast the result: `(x @ w.astype(x.dtype)).astype(f32)`."
+)
+FOR_PROMOTION = (
+    "Cast the f32 operand of this line to the dtype of the other operand, for example with"
+    " `.astype(x.dtype)`, or cast the result back."
+)
+FOR_STREAM = (
+    "Cast either the f32 operand of this line, such as a position table, or the result to the dtype"
+    " of the matmuls, so that the residual stream stays narrow."
+)
+FOR_CAST = "Cast back to the narrower dtype before the matmuls, unless they need f32."
 
-class _Wide(dict["Instruction", int]):
+
+class _Wide(dict[Instruction, int]):
     """Caches, for each instruction, the number of elements of its largest f32 output, because
     reading shapes takes time."""
 
@@ -166,17 +182,15 @@ def find(of: StepProgram) -> list[Cause]:
             if begin not in converts.setdefault(line, []):
                 converts[line].append(begin)
     widenings = [_Widening(line, of_line, wide) for line, of_line in converts.items()]
-    causes = [
+    found = [
         _cause(of, widening, wide)
         for widening in widenings
         if not any(other.makes(widening) for other in widenings if other is not widening)
     ]
-    found = [cause for cause in causes if cause]
     if any(cause.gain_ps >= of.floor for cause in found):
         return found
     other = _before_mixed_matmuls(of, wide) or _residual_stream(of, wide) or _f32_matmul(of, wide)
-    cause = _cause(of, other, wide) if other else None
-    return [cause] if cause else []
+    return [_cause(of, other, wide)] if other else []
 
 
 def _f32_matmul(of: StepProgram, wide: _Wide) -> _Widening | None:
@@ -256,14 +270,10 @@ def _written(ran: Iterable[Instruction]) -> dict[str, list[tuple[Value, Instruct
 def _computed(value: Value) -> Instruction | None:
     """Return the elementwise op of the user's program that computes a value; None if the value is
     computed in another way."""
-    sources = origins(value, _is_moved)
+    sources = origins(value, is_moved)
     made = {here for here, _ in sources if here.opcode not in STRUCTURE and not is_layout(here)}
     here = made.pop() if len(made) == 1 else None
     return here if here and here.op_name and here.opcode in ELEMENTWISE else None
-
-
-def _is_moved(value: Value) -> bool:
-    return is_layout(value.instruction)
 
 
 def _before_mixed_matmuls(of: StepProgram, wide: _Wide) -> _Widening | None:
@@ -410,14 +420,13 @@ def _with_backward(of: StepProgram, widening: _Widening, wide: _Wide) -> set[Val
     return known | more.passed | more.stopped
 
 
-def _cause(of: StepProgram, widening: _Widening, wide: _Wide) -> Cause | None:
+def _cause(of: StepProgram, widening: _Widening, wide: _Wide) -> Cause:
     smallest = min(wide[convert] for convert in widening.converts)
     values = _with_backward(of, widening, wide)
     made = {v.instruction for v in values if wide[v.instruction] >= smallest / 4}
     affected = _affected(of, made)
     kernels = sum(entry.total for entry in affected if entry.name == KERNEL)
     total = sum(entry.total for entry in affected)
-    gain = total // 2
     dots, line = widening.dots, widening.line
     convert, join, is_implicit = widening.first
     is_convert = convert.opcode == "convert"
@@ -425,34 +434,33 @@ def _cause(of: StepProgram, widening: _Widening, wide: _Wide) -> Cause | None:
     where = short(line) if line else "an unknown line"
     after = counted(len(dots), "matmul") if dots else "kernels"
     confidence: Confidence = SEEN if is_convert and is_implicit else LIKELY
-    helps = CAUSES["widened_dtype, cast"]
+    helps = FOR_CAST
     follows = f"so its result is f32, and so are later ops, including {after}"
     if widening.is_stream:
         what = f"{where} creates {source}"
         follows = "so every sum with it, such as a residual stream, is f32"
-        helps = CAUSES["widened_dtype, stream"]
+        helps = FOR_STREAM
     elif convert.opcode in DOTS:
         what = f"{where} computes {source} by multiplying matrices in f32"
         follows = "so the gradients are f32, too, although the compiler narrows the operands"
-        helps = CAUSES["widened_dtype, matmul"]
+        helps = FOR_MATMUL
     elif not is_convert:
         what = f"{where} computes {source} ({convert.opcode}) for matmuls with narrower operands"
     elif is_implicit:
         what = f"{where} combines {source} with an f32 operand ({join.opcode})"
-        helps = CAUSES["widened_dtype, promotion"]
+        helps = FOR_PROMOTION
     else:
         what = f"{where} casts {source} to f32"
     if_wanted = f" (unless {'the cast' if is_convert else 'f32'} is intended)"
     return Cause(
-        NAME,
-        gain,
-        f"{what}, {follows}. The narrower dtype would halve the"
-        f" {time(total)} of the ops that write or read these arrays, saving"
-        f" {about(gain, of.step)}{if_wanted if confidence == LIKELY else ''}.",
+        total // 2,
+        f"{what}, {follows}. The narrower dtype would halve the {time(total)} of the ops that write"
+        f" or read these arrays, saving <gain>{if_wanted if confidence == LIKELY else ''}.",
         helps,
         confidence,
-        Evidence([entry.executions for entry in affected], shape=source),
-        *of.place_at(convert),
+        [entry.executions for entry in affected],
+        of.place_at(convert),
+        {"shape": source},
         unknown_ps=kernels or None,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import unittest
 
-from _analysis.causes import sentences
+from _analysis.causes.shared import sentences
 from tests.harness import DEMO, ROOT, answer
 from tests.pages import PAGES
 from tests.wording import bounded_gains, faults_of

@@ -4,19 +4,18 @@ lines."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
-from _analysis.causes.cause import Place
-from _analysis.causes.graph import WHILE, body_of, callers
-from _analysis.causes.links import Links
-from _analysis.causes.sentences import listed
+from _analysis.causes.shared.cause import SMALLEST_PART, Cause, Place, StepFacts
+from _analysis.causes.shared.graph import WHILE, body_of, callers
+from _analysis.causes.shared.links import Links
+from _analysis.causes.shared.sentences import listed
 from _analysis.likely_lines import line_of
 from _analysis.roof.exposed import is_exposed
 from _analysis.roof.ledger import Entry
-from _analysis.roof.roofs import Roofs
 from _pipeline import frames
 from _pipeline.executions import Executions
 from _pipeline.groups import Group, ranked_by
-from _pipeline.normalize import Step
 from _pipeline.ops import Op
 from _pipeline.vocabulary import COLLECTIVES, COMM
 from _proto.cached import cached_property
@@ -54,6 +53,10 @@ def place_of_longest(members: Sequence[Executions]) -> Place:
     return max((p for p in with_user if p.source_user == best), key=times.__getitem__)
 
 
+def place_of_cause(cause: Cause) -> Place:
+    return cause.place or (place_of_longest(cause.executions) if cause.executions else Place())
+
+
 def counts_of(members: Iterable[Executions]) -> str:
     """Count collectives by name, the longest first: `24 all-to-alls and 2 all-reduces`."""
     ranked = ranked_by(members, lambda op: collective_name_of(op) or "collective")
@@ -62,13 +65,26 @@ def counts_of(members: Iterable[Executions]) -> str:
     return listed([*named, *([counted(n_others, "other collective")] if n_others else [])])
 
 
+class Devices(NamedTuple):
+    """The devices among which a collective runs; None if unknown, and a size of 0."""
+
+    label: str | None
+    size: int
+
+
+def devices_of(executions: Executions) -> Devices:
+    who = executions.op.inside.who if executions.op.inside else None
+    return Devices(who.label if who else None, (who.size if who else None) or 0)
+
+
 class StepProgram:
     """The program of a step, with the executions of the instructions that ran."""
 
-    def __init__(self, step: Step, program: Program, ledger: Sequence[Entry], roofs: Roofs) -> None:
-        self.step, self.program, self.ledger, self.roofs = step, program, ledger, roofs
+    def __init__(self, facts: StepFacts, program: Program, ledger: Sequence[Entry]) -> None:
+        self.step, self.roofs, self.explained_by = facts.step, facts.roofs, facts.explained_by
+        self.program, self.ledger = program, ledger
         # Causes that gain less than this time are not reported.
-        self.floor = step.duration // 200
+        self.floor = facts.step.duration // SMALLEST_PART
 
     @cached_property
     def leaves(self) -> list[Executions]:
@@ -169,6 +185,22 @@ class StepProgram:
             for executions in self.leaves
             if is_exposed(executions.op) and collective_name_of(executions.op) is not None
         ]
+
+    @cached_property
+    def long_collectives(self) -> list[Executions]:
+        """Return the collectives that take at least 1 / 20 of the smallest gain that is
+        reported."""
+        return [
+            executions for executions in self.collectives if executions.total * 20 >= self.floor
+        ]
+
+    @cached_property
+    def collective_at(self) -> dict[Instruction, Executions]:
+        return {
+            executions.op.instruction: executions
+            for executions in self.collectives
+            if executions.op.instruction
+        }
 
     @cached_property
     def links(self) -> Links:

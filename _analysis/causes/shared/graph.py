@@ -69,6 +69,15 @@ def is_layout(instruction: Instruction) -> bool:
     return instruction.opcode in LAYOUT
 
 
+def is_moved(value: Value) -> bool:
+    return is_layout(value.instruction)
+
+
+def is_same(value: Value) -> bool:
+    """Return True if a value has the same elements as an operand, possibly in another dtype."""
+    return value.instruction.opcode == "convert" or is_moved(value)
+
+
 def is_backward(instruction: Instruction) -> bool:
     """Return True if an instruction belongs to the backward pass and is not a recomputation."""
     name = instruction.op_name or ""

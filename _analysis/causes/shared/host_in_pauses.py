@@ -7,18 +7,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from _analysis.idle.launches import NO_LAUNCH, Launches, launch_level
-from _pipeline.host import NO_LAUNCHER, Host, launch_rank
+from _analysis.idle.periods import Pause, Periods
+from _pipeline.device import Device
+from _pipeline.host import NO_LAUNCHER, Host, Thread, Track, launch_rank
 from _pipeline.host_frames import Frame, frame_of
 from _proto.errors import Damage
 from _proto.trace.trace import thread_planes
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _analysis.idle.periods import Pause, Periods
-    from _pipeline.device import Device
-    from _pipeline.host import Thread, Track
-
-    Window = tuple[int, int]
+Window = tuple[int, int]
 
 
 class Call(NamedTuple):

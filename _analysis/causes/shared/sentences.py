@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from _analysis.causes.cause import Place
+from _analysis.causes.shared.cause import Place
 from _pipeline.groups import percent
-from _pipeline.normalize import Step
 from _units import percentage, time
 
 # Longest name in a sentence; with two names of this length, a cause takes 300 characters at most.
 _LONGEST_NAME = 41
 
 
-def about(ps: int, step: Step) -> str:
+def about(ps: int, duration: int) -> str:
     """Format an estimate with its share, such as `about 13.3 ms (4.2 % of the step)`."""
-    return f"about {time(ps)} ({percent_of(ps, step)} of the step)"
-
-
-def percent_of(ps: int, step: Step) -> str:
-    return percentage(percent(ps, step.duration) or 0)
+    return f"about {time(ps)} ({percentage(percent(ps, duration) or 0)} of the step)"
 
 
 def clipped(name: str) -> str:

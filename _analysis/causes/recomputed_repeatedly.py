@@ -1,0 +1,109 @@
+"""Find ops that are recomputed twice, because one checkpoint contains another.
+
+needs: only the trace
+headline: Recomputing the same work more than once
+
+What it finds: A checkpoint inside a checkpoint, of which one saves little memory.
+
+Why it costs: The forward pass runs three times instead of twice. The gain is the time of the second
+recomputation.
+
+How the program shows it: The path of an op lists each enclosing `checkpoint` before
+`rematted_computation`. The cause is `seen` if a matmul or kernel inside two or more checkpoints
+also runs inside one, with the same path apart from the checkpoints. The outer checkpoint is
+superfluous if there is a loop between the two, or if the inner checkpoints contain nearly all of
+its backward matmuls and kernels, because it then saves little additional memory. Otherwise the
+inner checkpoint is superfluous.
+
+What to change: Remove the checkpoint that the row names.
+
+When it is intended: Seldom: two levels save memory if each level alone needs too much.
+
+Example:
+
+    # Before: the outer checkpoint recomputes all blocks, and each block is recomputed again
+    block = jax.checkpoint(block)
+    loss = jax.checkpoint(loss_of_all_blocks)
+    # After
+    block = jax.checkpoint(block)
+    loss = loss_of_all_blocks
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from _analysis.causes.shared.cause import SEEN, Cause, StepFacts
+from _analysis.causes.shared.checkpoints import (
+    REPEATED_PART,
+    Recomputed,
+    common_place_of,
+    multiplies,
+    parts_of,
+    recomputed_in,
+    rows_by_depth,
+)
+from _analysis.causes.shared.sentences import line_says
+from _analysis.causes.shared.step_program import total_of
+from _pipeline.executions import Executions
+from _pipeline.normalize import Step
+
+FOR_OUTER = "Remove the outer checkpoint; the inner checkpoints already save the memory."
+FOR_INNER = "Remove the inner checkpoint; the outer checkpoint already saves the memory."
+
+
+def find(facts: StepFacts) -> Iterator[Cause]:
+    recomputed = recomputed_in(facts.step)
+    once = {work.path for work in recomputed if work.depth == 1}
+    twice = [
+        work
+        for work in recomputed
+        if work.depth > 1 and multiplies(work.executions.op) and work.path in once
+    ]
+    if not twice:
+        return
+    is_outer = _is_outer_in_excess(facts.step, twice)
+    prefixes = {(*work.prefix(-2 if is_outer else -1), REPEATED_PART) for work in twice}
+    # Ops that only the inner checkpoint recomputes must still be recomputed once if it is removed,
+    # so their time would not be saved.
+    excess = [
+        work.executions
+        for work in recomputed
+        if _starts(work.parts, prefixes) and (is_outer or work.path in once)
+    ]
+    if excess:
+        yield _cause(excess, is_outer, recomputed)
+
+
+def _starts(parts: tuple[str, ...], prefixes: Collection[tuple[str, ...]]) -> bool:
+    return any(parts[: len(prefix)] == prefix for prefix in prefixes)
+
+
+def _is_outer_in_excess(step: Step, twice: Sequence[Recomputed]) -> bool:
+    if any("while" in work.parts[work.checkpoints[-2] : work.checkpoints[-1]] for work in twice):
+        return True
+    outer, inner = ({work.prefix(place) for work in twice} for place in (-2, -1))
+    in_outer = in_inner = 0
+    for executions in step.leaves:
+        if executions.op.phase == "backward" and multiplies(executions.op):
+            parts = parts_of(executions.op)
+            in_outer += executions.total * _starts(parts, outer)
+            in_inner += executions.total * _starts(parts, inner)
+    return 10 * in_inner >= 9 * in_outer
+
+
+def _cause(excess: list[Executions], is_outer: bool, recomputed: Sequence[Recomputed]) -> Cause:
+    which = "is inside another checkpoint"
+    if is_outer:
+        inner = common_place_of([work.executions for work in recomputed if work.depth > 1])
+        which = f"contains other checkpoints ({line_says(inner)})"
+    return Cause(
+        total_of(excess),
+        f"The checkpoint at <line> {which}, so the same forward work is recomputed twice. The"
+        " second time takes <gain>.",
+        FOR_OUTER if is_outer else FOR_INNER,
+        SEEN,
+        excess,
+        common_place_of(excess),
+        {"by_depth": rows_by_depth(recomputed)},
+    )

@@ -1,0 +1,82 @@
+"""Define what a rule reads and what it returns: the facts about a step, and causes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple
+
+from _analysis.comm.peers import Peers
+from _analysis.idle.periods import Periods
+from _analysis.kernel.kernel_regions import Inside
+from _analysis.roof.ledger import Entry
+from _analysis.roof.roofs import Roofs
+from _pipeline.context import Context
+from _pipeline.executions import Executions
+from _pipeline.normalize import Step
+
+Confidence = Literal["seen", "likely"]
+# Confidence of a cause: `seen` if the pattern is unambiguous, `likely` if there can be another
+# explanation.
+SEEN: Final = "seen"
+LIKELY: Final = "likely"
+# Causes that gain less than 1 / `SMALLEST_PART` of the step or period are omitted. Programs that
+# take less than this share of the step are not examined.
+SMALLEST_PART = 200
+
+
+class Place(NamedTuple):
+    """The source line to change in the user's code, and its scope."""
+
+    source_user: str | None = None
+    source_inner: str | None = None
+    scope: str | None = None
+
+
+class Cause(NamedTuple):
+    """A cause of lost time; `gain_ps` is an estimate of the time that removing it saves.
+
+    In the sentence `says`, `<line>` stands for the line of the place, and `<gain>` for the gain and
+    its share of the step. Without a `place`, it is the line with the most time in `executions`,
+    from which the gain is computed.
+    """
+
+    gain_ps: int
+    says: str
+    what_helps: str
+    confidence: Confidence
+    executions: Sequence[Executions] = ()
+    place: Place | None = None
+    # Further figures of the field `evidence`; those that are None are not printed.
+    evidence: Mapping[str, Any] = {}
+    # Time of kernels that the cause slows down by an unknown amount.
+    unknown_ps: int | None = None
+    # Memory that can be saved, if the cause costs memory instead of time.
+    gain_bytes: int | None = None
+    # Mean time from the start of a step to the start of the next step, if the cause costs time
+    # between steps.
+    period_ps: int | None = None
+    # Name of the rule, which `find.py` adds.
+    name: str = ""
+
+
+class StepFacts(NamedTuple):
+    """What rules know about a step. `found` has the causes of the rules that have run."""
+
+    step: Step
+    ledger: Sequence[Entry]
+    roofs: Roofs
+    inside: Inside
+    periods: Periods | None
+    peers: Peers | None
+    context: Context
+    found: dict[str, list[Cause]]
+
+    def explained_by(self, *names: str, confidence: Confidence | None = None) -> set[int]:
+        """Return the ids of the executions that are evidence for causes of other rules."""
+        return {
+            id(executions)
+            for name in names
+            for cause in self.found[name]
+            if confidence in (None, cause.confidence)
+            for executions in cause.executions
+        }
