@@ -18,11 +18,11 @@ from unittest import mock
 import compute_breakdown
 from _pipeline import load
 from _proto import errors
-from tests.analysis import (
-    small_programs,
-    test_causes_collective_in_loop,
-    test_causes_pause_between_steps,
-    test_causes_recompute,
+from tests.analysis import small_programs
+from tests.analysis.causes import (
+    test_collective_in_loop,
+    test_pause_between_steps,
+    test_recompute,
 )
 from tests.builders import hlo_proto, records, xspace
 from tests.builders.allocator import SIZES, allocator, with_host
@@ -350,9 +350,9 @@ def with_evidence() -> list[Json]:
     """Return answers with the evidence that the demo's causes lack: rounds of a loop, free memory
     and pauses."""
     in_loop, again, pauses = (
-        test_causes_collective_in_loop,
-        test_causes_recompute,
-        test_causes_pause_between_steps,
+        test_collective_in_loop,
+        test_recompute,
+        test_pause_between_steps,
     )
     rounds = [
         op("while.1", "while", 0, 400),

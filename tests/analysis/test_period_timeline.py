@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from tests.analysis.test_causes_pause_between_steps import FEED, MS, TOKENIZE, device, thread
+from tests.analysis.causes.test_pause_between_steps import FEED, MS, TOKENIZE, device, thread
 from tests.builders.xspace import Space, encode
 from tests.harness import answer
 from tests.modes.test_idle import Calls, host

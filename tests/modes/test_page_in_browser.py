@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import compute_breakdown
-from tests.analysis.test_causes_pause_between_steps import FEED
-from tests.analysis.test_causes_pause_between_steps import device as pausing
-from tests.analysis.test_causes_pause_between_steps import thread as host_thread
+from tests.analysis.causes.test_pause_between_steps import FEED
+from tests.analysis.causes.test_pause_between_steps import device as pausing
+from tests.analysis.causes.test_pause_between_steps import thread as host_thread
 from tests.builders import browser
 from tests.builders.xspace import Space, encode, op, trace
 from tests.harness import BEFORE, DEMO, answer

@@ -12,7 +12,7 @@ from typing import Any
 
 import _units
 from _output import phrases
-from tests.analysis.test_causes_pause_between_steps import answer_of, thread
+from tests.analysis.causes.test_pause_between_steps import answer_of, thread
 from tests.answers import BATCH, answers, captures
 from tests.builders.xspace import op, trace
 from tests.harness import PROFILES, STEP_MODES, answer, run, sampled

@@ -1,97 +1,16 @@
-"""Test the causes `one_hot_matmul`, `large_intermediate` and `not_donated`."""
+"""Test the cause `large_intermediate`."""
 
 from __future__ import annotations
 
 import unittest
 from typing import Any
 
-from tests.analysis.small_programs import DURATION, Json, bottleneck, causes, equal, take
-from tests.builders.hlo_proto import Op, aliases, array, donors, listed_groups, op, tuple_of
+from tests.analysis.small_programs import Json, causes, take
+from tests.builders.hlo_proto import Op, array, op, tuple_of
 from tests.builders.xspace import op as event
 
 # At this peak, memory moves 1000 bytes per picosecond.
 HBM = ("--peak-hbm-gibps", str(10**15 / 2**30))
-MATRIX = array("pred", 64, 1000)
-NUMBERS = array("s32", 64, 1000)
-
-
-def lookup(*between: Op, matrix: str = "eq.1") -> list[Op]:
-    """Return a program that looks up embeddings with a matmul of a one-hot matrix."""
-    return [
-        op("tokens", "parameter", shape=array("s32", 64)),
-        op("table", "parameter", shape=array("f32", 1000, 8), number=1),
-        op("spread", "broadcast", "tokens", shape=NUMBERS),
-        op("iota.1", "iota", shape=NUMBERS),
-        op("shard", "constant", shape=NUMBERS),
-        op("place", "add", "iota.1", "shard", shape=NUMBERS),
-        equal("eq.1", "spread", "place", shape=MATRIX),
-        *between,
-        op("dot.1", "dot", matrix, "table", shape=array("f32", 64, 8), line="embed.py:3"),
-    ]
-
-
-def looked_up(main: list[Op]) -> list[Json]:
-    ran = [
-        event("eq.1", "non-fusion elementwise", 0, 100),
-        event("dot.1", "convolution fusion", 100, 200),
-    ]
-    return causes({"main": main}, ran, *HBM)
-
-
-class OneHot(unittest.TestCase):
-    def test_matmul_with_one_hot_matrix_is_reported_as_lookup(self) -> None:
-        (row,) = looked_up(lookup())
-        self.assertEqual((row["cause"], row["confidence"]), ("one_hot_matmul", "seen"))
-        self.assertEqual(row["source_user"], "embed.py:3")
-        # A gather would read 2 kB and write 2 kB at a tenth of the HBM peak, which takes 41 ps.
-        self.assertEqual(row["gain_ps"], 300 - 41)
-        self.assertEqual(row["evidence"]["shape"], "pred[64,1000]")
-        self.assertEqual(row["evidence"]["n_ops"], 2)
-
-    def test_one_hot_matrix_is_recognised_after_a_convert(self) -> None:
-        wide = op("hot", "convert", "eq.1", shape=array("bf16", 64, 1000))
-        self.assertEqual(len(looked_up(lookup(wide, matrix="hot"))), 1)
-
-    def test_weighted_one_hot_matrix_is_a_likely_cause(self) -> None:
-        weights = op("weights", "parameter", shape=array("f32", 64, 1000), number=2)
-        zero = op("zero", "constant", shape=array("f32"))
-        zeros = op("zeros", "broadcast", "zero", shape=array("f32", 64, 1000))
-        hot = op("hot", "select", "eq.1", "weights", "zeros", shape=array("f32", 64, 1000))
-        (row,) = looked_up(lookup(weights, zero, zeros, hot, matrix="hot"))
-        self.assertEqual((row["confidence"], row["gain_ps"]), ("likely", 300 - 41))
-        # A comparison smaller than the array it masks is not a one-hot matrix.
-        few = array("s32", 64, 10)
-        main = lookup(weights, zero, zeros, hot, matrix="hot")
-        for i, name in ((2, "spread"), (3, "iota.1"), (4, "shard"), (5, "place")):
-            main[i].instruction.shape = few
-            self.assertEqual(main[i].name, name)
-        main[6] = equal("eq.1", "spread", "place", shape=array("pred", 64, 10))
-        self.assertEqual(looked_up(main), [])
-
-    def test_gain_includes_the_all_gather_of_the_one_hot_matrix(self) -> None:
-        whole = op("whole", "all-gather", "eq.1", shape=MATRIX, extra=listed_groups((0, 1)))
-        ran = [
-            event("eq.1", "non-fusion elementwise", 0, 100),
-            event("whole", "all-gather", 100, 300),
-            event("dot.1", "convolution fusion", 400, 200),
-        ]
-        (row,) = causes({"main": lookup(whole, matrix="whole")}, ran, *HBM)
-        self.assertEqual((row["cause"], row["gain_ps"]), ("one_hot_matmul", 600 - 41))
-
-    def test_masked_scores_are_not_a_lookup(self) -> None:
-        scores = op("scores", "parameter", shape=array("f32", 64, 1000), number=2)
-        masked = op("masked", "select", "eq.1", "scores", shape=array("f32", 64, 1000))
-        self.assertEqual(looked_up(lookup(scores, masked, matrix="masked")), [])
-
-    def test_comparisons_without_an_iota_are_not_a_lookup(self) -> None:
-        main = lookup()
-        main[6] = op("eq.1", "compare", "spread", "place", shape=MATRIX)
-        self.assertEqual(looked_up(main), [])
-        main = lookup()
-        main[5] = op("place", "multiply", "spread", "shard", shape=NUMBERS)
-        self.assertEqual(looked_up(main), [])
-
-
 BIG, SMALL = array("f32", 500, 125), array("f32", 500)
 
 
@@ -220,34 +139,6 @@ class LargeArrays(unittest.TestCase):
         ran = [event(name, "custom-call", 0, 150, operands=given, attributes=called)]
         (row,) = causes({"main": main}, ran, *HBM)
         self.assertEqual((row["gain_ps"], row["source_user"]), (150, "attn.py:3"))
-
-
-class NotDonated(unittest.TestCase):
-    @staticmethod
-    def found(extra: bytes = b"", output: Any = BIG) -> list[Json]:
-        main = [
-            op("state", "parameter", shape=BIG, tf_op="w['big']"),
-            op("new", "negate", "state", shape=output),
-            op("out", "tuple", "new", shape=tuple_of(output)),
-        ]
-        ran = [event("new", "loop fusion", 0, DURATION)]
-        rows: list[Json] = bottleneck({"main": main}, ran, extra=extra)["causes"]
-        return rows
-
-    def test_argument_with_the_same_shape_as_an_output_is_reported(self) -> None:
-        (row,) = self.found()
-        self.assertEqual((row["cause"], row["gain_bytes"]), ("not_donated", 250000))
-        self.assertEqual((row["gain_ps"], row["source_user"]), (0, None))
-        self.assertEqual(row["confidence"], "likely")
-        self.assertIn("1 argument (w['big'])", row["says"])
-        self.assertIn("244.1 KiB", row["says"])
-
-    def test_donated_arguments_are_not_reported(self) -> None:
-        self.assertEqual(self.found(aliases((0, ()))), [])
-        self.assertEqual(self.found(donors((0, ()))), [])
-
-    def test_argument_without_matching_output_shape_is_not_reported(self) -> None:
-        self.assertEqual(self.found(output=array("f32", 125, 500)), [])
 
 
 class Tuples(unittest.TestCase):

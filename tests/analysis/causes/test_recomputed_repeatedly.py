@@ -1,0 +1,64 @@
+"""Test the cause `recomputed_repeatedly` on traces without a program."""
+
+from __future__ import annotations
+
+import unittest
+
+from tests.analysis.causes.test_recompute import (
+    AGAIN,
+    BACKWARD,
+    FORWARD,
+    LOOP,
+    LOSS,
+    STEP,
+    answer_of,
+    matmul,
+    rows,
+)
+
+
+class Repeatedly(unittest.TestCase):
+    FORWARD = matmul(FORWARD + LOOP, 0, 100, STEP, LOSS)
+    # The outer checkpoint recomputes the whole loop; each inner checkpoint recomputes one block.
+    OUTER = matmul(f"{BACKWARD}{AGAIN}{LOOP}", 100, 90, STEP, LOSS)
+    INNER = matmul(f"{BACKWARD}checkpoint/{LOOP}{AGAIN}", 200, 80, STEP, LOSS, "scan.py:4:1")
+
+    def test_needless_outer_checkpoint_around_a_loop_is_reported(self) -> None:
+        found = rows(self.FORWARD, self.OUTER, self.INNER)
+        self.assertEqual(
+            found,
+            [
+                ("recomputed_repeatedly", 90, "block.py:9", "seen"),
+                ("recompute", 80, "block.py:9", "likely"),
+            ],
+        )
+        (row, _) = answer_of(self.FORWARD, self.OUTER, self.INNER)["causes"]
+        self.assertIn("Remove the outer checkpoint", row["what_helps"])
+
+    def test_needless_inner_checkpoint_within_a_block_is_reported(self) -> None:
+        inner = matmul(f"{BACKWARD}checkpoint/attention/{AGAIN}", 200, 80, STEP, LOSS)
+        outer = matmul(f"{BACKWARD}{AGAIN}attention/", 100, 90, STEP, LOSS)
+        # The outer checkpoint also covers other parts of the block, but the inner one does not.
+        backward = matmul(f"{BACKWARD}checkpoint/other/", 300, 100, STEP, LOSS)
+        (first, second) = answer_of(outer, inner, backward)["causes"]
+        self.assertEqual((first["cause"], first["gain_ps"]), ("recomputed_repeatedly", 80))
+        # `recompute` comes last despite its longer time, because its gain is only an upper limit.
+        self.assertEqual((second["cause"], second["gain_ps"]), ("recompute", 90))
+        self.assertIn("Remove the inner checkpoint", first["what_helps"])
+
+    def test_needless_outer_checkpoint_of_unrolled_layers_is_reported(self) -> None:
+        outer = matmul(f"{BACKWARD}{AGAIN}", 100, 90, STEP, LOSS)
+        inner = matmul(f"{BACKWARD}checkpoint/{AGAIN}", 200, 80, STEP, LOSS)
+        backward = matmul(f"{BACKWARD}checkpoint/checkpoint/", 300, 100, STEP, LOSS)
+        (first, _) = answer_of(outer, inner, backward)["causes"]
+        self.assertEqual((first["cause"], first["gain_ps"]), ("recomputed_repeatedly", 90))
+        self.assertIn("Remove the outer checkpoint", first["what_helps"])
+
+    def test_work_recomputed_only_once_is_not_recomputed_repeatedly(self) -> None:
+        found = rows(self.FORWARD, self.INNER)
+        self.assertEqual([cause for cause, *_ in found], ["recompute"])
+
+    def test_outer_checkpoint_without_recomputation_is_not_reported(self) -> None:
+        both = matmul(f"{BACKWARD}checkpoint/block/{AGAIN}", 100, 90, STEP, LOSS)
+        inner = matmul(f"{BACKWARD}block/{AGAIN}", 300, 90, STEP, LOSS)
+        self.assertEqual(rows(both, inner), [("recompute", 180, "block.py:9", "likely")])
