@@ -58,7 +58,7 @@ FACT_RE = re.compile(r"^(needs|headline): (.*)$", re.MULTILINE)
 
 
 class Rule(NamedTuple):
-    """What is known about a cause without importing its file."""
+    """A cause as its docstring describes it, without importing its file."""
 
     name: str
     docstring: str

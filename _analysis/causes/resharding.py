@@ -234,6 +234,7 @@ def _cause_of_axes(of: StepProgram, row: _Row, members: list[Executions]) -> Cau
     all_members = [*members, *_copies_around(of, members)]
     n = sum(member.n for member in members)
     collective = only({name for member in members if (name := collective_name_of(member.op))})
+    among = f" among {row.devices.size} devices" if row.devices.size else ""
     if constraints:
         why, helps = "whose sharding constraint requires this", FOR_CONSTRAINT
     elif row.is_outside:
@@ -244,10 +245,9 @@ def _cause_of_axes(of: StepProgram, row: _Row, members: list[Executions]) -> Cau
         helps = FOR_MODEL
     return Cause(
         of.links.saved_without(all_members),
-        f"{counted(n, collective or 'collective')}"
-        f"{f' among {row.devices.size} devices' if row.devices.size else ''}"
-        f" {'changes' if n == 1 else 'change'} how arrays are sharded, with most time at <line>,"
-        f" {why}. Matching shardings would save <gain>.",
+        f"{counted(n, collective or 'collective')}{among} {'changes' if n == 1 else 'change'} how"
+        f" arrays are sharded, with most time at <line>, {why}. Matching shardings would save"
+        " <gain>.",
         helps,
         SEEN if constraints else LIKELY,
         all_members,

@@ -42,7 +42,7 @@ class Repeatedly(unittest.TestCase):
         backward = matmul(f"{BACKWARD}checkpoint/other/", 300, 100, STEP, LOSS)
         (first, second) = answer_of(outer, inner, backward)["causes"]
         self.assertEqual((first["cause"], first["gain_ps"]), ("recomputed_repeatedly", 80))
-        # `recompute` comes last despite its longer time, because its gain is only an upper limit.
+        # `recompute` comes last despite its longer time, because its gain can be far smaller.
         self.assertEqual((second["cause"], second["gain_ps"]), ("recompute", 90))
         self.assertIn("Remove the inner checkpoint", first["what_helps"])
 
