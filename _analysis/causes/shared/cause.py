@@ -60,7 +60,7 @@ class Cause(NamedTuple):
 
 
 class StepFacts(NamedTuple):
-    """The facts about a step that rules can use. `found` has the causes of the rules that have run."""
+    """The facts about a step. `found` has the causes of the rules that have run."""
 
     step: Step
     ledger: Sequence[Entry]
