@@ -8,8 +8,8 @@ example: --no-comm-stalls
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
 from _analysis.report import coverage
 from _analysis.rows import (
@@ -21,17 +21,18 @@ from _analysis.rows import (
     source_fields,
     tail_row,
 )
+from _output.columns import AVERAGE, CATEGORY, KIND, LINE, RUNS, TOTAL
+from _output.phrases import Next, at_line_of, bracketed, joined, short
+from _output.screen import Column, Part, Says, Table
 from _pipeline.context import Context
 from _pipeline.groups import Group, group_by, percent
 from _pipeline.normalize import Step
 from _pipeline.ops import Op
 from _pipeline.vocabulary import COMM, COMM_STALL, COMPUTE, DATA_MOVE
 from _proto.hlo.text import dtype_and_layout_change
+from _units import part_of, time
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _output.fields.non_compute import Category, Movement, MovementKind, Returned
-    from _output.fields.rows import TailIfAsked
+Json = dict[str, Any]
 
 N_SHAPES_PER_SIDE = 4
 
@@ -48,7 +49,7 @@ def non_compute(
     include_comm: bool = False,
     no_comm_stalls: bool = False,
     top: int | None = None,
-) -> Returned:
+) -> Json:
     def is_listed(op: Op) -> bool:
         if is_stall(op):
             return not no_comm_stalls
@@ -61,7 +62,7 @@ def non_compute(
     if any(is_stall(executions.op) for executions in listed.members):
         context.note(STALLS)
     categories = group_by(listed.members, lambda op: (category_of(op), op.kind))
-    tail: TailIfAsked = {} if top is None else {"tail": tail_row(omitted)}
+    tail = {} if top is None else {"tail": tail_row(omitted)}
     return {
         "by_category": [category_row(group) for group in categories.values()],
         "by_source_within_category": [source_row(group) for group in groups],
@@ -83,14 +84,10 @@ def category_of(op: Op) -> str:
     return COMM_STALL if is_stall(op) else op.category
 
 
-def kind_of(op: Op) -> MovementKind:
-    return COMM if op.kind == COMM else DATA_MOVE
-
-
-def category_row(group: Group) -> Category:
+def category_row(group: Group) -> Json:
     return {
         "hlo_category": category_of(group.op),
-        "kind": kind_of(group.op),
+        "kind": group.op.kind,
         "n_executions": group.n,
         **duration_fields(group),
         "n_groups": len(group_by(group.members, lambda op: op.agg_key)),
@@ -98,11 +95,11 @@ def category_row(group: Group) -> Category:
     }
 
 
-def source_row(group: Group) -> Movement:
+def source_row(group: Group) -> Json:
     dtype, layout = changes_of(group)
     return {
         "hlo_category": category_of(group.op),
-        "kind": kind_of(group.op),
+        "kind": group.op.kind,
         **source_fields(group.op),
         **scope_fields(group.members),
         "likely_sources": likely_rows(group),
@@ -158,3 +155,81 @@ def change_of(compared: Iterable[tuple[int, bool | None]]) -> Change:
     return Change(
         any(changed for _, changed in known), sum(total for total, changed in known if changed)
     )
+
+
+# The text output; `MAIN` is the path of the table that CSV prints.
+MAIN = "by_source_within_category"
+
+PARTS: tuple[Part, ...] = (
+    Says(
+        "\nThis step has no data movement or waits to list. --include-comm also lists synchronous"
+        " collectives, and --mode comm shows all communication.",
+        when="!by_category",
+    ),
+    Says(
+        "not listed: {totals.left_out_ps.comm:time} of communication (--include-comm)",
+        when="totals.left_out_ps.comm",
+    ),
+    Table(
+        "data movement and waits take {totals.non_compute_duration_ps:time},"
+        " {totals.non_compute_pct_of_step:percent} of the step",
+        "by_category",
+        (TOTAL, RUNS, AVERAGE, Column("groups", "n_groups", "count"), KIND, CATEGORY),
+        by="total_dur_ps",
+        size="total_dur_ps",
+        what="category",
+        tail={"time": ""},
+    ),
+    Table(
+        "by line; casts and layout are the times of ops that change dtype or layout",
+        "by_source_within_category",
+        (
+            TOTAL,
+            RUNS,
+            Column("casts", "dtype_change_dur_ps", "time"),
+            Column("layout", "layout_change_dur_ps", "time"),
+            CATEGORY,
+            LINE,
+            # The likely line has a column of its own, because it is inferred and applies only to
+            # the costliest part of the group.
+            Column(
+                "likely line",
+                ("likely_sources.0.source_user", "likely_sources.0.source_inner"),
+                "file",
+                null="",
+                least=18,
+            ),
+        ),
+        by="total_dur_ps",
+        size="total_dur_ps",
+        what="row",
+        omitted="tail.n_groups_omitted",
+        tail={"time": "tail.dur_ps"},
+    ),
+)
+
+
+def headline(answer: Json) -> str:
+    return joined(sentences(answer))
+
+
+def sentences(answer: Json) -> Iterator[str]:
+    totals = answer["totals"]
+    listed = totals["non_compute_duration_ps"]
+    yield (
+        f"Data movement and waits take {part_of(listed, answer['step_duration_ps'])}"
+        f"{bracketed(totals['non_compute_pct_of_step'])}."
+    )
+    rows = answer["by_source_within_category"]
+    if rows:
+        top = max(rows, key=lambda row: row["total_dur_ps"])
+        line = at_line_of(top, answer)
+        took = time(top["total_dur_ps"])
+        yield f"The largest part is {short(top['hlo_category'])}{line}: {took}."
+    left_out = totals["left_out_ps"]["comm"]
+    if left_out:
+        yield f"The list omits {time(left_out)} of communication."
+
+
+def next_steps(answer: Json) -> Iterator[Next]:
+    yield Next("where the step loses time, and why", ("--mode", "bottleneck"))
