@@ -8,21 +8,24 @@ example: --depth 2 --merge-layers
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from _analysis.likely_lines import likely_groups
 from _analysis.rows import line_rows
 from _analysis.scope_tree import Layer, Path, Times, depth_first, levels_of, path_of, tree_of
+from _output.columns import LIKELY, RUNS, STEP_SHARE, TIME, TOTAL
+from _output.phrases import Next, bracketed, joined, short
+from _output.screen import Column, End, Part, Says, Table
 from _pipeline.context import Context
 from _pipeline.executions import Executions
 from _pipeline.groups import Group, percent
 from _pipeline.normalize import Step
 from _pipeline.scopes import merged_layers, names_layer
 from _proto.hlo.text import without_ssa_end
+from _units import part_of, time
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _output.fields.by_scope import Fields, NoScope, Primitive, Scope
+Json = dict[str, Any]
 
 DEPTH = 4
 N_PRIMITIVES = 5
@@ -39,7 +42,7 @@ def by_scope(
     depth: int | str = DEPTH,
     below: str | None = None,
     merge_layers: bool = False,
-) -> Fields:
+) -> Json:
     places = places_of(step.leaves, merge_layers)
     first = path_of(below, places) if below else ()
     inside = {path: ops for path, ops in places.items() if path[: len(first)] == first}
@@ -72,7 +75,7 @@ def places_of(leaves: Iterable[Executions], merge_layers: bool) -> dict[Path, li
     return places
 
 
-def scope_row(layer: Layer, step: Step) -> Scope:
+def scope_row(layer: Layer, step: Step) -> Json:
     return {
         "scope": layer.scope,
         "name": layer.name,
@@ -90,7 +93,7 @@ def scope_row(layer: Layer, step: Step) -> Scope:
     }
 
 
-def primitive_rows(layer: Layer) -> list[Primitive]:
+def primitive_rows(layer: Layer) -> list[Json]:
     times: dict[str | None, int] = {}
     for primitive, duration in layer.primitives.items():
         name = primitive and without_ssa_end(primitive)
@@ -105,7 +108,7 @@ def in_order(times: Times) -> dict[str, int]:
     return {key: duration for key, (_, duration) in ordered if duration}
 
 
-def no_scope_row(group: Group) -> NoScope:
+def no_scope_row(group: Group) -> Json:
     """Return the row for ops without a scope, including their likely source lines."""
     is_known = not group.members or any(executions.op.program for executions in group.members)
     kinds = group.time_by(lambda op: op.kind)
@@ -115,3 +118,70 @@ def no_scope_row(group: Group) -> NoScope:
         "kinds": {kind: duration for kind, duration in kinds.items() if duration},
         "likely_sources": line_rows(likely_groups(group)) if is_known else None,
     }
+
+
+# The text output; `MAIN` is the path of the table that CSV prints.
+MAIN = "scopes"
+
+PARTS: tuple[Part, ...] = (
+    Table(
+        "scopes; time includes inner scopes, self does not; recomp is recomputation",
+        "scopes",
+        (
+            Column("scope", "name", null="(all)", depth="depth"),
+            TOTAL,
+            Column("self", "self_dur_ps", "time"),
+            STEP_SHARE,
+            Column("fwd", "phases.forward", "time", null=""),
+            Column("bwd", "phases.backward", "time", null=""),
+            Column("recomp", "phases.recompute", "time", null=""),
+            Column("comm", "kinds.comm", "time", null=""),
+        ),
+        size="total_dur_ps",
+        what="scope",
+        tail={"self": ""},
+        ends=(
+            End(
+                "no_scope.n_executions",
+                {"scope": "(no scope)", "time": "no_scope.dur_ps", "comm": "no_scope.kinds.comm"},
+            ),
+        ),
+    ),
+    Says("deeper scopes: {n_scopes_omitted:count} (--depth all)", when="n_scopes_omitted"),
+    Table(
+        "ops without a scope, by the line that produces or consumes their data",
+        "no_scope.likely_sources",
+        (TIME, RUNS, Column("line of", "source_is", "word", null="", least=8), LIKELY),
+        size="dur_ps",
+        what="line",
+        tail={"time": ""},
+    ),
+)
+
+
+def headline(answer: Json) -> str:
+    return joined(sentences(answer))
+
+
+def sentences(answer: Json) -> Iterator[str]:
+    step = answer["step_duration_ps"]
+    named = [row for row in answer["scopes"] if row["scope"]]
+    if not named:
+        yield f"No op in this {time(step)} step has a scope."
+        return
+    top = max(named, key=lambda row: row["total_dur_ps"])
+    own = max(named, key=lambda row: row["self_dur_ps"])
+    share = bracketed(top["pct_of_step"])
+    yield f"Scope {short(top['scope'])} takes {part_of(top['total_dur_ps'], step)}{share}."
+    if own is not top:
+        yield (
+            f"Excluding inner scopes, {short(own['scope'])} takes the most time:"
+            f" {time(own['self_dur_ps'])}."
+        )
+    without = answer["no_scope"]["dur_ps"]
+    if without:
+        yield f"Ops without a scope take {time(without)}."
+
+
+def next_steps(answer: Json) -> Iterator[Next]:
+    yield Next("where the step loses time, and why", ("--mode", "bottleneck"))

@@ -14,7 +14,7 @@ from typing import Any
 
 from _analysis.loops import Loops
 from _analysis.rows import costliest_groups, group_fields, left_out, operand_dtypes, tail_row
-from _output.columns import KIND, LINE, LOOP, MOSTLY, PHASES, RUNS, STEP_SHARE, TOTAL
+from _output.columns import KIND, LINE, LOOP, MOSTLY, PHASE_INITIALS, RUNS, STEP_SHARE, TOTAL
 from _output.phrases import Next, at_line_of, joined
 from _output.screen import Column, Part, Says, Section, Table
 from _pipeline.context import Context
@@ -129,7 +129,7 @@ PARTS: tuple[Part, ...] = (
             STEP_SHARE,
             RUNS,
             KIND,
-            PHASES,
+            PHASE_INITIALS,
             MOSTLY,
             LOOP,
             Column("scope", "scopes.0.scope", "file", null=""),

@@ -8,7 +8,8 @@ example: --top 10
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from _analysis.idle.gaps import Surroundings, longest_gaps
 from _analysis.idle.periods import common_name, periods_of
@@ -22,6 +23,21 @@ from _analysis.rows import (
     recompute_fields,
     tail_row,
 )
+from _output.columns import (
+    AVERAGE,
+    CATEGORY,
+    KIND,
+    LINE,
+    MOSTLY,
+    OP_LINE,
+    PHASE_INITIALS,
+    RUNS,
+    STEP_SHARE,
+    TIME,
+    TOTAL,
+)
+from _output.phrases import Next, at_line_of, bracketed, joined, pause_sentence
+from _output.screen import Column, End, Part, Says, Table
 from _pipeline.context import Context
 from _pipeline.device import Device, StepEvent
 from _pipeline.groups import Group, group_by, percent, ranked_by, source_key
@@ -29,29 +45,15 @@ from _pipeline.normalize import Step
 from _pipeline.step_durations import durations_of
 from _pipeline.step_pick import time_between
 from _pipeline.vocabulary import COMM, COMPUTE, PHASES
+from _units import part_of, time
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _output.fields.summary import (
-        CategoryRow,
-        CommRow,
-        ComputeGroup,
-        Fields,
-        Kernel,
-        KindIfAsked,
-        KindRow,
-        PhaseRow,
-        PickedIfPicked,
-        StepNameRow,
-        StepsRollup,
-    )
-    from _output.fields.summary import Step as StepRow
+Json = dict[str, Any]
 
 # Maximum number of idle gaps in the answer.
 N_GAPS = 10
 
 
-def summary(step: Step, context: Context, *, top: int = 50, include_comm: bool = False) -> Fields:
+def summary(step: Step, context: Context, *, top: int = 50, include_comm: bool = False) -> Json:
     kinds = (COMPUTE, COMM) if include_comm else (COMPUTE,)
     groups = [group for _, group in ranked_by(step.of_kinds(*kinds), source_key)]
     gaps = longest_gaps(step, N_GAPS)
@@ -76,14 +78,12 @@ def summary(step: Step, context: Context, *, top: int = 50, include_comm: bool =
     }
 
 
-def ranked_row(rank: int, group: Group, step: Step, include_comm: bool) -> ComputeGroup:
-    kind: KindIfAsked = {}
-    if include_comm:
-        kind = {"kind": COMM if group.op.kind == COMM else COMPUTE}
+def ranked_row(rank: int, group: Group, step: Step, include_comm: bool) -> Json:
+    kind = {"kind": group.op.kind} if include_comm else {}
     return {"rank": rank, **group_fields(group, step), **kind}
 
 
-def kind_row(group: Group, step: Step) -> KindRow:
+def kind_row(group: Group, step: Step) -> Json:
     return {
         "n": group.n,
         "dur_ps": group.total,
@@ -91,12 +91,12 @@ def kind_row(group: Group, step: Step) -> KindRow:
     }
 
 
-def phase_rollup(compute: Group) -> dict[str, PhaseRow]:
+def phase_rollup(compute: Group) -> dict[str, Json]:
     phases = group_by(compute.members, lambda op: op.phase)
     return {phase: phase_row(phases.get(phase) or Group([]), compute) for phase in PHASES}
 
 
-def phase_row(group: Group, compute: Group) -> PhaseRow:
+def phase_row(group: Group, compute: Group) -> Json:
     return {
         "n": group.n,
         "dur_ps": group.total,
@@ -104,7 +104,7 @@ def phase_row(group: Group, compute: Group) -> PhaseRow:
     }
 
 
-def category_rows(step: Step) -> list[CategoryRow]:
+def category_rows(step: Step) -> list[Json]:
     ranked = ranked_by([*step.leaves, *step.containers], lambda op: (op.category, op.kind))
     return [
         {
@@ -118,7 +118,7 @@ def category_rows(step: Step) -> list[CategoryRow]:
     ]
 
 
-def exposed_row(target: Exposed, step: Step) -> CommRow:
+def exposed_row(target: Exposed, step: Step) -> Json:
     return {
         "waits_for": target.waits_for,
         "n": target.group.n,
@@ -135,7 +135,7 @@ def kernels(step: Step) -> list[tuple[str, Group]]:
     return ranked_by(executions, lambda op: op.kernel)
 
 
-def kernel_row(kernel: str, group: Group, step: Step) -> Kernel:
+def kernel_row(kernel: str, group: Group, step: Step) -> Json:
     hlo = group.longest.op.hlo
     likely = line_of(group.op)
     return {
@@ -152,8 +152,8 @@ def kernel_row(kernel: str, group: Group, step: Step) -> Kernel:
     }
 
 
-def step_row(event: StepEvent, duration: int, step: Step) -> StepRow:
-    picked: PickedIfPicked = {"picked": True} if event is step.picked else {}
+def step_row(event: StepEvent, duration: int, step: Step) -> Json:
+    picked = {"picked": True} if event is step.picked else {}
     return {
         "index": event.index,
         "name": event.name,
@@ -163,7 +163,7 @@ def step_row(event: StepEvent, duration: int, step: Step) -> StepRow:
     }
 
 
-def steps_rollup(device: Device, durations: Mapping[int, int]) -> StepsRollup:
+def steps_rollup(device: Device, durations: Mapping[int, int]) -> Json:
     steps = device.steps
     between, whole = time_between(steps)
     by_name: dict[str | None, list[int]] = {}
@@ -179,7 +179,7 @@ def steps_rollup(device: Device, durations: Mapping[int, int]) -> StepsRollup:
     }
 
 
-def step_name_row(name: str | None, durations: Sequence[int]) -> StepNameRow:
+def step_name_row(name: str | None, durations: Sequence[int]) -> Json:
     return {
         "name": name,
         "n": len(durations),
@@ -189,3 +189,161 @@ def step_name_row(name: str | None, durations: Sequence[int]) -> StepNameRow:
         "min_dur_ps": min(durations),
         "max_dur_ps": max(durations),
     }
+
+
+# The text output; `MAIN` is the path of the table that CSV prints.
+MAIN = "top_compute_groups"
+
+PARTS: tuple[Part, ...] = (
+    Table(
+        "where the step goes",
+        "by_kind_rollup",
+        (Column("kind", "key", "word"), TIME, STEP_SHARE, Column("runs", "n", "count")),
+        unless_0="n",
+        ends=(
+            End(
+                "totals.idle_duration_ps",
+                {
+                    "kind": "idle",
+                    "time": "totals.idle_duration_ps",
+                    "% step": "totals.idle_pct_of_step",
+                },
+            ),
+            End("step_duration_ps", {"kind": "step", "time": "step_duration_ps"}),
+        ),
+    ),
+    Table(
+        "the costliest lines; phases: forward (F), backward (B), recompute (R), other (O)",
+        "top_compute_groups",
+        (TOTAL, STEP_SHARE, RUNS, KIND, PHASE_INITIALS, MOSTLY, LINE),
+        size="total_dur_ps",
+        what="line",
+        omitted="tail_compute.n_groups_omitted",
+        tail={"time": "tail_compute.dur_ps"},
+    ),
+    Table(
+        "compute by phase",
+        "by_phase_rollup",
+        (
+            Column("phase", "key", "word"),
+            TIME,
+            Column("% compute", "pct_of_compute", "percent"),
+            Column("runs", "n", "count"),
+        ),
+        unless_0="n",
+    ),
+    Says(
+        "recomputation takes {recompute_total_dur_ps:time}"
+        " ({recompute_total_pct_of_step:percent} of the step), including communication and copies",
+        when="recompute_total_dur_ps",
+    ),
+    Table(
+        "communication and waiting",
+        "comm_rollup",
+        (
+            Column("waits for", "waits_for", "word"),
+            Column("on core", "sync_dur_ps", "time"),
+            Column("waiting", "wait_dur_ps", "time"),
+            STEP_SHARE,
+            Column("runs", "n", "count"),
+            Column("longest op", "longest_hlo_op", "op"),
+        ),
+        size="pct_of_step",
+        whole="",
+        tail={"waiting": "", "on core": ""},
+    ),
+    Table(
+        "kernels",
+        "kernels",
+        (TOTAL, STEP_SHARE, RUNS, AVERAGE, Column("kernel", "kernel"), PHASE_INITIALS, OP_LINE),
+        size="total_dur_ps",
+        what="kernel",
+        tail={"time": ""},
+    ),
+    Table(
+        "by category; containers enclose other ops",
+        "by_hlo_category",
+        (CATEGORY, KIND, TOTAL, STEP_SHARE, RUNS),
+        size="total_dur_ps",
+        what="category",
+        tail={"time": ""},
+    ),
+    Table(
+        "the longest idle gaps",
+        "idle_gaps",
+        (
+            TIME,
+            STEP_SHARE,
+            Column("after", "after_hlo_op", "op", "(start)"),
+            Column("before", "before_hlo_op", "op", "(end)"),
+            Column("inside", "inside", null=""),
+        ),
+        size="dur_ps",
+        what="gap",
+        tail={"time": ""},
+    ),
+    Table(
+        "steps by name; {steps_rollup.n_without_ops:count} of {steps_rollup.n:count} have no ops;"
+        " time between steps: {steps_rollup.between_steps_ps:time}",
+        "steps_rollup.by_name",
+        (
+            Column("step", "name", null="(numbered)"),
+            Column("n", "n", "count"),
+            TOTAL,
+            Column("median", "median_dur_ps", "time"),
+            Column("min", "min_dur_ps", "time"),
+            Column("max", "max_dur_ps", "time"),
+        ),
+    ),
+    Table(
+        "all steps, on the {clock:word}'s clock",
+        "steps",
+        (
+            Column("index", "index", "count"),
+            Column("step", "name"),
+            Column("time", "duration_ps", "time"),
+            Column("ops", "n_xla_ops_events", "count"),
+            Column("picked", "picked", "word", null=""),
+        ),
+        most=10,
+        what="step",
+        tail={"time": ""},
+    ),
+)
+
+
+KINDS = {"compute": "math", "data_move": "data movement", "comm": "communication"}
+
+
+def headline(answer: Json) -> str:
+    return joined(sentences(answer))
+
+
+def sentences(answer: Json) -> Iterator[str]:
+    step = answer["step_duration_ps"]
+    rollup = answer["by_kind_rollup"]
+    shares = [
+        " of ".join((time(rollup[kind]["dur_ps"]), name))
+        for kind, name in KINDS.items()
+        if rollup[kind]["dur_ps"]
+    ]
+    idle = answer["totals"]["idle_duration_ps"]
+    pause = pause_sentence(answer)
+    pause_first = (answer["between_steps_ps"] or 0) > idle
+    if pause_first:
+        yield pause
+    if idle:
+        shares.append(f"{time(idle)} idle")
+    yield f"The step takes {time(step)}: {', '.join(shares) or 'nothing ran in it'}."
+    groups = answer["top_compute_groups"]
+    if groups:
+        top = groups[0]
+        line = at_line_of(top, answer) or " unknown"
+        taken = part_of(top["total_dur_ps"], step) + bracketed(top["pct_of_step"])
+        yield f"The costliest listed line is{line}: {taken}."
+    if not pause_first:
+        yield pause
+
+
+def next_steps(answer: Json) -> Iterator[Next]:
+    yield Next("where the step loses time, and why", ("--mode", "bottleneck"))

@@ -7,10 +7,6 @@ from typing import Any, Final, NamedTuple
 
 from _units import percentage, span, time
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _output.fields.rows import PeriodFields
-
 LONGEST_HEADLINE, LONGEST_NAME = 240, 60
 # Fields with the line of a row. Headlines and tables show the first one that has a value: the line
 # of the user's own code, else the innermost line.
@@ -31,7 +27,7 @@ def bracketed(share: float | None) -> str:
     return "" if share is None else f" ({percentage(share)})"
 
 
-def pause_sentence(answer: PeriodFields) -> str:
+def pause_sentence(answer: Mapping[str, Any]) -> str:
     """Return a sentence about the pauses between steps; empty if they take at most 1 % of the
     time."""
     pauses, period, mean = answer["pauses"], answer["period_ps"], answer["between_steps_ps"]
