@@ -37,16 +37,16 @@ def main_table(fields: Json, path: str) -> tuple[list[Json], Sequence[str]]:
 
 
 def declared_columns(mode: str, outer: str, inner: str) -> list[str]:
-    """Return a table's declared columns, for use when the table has no rows."""
-    from typing import get_args
+    """Return the columns of a table that has no rows."""
+    from _output.schema import schema_of
 
-    from _output.declared import answer_of, fields_of
-
-    declared: Any = answer_of(mode)
+    schema = schema_of(mode)
+    declared = schema["oneOf"][0]
     for name in filter(None, (outer, inner)):
-        (of,) = (field.type for field in fields_of(declared) if field.name == name)
-        (declared,) = get_args(of)
-    columns = [field.name for field in fields_of(declared) if field.is_required]
+        declared = declared["properties"][name]["items"]
+        if "$ref" in declared:
+            declared = schema["$defs"][declared["$ref"].rpartition("/")[2]]
+    columns: list[str] = declared["required"]
     return ["program", *columns] if inner else columns
 
 

@@ -1,61 +1,177 @@
-"""Build the JSON Schema of a mode's answers from the declared fields."""
+"""Build the JSON Schema of a mode's answers from FIELDS.md, the page that declares every field.
+
+The page begins with its grammar, which this file implements. Only `--schema`, the header of a CSV
+without rows, and the tests read the page.
+"""
 
 from __future__ import annotations
 
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, is_typeddict
-
-from _output.declared import absent_of, answer_of, doc_of, fields_of
+import os
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 Json = dict[str, Any]
 
-TYPES = {
-    bool: "boolean",
-    int: "integer",
-    float: "number",
-    str: "string",
-    NoneType: "null",
+HEADER_OF_FIELDS = ["field", "type", "meaning"]
+HEADER_OF_TYPES = ["type", "JSON", "meaning"]
+# The types of JSON Schema by their words on the page.
+JSON_TYPES = {
+    "boolean": "boolean",
+    "integer": "integer",
+    "number": "number",
+    "text": "string",
+    "null": "null",
 }
+BAR = re.compile(r"(?<!\\)\|")
+LINK = re.compile(r"\[(\w+)\]\(#\w+\)")
+# Separates alternatives, but not within parentheses.
+OR = re.compile(r" or (?![^(]*\))")
+OBJECT = re.compile(r"objects?(?: with (?P<shared>[\w, ]+))?")
+OPTIONAL = " (optional)"
 
 
-def schema_of(mode: str) -> Json:
+class Row(NamedTuple):
+    """A row of a table of fields: a path such as `causes[].rank`, a type, and a sentence."""
+
+    path: str
+    type: str
+    meaning: str
+
+
+def schema_of(mode: str, page: str = "") -> Json:
     """Return the JSON Schema of everything that a mode prints on standard output."""
-    answer, absent = answer_of(mode), absent_of(mode)
-    objects: Json = {}
-    found = [of_type(declared, objects) for declared in (answer, absent)]
-    objects[answer.__name__]["properties"]["mode"]["enum"] = [mode]
-    objects[absent.__name__]["properties"]["mode"]["enum"] = [mode, None]
+    declared = Page(page or fields_page())
+    answer = declared.object_at(mode, "", declared.objects[mode]["."].type)
+    answer["properties"]["mode"]["enum"] = [mode]
+    refused = f"Absent in {mode}" if f"Absent in {mode}" in declared.objects else "Absent"
+    absent = declared.object_at(refused, "", declared.objects[refused]["."].type)
+    absent["properties"]["mode"]["enum"] = [mode, None]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"compute_breakdown PROFILE --mode {mode}",
         "description": "An answer, or an object that explains why there is no answer. x-unit is"
         " the unit of a figure.",
-        "oneOf": found,
-        "$defs": objects,
+        "oneOf": [answer, absent],
+        "$defs": declared.shared,
     }
 
 
-def of_type(hint: Any, objects: Json) -> Json:
-    """Return the schema of a type, and add the schemas of objects inside it to `objects`."""
-    origin, parts = get_origin(hint), get_args(hint)
-    if is_typeddict(hint):
-        if hint.__name__ not in objects:
-            objects[hint.__name__] = {}
-            objects[hint.__name__] = of_object(hint, objects)
-        return {"$ref": f"#/$defs/{hint.__name__}"}
-    if origin is Annotated:
-        kind, unit = parts
-        least = {} if unit.minimum is None else {"minimum": unit.minimum}
-        return {**of_type(kind, objects), **least, "x-unit": unit.name}
-    if origin is Literal:
-        return {"type": TYPES[type(parts[0])], "enum": list(parts)}
-    if origin is list:
-        return {"type": "array", "items": of_type(parts[0], objects)}
-    if origin is dict:
-        return {"type": "object", "additionalProperties": of_type(parts[1], objects)}
-    if origin in (Union, UnionType):
-        return of_union([of_type(part, objects) for part in parts])
-    return {"type": TYPES[hint]}
+def fields_page() -> str:
+    """Return the text of FIELDS.md, which is next to the packages in the clone, the wheel and the
+    `.pyz`."""
+    path = os.path.join(os.path.dirname(os.path.dirname(__file__)), "FIELDS.md")
+    data: bytes = __spec__.loader.get_data(path)  # type: ignore[union-attr]
+    return data.decode()
+
+
+def rows_of_tables(page: str) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Yield the heading above, the table's header and the cells of each row on the page."""
+    heading = ""
+    header: list[str] = []
+    for line in page.splitlines():
+        if line.startswith("#"):
+            heading = line.lstrip("# ")
+        if not line.startswith("|"):
+            header = []
+            continue
+        cells = [cell.strip().replace(r"\|", "|") for cell in BAR.split(line)[1:-1]]
+        if not header:
+            header = cells
+        elif set(cells) != {"---"}:
+            yield heading, header, cells
+
+
+class Page:
+    """The declarations on the page, from which it builds schemas."""
+
+    def __init__(self, page: str) -> None:
+        # The rows of each object: an answer by its mode, a shared object by its name.
+        self.objects: dict[str, dict[str, Row]] = {}
+        # Types that the page defines, such as units, by name.
+        self.types: dict[str, str] = {}
+        # The schemas of the shared objects that the schemas so far refer to.
+        self.shared: Json = {}
+        for heading, header, cells in rows_of_tables(page):
+            if header == HEADER_OF_TYPES:
+                self.types[cells[0].strip("`")] = cells[1]
+            elif header == HEADER_OF_FIELDS:
+                row = Row(cells[0].strip("`"), LINK.sub(r"\1", cells[1]), cells[2])
+                self.objects.setdefault(heading, {})[row.path] = row
+
+    def object_at(self, name: str, path: str, words: str) -> Json:
+        """Return the schema of the object `name`, or of the object at a path inside it."""
+        fields = self.fields_of(name, path, words)
+        required = [field for field, row in fields.items() if not row[1].type.endswith(OPTIONAL)]
+        properties = {
+            field: {
+                "description": row.meaning,
+                **self.of_type(row.type.removesuffix(OPTIONAL), of, row.path),
+            }
+            for field, (of, row) in fields.items()
+        }
+        return {
+            "description": self.objects[name][path or "."].meaning,
+            "type": "object",
+            "properties": properties,
+            "required": required,
+            "additionalProperties": False,
+        }
+
+    def fields_of(self, name: str, path: str, words: str) -> dict[str, tuple[str, Row]]:
+        """Return the object and the row that declare each field of the object at a path. A row
+        of the object itself replaces the row of a shared object."""
+        fields: dict[str, tuple[str, Row]] = {}
+        match = OBJECT.search(words)
+        for shared in re.findall(r"\w+", match["shared"] or "") if match else ():
+            fields |= self.fields_of(shared, "", self.objects[shared]["."].type)
+        for row in self.objects[name].values():
+            parent, _, field = row.path.rpartition(".")
+            if field and parent.replace("[]", "") == path.replace("[]", ""):
+                fields[field] = name, row
+        return fields
+
+    def of_type(self, words: str, name: str, path: str) -> Json:
+        """Return the schema of the type of the field of `name` at a path."""
+        alternatives = OR.split(words)
+        if len(alternatives) > 1:
+            return of_union([self.of_type(part, name, path) for part in alternatives])
+        if words.startswith("("):
+            return self.of_type(words[1:-1], name, path)
+        if words.startswith("`"):
+            return of_set(re.findall("`(.*?)`", words))
+        if words.startswith("list of "):
+            return {"type": "array", "items": self.of_type(words[8:], name, path)}
+        if words.startswith("map to "):
+            return {
+                "type": "object",
+                "additionalProperties": self.of_type(words[7:], name, path),
+            }
+        if OBJECT.fullmatch(words):
+            return self.object_at(name, path, words)
+        if words in self.objects:
+            if words not in self.shared:
+                self.shared[words] = {}
+                self.shared[words] = self.object_at(words, "", self.objects[words]["."].type)
+            return {"$ref": f"#/$defs/{words}"}
+        if words in self.types:
+            return of_unit(words, self.of_type(self.types[words], name, path))
+        kind, _, minimum = words.partition(", at least ")
+        if kind not in JSON_TYPES:
+            raise ValueError(f"FIELDS.md, {path} of {name}: no type is named {words!r}")
+        least = {"minimum": int(minimum)} if minimum else {}
+        return {"type": JSON_TYPES[kind], **least}
+
+
+def of_unit(name: str, schema: Json) -> Json:
+    return {**schema, "x-unit": name} if schema.get("type") in ("integer", "number") else schema
+
+
+def of_set(values: list[str]) -> Json:
+    """Return the schema of one of several values. Digits are a number."""
+    if all(value.isdecimal() for value in values):
+        return {"type": "integer", "enum": [int(value) for value in values]}
+    return {"type": "string", "enum": values}
 
 
 def of_union(schemas: list[Json]) -> Json:
@@ -65,17 +181,3 @@ def of_union(schemas: list[Json]) -> Json:
         nullable = {**first, "type": [first["type"], "null"]}
         return {**nullable, "enum": [*first["enum"], None]} if "enum" in first else nullable
     return {"anyOf": schemas}
-
-
-def of_object(declared: Any, objects: Json) -> Json:
-    fields = fields_of(declared)
-    return {
-        "description": doc_of(declared) or f"Answer of {declared.__module__.rpartition('.')[2]}.",
-        "type": "object",
-        "properties": {
-            field.name: {"description": field.doc, **of_type(field.type, objects)}
-            for field in fields
-        },
-        "required": [field.name for field in fields if field.is_required],
-        "additionalProperties": False,
-    }

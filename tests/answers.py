@@ -17,7 +17,7 @@ from unittest import mock
 
 import compute_breakdown
 from _pipeline import load
-from _proto import errors
+from _proto import errors, xplane_pb2
 from tests.analysis import small_programs
 from tests.analysis.causes import (
     test_collective_in_loop,
@@ -208,7 +208,7 @@ def hand_made_idleness() -> list[bytes]:
 
 def hand_made_kernels() -> list[bytes]:
     """Return traces of kernels with regions and counters. One of the kernels has two different
-    ops."""
+    ops, and one of the counters has no name."""
     ops = [
         op("a.1", "custom-call", 0, 10, attributes=KERNEL),
         op("b.1", "custom-call", 10, 10, attributes=KERNEL),
@@ -220,7 +220,11 @@ def hand_made_kernels() -> list[bytes]:
         ("wait", 10, 12),
     ]
     inside = test_kernel.traced(ops, regions, [("MXU", 0, 61.5)])
-    return [*hand_made_traces(), inside, test_kernel.traced(ops, regions, [("MXU", 0, 2**60)])]
+    unnamed = xplane_pb2.XSpace.FromString(test_kernel.traced(ops, regions, [("MXU", 0, 2**60)]))
+    for plane in unnamed.planes:
+        for key in [key for key, named in plane.event_metadata.items() if named.name == "MXU"]:
+            del plane.event_metadata[key]
+    return [*hand_made_traces(), inside, unnamed.SerializeToString()]
 
 
 def measurements() -> bytes:
@@ -521,6 +525,9 @@ def error_answers() -> list[Outcome]:
         found.append(run(folder, "summary"))
         (Path(folder) / "empty.json").touch()
         found.append(run(AFTER, "compare", "--baseline", f"{folder}/empty.json", "--fail-over=1"))
+        found.append(
+            run(DEMO, "page", "--out", f"{folder}/step.html", "--baseline", f"{folder}/none")
+        )
         Path(folder, "empty.json").unlink()
         for made in (BEFORE, AFTER):
             shutil.copy(made, folder)

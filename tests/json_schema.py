@@ -22,10 +22,10 @@ IS_OF_TYPE: dict[str, Callable[[Any], bool]] = {
 
 
 class Validator:
-    """Validate values; call `on_field` with the type, name and value of each field in each
+    """Validate values; call `on_field` with the description and the value of each field in each
     object."""
 
-    def __init__(self, schema: Json, on_field: Callable[[str, str, Any], None] | None = None):
+    def __init__(self, schema: Json, on_field: Callable[[str, Any], None] | None = None):
         self.schema, self.on_field = schema, on_field
 
     def errors(self, value: Any) -> list[str]:
@@ -41,12 +41,7 @@ class Validator:
             yield from check(value, wanted, schema, where)
 
     def check_ref(self, value: Any, wanted: str, _: Json, where: str) -> Iterator[str]:
-        name = wanted.removeprefix("#/$defs/")
-        declared = self.schema["$defs"][name]
-        if self.on_field and isinstance(value, dict):
-            for field, inner in value.items():
-                self.on_field(name, field, inner)
-        yield from self.check(value, declared, where)
+        yield from self.check(value, self.schema["$defs"][wanted.removeprefix("#/$defs/")], where)
 
     def check_type(self, value: Any, wanted: str | list[str], _: Json, where: str) -> Iterator[str]:
         types = [wanted] if isinstance(wanted, str) else wanted
@@ -68,6 +63,8 @@ class Validator:
     def check_properties(self, value: Any, wanted: Json, _: Json, where: str) -> Iterator[str]:
         for name, property_schema in wanted.items():
             if isinstance(value, dict) and name in value:
+                if self.on_field:
+                    self.on_field(property_schema["description"], value[name])
                 yield from self.check(value[name], property_schema, f"{where}.{name}")
 
     def check_required(self, value: Any, wanted: list[str], _: Json, where: str) -> Iterator[str]:

@@ -13,12 +13,9 @@ import tempfile
 import unittest
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_args, is_typeddict
+from typing import Any
 
-from _output import declared
-from _output.fields import common, rows
-from _output.fields_page import fields_page
-from _output.schema import schema_of
+from _output.schema import OPTIONAL, OR, Page, Row, fields_page, schema_of
 from _pipeline import no_answer
 from _pipeline.context import SCHEMA_VERSION
 from tests.answers import BATCH, answers, demo, error_answers
@@ -47,15 +44,32 @@ def errors(mode: str, result: Json) -> list[str]:
     return Validator(schema(mode)).errors(result)
 
 
-def fields_in(mode: str) -> Iterator[tuple[str, str, Json]]:
-    """Yield the type, name and schema of each field that a mode's answer can contain."""
-    for name, of in schema(mode)["$defs"].items():
-        for field, field_schema in of["properties"].items():
-            yield name, field, field_schema
+def rows() -> Iterator[tuple[str, Row]]:
+    """Yield the rows of the page, each with the name of its object."""
+    for name, fields in Page(fields_page()).objects.items():
+        for row in fields.values():
+            yield name, row
 
 
-def can_be_null(field: Json) -> bool:
-    return "null" in field.get("type", []) or {"type": "null"} in field.get("anyOf", [])
+def place(name: str, row: Row) -> str:
+    return f"FIELDS.md, {row.path} of {name}"
+
+
+def page_with_places() -> str:
+    """Return the page with the place of each row instead of its meaning, so that a schema's
+    descriptions tell which row declares a field."""
+    lines, name = [], ""
+    for line in fields_page().splitlines():
+        if line.startswith("#"):
+            name = line.lstrip("# ")
+        match = re.match(r"\| `([\w.\[\]]+)` \| ([^|]+) \| ", line)
+        lines.append(f"{match[0]}{place(name, Row(match[1], '', ''))} |" if match else line)
+    return "\n".join(lines)
+
+
+@functools.cache
+def schema_with_places(mode: str) -> Json:
+    return schema_of(mode, page_with_places())
 
 
 class Answers(unittest.TestCase):
@@ -65,10 +79,9 @@ class Answers(unittest.TestCase):
     batch = BATCH
     takes_seconds = 8
     errors: list[str]
-    # The type and name of each field that occurs in an answer.
-    printed: set[tuple[str, str]]
-    # The type and name of each field that is null in at least one answer.
-    null: set[tuple[str, str]]
+    # The places of the rows that an answer has, and of those that are null in an answer.
+    printed: set[str]
+    null: set[str]
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -82,43 +95,40 @@ class Answers(unittest.TestCase):
 
     @classmethod
     def check(cls, mode: str, result: Json) -> list[str]:
-        def on_field(of: str, name: str, value: Any) -> None:
-            cls.printed.add((place_of(mode, of), name))
+        def on_field(place: str, value: Any) -> None:
+            cls.printed.add(place)
             if value is None:
-                cls.null.add((place_of(mode, of), name))
+                cls.null.add(place)
 
-        return [f"{mode}{error}" for error in Validator(schema(mode), on_field).errors(result)]
+        schema = schema_with_places(mode)
+        return [f"{mode}{error}" for error in Validator(schema, on_field).errors(result)]
 
     def test_every_answer_and_error_answer_is_valid(self) -> None:
         self.assertEqual(self.errors, [])
 
-    def test_every_declared_field_is_printed(self) -> None:
-        for mode in ALL_MODES:
-            declared = {(place_of(mode, of), name) for of, name, _ in fields_in(mode)}
-            self.assertEqual(sorted(declared - self.printed), [])
+    def test_every_row_of_the_page_is_in_an_answer(self) -> None:
+        declared = {place(name, row) for name, row in rows() if row.path != "."}
+        self.assertEqual(sorted(declared - self.printed), [])
 
     def test_every_nullable_field_is_null_in_some_answer(self) -> None:
-        for mode in ALL_MODES:
-            nullable = {
-                (place_of(mode, of), name) for of, name, field in fields_in(mode)
-                if can_be_null(field)
-            }  # fmt: skip
-            self.assertEqual(sorted(nullable - self.null), [])
+        nullable = {
+            place(name, row) for name, row in rows()
+            if "null" in OR.split(row.type.removesuffix(OPTIONAL))
+        }  # fmt: skip
+        self.assertEqual(sorted(nullable - self.null), [])
 
     def test_every_example_occurs_in_an_answer_for_the_demo(self) -> None:
         examples = {
-            (of, name): found[1]
-            for mode in ALL_MODES
-            for of, name, field in fields_in(mode)
-            if (found := EXAMPLE.search(field["description"]))
+            place(name, row): found[1]
+            for name, row in rows()
+            if (found := EXAMPLE.search(row.meaning))
         }
-        # If several types inherit a field, it is enough if the example occurs in one of them.
         met = set()
 
-        def on_field(of: str, name: str, value: Any) -> None:
-            example = examples.get((of, name))
+        def on_field(place: str, value: Any) -> None:
+            example = examples.get(place)
             if example and value is not None and is_excerpt(parsed(example, value), value):
-                met.add((name, example))
+                met.add(place)
 
         of_demo = [
             demo(mode, *(["--include-data-move", "--include-comm"] if mode == "by_source" else []))
@@ -126,16 +136,9 @@ class Answers(unittest.TestCase):
         ]
         of_demo.append(run(AFTER, "compare", "--baseline", str(BEFORE)).object)
         for result in of_demo:
-            Validator(schema(result["mode"]), on_field).errors(result)
-        every = {(name, example) for (_, name), example in examples.items()}
-        self.assertEqual(sorted(every - met), [])
+            Validator(schema_with_places(result["mode"]), on_field).errors(result)
+        self.assertEqual(sorted(examples.keys() - met), [])
         self.assertGreater(len(examples), 30)
-
-
-def place_of(mode: str, of: str) -> str:
-    """Return a type's name, made unique across modes."""
-    same = {"Absent": "AbsentAnswer", "RooflinePeaks": "PeaksUsed"}
-    return f"Answer of {mode}" if of == "Answer" else same.get(of, of)
 
 
 def parsed(example: str, value: Any) -> Any:
@@ -223,30 +226,29 @@ class Mutations(unittest.TestCase):
 
 
 class Declarations(unittest.TestCase):
-    def test_every_field_is_documented(self) -> None:
-        for mode in ALL_MODES:
-            for of, name, field in fields_in(mode):
-                with self.subTest(mode=mode, field=f"{of}.{name}"):
-                    self.assertRegex(field["description"], r"\A[^ ].*[.`]\Z")
-            for name, of in schema(mode)["$defs"].items():
-                self.assertTrue(of["description"], name)
-
-    def test_class_names_in_a_schema_are_unique(self) -> None:
-        shared = {*vars(common), *vars(rows)}
-        for mode in ALL_MODES:
-            module = declared.answer_of(mode).__module__
-            own = {
-                name for name, value in vars(sys.modules[module]).items()
-                if is_typeddict(value) and value.__module__ == module
-            }  # fmt: skip
-            self.assertEqual(own & shared, set())
+    def test_every_row_has_a_meaning(self) -> None:
+        for name, row in rows():
+            with self.subTest(place(name, row)):
+                self.assertRegex(row.meaning, r"\A[^ ].*[.`]\Z")
 
     def test_declared_reasons_and_version_match_the_program(self) -> None:
-        self.assertEqual({*get_args(common.Reason)}, {*no_answer.EXIT_STATUS})
-        for mode in ALL_MODES:
-            versions = [field["enum"] for _, name, field in fields_in(mode)
-                        if name == "schema_version"]  # fmt: skip
-            self.assertEqual(versions, [[SCHEMA_VERSION]] * 2)
+        declared = {(name, row.path): row.type for name, row in rows()}
+        reasons = re.findall("`(.*?)`", declared["Absent", "reason"])
+        self.assertEqual(sorted(reasons), sorted(no_answer.EXIT_STATUS))
+        for name in ("Answer", "Absent"):
+            self.assertEqual(declared[name, "schema_version"], f"`{SCHEMA_VERSION}`")
+
+    def test_every_object_has_a_mode_or_is_named_in_a_type(self) -> None:
+        declared = Page(fields_page())
+        named = " ".join([row.type for _, row in rows()] + [*declared.types.values()])
+        for name in {name for name, _ in rows()} - {*ALL_MODES}:
+            if not name.startswith("Absent"):
+                self.assertRegex(named, rf"\b{name}\b")
+
+    def test_type_that_the_page_does_not_define_is_an_error(self) -> None:
+        page = fields_page().replace("| `chip` | text |", "| `chip` | texts |")
+        with self.assertRaisesRegex(ValueError, "FIELDS.md, chip of Chip: no type .* 'texts'"):
+            schema_of("bottleneck", page)
 
     def test_records_without_a_schema_version_are_accepted(self) -> None:
         record = demo("record")
@@ -258,13 +260,6 @@ class Declarations(unittest.TestCase):
             result = run(paths[1], "compare", "--baseline", str(paths[0])).object
             self.assertEqual((result["status"], result["same_program"]), ("ok", True))
             self.assertEqual(run(paths[0], "spread").object["status"], "ok")
-
-    def test_fields_page_is_up_to_date(self) -> None:
-        page = (ROOT / "FIELDS.md").read_text(encoding="utf-8")
-        self.assertTrue(
-            page == fields_page(),
-            "FIELDS.md is stale: run `python -m _output.fields_page >FIELDS.md`",
-        )
 
 
 class CommandLine(unittest.TestCase):
