@@ -34,7 +34,8 @@ from _modes.comm import comm
 from _modes.compare import compare
 from _modes.idle import idle
 from _modes.kernel import NO_KERNELS, NO_REGIONS, kernel
-from _modes.memory import fields_anyway, memory
+from _modes.memory import fields_anyway as runtime_anyway
+from _modes.memory import memory
 from _modes.non_compute import non_compute
 from _modes.program import program
 from _modes.roofline import roofline
@@ -123,7 +124,7 @@ def page(
     if "memory" not in answers:
         # Allocator events are available even without a program.
         of_memory = context.with_own_notes()
-        runtime = fields_anyway(step.device.trace, step.device.plane.name, of_memory)
+        runtime = runtime_anyway(step.device.trace, step.device.plane.name, of_memory)
         answers["memory"] = {**runtime, "notes": of_memory.notes}
     if comparison:
         parts["compare"], answers["compare"] = OK, comparison
