@@ -6,16 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from _analysis.likely_lines import LikelyLine, line_of
+from _analysis.likely_lines import LikelyLine, SourceIs, line_of
 from _analysis.remedies import LATE_DEVICE, remedy_of
 from _analysis.roof.ledger import CLASSES, KERNEL, Entry
 from _pipeline.groups import Group, most, ranked_by, sum_known
 from _pipeline.ops import Op
 from _pipeline.scopes import merged_layers
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _output.fields.units import SourceIs
 
 # Maximum number of arrays listed in the shape of a tuple.
 _N_PARTS = 3

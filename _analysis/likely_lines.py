@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from _analysis.roof.exposed import collective_of
 from _pipeline import frames
@@ -13,7 +13,6 @@ from _pipeline.vocabulary import COMPUTE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from _output.fields.units import SourceIs
     from _proto.hlo.program import Instruction
 
 # Origin of a likely line if it is the op's own line. `_proto/hlo/nearest_line.py` returns the other
@@ -23,6 +22,7 @@ OWN: Final = "own"
 # op's scope.
 LIKELY: Final = "likely"
 DOUBTFUL: Final = "doubtful"
+SourceIs = Literal["own", "inside", "producer", "consumer", "likely", "doubtful"]
 
 
 class LikelyLine(NamedTuple):

@@ -15,13 +15,10 @@ from _analysis.roof.ledger import (
     MEMORY_BOUND,
     UNJUDGED,
     Entry,
+    OpClass,
 )
 from _pipeline.idle_causes import BARRIER, BETWEEN_PROGRAMS, DEPENDENCY, IN_CONTAINER, IN_PROGRAM
 from _pipeline.vocabulary import HOST
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _output.fields.units import OpClass
 
 _MATH: tuple[OpClass, ...] = (COMPUTE_BOUND, MEMORY_BOUND, UNJUDGED)
 _MOVED: tuple[OpClass, ...] = (DATA_MOVEMENT, *_MATH)

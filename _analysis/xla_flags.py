@@ -11,18 +11,15 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from _analysis.comm.collective_plans import ASYNC, ASYNC_FUSION, Planned
+from _analysis.comm.collective_plans import ASYNC, ASYNC_FUSION, How, Planned
 from _pipeline.context import Context
 from _pipeline.no_answer import NoAnswer
 from _pipeline.vocabulary import SPARSE_CORE
 from _units import counted
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _output.fields.program import FlagVerdict, How
-
+FlagVerdict = Literal["unknown", "contradicts", "no_effect", "consistent"]
 # For each flag: the collective that it affects (None for all), and the ways of running a collective
 # that show its effect.
 FLAGS: dict[str, tuple[str | None, tuple[How, ...]]] = {

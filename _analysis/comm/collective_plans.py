@@ -4,7 +4,7 @@ compiler planned it."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from _analysis.comm.transfers import Transfer, transfers_in
 from _pipeline.normalize import Step
@@ -12,13 +12,10 @@ from _pipeline.vocabulary import SOME_COLLECTIVE, SPARSE_CORE
 from _proto.hlo.collectives import COLLECTIVES, collective_name, collective_of, plan_of
 from _proto.hlo.program import DONE, Computation, Instruction, Program
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _output.fields.program import How
-
 SYNC: Final = "sync"
 ASYNC: Final = "async"
 ASYNC_FUSION: Final = "async_fusion"
+How = Literal["sync", "async", "async_fusion", "sparse_core"]
 # Prefixes of the names of computations that fusions call. An all-reduce fused with a dynamic-slice
 # is a reduce-scatter. A carrier fuses math with a piece of a collective; the collective is
 # attributed to the fusion that completes it.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from _proto.hlo.collectives import Collective
 from _proto.hlo.program import Program
@@ -17,14 +17,11 @@ from _proto.hlo.replica_groups import Participants, groups_in_text, pairs_in_tex
 from _proto.hlo.shapes import Array as ProgramArray
 from _proto.hlo.text import FROM_HOST, TO_HOST, Array, HloText
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _output.fields.comm import GroupsFrom
-
 # Sources of the participants: the op's HLO text, the program, or the array shapes.
 TEXT: Final = "text"
 PROGRAM: Final = "program"
 SHAPES: Final = "shapes"
+GroupsFrom = Literal["text", "program", "shapes"]
 # Which data counts as the payload: the input, the output, or the smaller of the two. Input and
 # output differ in size if a sum has a wider dtype than its operands; devices must send at least the
 # smaller one. The payload of other collectives depends on the data and is therefore unknown.

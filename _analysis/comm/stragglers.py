@@ -24,17 +24,14 @@ from _pipeline.device import MODULES
 from _pipeline.frames import innermost_own, is_not_plumbing
 from _pipeline.groups import mean, rounded_mean
 from _pipeline.scopes import scope_of
+from _pipeline.vocabulary import LeafKind
 from _units import counted
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _output.fields.units import Kind
-
-    # Applies a function to each item, in the current process or in others.
-    OnEach = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
-    Imbalance = Literal["balanced", "slight", "large"]
-    Scope = Literal["host", "device"]
-    Cause = Literal["own", "idle", "host"]
+# Applies a function to each item, in the current process or in others.
+OnEach = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
+Imbalance = Literal["balanced", "slight", "large"]
+Scope = Literal["host", "device"]
+Cause = Literal["own", "idle", "host"]
 
 # Limits of the verdict, in percent of the step: an imbalance below the first limit is `balanced`,
 # below the second `slight`, and otherwise `large`.
@@ -296,7 +293,7 @@ def cause_of(slow: Load, median: Load) -> Cause | None:
 class LineDelta(NamedTuple):
     """The mean time of a line on the median device and on the slow device."""
 
-    kind: Kind
+    kind: LeafKind
     agg_key: str
     source: str | None
     source_user: str | None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Set
 from operator import add
+from typing import Literal
 
 from _analysis.comm.exchanges import Exchanges
 from _analysis.comm.flights import Flights, flights_of
@@ -22,10 +23,6 @@ from _pipeline.vocabulary import SPARSE_CORE
 from _proto.cached import cached_property
 from _proto.hlo.collectives import plan_of
 from _proto.hlo.text import HloText
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _output.fields.comm import Engine, TransferMode
 
 UPDATE_RE = re.compile(r"-update(?=\.|\Z)")
 
@@ -104,12 +101,12 @@ class Transfer:
         self.place, start = starts.of(op) if op.is_wait else (op.place, None)
         self.flights = Flights()
         self.collective = collective_of(op)
-        self.mode: TransferMode = "async" if op.is_wait else "sync"
+        self.mode: Literal["sync", "async"] = "async" if op.is_wait else "sync"
         texts = op.hlo, start.hlo if start else None
         on_sparse_core = any(text.on_sparse_core for text in texts if text) or (
             op.instruction is not None and op.instruction.on_sparse_core
         )
-        self.engine: Engine = SPARSE_CORE if on_sparse_core else "core"
+        self.engine: Literal["core", "sparse_core"] = SPARSE_CORE if on_sparse_core else "core"
         self.plan = plan_of(op.instruction) if op.instruction else frozenset[str]()
         self.likely = line_of(op)
         self.exchange = exchanges.of(

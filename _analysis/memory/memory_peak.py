@@ -8,20 +8,17 @@ in XProf's memory viewer.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from _proto.hlo.buffers import ALLOC, FREE, Allocation, Buffer, BufferAssignment, HeapEvent
 from _proto.hlo.program import Instruction
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _output.fields.memory import BufferKind
 
 HBM = 0
 PARAMETER: Final = "parameter"
 OUTPUT: Final = "output"
 CONSTANT: Final = "constant"
 TEMPORARY: Final = "temporary"
+BufferKind = Literal["parameter", "output", "constant", "temporary"]
 KINDS: tuple[BufferKind, ...] = (PARAMETER, OUTPUT, CONSTANT, TEMPORARY)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from _analysis.records.changes_by_file import FileLines, Files
 from _analysis.records.matching import Match, matches_of
@@ -15,10 +15,7 @@ from _analysis.records.recorded_steps import ALPHA, Line, Run, run_of, source_of
 from _analysis.records.sides import Side, sides_of
 from _pipeline.context import DEVICE
 from _pipeline.groups import mean
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _output.fields.units import Kind, NoiseUnit
+from _pipeline.vocabulary import LeafKind
 
 # Rows below this share of the total time are not tested for significance, because with fewer tests
 # smaller differences become significant.
@@ -59,7 +56,7 @@ class LineChange(NamedTuple):
     change: Change
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> LeafKind:
         return (self.match.before or self.match.after)[0].kind
 
     @property
@@ -90,7 +87,7 @@ class Comparison(NamedTuple):
     after: Side
     noise: Noise
     # Unit of the samples: steps if each side is a single capture, else captures.
-    unit: NoiseUnit
+    unit: Literal["step", "capture"]
     # Number of lines that were tested for significance.
     n_tested: int
     program: ProgramChanges

@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 from _pipeline.groups import mean
 from _pipeline.no_answer import NoAnswer
+from _pipeline.vocabulary import LeafKind
 from _proto.trace.ranks import planes_named
 from _units import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _analysis.records.record_format import Record, RecordedDevice, RecordedGroup, RecordedStep
-    from _output.fields.units import Kind
 
 ALPHA = Fraction(1, 20)
 
@@ -28,7 +28,7 @@ class Line(NamedTuple):
     ns: tuple[float, ...]
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> LeafKind:
         return self.group.kind
 
     @property

@@ -10,11 +10,11 @@ from _pipeline.groups import Group
 from _pipeline.names import resolve_name
 from _pipeline.no_answer import NoAnswer
 from _pipeline.ops import Op
+from _proto.hlo.text import DtypeClass
 from _units import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from _output.fields.units import Dtype, DtypeSource
     from _proto.hlo.traffic import Traffic
 
 # Where a cost comes from; the cost of an opaque op is unknown.
@@ -25,6 +25,8 @@ USER: Final = "user"
 # Where a dtype comes from, if not from the user.
 OUTPUT: Final = "output"
 PROGRAM: Final = "program"
+DtypeSource = Literal["program", "output", "user"]
+CostSource = Literal["xla", "declared", "user"]
 
 
 class KernelCost(NamedTuple):
@@ -33,13 +35,13 @@ class KernelCost(NamedTuple):
     kernel: str
     flops: int
     n_bytes: int
-    dtype: Dtype | None
+    dtype: DtypeClass | None
 
 
 class Precision(NamedTuple):
     """The dtype that determines the peak rate for an op, and where the dtype comes from."""
 
-    dtype: Dtype
+    dtype: DtypeClass
     source: DtypeSource
     is_uncertain: bool
 
@@ -53,7 +55,7 @@ def precision_of(op: Op) -> Precision:
 class Cost(NamedTuple):
     """The cost of one execution of an op; None for unknown figures."""
 
-    source: Literal["opaque", "xla", "declared", "user"]
+    source: Literal["opaque", CostSource]
     # Name of the kernel, if the cost was specified by the user or the kernel's author.
     kernel: str | None
     flops: int | None
@@ -128,7 +130,7 @@ def moved(count: int | None, traffic: Traffic) -> int | None:
 
 
 def costs_by_kernel(
-    compute: Group, given: Sequence[tuple[str, int, int, Dtype | None]], context: Context
+    compute: Group, given: Sequence[tuple[str, int, int, DtypeClass | None]], context: Context
 ) -> dict[str, KernelCost]:
     """Return the costs from `--kernel-cost`, keyed by the kernel's full name."""
     if not given:

@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from _analysis.roof.exposed import is_exposed
-from _analysis.roof.ledger import COLLECTIVE, DATA_MOVEMENT, Entry
+from _analysis.roof.ledger import COLLECTIVE, DATA_MOVEMENT, Entry, OpClass
 from _pipeline.ops import Op
 from _pipeline.vocabulary import COMPUTE, HOST
 from _proto.hlo.program import Computation, Instruction
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _output.fields.units import OpClass
-
-    # For each computation, the time of each of its math instructions.
-    MathTimes = dict[Computation, dict[Instruction, int]]
+# For each computation, the time of each of its math instructions.
+MathTimes = dict[Computation, dict[Instruction, int]]
 
 # Classes of ops that can overlap with math.
 HIDEABLE = (COLLECTIVE, HOST, DATA_MOVEMENT)

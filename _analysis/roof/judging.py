@@ -5,19 +5,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from _analysis.roof.costs import OPAQUE, XLA, Cost, KernelCost, Precision, cost_of
+from _analysis.roof.costs import (
+    OPAQUE,
+    XLA,
+    Cost,
+    CostSource,
+    DtypeSource,
+    KernelCost,
+    Precision,
+    cost_of,
+)
 from _analysis.roof.ledger import Entry, judged
 from _analysis.roof.roofs import Roofs, rounded
 from _pipeline.executions import Executions
 from _pipeline.groups import Group, group_by, source_key, sum_known
 from _pipeline.vocabulary import OTHER
+from _proto.hlo.text import DtypeClass
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _output.fields.roofline import SkipReason
-    from _output.fields.units import Bound, CostSource, Dtype, DtypeSource
+SkipReason = Literal["opaque", "no_flops", "no_bytes", "dtype_other", "peak_unknown_for_dtype"]
 
 
 class Costed(NamedTuple):
@@ -74,8 +81,8 @@ class Part:
     def _main_precision(self) -> Precision:
         """Return the dtype that takes the most time, and the source that accounts for most of this
         time."""
-        dtypes: dict[Dtype, int] = {}
-        sources: dict[tuple[Dtype, DtypeSource], int] = {}
+        dtypes: dict[DtypeClass, int] = {}
+        sources: dict[tuple[DtypeClass, DtypeSource], int] = {}
         for executions, cost, _ in self.members:
             precision, total = cost.precision, executions.total
             key = precision.dtype, precision.source
@@ -128,7 +135,7 @@ class Verdict(NamedTuple):
         return self.total - round(self.t_roofline)
 
     @property
-    def bound(self) -> Bound:
+    def bound(self) -> Literal["compute", "memory"]:
         # Equivalent to arithmetic intensity >= ridge point, but also defined if no bytes are
         # accessed.
         return "compute" if self.t_compute >= self.t_hbm else "memory"

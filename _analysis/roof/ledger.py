@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from _analysis.roof.costs import DECLARED, OPAQUE, Cost, KernelCost, cost_of
 from _analysis.roof.roofs import Roofs
@@ -13,16 +13,22 @@ from _pipeline.executions import Executions
 from _pipeline.normalize import Step
 from _pipeline.vocabulary import COMM, COMPUTE, DATA_MOVE, HOST, OTHER
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _output.fields.units import OpClass
-
 COLLECTIVE: Final = "collective"
 DATA_MOVEMENT: Final = "data_movement"
 COMPUTE_BOUND: Final = "compute_bound"
 MEMORY_BOUND: Final = "memory_bound"
 KERNEL: Final = "kernel"
 UNJUDGED: Final = "unjudged"
+OpClass = Literal[
+    "collective",
+    "host",
+    "data_movement",
+    "compute_bound",
+    "memory_bound",
+    "kernel",
+    "unjudged",
+    "other",
+]
 CLASSES: tuple[OpClass, ...] = (
     *(COLLECTIVE, HOST, DATA_MOVEMENT, COMPUTE_BOUND, MEMORY_BOUND, KERNEL, UNJUDGED),
     OTHER,
