@@ -8,16 +8,16 @@ example: --steps 1:
 
 from __future__ import annotations
 
+from typing import Any
+
 from _analysis.records.record_rows import record_of_trace
 from _pipeline.context import Context
 from _pipeline.load import Candidates, find_files
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _output.fields.record import Answer
+Json = dict[str, Any]
 
 
-def record(context: Context, *, steps: slice = slice(None)) -> Answer:
+def record(context: Context, *, steps: slice = slice(None)) -> Json:
     request = context.request
     candidates = Candidates(find_files(request.profile, context), request.host, context)
     for place in candidates.places:

@@ -24,6 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _proto.trace.events import Events
 
+ClockName = Literal["device", "trace"]
 ON_DEVICE: Final = "device"
 ON_TRACE: Final = "trace"
 # A value later than any 64-bit time.
@@ -87,7 +88,7 @@ class Clock(NamedTuple):
     """The clock used for a step: the device's clock if the core measured any op, else the trace's
     clock."""
 
-    name: Literal["device", "trace"]
+    name: ClockName
     # Offset from the trace's clock to the device's clock, by time on the trace's clock.
     shifts: dict[int, int]
 

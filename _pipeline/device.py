@@ -20,11 +20,10 @@ if TYPE_CHECKING:
     from _proto.trace.plane import Stats
     from _proto.trace.trace import Trace
 
-    StepSource = Literal["steps", "modules"]
-
 # Steps come from the Steps line, or from the XLA Modules line if the plane has no Steps line.
 STEPS: Final = "steps"
 MODULES: Final = "modules"
+StepSource = Literal["steps", "modules"]
 STEPS_LINE, MODULES_LINE, OPS_LINE = "Steps", "XLA Modules", "XLA Ops"
 # Values earlier and later than any 64-bit time, in nanoseconds or picoseconds.
 BEFORE_ALL, AFTER_ALL = -(1 << 80), 1 << 80

@@ -15,16 +15,24 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from fractions import Fraction
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from _analysis.records.recorded_steps import Line
 from _pipeline import scopes
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _output.fields.compare import MatchedBy
-
-    Rule = Callable[[MatchedBy, list["Traits"], list["Traits"]], Iterator["Match"]]
+MatchedBy = Literal[
+    "same_ops",
+    "same_key",
+    "same_places_and_scopes",
+    "same_files_and_scopes",
+    "same_places",
+    "same_scopes",
+    "same_line",
+    "similar_scopes",
+    "only_before",
+    "only_after",
+]
+Rule = Callable[[MatchedBy, list["Traits"], list["Traits"]], Iterator["Match"]]
 
 FRAME_RE = re.compile(r"(.*?)(?::(\d{1,18}))?(?::(\d{1,18}))?", re.DOTALL)
 # Match this expression against reversed names: searching for a suffix would try a match at every

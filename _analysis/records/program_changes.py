@@ -7,11 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from _analysis.records.record_format import Fact, RecordedProgram
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _output.fields.compare import ProgramWhat
+from _analysis.records.record_format import Fact, ProgramWhat, RecordedProgram
 
 DIMENSIONS = re.compile(r"\[([0-9,]+)\]")
 KERNEL_CODE = "kernel_code"

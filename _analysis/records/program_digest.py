@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from _analysis.comm.collective_plans import collectives_in
 from _analysis.memory.memory_peak import Contradiction, peak_of
@@ -16,15 +17,13 @@ from _proto.hlo.parameters import Parameter, read_parameters
 from _proto.hlo.program import Instruction, Program
 from _proto.hlo.text import HBM, base_name
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _output.fields.record import CollectiveFact, KernelFact, ParameterFact, RecordProgram
+Json = dict[str, Any]
 
 # Maximum number of shapes listed for each kernel.
 N_SHAPES = 4
 
 
-def digest_of_program(program: Program) -> RecordProgram | None:
+def digest_of_program(program: Program) -> Json | None:
     """Return the digest of a program; None if its entry computation is unknown."""
     fingerprint = fingerprint_of(program)
     parameters = read_parameters(program)
@@ -54,7 +53,7 @@ def opcodes_outside_fusions(instructions: Sequence[Instruction]) -> Counter[str]
     )
 
 
-def collective_facts(program: Program) -> dict[str, CollectiveFact]:
+def collective_facts(program: Program) -> dict[str, Json]:
     """Return the number and the output bytes of collectives, by opcode and how they run."""
     alike: dict[str, list[Instruction]] = {}
     for instruction, opcode, how in collectives_in(program):
@@ -72,7 +71,7 @@ def output_bytes(instruction: Instruction) -> int | None:
     return sum_if_known((1, array.n_bytes) for array in collective.outputs)
 
 
-def kernel_facts(instructions: Iterable[Instruction]) -> dict[str, KernelFact]:
+def kernel_facts(instructions: Iterable[Instruction]) -> dict[str, Json]:
     alike: dict[str, list[Instruction]] = {}
     for instruction in instructions:
         if instruction.is_kernel:
@@ -87,9 +86,9 @@ def kernel_facts(instructions: Iterable[Instruction]) -> dict[str, KernelFact]:
     }
 
 
-def parameter_facts(parameters: Iterable[Parameter]) -> dict[str, ParameterFact]:
+def parameter_facts(parameters: Iterable[Parameter]) -> dict[str, Json]:
     """Return the parameters by path, or by number and tuple position if there is no unique path."""
-    facts: dict[str, ParameterFact] = {}
+    facts: dict[str, Json] = {}
     for parameter in parameters:
         name = parameter.path
         if name is None or name in facts:

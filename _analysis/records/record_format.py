@@ -1,8 +1,8 @@
 """Read the JSON records that the mode `record` prints.
 
 A record is a JSON object whose numbers are all integers. It has a row for each group of ops and,
-for each step of each device, the time of every group. `_output/fields/record.py` declares all
-fields. The classes in this module contain only the fields that `compare` and `spread` need.
+for each step of each device, the time of every group. FIELDS.md declares all fields.
+The classes in this module contain only the fields that `compare` and `spread` need.
 """
 
 from __future__ import annotations
@@ -10,24 +10,33 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _output.fields.compare import ProgramWhat
-    from _output.fields.record import CollectiveFact, KernelFact, ParameterFact
-    from _output.fields.units import AggKeyKind, Clock, Kind, StepSource
-
+from _pipeline.clocks import ClockName
+from _pipeline.device import StepSource
+from _pipeline.vocabulary import KeyKind, LeafKind
 
 T = TypeVar("T")
 # A property of a program: an object with several figures, a hash, or a number.
-Fact: TypeAlias = "CollectiveFact | KernelFact | ParameterFact | str | int"
+Fact: TypeAlias = "dict[str, Any] | str | int"
 
 FORMAT: Final = 1
-KINDS: tuple[Kind, ...] = ("compute", "data_move", "comm", "other")
-AGG_KEY_KINDS: tuple[AggKeyKind, ...] = ("stack", "tf_op", "no_source")
-CLOCKS: tuple[Clock, ...] = ("device", "trace")
+KINDS: tuple[LeafKind, ...] = ("compute", "data_move", "comm", "other")
+AGG_KEY_KINDS: tuple[KeyKind, ...] = ("stack", "tf_op", "no_source")
+CLOCKS: tuple[ClockName, ...] = ("device", "trace")
 STEP_SOURCES: tuple[StepSource | None, ...] = ("steps", "modules", None)
+# Properties of a program; `other` if only the fingerprints differ.
+ProgramWhat = Literal[
+    "collective",
+    "kernel",
+    "kernel_code",
+    "parameter",
+    "donation",
+    "memory",
+    "opcode",
+    "fusion",
+    "other",
+]
 # The type of the values of each program property; None if the property is a single number, which
 # has no name.
 KINDS_OF_FACTS: dict[ProgramWhat, type | None] = {
@@ -53,9 +62,9 @@ class UnreadableRecord(Exception):
 class RecordedGroup(NamedTuple):
     """A group of ops that share a source line."""
 
-    kind: Kind
+    kind: LeafKind
     agg_key: str
-    agg_key_kind: AggKeyKind
+    agg_key_kind: KeyKind
     # Frames as `file:line:column`, outermost first.
     frames: list[str]
     source: str | None
@@ -104,7 +113,7 @@ class RecordedDevice(NamedTuple):
 
     name: str
     device_type: str | None
-    clock: Clock
+    clock: ClockName
     step_source: StepSource | None
     # Hash of the HLO texts of all ops.
     program: str

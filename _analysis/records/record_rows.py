@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from _analysis.records.record_format import FORMAT
 from _analysis.records.recording import (
@@ -25,26 +26,21 @@ from _proto.trace.ranks import TPU_RE, planes_named
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from _output.fields.record import (
-        Answer,
-        RecordDevice,
-        RecordGroup,
-        RecordProgram,
-        RecordStep,
-    )
     from _proto.trace.trace import Trace
+
+Json = dict[str, Any]
 
 # Maximum length of each list of texts in a group's row.
 N_LISTED = 32
 
 
-def record_of_trace(place: Place, device: str | None, asked: slice, context: Context) -> Answer:
+def record_of_trace(place: Place, device: str | None, asked: slice, context: Context) -> Json:
     """Return the record of a host; it contains `device`, or without `device` all TPUs with ops."""
     with opened(place, device, context) as trace:
         return record_of_host(trace, place.path, device, asked, context)
 
 
-def records_of_trace(path: str, device: str | None, context: Context) -> list[Answer | NoAnswer]:
+def records_of_trace(path: str, device: str | None, context: Context) -> list[Json | NoAnswer]:
     """Return, for each host in a file, its record, or a NoAnswer with the reason why it has none.
     If the file has only one host, raise this NoAnswer instead.
 
@@ -57,7 +53,7 @@ def records_of_trace(path: str, device: str | None, context: Context) -> list[An
 
 def record_or_no_answer(
     trace: Trace, path: str, device: str | None, context: Context
-) -> Answer | NoAnswer:
+) -> Json | NoAnswer:
     its_device = trace.device_named(device) if device else None
     try:
         return record_of_host(trace, path, its_device, slice(None), context.with_own_notes())
@@ -71,7 +67,7 @@ def record_or_no_answer(
 
 def record_of_host(
     trace: Trace, path: str, device: str | None, asked: slice, context: Context
-) -> Answer:
+) -> Json:
     names = list(filter(TPU_RE.match, trace.plane_names))
     if device is not None:
         names = planes_named(device, trace.plane_names)[:1]
@@ -90,7 +86,7 @@ def record_of_host(
     digests = digests_of_programs(trace, devices, context)
     frames: dict[str, int] = {}
     group_rows = [group_row(facts, frames) for facts in groups.values()]
-    answer: Answer = {
+    answer: Json = {
         "status": "ok",
         "mode": "record",
         "schema_version": SCHEMA_VERSION,
@@ -120,7 +116,7 @@ def record_of_host(
     return answer
 
 
-def group_row(facts: GroupFacts, frames: dict[str, int]) -> RecordGroup:
+def group_row(facts: GroupFacts, frames: dict[str, int]) -> Json:
     """Return the row of a group, and add its frames to the table of all frames."""
     tf_ops, signatures = sorted(facts.tf_ops), sorted(facts.signatures)
     shapes = sorted(facts.shapes)
@@ -143,14 +139,14 @@ def group_row(facts: GroupFacts, frames: dict[str, int]) -> RecordGroup:
 
 def digests_of_programs(
     trace: Trace, devices: Iterable[DeviceFacts], context: Context
-) -> dict[int, RecordProgram]:
+) -> dict[int, Json]:
     """Map program ids to the digests of the devices' programs; programs missing from the trace are
     omitted."""
     from _analysis.records.program_digest import digest_of_program
     from _proto.hlo.programs import Programs
 
     notes: list[str] = []
-    digests: dict[int, RecordProgram] = {}
+    digests: dict[int, Json] = {}
     for device in devices:
         program_id = device.program_id
         if program_id is None or program_id in digests:
@@ -163,7 +159,7 @@ def digests_of_programs(
     return digests
 
 
-def device_row(device: DeviceFacts, program_ids: list[int]) -> RecordDevice:
+def device_row(device: DeviceFacts, program_ids: list[int]) -> Json:
     program_id = device.program_id
     return {
         "device": device.device,
@@ -175,7 +171,7 @@ def device_row(device: DeviceFacts, program_ids: list[int]) -> RecordDevice:
     }
 
 
-def step_row(device: int, step: StepOfDevice, groups: Iterable[SourceKey]) -> RecordStep:
+def step_row(device: int, step: StepOfDevice, groups: Iterable[SourceKey]) -> Json:
     figures = step.figures
     times = [figures.times.get(key, (0, 0)) for key in groups] if figures else []
     return {

@@ -10,9 +10,9 @@ from typing import Any, Literal, NamedTuple
 from _analysis.idle.periods import common_name, periods_by_index
 from _analysis.processes import work_on
 from _analysis.roof.exposed import is_communication, is_exposed
-from _pipeline.clocks import ON_DEVICE, ON_TRACE
+from _pipeline.clocks import ON_DEVICE, ON_TRACE, ClockName
 from _pipeline.context import Context
-from _pipeline.device import BEFORE_ALL, MODULES, Device, StepEvent, open_device
+from _pipeline.device import BEFORE_ALL, MODULES, Device, StepEvent, StepSource, open_device
 from _pipeline.event_iterate import ALWAYS, admit
 from _pipeline.groups import SourceKey, source_key
 from _pipeline.make_ops import make_ops
@@ -26,17 +26,15 @@ from _units import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from _output.fields.record import WhyNot
-    from _output.fields.units import Clock, StepSource
     from _proto.trace.trace import Trace
-
-    # The sum that includes an op's time.
-    Part = Literal["comm", "host"]
 
 # A step is not used if its number of ops differs from the median by more than one op in
 # `OPS_PER_OTHER`.
 OPS_PER_OTHER = 50
 CONDITIONAL = "conditional"
+# The sum that includes an op's time.
+Part = Literal["comm", "host"]
+WhyNot = Literal["no_ops", "other_op_count", "other_program", "not_asked"]
 
 
 class GroupFacts:
@@ -122,7 +120,7 @@ class DeviceFacts(NamedTuple):
 
     device: str
     device_type: str | None
-    clock: Clock
+    clock: ClockName
     step_source: StepSource | None
     program: str
     # Id of the program that takes the most time in the steps read.

@@ -1,9 +1,8 @@
 """Fields of `compare`."""
 
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 from .common import AbsentAnswer, Lead, OkAnswer
-from .record import CollectiveFact, KernelFact, ParameterFact
 from .units import (
     Clock,
     Count,
@@ -14,20 +13,6 @@ from .units import (
     Percent,
     Picoseconds,
 )
-
-MatchedBy = Literal[
-    "same_ops",
-    "same_key",
-    "same_places_and_scopes",
-    "same_files_and_scopes",
-    "same_places",
-    "same_scopes",
-    "same_line",
-    "similar_scopes",
-    "only_before",
-    "only_after",
-]
-
 
 WhyNoTest = Literal["too_few_steps", "too_few_captures"]
 
@@ -113,9 +98,9 @@ class ProgramChange(TypedDict):
     """Kind of the fact; `other` if only the fingerprints differ."""
     name: str | None
     """Name of the collective, kernel, parameter or opcode; null for facts of other kinds."""
-    before: CollectiveFact | KernelFact | ParameterFact | str | int | None
+    before: dict[str, Any] | str | int | None
     """Value of the fact before the change; null if the program had no such fact."""
-    after: CollectiveFact | KernelFact | ParameterFact | str | int | None
+    after: dict[str, Any] | str | int | None
     """Value of the fact after the change; null if the program has no such fact."""
 
 
@@ -296,7 +281,7 @@ class CompareRow(Delta, Tested, Ranges):
     """Rank in the list, from 1."""
     kind: Kind
     """Kind of the line's ops."""
-    matched_by: MatchedBy
+    matched_by: str
     """Rule that matched the line. `same_ops`: the ops are identical. `same_key`: the keys of lines
     without a stack are equal. `same_places`: the files and columns of the stack's frames are equal,
     except for frames of files that occur on only one side. `same_scopes`: the paths in `tf_op` are
