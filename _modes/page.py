@@ -41,6 +41,7 @@ from _modes.program import program
 from _modes.roofline import roofline
 from _modes.summary import summary
 from _output.page import html_of
+from _output.page_sections import sections_of
 from _pipeline.context import DEVICE, Context
 from _pipeline.device import open_device
 from _pipeline.event_iterate import read_events
@@ -76,7 +77,7 @@ OK = "ok"
 # The modes shown on the page, with their options.
 PAGE_MODES: Modes = {
     "bottleneck": (bottleneck, {"top": 400}),
-    "summary": (summary, {"top": 50}),
+    "summary": (summary, {"top": 0}),
     "by_source": (by_source, {"include_data_move": True, "include_comm": True, "top": 600}),
     "non_compute": (non_compute, {"top": 200}),
     "roofline": (roofline, {"top": 400}),
@@ -418,6 +419,8 @@ def fitted(data: PageData) -> tuple[str, list[str]]:
             omitted = ", ".join(f"{n} of {name}" for name, n in counts)
             kept["notes"].append(f"rows omitted to keep the page small: {omitted}")
         cut_texts(kept, longest)
+        screens = {mode: mode_named(mode).screen for mode in kept["parts"]}
+        kept["sections"] = sections_of(kept, screens)
         encoded = json.dumps(kept, separators=(",", ":"), allow_nan=False)
         for character, escape in ESCAPES.items():
             encoded = encoded.replace(character, escape)

@@ -91,13 +91,7 @@ NO_ANSWER = (
 def blocks_of(fields: Json, view: View, screen: Any) -> Iterator[Block]:
     """Yield the sentences and tables of an answer."""
     is_absent = fields["status"] == "absent"
-    name, file = fields["profile_dir"], fields.get("xplane_file")
-    if file:
-        fields = {**fields, "trace": name if name.endswith(file) else f"{name}, {file}"}
-    fields = {**fields, **about_period(fields), "unequal_steps": unequal_steps(fields)}
-    prepare = getattr(screen, "prepared", None)
-    if prepare:
-        fields = prepare(fields)
+    fields = ready(fields, screen)
     head = NO_ANSWER if is_absent else getattr(screen, "HEAD", HEAD)
     for part in (*head, *getattr(screen, "PARTS", ())):
         yield from filled(part, fields, view)
@@ -105,6 +99,16 @@ def blocks_of(fields: Json, view: View, screen: Any) -> Iterator[Block]:
         advice = getattr(screen, "WITHOUT_ANSWER", {}).get(fields["reason"])
         if advice:
             yield from filled(Says(advice), fields, view)
+
+
+def ready(fields: Json, screen: Any) -> Json:
+    """Return an answer with the fields that only its sentences and tables use."""
+    name, file = fields["profile_dir"], fields.get("xplane_file")
+    if file:
+        fields = {**fields, "trace": name if name.endswith(file) else f"{name}, {file}"}
+    fields = {**fields, **about_period(fields), "unequal_steps": unequal_steps(fields)}
+    prepare = getattr(screen, "prepared", None)
+    return prepare(fields) if prepare else fields
 
 
 def about_period(fields: Json) -> Json:

@@ -65,9 +65,12 @@ class Paragraph(NamedTuple):
 
 class Grid(NamedTuple):
     """A filled table. `cells` has one list per column, and `below` maps the index of a row to the
-    sentence below the row."""
+    sentence below the row. The last cells can belong to rows of sums, which are not in `rows`."""
 
     title: Sequence[Span]
+    # The table's rows in the answer, and their path.
+    rows: Sequence[Json]
+    path: str
     columns: Sequence[Column]
     cells: Sequence[Sequence[Span]]
     below: Mapping[int, Sequence[Span]]
@@ -177,9 +180,15 @@ def holds(fields: Json, when: str) -> bool:
 
 def rows_at(fields: Json, path: str) -> list[Json]:
     """Return the rows of a table. If the table joins lists, the key `^` of each row holds the
-    number of the outer row, starting at 1."""
+    number of the outer row, starting at 1. The key `@` holds the row's path in the answer."""
     first, _, rest = path.partition("[].")
     found = at(fields, first)
+    outer_path = f"{fields['@']}." if "@" in fields else ""
+    if isinstance(found, list):
+        found = [
+            {**row, "@": f"{outer_path}{first}.{i}"} if isinstance(row, dict) else row
+            for i, row in enumerate(found)
+        ]
     if rest:
         return [
             {**row, "^": i}
@@ -272,7 +281,8 @@ def grid_of(table: Table, fields: Json, view: View) -> Grid | None:
     template = table.below_all if view.shows_all else table.below
     below = {i: spans_of(template, row) for i, row in enumerate(rows) if knows(row, template)}
     title = spans_of(table.title, fields)
-    return Grid(title, [columns[i] for i in kept], [cells[i] for i in kept], below)
+    shown_columns, shown_cells = [columns[i] for i in kept], [cells[i] for i in kept]
+    return Grid(title, rows, table.rows, shown_columns, shown_cells, below)
 
 
 def knows(row: Json, template: str) -> bool:

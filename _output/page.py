@@ -8,7 +8,7 @@ from hashlib import sha256
 
 FOLDER = "page_parts"
 # The page's scripts in order. They share one scope; the last script starts the page.
-SCRIPTS = "core marks table flame charts roofline overview lead changes sections".split()
+SCRIPTS = "core marks table flame charts roofline page".split()
 
 
 def html_of(encoded: str) -> bytes:

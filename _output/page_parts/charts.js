@@ -25,29 +25,6 @@ function bar(parts, label) {
   return host;
 }
 
-// Draws a bar for each row {name, value, whole, parts}. A part {cls, value, lines, go} is as wide as
-// its share of `whole`.
-function tracks(rows, label) {
-  const marks = rows.flatMap(({ parts }) => parts);
-  const nodes = rows.flatMap(({ parts, whole }) =>
-    parts.map(({ cls, value }) => {
-      const made = element("div", { class: cls, "data-value": value });
-      made.style.width = `${(100 * value) / whole}%`;
-      return made;
-    }),
-  );
-  const left = [...nodes];
-  const lines = rows.map(({ name, value, parts }) =>
-    element("div", { class: "tracked" }, nameElement(name, 30), element("div", { class: "track" }, ...left.splice(0, parts.length)), figure("time", value)),
-  );
-  const host = element("div", { class: "tracks" }, ...lines);
-  makeMarks(host, nodes, (i) => marks[i], label);
-  return host;
-}
-
-// Explains the colours of a chart: [class, meaning] of each.
-const legend = (...entries) => element("ul", { class: "legend muted" }, ...entries.map(([cls, ...means]) => element("li", {}, element("span", { class: `swatch ${cls}` }), ...means)));
-
 function budgetBar(side) {
   const shown = side.answers.bottleneck.budget.filter((row) => row.dur_ps > 0);
   return bar(
@@ -67,12 +44,19 @@ function budgetBar(side) {
 }
 
 function goToClass(name) {
-  if (name === "idle") tables.idle?.goTo(0);
-  else if (name === "kernel") tables["unknown-kernels"]?.goTo(0);
-  else tables.findings?.goToRows("", name);
+  if (name === "idle") goTo("idle", "gaps.0");
+  else if (name === "kernel") goTo("bottleneck", "kernels_of_unknown_cost.0");
+  else TABLES.find(({ path }) => path === "findings")?.goToRows(`class=${name}`);
 }
 
 // ---------------------------------------------------------------------------------------------
+// Draws the timeline: the period, and the strip, the step over time.
+
+function drawTimeline(host, side) {
+  drawPeriod(host, side);
+  drawStrip(host, side);
+}
+
 // Draws the strip: the time by class in each bin, stacked from the bottom; idle time stays empty.
 
 function binEdge(side, i) {
@@ -174,12 +158,12 @@ function tipAtBin(holder, i, n, lines) {
 function goToOp(who) {
   const i = ANSWERS.by_op.ops.findIndex((row) => row.hlo_op === who.hlo_op && row.program_id === who.program_id);
   if (i >= 0) {
-    tables.ops.goTo(i);
+    goTo("by_op", `ops.${i}`);
     return;
   }
   const findings = ANSWERS.bottleneck.findings;
   const finding = findings.findIndex((row) => row.class === who.class && lineOf(row) === lineOf(who));
-  if (finding >= 0) tables.findings.goTo(finding);
+  if (finding >= 0) goTo("bottleneck", `findings.${finding}`);
   else goToClass(who.class);
 }
 
@@ -211,7 +195,7 @@ function drawPeriod(host, side) {
   chart.style.height = `${20 * (bottom + 1)}px`;
   const markOf = ({ name, start_ps: start, dur_ps: ps, isPause }) => ({
     lines: [shortened(name, 300), `${asTime(ps)}, ${asPercent((100 * ps) / duration)}`, `at ${asTime(start)}`],
-    go: isPause && side === DATA && reason && (() => tables.causes.goTo(ANSWERS.bottleneck.causes.indexOf(reason))),
+    go: isPause && side === DATA && reason && (() => goTo("bottleneck", `causes.${ANSWERS.bottleneck.causes.indexOf(reason)}`)),
   });
   makeMarks(chart, nodes, (i) => markOf(parts[i]), "the period");
   const says = thread === null ? "the capture has no host events in the pause" : `thread ${shortened(readable(thread), 80)}`;
@@ -241,7 +225,7 @@ function gapLane(side) {
         `at ${asTime(gaps[i].start_ps - start)}`,
         Object.entries(gaps[i].cause).map(([cause, time]) => `${cause} ${asTime(time)}`).join(", "),
       ],
-      go: side === DATA && (() => tables.idle.goTo(all.indexOf(gaps[i]))),
+      go: side === DATA && (() => goTo("idle", `gaps.${all.indexOf(gaps[i])}`)),
     }),
     "the longest idle gaps",
   );
@@ -252,7 +236,7 @@ function axis(duration) {
   const host = element("div", { class: "axis", "aria-hidden": "true" });
   const unit = unitOf(TIMES, duration);
   for (let i = 0; i <= 4; i++) {
-    const label = element("span", {}, `${inUnit(TIMES, (duration * i) / 4, unit, duration)} ${unit[0]}`);
+    const label = element("span", {}, `${inUnit((duration * i) / 4, unit, duration)} ${unit[0]}`);
     label.style.left = `${25 * i}%`;
     host.append(label);
   }
@@ -279,7 +263,7 @@ function stepColumns(steps) {
         asTime(steps[i].duration_ps),
         `${steps[i].n_xla_ops_events} op events`,
       ],
-      go: () => tables.steps.goTo(i),
+      go: () => goTo("summary", `steps.${i}`),
     }),
     "steps",
   );

@@ -19,10 +19,6 @@ const CLASSES = {
   idle: "idle",
   overlap: "overlap",
 };
-const REASONS = {
-  no_program: "the capture has no program",
-  no_buffer_assignment: "the program in the capture has no buffer assignment",
-};
 
 // Matches invisible characters: control characters, and characters that change the writing direction.
 const UNSEEN = /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff]/gu;
@@ -55,88 +51,55 @@ function filled(node, fields, children) {
 }
 
 const byId = (id) => document.getElementById(id);
+const isUnknown = (value) => value === null || value === undefined;
 
 // ---------------------------------------------------------------------------------------------
 // Formats figures. A figure is shown rounded; the title and data-value of its element are exact.
 
 const TIMES = [["ps", 1], ["ns", 1e3], ["µs", 1e6], ["ms", 1e9], ["s", 1e12]];
 const BYTES = [["B", 1], ["KiB", 2 ** 10], ["MiB", 2 ** 20], ["GiB", 2 ** 30], ["TiB", 2 ** 40]];
-const COUNTS = [["", 1], ["k", 1e3], ["M", 1e6], ["G", 1e9], ["T", 1e12], ["P", 1e15]];
 
-function unitOf(units, number) {
-  const size = Math.abs(number);
-  return units.findLast(([, unit]) => size >= unit) ?? units[0];
-}
+const unitOf = (units, number) => units.findLast(([, size]) => Math.abs(number) >= size) ?? units[0];
 
-// Returns the number of decimals that gives the largest figure in a column four digits.
-const decimalsFor = (largest) => Math.max(0, 4 - String(Math.floor(Math.abs(largest))).length);
-const decimalsOf = ([, unit], largest) => (unit === 1 ? 0 : decimalsFor(largest / unit));
-
-function inUnit(units, number, unit = unitOf(units, number), largest = number) {
-  return (number / unit[1]).toFixed(decimalsOf(unit, largest));
+// Formats a number with the decimals that give the largest number four digits.
+function inUnit(number, [, size], largest = number) {
+  const nDigits = String(Math.floor(Math.abs(largest / size))).length;
+  return (number / size).toFixed(size === 1 ? 0 : Math.max(0, 4 - nDigits));
 }
 
 function scaled(units, number) {
   if (isUnknown(number)) return "?";
-  if (Number(number) === 0) return "none";
   const unit = unitOf(units, number);
-  return `${inUnit(units, Number(number), unit)}${unit[0] && ` ${unit[0]}`}`;
+  return Number(number) === 0 ? "0" : `${inUnit(Number(number), unit)} ${unit[0]}`;
 }
 
 const asTime = (ps) => scaled(TIMES, ps);
-const asBytes = (bytes) => scaled(BYTES, bytes);
-const asCount = (n) => (n && n < 1e4 ? String(n) : scaled(COUNTS, n));
 const asPercent = (pct) => (isUnknown(pct) ? "?" : pct > 0 && pct < 0.05 ? "<0.1 %" : `${pct.toFixed(1)} %`);
-const asShare = (fraction) => asPercent(fraction === null ? null : 100 * fraction);
-
-const grouped = (number) =>
-  typeof number === "number" && Number.isInteger(number)
-    ? String(number).replace(/\B(?=(\d{3})+$)/g, " ")
-    : String(number);
+const asShare = (fraction) => asPercent(isUnknown(fraction) ? null : 100 * fraction);
 
 // Maps each kind of figure to its formatter and the unit of its exact value.
 const KINDS = {
   time: [asTime, "ps"],
-  bytes: [asBytes, "bytes"],
-  count: [asCount, ""],
+  bytes: [(bytes) => scaled(BYTES, bytes), "bytes"],
   percent: [asPercent, "%"],
   share: [asShare, "of 1"],
-  delta: [(ps) => signed(asTime(ps), ps), "ps"],
-  change: [(pct) => `${signed(pct.toFixed(1), pct)} %`, "%"],
-  number: [(n) => (isUnknown(n) ? "?" : String(n)), ""],
+  number: [String, ""],
 };
-// Maps kinds of figures to the units in which they can be shown.
-const UNITS = { time: TIMES, delta: TIMES, bytes: BYTES, count: COUNTS };
-
-// Prefixes a positive difference with +, and removes the sign of a difference that was rounded to
-// 0.
-const signed = (text, number) => (/[1-9]/.test(text) ? (number > 0 ? `+${text}` : text) : text.replace("-", ""));
-
-const isUnknown = (value) => value === null || value === undefined;
-
-// Returns an element that shows a figure; an unknown figure is a `?` with the reason as its title.
-function figure(kind, value, why = "unknown", shown = null) {
-  if (isUnknown(value)) {
-    return element("span", { class: "unknown", title: why, "data-value": "null" }, "?");
-  }
-  const [form, unit] = KINDS[kind];
-  const exact = `${grouped(value)} ${unit}`.trim();
-  return element("span", { class: "figure", title: exact, "data-value": value }, shown ?? form(value));
-}
-
-// Returns an element that shows a percentage. Answers round small percentages to 0, so show <0.1 %
-// if the time is not 0.
-const shareFigure = (pct, ps) => figure("percent", pct, "unknown", pct === 0 && ps ? "<0.1 %" : null);
 
 // Infers the kind of a field from its name.
 function kindOf(name) {
-  if (/^delta_ps$/.test(name)) return "delta";
-  if (/^delta_pct/.test(name)) return "change";
   if (/_ps(_|$)/.test(name)) return "time";
-  if (/bytes/.test(name) && !/^pct/.test(name)) return "bytes";
   if (/pct/.test(name)) return "percent";
+  if (/bytes/.test(name)) return "bytes";
   if (/(^|_)(mfu|hfu|util)|fragmentation$/.test(name)) return "share";
   return "number";
+}
+
+// Returns an element that shows a figure; an unknown figure is a `?` with the reason as its title.
+function figure(kind, value, why = "unknown") {
+  if (isUnknown(value)) return element("span", { class: "unknown", title: why, "data-value": "null" }, "?");
+  const [form, unit] = KINDS[kind];
+  return element("span", { class: "figure", title: `${value} ${unit}`.trim(), "data-value": value }, form(value));
 }
 
 // ---------------------------------------------------------------------------------------------
@@ -165,30 +128,6 @@ function nameElement(text, most = 60, shown = text) {
 // Returns a row's source line, preferably the one in the user's own code.
 const lineOf = (row) => row.source_user ?? row.source_inner ?? null;
 
-function lineElement(row) {
-  const line = lineOf(row);
-  if (line !== null) {
-    const doubtful = row.source_is === "doubtful" ? " (?)" : "";
-    // If one line has most of the step's time, the scope says more.
-    const scope = PAGE?.totals?.common_line && row.scope ? `${row.scope}, ` : "";
-    return nameElement(scope + line, 48, scope + shortLine(line) + doubtful);
-  }
-  if (row.agg_key) return nameElement(row.agg_key, 48);
-  return element("span", { class: "unknown", title: "the trace has no line" }, "?");
-}
-
-// Returns the class with the most time in a map from class to time.
-function mainClass(times) {
-  const ranked = Object.entries(times).sort((a, b) => b[1] - a[1]);
-  return ranked.length ? ranked[0][0] : "other";
-}
-
-// Returns true if no class takes three quarters of the time, so a single colour would mislead.
-function isMixed(times) {
-  const all = Object.values(times);
-  return 4 * Math.max(...all, 0) < 3 * all.reduce((a, b) => a + b, 0);
-}
-
 // Measures texts in the font of chart labels.
 const pen = document.createElement("canvas").getContext("2d");
 pen.font = `12px ${getComputedStyle(document.body).fontFamily}`;
@@ -197,23 +136,6 @@ const widthOf = (text) => pen.measureText(text).width;
 // Returns the first text that fits into a width, or an empty string.
 const fitting = (width, ...texts) => texts.find((text) => widthOf(text) <= width) ?? "";
 
-function swatch(name) {
-  return element("span", { class: `swatch c-${name}` });
-}
-
 function classElement(name) {
-  return element("span", { class: "class" }, swatch(name), CLASSES[name] ?? name);
-}
-
-function section(id, ...children) {
-  byId(id).append(...children);
-}
-
-// Returns true if a mode has an answer; otherwise writes the reason into the mode's section.
-function hasAnswer(mode, id) {
-  const status = DATA.parts[mode];
-  if (status === "ok") return true;
-  const why = REASONS[status] ? `: ${REASONS[status]}` : "";
-  section(id, element("p", { class: "absent" }, `No answer (${status})${why}.`));
-  return false;
+  return element("span", { class: "class" }, element("span", { class: `swatch c-${name}` }), CLASSES[name] ?? name);
 }

@@ -37,8 +37,8 @@ function treeOfPaths({ answers, classes }) {
       at = child(at, frame);
       addTimes(at, group.total_dur_ps, times);
       // The button for a box's row goes to the costliest group below the box.
-      at.row ??= { table: "lines", i, value: 0 };
-      if (group.total_dur_ps > at.row.value) at.row = { table: "lines", i, value: group.total_dur_ps };
+      at.row ??= { value: -1 };
+      if (group.total_dur_ps > at.row.value) at.row = { mode: "by_source", path: `groups.${i}`, value: group.total_dur_ps };
     }
   });
   const rest = answers.by_source.tail.dur_ps;
@@ -59,7 +59,7 @@ function treeOfScopes({ answers, classes }) {
     path.length = row.depth;
     const parent = path[row.depth - 1] ?? root;
     const at = row.depth ? child(parent, row.name, row.scope) : child(root, "(scopes)", "all ops with a scope");
-    at.row = { table: "layers", i };
+    at.row = { mode: "by_scope", path: `scopes.${i}` };
     addTimes(at, row.total_dur_ps, times);
     path[row.depth] = at;
     if (!row.depth) addTimes(root, row.total_dur_ps, times);
@@ -70,6 +70,18 @@ function treeOfScopes({ answers, classes }) {
     addTimes(child(root, "(without a scope)"), no_scope.dur_ps, times);
   }
   return root;
+}
+
+// Returns the class with the most time in a map from class to time.
+function mainClass(times) {
+  const ranked = Object.entries(times).sort((a, b) => b[1] - a[1]);
+  return ranked.length ? ranked[0][0] : "other";
+}
+
+// Returns true if no class takes three quarters of the time, so a single colour would mislead.
+function isMixed(times) {
+  const all = Object.values(times);
+  return 4 * Math.max(...all, 0) < 3 * all.reduce((a, b) => a + b, 0);
 }
 
 // Merges a node with its only child if the child takes all of the node's time.
@@ -119,15 +131,10 @@ function stripeOf(times) {
 
 class Flame {
   constructor(host, side) {
-    this.host = host;
-    this.side = side;
-    this.trees = {};
     // Without scopes, the graph of scopes would be a single box.
-    this.kind = side.answers.by_scope.scopes.length ? "scopes" : "paths";
-    this.words = "";
-    this.width = 0;
-    this.boxes = [];
-    this.build();
+    const kind = side.answers.by_scope.scopes.length ? "scopes" : "paths";
+    Object.assign(this, { side, kind, trees: {}, words: "", width: 0, boxes: [] });
+    this.build(host);
     this.pick(this.kind);
     drawnByWidth(this.chart, (width) => {
       this.width = width;
@@ -135,7 +142,7 @@ class Flame {
     });
   }
 
-  build() {
+  build(host) {
     const choice = (kind, label) =>
       element(
         "label",
@@ -157,7 +164,7 @@ class Flame {
     this.chart = element("div", { class: "flame", role: "group", "aria-label": "flame graph" });
     this.chart.addEventListener("keydown", (event) => this.onKey(event));
     this.says = element("div", { class: "inspector" });
-    this.host.append(
+    host.append(
       element(
         "div",
         { class: "toolbar" },
@@ -260,7 +267,7 @@ class Flame {
     this.says.replaceChildren(
       element("bdi", { class: "first" }, title),
       element("span", { class: "muted" }, rest.join(" · ")),
-      row && this.side === DATA ? element("button", { type: "button", onclick: () => tables[row.table].goTo(row.i) }, "show row") : "",
+      row && this.side === DATA ? element("button", { type: "button", onclick: () => goTo(row.mode, row.path) }, "show row") : "",
     );
   }
 

@@ -152,7 +152,7 @@ function pointsOf(isOfPage, points, px, py, right, taken) {
           `${y.toPrecision(4)} TFLOPS at ${x} flops per byte, ${group.dtype}`,
           `${asTime(group.shortfall_per_op_ps)} beyond the roofs of its ops`,
         ],
-        go: isOfPage && (() => tables.roofline.goTo(ordered[i].i)),
+        go: isOfPage && (() => goTo("roofline", `groups.${ordered[i].i}`)),
       };
     },
     "source groups below their roofs",

@@ -1,135 +1,116 @@
-// Draws tables: click a heading to sort, type a text or select a class to filter, click a row to
-// see all its fields.
+// Draws sentences and tables, which are the same as in the text. In a table, click a heading to sort,
+// type words to filter, click a row to see all its fields.
 
-const tables = {};
+const TABLES = [];
 const FIRST_ROWS = 12;
 
+function drawBlocks(host, blocks) {
+  for (const block of blocks) {
+    if (block.says !== undefined) host.append(element("p", { class: "sentence" }, readable(block.says)));
+    else host.append(block.title ? element("h3", {}, readable(block.title)) : "", new Table(block).node);
+  }
+}
+
+// Returns the value at a path, such as `groups.3`.
+const at = (value, path) => path?.split(".").reduce((inner, key) => inner?.[key], value);
+
+// Opens the row that shows this part of an answer.
+function goTo(mode, path) {
+  const table = TABLES.find((table) => table.mode === mode && table.paths.includes(path));
+  table?.goTo(table.paths.indexOf(path));
+}
+
 class Table {
-  // A column has `name`, `label` and `kind` (a key of KINDS, or "text"). Optional: `value(row)`
-  // returns the value if it is not row[name]; `node(row)` draws the cell; `why(row)` returns the
-  // reason why a figure is unknown; `none` is the reason why a figure is missing; `bar` draws a bar
-  // behind the figure; `wraps` lets a text take several lines.
-  constructor(id, rows, columns, { label, classes = false, rest = null } = {}) {
-    this.id = id;
-    this.rows = rows;
-    this.columns = columns.map((column) => ({
-      kind: "text",
-      value: (row) => row[column.name],
-      ...column,
-    }));
-    this.label = label;
-    // Show all rows if only a few would be hidden.
+  constructor({ mode, path, title, columns, rows, below }) {
+    Object.assign(this, { mode, path, columns, below, paths: rows });
+    this.label = readable(title || columns.find(({ values }) => !values).heading);
     this.most = rows.length < 1.5 * FIRST_ROWS ? Infinity : FIRST_ROWS;
     this.sorted = null;
     this.words = "";
-    this.class = "";
     this.open = null;
-    this.texts = null;
-    this.setUnits();
-    this.node = element("div", { class: "table", id: `${id}-table` });
-    this.build(classes, rest);
+    // The first column with times or sizes shows bars behind its figures.
+    const barred = columns.find(({ kind }) => kind === "time" || kind === "bytes");
+    if (barred) barred.largest = barred.values.slice(0, rows.length).reduce((a, b) => Math.max(a, Number(b)), 0);
+    this.build();
     this.draw();
-    const needed = this.columns.reduce((sum, column) => sum + widthOfColumn(column), 0);
+    const needed = columns.reduce((sum, column) => sum + widthOfColumn(column), 0);
     drawnByWidth(this.node, (width) => this.node.classList.toggle("cards", width < needed));
-    tables[id] = this;
+    TABLES.push(this);
   }
 
-  // All figures in a column share one unit, which the heading shows, so they can be compared at a
-  // glance. The largest figure has four digits.
-  setUnits() {
-    for (const column of this.columns) {
-      const numbers = this.rows.map((row) => Number(column.value(row) ?? 0));
-      column.largest = numbers.reduce((a, b) => Math.max(a, Math.abs(b)), 0);
-      const units = UNITS[column.kind];
-      if (column.kind === "number" && numbers.some((number) => !Number.isInteger(number))) {
-        const decimals = decimalsFor(column.largest);
-        column.form = (number) => (isUnknown(number) ? "?" : notNothing(number.toFixed(decimals), number));
-      } else if (units && (column.kind !== "count" || column.largest >= 1e4)) {
-        const unit = unitOf(units, column.largest);
-        column.unit = column.largest ? unit[0] : "";
-        column.form = (number) =>
-          Number(number) === 0 ? "none" : (column.kind === "delta" ? signed : notNothing)(inUnit(units, Number(number), unit, column.largest), number);
-      }
-    }
-  }
-
-  build(classes, rest) {
-    const filter = element("input", {
+  build() {
+    this.input = element("input", {
       type: "search",
       placeholder: "filter",
+      title: "words, or heading=value",
       "aria-label": `filter ${this.label}`,
-      oninput: () => this.filter(filter.value, this.class),
+      oninput: () => this.filter(this.input.value),
       onkeydown: (event) => {
-        if (event.key === "Escape") this.filter("", "");
+        if (event.key === "Escape") this.filter("");
       },
     });
-    this.input = filter;
     this.count = element("output", { class: "muted" });
-    // A few rows need no filter.
-    const bar = element("div", { class: "toolbar", hidden: this.rows.length <= FIRST_ROWS }, filter);
-    if (classes) {
-      const present = Object.keys(CLASSES).filter((name) => this.rows.some((row) => row.class === name));
-      this.select = element(
-        "select",
-        { "aria-label": `class of ${this.label}`, onchange: () => this.filter(this.words, this.select.value) },
-        element("option", { value: "" }, "all classes"),
-        ...present.map((name) => element("option", { value: name }, CLASSES[name])),
-      );
-      bar.append(this.select);
-    }
-    bar.append(this.count);
     this.heads = this.columns.map((column) => {
-      const label = column.unit ? `${column.label} ${column.unit}` : column.label;
-      const button = element("button", { type: "button", onclick: () => this.sort(column) }, label);
-      column.heading = label;
-      return element("th", { role: "columnheader", class: `k-${column.kind}`, title: column.title }, button);
+      const button = element("button", { type: "button", onclick: () => this.sort(column) }, column.heading);
+      return element("th", { role: "columnheader", class: lookOf(column) }, button);
     });
     this.body = element("tbody", { role: "rowgroup", onkeydown: (event) => this.onKey(event) });
+    const sums = element("tfoot", { role: "rowgroup" });
+    for (let i = this.paths.length; i < this.columns[0].texts.length; i++) {
+      sums.append(element("tr", { role: "row" }, ...this.columns.map((column) => this.cell(column, i))));
+    }
     this.more = element("button", { type: "button", class: "more", onclick: () => this.showAll() });
-    this.node.append(
-      bar,
+    // Rows open and close, so this is a tree. In a narrow window, rows are cards, so the roles must not
+    // depend on the layout.
+    this.node = element(
+      "div",
+      { class: "table", "data-rows": `${this.mode}.${this.path}` },
+      // A few rows need no filter.
+      element("div", { class: "toolbar", hidden: this.paths.length <= FIRST_ROWS }, this.input, this.count),
       element(
         "div",
         { class: "scroll" },
         element(
           "table",
-          // Rows open and close, so this is a tree. In a narrow window, rows are cards, so the roles
-          // must not depend on the layout.
           { role: "treegrid", "aria-label": this.label },
           element("thead", { role: "rowgroup" }, element("tr", { role: "row" }, ...this.heads)),
           this.body,
+          sums,
         ),
       ),
-      element("p", { class: "below" }, this.more, rest ? element("span", { class: "muted" }, rest) : null),
+      this.more,
     );
   }
 
+  // Returns the indices of the rows that pass the filter, in order.
   shown() {
     const words = this.words.toLowerCase().split(/\s+/).filter(Boolean);
-    if (words.length) this.texts ??= this.rows.map((row) => textOf(row).toLowerCase());
-    const places = this.rows.map((_, i) => i).filter(
-      (i) =>
-        (!this.class || this.rows[i].class === this.class) &&
-        words.every((word) => this.texts[i].includes(word)),
-    );
+    if (words.length) this.texts ??= this.paths.map((_, i) => this.textOf(i).toLowerCase());
+    const places = this.paths.map((_, i) => i).filter((i) => words.every((word) => this.texts[i].includes(word)));
     if (this.sorted) {
       const { column, down } = this.sorted;
-      const values = this.rows.map((row) => column.value(row));
-      places.sort((a, b) => compared(values[a], values[b], down) || a - b);
+      const keys = column.values ?? column.texts.map((text) => (text === "?" || !text ? null : text));
+      places.sort((a, b) => compared(keys[a], keys[b], down) || a - b);
     }
     return places;
+  }
+
+  // Returns the text in which a filter searches: all fields of the row, and `heading=text` of its cells.
+  textOf(i) {
+    const cells = this.columns.map(({ heading, texts }) => `${heading}=${texts[i]}`);
+    return [...cells, ...textsIn(at(ANSWERS[this.mode], this.paths[i]))].join("\n");
   }
 
   draw() {
     const places = this.shown();
     const drawn = places.slice(0, this.most);
-    this.body.replaceChildren(...drawn.map((i) => this.rowNode(i)));
+    this.body.replaceChildren(...drawn.flatMap((i) => this.rowNodes(i)));
     if (this.open !== null && drawn.includes(this.open)) this.toggle(this.open, true);
     const first = this.body.querySelector("tr");
     if (first) first.tabIndex = 0;
     this.more.hidden = places.length <= this.most;
     this.more.textContent = `show all ${places.length}`;
-    const n = this.rows.length;
+    const n = this.paths.length;
     this.count.textContent = places.length < n ? `${places.length} of ${n}` : `${n}`;
     this.heads.forEach((head, i) => {
       const isSorted = this.sorted?.column === this.columns[i];
@@ -137,36 +118,39 @@ class Table {
     });
   }
 
-  rowNode(i) {
-    const row = this.rows[i];
-    const cells = this.columns.map((column) => {
-      const value = column.value(row);
-      let content;
-      if (column.node) content = column.node(row);
-      else if (column.kind === "text") {
-        content = isUnknown(value)
-          ? element("span", { class: "unknown", title: column.why?.(row) ?? "unknown" }, "?")
-          : nameElement(String(value), column.most ?? 44);
-      } else {
-        content = isUnknown(value) && column.none
-          ? element("span", { class: "unknown", title: column.none, "data-value": "null" }, "–")
-          : figure(column.kind, value, column.why?.(row), column.form?.(value));
-      }
-      const cell = element("td", { role: "gridcell", "data-label": column.heading, class: `k-${column.kind}${column.bar ? " barred" : ""}${column.wraps ? " wraps" : ""}` }, content);
-      if (column.bar) cell.style.backgroundSize = `${column.largest ? (100 * (value ?? 0)) / column.largest : 0}% 100%`;
-      return cell;
-    });
-    return element(
-      "tr",
-      { role: "row", tabindex: "-1", "data-row": i, "aria-expanded": "false", onclick: () => this.onClick(i) },
-      ...cells,
-    );
+  rowNodes(i) {
+    const below = this.below[i];
+    return [
+      element(
+        "tr",
+        { role: "row", tabindex: "-1", "data-row": i, "aria-expanded": "false", onclick: () => this.onClick(i) },
+        ...this.columns.map((column) => this.cell(column, i)),
+      ),
+      ...(below ? [this.wideRow("below", readable(below))] : []),
+    ];
+  }
+
+  wideRow(look, content) {
+    return element("tr", { role: "row", class: look }, element("td", { role: "gridcell", colspan: this.columns.length }, content));
+  }
+
+  cell(column, i) {
+    const { heading, kind, values, texts, largest } = column;
+    const text = texts[i];
+    const fields = { role: "gridcell", "data-label": heading, class: lookOf(column) };
+    if (!text) return element("td", { ...fields, "data-label": null });
+    let content;
+    if (values) content = element("span", { title: values[i] ?? "unknown", "data-value": JSON.stringify(values[i]) }, text);
+    else if (kind === "class" && this.paths.length > i) content = classElement(text);
+    else content = nameElement(text, 60, kind === "file" ? shortLine(text) : text);
+    const made = element("td", fields, content);
+    if (largest && i < this.paths.length) made.style.backgroundSize = `${Math.max(0, (100 * values[i]) / largest)}% 100%`;
+    return made;
   }
 
   onClick(i) {
     // Ignore clicks that select text, for example to copy it.
-    if (String(getSelection())) return;
-    this.toggle(i);
+    if (!String(getSelection())) this.toggle(i);
   }
 
   line(i) {
@@ -174,32 +158,27 @@ class Table {
   }
 
   toggle(i, open = this.open !== i) {
-    const old = this.body.querySelector("tr.detail");
-    if (old) {
-      old.previousSibling.setAttribute("aria-expanded", "false");
-      old.remove();
-    }
+    this.body.querySelector("tr.detail")?.remove();
+    this.body.querySelector("tr[aria-expanded=true]")?.setAttribute("aria-expanded", "false");
     this.open = open ? i : null;
-    if (open) {
-      const line = this.line(i);
-      line.setAttribute("aria-expanded", "true");
-      const cell = element("td", { role: "gridcell", colspan: this.columns.length }, fieldsOf(this.rows[i], this.columns));
-      line.after(element("tr", { role: "row", "aria-level": 2, class: "detail" }, cell));
-    }
+    if (!open) return;
+    const line = this.line(i);
+    line.setAttribute("aria-expanded", "true");
+    const detail = this.wideRow("detail", fieldsOf(at(ANSWERS[this.mode], this.paths[i])));
+    detail.setAttribute("aria-level", 2);
+    line.after(detail);
   }
 
   sort(column) {
     // The first click sorts figures in descending and names in ascending order.
-    const down = this.sorted?.column === column ? !this.sorted.down : column.kind !== "text";
+    const down = this.sorted?.column === column ? !this.sorted.down : Boolean(column.values);
     this.sorted = { column, down };
     this.draw();
   }
 
-  filter(words, name = "") {
+  filter(words) {
     this.words = words;
-    this.class = name;
     if (this.input.value !== words) this.input.value = words;
-    if (this.select) this.select.value = name;
     this.draw();
   }
 
@@ -211,23 +190,16 @@ class Table {
 
   // Opens a row and scrolls to it; called by a click on a mark.
   goTo(i) {
-    unfold(this.node);
-    if (!this.shown().slice(0, this.most).includes(i)) {
-      this.words = this.input.value = "";
-      this.class = "";
-      if (this.select) this.select.value = "";
-      if (!this.shown().slice(0, this.most).includes(i)) this.most = Infinity;
-      this.draw();
-    }
+    if (!this.shown().includes(i)) this.filter("");
+    if (!this.line(i)) this.showAll();
     this.toggle(i, true);
     this.focusRow(this.line(i));
     this.line(i).scrollIntoView({ block: "center" });
   }
 
   // Filters the rows and scrolls to the table.
-  goToRows(words, name) {
-    unfold(this.node);
-    this.filter(words, name);
+  goToRows(words) {
+    this.filter(words);
     this.node.scrollIntoView({ block: "start" });
     this.focusRow(this.body.querySelector("tr"));
   }
@@ -241,10 +213,10 @@ class Table {
 
   onKey(event) {
     const lines = [...this.body.querySelectorAll("tr[data-row]")];
-    const at = lines.indexOf(event.target);
-    if (at < 0) return;
-    const place = Number(lines[at].dataset.row);
-    const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: lines.length - 1 }[event.key];
+    const i = lines.indexOf(event.target);
+    if (i < 0) return;
+    const place = Number(lines[i].dataset.row);
+    const to = { ArrowDown: i + 1, ArrowUp: i - 1, Home: 0, End: lines.length - 1 }[event.key];
     if (lines[to]) this.focusRow(lines[to]), lines[to].scrollIntoView({ block: "nearest" });
     else if (event.key === "Enter" || event.key === " ") this.toggle(place);
     else if (event.key === "Escape") this.toggle(place, false);
@@ -253,22 +225,19 @@ class Table {
   }
 }
 
+const lookOf = ({ values, kind, largest }) => `${values ? "k-figure" : `k-text k-${kind}`}${largest ? " barred" : ""}`;
+
 // Returns the width that a column needs, in pixels: texts break into lines, headings and figures do
 // not.
-function widthOfColumn({ kind, name, heading, wraps }) {
-  const least = wraps ? 320 : name === "line" ? 150 : name === "class" ? 134 : kind === "text" ? 90 : 54;
+function widthOfColumn({ kind, heading, values }) {
+  const least = values ? 54 : kind === "file" ? 150 : kind === "class" ? 134 : 90;
   return Math.max(least, 1.1 * widthOf(heading) + 30);
 }
 
-// Shows a small figure that was rounded to 0 as `<0.001`, for example.
-function notNothing(text, number) {
-  return number > 0 && Number(text) === 0 ? `<${text.replace(/0$/, "1")}` : text;
-}
-
-// Returns the text in which filters search.
-function textOf(value) {
-  if (value === null || typeof value !== "object") return readableLines(value);
-  return Object.values(value).map(textOf).join("\n");
+// Yields the texts in a row of an answer.
+function textsIn(value) {
+  if (value === null || typeof value !== "object") return [readableLines(value)];
+  return Object.values(value).flatMap(textsIn);
 }
 
 // Compares two values; unknown values come last in both directions.
@@ -278,37 +247,16 @@ function compared(a, b, down) {
   return typeof x === "number" && typeof y === "number" ? x - y : x < y ? -1 : x > y ? 1 : 0;
 }
 
-const LABELS = {
-  source_user: "line",
-  source_inner: "innermost line",
-  source_is: "innermost line is",
-  source_stack: "stack",
-  hlo_op: "op",
-  tf_op: "op path",
-  agg_key: "group",
-  pct_of_step: "% of step",
-  what_helps: "what helps",
-  says: "what was seen",
-};
-
-// Returns a field's label: the label of its column, or else its name as words, without the unit.
-function labelOf(name, columns) {
-  const found = columns.find((column) => column.name === name)?.label ?? LABELS[name];
-  return found ?? readable(name).replace(/_(ps|bytes)$/, "").replace(/^pct_/, "% ").replace(/_pct$/, " %").replaceAll("_", " ");
-}
-
 // Shows all fields of a row, and the stack of its line.
-function fieldsOf(row, columns) {
-  const list = element("dl", { class: "fields" });
-  const stack = row.source_stack ?? stackOf(row.agg_key);
-  const fields = stack ? { ...row, source_stack: stack } : row;
-  for (const [name, value] of Object.entries(fields)) {
-    list.append(element("dt", { "data-name": name }, labelOf(name, columns)), element("dd", {}, valueNode(name, value)));
-  }
-  return list;
+function fieldsOf(row = {}) {
+  const group = row.agg_key && ANSWERS.by_source.groups.find(({ agg_key: key }) => key === row.agg_key);
+  const fields = group ? { ...row, source_stack: group.source_stack } : row;
+  const items = Object.entries(fields).flatMap(([name, value]) => [
+    element("dt", { "data-name": name }, readable(name).replace(/_(ps|bytes)$/, "").replace("pct", "%").replaceAll("_", " ")),
+    element("dd", {}, valueNode(name, value)),
+  ]);
+  return element("dl", { class: "fields" }, ...items);
 }
-
-const stackOf = (key) => key && ANSWERS.by_source.groups.find((group) => group.agg_key === key)?.source_stack;
 
 function valueNode(name, value) {
   if (typeof value === "number") return figure(kindOf(name), value);
@@ -323,11 +271,8 @@ function valueNode(name, value) {
   }
   // In these maps, all figures are times; in other maps, the key tells the kind of figure.
   const inner = /^(phases|kinds|waits_for|cause)$/.test(name) ? () => "_ps" : (key) => key;
-  return element(
-    "ul",
-    { class: "map" },
-    ...Object.entries(value).map(([key, held]) =>
-      element("li", {}, element("span", { class: "muted" }, `${readable(shortened(key, 200))} `), valueNode(inner(key), held)),
-    ),
+  const items = Object.entries(value).map(([key, held]) =>
+    element("li", {}, element("span", { class: "muted" }, `${readable(shortened(key, 200))} `), valueNode(inner(key), held)),
   );
+  return element("ul", {}, ...items);
 }
