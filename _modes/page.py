@@ -13,15 +13,20 @@ example: --out step.html --open
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from heapq import nlargest
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from _analysis.idle.period_timeline import period_row
 from _analysis.records.captures import find_captures, ready_record, refusals_of_records
+from _analysis.records.changed_causes import changed_causes
 from _analysis.report import head_of
-from _analysis.roof.ledger import Entry, ledger_of
+from _analysis.roof.class_times import (
+    classes_of_groups,
+    classes_of_scopes,
+    classes_without_scope,
+)
+from _analysis.roof.ledger import ledger_of
 from _analysis.roof.roofs import roofs_of
 from _analysis.roof.step_bar import Strip, strip_of
 from _analysis.rows import op_name
@@ -41,7 +46,10 @@ from _modes.program import program
 from _modes.roofline import roofline
 from _modes.summary import summary
 from _output.page import html_of
+from _output.page_data import shortened
 from _output.page_sections import sections_of
+from _output.phrases import Next
+from _output.screen import Part, Says
 from _pipeline.context import DEVICE, Context
 from _pipeline.device import open_device
 from _pipeline.event_iterate import read_events
@@ -54,24 +62,10 @@ from _pipeline.step_pick import StepChoice, pick_step
 from _pipeline.texts import cut_texts
 from _proto.trace import STDIN
 from _proto.trace.ranks import ENVIRONMENT
+from _units import size
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _output.fields.bottleneck import Cause
-    from _output.fields.page import (
-        CauseChange,
-        Fields,
-        PageData,
-        PageSide,
-        PageStrip,
-        StripOp,
-        Times,
-    )
-
-    K = TypeVar("K", bound=Hashable)
-    Side = TypeVar("Side", bound=PageSide)
-
-    Modes = dict[str, tuple[Callable[..., Mapping[str, Any]], dict[str, object]]]
+Json = dict[str, Any]
+Modes = dict[str, tuple[Callable[..., Mapping[str, Any]], dict[str, object]]]
 
 OK = "ok"
 # The modes shown on the page, with their options.
@@ -97,13 +91,10 @@ BASELINE_MODES: Modes = {
 TOP_OF_COMPARE = 400
 # Show a changed cause if its gain differs by at least this fraction of the step.
 CAUSE_DIFFERS = 1 / 200
+
 # Limits: JSON size in bytes, rows per list, and length of a text. ROWS and LONGEST_TEXT are halved
 # until the JSON fits.
 LARGEST, ROWS, LONGEST_TEXT = 9 << 20, 1000, 4096
-# Objects keep at least this many keys, so that no row loses a field.
-FIELDS = 64
-# Lists in these parts of the data are short, and a drawing needs all their rows.
-DRAWN = ("strip", "period")
 # Escapes for characters that could end the script element containing the JSON, or start another.
 ESCAPES = {"<": r"\u003c", ">": r"\u003e", "&": r"\u0026"}
 
@@ -117,7 +108,7 @@ def page(
     baseline: Sequence[str] = (),
     baseline_device: str = DEVICE,
     baseline_host: str | None = None,
-) -> Fields:
+) -> Json:
     comparison = before = None
     if baseline:
         comparison, before = read_baseline(step, baseline, baseline_device, baseline_host, context)
@@ -129,7 +120,7 @@ def page(
         answers["memory"] = {**runtime, "notes": of_memory.notes}
     if comparison:
         parts["compare"], answers["compare"] = OK, comparison
-    data: PageData = {
+    data: Json = {
         **side_of(step, context, parts, answers),
         "version": context.request.version,
         "captured_at_ns": captured_at(step),
@@ -161,7 +152,7 @@ def page(
 
 def side_of(
     step: Step, context: Context, parts: dict[str, str], answers: dict[str, dict[str, Any]]
-) -> PageSide:
+) -> Json:
     """Return the page's data for one step, and add headlines to the answers."""
     of_step = head_of(step, context)
     head = {name: value for name, value in of_step.items() if name != "notes"}
@@ -236,7 +227,7 @@ def captured_at(step: Step) -> int | None:
 
 def read_baseline(
     step: Step, baseline: Sequence[str], device: str, host: str | None, context: Context
-) -> tuple[dict[str, Any], PageSide | None]:
+) -> tuple[Json, Json | None]:
     """Return the `compare` answer, and the page's data for one step of the baseline."""
     given = (context.request.profile, *baseline)
     if STDIN in given and STDIN not in context.request.in_memory:
@@ -274,7 +265,7 @@ def side_before(
     host: str | None,
     is_own: Callable[[str], bool],
     context: Context,
-) -> PageSide | None:
+) -> Json | None:
     """Return the page's data for one step of the baseline; None for a record, which has no ops."""
     request = context.request._replace(profile=profile, device=name, host=host)
     of_baseline = Context(request, context.on_progress)
@@ -300,92 +291,7 @@ def side_before(
     raise candidates.no_answer()
 
 
-def changed_causes(
-    before: Sequence[Cause], after: Sequence[Cause], least: float
-) -> list[CauseChange]:
-    """Return the causes whose gain changes by at least `least`, largest change first.
-
-    Causes before and after are matched by name and line. The rest are matched by name and file,
-    because an edit moves the lines of a file.
-    """
-    left = list(before)
-    rows: list[CauseChange] = []
-    pairs: dict[int, Cause] = {}
-    for facts_of in (cause_at_line, cause_in_file):
-        for cause in after:
-            same = (other for other in left if facts_of(other) == facts_of(cause))
-            found = None if cause["rank"] in pairs else next(same, None)
-            if found:
-                left.remove(found)
-                pairs[cause["rank"]] = found
-    for cause in after:
-        rows.append(cause_row(pairs.get(cause["rank"]), cause))
-    rows += [cause_row(cause, None) for cause in left]
-    differing = [row for row in rows if abs(row["delta_ps"]) >= least]
-    return sorted(differing, key=lambda row: -abs(row["delta_ps"]))
-
-
-def cause_at_line(cause: Cause) -> tuple[str, str | None]:
-    return cause["cause"], cause["source_user"]
-
-
-def cause_in_file(cause: Cause) -> tuple[str, str]:
-    return cause["cause"], (cause["source_user"] or "").rpartition(":")[0]
-
-
-def cause_row(before: Cause | None, after: Cause | None) -> CauseChange:
-    shown = after or before
-    assert shown
-    before_ps = before["gain_ps"] if before else 0
-    after_ps = after["gain_ps"] if after else 0
-    return {
-        "cause": shown["cause"],
-        "source_user": after["source_user"] if after else None,
-        "before_source_user": before["source_user"] if before else None,
-        "before_ps": before_ps,
-        "after_ps": after_ps,
-        "delta_ps": after_ps - before_ps,
-        "says": shown["says"],
-    }
-
-
-def summed(entries: Iterable[Entry], key: Callable[[Op], K]) -> dict[K, Times]:
-    """Sum the ops' time by key and class."""
-    found: dict[K, Times] = {}
-    for entry in entries:
-        times = found.setdefault(key(entry.executions.op), {})
-        times[entry.name] = times.get(entry.name, 0) + entry.total
-    return found
-
-
-def classes_of_groups(ledger: Sequence[Entry], groups: Iterable[Mapping[str, Any]]) -> list[Times]:
-    times = summed(ledger, lambda op: (op.agg_key, op.kind))
-    return [times[group["agg_key"], group["kind"]] for group in groups]
-
-
-def classes_without_scope(ledger: Sequence[Entry]) -> Times:
-    return summed(ledger, lambda op: op.scope is None).get(True, {})
-
-
-def classes_of_scopes(ledger: Sequence[Entry], scopes: Iterable[Mapping[str, Any]]) -> list[Times]:
-    """Return each scope's time by class, including inner scopes."""
-    shown: dict[str, Times] = {row["scope"]: {} for row in scopes}
-    of_scope = summed(
-        (entry for entry in ledger if entry.executions.op.scope),
-        lambda op: op.scope.parts if op.scope else (),
-    )
-    for parts, times in of_scope.items():
-        for depth in range(len(parts) + 1):
-            above = shown.get("/".join(parts[:depth]))
-            # The scope has no row, because it is too deep or was omitted.
-            if above is None:
-                break
-            for name, duration in times.items():
-                above[name] = above.get(name, 0) + duration
-    return list(shown.values())
-
-
-def strip_row(strip: Strip) -> PageStrip:
+def strip_row(strip: Strip) -> Json:
     return {
         "n_bins": strip.n_bins,
         "by_class": strip.by_class,
@@ -395,7 +301,7 @@ def strip_row(strip: Strip) -> PageStrip:
     }
 
 
-def op_row(op: Op, name: str) -> StripOp:
+def op_row(op: Op, name: str) -> Json:
     return {
         "hlo_op": op_name(op),
         "program_id": None if op.program_id is None else str(op.program_id),
@@ -405,7 +311,7 @@ def op_row(op: Op, name: str) -> StripOp:
     }
 
 
-def fitted(data: PageData) -> tuple[str, list[str]]:
+def fitted(data: Json) -> tuple[str, list[str]]:
     """Encode the data as JSON of limited size; also return notes on omitted rows and shortened
     texts."""
     rows, longest = ROWS, LONGEST_TEXT
@@ -429,52 +335,15 @@ def fitted(data: PageData) -> tuple[str, list[str]]:
         rows, longest = rows // 2, longest // 2
 
 
-def shortened(data: Side, rows: int) -> Side:
-    """Copy the data with up to `rows` rows in each list. Lists in DRAWN parts are never cut.
-
-    The copy's field `left_out` counts the rows omitted from each list of an answer.
-    """
-    scopes = data["answers"]["by_scope"]["scopes"]
-    left_out: dict[str, int] = {}
-
-    def copied(value: Any, path: tuple[str, ...]) -> Any:
-        if path == ("before",) and value:
-            return shortened(value, rows)
-        if isinstance(value, dict):
-            items = list(value.items())
-            kept = items if path and path[0] in DRAWN else items[: max(rows, FIELDS)]
-            count(len(items) - len(kept), path)
-            return {key: copied(item, (*path, key)) for key, item in kept}
-        if isinstance(value, list):
-            if path[0] in DRAWN or len(value) <= rows:
-                places: Iterable[int] = range(len(value))
-            elif path[-1] == "scopes" or path == ("classes", "by_scope"):
-                # A scope never takes longer than its parent and is listed after it, so the longest
-                # scopes still form a tree.
-                longest = nlargest(rows, range(len(value)), lambda i: scopes[i]["total_dur_ps"])
-                places = sorted(longest)
-            else:
-                places = around_picked(value, rows) if path[-1] == "steps" else range(rows)
-            chosen = [copied(value[place], path) for place in places]
-            count(len(value) - len(chosen), path)
-            return chosen
-        return value
-
-    def count(n: int, path: tuple[str, ...]) -> None:
-        if n and path[0] == "answers":
-            name = ".".join(path[1:])
-            left_out[name] = left_out.get(name, 0) + n
-
-    kept: Side = copied(data, ())
-    kept["left_out"] = left_out
-    return kept
+# The text output.
+MAIN = ""
+HEAD: tuple[Part, ...] = ()
+PARTS: tuple[Part, ...] = (Says("{says:whole}"),)
 
 
-def around_picked(steps: Sequence[Mapping[str, object]], n: int) -> range:
-    """Return the indices of `n` steps around the picked step.
+def headline(answer: Json) -> str:
+    return f"Wrote {answer['out']} ({size(answer['bytes'])})."
 
-    The first `n` steps would be wrong, because steps are sorted by time, not by importance.
-    """
-    picked = next((i for i, step in enumerate(steps) if "picked" in step), 0)
-    first = max(0, min(picked - n // 2, len(steps) - n))
-    return range(first, first + n)
+
+def next_steps(answer: Json) -> list[Next]:
+    return []

@@ -103,7 +103,8 @@ def blocks_of_mode(data: Json, mode: str, screen: Any) -> list[Block]:
 
 def whole(data: Json, mode: str) -> Json:
     """Return a mode's answer with the fields that all modes have."""
-    answer, reason = data["answers"].get(mode, {}), data["parts"][mode]
+    answer: Json = data["answers"].get(mode, {})
+    reason = data["parts"][mode]
     if mode == "compare":
         return answer
     common = data["page"]

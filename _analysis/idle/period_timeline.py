@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from _analysis.idle.launches import Launches, launch_level
 from _analysis.idle.periods import steps_named_like
@@ -15,11 +15,8 @@ from _pipeline.intervals import complement, length_of, union
 from _proto.errors import Damage
 from _proto.trace.trace import thread_planes
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _output.fields.page import PagePeriod, Span
-
-    Window = tuple[int, int]
+Json = dict[str, Any]
+Window = tuple[int, int]
 
 # Draw a pause at most this many steps away from the picked step; more steps would be too narrow.
 N_STEPS = 10
@@ -50,12 +47,12 @@ class Timeline(NamedTuple):
     frames: list[Frame]
 
 
-def period_row(device: Device, picked: StepEvent | None) -> PagePeriod | None:
+def period_row(device: Device, picked: StepEvent | None) -> Json | None:
     timeline = timeline_of(device, picked)
     if timeline is None:
         return None
 
-    def span(start: int, end: int) -> Span:
+    def span(start: int, end: int) -> Json:
         return {"start_ps": start - timeline.start, "dur_ps": end - start}
 
     return {

@@ -1,46 +1,27 @@
 // Draws the budget bar, the strip (the step over time) and the step columns.
 
-// Returns a bar of parts {name, share, value, cls, lines, go}. A part's width is its share of the
-// sum. Labels that do not fit are omitted.
-function bar(parts, label) {
-  const shown = parts.filter((part) => part.value > 0);
-  const whole = shown.reduce((sum, part) => sum + part.value, 0);
-  const nodes = shown.map((part) => {
-    const made = element(
-      "div",
-      { class: `part ${part.cls}`, "data-value": part.value, "data-name": part.name },
-    );
-    made.style.width = `${(100 * part.value) / whole}%`;
-    return made;
-  });
+// Returns a bar of the classes. A part's width is its share of the sum; labels that do not fit are
+// omitted.
+function budgetBar(side) {
+  const rows = side.answers.bottleneck.budget.filter((row) => row.dur_ps > 0);
+  const whole = rows.reduce((sum, row) => sum + row.dur_ps, 0);
+  const marks = rows.map((row) => ({
+    lines: [`${CLASSES[row.class]} ${asPercent(row.pct_of_step)}, ${asTime(row.dur_ps)}`, row.lost_ps ? `lost ${asTime(row.lost_ps)}` : ""],
+    go: side === DATA && (() => goToClass(row.class)),
+  }));
+  const nodes = rows.map((row) => element("div", { class: `part c-${row.class}`, "data-value": row.dur_ps, "data-name": CLASSES[row.class] }));
+  nodes.forEach((made, i) => (made.style.width = `${(100 * rows[i].dur_ps) / whole}%`));
   const host = element("div", { class: "bar" }, ...nodes);
-  makeMarks(host, nodes, (i) => shown[i], label);
+  makeMarks(host, nodes, (i) => marks[i], "the step's budget");
   drawnByWidth(host, (width) => {
-    nodes.forEach((made, i) => {
-      const { name, value, share, lines } = shown[i];
+    rows.forEach((row, i) => {
       // Each label is a part of the tooltip's first line, which is the name for screen readers.
-      made.textContent = fitting((width * value) / whole - 16, lines[0], `${name} ${share}`, share);
+      const [says] = marks[i].lines;
+      const share = asPercent(row.pct_of_step);
+      nodes[i].textContent = fitting((width * row.dur_ps) / whole - 16, says, `${CLASSES[row.class]} ${share}`, share);
     });
   });
   return host;
-}
-
-function budgetBar(side) {
-  const shown = side.answers.bottleneck.budget.filter((row) => row.dur_ps > 0);
-  return bar(
-    shown.map((row) => ({
-      name: CLASSES[row.class],
-      share: asPercent(row.pct_of_step),
-      value: row.dur_ps,
-      cls: `c-${row.class}`,
-      lines: [
-        `${CLASSES[row.class]} ${asPercent(row.pct_of_step)}, ${asTime(row.dur_ps)}`,
-        row.lost_ps ? `lost ${asTime(row.lost_ps)}` : "",
-      ],
-      go: side === DATA && (() => goToClass(row.class)),
-    })),
-    "the step's budget",
-  );
 }
 
 function goToClass(name) {
@@ -141,7 +122,8 @@ function drawStrip(host, side) {
     const to = { ArrowRight: at + far, ArrowLeft: at - far, Home: 0, End: n - 1 }[event.key];
     if (to !== undefined) {
       moveTo(to);
-      tipAtBin(holder, at, n, linesOf(at));
+      const box = holder.getBoundingClientRect();
+      showTip(linesOf(at), box.left + (box.width * at) / n, box.bottom - 14);
     } else if (event.key === "Enter" || event.key === " ") go();
     else return;
     event.preventDefault();
@@ -149,21 +131,10 @@ function drawStrip(host, side) {
   host.append(holder, gapLane(side), axis(side.page.step_duration_ps));
 }
 
-function tipAtBin(holder, i, n, lines) {
-  const box = holder.getBoundingClientRect();
-  showTip(lines, box.left + (box.width * i) / n, box.bottom - 14);
-}
-
-// Goes to an op's row or, if the table lacks the op, to the finding for its line.
+// Goes to an op's row or, if the table lacks the op, to the findings of its class.
 function goToOp(who) {
   const i = ANSWERS.by_op.ops.findIndex((row) => row.hlo_op === who.hlo_op && row.program_id === who.program_id);
-  if (i >= 0) {
-    goTo("by_op", `ops.${i}`);
-    return;
-  }
-  const findings = ANSWERS.bottleneck.findings;
-  const finding = findings.findIndex((row) => row.class === who.class && lineOf(row) === lineOf(who));
-  if (finding >= 0) goTo("bottleneck", `findings.${finding}`);
+  if (i >= 0) goTo("by_op", `ops.${i}`);
   else goToClass(who.class);
 }
 

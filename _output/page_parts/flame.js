@@ -6,9 +6,7 @@ const NARROWEST = 1.5; // pixels; narrower boxes are not drawn
 const LEAST_LABEL = 30; // pixels; narrower boxes have no label
 
 function node(name, parent, title = name) {
-  const made = { name, title, value: 0, times: {}, children: new Map(), parent, row: null };
-  made.depth = parent ? parent.depth + 1 : 0;
-  return made;
+  return { name, title, value: 0, times: {}, children: new Map(), parent, row: null, depth: parent ? parent.depth + 1 : 0 };
 }
 
 function child(parent, name, title) {
@@ -73,10 +71,7 @@ function treeOfScopes({ answers, classes }) {
 }
 
 // Returns the class with the most time in a map from class to time.
-function mainClass(times) {
-  const ranked = Object.entries(times).sort((a, b) => b[1] - a[1]);
-  return ranked.length ? ranked[0][0] : "other";
-}
+const mainClass = (times) => Object.entries(times).sort((a, b) => b[1] - a[1])[0]?.[0] ?? "other";
 
 // Returns true if no class takes three quarters of the time, so a single colour would mislead.
 function isMixed(times) {

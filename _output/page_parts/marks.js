@@ -16,9 +16,7 @@ function showTip(lines, x, y) {
   tip.style.top = `${Math.max(8, top) + scrollY}px`;
 }
 
-function hideTip() {
-  tip.hidden = true;
-}
+const hideTip = () => (tip.hidden = true);
 
 function tipAt(node, lines) {
   const box = node.getBoundingClientRect();

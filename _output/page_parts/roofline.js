@@ -23,11 +23,7 @@ function drawRoofline(host, side) {
   const peaks = answer.peaks_used;
   const bandwidth = peaks.peak_hbm_gibps === null ? null : (peaks.peak_hbm_gibps * 2 ** 30) / 1e12;
   const used = new Set(groups.map((group) => group.dtype));
-  const roofs = DTYPES.filter((dtype) => peaks[`peak_tflops_${dtype}`] !== null).map((dtype) => ({
-    dtype,
-    peak: peaks[`peak_tflops_${dtype}`],
-    isUsed: used.has(dtype),
-  }));
+  const roofs = DTYPES.map((dtype) => ({ dtype, peak: peaks[`peak_tflops_${dtype}`] })).filter(({ dtype, peak }) => peak !== null && used.has(dtype));
   drawnByWidth(chart, (width) => chart.replaceChildren(...plotOf(side, points, roofs, bandwidth, width)));
 }
 
@@ -40,13 +36,12 @@ function logRange(values, room) {
 function plotOf(side, points, roofs, bandwidth, width) {
   const height = Math.max(260, Math.min(460, width * 0.45));
   const margin = { left: 52, right: 12, top: 12, bottom: 40 };
-  const used = roofs.filter(({ isUsed }) => isUsed);
   // Small points must not stretch the axes; points outside the axes appear only in the table.
   const large = points.filter(({ group }) => 200 * group.total_dur_ps >= side.page.step_duration_ps);
   const fitted = large.length ? large : points;
-  const ridges = bandwidth === null ? [] : used.map(({ peak }) => peak / bandwidth);
+  const ridges = bandwidth === null ? [] : roofs.map(({ peak }) => peak / bandwidth);
   const [x0, x1] = logRange([...fitted.map((point) => point.x), ...ridges], 0.3);
-  const [y0, y1] = logRange([...fitted.map((point) => point.y), ...used.map(({ peak }) => peak)], 0.3);
+  const [y0, y1] = logRange([...fitted.map((point) => point.y), ...roofs.map(({ peak }) => peak)], 0.3);
   const inner = { width: width - margin.left - margin.right, height: height - margin.top - margin.bottom };
   const px = (x) => margin.left + ((Math.log10(x) - x0) / (x1 - x0)) * inner.width;
   const py = (y) => margin.top + (1 - (Math.log10(y) - y0) / (y1 - y0)) * inner.height;
@@ -59,10 +54,9 @@ function plotOf(side, points, roofs, bandwidth, width) {
   const lines = svg("g", { "clip-path": `url(#${clipName})` });
   let nameAbove = -Infinity;
   const taken = [];
-  for (const { dtype, peak, isUsed } of roofs.filter(({ peak }) => Math.log10(peak) < y1)) {
+  for (const { dtype, peak } of roofs) {
     const ridge = bandwidth === null ? 10 ** x0 : peak / bandwidth;
-    const kind = isUsed ? "roof" : "roof unused";
-    lines.append(svg("line", { class: kind, x1: px(ridge), y1: py(peak), x2: px(10 ** x1), y2: py(peak) }));
+    lines.append(svg("line", { class: "roof", x1: px(ridge), y1: py(peak), x2: px(10 ** x1), y2: py(peak) }));
     // Put the name of a roof below the roof's line if there is no room above.
     const y = py(peak) - nameAbove < 26 ? py(peak) + 13 : py(peak) - 4;
     nameAbove = y;

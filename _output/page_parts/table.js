@@ -12,7 +12,7 @@ function drawBlocks(host, blocks) {
 }
 
 // Returns the value at a path, such as `groups.3`.
-const at = (value, path) => path?.split(".").reduce((inner, key) => inner?.[key], value);
+const valueAt = (value, path) => path?.split(".").reduce((inner, key) => inner?.[key], value);
 
 // Opens the row that shows this part of an answer.
 function goTo(mode, path) {
@@ -98,7 +98,7 @@ class Table {
   // Returns the text in which a filter searches: all fields of the row, and `heading=text` of its cells.
   textOf(i) {
     const cells = this.columns.map(({ heading, texts }) => `${heading}=${texts[i]}`);
-    return [...cells, ...textsIn(at(ANSWERS[this.mode], this.paths[i]))].join("\n");
+    return [...cells, ...textsIn(valueAt(ANSWERS[this.mode], this.paths[i]))].join("\n");
   }
 
   draw() {
@@ -164,7 +164,7 @@ class Table {
     if (!open) return;
     const line = this.line(i);
     line.setAttribute("aria-expanded", "true");
-    const detail = this.wideRow("detail", fieldsOf(at(ANSWERS[this.mode], this.paths[i])));
+    const detail = this.wideRow("detail", fieldsOf(valueAt(ANSWERS[this.mode], this.paths[i])));
     detail.setAttribute("aria-level", 2);
     line.after(detail);
   }

@@ -18,13 +18,20 @@ from typing import Any
 from unittest import mock
 
 import compute_breakdown
-from _modes.page import BASELINE_MODES, PAGE_MODES, TOP_OF_COMPARE, changed_causes
+from _analysis.records.changed_causes import changed_causes
+from _modes.page import BASELINE_MODES, PAGE_MODES, TOP_OF_COMPARE
+from _output.page_sections import SECTIONS
+from _output.screen import View
+from _output.text import Style
 from tests.builders.allocator import allocator, with_host
 from tests.builders.xspace import Plane, Space, StatNames, encode, op, tpu_plane, trace
 from tests.harness import BEFORE, DEMO, FULL, OFFLOADING, InFolder, answer, run
 from tests.modes.small_steps import BF16, STEP, kernel, leaf
+from tests.shown import text_of
 
 Json = dict[str, Any]
+
+SECTION_OF = {place.mode: name for name, place in SECTIONS.items()}
 
 # Names that try to break out of the page's markup.
 HOSTILE = (
@@ -130,6 +137,33 @@ class Contents(OfPages):
         if FULL:
             self.assert_equals_answers_of_modes(DEMO, "--step", "all", "--own", "attention")
             self.assert_equals_answers_of_modes(DEMO, "--device", "1")
+
+    def test_sections_contain_the_sentences_and_tables_of_the_text(self) -> None:
+        data = data_of(page_of_demo()[1])
+        blocks = [block for name in SECTIONS for block in data["sections"].get(name, [])]
+        n_rows = 0
+        for mode in PAGE_MODES:
+            tables = [block for block in blocks if block.get("mode") == mode]
+            common, own = data["page"], data["answers"][mode]
+            totals = {**common["totals"], **own["totals"]}
+            answer_of_mode = {**common, **own, "mode": mode, "totals": totals}
+            text = text_of(answer_of_mode, "utf-8", View(shows_all=True), Style(250))
+            lines = [line.split() for line in text.splitlines()]
+            self.assertTrue(tables)
+            for table in tables:
+                columns = [column["texts"] for column in table["columns"] if "values" in column]
+                left = iter(lines)
+                for figures in zip(*columns, strict=True):
+                    with self.subTest(mode=mode, rows=table["path"], figures=figures):
+                        wanted = [figure for figure in figures if figure]
+                        found = any(all(map(line.__contains__, wanted)) for line in left)
+                        self.assertTrue(found)
+                    n_rows += 1
+            if mode not in ("bottleneck", "summary"):
+                own_blocks = data["sections"][SECTION_OF[mode]]
+                says = [block["says"] for block in own_blocks if "says" in block]
+                self.assertLessEqual(set(" ".join(says).split()), set(text.split()))
+        self.assertGreater(n_rows, 900)
 
     def test_page_of_all_steps_contains_the_answers_of_the_modes(self) -> None:
         ops = [

@@ -37,7 +37,7 @@ class Pages(unittest.TestCase):
         for path in (ROOT / "compute_breakdown.py", *ROOT.glob("_*/**/*")):
             if path.suffix in (".py", ".js", ".html", ".md"):
                 texts[str(path.relative_to(ROOT))] = path.read_text(encoding="utf-8")
-        self.assertIn("_output/page_parts/lead.js", texts)
+        self.assertIn("_output/page_parts/page.js", texts)
         for name, text in texts.items():
             with self.subTest(name):
                 self.assertEqual(bounded_gains(text), [])
