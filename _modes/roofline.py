@@ -9,33 +9,24 @@ example: --peak-tflops-fp32 70
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
 
 from _analysis.roof.costs import DECLARED, OPAQUE, costs_by_kernel, declared_notes
-from _analysis.roof.judging import Part, Skipped, Verdict, judge, parts_of, weighted_average
+from _analysis.roof.judging import GroupPart, Skipped, Verdict, judge, parts_of, weighted_average
 from _analysis.roof.roofs import Roofs, over_roof_note, roofs_of, rounded
 from _analysis.rows import chip_fields, operand_dtypes, peaks_used, scope_fields
+from _output.columns import LINE, OF_ROOF, PEAKS, TOTAL, with_reads
+from _output.phrases import Next, at_line_of, joined
+from _output.screen import Column, End, Part, Says, Table
 from _pipeline.context import Context
 from _pipeline.groups import percent, ranked_by, sum_known
 from _pipeline.normalize import Step
 from _pipeline.vocabulary import COMPUTE
-from _units import counted
+from _proto.hlo.text import DtypeClass
+from _units import counted, time
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _output.fields.roofline import (
-        Fields,
-        PerOp,
-        RooflineGroup,
-        RooflineTail,
-        RooflineTailIfAsked,
-        Shortfall,
-        SkippedGroup,
-        SkippedGroups,
-        StepSummary,
-    )
-    from _output.fields.units import Dtype
+Json = dict[str, Any]
 
 N_TOP_SKIPPED = 10
 N_TOP_SHORTFALL = 10
@@ -49,8 +40,8 @@ def roofline(
     chip: str | None = None,
     peaks: Sequence[tuple[str, float]] = (),
     traffic: Literal["accessed", "hbm"] = "accessed",
-    kernel_cost: Sequence[tuple[str, int, int, Dtype | None]] = (),
-) -> Fields:
+    kernel_cost: Sequence[tuple[str, int, int, DtypeClass | None]] = (),
+) -> Json:
     roofs = roofs_of(step.device, chip, dict(peaks))
     hbm_only = traffic == "hbm"
     compute = step.by_kind[COMPUTE]
@@ -65,7 +56,7 @@ def roofline(
             skipped.append(judged)
     ranked = sorted(verdicts, key=shortfall_rank)
     shown = verdicts if top is None else ranked[:top]
-    tail: RooflineTailIfAsked = {} if top is None else {"tail": tail_row(ranked[top:])}
+    tail = {} if top is None else {"tail": tail_row(ranked[top:])}
     context.warn(*roofline_notes(verdicts))
     context.note(*roofs.choice.notes)
     return {
@@ -83,7 +74,7 @@ def shortfall_rank(verdict: Verdict) -> tuple[int, str, str]:
     return -verdict.shortfall, verdict.part.whole.op.agg_key, verdict.part.kernel or ""
 
 
-def tail_row(verdicts: Sequence[Verdict]) -> RooflineTail:
+def tail_row(verdicts: Sequence[Verdict]) -> Json:
     return {
         "n_groups_omitted": len(verdicts),
         "dur_ps": sum(verdict.total for verdict in verdicts),
@@ -91,14 +82,14 @@ def tail_row(verdicts: Sequence[Verdict]) -> RooflineTail:
     }
 
 
-def per_op_fields(parts: Sequence[Part]) -> PerOp:
+def per_op_fields(parts: Sequence[GroupPart]) -> Json:
     return {
         "t_roofline_per_op_ps": sum_known((1, part.at_roof) for part in parts),
         "shortfall_per_op_ps": sum_known((1, part.lost) for part in parts),
     }
 
 
-def roofline_row(verdict: Verdict) -> RooflineGroup:
+def roofline_row(verdict: Verdict) -> Json:
     part, group, total = verdict.part, verdict.part.group, verdict.total
     op = part.whole.op
     return {
@@ -140,7 +131,7 @@ def roofline_row(verdict: Verdict) -> RooflineGroup:
     }
 
 
-def step_summary(ranked: Sequence[Verdict], parts: Sequence[Part], compute: int) -> StepSummary:
+def step_summary(ranked: Sequence[Verdict], parts: Sequence[GroupPart], compute: int) -> Json:
     """Return averages and sums over the verdicts, which must be sorted by shortfall, and over all
     parts."""
     entries = [member.entry for part in parts for member in part.members]
@@ -168,7 +159,7 @@ def step_summary(ranked: Sequence[Verdict], parts: Sequence[Part], compute: int)
     }
 
 
-def shortfall_row(verdict: Verdict) -> Shortfall:
+def shortfall_row(verdict: Verdict) -> Json:
     op = verdict.part.whole.op
     return {
         "agg_key": op.agg_key,
@@ -180,7 +171,7 @@ def shortfall_row(verdict: Verdict) -> Shortfall:
     }
 
 
-def skipped_fields(skipped: Sequence[Skipped], roofs: Roofs, hbm_only: bool) -> SkippedGroups:
+def skipped_fields(skipped: Sequence[Skipped], roofs: Roofs, hbm_only: bool) -> Json:
     n = Counter(reason for _, reason in skipped)
     longest = sorted(
         skipped,
@@ -199,7 +190,7 @@ def skipped_fields(skipped: Sequence[Skipped], roofs: Roofs, hbm_only: bool) -> 
     }
 
 
-def skipped_row(skipped: Skipped, utilization: float | None) -> SkippedGroup:
+def skipped_row(skipped: Skipped, utilization: float | None) -> Json:
     part, op = skipped.part, skipped.part.whole.op
     return {
         "agg_key": op.agg_key,
@@ -215,13 +206,13 @@ def skipped_row(skipped: Skipped, utilization: float | None) -> SkippedGroup:
     }
 
 
-def hbm_util(part: Part, roofs: Roofs, hbm_only: bool) -> float | None:
+def hbm_util(part: GroupPart, roofs: Roofs, hbm_only: bool) -> float | None:
     """Return the HBM utilization of ops without a verdict; None if the bytes are unknown."""
-    time, total = roofs.t_memory(part.n_bytes(hbm_only)), part.group.total
+    t_hbm, total = roofs.t_memory(part.n_bytes(hbm_only)), part.group.total
     # XLA writes 0 bytes for an opaque op, so 0 means unknown.
-    if not part.bytes_accessed or time is None or not total:
+    if not part.bytes_accessed or t_hbm is None or not total:
         return None
-    return rounded(time / total, 6)
+    return rounded(t_hbm / total, 6)
 
 
 def roofline_notes(verdicts: Sequence[Verdict]) -> list[str]:
@@ -244,3 +235,112 @@ def roofline_notes(verdicts: Sequence[Verdict]) -> list[str]:
     if n_differ:
         notes.append(f"flops_sum differs from model_flops_sum in {counted(n_differ, 'group')}")
     return notes
+
+
+# The text output; `MAIN` is the path of the table that CSV prints.
+MAIN = "groups"
+LOST = Column("lost", "shortfall_per_op_ps", "time")
+
+
+def prepared(fields: Json) -> Json:
+    """Add `lost_of_groups`, the sum of the groups' losses; null if `--top` omits groups."""
+    losses = [row["shortfall_per_op_ps"] or 0 for row in fields.get("groups", ())]
+    is_whole = not fields.get("tail", {}).get("n_groups_omitted")
+    return {**fields, "lost_of_groups": sum(losses) if is_whole else None}
+
+
+def with_roof(row: Json) -> Json:
+    at_roof, lost = row["t_roofline_per_op_ps"], row["shortfall_per_op_ps"]
+    return {**row, "pct_of_roof": 100 * at_roof / (at_roof + lost) if at_roof else None}
+
+
+PARTS: tuple[Part, ...] = (
+    Table(
+        "lines by time lost beyond the roof; mfu and hbm are utilizations in percent",
+        "groups",
+        (
+            LOST,
+            TOTAL,
+            Column("mfu", "mfu", "share"),
+            Column("hbm", "hbm_util", "share"),
+            OF_ROOF,
+            Column("bound", "bound", "word", least=7),
+            Column("dtype", "dtype", "word", also=(" ({reads})",), least=12),
+            Column("flop/byte", "arithmetic_intensity", "number"),
+            Column("kernel", "kernel", null=""),
+            LINE,
+        ),
+        derive=lambda rows: [with_roof(with_reads(row)) for row in rows],
+        by="shortfall_per_op_ps",
+        size="total_dur_ps",
+        what="group",
+        omitted="tail.n_groups_omitted",
+        tail={"time": "tail.dur_ps"},
+        ends=(
+            End(
+                "step_summary.rooflined_dur_ps",
+                {
+                    "line": "all",
+                    "time": "step_summary.rooflined_dur_ps",
+                    "lost": "lost_of_groups",
+                    "mfu": "step_summary.weighted_avg_mfu",
+                    "hbm": "step_summary.weighted_avg_hbm_util",
+                },
+            ),
+        ),
+    ),
+    Says(
+        "\nThese lines take {step_summary.rooflined_pct_of_compute:percent} of math."
+        " The flops, bytes or peak of the other {skipped_groups.total_dur_ps_skipped:time} are"
+        " unknown."
+    ),
+    Table(
+        "the costliest lines of which flops, bytes or a peak are unknown",
+        "skipped_groups.top_skipped",
+        (
+            LOST._replace(null="?"),
+            TOTAL,
+            Column("hbm", "hbm_util", "share"),
+            OF_ROOF,
+            Column("why", "reason", "word", least=22),
+            Column("mostly", "top_signature", "what"),
+            LINE,
+        ),
+        derive=lambda rows: [with_roof(row) for row in rows],
+        size="total_dur_ps",
+        what="group",
+        tail={"time": ""},
+    ),
+    PEAKS,
+)
+
+
+def headline(answer: Json) -> str:
+    return joined(sentences(answer))
+
+
+def sentences(answer: Json) -> Iterator[str]:
+    summary = answer["step_summary"]
+    math, unknown = summary["step_compute_dur_ps_total"], summary["without_roof_ps"]
+    lost = summary["shortfall_per_op_ps"]
+    if not math:
+        yield "No math ran in this step."
+    elif lost is None:
+        yield f"Math takes {time(math)}; its roof is unknown."
+    else:
+        rest = f", and the roof of {time(unknown)} is unknown" if unknown else ""
+        yield f"Math takes {time(math)}: {time(lost)} is beyond the roof{rest}."
+        yield from largest_loss(answer)
+
+
+def largest_loss(answer: Json) -> Iterator[str]:
+    """Yield a sentence about the row that loses the most time, if a row loses time."""
+    rows = [*answer["groups"], *answer["skipped_groups"]["top_skipped"]]
+    top = max(rows, key=lambda row: row["shortfall_per_op_ps"] or 0, default=None)
+    if top and top["shortfall_per_op_ps"]:
+        line = at_line_of(top, answer) or " without a source line"
+        yield f"The largest listed loss is{line}: {time(top['shortfall_per_op_ps'])}."
+
+
+def next_steps(answer: Json) -> Iterator[Next]:
+    yield Next("where the step loses time, and why", ("--mode", "bottleneck"))

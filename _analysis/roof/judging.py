@@ -35,7 +35,7 @@ class Costed(NamedTuple):
     entry: Entry
 
 
-class Part:
+class GroupPart:
     """A part of a source group with its own verdict: ops with a cost from XLA, one kernel, or
     opaque ops."""
 
@@ -94,7 +94,7 @@ class Part:
         return Precision(dtype, source, is_uncertain)
 
 
-def parts_of(compute: Group, roofs: Roofs, by_user: Mapping[str, KernelCost]) -> list[Part]:
+def parts_of(compute: Group, roofs: Roofs, by_user: Mapping[str, KernelCost]) -> list[GroupPart]:
     """Split source groups into parts: opaque ops, each kernel of known cost, and all other ops."""
     parts = []
     for whole in group_by(compute.members, source_key).values():
@@ -107,14 +107,14 @@ def parts_of(compute: Group, roofs: Roofs, by_user: Mapping[str, KernelCost]) ->
         opaque_time = sum(member.executions.total for member in opaque)
         # Ops with a cost from XLA come first.
         for key, members in sorted(members_by_cost.items(), key=lambda item: item[0] != (XLA, "")):
-            parts.append(Part(whole, members, opaque_time if key == (XLA, "") else 0))
+            parts.append(GroupPart(whole, members, opaque_time if key == (XLA, "") else 0))
     return parts
 
 
 class Verdict(NamedTuple):
     """The exact times, in picoseconds, that a part would take at the chip's peak rates."""
 
-    part: Part
+    part: GroupPart
     source: CostSource
     flops: int
     n_bytes: int
@@ -153,11 +153,11 @@ class Verdict(NamedTuple):
 class Skipped(NamedTuple):
     """A part without a verdict, and the reason."""
 
-    part: Part
+    part: GroupPart
     reason: SkipReason
 
 
-def judge(part: Part, roofs: Roofs, hbm_only: bool) -> Verdict | Skipped:
+def judge(part: GroupPart, roofs: Roofs, hbm_only: bool) -> Verdict | Skipped:
     dtype, flops = part.precision.dtype, part.flops
     n_bytes = part.n_bytes(hbm_only)
     if part.source == OPAQUE:
