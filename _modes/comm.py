@@ -9,7 +9,7 @@ example: --peers
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from itertools import chain
 from operator import lt, sub
@@ -22,20 +22,24 @@ from _analysis.likely_lines import LikelyLine
 from _analysis.loops import Loops
 from _analysis.roof.roofs import rounded
 from _analysis.rows import likely_fields, scope_fields, shortened
+from _output.columns import LIKELY, LOOP, PEERS, RUNS
+from _output.phrases import Next, at_line_of, bracketed, joined
+from _output.screen import Column, Part, Says, Section, Table
 from _pipeline.context import Context
 from _pipeline.groups import Group, most, percent, sum_if_known
 from _pipeline.intervals import Cover
 from _pipeline.normalize import Step
 from _pipeline.vocabulary import COMM, HOST
-from _units import counted
+from _units import counted, part_of, time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _analysis.comm.peers import Peers
-    from _output.fields.comm import Collective, CommRow, Pairs, Returned
+
+Json = dict[str, Any]
 
 
-def comm(step: Step, context: Context, *, top: int = 20, peers: bool = False) -> Returned:
+def comm(step: Step, context: Context, *, top: int = 20, peers: bool = False) -> Json:
     transfers = transfers_of(step)
     found = None
     if peers:
@@ -139,7 +143,7 @@ def clock_notes(transfers: Iterable[Transfer]) -> list[str]:
     ]
 
 
-def collective_row(transfers: Sequence[Transfer]) -> Collective:
+def collective_row(transfers: Sequence[Transfer]) -> Json:
     return {
         "n_executions": n_executions_of(transfers),
         "sync_dur_ps": sync_of(transfers),
@@ -183,7 +187,7 @@ def in_flight_of(transfers: Sequence[Transfer], cover: Cover) -> InFlight | None
     )
 
 
-def pairs_row(transfers: Sequence[Transfer]) -> Pairs:
+def pairs_row(transfers: Sequence[Transfer]) -> Json:
     flights = flights_of_all(transfers)
     return {
         "paired": len(flights),
@@ -212,7 +216,7 @@ def gbps_of(transfers: Sequence[Transfer], in_flight: InFlight | None) -> float 
 
 def comm_row(
     transfers: Sequence[Transfer], cover: Cover, step: Step, loops: Loops, peers: Peers | None
-) -> CommRow:
+) -> Json:
     first = transfers[0]
     is_async = first.op.is_wait
     in_flight = in_flight_of(transfers, cover) if is_async else None
@@ -246,3 +250,157 @@ def comm_row(
         **peer_fields(peers, transfers),
         "plan": sorted(set().union(*(transfer.plan for transfer in transfers))) or None,
     }
+
+
+# The text output; `MAIN` is the path of the table that CSV prints.
+MAIN = "rows"
+
+PARTS: tuple[Part, ...] = (
+    Says(
+        "\nNo communication ran in this step. If other steps communicate, pick one with --step N"
+        " (--mode summary lists the steps), or use --step all.",
+        when="!rows !totals.host_in_flight_union_ps",
+    ),
+    Section(
+        (
+            Says(
+                "\nexposed {totals.exposed_ps:time} ({totals.exposed_pct_of_step:percent} of the"
+                " step); in flight {totals.in_flight_union_ps:time}, of which"
+                " {totals.hidden_union_ps:time} is hidden by math or copies",
+                when="totals.exposed_ps",
+            ),
+            Says(
+                "host: exposed {totals.host_ps:time} ({totals.host_pct_of_step:percent} of the"
+                " step); in flight {totals.host_in_flight_union_ps:time}, of which"
+                " {totals.host_hidden_union_ps:time} is hidden",
+                when="totals.host_in_flight_union_ps",
+            ),
+            Table(
+                "by collective; run is time on the core, wait is for asynchronous collectives",
+                "totals.by_collective",
+                (
+                    Column("collective", "key", "word"),
+                    Column("run", "sync_dur_ps", "time"),
+                    Column("wait", "wait_dur_ps", "time"),
+                    RUNS,
+                    Column("payload", "payload_bytes", "bytes"),
+                ),
+            ),
+        )
+    ),
+    PEERS,
+    Table(
+        "by device; caused is the time that all devices together wait for this device",
+        "totals.peers.by_device",
+        (
+            Column("device", "device"),
+            Column("waits", "peer_wait_ps", "time"),
+            Column("last", "n_last", "count"),
+            Column("caused", "caused_ps", "time"),
+            Column("at barriers", "barrier_ps", "time"),
+        ),
+    ),
+    Table(
+        "waiting for a late device, by line",
+        "rows",
+        (
+            Column("transfer", "transfer_ps", "time"),
+            Column("waits", "peer_wait_ps", "time"),
+            Column("collective", "collective", "word"),
+            Column("last device", "last_device", null=""),
+            Column("% of waits", "last_pct", "percent", null=""),
+            LIKELY,
+        ),
+        by="peer_wait_ps",
+        unless_0="peer_wait_ps",
+        size="peer_wait_ps",
+        what="row",
+    ),
+    Table(
+        "by line; moved is the bytes on the bus, GB/s a lower bound on the bandwidth",
+        "rows",
+        (
+            Column("run", "sync_dur_ps", "time"),
+            Column("wait", "wait_dur_ps", "time"),
+            RUNS,
+            Column("hidden", "covered_ps", "time", null=""),
+            Column("moved", "bus_bytes", "bytes"),
+            Column("GB/s", "bus_gbps", "number"),
+            Column("collective", "collective", "word", least=10),
+            LOOP,
+            Column("groups", "groups", "word", null="", least=6),
+            LIKELY._replace(least=16),
+        ),
+        size="pct_of_step",
+        whole="",
+        what="row",
+        omitted="tail.n_rows_omitted",
+        tail={"run": "tail.sync_dur_ps", "wait": "tail.wait_dur_ps"},
+    ),
+)
+
+
+WORTH_A_LOOK_PCT = 3
+
+
+def headline(answer: Json) -> str:
+    return joined(sentences(answer))
+
+
+def sentences(answer: Json) -> Iterator[str]:
+    step, totals, rows = answer["step_duration_ps"], answer["totals"], answer["rows"]
+    exposed, host = totals["exposed_ps"], totals["host_ps"]
+    if not exposed and not host:
+        yield "Nothing in this step waits for communication."
+    if exposed and totals["peers"] and totals["peers"]["by_device"]:
+        yield from waiting(answer, totals["peers"])
+    elif exposed:
+        share = bracketed(totals["exposed_pct_of_step"])
+        yield f"Communication stops the step for {part_of(exposed, step)}{share}."
+    if host:
+        share = bracketed(totals["host_pct_of_step"])
+        yield f"Transfers between host and device stop the step for {part_of(host, step)}{share}."
+    if rows and (exposed or host):
+        top = max(rows, key=lambda row: row["sync_dur_ps"] + row["wait_dur_ps"])
+        line = at_line_of(top, answer)
+        took = time(top["sync_dur_ps"] + top["wait_dur_ps"])
+        yield f"The largest part is {top['collective']}{line}: {took}."
+
+
+def waiting(answer: Json, peers: Json) -> Iterator[str]:
+    """Yield sentences that say whether communication waits for a late device or for the network."""
+    exposed, unmatched = answer["totals"]["exposed_ps"], peers["unmatched_ps"] or 0
+    wait, transfer = peers["peer_wait_ps"] or 0, peers["transfer_ps"] or 0
+    own = next(row for row in peers["by_device"] if row["device"] == answer["device"])
+    last = max(peers["by_device"], key=lambda row: row["caused_ps"])
+    if not wait + transfer:
+        yield (
+            f"None of the {time(exposed)} of exposed communication could be matched with other"
+            " devices."
+        )
+    else:
+        rest = f"; {time(unmatched)} is unknown" if 100 * unmatched > exposed else ""
+        yield (
+            f"Exposed communication takes {time(exposed)}: {time(wait)} is waiting for a late"
+            f" device, {time(transfer)} is transfer{rest}."
+        )
+    if last["caused_ps"] * 100 > exposed and last["caused_ps"] > 2 * last["peer_wait_ps"]:
+        whom = "this device" if last is own else last["device"].removeprefix("/device:")
+        yield f"All devices together wait {time(last['caused_ps'])} for {whom}."
+    if own["barrier_ps"] > wait:
+        yield f"This device waits {time(own['barrier_ps'])} at barriers before collectives."
+
+
+def next_steps(answer: Json) -> Iterator[Next]:
+    peers = answer["totals"]["peers"]
+    if (answer["totals"]["exposed_pct_of_step"] or 0) >= WORTH_A_LOOK_PCT:
+        if peers is None:
+            yield Next(
+                "whether communication waits for a late device", ("--mode", "comm", "--peers")
+            )
+        elif (
+            20 * sum(row["caused_ps"] for row in peers["by_device"])
+            > answer["totals"]["exposed_ps"]
+        ):
+            yield Next("on which lines the late device is slow", ("--mode", "spread"))
+        yield Next("how the compiler moves each collective", ("--mode", "program"))
