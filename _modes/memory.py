@@ -9,22 +9,21 @@ example: --top 10
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 from _analysis.likely_lines import NO_LINE, likely_line, likely_line_of
 from _analysis.memory.allocator import runtime_of
 from _analysis.memory.memory_peak import (
-    CONSTANT,
-    OUTPUT,
-    PARAMETER,
-    TEMPORARY,
     Contradiction,
     Held,
     Peak,
     peak_of,
 )
 from _analysis.report import program_id_of
+from _output.columns import BYTES, KIND
+from _output.phrases import Next, at_line_of, bracketed, joined
+from _output.screen import Column, End, Part, Says, Table
 from _pipeline import frames
 from _pipeline.context import Context
 from _pipeline.executions import Executions
@@ -38,10 +37,9 @@ from _proto.hlo.buffers import read_buffers
 from _proto.hlo.program import Instruction, Program
 from _proto.hlo.shapes import Array
 from _proto.trace.trace import Trace
+from _units import size
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _output.fields.memory import Buffer, Fields, PeakAt, Runtime
+Json = dict[str, Any]
 
 ARGUMENT_RE = re.compile(r"\w+")
 # Executions by instruction; several ops can run the same instruction.
@@ -118,7 +116,7 @@ class Live(NamedTuple):
         return -self.held.size, self.origin.name or "", self.shape_index or ()
 
 
-def memory(step: Step, context: Context, *, top: int = 20) -> Fields:
+def memory(step: Step, context: Context, *, top: int = 20) -> Json:
     program_id = program_id_of(step)
     program = None if program_id is None else step.device.programs.program(program_id)
     if program is None:
@@ -137,38 +135,21 @@ def memory(step: Step, context: Context, *, top: int = 20) -> Fields:
     live = [Live(held, origins[held.instruction]) for held in peak.held]
     live.sort(key=lambda piece: piece.rank)
     context.warn(*peak_notes(peak))
-    size, by_kind = peak.size, peak.by_kind
+    peak_size = peak.size
     padding = [piece.padding for piece in live if piece.padding is not None]
     return {
-        "peak_bytes": size,
+        "peak_bytes": peak_size,
         "reserved_bytes": peak.reserved,
-        "fragmentation_bytes": peak.reserved - size,
+        "fragmentation_bytes": peak.reserved - peak_size,
         "padding_bytes": sum(padding) if padding else None,
-        "by_kind": {
-            "parameter": by_kind[PARAMETER],
-            "output": by_kind[OUTPUT],
-            "constant": by_kind[CONSTANT],
-            "temporary": by_kind[TEMPORARY],
-        },
+        "by_kind": peak.by_kind,
         "other_spaces": peak.other_spaces,
         "peak_at": peak_row(peak.instruction_name, program, ran, step),
-        "buffers": [buffer_row(rank, piece, size) for rank, piece in enumerate(live[:top], 1)],
-        "by_source": [
-            {"source_inner": share.key, "bytes": share.n_bytes, "n_buffers": share.n_buffers}
-            for share in shares(live, lambda origin: origin.line)
-        ],
-        "by_op_name": [
-            {"tf_op": share.key, "bytes": share.n_bytes, "n_buffers": share.n_buffers}
-            for share in shares(live, lambda origin: origin.tf_op)
-        ],
-        "by_opcode": [
-            {"opcode": share.key, "bytes": share.n_bytes, "n_buffers": share.n_buffers}
-            for share in shares(live, lambda origin: origin.opcode)
-        ],
-        "by_argument": [
-            {"argument": share.key, "bytes": share.n_bytes, "n_buffers": share.n_buffers}
-            for share in shares(live, lambda origin: origin.argument)
-        ],
+        "buffers": [buffer_row(rank, piece, peak_size) for rank, piece in enumerate(live[:top], 1)],
+        "by_source": share_rows(live, "source_inner", lambda origin: origin.line),
+        "by_op_name": share_rows(live, "tf_op", lambda origin: origin.tf_op),
+        "by_opcode": share_rows(live, "opcode", lambda origin: origin.opcode),
+        "by_argument": share_rows(live, "argument", lambda origin: origin.argument),
         "tail": {
             "n_buffers_omitted": len(live[top:]),
             "bytes": sum(piece.held.size for piece in live[top:]),
@@ -177,12 +158,12 @@ def memory(step: Step, context: Context, *, top: int = 20) -> Fields:
     }
 
 
-def fields_anyway(trace: Trace, device: str, context: Context) -> dict[str, Runtime | None]:
+def fields_anyway(trace: Trace, device: str, context: Context) -> Json:
     """Return the fields that are printed even if the capture contains no program or no step."""
     return {"runtime": runtime_row(trace, device, context)}
 
 
-def runtime_row(trace: Trace, device: str, context: Context) -> Runtime | None:
+def runtime_row(trace: Trace, device: str, context: Context) -> Json | None:
     runtime = runtime_of(trace, device, context)
     if runtime is None:
         return None
@@ -210,7 +191,7 @@ def peak_of_program(program: Program) -> Peak | None:
         return None
 
 
-def peak_row(name: str, program: Program, ran: Ran, step: Step) -> PeakAt | None:
+def peak_row(name: str, program: Program, ran: Ran, step: Step) -> Json | None:
     """Describe the instruction at which memory usage peaks; None if no heap trace names it."""
     if not name:
         return None
@@ -227,7 +208,7 @@ def peak_row(name: str, program: Program, ran: Ran, step: Step) -> PeakAt | None
     }
 
 
-def buffer_row(rank: int, piece: Live, peak: int) -> Buffer:
+def buffer_row(rank: int, piece: Live, peak: int) -> Json:
     held, origin, index, array = piece.held, piece.origin, piece.shape_index, piece.array
     return {
         "rank": rank,
@@ -247,22 +228,16 @@ def buffer_row(rank: int, piece: Live, peak: int) -> Buffer:
     }
 
 
-class Share(NamedTuple):
-    """Share of the peak memory that belongs to one line, path, opcode or argument."""
-
-    key: str | None
-    n_bytes: int
-    n_buffers: int
-
-
-def shares(live: Sequence[Live], key_of: Callable[[Origin], str | None]) -> list[Share]:
+def share_rows(
+    live: Sequence[Live], name: str, key_of: Callable[[Origin], str | None]
+) -> list[Json]:
     """Group the live memory by a property of the defining instruction, largest group first; memory
     without this property comes last."""
     sizes: dict[str | None, list[int]] = {}
     for piece in live:
         sizes.setdefault(key_of(piece.origin), []).append(piece.held.size)
     ranked = sorted(sizes, key=lambda key: (key is None, -sum(sizes[key]), key))
-    return [Share(key, sum(sizes[key]), len(sizes[key])) for key in ranked]
+    return [{name: key, "bytes": sum(sizes[key]), "n_buffers": len(sizes[key])} for key in ranked]
 
 
 def peak_notes(peak: Peak) -> list[str]:
@@ -278,3 +253,95 @@ def peak_notes(peak: Peak) -> list[str]:
             " trace, so all these bytes count as live"
         )
     return notes
+
+
+# The text output; `MAIN` is the path of the table that CSV prints.
+MAIN = "buffers"
+WITHOUT_ANSWER = {
+    "no_program": "The program says what is in memory, but this capture lacks this step's program."
+    " Capture the first call of the step, too, or set the profiler's options that save programs"
+    " (`--mode anatomy` lists the programs in a capture).",
+}
+
+BUFFERS = Column("buffers", "n_buffers", "count")
+
+
+def by(title: str, rows: str, what: str, column: Column) -> Table:
+    """Return a table of buffer sizes, summed by a property."""
+    return Table(
+        title, rows, (BYTES, BUFFERS, column), by="bytes",
+        size="bytes", whole="peak_bytes", most=10, what=what, tail={"size": ""},
+    )  # fmt: skip
+
+
+PARTS: tuple[Part, ...] = (
+    Says(
+        "\n{peak_bytes:bytes} live at the peak ({by_kind:bytes}),"
+        " {reserved_bytes:bytes} reserved; {padding_bytes:bytes} of padding"
+    ),
+    Says(
+        "the peak is at {peak_at.hlo_op}, {peak_at.source_inner:file}",
+        when="peak_at",
+    ),
+    Says(
+        "runtime: {runtime.peak_bytes:bytes} of {runtime.capacity_bytes:bytes} at the peak"
+        " ({runtime.peak_reserved_bytes:bytes} reserved for programs,"
+        " {runtime.peak_allocated_bytes:bytes} in arrays),"
+        " at least {runtime.min_available_bytes:bytes} free",
+        when="runtime",
+    ),
+    Table(
+        "buffers live at the peak",
+        "buffers",
+        (
+            BYTES,
+            Column("% peak", "pct_of_peak", "percent"),
+            KIND,
+            Column("shape", "shape", "shape"),
+            Column("op", "hlo_op"),
+            Column("line", ("source_inner", "tf_op"), "file"),
+        ),
+        size="bytes",
+        whole="peak_bytes",
+        what="buffer",
+        omitted="tail.n_buffers_omitted",
+        tail={"size": "tail.bytes"},
+        ends=(End("peak_bytes", {"line": "all", "size": "peak_bytes"}),),
+    ),
+    by("by line", "by_source", "line", Column("line", "source_inner", "file")),
+    by("by argument", "by_argument", "argument", Column("argument", "argument", null="(none)")),
+    by("by opcode", "by_opcode", "opcode", Column("opcode", "opcode", "word", "(none)")),
+    by("by op name", "by_op_name", "op name", Column("op name", "tf_op", "file", "(none)")),
+    Table(
+        "in other memory spaces (1 is VMEM, 5 is host memory)",
+        "other_spaces",
+        (Column("size", "value", "bytes"), Column("space", "key", "word")),
+        by="value",
+        size="value",
+        whole="peak_bytes",
+        what="space",
+    ),
+)
+
+
+def headline(answer: Json) -> str:
+    return joined(sentences(answer))
+
+
+def sentences(answer: Json) -> Iterator[str]:
+    peak = answer["peak_at"]
+    where = at_line_of(peak, answer) if peak else ""
+    yield f"The program's HBM peak is {size(answer['peak_bytes'])}{where}."
+    if answer["buffers"]:
+        top = answer["buffers"][0]
+        shape = top["shape"] or "a buffer"
+        share = bracketed(top["pct_of_peak"])
+        line = at_line_of(top, answer)
+        yield f"The largest buffer is {shape}{line}: {size(top['bytes'])}{share}."
+    runtime = answer["runtime"]
+    if runtime and runtime["min_available_bytes"] is not None:
+        yield f"At least {size(runtime['min_available_bytes'])} stayed free on the device."
+
+
+def next_steps(answer: Json) -> Iterator[Next]:
+    yield Next("which arguments are donated", ("--mode", "program"))
