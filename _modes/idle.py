@@ -8,14 +8,18 @@ example: --step all
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from operator import add
+from typing import Any
 
 from _analysis.idle.gaps import Gap, Surroundings, longest_gaps
 from _analysis.idle.host_activity import HostActivity
 from _analysis.idle.launches import Launches
 from _analysis.idle.periods import periods_of
 from _analysis.rows import gap_row, idle_by_cause, period_fields
+from _output.columns import STEP_SHARE, TIME
+from _output.phrases import Next, bracketed, joined, pause_sentence
+from _output.screen import Column, End, Part, Says, Section, Table
 from _pipeline.context import Context
 from _pipeline.device import AFTER_ALL, BEFORE_ALL, Device, StepEvent
 from _pipeline.groups import percent
@@ -27,20 +31,17 @@ from _proto.errors import Damage
 from _proto.trace.events import INT64_END
 from _proto.trace.ranks import THREADS
 from _proto.trace.trace import thread_planes
+from _units import part_of, time
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _output.fields.idle import Capture, Fields, HostEvent, IdleGap
-    from _output.fields.idle import HostActivity as HostActivityRow
-
-    # The absolute start and end of a time window.
-    Window = tuple[int, int]
+Json = dict[str, Any]
+# The absolute start and end of a time window.
+Window = tuple[int, int]
 
 # Minimum duration in ps of a gap in which host events are counted.
 COUNTED = 1_000_000
 
 
-def idle(step: Step, context: Context, *, top: int = 10) -> Fields:
+def idle(step: Step, context: Context, *, top: int = 10) -> Json:
     longest = longest_gaps(step, top)
     counted = [(start, end) for start, end in step.timeline.gaps if end - start >= COUNTED]
     around = Surroundings(step, {*longest, *counted})
@@ -64,7 +65,7 @@ def idle(step: Step, context: Context, *, top: int = 10) -> Fields:
     }
 
 
-def capture_row(steps: Sequence[StepEvent]) -> Capture:
+def capture_row(steps: Sequence[StepEvent]) -> Json:
     between, whole = time_between(steps)
     return {
         "n_steps": len(steps),
@@ -74,17 +75,17 @@ def capture_row(steps: Sequence[StepEvent]) -> Capture:
     }
 
 
-def idle_row(gap: Gap, window: Window | None, activity: HostActivity | None, step: Step) -> IdleGap:
+def idle_row(gap: Gap, window: Window | None, activity: HostActivity | None, step: Step) -> Json:
     causes = step.causes.of_span(gap.start, gap.start + gap.duration)
     return {
         **gap_row(gap, step),
         "cause": {cause: duration for cause, duration in causes.items() if duration},
-        "trace_window_ps": [exact(time) for time in window] if window else None,
+        "trace_window_ps": [exact(edge) for edge in window] if window else None,
         "host": activity_rows(activity, window) if window and activity else None,
     }
 
 
-def activity_rows(activity: HostActivity, window: Window) -> list[HostActivityRow]:
+def activity_rows(activity: HostActivity, window: Window) -> list[Json]:
     return [
         {
             "thread": row.thread,
@@ -99,7 +100,7 @@ def activity_rows(activity: HostActivity, window: Window) -> list[HostActivityRo
     ]
 
 
-def event_rows(activity: HostActivity) -> list[HostEvent]:
+def event_rows(activity: HostActivity) -> list[Json]:
     return [
         {"event": event.name, "dur_ps": event.duration, "n_threads": event.n_threads}
         for event in activity.longest_events()
@@ -163,3 +164,126 @@ def span_of_ops(device: Device) -> Window:
             first = min(first, line.base_ps + min(events.offsets, default=AFTER_ALL))
             last = max(last, line.base_ps + max(ends, default=BEFORE_ALL))
     return first, last
+
+
+# The text output; `MAIN` is the path of the table that CSV prints.
+MAIN = "gaps"
+
+PARTS: tuple[Part, ...] = (
+    Says(
+        "this step is 1 of {capture.n_steps:count}; {capture.in_no_step_ps:time} of"
+        " {capture.dur_ps:time} ({capture.in_no_step_pct:percent}) pass between steps",
+        when="step_source capture.n_steps",
+    ),
+    Section(
+        (
+            Table(
+                "why the device is idle",
+                "idle_by_cause",
+                (Column("cause", "key", "word"), Column("time", "value", "time")),
+                unless_0="value",
+                ends=(
+                    End(
+                        "totals.idle_duration_ps",
+                        {"cause": "idle", "time": "totals.idle_duration_ps"},
+                    ),
+                ),
+            ),
+            Table(
+                "the longest idle gaps",
+                "gaps",
+                (
+                    TIME,
+                    STEP_SHARE,
+                    Column("cause", "cause", "word"),
+                    Column("after", "after_hlo_op", "op", "(start)"),
+                    Column("before", "before_hlo_op", "op", "(end)"),
+                    Column("host", ("host.0.within.0", "host.0.event"), null=""),
+                ),
+                size="dur_ps",
+                what="gap",
+                tail={"time": ""},
+            ),
+        )
+    ),
+    Table(
+        "what the host did in these gaps (gap 1 is the longest)",
+        "gaps[].host",
+        (
+            Column("gap", "^", "count"),
+            TIME,
+            Column("in period", "in_period_ps", "time", null=""),
+            Column("only waits", "still", "word"),
+            Column("launches", "is_launching", "word", null=""),
+            Column("thread", "thread"),
+            Column("event", "event"),
+            Column("within", "within", null=""),
+        ),
+        size="dur_ps",
+        most=10,
+        what="row",
+    ),
+    Table(
+        "what the host did in all gaps of at least 1 us",
+        "host_events",
+        (TIME, Column("threads", "n_threads", "count"), Column("event", "event")),
+        size="dur_ps",
+        most=10,
+        what="event",
+    ),
+)
+
+
+HARDLY_PCT = 1
+
+
+def headline(answer: Json) -> str:
+    return joined(sentences(answer))
+
+
+def sentences(answer: Json) -> Iterator[str]:
+    pause = pause_sentence(answer)
+    in_step = within_step(answer, "" if pause else "only ")
+    # The larger time comes first.
+    if (answer["between_steps_ps"] or 0) > answer["totals"]["idle_duration_ps"]:
+        yield pause
+        yield from in_step
+    else:
+        yield from in_step
+        yield pause
+    capture = answer["capture"]
+    if pause:
+        return
+    if answer["step_id"] is not None and (capture["in_no_step_pct"] or 0) > HARDLY_PCT:
+        outside = part_of(capture["in_no_step_ps"], capture["dur_ps"])
+        share = bracketed(capture["in_no_step_pct"])
+        yield f"In this capture, {outside}{share} pass between steps."
+
+
+def within_step(answer: Json, only: str) -> Iterator[str]:
+    totals = answer["totals"]
+    idle = totals["idle_duration_ps"]
+    taken = part_of(idle, answer["step_duration_ps"])
+    where = "In this step" if answer["step_source"] else "In this capture"
+    if (totals["idle_pct_of_step"] or 0) < HARDLY_PCT:
+        yield f"{where}, the device is idle for {only}{taken}."
+        return
+    yield f"{where}, the device is idle for {taken}{bracketed(totals['idle_pct_of_step'])}."
+    by_cause = answer["idle_by_cause"]
+    durations = [
+        (by_cause["barrier"], "waiting at barriers"),
+        (by_cause["dependency"], "waiting for inputs"),
+        (by_cause["in_container"], "inside loops or branches"),
+        (by_cause["between_programs"], "between programs"),
+        (by_cause["in_program"], "between ops"),
+    ]
+    longest, cause = max(durations)
+    if longest:
+        yield f"Most of this time is {cause}: {time(longest)}."
+
+
+def next_steps(answer: Json) -> Iterator[Next]:
+    if answer["step_source"]:
+        yield Next(
+            "why the device is idle in the whole capture", ("--mode", "idle", "--step", "all")
+        )
