@@ -8,11 +8,11 @@ example: --top 0 --op fusion.115
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from heapq import heappop, heappush, nsmallest
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from heapq import nsmallest
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Any
 
 from _analysis.likely_lines import line_of
 from _analysis.loops import Loops
@@ -27,6 +27,7 @@ from _analysis.roof.costs import (
 )
 from _analysis.roof.exposed import is_exposed
 from _analysis.roof.ledger import Entry, entry_of
+from _analysis.roof.merged_ops import common_name, merged_ops, ranked_ops, scope_of
 from _analysis.roof.roofs import Roofs, roofs_of
 from _analysis.rows import (
     chip_fields,
@@ -36,42 +37,34 @@ from _analysis.rows import (
     peaks_used,
     scope_fields,
 )
+from _output.columns import (
+    AVERAGE,
+    CATEGORY,
+    LOOP,
+    LOST,
+    OF_ROOF,
+    PEAKS,
+    RUNS,
+    STEP_SHARE,
+    TOTAL,
+    with_reads,
+)
+from _output.phrases import Next, at_line_of, bracketed, joined, short
+from _output.screen import Column, Each, Part, Says, Section, Table
 from _pipeline.context import Context
 from _pipeline.executions import Executions
-from _pipeline.groups import Group, group_by, percent, sum_if_known
+from _pipeline.groups import Group, percent, sum_if_known
 from _pipeline.names import nearest_names, resolve_name
 from _pipeline.no_answer import NoAnswer
 from _pipeline.normalize import Step
 from _pipeline.timeline import events_of
 from _pipeline.vocabulary import COMPUTE
+from _proto.hlo.program import Computation, Instruction
+from _proto.hlo.text import DtypeClass
+from _units import counted, part_of, time
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _output.fields.by_op import (
-        Called,
-        CalledInstruction,
-        Container,
-        DetailClassed,
-        Fields,
-        MergedOps,
-        MergedUnlessAsked,
-        OpDetail,
-        OpFields,
-        OpIfAsked,
-        OpInProgram,
-    )
-    from _output.fields.by_op import Instruction as InstructionRow
-    from _output.fields.by_op import Op as OpRow
-    from _output.fields.units import Dtype
-    from _proto.hlo.program import Computation, Instruction
+Json = dict[str, Any]
 
-    class AnyOpFields(OpFields, DetailClassed):
-        """Fields that ops and containers share, in printed order."""
-
-        rank: int | None
-
-
-NUMBER_RE = re.compile(r"\d+")
 N_EXECUTIONS = 1000
 N_NEIGHBOURS = 50
 N_CALLED, N_INSTRUCTIONS = 20, 200
@@ -84,26 +77,23 @@ def by_op(
     top: int = 50,
     chip: str | None = None,
     peaks: Sequence[tuple[str, float]] = (),
-    kernel_cost: Sequence[tuple[str, int, int, Dtype | None]] = (),
+    kernel_cost: Sequence[tuple[str, int, int, DtypeClass | None]] = (),
     op: str | None = None,
     no_merge: bool = False,
-) -> Fields:
+) -> Json:
     roofs = roofs_of(step.device, chip, dict(peaks))
     by_user = costs_by_kernel(step.by_kind[COMPUTE], kernel_cost, context)
     ranked = ranked_ops(step.leaves)
     containers = ranked_ops(step.containers)
     asked = None if op is None else find_op(op, [*ranked, *containers], context)
     judge = Judge(step, roofs, by_user)
-    merged = [] if no_merge else merged_ops(ranked, judge, top)
+    merged = [] if no_merge else merged_ops(ranked, judge.class_key, top)
     shown = [*ranked[:top], *([asked] if asked else [])]
     shown += [group for ops in merged for group in ops]
     judge.loops = Loops(step, [member for group in shown for member in group.members])
-    rows_of_merged: MergedUnlessAsked = {}
-    if not no_merge:
-        rows_of_merged = {"merged": [judge.merged_row(ops) for ops in merged]}
     rows = [judge.op_row(rank, group) for rank, group in enumerate(ranked[:top], 1)]
     declared = {row["kernel"] for row in rows if row["cost_source"] == DECLARED}
-    detail: OpIfAsked = {}
+    detail = {}
     if asked:
         row = judge.detail_row(ranked.index(asked) + 1 if asked in ranked else None, asked)
         detail = {"op": row}
@@ -113,7 +103,7 @@ def by_op(
     context.note(*roofs.choice.notes)
     return {
         "ops": rows,
-        **rows_of_merged,
+        **({} if no_merge else {"merged": [judge.merged_row(ops) for ops in merged]}),
         "tail": {
             "n_ops_omitted": len(ranked[top:]),
             "dur_ps": sum(group.total for group in ranked[top:]),
@@ -123,76 +113,6 @@ def by_op(
         "peaks_used": peaks_used(roofs),
         **detail,
     }
-
-
-def ranked_ops(executions: Iterable[Executions]) -> list[Group]:
-    """Group the executions by program and op name, costliest op first."""
-    groups = group_by(executions, lambda op: (op.program_id, op_name(op)))
-    ranked = sorted(
-        groups.items(),
-        # Sort ties by name, then by program; ops without a program come first.
-        key=lambda item: (-item[1].total, item[0][1], -1 if item[0][0] is None else item[0][0]),
-    )
-    return [group for _, group in ranked]
-
-
-class Alike(NamedTuple):
-    """Ops that have some keys in common. Sorts by time, longest first; of equal times, the ops with
-    keys to compare come first, then the first in the table."""
-
-    minus_time: int
-    n_compared: int
-    rank: int
-    ops: list[Group]
-
-
-def merged_ops(ranked: Sequence[Group], judge: Judge, top: int) -> list[list[Group]]:
-    """Merge ops whose names and scopes differ only in numbers, such as ops of unrolled layers.
-    Return the costliest lists of ops, costliest list first."""
-    ranks = {id(group): i for i, group in enumerate(ranked)}
-    keys = name_key, place_key, judge.class_key
-    # Lines and classes take long to find. So compare the keys one by one, of the costliest ops
-    # only.
-    heap = [Alike(0, 0, 0, list(ranked))]
-    merged: list[list[Group]] = []
-    while heap and len(merged) < top:
-        alike = heappop(heap)
-        if alike.n_compared == len(keys):
-            merged.append(alike.ops)
-            continue
-        lists: dict[object, list[Group]] = {}
-        for group in alike.ops:
-            lists.setdefault(keys[alike.n_compared](group), []).append(group)
-        for ops in lists.values():
-            total = sum(group.total for group in ops)
-            n_compared = alike.n_compared + 1 if len(ops) > 1 else len(keys)
-            heappush(heap, Alike(-total, n_compared, ranks[id(ops[0])], ops))
-    return merged
-
-
-def name_key(group: Group) -> object:
-    op = group.op
-    return without_numbers(op_name(op)), op.kind, op.category, op.phase
-
-
-def place_key(group: Group) -> object:
-    likely = line_of(group.op)
-    return without_numbers(scope_of(group) or ""), likely.line_user or likely.line
-
-
-def scope_of(group: Group) -> str | None:
-    return scope_fields(group.members)["scope"]
-
-
-def without_numbers(name: str) -> str:
-    """Replace the numbers in a name with `*`. Append `.*` to a name without numbers, because the
-    first of several copies of an op can lack a number."""
-    starred: str = NUMBER_RE.sub("*", name)
-    return starred if starred != name or not name else f"{name}.*"
-
-
-def common_name(names: Sequence[str]) -> str:
-    return names[0] if len(set(names)) == 1 else without_numbers(names[0])
 
 
 def find_op(asked: str, ops: Sequence[Group], context: Context) -> Group:
@@ -217,7 +137,7 @@ def find_op(asked: str, ops: Sequence[Group], context: Context) -> Group:
     return found
 
 
-def container_row(group: Group) -> Container:
+def container_row(group: Group) -> Json:
     return {
         "hlo_op": op_name(group.op),
         "hlo_category": group.op.category,
@@ -242,11 +162,10 @@ class Judge:
         precision = entry.cost.precision if entry.cost else precision_of(group.op)
         return entry.name, precision.dtype
 
-    def op_row(self, rank: int, group: Group) -> OpRow:
-        entries = self._entries(group)
-        return {**self._fields(group, entries), "rank": rank, "class": entries[0].name}
+    def op_row(self, rank: int, group: Group) -> Json:
+        return self._fields(rank, group, self._entries(group))
 
-    def merged_row(self, ops: Sequence[Group]) -> MergedOps:
+    def merged_row(self, ops: Sequence[Group]) -> Json:
         whole = Group([member for group in ops for member in group.members])
         entries = self._entries(whole)
         scopes = [scope_of(group) for group in ops]
@@ -269,15 +188,13 @@ class Judge:
             "lost_ps": known_sum(entry.lost for entry in entries),
         }
 
-    def detail_row(self, rank: int | None, group: Group) -> OpDetail:
+    def detail_row(self, rank: int | None, group: Group) -> Json:
         entries = [] if group.op.is_container else self._entries(group)
         ids = {executions.metadata_id for executions in group.members}
         events = events_of(self.step.admitted.pieces, self.step.clock, ids)
         shown = nsmallest(N_EXECUTIONS, events, key=itemgetter(0))
         return {
-            **self._fields(group, entries),
-            "rank": rank,
-            "class": entries[0].name if entries else None,
+            **self._fields(rank, group, entries),
             "text": group.op.text,
             "source_stack": group.op.source_stack,
             "executions": [[start, duration] for start, duration, _ in shown],
@@ -294,7 +211,7 @@ class Judge:
             self._judged[key] = entry_of(executions, self.roofs, self.by_user)
         return self._judged[key]
 
-    def _fields(self, group: Group, entries: Sequence[Entry]) -> AnyOpFields:
+    def _fields(self, rank: int | None, group: Group, entries: Sequence[Entry]) -> Json:
         """Return properties of the group's first op, and sums over all executions. For a container,
         `entries` is empty."""
         op = group.op
@@ -306,14 +223,12 @@ class Judge:
         # In the trace, a container's flops and bytes ignore how often its body runs.
         average = None if op.is_container else times["avg_dur_ps"]
         return {
-            # The callers replace the values of `rank` and `class`; the keys here fix the printed
-            # order.
-            "rank": None,
+            "rank": rank,
             "hlo_op": op_name(op),
             "program_id": None if op.program_id is None else str(op.program_id),
             "hlo_category": op.category,
             "kind": op.kind,
-            "class": None,
+            "class": entries[0].name if entries else None,
             "n_executions": group.n,
             **times,
             "pct_of_step": percent(group.total, self.step.duration),
@@ -343,14 +258,14 @@ class Judge:
 def known_sum(times: Iterable[int | None]) -> int | None:
     """Return the sum of the times; None if the list is empty, or if any time is unknown."""
     known = list(times)
-    return sum_if_known((1, time) for time in known) if known else None
+    return sum_if_known((1, duration) for duration in known) if known else None
 
 
 def rate(amount: int | None, duration: int | None) -> float | None:
     return round(amount / duration, 3) if amount and duration else None
 
 
-def program_row(instruction: Instruction | None) -> OpInProgram | None:
+def program_row(instruction: Instruction | None) -> Json | None:
     if instruction is None:
         return None
     return {
@@ -363,7 +278,7 @@ def program_row(instruction: Instruction | None) -> OpInProgram | None:
     }
 
 
-def instruction_row(instruction: Instruction) -> InstructionRow:
+def instruction_row(instruction: Instruction) -> Json:
     return {
         "name": instruction.name,
         "opcode": instruction.opcode,
@@ -372,7 +287,7 @@ def instruction_row(instruction: Instruction) -> InstructionRow:
     }
 
 
-def called_row(computation: Computation) -> Called:
+def called_row(computation: Computation) -> Json:
     shown = computation.instructions[:N_INSTRUCTIONS]
     return {
         "name": computation.name,
@@ -381,7 +296,7 @@ def called_row(computation: Computation) -> Called:
     }
 
 
-def called_instruction_row(instruction: Instruction) -> CalledInstruction:
+def called_instruction_row(instruction: Instruction) -> Json:
     return {
         "name": instruction.name,
         "opcode": instruction.opcode,
@@ -389,3 +304,176 @@ def called_instruction_row(instruction: Instruction) -> CalledInstruction:
         "operands": [operand.name for operand in instruction.operands],
         "source_inner": instruction.line,
     }
+
+
+# The text output; `MAIN` is the path of the table that CSV prints.
+MAIN = "ops"
+
+
+def prepared(fields: Json) -> Json:
+    """Add the tail of the main table, and drop `ops` if `merged` has the rows. If the answer has
+    `op`, add the field `reads` to it."""
+    fields = {**fields, "op": with_reads(fields["op"])} if fields.get("op") else fields
+    if "merged" not in fields:
+        return fields
+    ops, tail, rows = fields["ops"], fields["tail"], fields["merged"]
+    n_ops = len(ops) + tail["n_ops_omitted"] - sum(row["n_ops"] for row in rows)
+    omitted = sum(row["total_dur_ps"] for row in ops) + tail["dur_ps"]
+    omitted -= sum(row["total_dur_ps"] for row in rows)
+    fields = {**fields, "tail": {"n_ops_omitted": n_ops, "dur_ps": omitted}}
+    del fields["ops"]
+    return fields
+
+
+def with_all_shares(rows: list[Json]) -> list[Json]:
+    return [with_shares(row) for row in rows]
+
+
+def with_shares(row: Json) -> Json:
+    """Return a row with the number of ops and runs, and the share of the time at the roof."""
+    n_ops = row.get("n_ops", 1)
+    each = row.get("n_executions_each", row["n_executions"])
+    known = row["at_roof_ps"] and row["total_dur_ps"]
+    return {
+        **row,
+        "pct_of_roof": 100 * row["at_roof_ps"] / row["total_dur_ps"] if known else None,
+        "ops_x_runs": f"{n_ops}, {row['n_executions']} runs"
+        if each is None
+        else f"{n_ops} x {each}",
+        "n_merged": n_ops,
+    }
+
+
+OF_PROGRAM = (
+    Column("name", "name"),
+    Column("opcode", "opcode", "word"),
+    Column("shape", "shape", "shape"),
+    Column("line", "source_inner", "file"),
+)
+ONE_OP: tuple[Part, ...] = (
+    Says(
+        "\n{op.hlo_op}: {op.hlo_category}, {op.class:word}, {op.phase:word}, in {op.scope:file}",
+        when="op.scope",
+    ),
+    Says("\n{op.hlo_op}: {op.hlo_category}, {op.class:word}, {op.phase:word}", when="!op.scope"),
+    Section(
+        (
+            Says(
+                "runs: {op.n_executions:count}, total {op.total_dur_ps:time}"
+                " ({op.pct_of_step:percent} of step), each {op.min_dur_ps:time} to"
+                " {op.max_dur_ps:time}; at roof {op.at_roof_ps:time}, lost {op.lost_ps:time}"
+            ),
+        )
+    ),
+    Says(
+        "per run: {op.flops:flops}, {op.hbm_bytes:bytes} of HBM traffic;"
+        " {op.achieved_tflops:number} TFLOP/s, {op.achieved_gbps:number} GB/s"
+    ),
+    Section(
+        (
+            Says("dtype {op.dtype:word}"),
+            Says("(reads {op.reads})", when="op.reads", continues=True),
+            Says("; in a loop with {op.loop.trips:number} trips", when="op.loop", continues=True),
+        )
+    ),
+    Says("line: {op.source_user:file} ({op.source_is:word}), innermost {op.source_inner:file}"),
+    Says("stack: {op.source_stack:stack}", when="op.source_stack"),
+    Says("text: {op.text:whole}"),
+    Says("parts: {op.program.chain:whole}", when="op.program.chain"),
+    Table("operands", "op.program.operands", OF_PROGRAM),
+    Table("users", "op.program.users", OF_PROGRAM),
+    Each(
+        "op.program.called",
+        (
+            Table(
+                "instructions in {name}: {n_instructions:count}",
+                "instructions",
+                (
+                    OF_PROGRAM[0],
+                    OF_PROGRAM[1],
+                    Column("operands", "operands", null=""),
+                    *OF_PROGRAM[2:],
+                ),
+            ),
+        ),
+    ),
+)
+OPS = Table(
+    "ops; lost is the time beyond the roof",
+    "ops",
+    (
+        TOTAL,
+        STEP_SHARE,
+        LOST,
+        Column("ops x runs", "ops_x_runs", "word"),
+        AVERAGE,
+        OF_ROOF,
+        LOOP,
+        Column("op", "hlo_op", also=(" · {scope}",), least=30),
+    ),
+    derive=with_all_shares,
+    size="total_dur_ps",
+    most=10,
+    takes_top=True,
+    what="op",
+    omitted="tail.n_ops_omitted",
+    tail={"time": "tail.dur_ps"},
+)
+PARTS: tuple[Part, ...] = (
+    *ONE_OP,
+    OPS._replace(title=f"{OPS.title}, * stands for a number", rows="merged"),
+    OPS,
+    Table(
+        "containers, which enclose other ops",
+        "containers",
+        (TOTAL, RUNS, Column("op", "hlo_op"), CATEGORY),
+        size="total_dur_ps",
+        what="container",
+        tail={"time": ""},
+        only="all",
+    ),
+    PEAKS,
+)
+
+
+def headline(answer: Json) -> str:
+    return joined(sentences(answer))
+
+
+def sentences(answer: Json) -> Iterator[str]:
+    """Describe the op passed as `--op`, or the first row that text lists: ops that are merged into
+    one row count together."""
+    asked = answer.get("op")
+    if asked:
+        yield from described(asked, 1, answer, "Op")
+    elif answer.get("merged"):
+        row = answer["merged"][0]
+        are = "The costliest op is" if row["n_ops"] == 1 else "The costliest ops are"
+        yield from described(row, row["n_ops"], answer, are)
+    elif answer["ops"]:
+        yield from described(answer["ops"][0], 1, answer, "The costliest op is")
+    else:
+        yield "The answer lists no ops."
+
+
+def described(row: Json | Json, n_ops: int, answer: Json, before: str) -> Iterator[str]:
+    taken = part_of(row["total_dur_ps"], answer["step_duration_ps"]) + bracketed(row["pct_of_step"])
+    runs = counted(row["n_executions"], "execution")
+    of_ops = f" of {counted(n_ops, 'op')}" if n_ops > 1 else ""
+    yield f"{before} {short(row['hlo_op'])}{at_line_of(row, answer)}: {taken} in {runs}{of_ops}."
+    this, its = ("this op", "its roof") if n_ops == 1 else ("these ops", "their roofs")
+    if row["lost_ps"] and row["at_roof_ps"] == 0:
+        yield "All of this time counts as lost."
+    elif row["lost_ps"]:
+        yield f"At {its}, {this} would take {time(row['lost_ps'])} less."
+    elif row["at_roof_ps"] is None:
+        yield f"The roof of {this} is unknown."
+
+
+def next_steps(answer: Json) -> Iterator[Next]:
+    if "op" not in answer and answer["ops"]:
+        names = [op["hlo_op"] for op in answer["ops"]]
+        pattern = answer["merged"][0]["hlo_op"] if answer.get("merged") else names[0]
+        # Of merged ops, show the costliest one.
+        name = next((name for name in names if fnmatchcase(name, pattern)), names[0])
+        yield Next("what is inside this op", ("--mode", "by_op", "--op", name, "--top", "0"))

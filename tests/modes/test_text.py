@@ -18,11 +18,11 @@ from typing import Any
 from unittest import mock
 
 import compute_breakdown
+from _modes.by_op import with_shares
 from _output import figures, fill
 from _output.characters import Characters
 from _output.fill import filled
 from _output.screen import Column, Each, Says, Section, Table, View
-from _output.screens.by_op import with_shares
 from _output.text import Page, Style
 from tests.answers import BATCH, answers, demo, error_answers
 from tests.builders.random_xspace import command_line, random_case
