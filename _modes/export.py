@@ -21,7 +21,7 @@ from _analysis.roof.costs import OPAQUE, KernelCost, cost_of, costs_by_kernel, d
 from _analysis.roof.ledger import Entry, is_declared, ledger_of
 from _analysis.roof.roofs import roofs_of
 from _analysis.rows import chip_fields, op_name, peaks_used
-from _output.export_tables import APPLICATION_ID, TABLES
+from _output.phrases import Next, short_path
 from _pipeline.context import Context
 from _pipeline.no_answer import MISSING_DEPENDENCY, NoAnswer
 from _pipeline.normalize import Step
@@ -29,16 +29,77 @@ from _pipeline.out_file import cant_write, replacing
 from _pipeline.step_durations import durations_of
 from _pipeline.timeline import events_of
 from _pipeline.vocabulary import COMPUTE
+from _proto.hlo.text import DtypeClass
+from _units import counted, size
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _output.fields.export import Fields
-    from _output.fields.units import Dtype
+Json = dict[str, Any]
+Row = tuple[int | str | None, ...]
+# Maps a stack's frames to the stack's number.
+Stacks = Mapping[tuple[str, ...], int]
 
-    Row = tuple[int | str | None, ...]
-    # Maps a stack's frames to the stack's number.
-    Stacks = Mapping[tuple[str, ...], int]
+# Identifies a file as an export. SQLite stores this number in bytes 68 to 71 of the file, in
+# big-endian order.
+APPLICATION_ID = 1667392622
 
+# SQLite keeps comments inside statements, so `.schema` shows them, too.
+TABLES = f"""\
+PRAGMA application_id = {APPLICATION_ID};
+CREATE TABLE ops (
+  -- The executed ops, excluding containers: a loop's time is the time of the ops inside it.
+  op INTEGER PRIMARY KEY,        -- from 1, in order of appearance
+  name TEXT NOT NULL,            -- the same as hlo_op in by_op
+  program TEXT,                  -- program_id, an unsigned 64-bit integer
+  category TEXT NOT NULL,
+  kind TEXT NOT NULL,
+  class TEXT NOT NULL,
+  phase TEXT NOT NULL,
+  scope TEXT,
+  source_inner TEXT,             -- likely lines for ops without a stack, as in by_op
+  source_user TEXT,
+  agg_key TEXT NOT NULL,
+  stack INTEGER,                 -- the stack in frames
+  dtype TEXT NOT NULL,
+  flops INTEGER,                 -- per execution, like the bytes
+  bytes INTEGER,                 -- bytes_accessed, in all memories
+  hbm_bytes INTEGER,
+  n_executions INTEGER NOT NULL,
+  dur_ps INTEGER NOT NULL,       -- summed over executions, like the next two
+  at_roof_ps INTEGER,
+  lost_ps INTEGER,
+  text TEXT NOT NULL             -- HLO
+);
+CREATE TABLE executions (
+  op INTEGER NOT NULL REFERENCES ops,
+  start_ps INTEGER NOT NULL,     -- on the scale of step_window_ps
+  dur_ps INTEGER NOT NULL
+);
+CREATE TABLE frames (
+  stack INTEGER NOT NULL,        -- from 1
+  depth INTEGER NOT NULL,        -- from 0, outermost first
+  frame TEXT NOT NULL,           -- file:line:column
+  PRIMARY KEY (stack, depth)
+) WITHOUT ROWID;
+CREATE TABLE gaps (
+  -- Idle intervals, each with one cause; adjacent intervals can belong to one idle gap.
+  start_ps INTEGER NOT NULL,     -- on the scale of step_window_ps
+  dur_ps INTEGER NOT NULL,
+  cause TEXT NOT NULL            -- as in idle_by_cause
+);
+CREATE TABLE steps (
+  -- All steps of the device, as in summary.
+  idx INTEGER PRIMARY KEY,
+  name TEXT,
+  start_ps INTEGER NOT NULL,     -- on the trace clock: step_window_ps can use the device clock
+  dur_ps INTEGER NOT NULL,       -- on the clock in the field clock, if the step has measured ops
+  n_ops INTEGER NOT NULL,        -- events that start in the step, also those of containers
+  picked INTEGER NOT NULL        -- 1 for the step of this file, otherwise 0
+);
+CREATE TABLE answer (
+  -- The fields that all answers have, and the chip's peaks.
+  key TEXT PRIMARY KEY,
+  value TEXT NOT NULL            -- strings unchanged, other values as JSON
+);
+"""
 MAGIC = b"SQLite format 3\0"
 
 
@@ -49,8 +110,8 @@ def export(
     out: str,
     chip: str | None = None,
     peaks: Sequence[tuple[str, float]] = (),
-    kernel_cost: Sequence[tuple[str, int, int, Dtype | None]] = (),
-) -> Fields:
+    kernel_cost: Sequence[tuple[str, int, int, DtypeClass | None]] = (),
+) -> Json:
     reject_foreign_file(out)
     roofs = roofs_of(step.device, chip, dict(peaks))
     by_user = costs_by_kernel(step.by_kind[COMPUTE], kernel_cost, context)
@@ -192,3 +253,15 @@ def answer_rows(step: Step, context: Context, own: Mapping[str, Any]) -> Iterato
         is_text = isinstance(value, str)
         text = value if is_text else json.dumps(value, allow_nan=False)
         yield key, text.encode(errors="backslashreplace").decode()
+
+
+def headline(answer: Json) -> str:
+    n_rows = answer["n_rows"]
+    ops = counted(n_rows["ops"], "op")
+    executions = counted(n_rows["executions"], "execution")
+    file = f"{short_path(answer['out'])} ({size(answer['bytes'])})"
+    return f"Wrote {file}: {ops}, {executions}."
+
+
+def next_steps(answer: Json) -> list[Next]:
+    return []

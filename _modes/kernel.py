@@ -8,8 +8,8 @@ example: --kernel flash_attention
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from _analysis.kernel.kernel_counters import Extent, kernel_counters
 from _analysis.kernel.kernel_regions import Regions, inside_kernels
@@ -26,6 +26,9 @@ from _analysis.roof.costs import (
 from _analysis.roof.ledger import entry_of
 from _analysis.roof.roofs import Roofs, roofs_of
 from _analysis.rows import chip_fields, duration_fields, op_name, peaks_used, scope_fields
+from _output.columns import AVERAGE, LOST, OP_LINE, PEAKS, RUNS, STEP_SHARE, TOTAL
+from _output.phrases import Next, at_line_of, bracketed, joined, short
+from _output.screen import Column, Each, Part, Table
 from _pipeline.context import Context
 from _pipeline.groups import Group, percent, ranked_by, sum_if_known
 from _pipeline.names import resolve_name
@@ -34,14 +37,11 @@ from _pipeline.normalize import Step
 from _pipeline.ops import Op
 from _pipeline.texts import exact_if_integer
 from _pipeline.vocabulary import COMPUTE
+from _proto.hlo.text import DtypeClass
+from _units import part_of, time
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _output.fields.kernel import CostOfRun, Counter, Fields, Inside, Kernel
-    from _output.fields.rows import VmemFields
-    from _output.fields.units import Dtype
-
-    T = TypeVar("T")
+Json = dict[str, Any]
+T = TypeVar("T")
 
 NO_KERNELS = "the step runs no kernels (custom calls with target tpu_custom_call)"
 NO_REGIONS = (
@@ -61,9 +61,9 @@ def kernel(
     top: int = 10,
     chip: str | None = None,
     peaks: Sequence[tuple[str, float]] = (),
-    kernel_cost: Sequence[tuple[str, int, int, Dtype | None]] = (),
+    kernel_cost: Sequence[tuple[str, int, int, DtypeClass | None]] = (),
     kernel: str | None = None,
-) -> Fields:
+) -> Json:
     roofs = roofs_of(step.device, chip, dict(peaks))
     by_user = costs_by_kernel(step.by_kind[COMPUTE], kernel_cost, context)
     executions = [entry for entry in step.leaves if entry.op.kernel]
@@ -139,7 +139,7 @@ def kernel_row(
     by_user: Mapping[str, KernelCost],
     inside: Regions | None,
     counters: Mapping[tuple[str | None, str], Extent],
-) -> Kernel:
+) -> Json:
     """Return the row for a kernel or for one of its ops. A field is null if its value differs
     between the ops."""
     each_op = [executions.op for executions in group.members]
@@ -175,7 +175,7 @@ def common(values: Iterable[T | None]) -> T | None:
     return first if all(other == first for other in others) else None
 
 
-def cost_fields(costs: Sequence[Cost]) -> CostOfRun:
+def cost_fields(costs: Sequence[Cost]) -> Json:
     """Return the cost of one execution. Ignore XLA's flops for an opaque kernel, because they
     exclude the work inside it."""
     return {
@@ -185,7 +185,7 @@ def cost_fields(costs: Sequence[Cost]) -> CostOfRun:
     }
 
 
-def memory_fields(ops: Iterable[Op]) -> VmemFields:
+def memory_fields(ops: Iterable[Op]) -> Json:
     configs = [op.instruction.config if op.instruction else None for op in ops]
     return {
         "vmem_used_bytes": common(config.vmem_used if config else None for config in configs),
@@ -193,7 +193,7 @@ def memory_fields(ops: Iterable[Op]) -> VmemFields:
     }
 
 
-def region_fields(inside: Regions | None, total: int) -> Inside:
+def region_fields(inside: Regions | None, total: int) -> Json:
     if inside is None:
         return {
             "regions": None,
@@ -223,7 +223,7 @@ def region_fields(inside: Regions | None, total: int) -> Inside:
     }
 
 
-def counter_rows(counters: Mapping[tuple[str | None, str], Extent]) -> list[Counter]:
+def counter_rows(counters: Mapping[tuple[str | None, str], Extent]) -> list[Json]:
     """Return the counters, sorted by name and stat; counters without a name come first."""
     in_order = sorted(counters, key=lambda key: (key[0] is not None, key[0] or "", key[1]))
     return [
@@ -236,3 +236,104 @@ def counter_rows(counters: Mapping[tuple[str | None, str], Extent]) -> list[Coun
         }
         for name, stat in in_order
     ]
+
+
+# The text output; `MAIN` is the path of the table that CSV prints.
+MAIN = "kernels"
+
+PARTS: tuple[Part, ...] = (
+    Table(
+        "kernels; waits: time in regions that only wait for copies, body: time in ep_run_kernel",
+        "kernels",
+        (
+            TOTAL,
+            STEP_SHARE,
+            RUNS,
+            AVERAGE,
+            Column("% waits", "waiting_pct", "percent", null=""),
+            Column("body", "computing_ps", "time", null=""),
+            LOST,
+            Column("VMEM", "vmem_used_bytes", "bytes"),
+            Column("kernel", "kernel"),
+            OP_LINE,
+        ),
+        size="total_dur_ps",
+        what="kernel",
+        omitted="tail.n_kernels_omitted",
+        tail={"time": "tail.dur_ps"},
+    ),
+    Each(
+        "kernels",
+        (
+            Table(
+                "inside {kernel}; {outside_regions_ps:time} is outside all regions",
+                "regions",
+                (
+                    Column("region", "region", depth="depth"),
+                    Column("waits", "waits", "word"),
+                    Column("time", "total_dur_ps", "time"),
+                    Column("self", "self_dur_ps", "time"),
+                    Column("%", "pct_of_kernel", "percent"),
+                    Column("n", "n", "count"),
+                ),
+                size="total_dur_ps",
+                whole="total_dur_ps",
+                what="region",
+                tail={"self": ""},
+            ),
+            Table(
+                "counters of {kernel}, estimated by the compiler",
+                "counters",
+                (
+                    Column("counter", "name"),
+                    Column("stat", "stat"),
+                    Column("n", "n", "count"),
+                    Column("min", "min", "number"),
+                    Column("max", "max", "number"),
+                ),
+            ),
+        ),
+    ),
+    PEAKS,
+)
+
+
+def headline(answer: Json) -> str:
+    return joined(sentences(answer))
+
+
+def sentences(answer: Json) -> Iterator[str]:
+    if not answer["kernels"]:
+        omitted = answer["tail"]["dur_ps"]
+        yield (
+            f"The kernels of this answer take {time(omitted)}."
+            if omitted
+            else "No kernel ran in this step."
+        )
+        return
+    top = answer["kernels"][0]
+    line = at_line_of(top, answer)
+    taken = part_of(top["total_dur_ps"], answer["step_duration_ps"]) + bracketed(top["pct_of_step"])
+    yield f"The costliest kernel is {short(top['kernel'])}{line}: {taken}."
+    yield from inside(top)
+    if top["lost_ps"] is None:
+        yield "The kernel's flops and bytes are unknown."
+    else:
+        cost = " (declared cost)" if top["cost_source"] == "declared" else ""
+        chip = answer["chip"] if answer["chip_is_assumed"] else "the chip"
+        yield f"The kernel takes {time(top['lost_ps'])} more than {chip} needs{cost}."
+
+
+def inside(kernel: Json) -> Iterator[str]:
+    if kernel["waiting_ps"] is None:
+        yield "The capture does not show what happens inside the kernel."
+        return
+    waiting = part_of(kernel["waiting_ps"], kernel["total_dur_ps"])
+    yield f"The kernel spends {waiting}{bracketed(kernel['waiting_pct'])} waiting for copies."
+
+
+def next_steps(answer: Json) -> Iterator[Next]:
+    for row in answer["kernels"][:1]:
+        if row["n_ops"] > 1:
+            yield Next("the ops of this kernel", ("--mode", "kernel", "--kernel", row["kernel"]))
+    yield Next("where the step loses time, and why", ("--mode", "bottleneck"))

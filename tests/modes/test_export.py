@@ -16,7 +16,7 @@ from typing import Any
 from unittest import mock
 
 import compute_breakdown
-from _output.export_tables import TABLES
+from _modes.export import TABLES
 from _pipeline.context import Context
 from tests.builders import hlo_proto
 from tests.builders.random_xspace import (
