@@ -3,15 +3,26 @@ one line has most of the step's time, also group by scope."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from _analysis.likely_lines import LikelyLine, SourceIs, line_of
+from _analysis.comm.peers import Peers
+from _analysis.kernel.kernel_regions import Inside
+from _analysis.likely_lines import DOUBTFUL, LikelyLine, SourceIs, line_of
+from _analysis.loops import Loops
 from _analysis.remedies import LATE_DEVICE, remedy_of
-from _analysis.roof.ledger import CLASSES, KERNEL, Entry
-from _pipeline.groups import Group, most, ranked_by, sum_known
+from _analysis.roof.exposed import is_exposed
+from _analysis.roof.hideable import Hideable
+from _analysis.roof.ledger import CLASSES, COLLECTIVE, KERNEL, Entry
+from _analysis.rows import declared_row, likely_fields, scope_fields
+from _pipeline.groups import Group, most, percent, ranked_by, sum_known
+from _pipeline.normalize import Step
 from _pipeline.ops import Op
 from _pipeline.scopes import merged_layers
+from _pipeline.vocabulary import HOST
+from _units import counted, time
+
+Json = dict[str, Any]
 
 # Maximum number of arrays listed in the shape of a tuple.
 _N_PARTS = 3
@@ -113,3 +124,108 @@ def findings_of(ledger: Iterable[Entry], by_scope: bool) -> Findings:
     known = [finding for finding in findings if finding.name != KERNEL]
     kernels = [finding for finding in findings if finding.name == KERNEL]
     return Findings(known, kernels, lines_of(known))
+
+
+def doubtful_notes(findings: Iterable[Finding]) -> list[str]:
+    doubtful = [finding.group for finding in findings if finding.likely.how == DOUBTFUL]
+    if not doubtful:
+        return []
+    n_ops = sum(len(group.members) for group in doubtful)
+    return [
+        f"the stacks of {counted(n_ops, 'op')} ({time(sum(group.total for group in doubtful))})"
+        " may be wrong: their lines, marked (?), are in files that are named after other scopes"
+    ]
+
+
+class FindingRows(NamedTuple):
+    """Builds the rows of findings, kernels of unknown cost and lines."""
+
+    step: Step
+    hideable: Hideable
+    loops: Loops
+    inside: Inside
+    peers: Peers | None
+
+    def finding(self, rank: int, finding: Finding) -> Json:
+        group = finding.group
+        return {
+            "rank": rank,
+            "class": finding.name,
+            **self.common_fields(finding),
+            "at_roof_ps": finding.at_roof,
+            "lost_ps": finding.lost,
+            "hideable_ps": self.hideable.time_of(finding.name, finding.entries),
+            "kernel": finding.kernel,
+            "waits_for": (
+                group.where(is_exposed).time_by(lambda op: op.waits_for)
+                if finding.name in (COLLECTIVE, HOST)
+                else None
+            ),
+            "top_signature": finding.top_signature,
+            "what_helps": finding.what_helps_if(is_late=self.is_late(group)),
+        }
+
+    def line(self, findings: Sequence[Finding]) -> Json:
+        """Return the row of a line; its findings are sorted by lost time."""
+        worst, time = findings[0], time_of(findings)
+        members = [member for finding in findings for member in finding.group.members]
+        return {
+            "class": worst.name,
+            **likely_fields(worst.likely),
+            "agg_key": worst.group.op.agg_key,
+            "lost_ps": lost_by(findings),
+            "dur_ps": time,
+            "pct_of_step": percent(time, self.step.duration),
+            "n_findings": len(findings),
+            "mostly": worst.kernel or worst.top_signature,
+            **scope_fields(members, worst.layers),
+        }
+
+    def kernel(self, finding: Finding) -> Json:
+        op = finding.costliest.executions.op
+        config = op.instruction.config if op.instruction else None
+        return {
+            **self.common_fields(finding),
+            "kernel": op.kernel or op.name,
+            "declared": declared_row(op.declared_cost) if op.declared_cost else None,
+            "vmem_used_bytes": config.vmem_used if config else None,
+            "vmem_limit_bytes": config.vmem_limit if config else None,
+        }
+
+    def is_late(self, group: Group) -> bool:
+        """Return whether most of the time is waiting for late devices."""
+        if not self.peers:
+            return False
+        ids = [executions.metadata_id for executions in group.members]
+        return 2 * self.peers.time_waiting_in(ids) > group.total
+
+    def common_fields(self, finding: Finding) -> Json:
+        group = finding.group
+        regions = self.inside.of(executions.metadata_id for executions in group.members)
+        return {
+            **likely_fields(finding.likely),
+            "loop": self.loops.row(group.members),
+            **scope_fields(group.members, finding.layers),
+            "hlo_op": finding.costliest.executions.op.name,
+            "shape": finding.shape,
+            "agg_key": group.op.agg_key,
+            "dur_ps": group.total,
+            "pct_of_step": percent(group.total, self.step.duration),
+            "n_executions": group.n,
+            "waiting_ps": regions.waiting if regions else None,
+        }
+
+
+def tail_of_findings(
+    findings: Sequence[Finding], lines: Sequence[Sequence[Finding]], kernels: Sequence[Finding]
+) -> Json:
+    return {
+        "n_findings_omitted": len(findings),
+        "dur_ps": time_of(findings),
+        "lost_ps": lost_by(findings),
+        "n_lines_omitted": len(lines),
+        "lines_dur_ps": sum(map(time_of, lines)),
+        "lines_lost_ps": sum(map(lost_by, lines)),
+        "n_kernels_omitted": len(kernels),
+        "kernels_dur_ps": sum(finding.group.total for finding in kernels),
+    }

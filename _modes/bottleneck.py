@@ -9,86 +9,67 @@ example: --top 5
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from typing import Any, Final, NamedTuple
+from typing import Any
 
+from _analysis.causes import rule_named
 from _analysis.causes.shared.cause import StepFacts
 from _analysis.causes.shared.find import causes_of
 from _analysis.comm.peer_rows import peer_totals
 from _analysis.comm.peers import Peers
 from _analysis.common_line import scopes_say_more
-from _analysis.findings import Finding, findings_of, lost_by, time_of
-from _analysis.idle.periods import Periods, lower_median, periods_of, steps_named_like
-from _analysis.kernel.kernel_regions import Inside, inside_kernels
-from _analysis.likely_lines import DOUBTFUL, line_of
+from _analysis.findings import FindingRows, doubtful_notes, findings_of, tail_of_findings
+from _analysis.idle.periods import lower_median, periods_of, steps_named_like
+from _analysis.kernel.kernel_regions import inside_kernels
 from _analysis.loops import Loops
+from _analysis.roof.budget import Budget, mfu_of
 from _analysis.roof.costs import costs_by_kernel, declared_notes
-from _analysis.roof.exposed import is_exposed
 from _analysis.roof.hideable import Hideable
-from _analysis.roof.ledger import (
-    CLASSES,
-    COLLECTIVE,
-    KERNEL,
-    UNJUDGED,
-    Entry,
-    at_roof_of,
-    counts_for_lower_bound,
-    is_declared,
-    ledger_of,
-)
-from _analysis.roof.roofs import Roofs, over_roof_note, roofs_of, rounded
+from _analysis.roof.ledger import COLLECTIVE, is_declared, ledger_of
+from _analysis.roof.roofs import roofs_of
 from _analysis.rows import (
     chip_fields,
-    declared_row,
     idle_by_cause,
-    likely_fields,
     peaks_used,
     period_fields,
     recompute_fields,
-    scope_fields,
 )
 from _analysis.tokens import model_flops_of, tokens_per_s
+from _output.columns import CLASS, LINE, LOOP, LOST, OP_LINE, PEERS, RUNS, SCOPE, STEP_SHARE, TIME
+from _output.figures import figure
+from _output.phrases import Next, at_line_of, bracketed, joined, pause_sentence, short
+from _output.screen import Column, Part, Says, Section, Table
 from _pipeline.context import Context
 from _pipeline.device import tpus_of
-from _pipeline.groups import Group, percent
+from _pipeline.groups import percent
 from _pipeline.normalize import Step
-from _pipeline.ops import Op
 from _pipeline.step_durations import durations_of
 from _pipeline.vocabulary import COMPUTE, HOST
 from _proto.trace.ranks import TPU_RE
-from _units import counted, time
+from _units import part_of, span, time
 
 Json = dict[str, Any]
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _output.fields.bottleneck import (
-        Bottleneck,
-        BudgetClass,
-        BudgetRow,
-        Capture,
-        FindingFields,
-        FindingsTail,
-        RecomputedMath,
-        SpeedOfLight,
-    )
-    from _output.fields.bottleneck import Finding as FindingRow
-    from _output.fields.bottleneck import LineOfFindings as LineRow
-    from _output.fields.bottleneck import Steps as StepsRow
-    from _output.fields.bottleneck import UnknownKernel as KernelRow
-    from _output.fields.rows import PeersOfStep
-    from _output.fields.units import Dtype, OpClass
-
-IDLE: Final = "idle"
-OVERLAP: Final = "overlap"
-AT_ROOF: Final = "at_roof"
-# Smallest lower bound of a utilization that is printed; a smaller bound would be printed as 0.0 %.
-SMALLEST_SHARE = Fraction(5, 10**4)
 # Devices are compared if collectives take at least 1/WORTH_COMPARING of the step.
 WORTH_COMPARING = 20
-# A step is at its roof if less than 1/LITTLE of its time is lost, unknown or idle.
-LITTLE = 10
+# The headline mentions a cause only if its gain is at least this percentage of the step.
+WORTH_NAMING_PCT = 5
+# Suggest a command about a part of the step, such as communication, only above this percentage.
+WORTH_A_LOOK_PCT = 3
+PAUSE = "pause_between_steps"
+SLOW_DEVICE = "slow_device"
+CLASSES = {
+    "collective": "communication that nothing hides",
+    "host": "transfers between host and device",
+    "data_movement": "data movement such as copies",
+    "compute_bound": "compute-bound math",
+    "memory_bound": "memory-bound math",
+    "kernel": "kernels of unknown cost",
+    "unjudged": "math of unknown cost",
+    "other": "ops of unknown kind",
+    "idle": "idle time",
+}
 
 
 def bottleneck(
@@ -100,7 +81,7 @@ def bottleneck(
     no_peers: bool = False,
     chip: str | None = None,
     peaks: Sequence[tuple[str, float]] = (),
-    kernel_cost: Sequence[tuple[str, int, int, Dtype | None]] = (),
+    kernel_cost: Sequence[tuple[str, int, int, Any]] = (),
     model_flops: int | None = None,
     tokens: int | None = None,
     flops_per_token: float | None = None,
@@ -113,54 +94,55 @@ def bottleneck(
     if tokens is not None and (flops_per_token or params):
         useful = model_flops_of(step, tokens, flops_per_token, params, n_devices)
     ledger = ledger_of(step, roofs, by_user)
+    budget = Budget(step, ledger)
     findings, kernels, lines = findings_of(ledger, by_scope=scopes_say_more(step))
-    by_class = {name: [entry for entry in ledger if entry.name == name] for name in CLASSES}
-    idle = step.duration - step.timeline.busy
-    over = [entry for entry in ledger if entry.is_over_roof]
+    periods, inside = periods_of(step.device, step.picked), inside_kernels(step)
     context.note(*roofs.choice.notes)
-    periods = periods_of(step.device, step.picked)
-    inside = inside_kernels(step)
-    context.warn(*warnings_about(ledger, [*findings, *kernels]), *inside.notes)
-    is_compared = peers or (not no_peers and has_reason_to_compare(step, by_class[COLLECTIVE]))
+    context.warn(*doubtful_notes([*findings, *kernels]), *budget.notes())
+    context.warn(*declared_notes({entry.kernel for entry in ledger if is_declared(entry)}))
+    context.warn(*inside.notes)
+    is_compared = peers or (not no_peers and has_reason_to_compare(budget))
     read, waits = read_peers(step, context) if is_compared else (None, None)
     on_time = read.without_waits(ledger) if read else ledger
-    facts = StepFacts(step, on_time, roofs, inside, periods, read, context, {})
     shown = [op for finding in (*findings[:top], *kernels[:top]) for op in finding.group.members]
-    rows = Rows(step, Hideable(on_time), Loops(step, shown), inside, read)
+    hideable = Hideable(on_time)
+    rows = FindingRows(step, hideable, Loops(step, shown), inside, read)
+    over = budget.over_roof
     return {
         **period_fields(periods),
-        "causes": causes_of(facts),
-        "bottleneck": verdict(by_class, idle, periods, step.duration),
-        "speed_of_light": speed_of_light(ledger, step.duration),
-        "mfu_at_least": utilization_of(ledger, step, lambda op: op.phase != "recompute"),
-        "hfu_at_least": utilization_of(ledger, step, lambda op: True),
+        "causes": causes_of(StepFacts(step, on_time, roofs, inside, periods, read, context, {})),
+        "bottleneck": budget.largest_loss(periods),
+        "speed_of_light": budget.speed_of_light(),
+        "mfu_at_least": budget.utilization(lambda op: op.phase != "recompute"),
+        "hfu_at_least": budget.utilization(),
         "mfu": mfu_of(useful, step, roofs),
         "tokens_per_s": tokens_per_s(step, tokens),
         "over_roof": {"n_ops": len(over), "dur_ps": sum(entry.total for entry in over)},
         "capture": capture_row(step),
         "steps": steps_row(step),
-        "budget": budget_of(by_class, idle, rows.hideable, step),
+        "budget": budget.rows(hideable),
         "idle_by_cause": idle_by_cause(step),
         **recomputed_math(step),
         **recompute_fields(step),
         "findings": [rows.finding(rank, of_line) for rank, of_line in enumerate(findings[:top], 1)],
         "kernels_of_unknown_cost": [rows.kernel(of_line) for of_line in kernels[:top]],
         "lines": [rows.line(members) for members in lines[:top]],
-        "tail": tail_row(findings[top:], lines[top:], kernels[top:]),
+        "tail": tail_of_findings(findings[top:], lines[top:], kernels[top:]),
         **chip_fields(roofs),
         "peaks_used": peaks_used(roofs),
         "totals": {"peers": waits},
     }
 
 
-def has_reason_to_compare(step: Step, collectives: Sequence[Entry]) -> bool:
+def has_reason_to_compare(budget: Budget) -> bool:
     """Return whether collectives take enough of a single step, and the file has other devices."""
-    exposed = sum(entry.total for entry in collectives)
+    step = budget.step
+    exposed = sum(entry.total for entry in budget.of_class(COLLECTIVE))
     is_worth = exposed * WORTH_COMPARING >= step.duration > 0
     return is_worth and step.picked is not None and len(tpus_of(step.device)) > 1
 
 
-def read_peers(step: Step, context: Context) -> tuple[Peers, PeersOfStep | None]:
+def read_peers(step: Step, context: Context) -> tuple[Peers, Any]:
     # Import late, because these modules are needed only if devices are compared.
     from _analysis.comm.peers import peers_of
     from _analysis.comm.transfers import transfers_in
@@ -170,7 +152,7 @@ def read_peers(step: Step, context: Context) -> tuple[Peers, PeersOfStep | None]
     return peers, peer_totals(peers, transfers)
 
 
-def recomputed_math(step: Step) -> RecomputedMath:
+def recomputed_math(step: Step) -> Json:
     duration = step.by_kind[COMPUTE].where(lambda op: op.phase == "recompute").total
     return {
         "recompute_dur_ps": duration,
@@ -178,7 +160,7 @@ def recomputed_math(step: Step) -> RecomputedMath:
     }
 
 
-def capture_row(step: Step) -> Capture:
+def capture_row(step: Step) -> Json:
     return {
         "hosts": step.device.hosts,
         "devices": [name for name in step.device.planes if TPU_RE.match(name)],
@@ -186,7 +168,7 @@ def capture_row(step: Step) -> Capture:
     }
 
 
-def steps_row(step: Step) -> StepsRow | None:
+def steps_row(step: Step) -> Json | None:
     if step.picked is None:
         return None
     all_durations = durations_of(step)
@@ -199,228 +181,316 @@ def steps_row(step: Step) -> StepsRow | None:
     }
 
 
-def verdict(
-    by_class: Mapping[OpClass, Sequence[Entry]], idle: int, periods: Periods | None, duration: int
-) -> Bottleneck:
-    """Return the class that loses the most time, or `at_roof` if little time is lost or unknown.
-    Pauses between steps count as idle time.
-
-    In a tie, return the class that comes first in the budget.
-    """
-    if periods:
-        idle += periods.mean_pause
-        duration += periods.mean_pause
-    weights: dict[Bottleneck, int] = {
-        name: sum(entry.weight for entry in entries) for name, entries in by_class.items()
-    }
-    weights[IDLE] = idle
-    lost = sum(weights.values())
-    if not lost or lost * LITTLE < duration:
-        return AT_ROOF
-    return max(weights, key=weights.__getitem__)
+def told_once(rows: list[Json]) -> list[Json]:
+    """Add `advice` to rows: what helps, unless a row above has the same advice."""
+    told: set[str | None] = set()
+    found = []
+    for row in rows:
+        advice = row.get("what_helps")
+        found.append({**row, "advice": None if advice in told else advice})
+        told.add(advice)
+    return found
 
 
-def speed_of_light(ledger: Sequence[Entry], duration: int) -> SpeedOfLight:
-    """Return bounds on the time in which the chip could run the step."""
-    at_roof = at_roof_of(ledger)
-    unknown = sum(entry.weight for entry in ledger if not entry.is_certain)
-    at_least, at_most = at_roof_of(filter(counts_for_lower_bound, ledger)), at_roof + unknown
-    return {
-        "at_roof_ps": at_roof,
-        "unknown_ps": unknown,
-        "at_least_ps": at_least,
-        "at_most_ps": at_most,
-        "pct_at_least": percent(at_least, duration),
-        "pct_at_most": percent(at_most, duration),
-    }
+def with_sentences(causes: list[Json]) -> list[Json]:
+    """Add the sentences below a cause: `in_full`, and `in_short` for the first cause and for a
+    second one that gains at least 5 % of the step."""
+    rows = told_once(causes)
+    for i, row in enumerate(rows):
+        helps = f" What helps: {row['advice']}" if row["advice"] else ""
+        row["in_full"] = row["says"] + helps
+        if i == 0 or (i == 1 and (row["gain_pct_of_step"] or 0) >= 5):
+            first = row["says"].partition(". ")[0].removesuffix(".")
+            row["in_short"] = f"{first}.{helps if i == 0 else ''}"
+    return rows
 
 
-def utilization_of(
-    ledger: Iterable[Entry], step: Step, counts: Callable[[Op], bool]
-) -> float | None:
-    """Return a lower bound on the share of the step during which the matrix units are busy.
+def prepared(fields: Json) -> Json:
+    """Add `hfu_if_other`: the utilization with recomputation, unless it is printed like the MFU."""
+    mfu, hfu = fields.get("mfu_at_least"), fields.get("hfu_at_least")
+    is_other = mfu is not None and hfu is not None and figure(mfu, "share") != figure(hfu, "share")
+    return {**fields, "hfu_if_other": hfu if is_other else None}
 
-    Return None for a share that is printed as 0.0 %: such a bound says nothing.
-    """
-    t_compute = sum(
+
+# The text output; `MAIN` is the path of the table that CSV prints.
+MAIN = "findings"
+WHAT = Column("what", ("kernel", "waits_for", "top_signature"), "what", least=12)
+
+PARTS: tuple[Part, ...] = (
+    PEERS,
+    Table(
+        "",
+        "causes",
         (
-            min(Fraction(entry.total), entry.t_compute)
-            for entry in ledger
-            if entry.t_compute and counts_for_lower_bound(entry) and counts(entry.executions.op)
+            Column("gain", "gain_ps", "time", of="gain_ps"),
+            Column("%", "gain_pct_of_step", "percent", of="gain_ps"),
+            Column("cause", "cause", "word", also=(" ({confidence})",)),
+            Column("line", ("source_user", "source_inner"), "file", null=""),
         ),
-        Fraction(0),
-    )
-    share = t_compute / step.duration if step.duration else Fraction(0)
-    return rounded(share, 6) if share >= SMALLEST_SHARE else None
-
-
-def mfu_of(useful: int | Fraction | None, step: Step, roofs: Roofs) -> float | None:
-    if useful is None or "bf16" not in roofs.flops or not step.duration:
-        return None
-    # With megacore, one device of the program appears as two planes, and peaks are per plane.
-    n_planes = 2 if step.device.stats.get("has_megacore") == 1 else 1
-    return rounded(useful / (n_planes * roofs.flops["bf16"]) / step.duration, 6)
-
-
-def warnings_about(ledger: Sequence[Entry], findings: Iterable[Finding]) -> list[str]:
-    declared = {entry.kernel for entry in ledger if is_declared(entry)}
-    over = [entry for entry in ledger if entry.is_over_roof]
-    return [*doubtful_notes(findings), *over_roof_notes(over), *declared_notes(declared)]
-
-
-def over_roof_notes(over: list[Entry]) -> list[str]:
-    if not over:
-        return []
-    over.sort(key=lambda entry: (-entry.total, entry.executions.op.agg_key))
-    ops = [entry.executions.op for entry in over]
-    total = sum(entry.total for entry in over)
-    return [
-        over_roof_note(
-            "lower bounds exclude ops that are faster than their roof"
-            f" ({counted(len(over), 'op')}, {time(total)})",
-            (line_of(op).line or op.agg_key for op in ops),
-        )
-    ]
-
-
-def doubtful_notes(findings: Iterable[Finding]) -> list[str]:
-    doubtful = [finding.group for finding in findings if finding.likely.how == DOUBTFUL]
-    if not doubtful:
-        return []
-    n_ops = sum(len(group.members) for group in doubtful)
-    return [
-        f"the stacks of {counted(n_ops, 'op')} ({time(sum(group.total for group in doubtful))})"
-        " may be wrong: their lines, marked (?), are in files that are named after other scopes"
-    ]
-
-
-def tail_row(
-    findings: Sequence[Finding], lines: Sequence[Sequence[Finding]], kernels: Sequence[Finding]
-) -> FindingsTail:
-    return {
-        "n_findings_omitted": len(findings),
-        "dur_ps": time_of(findings),
-        "lost_ps": lost_by(findings),
-        "n_lines_omitted": len(lines),
-        "lines_dur_ps": sum(map(time_of, lines)),
-        "lines_lost_ps": sum(map(lost_by, lines)),
-        "n_kernels_omitted": len(kernels),
-        "kernels_dur_ps": sum(finding.group.total for finding in kernels),
-    }
-
-
-def budget_of(
-    by_class: Mapping[OpClass, Sequence[Entry]], idle: int, hideable: Hideable, step: Step
-) -> list[BudgetRow]:
-    return [
-        *(budget_row(name, entries, hideable, step) for name, entries in by_class.items()),
-        rest_row(IDLE, idle, step),
-        rest_row(OVERLAP, step.timeline.busy - Group(step.leaves).total, step),
-    ]
-
-
-def budget_row(
-    name: OpClass, entries: Sequence[Entry], hideable: Hideable, step: Step
-) -> BudgetRow:
-    total = sum(entry.total for entry in entries)
-    is_known = name not in (KERNEL, UNJUDGED)
-    return {
-        "class": name,
-        "dur_ps": total,
-        "pct_of_step": percent(total, step.duration),
-        "at_roof_ps": at_roof_of(entries) if is_known else None,
-        "lost_ps": sum(entry.lost or 0 for entry in entries) if is_known else None,
-        "hideable_ps": hideable.time_of(name, entries),
-        "n_executions": sum(entry.executions.n for entry in entries),
-    }
-
-
-def rest_row(name: BudgetClass, duration: int, step: Step) -> BudgetRow:
-    return {
-        "class": name,
-        "dur_ps": duration,
-        "pct_of_step": percent(duration, step.duration),
-        "at_roof_ps": None,
-        "lost_ps": None,
-        "hideable_ps": None,
-        "n_executions": None,
-    }
-
-
-class Rows(NamedTuple):
-    """Builds the rows for findings and kernels."""
-
-    step: Step
-    hideable: Hideable
-    loops: Loops
-    inside: Inside
-    peers: Peers | None
-
-    def finding(self, rank: int, finding: Finding) -> FindingRow:
-        group = finding.group
-        return {
-            "rank": rank,
-            "class": finding.name,
-            **self.common_fields(finding),
-            "at_roof_ps": finding.at_roof,
-            "lost_ps": finding.lost,
-            "hideable_ps": self.hideable.time_of(finding.name, finding.entries),
-            "kernel": finding.kernel,
-            "waits_for": (
-                group.where(is_exposed).time_by(lambda op: op.waits_for)
-                if finding.name in (COLLECTIVE, HOST)
-                else None
+        size="gain_ps",
+        part=100,
+        most=3,
+        takes_top=True,
+        what="cause",
+        group=with_sentences,
+        below="{in_short:whole}",
+        below_all="{in_full:whole}",
+    ),
+    Section(
+        (
+            Table(
+                "",
+                "budget",
+                (
+                    Column("where the step goes", "class", "word"),
+                    TIME,
+                    STEP_SHARE,
+                    Column("at roof", "at_roof_ps", "time", of="n_executions"),
+                    Column("lost", "lost_ps", "time", of="n_executions"),
+                    Column("hideable", "hideable_ps", "time", null=""),
+                    Column("runs", "n_executions", "count", null=""),
+                ),
+                unless_0="dur_ps",
+                size="dur_ps",
+                part=100,
+                what="class",
+                tail={"time": ""},
             ),
-            "top_signature": finding.top_signature,
-            "what_helps": finding.what_helps_if(is_late=self.is_late(group)),
-        }
+            Says(
+                "The chip needs {speed_of_light.at_least_ps:time} to"
+                " {speed_of_light.at_most_ps:time}."
+            ),
+            Says(
+                "MFU is at least {mfu_at_least:share}.",
+                when="mfu_at_least !hfu_if_other",
+                continues=True,
+            ),
+            Says(
+                "MFU is at least {mfu_at_least:share}, or {hfu_if_other:share} with recomputation"
+                " ({recompute_total_dur_ps:time}).",
+                when="mfu_at_least hfu_if_other",
+                continues=True,
+            ),
+            Says(
+                "MFU is unknown, because too few flops are known.",
+                when="!mfu_at_least",
+                continues=True,
+            ),
+            Says("MFU is {mfu:share} for the given model flops.", when="mfu", continues=True),
+            Says("{tokens_per_s:number} tokens per second.", when="tokens_per_s", continues=True),
+        )
+    ),
+    Table(
+        "",
+        "lines",
+        (
+            LOST,
+            TIME,
+            STEP_SHARE,
+            Column("lines that lose most", LINE.path, "file", least=20),
+            CLASS,
+            Column("mostly", "mostly", "what", least=12),
+            SCOPE,
+        ),
+        size="dur_ps",
+        most=4,
+        takes_top=True,
+        what="line",
+        omitted="tail.n_lines_omitted",
+        tail={"time": "tail.lines_dur_ps", "lost": "tail.lines_lost_ps"},
+    ),
+    Table(
+        "",
+        "findings",
+        (
+            LOST,
+            TIME,
+            STEP_SHARE,
+            Column("findings", LINE.path, "file", least=20),
+            CLASS,
+            WHAT,
+            LOOP,
+            SCOPE,
+        ),
+        size="dur_ps",
+        takes_top=True,
+        what="finding",
+        omitted="tail.n_findings_omitted",
+        tail={"time": "tail.dur_ps", "lost": "tail.lost_ps"},
+        only="all",
+        group=told_once,
+        below_all="{shape:shape}: {advice:whole}",
+    ),
+    Table(
+        "",
+        "kernels_of_unknown_cost",
+        (
+            TIME,
+            STEP_SHARE,
+            RUNS,
+            Column("kernels of unknown cost", "kernel"),
+            OP_LINE,
+            SCOPE,
+        ),
+        size="dur_ps",
+        most=3,
+        takes_top=True,
+        what="kernel",
+        omitted="tail.n_kernels_omitted",
+        tail={"time": "tail.kernels_dur_ps"},
+    ),
+)
 
-    def line(self, findings: Sequence[Finding]) -> LineRow:
-        """Return the row of a line; its findings are sorted by lost time."""
-        worst, time = findings[0], time_of(findings)
-        members = [member for finding in findings for member in finding.group.members]
-        return {
-            "class": worst.name,
-            **likely_fields(worst.likely),
-            "agg_key": worst.group.op.agg_key,
-            "lost_ps": lost_by(findings),
-            "dur_ps": time,
-            "pct_of_step": percent(time, self.step.duration),
-            "n_findings": len(findings),
-            "mostly": worst.kernel or worst.top_signature,
-            **scope_fields(members, worst.layers),
-        }
 
-    def kernel(self, finding: Finding) -> KernelRow:
-        op = finding.costliest.executions.op
-        config = op.instruction.config if op.instruction else None
-        return {
-            **self.common_fields(finding),
-            "kernel": op.kernel or op.name,
-            "declared": declared_row(op.declared_cost) if op.declared_cost else None,
-            "vmem_used_bytes": config.vmem_used if config else None,
-            "vmem_limit_bytes": config.vmem_limit if config else None,
-        }
+def headline(answer: Json) -> str:
+    return joined(sentences(answer))
 
-    def is_late(self, group: Group) -> bool:
-        """Return whether most of the time is waiting for late devices."""
-        if not self.peers:
-            return False
-        ids = [executions.metadata_id for executions in group.members]
-        return 2 * self.peers.time_waiting_in(ids) > group.total
 
-    def common_fields(self, finding: Finding) -> FindingFields:
-        group = finding.group
-        regions = self.inside.of(executions.metadata_id for executions in group.members)
-        return {
-            **likely_fields(finding.likely),
-            "loop": self.loops.row(group.members),
-            **scope_fields(group.members, finding.layers),
-            "hlo_op": finding.costliest.executions.op.name,
-            "shape": finding.shape,
-            "agg_key": group.op.agg_key,
-            "dur_ps": group.total,
-            "pct_of_step": percent(group.total, self.step.duration),
-            "n_executions": group.n,
-            "waiting_ps": regions.waiting if regions else None,
-        }
+def sentences(answer: Json) -> Iterator[str]:
+    cause = main_cause(answer)
+    if cause:
+        yield cause_says(cause, answer)
+    # The sentence about the pauses replaces the verdict if the device is idle mostly in pauses.
+    pause = "" if cause and cause["cause"] == PAUSE else pause_sentence(answer)
+    pause_first = answer["bottleneck"] == "idle" and mostly_pauses(answer)
+    if pause_first:
+        yield pause
+    else:
+        yield verdict(answer)
+    yield from bounds(answer)
+    if not pause_first:
+        yield pause
+
+
+def mostly_pauses(answer: Json) -> bool:
+    """Return whether the device is idle longer between steps than in the step."""
+    return (answer["between_steps_ps"] or 0) > time_of("idle", answer)
+
+
+def cause_says(cause: Json, answer: Json) -> str:
+    likely, share = cause["confidence"] == "likely", bracketed(cause["gain_pct_of_step"])
+    if cause["cause"] == PAUSE:
+        # The pause is outside the step, so its percentage is relative to the period.
+        return pause_says(cause, answer["period_ps"] or 0)
+    what, device = rule_named(cause["cause"]).headline, cause["evidence"].get("device")
+    if device:
+        what = f"{what}, {device.removeprefix('/device:')},"
+    costs = "probably costs" if likely else "costs"
+    gain = part_of(cause["gain_ps"], answer["step_duration_ps"])
+    return f"{what}{at_line_of(cause, answer)} {costs} about {gain}{share}."
+
+
+def pause_says(cause: Json, period_ps: int) -> str:
+    share = bracketed(cause["gain_pct_of_step"])
+    waits = part_of(cause["gain_ps"], period_ps) + share
+    probably = " probably" if cause["confidence"] == "likely" else ""
+    host = f"for the host{at_line_of(cause)}"
+    pauses = cause["evidence"].get("pauses")
+    if not pauses or pauses["n"] == pauses["n_gaps"]:
+        return f"Between steps, the device{probably} waits {waits} {host}."
+    how_long = span(pauses["min_ps"], pauses["max_ps"])
+    how_often = f"The device{probably} waits {how_long} {pauses['when']}"
+    if pauses["n"] == 1:
+        # A pause that occurred once is not a cost of every step.
+        return f"{how_often}, {host}{share}."
+    return f"{how_often} {host}, on average {waits} per step."
+
+
+def main_cause(answer: Json) -> Json | None:
+    """Return the first large cause with confidence `seen`, or else the first large cause. Skip
+    causes without a headline, such as recomputation."""
+    large = [
+        row
+        for row in answer["causes"]
+        if row["gain_pct_of_step"] >= WORTH_NAMING_PCT and rule_named(row["cause"]).headline
+    ]
+    return next((row for row in large if row["confidence"] == "seen"), next(iter(large), None))
+
+
+def verdict(answer: Json) -> str:
+    step = answer["step_duration_ps"]
+    name = answer["bottleneck"]
+    if name == "at_roof":
+        return "The step is almost as fast as the chip allows."
+    lost = time_of(name, answer)
+    if name in ("kernel", "unjudged"):
+        kernel = next(iter(answer["kernels_of_unknown_cost"]), None) if name == "kernel" else None
+        where = f" ({time(kernel['dur_ps'])}{place(kernel, answer)})" if kernel else ""
+        return f"The largest loss may be {CLASSES[name]}: {part_of(lost, step)}{where}."
+    worst = next((row for row in answer["findings"] if row["class"] == name), None)
+    where = ""
+    if worst and worst["lost_ps"]:
+        where = f" ({time(worst['lost_ps'])}{place(worst, answer)})"
+    if name == "collective":
+        where = waiting(answer) + where
+    peaks = f" on {answer['chip']}" if answer["chip_is_assumed"] else ""
+    return f"The largest loss{peaks} is {CLASSES[name]}: {part_of(lost, step)}{where}."
+
+
+def waiting(answer: Json) -> str:
+    """Return the part of the communication that waits for late devices, or an empty text."""
+    peers = answer["totals"]["peers"]
+    wait = (peers and peers["peer_wait_ps"]) or 0
+    is_large = wait * 100 >= WORTH_A_LOOK_PCT * answer["step_duration_ps"]
+    return f", of which {time(wait)} is waiting for late devices" if is_large else ""
+
+
+def bounds(answer: Json) -> Iterator[str]:
+    """Yield a sentence about how fast the chip could run the step, if a bound is known."""
+    light = answer["speed_of_light"]
+    if light["at_least_ps"] and answer["bottleneck"] != "at_roof":
+        chip = answer["chip"] if answer["chip_is_assumed"] else "The chip"
+        most = min(light["at_most_ps"], answer["step_duration_ps"])
+        yield f"{chip} could run this step in {time(light['at_least_ps'])} to {time(most)}."
+
+
+def time_of(name: str, answer: Json) -> int:
+    row = next(row for row in answer["budget"] if row["class"] == name)
+    lost: int = row["dur_ps"] if row["lost_ps"] is None else row["lost_ps"]
+    return lost
+
+
+def place(row: Json, answer: Json) -> str:
+    line = at_line_of(row, answer)
+    return f" in {short(row['kernel'])}{line}" if row["kernel"] else line
+
+
+def next_steps(answer: Json) -> Iterator[Next]:
+    is_late = bool(waiting(answer)) or any(row["cause"] == SLOW_DEVICE for row in answer["causes"])
+    if is_late:
+        yield Next("which device is late in all steps, and on which lines", ("--mode", "spread"))
+    yield from costliest_op(answer)
+    budget = {row["class"]: row for row in answer["budget"]}
+    exposed = (budget["collective"]["pct_of_step"] or 0) >= WORTH_A_LOOK_PCT
+    has_peers = len(answer["capture"]["devices"]) > 1
+    if exposed and has_peers and not is_late:
+        yield Next(
+            "whether communication waits for a slow device or for the network",
+            ("--mode", "comm", "--peers"),
+        )
+    if (budget["idle"]["pct_of_step"] or 0) >= WORTH_A_LOOK_PCT:
+        yield Next(
+            "why the device is idle, and what the host does at that time", ("--mode", "idle")
+        )
+    if (exposed and not has_peers) or (budget["host"]["pct_of_step"] or 0) >= WORTH_A_LOOK_PCT:
+        yield Next("the time of each collective, and how much of it is hidden", ("--mode", "comm"))
+    if pause_sentence(answer):
+        yield Next("what the host does between steps", ("--mode", "idle", "--step", "all"))
+    if (budget["kernel"]["pct_of_step"] or 0) >= WORTH_A_LOOK_PCT:
+        yield Next("what happens inside kernels", ("--mode", "kernel"))
+
+
+def costliest_op(answer: Json) -> Iterator[Next]:
+    """Yield the command that shows an op of the main cause, or else the op that loses the most
+    time."""
+    cause = main_cause(answer)
+    if cause and cause["evidence"]["ops"]:
+        name, why = cause["evidence"]["ops"][0], f"details of an op of cause {cause['cause']}"
+        device = cause["evidence"].get("device")
+        more = ("--device", device) if device else ()
+    elif answer["findings"]:
+        name, why = answer["findings"][0]["hlo_op"], "details of the op that loses the most time"
+        more = ()
+    else:
+        return
+    yield Next(why, ("--mode", "by_op", "--op", name, "--top", "0", *more))

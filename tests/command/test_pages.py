@@ -19,8 +19,8 @@ from typing import Any, get_args
 import _peaks
 import compute_breakdown
 from _analysis import remedies
+from _analysis.causes import NAMES as CAUSES
 from _analysis.roof import ledger
-from _output.fields.bottleneck import CauseName
 from _output.fields.roofline import SkipReason
 from _pipeline import no_answer
 from tests.answers import BATCH, error_answers
@@ -120,7 +120,7 @@ class Tables(unittest.TestCase):
 
     def test_guide_describes_each_cause(self) -> None:
         described = re.findall(r"^- \*\*`(\w+)`\*\*", GUIDE, re.MULTILINE)
-        self.assertEqual(sorted(described), sorted(get_args(CauseName)))
+        self.assertEqual(sorted(described), sorted(CAUSES))
 
     def test_tables_of_remedies_match_the_program(self) -> None:
         self.assertIn(f"\n{remedies.table_of_findings()}\n", FIELDS)
@@ -143,7 +143,7 @@ class Names(unittest.TestCase):
     def test_names_in_skill_exist(self) -> None:
         known = {*re.findall(r"^\| `(?:[\w.[\]]+\.)?(\w+)` \|", FIELDS, re.MULTILINE)}
         known |= {*ALL_MODES, *no_answer.EXIT_STATUS, *get_args(SkipReason), *ledger.CLASSES}
-        known |= {*get_args(CauseName)}
+        known |= {*CAUSES}
         # `with_sharding_constraint` and `in_specs` are names from JAX.
         known |= {"at_roof", "with_sharding_constraint", "in_specs"}
         named = {*re.findall(r"(?<![\w$/-])[a-z]+(?:_[a-z0-9]+)+\b(?![/.])", SKILL)}

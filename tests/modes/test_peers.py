@@ -7,8 +7,7 @@ import unittest
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from _modes import comm
-from _output.leads import bottleneck
+from _modes import bottleneck, comm
 from compute_breakdown import analyse
 from tests.builders import hlo_proto
 from tests.builders.hlo_proto import metadata_plane

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unittest
 from typing import Any
 
-from _output.leads import bottleneck
+from _modes import bottleneck
 from tests.harness import answer
 from tests.modes.test_peers import with_slow_device
 
