@@ -20,7 +20,9 @@ from unittest import mock
 
 import compute_breakdown
 from _modes import NAMES, Mode, mode_named
+from _output.schema import schema_of
 from _pipeline.context import Context, Request
+from tests.json_schema import Validator
 from tests.wording import faults_of
 
 T = TypeVar("T")
@@ -137,6 +139,23 @@ def _folder_of(pid: int) -> Path:
     return path
 
 
+@functools.cache
+def validator_of(mode: str) -> Validator:
+    return Validator(schema_of(mode))
+
+
+def faults_in(result: dict[str, Any]) -> list[str]:
+    """Return the differences between an answer and the declarations on FIELDS.md."""
+    mode = result["mode"]
+    return [f"{mode}{error}" for error in validator_of(mode or NAMES[0]).errors(result)]
+
+
+def assert_declared(result: dict[str, Any]) -> None:
+    faults = faults_in(result)
+    if faults:
+        raise AssertionError("\n".join(faults[:5]))
+
+
 def run(profile: str | Path | bytes, mode: str, *options: str) -> Outcome:
     """Run the program in the test process; remove the next steps, whose commands contain the
     path."""
@@ -161,6 +180,7 @@ def run_as_printed(profile: str | Path | bytes, mode: str, *options: str) -> Out
     with mock.patch.object(compute_breakdown, "parser_of_modes", _parser_of_modes):
         outcome = compute_breakdown.outcome_of([str(profile), "--mode", mode, *options])
     result = json.loads(json.dumps(outcome.fields, allow_nan=False))
+    assert_declared(result)
     return Outcome(result, outcome.status, outcome.complaint)
 
 
@@ -200,4 +220,6 @@ def command(*arguments: str | Path, timeout: float = 60) -> Outcome:
         raise AssertionError(
             f"stdout is not one line: {done.stdout[:500]!r} {done.stderr[-500:]!r}"
         )
-    return without_next_steps(Outcome(json.loads(line), done.returncode, done.stderr))
+    result = json.loads(line)
+    assert_declared(result)
+    return without_next_steps(Outcome(result, done.returncode, done.stderr))

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
+from types import NoneType
 from typing import Any
 
 Json = dict[str, Any]
+# Returns the errors of a value, each of which begins with the path inside the value.
+Check = Callable[[Any], Sequence[str]]
 
 # These keywords do not restrict values.
 ANNOTATIONS = {"$schema", "$defs", "title", "description", "x-unit"}
+RESTRICTIONS = {"type", "enum", "minimum", "items", "properties", "required"}
 # Unlike the JSON Schema standard, this validator does not accept 1.0 as an integer.
-IS_OF_TYPE: dict[str, Callable[[Any], bool]] = {
-    "null": lambda value: value is None,
-    "boolean": lambda value: isinstance(value, bool),
-    "integer": lambda value: type(value) is int,
-    "number": lambda value: type(value) in (int, float),
-    "string": lambda value: isinstance(value, str),
-    "array": lambda value: isinstance(value, list),
-    "object": lambda value: isinstance(value, dict),
+TYPES: dict[str, tuple[type, ...]] = {
+    "null": (NoneType,),
+    "boolean": (bool,),
+    "integer": (int,),
+    "number": (int, float),
+    "string": (str,),
+    "array": (list,),
+    "object": (dict,),
 }
 
 
@@ -26,78 +30,78 @@ class Validator:
     object."""
 
     def __init__(self, schema: Json, on_field: Callable[[str, Any], None] | None = None):
-        self.schema, self.on_field = schema, on_field
+        self.on_field = on_field
+        self.defs = schema.get("$defs", {})
+        self.shared: dict[str, Check] = {}
+        # A test runs many answers through the same schema, so prepare a function for each part.
+        self.errors = self.check_of(schema)
 
-    def errors(self, value: Any) -> list[str]:
-        return list(self.check(value, self.schema, ""))
+    def check_of(self, schema: Json) -> Check:
+        keywords = schema.keys() - ANNOTATIONS
+        if keywords == {"$ref"}:
+            return self.shared_check(schema["$ref"].removeprefix("#/$defs/"))
+        if keywords in ({"anyOf"}, {"oneOf"}):
+            return self.union_check([self.check_of(part) for part in schema[keywords.pop()]])
+        if unknown := keywords - RESTRICTIONS - {"additionalProperties"}:
+            raise ValueError(f"unknown keywords {sorted(unknown)}")
+        return self.value_check(schema)
 
-    def check(self, value: Any, schema: Json, where: str) -> Iterator[str]:
-        for keyword, wanted in schema.items():
-            if keyword in ANNOTATIONS:
-                continue
-            check = getattr(self, f"check_{keyword.removeprefix('$')}", None)
-            if check is None:
-                raise ValueError(f"unknown keyword {keyword}")
-            yield from check(value, wanted, schema, where)
+    def shared_check(self, name: str) -> Check:
+        if name not in self.shared:
+            self.shared[name] = self.check_of(self.defs[name])
+        return self.shared[name]
 
-    def check_ref(self, value: Any, wanted: str, _: Json, where: str) -> Iterator[str]:
-        yield from self.check(value, self.schema["$defs"][wanted.removeprefix("#/$defs/")], where)
+    def union_check(self, checks: Sequence[Check]) -> Check:
+        def check(value: Any) -> Sequence[str]:
+            # Call `on_field` only for the alternative that matches.
+            on_field, self.on_field = self.on_field, None
+            found = [alternative(value) for alternative in checks]
+            self.on_field = on_field
+            least = min(found, key=len)
+            return least if least or not on_field else checks[found.index(least)](value)
 
-    def check_type(self, value: Any, wanted: str | list[str], _: Json, where: str) -> Iterator[str]:
-        types = [wanted] if isinstance(wanted, str) else wanted
-        if not any(IS_OF_TYPE[name](value) for name in types):
-            yield f"{where}: {value!r:.60} is not of type {wanted}"
+        return check
 
-    def check_enum(self, value: Any, wanted: list[Any], _: Json, where: str) -> Iterator[str]:
-        if value not in wanted:
-            yield f"{where}: {value!r:.60} is not one of {wanted}"
+    def value_check(self, schema: Json) -> Check:
+        names = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
+        types = {kind for name in names for kind in TYPES[name]}
+        allowed, minimum = schema.get("enum"), schema.get("minimum")
+        of_items = self.check_of(schema["items"]) if "items" in schema else None
+        of_fields = self.fields_check(schema) if "object" in names else None
 
-    def check_minimum(self, value: Any, wanted: int, _: Json, where: str) -> Iterator[str]:
-        if IS_OF_TYPE["number"](value) and value < wanted:
-            yield f"{where}: {value} is less than {wanted}"
+        def check(value: Any) -> Sequence[str]:
+            if type(value) not in types:
+                return [f" is {value!r:.60}, not {' or '.join(names)}"]
+            if allowed is not None and value not in allowed:
+                return [f" is {value!r:.60}, not one of {', '.join(map(repr, allowed))}"]
+            if minimum is not None and value is not None and value < minimum:
+                return [f" is {value}, less than {minimum}"]
+            if of_items and value:
+                return [f"[{i}]{error}" for i, item in enumerate(value) for error in of_items(item)]
+            return of_fields(value) if of_fields and value is not None else ()
 
-    def check_items(self, value: Any, wanted: Json, _: Json, where: str) -> Iterator[str]:
-        for i, element in enumerate(value if isinstance(value, list) else []):
-            yield from self.check(element, wanted, f"{where}[{i}]")
+        return check
 
-    def check_properties(self, value: Any, wanted: Json, _: Json, where: str) -> Iterator[str]:
-        for name, property_schema in wanted.items():
-            if isinstance(value, dict) and name in value:
-                if self.on_field:
-                    self.on_field(property_schema["description"], value[name])
-                yield from self.check(value[name], property_schema, f"{where}.{name}")
+    def fields_check(self, schema: Json) -> Check:
+        fields = {
+            name: (field["description"], self.check_of(field))
+            for name, field in schema.get("properties", {}).items()
+        }
+        required, others = {*schema.get("required", ())}, schema["additionalProperties"]
+        of_other = self.check_of(others) if others else None
 
-    def check_required(self, value: Any, wanted: list[str], _: Json, where: str) -> Iterator[str]:
-        for name in wanted:
-            if isinstance(value, dict) and name not in value:
-                yield f"{where}.{name} is missing"
+        def check(value: Json) -> Sequence[str]:
+            found = [f".{name} is missing" for name in required - value.keys()]
+            for name, inner in value.items():
+                if name in fields:
+                    description, of_field = fields[name]
+                    if self.on_field:
+                        self.on_field(description, inner)
+                    found += [f".{name}{error}" for error in of_field(inner)]
+                elif of_other:
+                    found += [f".{name}{error}" for error in of_other(inner)]
+                else:
+                    found.append(f".{name} is not declared on FIELDS.md")
+            return found
 
-    def check_additionalProperties(
-        self, value: Any, wanted: Json | bool, schema: Json, where: str
-    ) -> Iterator[str]:
-        if not isinstance(value, dict):
-            return
-        for name in value.keys() - schema.get("properties", {}).keys():
-            if isinstance(wanted, bool):
-                if not wanted:
-                    yield f"{where}.{name} is not declared"
-            else:
-                yield from self.check(value[name], wanted, f"{where}.{name}")
-
-    def check_oneOf(self, value: Any, wanted: list[Json], _: Json, where: str) -> Iterator[str]:
-        yield from self.matching(value, wanted, where, at_most=1)
-
-    def check_anyOf(self, value: Any, wanted: list[Json], _: Json, where: str) -> Iterator[str]:
-        yield from self.matching(value, wanted, where, at_most=len(wanted))
-
-    def matching(self, value: Any, wanted: list[Json], where: str, at_most: int) -> Iterator[str]:
-        """Yield an error if no schema matches, or if more than `at_most` schemas match."""
-        found = [list(Validator(self.schema).check(value, schema, where)) for schema in wanted]
-        matching = [schema for schema, errors in zip(wanted, found, strict=True) if not errors]
-        if not matching:
-            yield min(found, key=len)[0]
-        elif len(matching) > at_most:
-            yield f"{where}: more than {at_most} schemas match"
-        else:
-            # Check the matching schema again, this time calling `on_field`.
-            yield from self.check(value, matching[0], where)
+        return check
