@@ -7,6 +7,7 @@ layers from one line.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from _pipeline.executions import Executions
@@ -15,22 +16,20 @@ from _pipeline.normalize import Step
 from _pipeline.scopes import names_layer, scope_of
 from _units import percentage
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _output.fields.common import CommonLine
+Json = dict[str, Any]
 
 BY_SCOPE = "--mode by_scope"
-_FOUND: WeakKeyDictionary[Step, CommonLine | None] = WeakKeyDictionary()
+_FOUND: WeakKeyDictionary[Step, Json | None] = WeakKeyDictionary()
 
 
-def warning_about(common: CommonLine) -> str:
+def warning_about(common: Json) -> str:
     return (
         f"{percentage(common['pct_of_step'])} of the step's time has the source line"
         f" {common['source_user']}; to separate it, pass {common['separated_by']}"
     )
 
 
-def common_line_of(step: Step) -> CommonLine | None:
+def common_line_of(step: Step) -> Json | None:
     """Return the line with more than half of the step's time, if anything separates the time."""
     # Find it once, because reading all stacks takes long.
     if step not in _FOUND:
@@ -44,7 +43,7 @@ def scopes_say_more(step: Step) -> bool:
     return common is not None and common["separated_by"] == BY_SCOPE
 
 
-def _find(step: Step) -> CommonLine | None:
+def _find(step: Step) -> Json | None:
     times: dict[str | None, int] = {}
     for executions in step.leaves:
         line = executions.op.source_user

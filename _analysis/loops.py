@@ -6,7 +6,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from _analysis.rows import op_name
 from _pipeline.clocks import Piece
@@ -17,12 +17,10 @@ from _pipeline.ops import Op
 from _pipeline.timeline import columns_of, events_of
 from _proto.cached import cached_property
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _output.fields.rows import Loop as LoopRow
+Json = dict[str, Any]
 
-    # The program id and the name of an op.
-    Key = tuple[int | None, str]
+# The program id and the name of an op.
+Key = tuple[int | None, str]
 
 # Category of the ops that are loops.
 WHILE = "while"
@@ -75,7 +73,7 @@ class Loops:
         for loop in whiles:
             self._n_runs[key_of(loop.op)] += loop.n
 
-    def row(self, members: Sequence[Executions]) -> LoopRow | None:
+    def row(self, members: Sequence[Executions]) -> Json | None:
         """Return the innermost loop in which the ops spend most of their time; None if they spend
         most of it outside of loops.
 

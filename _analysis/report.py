@@ -13,12 +13,10 @@ from _pipeline.normalize import Step
 from _pipeline.texts import cut_texts
 from _pipeline.vocabulary import COMM, COMPUTE, DATA_MOVE, KEY_KINDS, OTHER
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _output.fields.common import ProgramOfStep, StepAnswer, Totals
+Json = dict[str, Any]
 
 
-def answer_of(step: Step, fields: Mapping[str, Any], context: Context) -> dict[str, Any]:
+def answer_of(step: Step, fields: Mapping[str, Any], context: Context) -> Json:
     """Return the complete answer of a single-step mode. The mode's own totals are added to the
     common totals."""
     head = head_of(step, context)
@@ -28,7 +26,7 @@ def answer_of(step: Step, fields: Mapping[str, Any], context: Context) -> dict[s
     return answer
 
 
-def head_of(step: Step, context: Context) -> StepAnswer:
+def head_of(step: Step, context: Context) -> Json:
     request, totals = context.request, totals_of(step)
     if totals["common_line"] and request.mode not in totals["common_line"]["separated_by"]:
         context.warn(warning_about(totals["common_line"]))
@@ -53,7 +51,7 @@ def head_of(step: Step, context: Context) -> StepAnswer:
     }
 
 
-def totals_of(step: Step) -> Totals:
+def totals_of(step: Step) -> Json:
     """Return the totals of the step that all single-step modes print."""
     leaves, by_kind, timeline = Group(step.leaves), step.by_kind, step.timeline
     containers = {
@@ -100,7 +98,7 @@ def program_id_of(step: Step) -> int | None:
     return max(by_program, key=lambda program_id: by_program[program_id].total, default=None)
 
 
-def program_of_step(step: Step) -> ProgramOfStep:
+def program_of_step(step: Step) -> Json:
     executions = [*step.leaves, *step.containers]
     n_programs = len({op_executions.op.program_id for op_executions in executions} - {None})
     program_id = program_id_of(step)

@@ -1,7 +1,4 @@
-"""Build the rows that several modes print.
-
-The types of the rows are declared in `_output/fields/`, so that mypy checks every field.
-"""
+"""Build the rows that several modes print."""
 
 from __future__ import annotations
 
@@ -23,27 +20,9 @@ if TYPE_CHECKING:
     from _analysis.idle.gaps import Gap
     from _analysis.idle.periods import Occurrences, Periods
     from _analysis.roof.roofs import Roofs
-    from _output.fields.rows import (
-        ChipFields,
-        Declared,
-        Durations,
-        GroupFields,
-        GroupTail,
-        HloOpBreakdown,
-        HloOpBreakdownOverflow,
-        IdleByCause,
-        LeftOut,
-        LikelySource,
-        Line,
-        PeaksUsed,
-        PeriodFields,
-        RecomputeTotal,
-        ScopeFields,
-        StackKey,
-    )
-    from _output.fields.rows import Gap as GapRow
-    from _output.fields.rows import Pauses as PausesRow
     from _proto.hlo.backend_config import DeclaredCost
+
+Json = dict[str, Any]
 
 N_BREAKDOWN = 8
 N_LIKELY = 8
@@ -59,7 +38,7 @@ def shortened(tf_op: str | None) -> str | None:
     return f"…{tf_op[-N_TF_OP:]}" if tf_op and len(tf_op) > N_TF_OP else tf_op
 
 
-def duration_fields(group: Group) -> Durations:
+def duration_fields(group: Group) -> Json:
     return {
         "total_dur_ps": group.total,
         "min_dur_ps": min(executions.shortest for executions in group.members),
@@ -68,7 +47,7 @@ def duration_fields(group: Group) -> Durations:
     }
 
 
-def source_fields(op: Op) -> StackKey:
+def source_fields(op: Op) -> Json:
     return {
         "agg_key": op.agg_key,
         "agg_key_kind": op.agg_key_kind,
@@ -79,7 +58,7 @@ def source_fields(op: Op) -> StackKey:
     }
 
 
-def scope_fields(members: Sequence[Executions], layers: str | None = None) -> ScopeFields:
+def scope_fields(members: Sequence[Executions], layers: str | None = None) -> Json:
     """Return the innermost scope that contains the ops, and the number of scopes. If the ops were
     grouped by scope, pass the name of their layers."""
     if len(members) == 1:
@@ -95,7 +74,7 @@ def scope_fields(members: Sequence[Executions], layers: str | None = None) -> Sc
     return {"scope": name, "n_scopes": n_scopes}
 
 
-def group_fields(group: Group, step: Step) -> GroupFields:
+def group_fields(group: Group, step: Step) -> Json:
     """Return the fields of a group that the modes `summary` and `by_source` have in common."""
     longest = group.longest
     signatures = [part for _, part in ranked_by(group.members, lambda op: op.signature)]
@@ -123,7 +102,7 @@ def group_fields(group: Group, step: Step) -> GroupFields:
     }
 
 
-def signature_row(part: Group, group: Group) -> HloOpBreakdown:
+def signature_row(part: Group, group: Group) -> Json:
     longest = part.longest
     return {
         "signature": part.op.signature,
@@ -136,7 +115,7 @@ def signature_row(part: Group, group: Group) -> HloOpBreakdown:
     }
 
 
-def overflow_row(parts: Sequence[Group]) -> HloOpBreakdownOverflow:
+def overflow_row(parts: Sequence[Group]) -> Json:
     return {
         "n_signatures": len(parts),
         "n_executions": sum(part.n for part in parts),
@@ -144,7 +123,7 @@ def overflow_row(parts: Sequence[Group]) -> HloOpBreakdownOverflow:
     }
 
 
-def likely_rows(group: Group) -> list[LikelySource] | None:
+def likely_rows(group: Group) -> list[Json] | None:
     """Return the likely lines of a group without a stack; None if the group has a stack or no
     program."""
     if group.op.source_stack or not any(executions.op.program for executions in group.members):
@@ -152,7 +131,7 @@ def likely_rows(group: Group) -> list[LikelySource] | None:
     return line_rows(likely_groups(group))
 
 
-def line_rows(parts: Sequence[LikelyGroup]) -> list[LikelySource]:
+def line_rows(parts: Sequence[LikelyGroup]) -> list[Json]:
     """Return the longest lines; the last row sums the rest and the time without a line."""
     shown = [part for part in parts[:N_LIKELY] if part.likely.line]
     omitted = parts[len(shown) :]
@@ -169,7 +148,7 @@ def line_rows(parts: Sequence[LikelyGroup]) -> list[LikelySource]:
     ]
 
 
-def likely_fields(likely: LikelyLine) -> Line:
+def likely_fields(likely: LikelyLine) -> Json:
     return {
         "source_inner": likely.line,
         "source_user": likely.line_user,
@@ -177,11 +156,11 @@ def likely_fields(likely: LikelyLine) -> Line:
     }
 
 
-def tail_row(omitted: Sequence[Group]) -> GroupTail:
+def tail_row(omitted: Sequence[Group]) -> Json:
     return {"n_groups_omitted": len(omitted), "dur_ps": sum(group.total for group in omitted)}
 
 
-def left_out(step: Step, listed: Iterable[Executions]) -> LeftOut:
+def left_out(step: Step, listed: Iterable[Executions]) -> Json:
     """Return the time of the ops that a mode does not list, for each kind except compute."""
     times = group_by(listed, lambda op: op.kind)
 
@@ -208,7 +187,7 @@ def operand_dtypes(group: Group) -> dict[str, int]:
     return fed.time_by(lambda op: op.operand_dtype or "")
 
 
-def period_fields(periods: Periods | None) -> PeriodFields:
+def period_fields(periods: Periods | None) -> Json:
     return {
         "period_ps": periods.mean if periods else None,
         "period_median_ps": periods.median if periods else None,
@@ -218,7 +197,7 @@ def period_fields(periods: Periods | None) -> PeriodFields:
     }
 
 
-def occurrences_row(occurrences: Occurrences | None) -> PausesRow | None:
+def occurrences_row(occurrences: Occurrences | None) -> Json | None:
     if occurrences is None:
         return None
     return {
@@ -231,7 +210,7 @@ def occurrences_row(occurrences: Occurrences | None) -> PausesRow | None:
     }
 
 
-def gap_row(gap: Gap, step: Step) -> GapRow:
+def gap_row(gap: Gap, step: Step) -> Json:
     return {
         "start_ps": gap.start,
         "dur_ps": gap.duration,
@@ -243,7 +222,7 @@ def gap_row(gap: Gap, step: Step) -> GapRow:
     }
 
 
-def declared_row(cost: DeclaredCost) -> Declared:
+def declared_row(cost: DeclaredCost) -> Json:
     return {
         "flops": cost.flops,
         "bytes_accessed": cost.bytes_accessed,
@@ -251,7 +230,7 @@ def declared_row(cost: DeclaredCost) -> Declared:
     }
 
 
-def recompute_fields(step: Step) -> RecomputeTotal:
+def recompute_fields(step: Step) -> Json:
     time = Group(step.leaves).where(lambda op: op.phase == "recompute").total
     return {
         "recompute_total_dur_ps": time,
@@ -259,7 +238,7 @@ def recompute_fields(step: Step) -> RecomputeTotal:
     }
 
 
-def idle_by_cause(step: Step) -> IdleByCause:
+def idle_by_cause(step: Step) -> Json:
     times = step.causes.of_step
     return {
         "barrier": times[BARRIER],
@@ -270,11 +249,11 @@ def idle_by_cause(step: Step) -> IdleByCause:
     }
 
 
-def chip_fields(roofs: Roofs) -> ChipFields:
+def chip_fields(roofs: Roofs) -> Json:
     return {"chip": roofs.choice.chip, "chip_is_assumed": roofs.choice.is_assumed}
 
 
-def peaks_used(roofs: Roofs) -> PeaksUsed:
+def peaks_used(roofs: Roofs) -> Json:
     peaks = roofs.choice.peaks
     ridge_points = {dtype: roofs.ridge_point(dtype) for dtype in _peaks.DTYPES}
     return {

@@ -204,21 +204,10 @@ class Imports(unittest.TestCase):
         allowed = ("_output.", "_units")
         self.assertEqual([link for link in found if not link.of.startswith(allowed)], [])
 
-    def test_declared_fields_are_imported_only_for_type_checking(self) -> None:
-        packages = ("_modes.", "_analysis.", "_pipeline.", "_proto.")
+    def test_figures_do_not_depend_on_output(self) -> None:
+        """Test that these packages know no output, not even for type checking."""
+        packages = ("_analysis.", "_pipeline.", "_proto.")
         found = [link for link in imports() if link.by.startswith(packages)]
-        declared = [link for link in found if link.of.startswith("_output.fields.")]
-        self.assertGreater(len(declared), 20)
-        self.assertEqual([link for link in declared if not link.is_for_types], [])
-
-    def test_lower_packages_import_only_fields_from_output(self) -> None:
-        found = [link for link in imports() if link.of.startswith("_output.")]
-        users = {link.by for link in found if not link.of.startswith("_output.fields.")}
-        self.assertEqual({user for user in users if layer_of(user) in (3, 4, 5)}, set())
-
-    def test_pipeline_and_readers_do_not_import_declared_fields(self) -> None:
-        """Test that these packages know no printed fields, not even for type checking."""
-        found = [link for link in imports() if link.by.startswith(("_pipeline.", "_proto."))]
         self.assertEqual([link for link in found if link.of.startswith("_output")], [])
 
     def test_every_ring_is_found(self) -> None:
@@ -281,8 +270,7 @@ class Loaded(unittest.TestCase):
                 if name != SHOWS_OTHERS:
                     self.assertEqual(loaded & set(MODULES_OF_MODES), {module})
                     self.assertEqual(loaded & TEXT, set())
-                    fields = [module for module in loaded if module.startswith("_output.fields")]
-                    self.assertEqual(fields, [])
+                    self.assertNotIn("_output.schema", loaded)
                 if name in ("summary", "memory", "compare"):
                     loaded = self.loaded(str(path), "--mode", name, "--format=text", *example)
                     self.assertEqual(loaded & set(MODULES_OF_MODES), {module})
@@ -294,15 +282,6 @@ class Loaded(unittest.TestCase):
         self.assertIn("_pipeline", top)
         self.assertEqual(top & {"_analysis", "_output", "_proto", "google"}, set())
         self.assertEqual(loaded & set(MODULES_OF_MODES), set())
-
-    def test_declared_fields_import_only_typing_and_each_other(self) -> None:
-        for path in sorted(ROOT.glob("_output/fields/*.py")):
-            for node in ast.walk(Source(path).tree):
-                self.assertNotIsInstance(node, ast.Import, path)
-                if isinstance(node, ast.ImportFrom):
-                    # Relative imports work both in a clone and in the installed package.
-                    is_near = node.level == 1 or node.module == "typing"
-                    self.assertTrue(is_near, f"{path}: {node.module}")
 
 
 if __name__ == "__main__":

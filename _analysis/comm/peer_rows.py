@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from _analysis.comm.transfers import Transfer
 from _pipeline.groups import percent
 
+Json = dict[str, Any]
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _analysis.comm.peers import DeviceWaits, Peers
-    from _output.fields.rows import PeersOfRow, PeersOfStep, WaitsOfDevice
 
 
-def peer_fields(peers: Peers | None, transfers: Sequence[Transfer]) -> PeersOfRow:
+def peer_fields(peers: Peers | None, transfers: Sequence[Transfer]) -> Json:
     """Return a row's fields about late devices, summed over its transfers; all fields are null
     without `--peers`."""
     waits = peers.waits_of(transfers) if peers else None
@@ -29,7 +31,7 @@ def peer_fields(peers: Peers | None, transfers: Sequence[Transfer]) -> PeersOfRo
     }
 
 
-def peer_totals(peers: Peers | None, transfers: Sequence[Transfer]) -> PeersOfStep | None:
+def peer_totals(peers: Peers | None, transfers: Sequence[Transfer]) -> Json | None:
     """Build the totals for `--peers` from transfers between devices; None without `--peers`."""
     if peers is None:
         return None
@@ -46,7 +48,7 @@ def peer_totals(peers: Peers | None, transfers: Sequence[Transfer]) -> PeersOfSt
     }
 
 
-def device_row(waits: DeviceWaits) -> WaitsOfDevice:
+def device_row(waits: DeviceWaits) -> Json:
     return {
         "device": waits.device.name,
         "peer_wait_ps": waits.peer_wait,

@@ -73,7 +73,8 @@ def place_key(group: Group) -> object:
 
 
 def scope_of(group: Group) -> str | None:
-    return scope_fields(group.members)["scope"]
+    scope: str | None = scope_fields(group.members)["scope"]
+    return scope
 
 
 def without_numbers(name: str) -> str:

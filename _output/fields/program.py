@@ -1,9 +1,9 @@
 """Fields of `program`."""
 
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 from .common import Lead, StepAnswer
-from .rows import Declared, VmemFields
+from .rows import VmemFields
 from .units import Bytes, Count, Picoseconds
 
 How = Literal["sync", "async", "async_fusion", "sparse_core"]
@@ -40,7 +40,7 @@ class ProgramKernel(VmemFields):
 
     kernel: str
     """Name of the kernel."""
-    declared: Declared | None
+    declared: dict[str, Any] | None
     """Cost of one execution as declared by the kernel's author; null if nothing is declared."""
     n_instructions: Count
     """Number of instructions in the program."""

@@ -20,8 +20,7 @@ import _peaks
 import compute_breakdown
 from _analysis import remedies
 from _analysis.causes import NAMES as CAUSES
-from _analysis.roof import ledger
-from _output.fields.roofline import SkipReason
+from _analysis.roof import judging, ledger
 from _pipeline import no_answer
 from tests.answers import BATCH, error_answers
 from tests.builders.make_pictures import PICTURES
@@ -142,7 +141,12 @@ class Names(unittest.TestCase):
 
     def test_names_in_skill_exist(self) -> None:
         known = {*re.findall(r"^\| `(?:[\w.[\]]+\.)?(\w+)` \|", FIELDS, re.MULTILINE)}
-        known |= {*ALL_MODES, *no_answer.EXIT_STATUS, *get_args(SkipReason), *ledger.CLASSES}
+        known |= {
+            *ALL_MODES,
+            *no_answer.EXIT_STATUS,
+            *get_args(judging.SkipReason),
+            *ledger.CLASSES,
+        }
         known |= {*CAUSES}
         # `with_sharding_constraint` and `in_specs` are names from JAX.
         known |= {"at_roof", "with_sharding_constraint", "in_specs"}
