@@ -5,14 +5,12 @@ from __future__ import annotations
 import unittest
 from typing import Any
 
-from tests.builders.xspace import memory_access_breakdown, op, raw, trace
-from tests.harness import answer
+from tests.builders.xspace import memory_access_breakdown, op, raw
 from tests.modes.small_steps import (
     GIB,
     HERE,
     PEAKS,
     PS,
-    STEP,
     by_source,
     column,
     kernel,
@@ -23,22 +21,6 @@ from tests.modes.small_steps import (
 
 
 class GroupNumbers(unittest.TestCase):
-    def test_group_has_durations_and_percentages_of_its_executions(self) -> None:
-        ops = [leaf(0, 1, stack=HERE), leaf(1, 2, stack=HERE), leaf(3, 4, stack="m.py:2:1")]
-        first, second = by_source(ops)
-        self.assertEqual(
-            [first[f"{k}_dur_ps"] for k in ("total", "min", "max", "avg")], [3, 1, 2, 2]
-        )
-        self.assertEqual([second[f"{k}_dur_ps"] for k in ("total", "min", "max", "avg")], [4] * 4)
-        self.assertEqual((first["pct_of_compute"], second["pct_of_compute"]), (42.857, 57.143))
-        self.assertEqual((first["pct_of_step"], second["pct_of_step"]), (0.3, 0.4))
-
-    def test_average_duration_is_rounded_half_to_even(self) -> None:
-        for durations, average in (((0, 1), 0), ((1, 2), 2), ((2, 3), 2), ((1, 1, 3), 2)):
-            (row,) = by_source([leaf(10 * i, dur) for i, dur in enumerate(durations)])
-            self.assertEqual(row["avg_dur_ps"], average)
-            self.assertIs(type(row["avg_dur_ps"]), int)
-
     def test_sums_skip_executions_with_unknown_values(self) -> None:
         ops = [
             *[leaf(i, 1, "a", flops=10, bytes_accessed=0, model_flops=3) for i in range(3)],
@@ -49,22 +31,6 @@ class GroupNumbers(unittest.TestCase):
         self.assertEqual(
             (row["flops_sum"], row["bytes_accessed_sum"], row["model_flops_sum"]), (32, 0, 9)
         )
-
-    def test_totals_report_the_left_out_time_of_each_kind(self) -> None:
-        ops = [
-            leaf(0, 1),
-            op("copy.1", "copy", 10, 2),
-            op("all-reduce.1", "all-reduce", 20, 4),
-            op("tuple.1", "tuple", 30, 8),
-        ]
-        for options, data_move, comm in (
-            ((), 2, 4),
-            (("--include-comm",), 2, 0),
-            (("--include-data-move",), 0, 4),
-            (("--include-comm", "--include-data-move"), 0, 0),
-        ):
-            left_out = answer(trace(ops, STEP), "by_source", *options)["totals"]["left_out_ps"]
-            self.assertEqual(left_out, {"data_move": data_move, "comm": comm, "other": 8})
 
     def test_flops_known_pct_is_the_share_of_time_with_known_flops(self) -> None:
         known, unknown = leaf(0, 30, "a", flops=0, stack=HERE), leaf(30, 10, "b", stack=HERE)
@@ -98,23 +64,6 @@ class GroupNumbers(unittest.TestCase):
         )
         self.assertEqual(list(row["dtypes"].items()), [("fp32", 2), ("bf16", 2)])
 
-    def test_group_is_described_by_its_first_op(self) -> None:
-        ops = [
-            leaf(0, 1, "a", stack=HERE, tf_op="first"),
-            leaf(1, 9, "b", stack=HERE, tf_op="second"),
-        ]
-        self.assertEqual(column(by_source(ops), "tf_op"), ["first"])
-        no_source = [leaf(0, 1, "a", source="x.py:1"), leaf(1, 9, "b", source="y.py:2")]
-        self.assertEqual(column(by_source(no_source), "source_inner"), ["x.py:1"])
-
-    def test_example_is_the_first_of_the_longest_executions(self) -> None:
-        ops = [leaf(0, 5, "a"), leaf(5, 6, "b"), leaf(11, 7, "c"), leaf(18, 7, "a")]
-        (row,) = by_source(ops)
-        self.assertTrue(row["example_hlo_op"].startswith("%c ="))
-        self.assertEqual(row["example_hlo_op_dur_ps"], 7)
-        (row,) = by_source([leaf(0, 7, "a"), leaf(10, 7, "b"), leaf(20, 7, "a")])
-        self.assertTrue(row["example_hlo_op"].startswith("%a ="))
-
     def test_up_to_eight_distinct_shapes_are_listed(self) -> None:
         for n, listed, truncated in ((1, 1, False), (8, 8, False), (9, 8, True)):
             shapes = [f"f32[{i}]{{0}}" for i in range(n)]
@@ -126,22 +75,6 @@ class GroupNumbers(unittest.TestCase):
             (row,) = by_source(ops)
             self.assertEqual(row["shapes"], shapes[:listed])
             self.assertIs(row["shapes_truncated"], truncated)
-
-    def test_groups_are_in_order_of_appearance_in_the_file(self) -> None:
-        ops = [leaf(50, 1, tf_op="b"), leaf(0, 9, tf_op="c"), leaf(20, 5, tf_op="a")]
-        self.assertEqual(column(by_source(ops), "agg_key"), ["tfop:b", "tfop:c", "tfop:a"])
-        result = answer(trace(ops, STEP), "by_source")
-        self.assertEqual(result["totals"]["n_groups_total"], 3)
-
-    def test_include_options_add_data_movement_and_communication(self) -> None:
-        ops = [op(c, c, i, 1) for i, c in enumerate(("copy", "all-reduce", "tuple", "sort"))]
-        for options, kinds in (
-            ([], ["compute"]),
-            (["--include-data-move"], ["data_move", "compute"]),
-            (["--include-comm"], ["comm", "compute"]),
-            (["--include-comm", "--include-data-move"], ["data_move", "comm", "compute"]),
-        ):
-            self.assertEqual(column(by_source(ops, *options), "kind"), kinds)
 
 
 class Breakdown(unittest.TestCase):

@@ -134,49 +134,11 @@ class FactsOnEvents(unittest.TestCase):
                     data = traced(moved(small_plane(), is_on))
                     self.assertEqual(run(data, mode).object, expected)
 
-    def test_stats_in_metadata_take_precedence_over_stats_on_events(self) -> None:
-        case = Case(flops=5, tf_op="of the metadata")
-        case.event(0, flops=6, tf_op="of the event", bytes_accessed=7)
-        self.assertEqual(case.facts(), (5, 7, "of the metadata"))
-        # Even -1 (unknown) and "" in the metadata take precedence.
-        case = Case(flops=int64(-1), tf_op="")
-        case.event(0, flops=6, tf_op="of the event")
-        self.assertEqual(case.facts(), (None, None, None))
-
     def test_stat_without_a_value_is_ignored(self) -> None:
         case = Case(flops=NO_VALUE)
         case.event(0, flops=NO_VALUE)
         case.event(10, flops=6)
         self.assertEqual(case.facts(), (6, None, None))
-
-    def test_stat_comes_from_the_first_execution_that_has_it_in_file_order(self) -> None:
-        case = Case()
-        case.event(50, flops=1)
-        case.event(20, flops=2, bytes_accessed=3)
-        case.event(30, bytes_accessed=4, tf_op="last")
-        self.assertEqual(case.facts(), (1, 3, "last"))
-
-    def test_stats_come_only_from_executions_in_the_step(self) -> None:
-        case = Case()
-        case.event(0, flops=1, bytes_accessed=10)
-        case.event(100, flops=2)
-        case.event(150, flops=3)
-        case.event(250, flops=4, tf_op="later")
-        for step, expected in (
-            ("0", (1, 10, None)),
-            ("1", (2, None, None)),
-            ("2", (4, None, "later")),
-            ("all", (1, 10, "later")),
-        ):
-            self.assertEqual(case.facts(step), expected, step)
-
-    def test_stats_of_events_without_a_valid_time_are_ignored(self) -> None:
-        case = Case()
-        case.event(10, flops=1).duration_ps = -1
-        event = case.event(20, flops=2)
-        event.offset_ps, event.num_occurrences = None, 3
-        case.event(30, flops=4)
-        self.assertEqual(case.facts(), (4, None, None))
 
     def test_record_uses_stats_of_the_first_execution_in_any_step(self) -> None:
         case = Case()
@@ -185,11 +147,6 @@ class FactsOnEvents(unittest.TestCase):
         case.event(200, tf_op="third")
         (group,) = answer(case.data(), "record")["groups"]
         self.assertEqual(group["tf_ops"], ["second"])
-
-    def test_category_on_an_event_determines_the_kind(self) -> None:
-        case = Case(None)
-        case.event(0, hlo_category="all-reduce")
-        self.assertEqual(case.op()["kind"], "comm")
 
     def test_texts_can_be_stored_as_any_stat_type(self) -> None:
         for value in (string("x/y"), ref("x/y"), compressed("x/y"), raw(b"x/y")):

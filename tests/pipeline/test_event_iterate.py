@@ -6,9 +6,9 @@ import random
 import unittest
 
 from _proto.trace.events import Events
-from tests.builders.xspace import Event, Line, Space, encode, op
+from tests.builders.xspace import Event, Line, Space, encode
 from tests.harness import answer
-from tests.pipeline.small_steps import groups, leaf, plane, totals
+from tests.pipeline.small_steps import leaf, plane, totals
 
 STEP = [("s", 100, 100)]
 
@@ -21,27 +21,6 @@ class Admission(unittest.TestCase):
                     step = totals([leaf(start, duration)], STEP)
                     self.assertEqual(step["n_events_total"], n)
                     self.assertEqual(step["compute_duration_ps"], duration * n)
-
-    def test_op_that_ends_after_the_step_has_its_full_duration(self) -> None:
-        step = totals([leaf(190, 30)], STEP)
-        self.assertEqual(step["compute_duration_ps"], 30)
-        self.assertEqual((step["busy_duration_ps"], step["idle_duration_ps"]), (10, 90))
-
-    def test_busy_time_excludes_an_op_that_starts_before_the_step(self) -> None:
-        step = totals([leaf(50, 100), op("w", "while", 50, 100)], STEP)
-        self.assertEqual((step["n_events_total"], step["n_events_container"]), (0, 0))
-        self.assertEqual((step["busy_duration_ps"], step["container_self_duration_ps"]), (0, 0))
-
-    def test_ops_without_duration_count_as_executions(self) -> None:
-        (row,) = groups([leaf(10, 0), leaf(20, 0)])
-        self.assertEqual(row["n_executions"], 2)
-        for field in ("total_dur_ps", "min_dur_ps", "max_dur_ps", "avg_dur_ps", "pct_of_step"):
-            self.assertEqual(row[field], 0, field)
-        self.assertIsNone(row["pct_of_compute"])
-
-    def test_event_without_an_offset_starts_at_0(self) -> None:
-        data = encode(Space([plane(Line("XLA Ops", [Event(7, None, 5), Event(7, 10, 5)]))]))
-        self.assertEqual(answer(data, "summary")["step_window_ps"], [0, 15])
 
     def test_events_without_metadata_or_valid_time_are_dropped_and_noted(self) -> None:
         for problem, bad in (

@@ -118,14 +118,6 @@ class OrderOfFrames(unittest.TestCase):
                     self.assertEqual(group["source_inner"], "a dir/inner.py:5")
                     self.assertEqual((ops.order(), ops.notes()), (order, []))
 
-    def test_stack_written_in_both_orders_forms_a_single_group(self) -> None:
-        ops = Ops().add(STACK, "inner.py:5").add(TURNED, "inner.py:5")
-        [group] = ops.groups()
-        self.assertEqual((group["source_stack"], group["n_executions"]), (STACK, 2))
-        self.assertEqual(ops.order(), INNERMOST_FIRST)  # The orders are tied.
-        self.assertEqual(ops.notes(), [])
-        self.assertEqual(ops.add(STACK, "inner.py:5", n=2).order(), OUTERMOST_FIRST)
-
     def test_source_matches_a_frame_by_file_name_and_line(self) -> None:
         stack, turned = "outer.py:1:2\n/x/linears.py:118:20", "/x/linears.py:118:20\nouter.py:1:2"
         for source, fits in (
@@ -167,54 +159,15 @@ class OrderOfFrames(unittest.TestCase):
                 self.assertEqual(ops.order(), INNERMOST_FIRST)
                 self.assertNotIn(GUESSED, ops.notes())
 
-    def test_each_op_counts_once_for_the_majority_order(self) -> None:
-        ops = Ops().add(STACK).add(OTHER_TURNED, "other.py:7", n=5)
-        ops.add(OTHER, "other.py:7").add(OTHER, "other.py:7")
-        self.assertEqual(ops.stacks()[0], STACK)
-        self.assertEqual(ops.order(), OUTERMOST_FIRST)
-
-    def test_ops_in_other_steps_do_not_affect_the_order(self) -> None:
-        ops = Ops().add(STACK).add(OTHER, "other.py:7", step=1)
-        self.assertEqual(ops.stacks(), [TURNED])
-        self.assertEqual(ops.notes(), [GUESSED])
-        whole = answer_of(ops.data(), "by_source", step="all")
-        self.assertEqual(whole["groups"][0]["source_stack"], STACK)
-
     def test_innermost_first_is_assumed_and_noted_without_sources(self) -> None:
         ops = Ops().add(STACK)
         self.assertEqual(ops.stacks(), [TURNED])
-        self.assertEqual((ops.order(), ops.notes()), (INNERMOST_FIRST, [GUESSED]))
-
-    def test_note_is_omitted_if_both_orders_give_the_same_stack(self) -> None:
-        for stack in (INNER, f"{INNER}\n{INNER}", f"{INNER}\n{OUTER}\n{INNER}"):
-            with self.subTest(stack=stack):
-                ops = Ops().add(stack).add()
-                self.assertEqual((ops.order(), ops.notes()), (INNERMOST_FIRST, []))
-                # No order is assumed if only stacks that read the same in reverse have no source.
-                ops.add(STACK, "inner.py:5").add(TURNED, "inner.py:5")
-                self.assertEqual(ops.notes(), [])
-
-    def test_innermost_first_is_assumed_if_both_orders_are_equally_frequent(self) -> None:
-        ops = Ops().add(STACK, "inner.py:5").add(OTHER_TURNED, "other.py:7").add("b.py:1\na.py:1")
-        self.assertEqual(ops.stacks(), [STACK, OTHER, "a.py:1\nb.py:1"])
         self.assertEqual((ops.order(), ops.notes()), (INNERMOST_FIRST, [GUESSED]))
 
     def test_stack_order_is_null_without_stacks(self) -> None:
         ops = Ops().add(source="inner.py:5").add(" \n\t\n", tf_op="f/g:")
         self.assertEqual((ops.order(), ops.notes()), (None, []))
         self.assertEqual([row["agg_key_kind"] for row in ops.groups()], ["no_source", "tf_op"])
-
-    def test_white_space_and_empty_lines_are_ignored(self) -> None:
-        ops = Ops()
-        for stack in (
-            *(STACK, f"{STACK}\n", f"\n{STACK}\n\n", STACK.replace("\n", "\n\n")),
-            *(STACK.replace("\n", "\n   "), STACK.replace("\n", "\t\r\n"), f"  {STACK}  \n \n"),
-        ):
-            ops.add(stack, "inner.py:5")
-        [group] = ops.groups()
-        self.assertEqual((group["source_stack"], group["n_executions"]), (STACK, 7))
-        self.assertEqual(group["agg_key"], key_of(STACK))
-        self.assertEqual(ops.order(), OUTERMOST_FIRST)
 
 
 FRAMES = StackFrames(
@@ -246,25 +199,6 @@ class OrderByTheProgram(unittest.TestCase):
             program = a_program(hlo_proto.op("a", "fusion", frame=frame))
             self.assertEqual(ops.stacks(program), [stack])
             self.assertEqual((ops.order(program), ops.notes(program)), (order, []))
-
-    def test_sources_in_the_trace_take_precedence_over_the_program(self) -> None:
-        program = a_program(
-            hlo_proto.op("a", "fusion", line="outer.py:1"),
-            hlo_proto.op("b", "fusion", line="outer.py:1"),
-        )
-        ops = Ops().add(STACK, name="a", program_id=PROGRAM_ID)
-        ops.add(STACK, name="b", program_id=PROGRAM_ID).add(OTHER, "other.py:7")
-        self.assertEqual(ops.stacks(program), [STACK, OTHER])
-
-    def test_program_determines_the_order_if_sources_are_tied(self) -> None:
-        """Test that the program breaks the tie, while each stack keeps the order shown by its own
-        source."""
-        program = a_program(hlo_proto.op("a", "fusion", line="inner.py:5"))
-        ops = Ops().add(STACK, name="a", program_id=PROGRAM_ID)
-        ops.add(OTHER, "other.py:7").add(OTHER_TURNED, "other.py:7")
-        self.assertEqual(ops.stacks(program), [STACK, OTHER])
-        self.assertEqual((ops.order(program), ops.notes(program)), (OUTERMOST_FIRST, []))
-        self.assertEqual((ops.stacks(), ops.notes()), ([TURNED, OTHER], [GUESSED]))
 
 
 class SourceInner(unittest.TestCase):
@@ -366,11 +300,6 @@ class SourceUser(unittest.TestCase):
                 self.assertEqual(self.user_of(f"{file}:9:5"), expected if is_own else None)
                 # The line of an op without a stack is its `source`.
                 self.assertEqual(self.user_of(None, f"{file}:9"), expected if is_own else None)
-
-    def test_source_user_ignores_the_source_if_there_is_a_stack(self) -> None:
-        self.assertEqual(self.user_of(STACK, "elsewhere.py:5"), "a dir/inner.py:5")
-        self.assertIsNone(self.user_of("<stdin>:1:2", "model.py:5"))
-        self.assertIsNone(self.user_of(None))
 
     def test_option_own_selects_the_user_files(self) -> None:
         library = "/x/site-packages/jax/lib.py:3:4"

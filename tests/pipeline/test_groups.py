@@ -7,7 +7,7 @@ import unittest
 from typing import Any
 
 from tests.builders.xspace import op
-from tests.pipeline.small_steps import groups, totals
+from tests.pipeline.small_steps import groups
 
 STACK = "<embedded module '_launcher'>:153:2\nmain.py:3:1\n  /a b/model.py:7:30\n\n"
 
@@ -24,34 +24,6 @@ class GroupKeys(unittest.TestCase):
             self.key(source_stack=STACK, tf_op="jit(f)/add:", source="/a b/model.py:7"),
             (f"stack:{digest}", "stack", "/a b/model.py:7", printed),
         )
-
-    def test_group_key_without_a_stack_is_tf_op(self) -> None:
-        for stack in ("", " ", "\n \t\n"):
-            self.assertEqual(
-                self.key(source_stack=stack, tf_op="jit(f)/add:", source="m.py:1"),
-                ("tfop:jit(f)/add:", "tf_op", "m.py:1", None),
-            )
-
-    def test_group_key_without_stack_and_tf_op_is_the_category(self) -> None:
-        expected = ("<no source>:loop fusion", "no_source", None, None)
-        self.assertEqual((self.key(), self.key(tf_op="")), (expected, expected))
-        (row,) = groups([op("c", "non-fusion elementwise", 0, 5, opcode="convert")])
-        self.assertEqual(row["agg_key"], "<no source>:convert")
-
-    def test_source_is_the_innermost_frame_without_the_column(self) -> None:
-        for frame, inner in (
-            ("m.py:7:30", "m.py:7"),
-            ("m.py:7", "m.py:7"),
-            ("m.py", "m.py"),
-            ('/a b/it\'s "x".py:12:1', '/a b/it\'s "x".py:12'),
-            ("<embedded module '_launcher'>:35:2", "<embedded module '_launcher'>:35"),
-            ("x:1:2:3", "x:1:2"),
-            ("C:\\m.py:5:6", "C:\\m.py:5"),
-            ("a.py:1:1\nb.py:2:2", "a.py:1"),
-            ("a.py:1:1\r\nb.py:2:2\r\n", "a.py:1"),
-        ):
-            with self.subTest(frame=frame):
-                self.assertEqual(self.key(source_stack=frame)[2], inner)
 
     def test_groups_never_mix_kinds(self) -> None:
         ops = [
@@ -70,15 +42,6 @@ class GroupKeys(unittest.TestCase):
     def test_equal_tf_ops_in_several_programs_share_a_group(self) -> None:
         ops = [op(f"f.{i}", "loop fusion", i, 1, tf_op="t", program_id=2**63 + i) for i in range(3)]
         self.assertEqual([row["n_executions"] for row in groups(ops)], [3])
-
-    def test_agg_key_coverage_excludes_containers(self) -> None:
-        ops = [
-            *[op("a", "loop fusion", i, 1, stack="m.py:1:1", tf_op="t") for i in range(3)],
-            *[op("b", "copy", 3 + i, 1, tf_op="t") for i in range(2)],
-            op("c", "tuple", 5, 1),
-            op("w", "while", 6, 1, tf_op="t"),
-        ]
-        self.assertEqual(totals(ops)["agg_key_coverage"], {"stack": 3, "tf_op": 2, "no_source": 1})
 
 
 if __name__ == "__main__":

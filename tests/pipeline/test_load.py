@@ -11,7 +11,6 @@ from tests.builders.xspace import (
     Line,
     Plane,
     Space,
-    Stat,
     StatNames,
     compressed,
     double,
@@ -72,10 +71,6 @@ class Planes(unittest.TestCase):
                     for message in (outcome.object["detail"], outcome.stderr):
                         self.assertIn(words, message)
                         self.assertIn("--mode anatomy", message)
-
-    def test_first_of_two_planes_with_the_same_name_is_read(self) -> None:
-        data = encode(Space([tpu_plane([leaf(0, 1)]), tpu_plane([leaf(0, 2)])]))
-        self.assertEqual(answer(data, "summary")["totals"]["compute_duration_ps"], 1)
 
     def test_missing_ops_line_error_lists_the_available_lines(self) -> None:
         outcome = run(encode(Space([plane(Line("Steps"), Line("Async XLA Ops"))])), "summary")
@@ -164,43 +159,8 @@ class Encodings(unittest.TestCase):
                 for field in ("flops_sum", "bytes_accessed_sum", "model_flops_sum"):
                     self.assertEqual(row[field], expected, field)
 
-    def test_stats_without_a_name_or_a_value_are_ignored(self) -> None:
-        stats = [Stat(None), Stat(3), Stat(99, ref(4)), Stat(None, ref(4)), Stat(3, ref(98))]
-        line = Line("XLA Ops", [Event(7, 0, 5, stats=stats)])
-        for named, unknown in ((stats, {"<none>": 1}), ([*stats, Stat(3, ref(4))], {})):
-            step = answer(encode(Space([plane(line, stats=named)])), "summary")["totals"]
-            self.assertEqual(step["unknown_categories"], unknown)
-
-    def test_last_of_two_stats_with_the_same_name_is_used(self) -> None:
-        stats = [Stat(3, ref(5)), Stat(3, ref(4))]
-        for named, n_compute in ((stats, 1), (stats[::-1], 0), ([*stats, Stat(3)], 1)):
-            data = encode(Space([plane(Line("XLA Ops", [Event(7, 0, 5)]), stats=named)]))
-            self.assertEqual(answer(data, "summary")["totals"]["n_events_compute"], n_compute)
-
 
 class SeveralLines(unittest.TestCase):
-    def test_lines_with_the_same_name_are_merged(self) -> None:
-        # The first events of both lines start at 6 ns: 5 ns + 1000 ps = 3 ns + 3000 ps.
-        first = Line("XLA Ops", [Event(7, 1000, 10), Event(7, 5000, 10)], timestamp_ns=5)
-        second = Line(
-            "XLA Ops", [Event(7, 3000, 10), Event(7, 3005, 10), Event(7, 8000, 10)], timestamp_ns=3
-        )
-        step = answer(encode(Space([plane(first, second)])), "summary")
-        self.assertEqual(step["step_window_ps"], [1000, 6010])
-        self.assertEqual(step["totals"]["n_events_total"], 5)
-        self.assertEqual(step["totals"]["compute_duration_ps"], 50)
-        # Ops run from 1000 to 1015, from 5000 to 5010, and from 6000 to 6010.
-        self.assertEqual(step["totals"]["busy_duration_ps"], 35)
-
-    def test_step_times_are_converted_to_the_base_of_the_ops_line(self) -> None:
-        ops = Line("XLA Ops", [Event(7, 500, 10), Event(7, 1500, 10)], timestamp_ns=1)
-        steps = Line("Steps", [Event(7, 0, 1000)], timestamp_ns=2)
-        for lines in ((steps, ops), (ops, steps)):
-            step = answer(encode(Space([plane(*lines)])), "summary")
-            self.assertEqual(step["step_window_ps"], [1000, 2000])
-            self.assertEqual(step["totals"]["n_events_total"], 1)
-            self.assertEqual(step["idle_gaps"][0]["start_ps"], 1000)
-
     def test_window_is_relative_to_the_base_of_the_first_ops_line(self) -> None:
         lines = [Line("XLA Ops", [Event(7, 0, 10)], timestamp_ns=t) for t in (9, 4)]
         step = answer(encode(Space([plane(*lines)])), "summary")

@@ -37,10 +37,6 @@ class StepPick(unittest.TestCase):
         note = "auto-picked the busiest step (index 1, 3 of 6 ops in 3 steps)"
         self.assertEqual(pick_notes(step), [note])
 
-    def test_busiest_step_is_the_step_in_which_the_most_ops_start(self) -> None:
-        ops = [leaf(0, 9), leaf(10, 1), leaf(12, 1)]
-        self.assertEqual(answer(trace(ops, self.STEPS), "summary")["step_id"], 1)
-
     def test_step_of_median_duration_is_picked_among_equally_busy_steps(self) -> None:
         for durations, typical in (
             ((10, 10), 0),
@@ -64,27 +60,11 @@ class StepPick(unittest.TestCase):
                 )
                 self.assertEqual(pick_notes(step), [note])
 
-    def test_middle_step_is_picked_if_no_step_has_ops(self) -> None:
-        for n, middle in ((1, 0), (2, 1), (3, 1), (4, 2)):
-            step = self.pick(steps=[(str(i), 1000 + i, 1) for i in range(n)])
-            self.assertEqual(step["step_id"], middle)
-            note = f"no op starts in any step; using the middle step (index {middle})"
-            self.assertEqual(pick_notes(step), [note, NO_OP])
-
-    def test_steps_are_sorted_by_start(self) -> None:
-        step = self.pick(steps=self.STEPS[::-1])
-        self.assertEqual((step["step_id"], step["step_name"]), (1, "b"))
-        self.assertEqual([row["name"] for row in step["steps"]], ["a", "b", "c", "d"])
-
     def test_step_is_picked_by_index(self) -> None:
         for index, name in ((0, "a"), (3, "d"), (-1, "d"), (-4, "a")):
             step = self.pick("--step", str(index))
             self.assertEqual((step["step_id"], step["step_name"]), ("abcd".index(name), name))
             self.assertEqual(pick_notes(step), [NO_OP] if name == "d" else [])
-
-    def test_step_is_picked_by_name(self) -> None:
-        step = self.pick("--step-id", "c")
-        self.assertEqual((step["step_id"], pick_notes(step)), (2, []))
 
     def test_busiest_of_several_steps_with_the_same_name_is_picked(self) -> None:
         steps = [("x", 20, 10), ("y", 0, 5), ("x", 10, 5), ("y", 40, 9)]
@@ -211,10 +191,6 @@ class StepsRollup(unittest.TestCase):
         between = "1 ps (1.0 % of the capture) pass between steps; --step all includes this time"
         self.assertEqual(notes, ["no op starts in 2 of 5 steps (68 ps in total)", between])
 
-    def test_time_between_overlapping_steps_is_zero(self) -> None:
-        rollup, notes = self.rollup([("0", 0, 20), ("1", 10, 20)])
-        self.assertEqual((rollup["between_steps_ps"], notes), (0, []))
-
     def test_rollup_is_empty_without_steps(self) -> None:
         empty = {"n": 0, "n_without_ops": 0, "between_steps_ps": 0, "between_steps_pct": None}
         for steps in NO_STEPS:
@@ -259,22 +235,6 @@ class ExecutionsAsSteps(unittest.TestCase):
             self.assertEqual(step["step_source"], "modules")
             picked = "auto-picked the busiest step (index 1, 2 of 4 ops in 3 steps)"
             self.assertEqual(pick_notes(step), [self.NOTE, picked])
-
-    def test_executions_as_steps_are_picked_by_index_and_name(self) -> None:
-        self.assertEqual(self.answer("--step", "0")["step_name"], "jit_g(3)")
-        self.assertIsNone(self.answer("--step", "-1")["step_name"])
-        self.assertEqual(self.answer("--step-id", "jit_g(3)")["step_id"], 0)
-
-    def test_step_all_selects_the_whole_line_despite_executions(self) -> None:
-        step = self.answer("--step", "all")
-        self.assertEqual((step["step_source"], step["step_id"]), (None, None))
-        self.assertEqual(step["step_window_ps"], [1000, 9010])
-        self.assertEqual(len(step["steps"]), 3)
-
-    def test_steps_are_preferred_to_executions(self) -> None:
-        step = self.answer(steps=Line("Steps", [Event(7, 8000, 2000)], timestamp_ns=1))
-        self.assertEqual((step["step_source"], step["step_window_ps"]), ("steps", [8000, 10000]))
-        self.assertEqual(len(step["steps"]), 1)
 
     def test_whole_line_is_used_if_no_execution_has_a_valid_time(self) -> None:
         invalid = (Event(8, None, 10, num_occurrences=2), Event(8, 0, -1))
