@@ -70,7 +70,7 @@ def in_new_process(code: str, *, cwd: Path = ROOT) -> str:
 
 class Answers(InFolder):
     def test_answer_equals_what_the_command_prints(self) -> None:
-        for mode in sampled(MODES, 4):
+        for mode in sampled(MODES, 3):
             with self.subTest(mode=mode):
                 self.assertEqual(without_commands(analyse(DEMO, mode)), printed(DEMO, mode))
         self.assertEqual(analyse(str(DEMO), "idle"), analyse(DEMO, "idle"))
@@ -95,7 +95,7 @@ class Answers(InFolder):
             suffix = {"plain": "pb", "gzipped": "pb.gz", "riegeli": "riegeli"}[form]
             # A trace in memory is named `-`, like stdin, so the file gets this name too.
             path = self.write(f"-.xplane.{suffix}", data)
-            for mode in sampled(MODES, 2):
+            for mode in sampled(MODES, 1):
                 if form == "riegeli" and mode in ("memory", "program"):
                     # The continuous capture built here has no programs.
                     continue
@@ -213,7 +213,7 @@ class Options(unittest.TestCase):
                 ],
             ),
         )
-        for mode, options, words in sampled(cases, 5):
+        for mode, options, words in sampled(cases, 4):
             self.assert_same(mode, options, *words)
 
     def test_wrong_option_name_raises_type_error(self) -> None:
@@ -333,7 +333,7 @@ class Render(unittest.TestCase):
             ("by_op", {"no_merge": True}),
             ("bottleneck", {"top": 5}),
         )
-        for mode, options in cases:
+        for mode, options in sampled(cases, 2):
             words = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
             words = [word.removesuffix("=True") for word in words]
             with self.subTest(mode=mode, options=options):
@@ -459,11 +459,12 @@ class SideEffects(InFolder):
             mock.patch.object(processes, "SMALL_FILE", 0),
             mock.patch.object(processes, "n_cores", lambda: 8),
         ):
-            for mode, profile in (
+            cases: list[tuple[str, Path | bytes]] = [
                 ("record", path),
                 ("spread", path.read_bytes()),
                 ("anatomy", path),
-            ):
+            ]
+            for mode, profile in sampled(cases, 2):
                 pids.clear()
                 alone = analyse(profile, mode)
                 self.assertEqual(pids, [])
@@ -496,9 +497,9 @@ class SideEffects(InFolder):
         self.assertLess(min(times), bound(0.04))
 
     def test_answers_do_not_depend_on_earlier_calls(self) -> None:
-        first = analyse(DEMO, "bottleneck")
-        analyse(DEMO, "bottleneck", own=["norm"], chip="v4", step=0)
-        self.assertEqual(analyse(DEMO, "bottleneck"), first)
+        first = analyse(DEMO, "roofline")
+        analyse(DEMO, "roofline", own=["norm"], chip="v4", step=0)
+        self.assertEqual(analyse(DEMO, "roofline"), first)
 
 
 if __name__ == "__main__":

@@ -222,7 +222,7 @@ class Terminal(StreamsTest):
             (("page", "--out", page), {"reading", "computing", "reading devices"}),
             (("export", "--out", database), {"reading", "writing"}),
         )
-        for options, activities in harness.sampled(cases, 4):
+        for options, activities in harness.sampled(cases, 3):
             with self.subTest(options=options):
                 result, _ = self.on_terminal(harness.DEMO, "--mode", *options, setup=late)
                 *lines, answer = result.split("\r\x1b[K")

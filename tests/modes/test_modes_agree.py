@@ -191,7 +191,7 @@ class Agreement(unittest.TestCase):
     @unittest.skipUnless(PROFILES.exists(), "the captures aren't here")
     def test_modes_agree_on_captures(self) -> None:
         paths = [*sorted(PROFILES.glob("*.xplane.pb")), *sorted(CORPUS.glob("*.xplane.pb"))]
-        for path in sampled(paths, 3):
+        for path in sampled(paths, 1):
             self.check(path)
 
 

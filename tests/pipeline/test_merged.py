@@ -313,7 +313,7 @@ def space_with_run_id(run_id: int) -> bytes:
 @unittest.skipUnless(SAMPLES.exists(), "needs the samples")
 class Samples(unittest.TestCase):
     def assert_same(self, sample: str, options: str, alone: Path, device: str) -> None:
-        for mode in sampled(MODES, 2):
+        for mode in sampled(MODES, 1):
             # The devices of other ranks are peers, so do not compare devices.
             more = ["--no-peers"] if mode == "bottleneck" else []
             expected = answer(alone, mode, "--device", device, *more)
