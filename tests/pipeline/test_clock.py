@@ -422,6 +422,10 @@ class NearestMark(unittest.TestCase):
         self.assertEqual(shifts_nearby(pieces, [14, 15, 16]), {14: 100, 15: 200, 16: 200})
         self.assertEqual(shifts_nearby([piece((0, 10, 100), (20, 10, 220))], [15]), {15: 200})
 
+    def test_nearest_of_several_pieces_between_two_times_is_read(self) -> None:
+        pieces = [piece((0, 10, 100)), piece((20, 5, 220)), piece((31, 4, 331))]
+        self.assertEqual(shifts_nearby(pieces, [16, 40]), {16: 200, 40: 300})
+
     def test_times_before_or_after_all_ops_use_the_offset_of_the_first_or_last_op(self) -> None:
         pieces = [piece((20, 10, 220)), piece((0, 10, 100))]
         self.assertEqual(shifts_nearby(pieces, [-9, 99]), {-9: 100, 99: 200})
