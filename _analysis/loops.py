@@ -3,7 +3,6 @@ loops requires only the events, not the program."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -12,6 +11,7 @@ from _analysis.rows import op_name
 from _pipeline.clocks import Piece
 from _pipeline.executions import Executions
 from _pipeline.groups import group_by
+from _pipeline.intervals import Nested
 from _pipeline.normalize import Step
 from _pipeline.ops import Op
 from _pipeline.timeline import columns_of, events_of
@@ -24,8 +24,6 @@ Key = tuple[int | None, str]
 
 # Category of the ops that are loops.
 WHILE = "while"
-# Index that means "no event".
-NONE = -1
 
 
 class Loop(NamedTuple):
@@ -34,26 +32,6 @@ class Loop(NamedTuple):
     while_op: Key
     # Number of loops around the op.
     depth: int
-
-
-class Events(NamedTuple):
-    """The executions of loops, sorted by start; ties are sorted by duration, longest first."""
-
-    starts: list[int]
-    ends: list[int]
-    metadata_ids: list[int]
-    # For each execution: the index of the innermost execution in which it starts, or NONE.
-    parents: list[int]
-
-    def around(self, time: int) -> list[int]:
-        """Return the metadata ids of the loops that are running at `time`, innermost first."""
-        found = []
-        place = bisect_right(self.starts, time) - 1
-        while place != NONE:
-            if self.ends[place] > time:
-                found.append(self.metadata_ids[place])
-            place = self.parents[place]
-        return found
 
 
 class Loops:
@@ -96,24 +74,14 @@ class Loops:
         return {"depth": most.depth, "trips": n // runs if n % runs == 0 else round(n / runs, 3)}
 
     @cached_property
-    def _events(self) -> Events:
+    def _runs(self) -> tuple[Nested, list[int]]:
+        """Return the executions of loops, and the metadata id of each."""
         step = self._step
-        events = sorted(
-            (start, -duration, metadata_id)
-            for start, duration, metadata_id in events_of(
-                step.admitted.pieces, step.clock, self._key_of.keys()
-            )
-        )
-        starts = [start for start, _, _ in events]
-        ends = [start - negative for start, negative, _ in events]
-        parents = []
-        open_events: list[int] = []
-        for i, start in enumerate(starts):
-            while open_events and ends[open_events[-1]] <= start:
-                open_events.pop()
-            parents.append(open_events[-1] if open_events else NONE)
-            open_events.append(i)
-        return Events(starts, ends, [metadata_id for _, _, metadata_id in events], parents)
+        events = events_of(step.admitted.pieces, step.clock, self._key_of.keys())
+        runs = sorted((start, -duration, metadata_id) for start, duration, metadata_id in events)
+        starts = [start for start, _, _ in runs]
+        ends = [start - negative for start, negative, _ in runs]
+        return Nested(starts, ends), [metadata_id for _, _, metadata_id in runs]
 
     @cached_property
     def _times_of(self) -> dict[int, dict[Loop | None, int]]:
@@ -175,7 +143,8 @@ class Loops:
         The execution's middle is looked up, because starts and ends of loops are often not measured
         and can be slightly wrong.
         """
-        around = self._events.around(start + duration // 2)
+        runs, metadata_ids = self._runs
+        around = [metadata_ids[place] for place in runs.around(start + duration // 2)]
         if metadata_id in around:
             # The execution is itself a loop, so skip this loop and the loops inside it.
             around = around[around.index(metadata_id) + 1 :]

@@ -1,4 +1,5 @@
-"""Compute unions and complements of intervals, and how much of a span they cover.
+"""Compute unions and complements of intervals, how much of a span they cover, and which of them
+contain a time.
 
 Stretches are sorted pairs (start, end) that do not touch or overlap.
 """
@@ -14,6 +15,9 @@ from operator import gt, le, sub
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     Stretch = tuple[int, int]
+
+# Index that means "no span".
+NONE = -1
 
 
 def union(spans: Iterable[Stretch]) -> list[Stretch]:
@@ -103,3 +107,28 @@ def sum_until(
         for n, time in zip(map(bisect_right, repeat(starts), times), times, strict=True)
         if n
     )
+
+
+class Nested:
+    """Spans that can enclose each other. They must be sorted by start, and spans with the same
+    start by end, latest first."""
+
+    def __init__(self, starts: Sequence[int], ends: Sequence[int]) -> None:
+        self._starts = starts
+        self._ends = ends
+        # For each span: the index of the innermost span in which it starts, or NONE.
+        self._parents: list[int] = []
+        open_spans = [NONE]
+        for i, start in enumerate(starts):
+            while open_spans[-1] != NONE and ends[open_spans[-1]] <= start:
+                open_spans.pop()
+            self._parents.append(open_spans[-1])
+            open_spans.append(i)
+
+    def around(self, time: int) -> Iterator[int]:
+        """Yield the indices of the spans that contain a time, innermost first."""
+        place = bisect_right(self._starts, time) - 1
+        while place != NONE:
+            if self._ends[place] > time:
+                yield place
+            place = self._parents[place]

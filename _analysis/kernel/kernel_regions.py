@@ -9,11 +9,12 @@ and is nested in the innermost region that is open at that time.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, islice
 from typing import NamedTuple, TypeVar
 
 from _pipeline.clocks import ON_DEVICE
 from _pipeline.idle_causes import AT_BARRIER, FOR_INPUTS, WAITS_LINE, Event, events_on
+from _pipeline.intervals import Nested
 from _pipeline.normalize import Step
 from _pipeline.timeline import events_of
 from _units import counted
@@ -172,18 +173,12 @@ def starting_in(
     """Yield each event that starts during an execution, with that execution. If several executions
     run at that time, the one that began last is used.
 
-    `events` are pairs of a start and the event's data, sorted by start.
+    `events` are pairs of a start and the event's data.
     """
-    running: list[Execution] = []
-    n_begun = 0
+    nested = Nested([ran.start for ran in executions], [ran.end for ran in executions])
     for start, event in events:
-        while n_begun < len(executions) and executions[n_begun].start <= start:
-            running.append(executions[n_begun])
-            n_begun += 1
-        while running and running[-1].end <= start:
-            running.pop()
-        if running:
-            yield running[-1], start, event
+        for place in islice(nested.around(start), 1):
+            yield executions[place], start, event
 
 
 def inside_kernels(step: Step) -> Inside:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import unittest
 
-from _pipeline.intervals import Cover, complement, length_of, union
+from _pipeline.intervals import Cover, Nested, complement, length_of, union
 from _pipeline.timeline import gaps_between
 
 Stretch = tuple[int, int]
@@ -54,6 +54,17 @@ class Intervals(unittest.TestCase):
                 self.assertEqual(list(Cover.spanning(*columns)), stretches)
                 self.assertEqual(list(cover), stretches)
                 self.assertEqual(instants(complement(stretches, (first, last))), window - covered)
+
+    def test_spans_around_a_time_are_those_that_contain_it(self) -> None:
+        for seed in range(200):
+            rng = random.Random(seed)
+            spans = [(start, start + rng.randrange(15)) for start, _ in random_spans(rng)]
+            spans.sort(key=lambda span: (span[0], -span[1]))
+            nested = Nested([start for start, _ in spans], [end for _, end in spans])
+            time = rng.randrange(45)
+            containing = [i for i, (start, end) in enumerate(spans) if start <= time < end]
+            with self.subTest(seed=seed):
+                self.assertEqual(list(nested.around(time)), containing[::-1])
 
 
 class Gaps(unittest.TestCase):
