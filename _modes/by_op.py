@@ -59,6 +59,7 @@ from _pipeline.no_answer import NoAnswer
 from _pipeline.normalize import Step
 from _pipeline.timeline import events_of
 from _pipeline.vocabulary import COMPUTE
+from _proto.grouped import grouped
 from _proto.hlo.program import Computation, Instruction
 from _proto.hlo.text import DtypeClass
 from _units import counted, part_of, time
@@ -118,9 +119,7 @@ def by_op(
 def find_op(asked: str, ops: Sequence[Group], context: Context) -> Group:
     """Return the op with the given name; if several programs have one, return the op that takes the
     most time."""
-    by_name: dict[str, list[Group]] = {}
-    for group in ops:
-        by_name.setdefault(op_name(group.op), []).append(group)
+    by_name = grouped((op_name(group.op), group) for group in ops)
     name = resolve_name(asked.removeprefix("%"), by_name, "--op", context)
     if name is None:
         raise NoAnswer(

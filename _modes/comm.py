@@ -30,6 +30,7 @@ from _pipeline.groups import Group, most, percent, sum_if_known
 from _pipeline.intervals import Cover
 from _pipeline.normalize import Step
 from _pipeline.vocabulary import COMM, HOST
+from _proto.grouped import grouped
 from _units import counted, part_of, time
 
 TYPE_CHECKING = False
@@ -48,11 +49,10 @@ def comm(step: Step, context: Context, *, top: int = 20, peers: bool = False) ->
         found = peers_of(step, transfers, context)
     hiding = Group(step.leaves).where(lambda op: not op.is_wait and op.kind != COMM)
     cover = cover_of(step, {executions.metadata_id for executions in hiding.members})
-    by_key: dict[Any, list[Transfer]] = {}
-    by_collective: dict[str, list[Transfer]] = {}
-    for transfer in transfers:
-        by_key.setdefault((transfer.key, transfer.exchange.who.mark), []).append(transfer)
-        by_collective.setdefault(transfer.collective, []).append(transfer)
+    by_collective = grouped((transfer.collective, transfer) for transfer in transfers)
+    by_key = grouped(
+        ((transfer.key, transfer.exchange.who.mark), transfer) for transfer in transfers
+    )
     ranked = sorted(by_key.values(), key=lambda alike: (-total_of(alike), alike[0].key))
     omitted = ranked[top:]
     tail = list(chain.from_iterable(omitted))

@@ -33,6 +33,7 @@ from _pipeline.normalize import Step
 from _pipeline.texts import exact
 from _pipeline.timeline import events_of
 from _proto.cached import cached_property
+from _proto.grouped import grouped
 from _proto.hlo.buffers import read_buffers
 from _proto.hlo.program import Instruction, Program
 from _proto.hlo.shapes import Array
@@ -233,9 +234,7 @@ def share_rows(
 ) -> list[Json]:
     """Group the live memory by a property of the defining instruction, largest group first; memory
     without this property comes last."""
-    sizes: dict[str | None, list[int]] = {}
-    for piece in live:
-        sizes.setdefault(key_of(piece.origin), []).append(piece.held.size)
+    sizes = grouped((key_of(piece.origin), piece.held.size) for piece in live)
     ranked = sorted(sizes, key=lambda key: (key is None, -sum(sizes[key]), key))
     return [{name: key, "bytes": sum(sizes[key]), "n_buffers": len(sizes[key])} for key in ranked]
 

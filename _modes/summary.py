@@ -45,6 +45,7 @@ from _pipeline.normalize import Step
 from _pipeline.step_durations import durations_of
 from _pipeline.step_pick import time_between
 from _pipeline.vocabulary import COMM, COMPUTE, PHASES
+from _proto.grouped import grouped
 from _units import part_of, time
 
 Json = dict[str, Any]
@@ -166,9 +167,7 @@ def step_row(event: StepEvent, duration: int, step: Step) -> Json:
 def steps_rollup(device: Device, durations: Mapping[int, int]) -> Json:
     steps = device.steps
     between, whole = time_between(steps)
-    by_name: dict[str | None, list[int]] = {}
-    for step in steps:
-        by_name.setdefault(common_name(device, step), []).append(durations[step.index])
+    by_name = grouped((common_name(device, step), durations[step.index]) for step in steps)
     ranked = sorted(by_name.items(), key=lambda item: (-sum(item[1]), item[0] is None, item[0]))
     return {
         "n": len(steps),

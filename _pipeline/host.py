@@ -16,6 +16,7 @@ from operator import add, lt
 from typing import Any, NamedTuple
 
 from _pipeline.intervals import union
+from _proto.grouped import grouped
 from _proto.trace.joined import AnyLine, AnyPlane
 
 TYPE_CHECKING = False
@@ -185,10 +186,8 @@ class Host:
                 if (rank := launch_rank(name)) < NO_LAUNCHER
             }
             for name in plane.line_names:
-                lines_by_thread = defaultdict(list)
-                for line in plane.lines(name):
-                    lines_by_thread[name or str(line.id)].append(line)
-                for thread_name, lines in lines_by_thread.items():
+                by_thread = grouped((name or str(line.id), line) for line in plane.lines(name))
+                for thread_name, lines in by_thread.items():
                     launching: set[int] = set()
                     tracks = [
                         self._track(line, plane, number_of, rank_of.keys(), launching)

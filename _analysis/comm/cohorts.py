@@ -15,6 +15,7 @@ from _analysis.records.record_format import Record, RecordedStep
 from _analysis.records.recorded_steps import Line, Run, runs_of, source_of
 from _pipeline.device import MODULES
 from _pipeline.no_answer import NoAnswer
+from _proto.grouped import grouped
 from _proto.trace.ranks import planes_named
 
 # Reads a file and returns a record or a NoAnswer for each host in it.
@@ -126,9 +127,7 @@ class Cohort:
         # Members sorted by load, largest first; ties in order of name.
         self.ranked = sorted(self.members, key=lambda member: -self.load(member))
         self.n_slowest = Counter(slowest(self.members, key).name for key in self.keys)
-        self.by_host: dict[str, list[Member]] = defaultdict(list)
-        for member in self.members:
-            self.by_host[member.host].append(member)
+        self.by_host = grouped((member.host, member) for member in self.members)
 
     def load(self, member: Member) -> int:
         return self.totals[member.name].load

@@ -9,6 +9,7 @@ from typing import Final, Literal, NamedTuple
 from _analysis.comm.transfers import Transfer, transfers_in
 from _pipeline.normalize import Step
 from _pipeline.vocabulary import SOME_COLLECTIVE, SPARSE_CORE
+from _proto.grouped import grouped
 from _proto.hlo.collectives import COLLECTIVES, collective_name, collective_of, plan_of
 from _proto.hlo.program import DONE, Computation, Instruction, Program
 
@@ -49,10 +50,8 @@ class Planned(NamedTuple):
 
 def planned_collectives(program: Program, step: Step, program_id: int) -> list[Planned]:
     """Return all collectives of a program, each with its transfers in the step."""
-    ran: dict[Instruction, list[Transfer]] = {}
-    for transfer in transfers_in(step, lambda op: op.program_id == program_id):
-        if transfer.op.instruction:
-            ran.setdefault(transfer.op.instruction, []).append(transfer)
+    transfers = transfers_in(step, lambda op: op.program_id == program_id)
+    ran = grouped((transfer.op.instruction, transfer) for transfer in transfers)
     return [
         Planned(instruction, opcode, how, sorted(plan_of(instruction)), ran.get(instruction, []))
         for instruction, opcode, how in collectives_in(program)

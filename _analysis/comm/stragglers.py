@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Literal, NamedTuple
@@ -25,6 +25,7 @@ from _pipeline.frames import innermost_own, is_not_plumbing
 from _pipeline.groups import mean, rounded_mean
 from _pipeline.scopes import scope_of
 from _pipeline.vocabulary import LeafKind
+from _proto.grouped import grouped
 from _units import counted
 
 # Applies a function to each item, in the current process or in others.
@@ -70,9 +71,7 @@ def spread_of_records(
     readers = list(loaders.values())
     found = on_each(lambda load_records: found_in(load_records, device, steps), readers)
     crew = crew_of(zip(loaders, readers, found, strict=True))
-    by_program: dict[str, list[Member]] = defaultdict(list)
-    for member in crew.members.values():
-        by_program[member.loads.program].append(member)
+    by_program = grouped((member.loads.program, member) for member in crew.members.values())
     cohorts = [Cohort(members) for members in by_program.values()]
     cohorts.sort(key=lambda cohort: (-len(cohort.members), cohort.program))
     notes = {*crew.notes, *(note for cohort in cohorts for note in notes_of(cohort))}

@@ -21,6 +21,7 @@ from _pipeline.ops import Op, Place
 from _pipeline.timeline import gaps_of
 from _pipeline.vocabulary import SPARSE_CORE
 from _proto.cached import cached_property
+from _proto.grouped import grouped
 from _proto.hlo.collectives import plan_of
 from _proto.hlo.text import HloText
 
@@ -45,10 +46,8 @@ class Starts:
     @cached_property
     def _ids(self) -> dict[str, list[int]]:
         """Map op names to their metadata ids on this device."""
-        ids: dict[str, list[int]] = {}
-        for metadata_id, text in self._device.plane.metadata_names():
-            ids.setdefault(HloText(text).name, []).append(metadata_id)
-        return ids
+        names = self._device.plane.metadata_names()
+        return grouped((HloText(text).name, metadata_id) for metadata_id, text in names)
 
     def at(self, place: Place) -> Op | None:
         if place not in self._found:

@@ -10,6 +10,7 @@ from typing import Any
 from _analysis.comm.collective_plans import collectives_in
 from _analysis.memory.memory_peak import Contradiction, peak_of
 from _pipeline.groups import sum_if_known
+from _proto.grouped import grouped
 from _proto.hlo.buffers import read_buffers
 from _proto.hlo.collectives import collective_of
 from _proto.hlo.fingerprint import fingerprint_of
@@ -55,9 +56,9 @@ def opcodes_outside_fusions(instructions: Sequence[Instruction]) -> Counter[str]
 
 def collective_facts(program: Program) -> dict[str, Json]:
     """Return the number and the output bytes of collectives, by opcode and how they run."""
-    alike: dict[str, list[Instruction]] = {}
-    for instruction, opcode, how in collectives_in(program):
-        alike.setdefault(f"{opcode} {how}", []).append(instruction)
+    alike = grouped(
+        (f"{opcode} {how}", instruction) for instruction, opcode, how in collectives_in(program)
+    )
     return {
         name: {"n": len(found), "bytes": sum_if_known((1, output_bytes(part)) for part in found)}
         for name, found in sorted(alike.items())
@@ -72,10 +73,8 @@ def output_bytes(instruction: Instruction) -> int | None:
 
 
 def kernel_facts(instructions: Iterable[Instruction]) -> dict[str, Json]:
-    alike: dict[str, list[Instruction]] = {}
-    for instruction in instructions:
-        if instruction.is_kernel:
-            alike.setdefault(base_name(instruction.name), []).append(instruction)
+    kernels = (instruction for instruction in instructions if instruction.is_kernel)
+    alike = grouped((base_name(kernel.name), kernel) for kernel in kernels)
     return {
         name: {
             "n": len(found),

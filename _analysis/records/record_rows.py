@@ -21,6 +21,7 @@ from _pipeline.groups import SourceKey
 from _pipeline.load import Place, opened, opened_hosts
 from _pipeline.no_answer import NoAnswer, no_device
 from _pipeline.texts import LONGEST_TEXT, cut_texts, digest_of
+from _proto.grouped import grouped
 from _proto.trace import STDIN
 from _proto.trace.ranks import TPU_RE, planes_named
 
@@ -201,10 +202,7 @@ def without_last_zeros(numbers: list[int]) -> list[int]:
 def notes_of_record(devices: Sequence[DeviceFacts]) -> Iterator[str]:
     """Yield the notes of all devices. A note common to all devices is yielded once, without device
     names."""
-    by_note: dict[str, list[str]] = {}
-    for device in devices:
-        for note in device.notes:
-            by_note.setdefault(note, []).append(device.device)
+    by_note = grouped((note, device.device) for device in devices for note in device.notes)
     for note, names in by_note.items():
         yield note if len(names) == len(devices) else f"{', '.join(names)}: {note}"
     if not any(step.figures for device in devices for step in device.steps):

@@ -11,6 +11,7 @@ from _analysis.likely_lines import line_of
 from _analysis.rows import op_name, scope_fields
 from _pipeline.executions import Executions
 from _pipeline.groups import Group, group_by
+from _proto.grouped import grouped
 
 NUMBER_RE = re.compile(r"\d+")
 
@@ -52,10 +53,8 @@ def merged_ops(
         if alike.n_compared == len(keys):
             merged.append(alike.ops)
             continue
-        lists: dict[object, list[Group]] = {}
-        for group in alike.ops:
-            lists.setdefault(keys[alike.n_compared](group), []).append(group)
-        for ops in lists.values():
+        key = keys[alike.n_compared]
+        for ops in grouped((key(group), group) for group in alike.ops).values():
             total = sum(group.total for group in ops)
             n_compared = alike.n_compared + 1 if len(ops) > 1 else len(keys)
             heappush(heap, Alike(-total, n_compared, ranks[id(ops[0])], ops))

@@ -9,8 +9,8 @@ from _analysis.causes import DEVICES, NAMES, PAUSES, PROGRAM, Rule, rule_named
 from _analysis.causes.shared.cause import SMALLEST_PART, Cause, StepFacts
 from _analysis.causes.shared.sentences import about, line_says, listed
 from _analysis.causes.shared.step_program import StepProgram, place_of_cause
-from _analysis.roof.ledger import Entry
 from _pipeline.groups import Group, percent
+from _proto.grouped import grouped
 
 Json = dict[str, Any]
 
@@ -52,9 +52,7 @@ def causes_of(facts: StepFacts) -> list[Json]:
 
 def programs_of(facts: StepFacts) -> list[StepProgram]:
     """Return the programs of the step that take enough of its time."""
-    entries_of: dict[int | None, list[Entry]] = {}
-    for entry in facts.ledger:
-        entries_of.setdefault(entry.executions.op.program_id, []).append(entry)
+    entries_of = grouped((entry.executions.op.program_id, entry) for entry in facts.ledger)
     programs = []
     for entries in entries_of.values():
         program = entries[0].executions.op.program
