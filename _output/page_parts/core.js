@@ -32,13 +32,8 @@ function readableLines(text) {
   return String(text).split("\n").map(readable).join("\n");
 }
 
-function element(tag, fields = {}, ...children) {
-  return filled(document.createElement(tag), fields, children);
-}
-
-function svg(tag, fields = {}, ...children) {
-  return filled(document.createElementNS("http://www.w3.org/2000/svg", tag), fields, children);
-}
+const element = (tag, fields = {}, ...children) => filled(document.createElement(tag), fields, children);
+const svg = (tag, fields = {}, ...children) => filled(document.createElementNS("http://www.w3.org/2000/svg", tag), fields, children);
 
 function filled(node, fields, children) {
   for (const [name, value] of Object.entries(fields)) {

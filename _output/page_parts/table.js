@@ -230,7 +230,7 @@ const lookOf = ({ values, kind, largest }) => `${values ? "k-figure" : `k-text k
 // Returns the width that a column needs, in pixels: texts break into lines, headings and figures do
 // not.
 function widthOfColumn({ kind, heading, values }) {
-  const least = values ? 54 : kind === "file" ? 150 : kind === "class" ? 134 : 90;
+  const least = values ? 54 : kind === "file" ? 170 : kind === "class" ? 134 : 90;
   return Math.max(least, 1.1 * widthOf(heading) + 30);
 }
 

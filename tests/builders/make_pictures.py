@@ -20,8 +20,8 @@ from tests.harness import ROOT, answer
 
 # For each picture: its first and last page element, width, and colour scheme.
 PICTURES: dict[str, tuple[str, str, int, str]] = {
-    "page": ("#lead", "#budget", 1100, "light"),
-    "page-dark": ("#lead", "#budget", 1100, "dark"),
+    "page": ("#title", "#timeline", 1100, "light"),
+    "page-dark": ("#title", "#timeline", 1100, "dark"),
     "flame": ("#flame", "#flame", 1100, "light"),
     "roofline": (".roofline", ".roofline", 900, "light"),
 }
@@ -38,7 +38,7 @@ def shot(tab: Browser, first: str, last: str) -> bytes:
     clip = tab.value(
         f"(() => {{ const [a, b] = ['{first}', '{last}'].map((element) =>"
         " document.querySelector(element).getBoundingClientRect());"
-        " return {x: 0, y: a.top + scrollY, width: innerWidth, height: b.bottom - a.top + 8,"
+        " return {x: 0, y: a.top + scrollY - 8, width: innerWidth, height: b.bottom - a.top + 16,"
         " scale: 1}; })()"
     )
     data: str = tab.ask("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)["data"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+import time
 import unittest
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from tests.analysis.causes.test_pause_between_steps import device as pausing
 from tests.analysis.causes.test_pause_between_steps import thread as host_thread
 from tests.builders import browser
 from tests.builders.xspace import Space, encode, op, trace
-from tests.harness import BEFORE, DEMO, answer
+from tests.harness import answer
 from tests.modes.small_steps import STEP, leaf
 from tests.modes.test_idle import host
 from tests.modes.test_page import HOSTILE, captured_at, data_of, hostile_trace, page_of_demo
@@ -224,6 +225,7 @@ class Demo(InBrowser):
             for _ in range(50):
                 if self.tab.value(current) == [name]:
                     break
+                time.sleep(0.02)
             self.assertEqual(self.tab.value(current), [name])
 
     def test_tables_can_be_sorted_with_mouse_and_keyboard(self) -> None:
@@ -371,7 +373,7 @@ class Demo(InBrowser):
     def test_nothing_is_cut_off_in_narrow_and_wide_windows(self) -> None:
         self.addCleanup(self.show_size, 1300)
         cards = {}
-        for width in (390, 641, 1000, 1280, 2200):
+        for width in (390, 900, 1280):
             self.show_size(width)
             self.tab.open(self.folder / "step.html")
             with self.subTest(width=width):
@@ -383,7 +385,7 @@ class Demo(InBrowser):
             cards[width] = self.tab.value("document.querySelectorAll('.cards').length")
         # The narrower the window, the more tables are cards.
         self.assertEqual(list(cards.values()), sorted(cards.values(), reverse=True))
-        self.assertEqual((cards[1280], cards[2200]), (0, 0))
+        self.assertEqual(cards[1280], 0)
         self.assertGreater(cards[390], 0)
 
     def test_charts_are_drawn_again_when_the_width_changes(self) -> None:
@@ -393,6 +395,7 @@ class Demo(InBrowser):
         for _ in range(50):
             if narrow < 400:
                 break
+            time.sleep(0.02)
             narrow = self.boxes()[0]["width"]
         self.assertLess(narrow, 400)
         self.assertGreater(wide, 2 * narrow)
@@ -434,7 +437,10 @@ class OtherPages(InBrowser):
         return self.show(out.read_bytes())
 
     def test_comparison_with_a_record_says_that_charts_are_missing(self) -> None:
-        data = self.show_comparison(DEMO, BEFORE)
+        before, after = (trace([leaf(0, dur)], [("s", 0, dur)]) for dur in (20, 30))
+        record = self.folder / "before.json"
+        record.write_text(json.dumps(answer(before, "record")), encoding="utf-8")
+        data = self.show_comparison(after, record)
         headline = data["answers"]["compare"]["headline"]
         self.assertEqual(self.tab.value(TEXTS % "h1"), [headline])
         text = self.tab.value("document.querySelector('main').innerText")
