@@ -73,16 +73,6 @@ class Against(InFolder):
 
 
 class OfTraces(Against):
-    def test_by_file_agrees_with_the_records_after_each_edit(self) -> None:
-        program = small(records.of_demo())
-        before, ours = self.trace_of("before.xplane.pb", program, 1)
-        for kind, edits in sampled(edits_of(program, seed=5).items(), 2):
-            with self.subTest(kind):
-                after = records.renumber(edits[0](program))
-                path, theirs = self.trace_of("after.xplane.pb", after, 2)
-                compared = answer(path, "compare", "--baseline", str(before), "--top", "1000000")
-                self.assert_holds(ours, theirs, compared)
-
     def test_slowdown_of_lines_without_counterparts_shows_in_their_file(self) -> None:
         """Unroll loops, move all lines of one file and slow them down by 20 %."""
         program = small(records.of_demo())

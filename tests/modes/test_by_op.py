@@ -21,7 +21,7 @@ from tests.builders.xspace import (
     trace,
     uint64,
 )
-from tests.harness import OFFLOADING, answer, run
+from tests.harness import answer, run
 
 Json = dict[str, Any]
 STEP = [("s", 0, 10_000_000)]
@@ -84,18 +84,6 @@ class Rows(unittest.TestCase):
         )
         self.assertIsNone(first["flops"], "facts are those of the first entry")
 
-    def test_top_keeps_the_longest_ops_and_the_tail_sums_the_rest(self) -> None:
-        ops = [op(f"f.{i:02}", "loop fusion", 100 * i, i + 1) for i in range(60)]
-        everything = result_of(ops, "--top", "99")
-        self.assertEqual(everything["tail"], {"n_ops_omitted": 0, "dur_ps": 0})
-        for top, options in ((50, ()), (0, ("--top", "0")), (7, ("--top", "7"))):
-            result = result_of(ops, *options)
-            self.assertEqual(result["ops"], everything["ops"][:top])
-            left_out = [row["total_dur_ps"] for row in everything["ops"][top:]]
-            self.assertEqual(
-                result["tail"], {"n_ops_omitted": len(left_out), "dur_ps": sum(left_out)}
-            )
-
     def test_ops_whose_names_and_scopes_differ_only_in_numbers_are_merged(self) -> None:
         """Test that ops are merged before the rows are cut, so that sums do not depend on
         `--top`."""
@@ -124,30 +112,6 @@ class Rows(unittest.TestCase):
             ]
             self.assertEqual(merged, expected[:top])
         self.assertNotIn("merged", answer(trace(ops, STEP), "by_op", "--no-merge"))
-
-    def test_containers_are_listed_in_a_separate_table(self) -> None:
-        result = result_of(
-            [
-                op("while.1", "while", 0, 100),
-                op("f", "loop fusion", 10, 20),
-                op("call.2", "call", 200, 300),
-                op("while.1", "while", 600, 200),
-            ],
-            "--top=0",
-        )
-        self.assertEqual(
-            result["containers"],
-            [
-                {
-                    "hlo_op": name,
-                    "hlo_category": category,
-                    "n_executions": n,
-                    "total_dur_ps": 300,
-                }
-                for name, category, n in (("call.2", "call", 1), ("while.1", "while", 2))
-            ],
-        )
-        self.assertEqual(result["tail"], {"n_ops_omitted": 1, "dur_ps": 20})
 
     def test_op_without_a_name_is_named_after_its_hlo_text(self) -> None:
         texts = ("not HLO at all", "", "%", "jit_f(7)", "%named = f32[] add()")
@@ -345,13 +309,6 @@ class Figures(unittest.TestCase):
         data = encode(Space([tpu_plane(ops, STEP), metadata_plane({7: ("f", bare)})]))
         self.assertEqual(answer(data, "by_op")["ops"][0]["operand_dtypes"], ["bf16", "f32"])
         self.assertIsNone(result_of(ops)["ops"][0]["operand_dtypes"])
-
-    def test_chip_and_peak_options_are_applied(self) -> None:
-        result = result_of([matmul(0, 10**7)], "--chip", "v4", "--peak-tflops-bf16", "100")
-        self.assertEqual((result["chip"], result["peaks_used"]["peak_tflops_bf16"]), ("v4", 100.0))
-        self.assertEqual(result["ops"][0]["at_roof_ps"], 10**7)
-        outcome = run(trace([matmul(0, 9)], STEP), "by_op", "--kernel-cost", "k=1,1")
-        self.assertEqual(outcome.object["reason"], "kernel_not_found")
 
 
 BODY = [
@@ -581,28 +538,6 @@ class Names(unittest.TestCase):
         note = "3 programs have an op a; using the op of program 2, because it takes the most time"
         self.assertIn(note, result["notes"])
         self.assertEqual(result_of(ops[:3], "--op", "a")["op"]["program_id"], "2")
-
-
-class Captures(unittest.TestCase):
-    def test_copies_to_the_host_have_the_same_times_as_in_xprof(self) -> None:
-        if not OFFLOADING.exists():
-            self.skipTest("the capture is not available")
-        # Number of executions and total picoseconds in XProf 2.24.2's hlo_stats, over all steps of
-        # four devices.
-        expected = {
-            "copy-done.4": (400, 77_773_215_731_250),
-            "copy-done.2": (400, 77_642_772_818_750),
-            "copy-done": (400, 75_671_038_513_750),
-            "copy-done.5": (400, 72_946_182_662_500),
-        }
-        found = dict.fromkeys(expected, (0, 0))
-        for device in range(4):
-            result = answer(OFFLOADING, "by_op", "--step=all", f"--device=/device:TPU:{device}")
-            for row in result["ops"]:
-                if row["hlo_op"] in found:
-                    n, total = found[row["hlo_op"]]
-                    found[row["hlo_op"]] = n + row["n_executions"], total + row["total_dur_ps"]
-        self.assertEqual(found, expected)
 
 
 if __name__ == "__main__":

@@ -5,12 +5,11 @@ from __future__ import annotations
 import unittest
 from typing import Any
 
-from _pipeline.scopes import scope_of
 from tests.builders import hlo_proto
 from tests.builders.hlo_proto import metadata_plane
 from tests.builders.hlo_proto import op as instruction
 from tests.builders.xspace import Op, Space, encode, op, tpu_plane, trace
-from tests.harness import DEMO, OFFLOADING, answer, run
+from tests.harness import OFFLOADING, answer, run
 from tests.naive.invariants import faults
 
 Json = dict[str, Any]
@@ -39,34 +38,6 @@ def check(case: unittest.TestCase, result: Json) -> None:
 
 
 class Tree(unittest.TestCase):
-    def test_rows_are_in_depth_first_order_with_siblings_ordered_by_time_then_name(self) -> None:
-        result = result_of(
-            [
-                at(0, 10, "jit(f)/b/x/mul:"),
-                at(10, 30, "jit(f)/c/add:"),
-                at(40, 20, "jit(f)/b/add:"),
-                at(60, 40, "jit(f)/a/deep/mul:"),
-                at(100, 30, "jit(f)/d/mul:"),
-                at(130, 5, "jit(f)/neg:"),
-            ]
-        )
-        self.assertEqual(
-            list(totals(result).items()),
-            [
-                ("", (135, 5)),
-                ("a", (40, 0)),
-                ("a/deep", (40, 40)),
-                ("b", (30, 20)),
-                ("b/x", (10, 10)),
-                ("c", (30, 30)),
-                ("d", (30, 30)),
-            ],
-        )
-        self.assertEqual([row["depth"] for row in result["scopes"]], [0, 1, 2, 1, 2, 1, 1])
-        self.assertEqual([row["name"] for row in result["scopes"]], ["", *"a deep b x c d".split()])
-        self.assertEqual(result["scopes"][0]["pct_of_step"], 13.5)
-        check(self, result)
-
     def test_root_is_listed_even_if_no_op_has_a_scope(self) -> None:
         result = result_of([at(0, 10, None)])
         [root] = result["scopes"]
@@ -76,13 +47,6 @@ class Tree(unittest.TestCase):
         self.assertEqual([root[name] for name in ("kinds", "phases")], [{}, {}])
         self.assertEqual([root[name] for name in ("primitives", "lines")], [[], []])
         check(self, result)
-
-    def test_time_of_containers_is_not_counted(self) -> None:
-        result = result_of(
-            [at(0, 100, "jit(f)/while:", "while"), at(10, 20, "jit(f)/while/body/a/m:")]
-        )
-        self.assertEqual(totals(result), {"": (20, 0), "a": (20, 20)})
-        self.assertEqual(result["no_scope"]["dur_ps"], 0)
 
     def test_all_phases_of_a_layer_share_a_scope(self) -> None:
         result = result_of(
@@ -101,22 +65,6 @@ class Tree(unittest.TestCase):
             [("backward", 1), ("forward", 2), ("recompute", 4), ("other", 8)],
         )
 
-    def test_kinds_and_phases_are_in_order_of_first_appearance(self) -> None:
-        result = result_of(
-            [
-                at(0, 1, "jit(f)/b/mul:", "copy"),
-                at(1, 50, "jit(f)/jvp(a)/mul:"),
-                at(51, 9, "jit(f)/a/send:", "send"),
-                at(60, 0, "jit(f)/a/x:", "tuple"),
-            ]
-        )
-        root, a, b = result["scopes"]
-        self.assertEqual(
-            list(root["kinds"].items()), [("data_move", 1), ("compute", 50), ("comm", 9)]
-        )
-        self.assertEqual(list(root["phases"].items()), [("other", 10), ("forward", 50)])
-        self.assertEqual((list(a["kinds"]), list(b["kinds"])), (["compute", "comm"], ["data_move"]))
-
     def test_primitives_of_a_scope_exclude_its_nested_scopes(self) -> None:
         ops = [
             *(at(i, i + 1, f"jit(f)/a/p{i}:") for i in range(5)),
@@ -133,14 +81,6 @@ class Tree(unittest.TestCase):
         self.assertEqual(silu["primitives"], [{"primitive": None, "dur_ps": 9}])
         # Numbers are removed only at the end of a primitive.
         self.assertEqual(root["primitives"], [{"primitive": "params['layers.0.w']", "dur_ps": 6}])
-
-    def test_primitives_of_equal_time_are_ordered_by_name_and_null_is_last(self) -> None:
-        ops = [at(0, 5, "jit(f)/a/jit(b):"), at(5, 5, "jit(f)/a/b/z:"), at(10, 5, "jit(f)/a/b/y:")]
-        rows = result_of(ops)["scopes"][2]["primitives"]
-        self.assertEqual([row["primitive"] for row in rows], ["y", "z", None])
-        self.assertEqual(
-            result_of([at(0, 5, "jit(f)/.5:")])["scopes"][0]["primitives"][0]["primitive"], ".5"
-        )
 
     def test_lines_of_a_scope_include_its_nested_scopes(self) -> None:
         library = "lib/site-packages/jax/x.py:1:1"
@@ -219,12 +159,6 @@ class NoScope(unittest.TestCase):
     def test_likely_sources_are_null_without_a_program(self) -> None:
         self.assertIsNone(self.result(with_program=False)["likely_sources"])
 
-    def test_field_no_scope_has_zeros_if_all_ops_have_a_scope(self) -> None:
-        result = result_of([at(0, 5, "a/b:")])["no_scope"]
-        self.assertEqual(
-            result, {"n_executions": 0, "dur_ps": 0, "kinds": {}, "likely_sources": []}
-        )
-
     def test_options_do_not_change_the_time_of_ops_without_a_scope(self) -> None:
         ops = [at(0, 5, "a/b/c:"), at(5, 7, None)]
         for options in ((), ("--depth", "0"), ("--below", "a"), ("--below", "a/b")):
@@ -275,27 +209,6 @@ class Options(unittest.TestCase):
         )
         self.assertEqual(result["n_scopes_omitted"], 3)
 
-    def test_merge_layers_merges_scopes_that_differ_only_in_numbers(self) -> None:
-        result = self.result("--merge-layers", "--depth", "all")
-        check(self, result)
-        self.assertEqual(
-            list(totals(result).items()),
-            [
-                ("", (105, 0)),
-                ("m", (100, 0)),
-                ("m/layers_*", (100, 0)),
-                ("m/layers_*/mlp", (70, 30)),
-                ("m/layers_*/mlp/w*", (40, 0)),
-                ("m/layers_*/mlp/w*/w*", (40, 0)),
-                ("m/layers_*/mlp/w*/w*/w*", (40, 40)),
-                ("m/layers_*/attn", (30, 0)),
-                ("m/layers_*/attn/q", (30, 30)),
-                ("head", (5, 5)),
-            ],
-        )
-        below = self.result("--merge-layers", "--below", "m/layers_*/attn")
-        self.assertEqual(list(totals(below)), ["m/layers_*/attn", "m/layers_*/attn/q"])
-
     def test_unknown_scope_is_rejected_and_similar_scopes_are_listed(self) -> None:
         for options, near in (
             (("--below", "nothing"), ["m", "head"]),
@@ -328,41 +241,7 @@ class Options(unittest.TestCase):
             self.assertEqual(outcome.object["reason"], "bad_arguments")
 
 
-# Paths, with the expected scope and primitive of each.
-PATHS = {
-    "jit(f)/jvp(layer)/dot_general:": ("layer", "dot_general"),
-    "jit(f)/transpose(jvp(decoder))/while/body/mlp/mul:": ("decoder | mlp", "mul"),
-    "jit(f)/jit(main)/transpose(jvp(vmap(Model/layers_0)))/attn/dot:": (
-        "Model | layers_0 | attn",
-        "dot",
-    ),
-    "jit(f)/jvp()/checkpoint/rematted_computation/mul:": ("", "mul"),
-    "jit(f)/jvp(mlp)/jit(silu):": ("mlp | silu", None),
-    "jit(f)/pmap(jit(g))/pjit/layer:": ("g", "layer"),
-    "jvp(layer)//mul:": ("layer", "mul"),
-    "jit(f)/main:": ("", "main"),
-    "jit(f)": ("", None),
-    "add": ("", "add"),
-    # Only the first of several paths is used.
-    "jit(f)/adam/add;jit(f)/mlp/mul:": ("adam", "add"),
-    "a[x;y]/b;c/mul:": ("a[x;y]", "b"),
-    # A `/` inside brackets or quotes does not separate parts.
-    'jit(f)/x["q/k"]/call(a/b)/mul:': ('x["q/k"] | call(a/b)', "mul"),
-    "params['a/b'][0].mu:": ("", "params['a/b'][0].mu"),
-    "jit(f)/layer{a/b}/mul:": ("layer{a/b}", "mul"),
-    # A wrapper is removed only if it encloses the whole part.
-    "jit(f)/jvp(layer)_1/mul:": ("jvp(layer)_1", "mul"),
-    "jit(f)/jit(g)(h)/mul": ("jit(g)(h)", "mul"),
-}
-
-
 class OddPaths(unittest.TestCase):
-    def test_path_is_split_into_scope_and_primitive(self) -> None:
-        for path, expected in PATHS.items():
-            with self.subTest(path=path):
-                scope = scope_of(path)
-                self.assertEqual((" | ".join(scope.parts), scope.primitive), expected)
-
     def test_scopes_with_unusual_characters_can_be_selected(self) -> None:
         paths = [
             *("x['a/b']/mul:", "call(a/b)/c/mul:", '"q/r"/s/mul:', "{a/b}/[c/d]/mul:", "it's/mul:"),
@@ -426,15 +305,6 @@ class NoLayers(unittest.TestCase):
 
 
 class Captures(unittest.TestCase):
-    def test_attention_and_mlp_scopes_of_the_demo_have_the_expected_times(self) -> None:
-        rows = {row["scope"]: row for row in answer(DEMO, "by_scope", "--depth", "2")["scopes"]}
-        attention, mlp = rows["decoder_layer/attention"], rows["decoder_layer/mlp"]
-        self.assertEqual(attention["pct_of_step"], 53.401)
-        self.assertEqual(mlp["pct_of_step"], 20.696)
-        for row in (attention, mlp):
-            self.assertEqual(set(row["phases"]), {"forward", "backward", "recompute"})
-        self.assertEqual(list(rows)[:3], ["", "decoder_layer", "decoder_layer/attention"])
-
     def test_copies_in_the_offloading_capture_have_no_scope(self) -> None:
         if not OFFLOADING.exists():
             self.skipTest("the capture isn't here")

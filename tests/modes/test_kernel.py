@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import unittest
 from collections.abc import Sequence
 from typing import Any
@@ -166,72 +165,6 @@ class Regions(unittest.TestCase):
         ops, regions = [kernel(0, 100), kernel(2000, 50)], [("a", 0, 10), ("a", 2000, 2003)]
         self.assertEqual(tree(self.row(ops, regions)), [("a", 0, 1, 10)])
         self.assertEqual(tree(self.row(ops, regions, options=["--step", "all"])), [("a", 0, 2, 13)])
-
-    def test_random_regions_agree_with_a_naive_implementation(self) -> None:
-        for seed in range(60):
-            rng = random.Random(seed)
-            starts = sorted(rng.sample(range(0, 900, 30), 4))
-            ops = [kernel(start, rng.choice((0, 10, 25, 60)), rng.choice("ab")) for start in starts]
-            spans = [(rng.randrange(900), rng.choice((0, 1, 5, 20, 70))) for _ in range(60)]
-            names = ("ep_wait_in", "ep_run_kernel", "x/wait", "y")
-            regions = [(rng.choice(names), start, start + dur) for start, dur in spans]
-            with self.subTest(seed=seed):
-                for row in result_of(ops, regions)["kernels"]:
-                    expected = quadratic(row["kernel"], ops, regions)
-                    if row["regions"] is None:
-                        self.assertEqual(expected, {})
-                        continue
-                    assert_adds_up(self, row)
-                    self.assertEqual(paths(row), expected)
-                    waiting, computing = covered(expected)
-                    self.assertEqual((row["waiting_ps"], row["computing_ps"]), (waiting, computing))
-
-
-def quadratic(
-    name_of_kernel: str, ops: list[Op], regions: Sequence[Any]
-) -> dict[tuple[str, ...], tuple[int, int]]:
-    """Return the number and the time of regions by path, comparing every pair of regions."""
-    found: dict[tuple[str, ...], tuple[int, int]] = {}
-    opened: list[tuple[Op, tuple[str, ...], int, int]] = []
-    for name, start, end in sorted(regions, key=lambda region: (region[1], -region[2])):
-        around = [op for op in ops if op.start <= start < op.start + op.dur]
-        if not around:
-            continue
-        execution = max(around, key=lambda op: (op.start, -op.dur))
-        limit, path = execution.start + execution.dur, (name,)
-        for other, other_path, _, other_end in opened:
-            if other is execution and start < other_end:
-                limit, path = other_end, (*other_path, name)
-        inner_end = min(end, limit)
-        opened.append((execution, path, start, inner_end))
-        if execution.text.startswith(f"%{name_of_kernel} "):
-            n, time = found.get(path, (0, 0))
-            found[path] = n + 1, time + inner_end - start
-    return found
-
-
-def paths(row: Json) -> dict[tuple[str, ...], tuple[int, int]]:
-    path: list[str] = []
-    found = {}
-    for name, depth, n, time in tree(row):
-        path[depth:] = [name]
-        found[tuple(path)] = n, time
-    return found
-
-
-def covered(expected: dict[tuple[str, ...], tuple[int, int]]) -> tuple[int, int | None]:
-    """Return a tuple: the time of the outermost waiting regions; and the time of the body without
-    waiting, None if there is no body."""
-    waiting = computing = 0
-    for path, (_, time) in expected.items():
-        waits = [name in ("ep_wait_in", "x/wait") for name in path]
-        runs = [name == "ep_run_kernel" for name in path]
-        if waits[-1] and not any(waits[:-1]):
-            waiting += time
-            computing -= time * any(runs)
-        if runs[-1] and not any(runs[:-1]) and not any(waits):
-            computing += time
-    return waiting, computing if any(path[-1] == "ep_run_kernel" for path in expected) else None
 
 
 class Waiting(unittest.TestCase):

@@ -363,16 +363,6 @@ class Rows(MemoryTest):
         opcodes = ["parameter", *[None] * 3, *["fusion"] * 3]
         self.assertEqual(rows(result, "rank", "opcode"), list(enumerate(opcodes, 1)))
 
-    def test_tail_sums_the_omitted_buffers(self) -> None:
-        buffers = b"".join(whole(i, i, constant=True) for i in range(1, 31))
-        for options, n in (((), 20), (("--top", "0"), 0), (("--top", "3"), 3), (("--top=99",), 30)):
-            with self.subTest(options=options):
-                result = result_of(buffers, *options)
-                self.assertEqual(rows(result, "bytes"), list(range(30, 30 - n, -1)))
-                tail = {"n_buffers_omitted": 30 - n, "bytes": sum(range(31 - n))}
-                self.assertEqual(result["tail"], tail)
-                self.assertEqual(result["by_opcode"][0]["n_buffers"], 30)
-
     def test_buffer_of_a_tuple_element_has_its_shape(self) -> None:
         shape = tuple_of(array("bf16", 4, 8), tuple_of(array("f32"), array("token")))
         main = [instruction("x", "fusion", shape=shape)]

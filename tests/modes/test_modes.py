@@ -6,7 +6,6 @@ import argparse
 import tempfile
 import unittest
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import compute_breakdown
@@ -40,8 +39,6 @@ from tests.modes.small_steps import (
     STEP,
     column,
     kernel,
-    leaf,
-    summary,
 )
 
 
@@ -271,56 +268,6 @@ class OptionsOfModes(unittest.TestCase):
                     self.assertEqual((outcome.status, outcome.object["mode"]), (2, None))
 
 
-class TopRows(unittest.TestCase):
-    """Test that `--top` ranks the rows and sums the omitted ones."""
-
-    OPS = (
-        op("a", "copy", 0, 10, tf_op="b"),
-        op("b", "copy", 10, 30, tf_op="c"),
-        leaf(40, 10, tf_op="a"),
-        leaf(50, 20, tf_op="c"),
-        leaf(70, 10, tf_op="b"),
-    )
-
-    def result(self, mode: str, *options: str) -> dict[str, Any]:
-        return answer(trace(list(self.OPS), STEP), mode, *options)
-
-    def test_top_ranks_groups_of_by_source(self) -> None:
-        ranked = [
-            ("tfop:c", "data_move"),
-            ("tfop:c", "compute"),
-            ("tfop:a", "compute"),
-            # Rows of equal time are ordered by key and kind.
-            ("tfop:b", "compute"),
-            ("tfop:b", "data_move"),
-        ]
-        result = self.result("by_source", "--include-data-move")
-        self.assertNotIn("tail", result)
-        self.assertEqual(result["totals"]["n_groups_total"], 5)
-        self.assertEqual(
-            column(result["groups"], "agg_key", "kind"), [ranked[i] for i in (4, 0, 2, 1, 3)]
-        )
-        for top, tail in ((0, (5, 80)), (2, (3, 30)), (4, (1, 10)), (5, (0, 0)), (9, (0, 0))):
-            result = self.result("by_source", "--include-data-move", "--top", str(top))
-            self.assertEqual(column(result["groups"], "agg_key", "kind"), ranked[:top])
-            self.assertEqual(tuple(result["tail"].values()), tail)
-            self.assertEqual(list(result["tail"]), ["n_groups_omitted", "dur_ps"])
-            self.assertEqual(result["totals"]["n_groups_total"], 5)
-
-    def test_top_ranks_rows_of_non_compute(self) -> None:
-        result = self.result("non_compute")
-        self.assertNotIn("tail", result)
-        self.assertEqual(
-            column(result["by_source_within_category"], "agg_key"), ["tfop:b", "tfop:c"]
-        )
-        for top, keys, tail in ((0, [], (2, 40)), (1, ["tfop:c"], (1, 10))):
-            result = self.result("non_compute", "--top", str(top))
-            self.assertEqual(column(result["by_source_within_category"], "agg_key"), keys)
-            self.assertEqual(tuple(result["tail"].values()), tail)
-            # `--top` does not limit the table of categories.
-            self.assertEqual(column(result["by_category"], "total_dur_ps"), [40])
-
-
 class AsyncCollectiveFusions(unittest.TestCase):
     """Test asynchronous collectives of v5e, which are pairs of fusions around math."""
 
@@ -334,29 +281,6 @@ class AsyncCollectiveFusions(unittest.TestCase):
         op("my-async-collective-done", "loop fusion", 100, 64),
         op("async-collective-done.4", "megacore fusion", 200, 128),
     )
-
-    def test_start_and_done_fusions_are_communication_and_the_fusion_between_is_math(self) -> None:
-        result = summary(list(self.OPS))
-        self.assertEqual(
-            column(result["by_hlo_category"], "hlo_category", "kind", "total_dur_ps"),
-            [
-                ("megacore fusion", "container", 128),
-                ("loop fusion", "compute", 80),
-                ("copy", "data_move", 32),
-                ("fusion", "comm", 8),
-                ("output fusion", "comm", 4),
-                ("convolution fusion", "compute", 2),
-                ("loop fusion", "comm", 1),
-            ],
-        )
-        self.assertEqual(result["totals"]["unknown_categories"], {})
-
-    def test_done_fusion_counts_as_a_wait(self) -> None:
-        result = summary(list(self.OPS))
-        self.assertEqual(result["totals"]["wait_duration_ps"], 12)
-        self.assertEqual(
-            [tuple(row.values())[:4] for row in result["comm_rollup"]], [("collective", 2, 0, 12)]
-        )
 
     def test_done_fusion_counts_as_a_stall(self) -> None:
         for options, stalls, comm in (

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import random
 import unittest
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from _modes import bottleneck, comm
 from compute_breakdown import analyse
@@ -580,115 +579,6 @@ class Captures(unittest.TestCase):
             waits = found["totals"]["peers"]["by_device"][number]
             idle = answer(OFFLOADING, "idle", *options)["idle_by_cause"]
             self.assertEqual(waits["barrier_ps"], idle["barrier"])
-
-
-class Drawn(NamedTuple):
-    """Describe a random collective and its executions by device."""
-
-    op: dict[str, Any]
-    # Groups, or pairs of a permute, of places in the device assignment. If both are None, all
-    # devices take part.
-    groups: list[list[int]] | None
-    pairs: list[tuple[int, int]] | None
-    durations: list[list[int]]
-
-
-class AgainstDefinition(unittest.TestCase):
-    """Compare figures of random collectives with their definition."""
-
-    def drawn(self, rng: random.Random, number: int, n: int, n_places: int) -> Drawn:
-        count = rng.choice((1, 1, 2, 5))
-        lasted = [[rng.choice((0, 1, 10, 20, 35)) for _ in range(count)] for _ in range(n)]
-        if rng.random() < 0.2:
-            rng.choice(lasted).pop()
-        ids = rng.sample(range(n_places), n_places)
-        if rng.random() < 0.3:
-            targets = rng.sample(ids, n_places)
-            pairs = list(zip(ids, targets, strict=True))[: rng.choice((n_places, n_places, 1))]
-            text = ",".join(f"{{{a},{b}}}" for a, b in pairs)
-            name = f"collective-permute.{number}"
-            return Drawn({"name": name, "pairs": f"{{{text}}}"}, None, pairs, lasted)
-        size = rng.choice([size for size in (1, 2, n_places) if n_places % size == 0])
-        groups = [ids[i : i + size] for i in range(0, n_places, size)]
-        text = ",".join(f"{{{','.join(map(str, group))}}}" for group in groups)
-        is_all = rng.random() < 0.2
-        op = {"name": f"all-reduce.{number}", "groups": "{}" if is_all else f"{{{text}}}"}
-        return Drawn(op, None if is_all else groups, None, lasted)
-
-    def members(self, drawn: Drawn, n: int, at: list[int] | None) -> set[int]:
-        """Return the devices that run the collective together with device 0.
-
-        `at` is the device assignment: it lists the device at each logical position.
-        """
-        everyone = set(range(n))
-        if drawn.pairs is not None:
-            sources, targets = zip(*drawn.pairs, strict=True)
-            is_even = sorted(sources) == sorted(targets) and not any(a == b for a, b in drawn.pairs)
-            fallback = everyone if is_even else set()
-            if at is None:
-                return fallback
-            found = {at.index(0)}
-            for _ in drawn.pairs:
-                found |= {p for pair in drawn.pairs if found & set(pair) for p in pair}
-        elif drawn.groups is None or len(drawn.groups) == 1 or at is None:
-            return everyone
-        else:
-            fallback = everyone
-            (found,) = (set(group) for group in drawn.groups if at.index(0) in group)
-        inside = {at[place] for place in found}
-        return inside if inside <= everyone else fallback
-
-    def test_figures_of_random_collectives_follow_the_definition(self) -> None:
-        for seed in sampled(range(400), 50):
-            rng = random.Random(seed)
-            n = rng.choice((2, 3, 4))
-            n_places = rng.choice((n, n, n, 2 * n))
-            collectives = [self.drawn(rng, i, n, n_places) for i in range(rng.randint(1, 6))]
-            has_places = rng.random() < 0.7
-            at = rng.sample(range(n_places), n_places) if has_places else None
-            cores = [100 + i if at else None for i in range(n)]
-            planes = []
-            for number in range(n):
-                ops = [
-                    collective(100 * k + 1000 * i, lasted, **drawn.op)
-                    for i, drawn in enumerate(collectives)
-                    for k, lasted in enumerate(drawn.durations[number])
-                ]
-                # This op ensures that each device runs the program.
-                ops.append(op("fusion.1", "loop fusion", 9000, 1, program_id=PROGRAM_ID))
-                rng.shuffle(ops)
-                planes.append(device(number, ops, core=cores[number]))
-            if at is not None:
-                planes.append(assigned(*(100 + i for i in at)))
-            found = result_of(planes, "--top", "100")
-            case = f"random.Random({seed})"
-            sums = {"transfer_ps": 0, "peer_wait_ps": 0, "unmatched_ps": 0}
-            waits, caused, n_last = [0] * n, [0] * n, [0] * n
-            for drawn in collectives:
-                members = self.members(drawn, n, at)
-                own = drawn.durations[0]
-                counts = {len(drawn.durations[i]) for i in members}
-                if len(members) < 2 or counts != {len(own)}:
-                    sums["unmatched_ps"] += sum(own)
-                    continue
-                for k, lasted in enumerate(own):
-                    of = {i: drawn.durations[i][k] for i in members}
-                    shortest = min(of.values())
-                    sums["transfer_ps"] += shortest
-                    sums["peer_wait_ps"] += lasted - shortest
-                    last = [i for i in of if of[i] == shortest]
-                    for i in of:
-                        waits[i] += of[i] - shortest
-                    if len(last) == 1:
-                        caused[last[0]] += sum(of.values()) - shortest * len(of)
-                        n_last[last[0]] += 1
-            peers = found["totals"]["peers"]
-            self.assertEqual({name: peers[name] for name in sums}, sums, case)
-            self.assertEqual(
-                [(d["peer_wait_ps"], d["caused_ps"], d["n_last"]) for d in peers["by_device"]],
-                list(zip(waits, caused, n_last, strict=True)),
-                case,
-            )
 
 
 if __name__ == "__main__":

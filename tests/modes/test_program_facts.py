@@ -129,18 +129,6 @@ class Precision(unittest.TestCase):
         found = (row["dtype"], row["dtype_source"], row["dtype_uncertain"])
         self.assertEqual(found, (dtype, "program", False), (left, right, output))
 
-    def test_half_precision_operands_take_precedence_over_an_fp32_output(self) -> None:
-        self.assert_dtype("bf16", "bf16", "bf16", "f32")
-        self.assert_dtype("fp16", "f16", "f16", "f32")
-
-    def test_fp8_operands_take_precedence_over_a_bf16_output(self) -> None:
-        self.assert_dtype("fp8", "f8e4m3fn", "f8e4m3fn", "bf16")
-        self.assert_dtype("fp8", "f8e4m3fn", "f8e5m2", "f32")
-
-    def test_wider_operand_determines_the_dtype(self) -> None:
-        self.assert_dtype("bf16", "bf16", "f8e4m3fn", "f32")
-        self.assert_dtype("bf16", "f8e4m3fn", "bf16", "f32")
-
     def test_fp32_counts_as_bf16_at_default_precision(self) -> None:
         self.assert_dtype("bf16", "f32", "f32", "f32")
         self.assert_dtype("bf16", "f32", "f32", "f32", precision(0, 0))
@@ -168,19 +156,6 @@ class Precision(unittest.TestCase):
         ran.stats["bytes_accessed"] = 8
         result = answer(trace_of(program, ran), "roofline")
         self.assertEqual((result["groups"], result["skipped_groups"]["n_dtype_other"]), ([], 1))
-
-    def test_dot_in_a_nested_fusion_is_found(self) -> None:
-        program: Program = {
-            "inner": dot("f8e4m3fn", "f8e4m3fn"),
-            "outer": [hlo_proto.op("fusion.2", "fusion", calls=["inner"])],
-            "main": [hlo_proto.op("fusion.1", "fusion", calls=["outer"])],
-        }
-        row = judged(program, "fusion.1", "bf16", "output fusion")
-        self.assertEqual((row["dtype"], row["dtype_source"]), ("fp8", "program"))
-
-    def test_dot_outside_a_fusion_is_found(self) -> None:
-        row = judged({"main": dot("bf16", "bf16")}, "dot.1", "f32", "convolution")
-        self.assertEqual((row["dtype"], row["dtype_source"]), ("bf16", "program"))
 
     def test_output_determines_the_dtype_if_no_dot_is_found(self) -> None:
         plain: Program = {
@@ -295,30 +270,6 @@ class LikelyLines(unittest.TestCase):
         program = copying(array("f32", 8, space=5))
         result = likely(program, "copy-done.1", "copy-done", shape=shape)
         self.assertEqual(result, {"source_inner": "m.py:1", "source_is": "producer"})
-
-    def test_done_has_the_line_of_its_start(self) -> None:
-        program = copying(array("f32", 8))
-        program["main"][1].instruction.metadata = hlo_proto.OpMetadata(None, "m.py", 7)
-        result = likely(program, "copy-done.1", "copy-done")
-        self.assertEqual(result, {"source_inner": "m.py:7", "source_is": "own"})
-
-    def test_wait_for_a_wrapped_collective_has_the_line_of_the_collective(self) -> None:
-        program: Program = {
-            "called": [
-                hlo_proto.op("p", "parameter"),
-                hlo_proto.op("all-gather.1", "all-gather", "p", line="m.py:3"),
-            ],
-            "async": [hlo_proto.op("call.1", "custom-call", calls=["called"])],
-            "main": [
-                hlo_proto.op("x", "add", line="m.py:1"),
-                hlo_proto.op("g.call-start", "async-start", calls=["async"]),
-                hlo_proto.op("g.call-update", "async-update", "g.call-start", "x"),
-                hlo_proto.op("g.call-done", "async-done", "g.call-update"),
-                hlo_proto.op("used", "negate", "g.call-done", line="m.py:2"),
-            ],
-        }
-        result = likely(program, "g.call-done", "async-done")
-        self.assertEqual(result, {"source_inner": "m.py:3", "source_is": "inside"})
 
     def test_wait_for_a_reduce_scatter_has_the_line_of_its_producer(self) -> None:
         # The name `unnamed.1` does not show that the op is a reduce-scatter.

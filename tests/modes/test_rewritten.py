@@ -94,14 +94,6 @@ class Compared(WithFiles):
         for pair in ((ours, theirs), (ours, after), (ours.parent, theirs.parent)):
             self.assertEqual(comparable(compare(*pair)), expected, pair)
 
-    def test_compare_gives_the_same_answer_for_a_record_of_some_steps(self) -> None:
-        before, after = self.traces
-        some = ("--steps", "1:4")
-        expected = comparable(compare(before, after, *some))
-        self.assertEqual(expected["before"]["n_steps"], 3)
-        narrowed = self.record_of(after, "some.json", *some)
-        self.assertEqual(comparable(compare(before, narrowed, *some)), expected)
-
     def test_devices_before_and_after_can_be_selected(self) -> None:
         other = "/device:TPU:1"
         program = small(records.of_demo())
@@ -137,20 +129,6 @@ class Spread(WithFiles):
             self.write(f"{folder}/{host}.xplane.pb", data)
         return self.folder / folder
 
-    def test_slow_device_is_found_in_traces(self) -> None:
-        names = names_of(2, 2)
-        slow = names[2]
-        folder = self.write_pod("run", names, 5, jitter=0.003, slow={slow: lambda op: 1.06})
-        (cohort,) = answer(folder, "spread", *ALL)["cohorts"]
-        self.assertEqual((cohort["n_hosts"], cohort["n_devices"]), (2, 4))
-        verdict = cohort["verdict"]
-        self.assertEqual(verdict["straggler"], {"host": slow[0], "device": slow[1]})
-        self.assertEqual((verdict["n_slowest"], verdict["cause"]), (5, "own"))
-        self.assertGreater(verdict["uniform_pct"], 90)
-        self.assertAlmostEqual(cohort["slowest_vs_median"]["factor"], 1.06, delta=0.005)
-        for step in cohort["steps"]:
-            self.assertLess(step["step_spread_pct"], 0.001)
-
     def test_spread_is_the_same_for_reordered_split_and_compressed_files(self) -> None:
         names = names_of(2, 2)
         traces = self.write_pod("traces", names, 3, jitter=0.01)
@@ -166,16 +144,6 @@ class Spread(WithFiles):
         for form in ("gzipped", "records", "gzipped records", "split"):
             with self.subTest(form):
                 self.assertEqual(comparable(answer(self.folder / form, "spread")), expected)
-
-    def test_hosts_in_spread_can_have_a_record_a_trace_or_both(self) -> None:
-        names = names_of(3, 1)
-        traces = self.write_pod("log/plugins/profile/run", names, 3, jitter=0.01)
-        expected = comparable(answer(traces, "spread"))
-        for host in ("h0", "h2"):
-            self.record_of(traces / f"{host}.xplane.pb", f"log/plugins/profile/run/{host}.json.gz")
-        (traces / "h2.xplane.pb").unlink()
-        for profile in (traces, self.folder / "log"):
-            self.assertEqual(comparable(answer(profile, "spread")), expected)
 
 
 if __name__ == "__main__":

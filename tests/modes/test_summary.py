@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.builders.xspace import Op, StatValue, op, trace
 from tests.harness import answer
-from tests.modes.small_steps import HERE, by_source, column, kernel, leaf, summary
+from tests.modes.small_steps import HERE, by_source, column, leaf, summary
 
 
 class Summary(unittest.TestCase):
@@ -42,48 +42,10 @@ class Summary(unittest.TestCase):
         # The percentage of communication is relative to compute, too.
         self.assertEqual(result["top_compute_groups"][0]["pct_of_compute"], 42.857)
 
-    def test_tail_sums_the_omitted_groups(self) -> None:
-        for k, keys, tail in (
-            (0, [], (3, 50)),
-            (1, ["tfop:c"], (2, 20)),
-            (3, ["tfop:c", "tfop:a", "tfop:b"], (0, 0)),
-            (99, ["tfop:c", "tfop:a", "tfop:b"], (0, 0)),
-        ):
-            result = summary(list(self.OPS), "--top", str(k))
-            self.assertEqual(column(result["top_compute_groups"], "agg_key"), keys)
-            self.assertEqual(tuple(result["tail_compute"].values()), tail)
-
     def test_fifty_groups_are_shown_by_default(self) -> None:
         result = summary([leaf(2 * i, 1, tf_op=str(i)) for i in range(60)])
         self.assertEqual(len(result["top_compute_groups"]), 50)
         self.assertEqual(result["tail_compute"], {"n_groups_omitted": 10, "dur_ps": 10})
-
-    def test_times_are_summed_by_kind_and_by_category(self) -> None:
-        result = summary(list(self.OPS))
-        self.assertEqual(
-            result["by_kind_rollup"],
-            {
-                "compute": {"n": 3, "dur_ps": 50, "pct_of_step": 5.0},
-                "data_move": {"n": 0, "dur_ps": 0, "pct_of_step": 0.0},
-                "comm": {"n": 2, "dur_ps": 30, "pct_of_step": 3.0},
-                "other": {"n": 1, "dur_ps": 5, "pct_of_step": 0.5},
-            },
-        )
-        self.assertEqual(
-            [tuple(row.values()) for row in result["by_hlo_category"]],
-            [
-                ("loop fusion", "compute", 3, 50, 5.0),
-                ("while", "container", 1, 30, 3.0),
-                ("all-reduce", "comm", 1, 20, 2.0),
-                ("all-gather", "comm", 1, 10, 1.0),
-                ("tuple", "other", 1, 5, 0.5),
-            ],
-        )
-
-    def test_categories_of_equal_time_are_ordered_by_name(self) -> None:
-        ops = [op(c, c, i, 1) for i, c in enumerate(("sort", "add", "copy"))]
-        rows = summary(ops)["by_hlo_category"]
-        self.assertEqual(column(rows, "hlo_category"), ["add", "copy", "sort"])
 
 
 class Phases(unittest.TestCase):
@@ -108,32 +70,6 @@ class Phases(unittest.TestCase):
                 facts: dict[str, StatValue] = {} if tf_op is None else {"tf_op": tf_op}
                 (row,) = by_source([leaf(0, 7, name, stack=HERE, **facts)])
                 self.assertEqual(row["phases"], {phase: 7})
-
-    def test_group_has_the_phases_of_its_ops(self) -> None:
-        ops = [
-            leaf(0, 5, stack=HERE, tf_op="transpose(jvp())"),
-            leaf(5, 3, stack=HERE, tf_op="jvp()"),
-            leaf(8, 2, stack=HERE, tf_op="transpose(jvp())"),
-        ]
-        (row,) = by_source(ops)
-        self.assertEqual(list(row["phases"].items()), [("backward", 7), ("forward", 3)])
-
-    def test_phase_rollup_includes_only_compute(self) -> None:
-        ops = [
-            leaf(0, 5, tf_op="jvp()"),
-            leaf(5, 1, "f.remat", tf_op="jvp()"),
-            leaf(6, 3),
-            op("c", "copy", 20, 50, tf_op="jvp()"),
-        ]
-        rollup = summary(ops)["by_phase_rollup"]
-        self.assertEqual(
-            {phase: row for phase, row in rollup.items() if row["n"]},
-            {
-                "forward": {"n": 1, "dur_ps": 5, "pct_of_compute": 55.556},
-                "recompute": {"n": 1, "dur_ps": 1, "pct_of_compute": 11.111},
-                "unknown": {"n": 1, "dur_ps": 3, "pct_of_compute": 33.333},
-            },
-        )
 
 
 class IdleGaps(unittest.TestCase):
@@ -160,14 +96,6 @@ class IdleGaps(unittest.TestCase):
                 (0, 10, 10.0, None, "%a", None),
                 (95, 5, 5.0, "%c", None, None),
             ],
-        )
-
-    def test_up_to_ten_gaps_are_listed_by_duration_and_start(self) -> None:
-        # Gaps of 2 ps begin at 0, 3, …, 30; the last gap takes 67 ps up to the end.
-        ops = [leaf(3 * i + 2, 1) for i in range(11)]
-        rows = self.gaps(ops)
-        self.assertEqual(
-            column(rows, "start_ps", "dur_ps"), [(33, 67), *((3 * i, 2) for i in range(9))]
         )
 
     def test_innermost_container_is_the_last_to_begin(self) -> None:
@@ -288,27 +216,6 @@ class CommRollup(unittest.TestCase):
 
 
 class Kernels(unittest.TestCase):
-    def test_kernels_are_ordered_by_time(self) -> None:
-        ops = [
-            kernel(0, 10, "flash.1", stack=HERE, tf_op="jvp()"),
-            kernel(20, 30, "mha.dq.7", tf_op="transpose(jvp())"),
-            kernel(50, 5, "flash.2.clone", stack="m.py:2:1"),
-            op("custom-call.1", "custom-call", 60, 90, attributes=', custom_call_target="Other"'),
-            leaf(200, 50),
-        ]
-        rows = summary(ops)["kernels"]
-        keys = (
-            "kernel n_executions total_dur_ps min_dur_ps max_dur_ps avg_dur_ps pct_of_step".split()
-        )
-        self.assertEqual(
-            column(rows, *keys),
-            [("mha.dq", 1, 30, 30, 30, 30, 3.0), ("flash", 2, 15, 5, 10, 8, 1.5)],
-        )
-        self.assertEqual(
-            column(rows, "source_inner", "tf_op"), [(None, "transpose(jvp())"), ("m.py:1", "jvp()")]
-        )
-        self.assertEqual(column(rows, "phases"), [{"backward": 30}, {"forward": 10, "unknown": 5}])
-
     def test_shapes_of_a_kernel_are_those_of_its_longest_execution(self) -> None:
         target = ', custom_call_target="tpu_custom_call"'
         ops = [
