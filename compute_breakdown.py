@@ -58,6 +58,8 @@ if IS_COMMAND and sys.path[0] != HERE:
 elif HERE not in sys.path:
     sys.path.append(HERE)
 
+from _analysis.causes import NAMES as CAUSES
+from _analysis.causes import rule_named
 from _modes import NAMES, STEP_OPTIONS, Mode, mode_named
 from _pipeline.context import DEVICE, SCHEMA_VERSION, Context, Outcome, Request
 from _pipeline.gate import gate_status, gate_without_answer
@@ -291,7 +293,7 @@ OPTIONS: dict[str, Json] = {
     },
 }
 PIPELINE_OPTIONS = ("--device", "--host", "--format", "--text", "--all")
-CHOICES = {"--mode": NAMES, "--schema": NAMES} | {
+CHOICES = {"--mode": NAMES, "--schema": NAMES, "--explain": CAUSES} | {
     flag: arguments["choices"] for flag, arguments in OPTIONS.items() if "choices" in arguments
 }
 # Options of this command that a command in `next_steps` keeps if its mode accepts them.
@@ -314,6 +316,14 @@ class PrintSchema(argparse.Action):
         from _output.schema import schema_of
 
         write(sys.stdout, encoded(schema_of(mode), is_terminal(sys.stdout)))
+        parser.exit()
+
+
+class ExplainCause(argparse.Action):
+    """Print what is known about a cause and exit."""
+
+    def __call__(self, parser: Any, namespace: Any, cause: Any, option: str | None = None) -> None:
+        write(sys.stdout, rule_named(cause).explanation)
         parser.exit()
 
 
@@ -344,6 +354,10 @@ def parser_of_modes() -> tuple[Parser, dict[str, str]]:
     parser.add_argument(
         "--schema", action=PrintSchema, metavar="MODE", choices=NAMES,
         help="print the JSON Schema of a mode's answers; needs no PROFILE",
+    )  # fmt: skip
+    parser.add_argument(
+        "--explain", action=ExplainCause, metavar="CAUSE", choices=CAUSES,
+        help="explain a cause that bottleneck finds; needs no PROFILE",
     )  # fmt: skip
     parser.add_argument("--version", action="version", version=f"compute_breakdown {__version__}")
     common = (*PIPELINE_OPTIONS, *STEP_OPTIONS)

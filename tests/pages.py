@@ -9,9 +9,17 @@ from typing import NamedTuple
 
 from tests.harness import ROOT
 
-NAMES = ("README.md", "GUIDE.md", "FIELDS.md", "SKILL.md", "CONTRIBUTING.md", "CHANGELOG.md")
+NAMES = (
+    "README.md",
+    "GUIDE.md",
+    "FIELDS.md",
+    "SKILL.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "CAUSES.md",
+)
 PAGES = {name: (ROOT / name).read_text(encoding="utf-8") for name in NAMES}
-README, GUIDE, FIELDS, SKILL, CONTRIBUTING, CHANGELOG = PAGES.values()
+README, GUIDE, FIELDS, SKILL, CONTRIBUTING, CHANGELOG, CAUSES = PAGES.values()
 PLACEHOLDERS = {
     "PROFILE": "tests/data/demo",
     "BASELINE": "tests/data/before.json.gz",

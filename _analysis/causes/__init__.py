@@ -55,6 +55,8 @@ HEADINGS = (
     "Example",
 )
 FACT_RE = re.compile(r"^(needs|headline): (.*)$", re.MULTILINE)
+HEADLINE_RE = re.compile(r"^headline: .*\n", re.MULTILINE)
+SECTION_RE = re.compile(rf"^({'|'.join(HEADINGS)}):\s", re.MULTILINE)
 
 
 class Rule(NamedTuple):
@@ -74,6 +76,23 @@ class Rule(NamedTuple):
     @property
     def headline(self) -> str | None:
         return self.facts.get("headline")
+
+    @property
+    def summary(self) -> str:
+        """Return the first sentence."""
+        return " ".join(self.docstring.partition("\n\n")[0].split())
+
+    @property
+    def sections(self) -> dict[str, str]:
+        """Return the text below each heading."""
+        _, *parts = SECTION_RE.split(self.docstring)
+        texts = [text.strip("\n") for text in parts[1::2]]
+        return dict(zip(parts[::2], texts, strict=True))
+
+    @property
+    def explanation(self) -> str:
+        """Return the text that `--explain` prints."""
+        return f"{self.name}\n\n{HEADLINE_RE.sub('', self.docstring)}"
 
     @property
     def module(self) -> Any:

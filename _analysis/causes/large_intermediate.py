@@ -12,7 +12,7 @@ other vector work, which remains. The gain of scores is the time of all ops on t
 or read them, minus the time that their flops take at the peak rate; if the scores are masked, only
 half of the flops count.
 
-How the program shows it:
+How the program shows it: There are two patterns.
 
 - No op that writes or reads the array has a dot, no reader is a kernel, and the output of each
   reader has at most an eighth of the array's size (`seen`).

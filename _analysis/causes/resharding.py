@@ -47,8 +47,8 @@ Weights can be split along two dimensions to save memory.
 Example:
 
     # Before: the all-to-all moves x from one axis to the other
-    x = with_sharding_constraint(x, P("fsdp", None, None))    # split by batch
-    h = with_sharding_constraint(h, P(None, "fsdp", None))    # split by sequence
+    x = with_sharding_constraint(x, P("fsdp", None, None))  # split by batch
+    h = with_sharding_constraint(h, P(None, "fsdp", None))  # split by sequence
     # After
     x = with_sharding_constraint(x, P("fsdp", None, None))
     h = with_sharding_constraint(h, P("fsdp", None, None))
