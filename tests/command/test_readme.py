@@ -32,7 +32,6 @@ from pathlib import Path
 from typing import Any
 
 from _output.screen import View
-from _output.text import text_of
 from tests.answers import (
     BATCH,
     hand_made_memories,
@@ -65,6 +64,7 @@ from tests.pages import (
     calls,
     sections,
 )
+from tests.shown import text_of
 
 HAS_TOOLS = all(map(shutil.which, ("bash", "jq")))
 
