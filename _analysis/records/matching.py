@@ -14,25 +14,21 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from fractions import Fraction
-from itertools import chain
-from typing import Any, Literal, NamedTuple
+from functools import partial
+from typing import Literal, NamedTuple
 
 from _analysis.records.recorded_steps import Line
 from _pipeline import scopes
 
 MatchedBy = Literal[
-    "same_ops",
     "same_key",
-    "same_places_and_scopes",
     "same_files_and_scopes",
-    "same_places",
     "same_scopes",
-    "same_line",
     "similar_scopes",
+    "same_places",
     "only_before",
     "only_after",
 ]
-Rule = Callable[[MatchedBy, list["Traits"], list["Traits"]], Iterator["Match"]]
 
 FRAME_RE = re.compile(r"(.*?)(?::(\d{1,18}))?(?::(\d{1,18}))?", re.DOTALL)
 # Match this expression against reversed names: searching for a suffix would try a match at every
@@ -64,37 +60,74 @@ class Traits(NamedTuple):
     strangers: tuple[str, ...]
 
 
+# Lines of both sides that belong together.
+Pair = tuple[list[Traits], list[Traits]]
+
+
 def matches_of(before: Sequence[Line], after: Sequence[Line]) -> list[Match]:
     """Assign each line of both sides to exactly one match."""
-    every = left = traits_of(before, after)
+    left = traits_of(before, after)
     matches: list[Match] = []
-    for level, (key, rule) in LEVELS.items():
-        alike: dict[Hashable, tuple[list[Traits], list[Traits]]] = defaultdict(lambda: ([], []))
-        for side in (0, 1):
-            for traits in left[side]:
-                # Skip lines with an empty key: they cannot be matched on this level.
-                if value := key(traits):
-                    alike[traits.line.kind, value][side].append(traits)
-        found: list[Match] = []
-        for ours, theirs in alike.values():
-            if ours and theirs:
-                found += rule(level, ours, theirs)
-        matches += found
-        left = unsettled(left, found)
-    found = list(similar(*left))
-    matches += found
-    left = unsettled(left, found)
+    for level, pairs_of in LEVELS.items():
+        pairs = list(pairs_of(*left))
+        for ours, theirs in pairs:
+            matches.append(
+                Match(level, [our.line for our in ours], [their.line for their in theirs])
+            )
+        settled = {id(traits) for pair in pairs for side in pair for traits in side}
+        left = [[traits for traits in side if id(traits) not in settled] for side in left]
     matches += [Match("only_before", [traits.line], []) for traits in left[0]]
     matches += [Match("only_after", [], [traits.line]) for traits in left[1]]
-    return with_look_alikes(matches, {id(traits.line): traits.scopes for traits in chain(*every)})
+    return matches
 
 
-def unsettled(left: list[list[Traits]], found: Sequence[Match]) -> list[list[Traits]]:
-    settled = {id(line) for match in found for line in match.before + match.after}
-    return [[traits for traits in side if id(traits.line) not in settled] for side in left]
+def alike(
+    key: Callable[[Traits], Hashable], before: Sequence[Traits], after: Sequence[Traits]
+) -> Iterator[Pair]:
+    """Yield the lines of the same kind with equal keys. Lines with an empty key match no line."""
+    found: dict[Hashable, Pair] = defaultdict(lambda: ([], []))
+    for side, lines in enumerate((before, after)):
+        for traits in lines:
+            if value := key(traits):
+                found[traits.line.kind, value][side].append(traits)
+    yield from (pair for pair in found.values() if all(pair))
 
 
-def similar(before: Sequence[Traits], after: Sequence[Traits]) -> Iterator[Match]:
+def alike_in_order(
+    key: Callable[[Traits], Hashable], before: Sequence[Traits], after: Sequence[Traits]
+) -> Iterator[Pair]:
+    """Pair lines with equal keys in the order of their lines. If this order is not clear, or if the
+    sides have different numbers of these lines, put all of them into one row."""
+    for ours, theirs in alike(key, before, after):
+        pairs = list(zip(ordered(ours), ordered(theirs), strict=False))
+        if len(ours) == len(theirs) and all(map(is_ordered, (ours, theirs))) and is_shifted(pairs):
+            yield from (([our], [their]) for our, their in pairs)
+        else:
+            yield ours, theirs
+
+
+def ordered(lines: list[Traits]) -> list[Traits]:
+    return sorted(lines, key=lambda traits: traits.order)
+
+
+def is_ordered(lines: list[Traits]) -> bool:
+    """Return whether the lines have a unique order that does not depend on files that occur on only
+    one side."""
+    n_lines = len({traits.order for traits in lines})
+    return n_lines == len(lines) and len({traits.strangers for traits in lines}) == 1
+
+
+def is_shifted(pairs: Sequence[tuple[Traits, Traits]]) -> bool:
+    """Return whether lines of one file are in one file afterwards, and all columns that changed
+    moved by the same distance, as if a block was indented. Otherwise, the lines may have changed
+    their order. Only innermost frames count."""
+    frames = [(our.order[-1], their.order[-1]) for our, their in pairs if our.order and their.order]
+    files = {(file, other) for (file, _, _), (other, _, _) in frames}
+    distances = {after - before for (_, _, before), (_, _, after) in frames}
+    return len({file for file, _ in files}) == len(files) and len(distances - {0}) <= 1
+
+
+def similar(before: Sequence[Traits], after: Sequence[Traits]) -> Iterator[Pair]:
     """Match two lines that share at least half of their scopes, if each is the other's only best
     match.
 
@@ -116,31 +149,7 @@ def similar(before: Sequence[Traits], after: Sequence[Traits]) -> Iterator[Match
         others = [of_line[side][pair[side]] for side in (0, 1)]
         is_best = all(max(found) == share and found.count(share) == 1 for found in others)
         if is_best and share >= MOST_SCOPES:
-            yield Match("similar_scopes", [before[pair[0]].line], [after[pair[1]].line])
-
-
-def with_look_alikes(matches: list[Match], scopes_of: dict[int, frozenset[Any]]) -> list[Match]:
-    """Join matches with equal scopes if one has more lines before and another has more lines after.
-
-    Such matches occur if code was moved to another file or into a helper function and now looks
-    like other code there.
-    """
-    uneven: dict[Hashable, list[Match]] = defaultdict(list)
-    for match in matches:
-        if len(match.before) != len(match.after):
-            lines = match.before + match.after
-            keys = {(line.kind, scopes_of[id(line)]) for line in lines}
-            if len(keys) == 1 and scopes_of[id(lines[0])]:
-                uneven[keys.pop()].append(match)
-    merged = set()
-    found = []
-    for those in uneven.values():
-        if len({len(match.before) > len(match.after) for match in those}) == 2:
-            merged |= {id(match) for match in those}
-            before = [line for match in those for line in match.before]
-            after = [line for match in those for line in match.after]
-            found.append(Match("same_scopes", before, after))
-    return [match for match in matches if id(match) not in merged] + found
+            yield [before[pair[0]]], [after[pair[1]]]
 
 
 def key_without_stack(traits: Traits) -> str:
@@ -153,114 +162,26 @@ def key_without_stack(traits: Traits) -> str:
 
 
 def files_and_scopes(traits: Traits) -> Hashable:
-    files = frozenset(files_of(traits))
+    files = frozenset(file for file, _ in traits.places)
     return files and traits.scopes and (files, traits.scopes)
 
 
-def innermost_place_and_ops(traits: Traits) -> Hashable:
-    """Return the innermost frame's file and column, and the primitives with their phases. This key
-    stays the same if only scopes are renamed."""
+def places_of(traits: Traits) -> Hashable:
+    """Return files and columns of the stack, unless the innermost file occurs on only one side."""
     stack = traits.line.group.frames
-    if not stack or split_frame(stack[-1])[0] in traits.strangers:
-        return None
-    return traits.places[-1], frozenset((scope[0], scope[-1]) for scope in traits.scopes)
+    return traits.places if stack and split_frame(stack[-1])[0] not in traits.strangers else None
 
 
-def unique(level: MatchedBy, ours: list[Traits], theirs: list[Traits]) -> Iterator[Match]:
-    if len(ours) == len(theirs) == 1:
-        yield from pooled(level, ours, theirs)
-
-
-def pooled(level: MatchedBy, ours: list[Traits], theirs: list[Traits]) -> Iterator[Match]:
-    yield Match(level, [traits.line for traits in ours], [traits.line for traits in theirs])
-
-
-def in_order(level: MatchedBy, ours: list[Traits], theirs: list[Traits]) -> Iterator[Match]:
-    """Pair the lines in order if both sides have the same number of lines and their order is clear;
-    otherwise put all of them into one row."""
-    if len(ours) == len(theirs) and is_ordered(ours) and is_ordered(theirs):
-        for our, their in zip(ordered(ours), ordered(theirs), strict=True):
-            yield Match(level, [our.line], [their.line])
-    else:
-        yield from pooled(level, ours, theirs)
-
-
-def is_ordered(alike: list[Traits]) -> bool:
-    """Return whether the lines have a unique order that does not depend on files that occur on only
-    one side."""
-    n_lines = len({traits.order for traits in alike})
-    return n_lines == len(alike) and len({traits.strangers for traits in alike}) == 1
-
-
-def by_places(level: MatchedBy, ours: list[Traits], theirs: list[Traits]) -> Iterator[Match]:
-    """Match lines with equal files and columns first, then match the remaining lines in order. If
-    a block was indented, match all lines in order, because equal columns are then a coincidence."""
-    if not is_moved(ours, theirs):
-        at = [by_place(side) for side in (ours, theirs)]
-        shared = at[0].keys() & at[1].keys()
-        # Edits may have changed the columns of some of these lines. If both sides have the same
-        # number of lines in the same files, the order of the lines is still reliable.
-        if len(ours) == len(theirs) and len({files_of(traits) for traits in ours + theirs}) == 1:
-            shared = {place for place in shared if len(at[0][place]) == len(at[1][place])}
-        for place in shared:
-            yield from in_order("same_places_and_scopes", at[0][place], at[1][place])
-        ours = [traits for traits in ours if traits.places not in shared]
-        theirs = [traits for traits in theirs if traits.places not in shared]
-    if ours and theirs:
-        yield from in_order(level, ours, theirs)
-
-
-def by_place(alike: list[Traits]) -> dict[Hashable, list[Traits]]:
-    at: dict[Hashable, list[Traits]] = defaultdict(list)
-    for traits in alike:
-        at[traits.places].append(traits)
-    return at
-
-
-def files_of(traits: Traits) -> tuple[str, ...]:
-    return tuple(file for file, _ in traits.places)
-
-
-def is_moved(ours: list[Traits], theirs: list[Traits]) -> bool:
-    """Return whether a block was indented or unindented: if the lines are paired in order, some
-    columns have changed, and all of these have changed by the same distance."""
-    if len(ours) != len(theirs):
-        return False
-    distances = set()
-    for our, their in zip(ordered(ours), ordered(theirs), strict=True):
-        if files_of(our) != files_of(their):
-            return False
-        distances |= {b - a for (_, a), (_, b) in zip(our.places, their.places, strict=True)}
-    return len(distances - {0}) == 1
-
-
-def ordered(alike: list[Traits]) -> list[Traits]:
-    return sorted(alike, key=lambda traits: traits.order)
-
-
-# The matching methods in the order in which they are tried. Each method has a function that returns
-# a line's key, and a rule that matches lines with equal keys.
-LEVELS: dict[MatchedBy, tuple[Callable[[Traits], Hashable], Rule]] = {
-    "same_ops": (lambda traits: (traits.line.group.ops, traits.scopes), unique),
-    "same_key": (key_without_stack, pooled),
-    "same_files_and_scopes": (files_and_scopes, by_places),
-    "same_places": (lambda traits: traits.places, in_order),
-    "same_scopes": (lambda traits: traits.scopes, in_order),
-    "same_line": (innermost_place_and_ops, unique),
+# The matching methods in the order in which they are tried. On recompiled edits of models, other
+# orders and other methods paired less of the time right.
+LEVELS: dict[MatchedBy, Callable[[list[Traits], list[Traits]], Iterator[Pair]]] = {
+    "same_key": partial(alike, key_without_stack),
+    "same_files_and_scopes": partial(alike_in_order, files_and_scopes),
+    "same_scopes": partial(alike_in_order, lambda traits: traits.scopes),
+    "similar_scopes": similar,
+    "same_places": partial(alike_in_order, places_of),
 }
-# All matching methods, most certain first.
-MATCHED_BY: tuple[MatchedBy, ...] = (
-    "same_ops",
-    "same_key",
-    "same_places_and_scopes",
-    "same_files_and_scopes",
-    "same_places",
-    "same_scopes",
-    "same_line",
-    "similar_scopes",
-    "only_before",
-    "only_after",
-)
+MATCHED_BY: tuple[MatchedBy, ...] = (*LEVELS, "only_before", "only_after")
 
 
 def traits_of(before: Sequence[Line], after: Sequence[Line]) -> list[list[Traits]]:

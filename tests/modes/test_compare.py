@@ -153,7 +153,7 @@ class Matching(unittest.TestCase):
                         apart += times.separate_and_pooled_times()[0]
                         pooled += times.separate_and_pooled_times()[1]
         self.assertGreater(apart, 0)
-        self.assertLess(pooled / (apart + pooled), 0.0025)
+        self.assertLess(pooled / (apart + pooled), 0.005)
 
     def test_thousand_groups_are_matched_quickly(self) -> None:
         program = records.made_up(3, 1000)
@@ -216,17 +216,12 @@ FORWARD, BACKWARD = "jit(f)/jvp(h)/dot:", "jit(f)/transpose(jvp(h))/dot:"
 MAIN = "m.py:1:0"
 # For each case: the program before, the program after, and the expected rows.
 CASES: dict[str, tuple[Program, Program, Rows]] = {
-    "the same ops match wherever they are": (
-        [op(1, "a.py:1:1", text="%x = f32[8] a()"), op(2, "a.py:2:1", text="%y = b()")],
-        [op(2, "b.py:9:5", text="%y = b()"), op(1, "b.py:7:5", text="%x = f32[8] a()")],
-        [("same_ops", ["a.py:1:1"], ["b.py:7:5"]), ("same_ops", ["a.py:2:1"], ["b.py:9:5"])],
-    ),
     "equal ops at several places match by place": (
         [op(n, f"{file}.py:1:1", text="%x = a()") for n, file in enumerate("ab")],
         [op(0, "a.py:1:1", text="%x = a()")],
         [
             ("only_before", ["b.py:1:1"], []),
-            ("same_places_and_scopes", ["a.py:1:1"], ["a.py:1:1"]),
+            ("same_files_and_scopes", ["a.py:1:1"], ["a.py:1:1"]),
         ],
     ),
     "groups without a stack match by their key": (
@@ -242,9 +237,9 @@ CASES: dict[str, tuple[Program, Program, Rows]] = {
         under(MAIN, "a.py:10:4", "a.py:20:4", "a.py:30:4"),
         under("m.py:9:0", "a.py:9:4", "a.py:10:4", "a.py:20:4"),
         [
-            ("same_places_and_scopes", ["a.py:10:4"], ["a.py:9:4"]),
-            ("same_places_and_scopes", ["a.py:20:4"], ["a.py:10:4"]),
-            ("same_places_and_scopes", ["a.py:30:4"], ["a.py:20:4"]),
+            ("same_files_and_scopes", ["a.py:10:4"], ["a.py:9:4"]),
+            ("same_files_and_scopes", ["a.py:20:4"], ["a.py:10:4"]),
+            ("same_files_and_scopes", ["a.py:30:4"], ["a.py:20:4"]),
         ],
     ),
     "look-alikes share a row if one side has more of them": (
@@ -252,41 +247,33 @@ CASES: dict[str, tuple[Program, Program, Rows]] = {
         at("a.py:10:4", "a.py:30:4"),
         [
             (
-                "same_places_and_scopes",
+                "same_files_and_scopes",
                 ["a.py:10:4", "a.py:20:4", "a.py:30:4"],
                 ["a.py:10:4", "a.py:30:4"],
             )
         ],
     ),
-    "look-alikes match in order although the columns of two changed": (
+    "look-alikes share a row if their columns changed differently": (
         at("a.py:9:13", "a.py:10:13", "a.py:11:13"),
         at("a.py:9:13", "a.py:10:18", "a.py:12:22"),
         [
-            ("same_files_and_scopes", ["a.py:10:13"], ["a.py:10:18"]),
-            ("same_files_and_scopes", ["a.py:11:13"], ["a.py:12:22"]),
-            ("same_files_and_scopes", ["a.py:9:13"], ["a.py:9:13"]),
+            (
+                "same_files_and_scopes",
+                ["a.py:10:13", "a.py:11:13", "a.py:9:13"],
+                ["a.py:10:18", "a.py:12:22", "a.py:9:13"],
+            )
         ],
     ),
-    "a look-alike that moved to another file joins the others": (
+    "a look-alike that moved to another file has no match": (
         under(MAIN, "a.py:9:13", "a.py:10:13", "a.py:11:13"),
         under(MAIN, "a.py:9:13", "a.py:10:13", "b.py:5:4"),
         [
+            ("only_after", [], ["b.py:5:4"]),
             (
-                "same_scopes",
+                "same_files_and_scopes",
                 ["a.py:10:13", "a.py:11:13", "a.py:9:13"],
-                ["a.py:10:13", "a.py:9:13", "b.py:5:4"],
-            )
-        ],
-    ),
-    "a look-alike that moved to other look-alikes joins them all": (
-        under(MAIN, "a.py:9:13", "a.py:10:13", "a.py:11:13", "b.py:7:4"),
-        under(MAIN, "a.py:9:13", "a.py:10:13", "b.py:5:4", "b.py:7:4"),
-        [
-            (
-                "same_scopes",
-                ["a.py:10:13", "a.py:11:13", "a.py:9:13", "b.py:7:4"],
-                ["a.py:10:13", "a.py:9:13", "b.py:5:4", "b.py:7:4"],
-            )
+                ["a.py:10:13", "a.py:9:13"],
+            ),
         ],
     ),
     "lines without scopes have no look-alikes in other files": (
@@ -301,17 +288,14 @@ CASES: dict[str, tuple[Program, Program, Rows]] = {
         under(MAIN, "0.py:9:4", "1.py:9:4"),
         under(MAIN, "0.py:9:4", "1.py:10:4", "0.py:11:4", "1.py:12:4"),
         [
-            ("same_places_and_scopes", ["0.py:9:4"], ["0.py:11:4", "0.py:9:4"]),
-            ("same_places_and_scopes", ["1.py:9:4"], ["1.py:10:4", "1.py:12:4"]),
+            ("same_files_and_scopes", ["0.py:9:4"], ["0.py:11:4", "0.py:9:4"]),
+            ("same_files_and_scopes", ["1.py:9:4"], ["1.py:10:4", "1.py:12:4"]),
         ],
     ),
-    "columns distinguish lines that changed their order": (
+    "lines that changed their order share a row": (
         at("a.py:10:4", "a.py:20:8"),
         at("a.py:20:4", "a.py:10:8"),
-        [
-            ("same_places_and_scopes", ["a.py:10:4"], ["a.py:20:4"]),
-            ("same_places_and_scopes", ["a.py:20:8"], ["a.py:10:8"]),
-        ],
+        [("same_files_and_scopes", ["a.py:10:4", "a.py:20:8"], ["a.py:10:8", "a.py:20:4"])],
     ),
     "columns of an indented block are ignored": (
         at("a.py:10:4", "a.py:20:8"),
@@ -329,42 +313,23 @@ CASES: dict[str, tuple[Program, Program, Rows]] = {
             ("same_files_and_scopes", ["a.py:20:8"], ["a.py:20:8"]),
         ],
     ),
-    "an unchanged place matches although others changed": (
+    "lines share a row if one is gone and another is new": (
         [op(1, "m.py:10:5"), op(2, "m.py:20:9")],
         [op(3, "m.py:5:13"), op(1, "m.py:11:5")],
-        [
-            ("same_files_and_scopes", ["m.py:20:9"], ["m.py:5:13"]),
-            ("same_places_and_scopes", ["m.py:10:5"], ["m.py:11:5"]),
-        ],
+        [("same_files_and_scopes", ["m.py:10:5", "m.py:20:9"], ["m.py:11:5", "m.py:5:13"])],
     ),
-    "a remaining line can match by its scopes": (
+    "a line in another file does not join look-alikes": (
         [op(1, "m.py:10:5"), op(2, "m.py:20:9")],
         [op(1, "m.py:11:5"), op(2, "n.py:20:7")],
         [
-            ("same_places_and_scopes", ["m.py:10:5"], ["m.py:11:5"]),
-            ("same_scopes", ["m.py:20:9"], ["n.py:20:7"]),
+            ("only_after", [], ["n.py:20:7"]),
+            ("same_files_and_scopes", ["m.py:10:5", "m.py:20:9"], ["m.py:11:5"]),
         ],
     ),
-    "a remaining line can have no match": (
-        [op(1, "m.py:10:5"), op(2, "m.py:20:9")],
-        [op(1, "m.py:11:5")],
-        [
-            ("only_before", ["m.py:20:9"], []),
-            ("same_places_and_scopes", ["m.py:10:5"], ["m.py:11:5"]),
-        ],
-    ),
-    "a place counts among calls from another file": (
-        [op(1, "a.py:1:1", "b.py:5:5"), op(2, "b.py:2:2", "a.py:6:6")],
-        [op(3, "a.py:3:3", "b.py:7:7"), op(1, "a.py:9:1", "b.py:9:5")],
-        [
-            ("same_files_and_scopes", ["a.py:6:6"], ["b.py:7:7"]),
-            ("same_places_and_scopes", ["b.py:5:5"], ["b.py:9:5"]),
-        ],
-    ),
-    "a line with another op is found at its place": (
+    "a line with one more op is found by its scopes": (
         [op(1, "a.py:10:4", tf_op="jit(f)/mul:")],
         [op(1, "a.py:12:4", tf_op="jit(f)/mul:"), op(2, "a.py:12:4", tf_op="jit(f)/add:")],
-        [("same_places", ["a.py:10:4"], ["a.py:12:4"])],
+        [("similar_scopes", ["a.py:10:4"], ["a.py:12:4"])],
     ),
     "lines with other ops match in the order of their lines": (
         [op(n, f"a.py:{10 * n}:4", tf_op="jit(f)/mul:") for n in (1, 2)],
@@ -385,14 +350,6 @@ CASES: dict[str, tuple[Program, Program, Rows]] = {
         [
             ("same_files_and_scopes", ["a.py:10:12"], ["a.py:10:16"]),
             ("same_files_and_scopes", ["a.py:10:4"], ["a.py:10:8"]),
-        ],
-    ),
-    "a line is found with other callers and scopes": (
-        [op(1, MAIN, "a.py:10:4", tf_op="jit(f)/head/mul:"), op(2, "m.py:2:4", tf_op="tail/add:")],
-        [op(1, "a.py:12:4", tf_op="jit(f)/tail/mul:"), op(2, "m.py:2:4", tf_op="tail/add:")],
-        [
-            ("same_line", ["a.py:10:4"], ["a.py:12:4"]),
-            ("same_places_and_scopes", ["m.py:2:4"], ["m.py:2:4"]),
         ],
     ),
     "a line in a new file is found by most of its scopes": (
@@ -417,14 +374,14 @@ CASES: dict[str, tuple[Program, Program, Rows]] = {
         [op(1, "a.py:10:4", tf_op=FORWARD), op(2, "a.py:30:4", tf_op=BACKWARD)],
         [op(2, "a.py:10:4", tf_op=BACKWARD), op(1, "a.py:30:4", tf_op=FORWARD)],
         [
-            ("same_places_and_scopes", ["a.py:10:4"], ["a.py:30:4"]),
-            ("same_places_and_scopes", ["a.py:30:4"], ["a.py:10:4"]),
+            ("same_files_and_scopes", ["a.py:10:4"], ["a.py:30:4"]),
+            ("same_files_and_scopes", ["a.py:30:4"], ["a.py:10:4"]),
         ],
     ),
     "recursion counts a frame once": (
         [op(1, "a.py:10:4", "a.py:20:8", "b.py:1:1")],
         [op(1, "a.py:10:4", "a.py:20:8", "a.py:10:4", "a.py:20:8", "b.py:1:1")],
-        [("same_places_and_scopes", ["b.py:1:1"], ["b.py:1:1"])],
+        [("same_files_and_scopes", ["b.py:1:1"], ["b.py:1:1"])],
     ),
 }
 
@@ -467,19 +424,15 @@ class Levels(unittest.TestCase):
         after = [
             op(n, *frames) for n, frames in enumerate((ab[0], ("b.py:8:8", "a.py:7:8"), ba[0]))
         ]
-        self.assertEqual(sorted(len(theirs) for _, _, theirs in matched(before, after)), [1, 2])
+        self.assertEqual([len(theirs) for _, _, theirs in matched(before, after)], [3])
 
     def test_line_in_a_new_or_removed_file_is_not_matched_by_its_caller(self) -> None:
         known = op(1, "x.py:7:7", tf_op="jit(f)/a/b/add:")
         calls = [("x.py:1:1", "m.py:3:5"), ("m.py:3:5",)]
-        for inner, level in (
-            ((), {"same_line"}),
-            (("old.py:1:1", "new.py:1:1"), {"only_before", "only_after"}),
-        ):
-            before = op(2, *calls[0], *inner[:1], tf_op="jit(f)/a/dot:")
-            after = op(3, *calls[1], *inner[1:], tf_op="jit(f)/b/dot:")
-            rows = matched([known, before], [known, after])
-            self.assertEqual({row[0] for row in rows} - {"same_places_and_scopes"}, level)
+        before = op(2, *calls[0], "old.py:1:1", tf_op="jit(f)/a/dot:")
+        after = op(3, *calls[1], "new.py:1:1", tf_op="jit(f)/b/dot:")
+        levels = {row[0] for row in matched([known, before], [known, after])}
+        self.assertEqual(levels, {"same_files_and_scopes", "only_before", "only_after"})
 
     def test_paired_files_have_the_same_order_before_and_after(self) -> None:
         def program(a: str, b: str, column: int) -> Program:
@@ -755,7 +708,7 @@ class Figures(unittest.TestCase):
                 self.assertEqual((figure["delta_ps"], figure["significant"] or False), (0, False))
                 self.assertEqual(figure["before_range_ps"], figure["after_range_ps"])
             self.assertTrue(answer["same_program"])
-            self.assertEqual(answer["by_match"]["same_ops"]["n_rows"], len(answer["rows"]))
+            self.assertEqual(answer["unmatched"]["before_ps"], 0)
             self.assertEqual(answer["notes"], [])
 
     def test_swapping_before_and_after_negates_the_changes(self) -> None:
@@ -999,7 +952,7 @@ class Figures(unittest.TestCase):
     def test_rows_with_equal_changes_are_ordered_by_their_line_in_the_later_capture(self) -> None:
         def program(*lines: int) -> Program:
             calls = [
-                op(n, f"a.py:{line}:1", text=f"%x = f{n}()", duration=100 * n)
+                op(n, f"a.py:{line}:1", tf_op=f"jit(f)/{n}/dot:", duration=100 * n)
                 for n, line in enumerate(lines, 1)
             ]
             return [*calls, op(8, tf_op="w['b']:"), op(9, tf_op="w['a']:")]
