@@ -73,4 +73,6 @@ def counted(n: int, noun: str) -> str:
 def plural(noun: str, n: int) -> str:
     if n == 1:
         return noun
-    return f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}{'es' if noun[-1] == 's' else 's'}"
+    if noun.endswith("y") and not noun.endswith("ay"):
+        return f"{noun[:-1]}ies"
+    return f"{noun}{'es' if noun[-1] == 's' else 's'}"

@@ -204,8 +204,8 @@ OPTIONS: dict[str, Json] = {
         "metavar": "K",
         "type": TO_NATURAL,
         "help": "maximum number of rows (default: 5 in bottleneck, 10 in idle, 10 in kernel, 20 in"
-        " comm, 20 in memory, 20 in program, 50 in summary, 50 in by_op, 50 in compare, 50"
-        " in spread; other modes list all rows in the order of the trace)",
+        " by_array, 20 in comm, 20 in memory, 20 in program, 50 in summary, 50 in by_op, 50 in"
+        " compare, 50 in spread; other modes list all rows in the order of the trace)",
     },
     "--depth": {
         "metavar": "D",

@@ -33,6 +33,7 @@ NAMES = (
     "by_source",
     "by_scope",
     "by_op",
+    "by_array",
     "non_compute",
     "roofline",
     "comm",

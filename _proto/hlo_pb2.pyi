@@ -173,7 +173,7 @@ class HloComputation(_message.Message):
     def __init__(self, name: _Optional[str] = ..., instructions: _Optional[_Iterable[_Union[HloInstruction, _Mapping]]] = ..., id: _Optional[int] = ..., root_id: _Optional[int] = ..., execution_thread: _Optional[str] = ...) -> None: ...
 
 class HloInstruction(_message.Message):
-    __slots__ = ["async_execution_thread", "backend_config", "batch_group_count", "called_computation_ids", "channel_id", "collective_device_list", "comparison_direction", "control_predecessor_ids", "convolution_dimension_numbers", "custom_call_target", "dot_dimension_numbers", "feature_group_count", "frontend_attributes", "id", "iota_collective_device_list", "mesh_axes_replica_group_list", "metadata", "name", "opcode", "operand_ids", "original_value", "parameter_number", "precision_config", "replica_groups", "shape", "source_target_pairs", "statistics_viz", "tuple_index", "window"]
+    __slots__ = ["async_execution_thread", "backend_config", "batch_group_count", "called_computation_ids", "channel_id", "collective_device_list", "comparison_direction", "control_predecessor_ids", "convolution_dimension_numbers", "custom_call_target", "dot_dimension_numbers", "feature_group_count", "frontend_attributes", "id", "iota_collective_device_list", "mesh_axes_replica_group_list", "metadata", "name", "opcode", "operand_ids", "original_value", "output_operand_aliasing", "parameter_number", "precision_config", "replica_groups", "shape", "source_target_pairs", "statistics_viz", "tuple_index", "window"]
     ASYNC_EXECUTION_THREAD_FIELD_NUMBER: _ClassVar[int]
     BACKEND_CONFIG_FIELD_NUMBER: _ClassVar[int]
     BATCH_GROUP_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -195,6 +195,7 @@ class HloInstruction(_message.Message):
     OPCODE_FIELD_NUMBER: _ClassVar[int]
     OPERAND_IDS_FIELD_NUMBER: _ClassVar[int]
     ORIGINAL_VALUE_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_OPERAND_ALIASING_FIELD_NUMBER: _ClassVar[int]
     PARAMETER_NUMBER_FIELD_NUMBER: _ClassVar[int]
     PRECISION_CONFIG_FIELD_NUMBER: _ClassVar[int]
     REPLICA_GROUPS_FIELD_NUMBER: _ClassVar[int]
@@ -224,6 +225,7 @@ class HloInstruction(_message.Message):
     opcode: str
     operand_ids: _containers.RepeatedScalarFieldContainer[int]
     original_value: bytes
+    output_operand_aliasing: _containers.RepeatedScalarFieldContainer[bytes]
     parameter_number: int
     precision_config: bytes
     replica_groups: _containers.RepeatedScalarFieldContainer[bytes]
@@ -232,7 +234,7 @@ class HloInstruction(_message.Message):
     statistics_viz: bytes
     tuple_index: int
     window: bytes
-    def __init__(self, name: _Optional[str] = ..., opcode: _Optional[str] = ..., shape: _Optional[bytes] = ..., metadata: _Optional[_Union[OpMetadata, _Mapping]] = ..., parameter_number: _Optional[int] = ..., tuple_index: _Optional[int] = ..., window: _Optional[bytes] = ..., convolution_dimension_numbers: _Optional[bytes] = ..., channel_id: _Optional[int] = ..., custom_call_target: _Optional[bytes] = ..., dot_dimension_numbers: _Optional[bytes] = ..., id: _Optional[int] = ..., operand_ids: _Optional[_Iterable[int]] = ..., control_predecessor_ids: _Optional[_Iterable[int]] = ..., called_computation_ids: _Optional[_Iterable[int]] = ..., backend_config: _Optional[bytes] = ..., replica_groups: _Optional[_Iterable[bytes]] = ..., feature_group_count: _Optional[int] = ..., precision_config: _Optional[bytes] = ..., source_target_pairs: _Optional[_Iterable[bytes]] = ..., batch_group_count: _Optional[int] = ..., comparison_direction: _Optional[bytes] = ..., frontend_attributes: _Optional[_Union[FrontendAttributes, _Mapping]] = ..., async_execution_thread: _Optional[str] = ..., statistics_viz: _Optional[bytes] = ..., collective_device_list: _Optional[bytes] = ..., original_value: _Optional[bytes] = ..., iota_collective_device_list: _Optional[bytes] = ..., mesh_axes_replica_group_list: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., opcode: _Optional[str] = ..., shape: _Optional[bytes] = ..., metadata: _Optional[_Union[OpMetadata, _Mapping]] = ..., parameter_number: _Optional[int] = ..., tuple_index: _Optional[int] = ..., window: _Optional[bytes] = ..., convolution_dimension_numbers: _Optional[bytes] = ..., channel_id: _Optional[int] = ..., custom_call_target: _Optional[bytes] = ..., dot_dimension_numbers: _Optional[bytes] = ..., id: _Optional[int] = ..., operand_ids: _Optional[_Iterable[int]] = ..., control_predecessor_ids: _Optional[_Iterable[int]] = ..., called_computation_ids: _Optional[_Iterable[int]] = ..., backend_config: _Optional[bytes] = ..., replica_groups: _Optional[_Iterable[bytes]] = ..., feature_group_count: _Optional[int] = ..., precision_config: _Optional[bytes] = ..., source_target_pairs: _Optional[_Iterable[bytes]] = ..., batch_group_count: _Optional[int] = ..., comparison_direction: _Optional[bytes] = ..., frontend_attributes: _Optional[_Union[FrontendAttributes, _Mapping]] = ..., output_operand_aliasing: _Optional[_Iterable[bytes]] = ..., async_execution_thread: _Optional[str] = ..., statistics_viz: _Optional[bytes] = ..., collective_device_list: _Optional[bytes] = ..., original_value: _Optional[bytes] = ..., iota_collective_device_list: _Optional[bytes] = ..., mesh_axes_replica_group_list: _Optional[bytes] = ...) -> None: ...
 
 class HloModule(_message.Message):
     __slots__ = ["buffer_donor", "computations", "device_assignment", "entry_computation_id", "input_output_alias", "spmd_parameters_shardings", "stack_frame_index"]
@@ -361,6 +363,16 @@ class OpMetadata(_message.Message):
     source_line: int
     stack_frame_id: int
     def __init__(self, op_name: _Optional[str] = ..., source_file: _Optional[str] = ..., source_line: _Optional[int] = ..., stack_frame_id: _Optional[int] = ...) -> None: ...
+
+class OutputOperandAliasing(_message.Message):
+    __slots__ = ["operand_index", "operand_shape_index", "output_shape_index"]
+    OPERAND_INDEX_FIELD_NUMBER: _ClassVar[int]
+    OPERAND_SHAPE_INDEX_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_SHAPE_INDEX_FIELD_NUMBER: _ClassVar[int]
+    operand_index: int
+    operand_shape_index: _containers.RepeatedScalarFieldContainer[int]
+    output_shape_index: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, output_shape_index: _Optional[_Iterable[int]] = ..., operand_index: _Optional[int] = ..., operand_shape_index: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class PrecisionConfig(_message.Message):
     __slots__ = ["algorithm", "operand_precision"]

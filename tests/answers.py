@@ -168,6 +168,7 @@ def hand_made(mode: str) -> list[bytes]:
         return [*hand_made_traces(), measurements()]
     of_its_own = {
         "by_op": hand_made_ops,
+        "by_array": hand_made_arrays,
         "idle": hand_made_idleness,
         "kernel": hand_made_kernels,
         "memory": hand_made_memories,
@@ -181,6 +182,16 @@ def hand_made_ops() -> list[bytes]:
     names = ("f.1", "f.1", "f.2")
     ops = [op(name, "loop fusion", 10 * i, 10) for i, name in enumerate(names)]
     return [*hand_made_traces(), trace(ops)]
+
+
+def hand_made_arrays() -> list[bytes]:
+    """Return traces whose only op runs for 10 ps and for no time."""
+    main = [hlo_proto.op("x", "parameter"), hlo_proto.op("a", "copy", "x")]
+    programs = hlo_proto.metadata_plane({7: ("f", hlo_proto.hlo_proto({"main": main}))})
+    return [
+        encode(Space([tpu_plane([op("a", "data formatting", 0, dur, program_id=7)]), programs]))
+        for dur in (10, 0)
+    ]
 
 
 def hand_made_idleness() -> list[bytes]:
@@ -296,6 +307,7 @@ ALL_OPTIONS = {
     "by_source": ["--include-data-move", "--include-comm", "--top=3"],
     "by_scope": ["--depth=all", "--merge-layers", "--below="],
     "by_op": ["--top=3", "--peak-tflops-fp32=70", "--no-merge"],
+    "by_array": ["--top=1000", "--peak-hbm-gibps=3000", "--no-merge"],
     "non_compute": ["--include-comm", "--top=3"],
     "roofline": ["--top=14", "--chip=profile", "--bytes=hbm", "--peak-tflops-fp32=70"],
     "comm": ["--top=3", "--peers"],
@@ -337,6 +349,7 @@ def answers() -> list[Json]:
     only_hbm = op("f", "add", 0, 5, shape=shape, flops=8, memory_access_breakdown=accesses)
     found.append(answer(trace([only_hbm]), "roofline", "--bytes=hbm"))
     found.append(answer(judged_without_roofs(), "roofline"))
+    found.append(answer(hand_made_arrays()[0], "by_array", "--chip=profile"))
     # The path of this op contains a layer but no primitive.
     found.append(answer(trace([op("f", "loop fusion", 0, 5, tf_op="jit(f)/jit(g):")]), "by_scope"))
     found.append(answer(not_donated(), "bottleneck"))

@@ -45,7 +45,7 @@ ALL_MODES = NAMES
 STEP_MODES = tuple(mode.name for mode in LISTED_MODES if "--step" in mode.options)
 MODES = tuple(mode for mode in STEP_MODES if mode not in ("page", "export"))
 # Modes that do not need a program in the trace.
-MODES_OF_TRACE = tuple(mode for mode in MODES if mode not in ("memory", "program"))
+MODES_OF_TRACE = tuple(mode for mode in MODES if mode not in ("by_array", "memory", "program"))
 
 # If True, random tests run all cases at full size instead of a sample.
 FULL = os.environ.get("COMPUTE_BREAKDOWN_TESTS") == "full"

@@ -3,14 +3,14 @@ slices of an operand or updates a slice in place."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from _proto.hlo.program import Computation, Instruction
 from _proto.hlo.shapes import Array
 from _proto.hlo.text import HBM
 
-_UPDATE = "dynamic-update-slice"
+_BITCAST, _UPDATE = "bitcast", "dynamic-update-slice"
 # Instructions that read only those elements of their first operand that they return.
 _SLICES = ("dynamic-slice", "slice", "gather")
 _PARTIAL = (_UPDATE, *_SLICES)
@@ -21,6 +21,13 @@ class Traffic(NamedTuple):
 
     whole: int
     moved: int
+
+
+class Update(NamedTuple):
+    """An update in place: the bytes that a fusion writes, and the parameter that it updates."""
+
+    n_bytes: int
+    parameter_number: int
 
 
 class FusionTraffic(NamedTuple):
@@ -35,13 +42,18 @@ def traffic_of(op: Instruction) -> FusionTraffic | None:
 
     Return None for other instructions, and for fusions with an unreadable shape.
     """
-    if op.opcode != "fusion" or not any(inner.opcode in _PARTIAL for inner in op.inside()):
+    if not is_partial(op):
         return None
     parts = list(_parts(op))
     if None in parts:
         return None
     known = [part for part in parts if part]
     return FusionTraffic(_sum(known), _sum([part for part in known if part[0].memory_space == HBM]))
+
+
+def is_partial(op: Instruction) -> bool:
+    """Return whether the instruction is a fusion that slices or updates arrays."""
+    return op.opcode == "fusion" and any(inner.opcode in _PARTIAL for inner in op.inside())
 
 
 def _sum(parts: Sequence[tuple[Array, int, int]]) -> Traffic:
@@ -58,15 +70,15 @@ def _parts(op: Instruction) -> Iterator[tuple[Array, int, int] | None]:
         yield None
         return
     for number, arrays in enumerate(op.operand_arrays):
-        given = _parameter(body, number)
-        read = _read(given, body) if given and arrays is not None and len(arrays) == 1 else None
+        read = read_of(body, number) if arrays is not None and len(arrays) == 1 else None
         yield from (_part(array, read) for array in arrays or (None,))
     values = root.operands if root.opcode == "tuple" else [root]
     if len(values) != len(outputs):
         yield None
         return
     for array, value in zip(outputs, values, strict=True):
-        yield _part(array, _written(value, body))
+        update = update_of(value, body)
+        yield _part(array, update.n_bytes if update else None)
 
 
 def _part(array: Array | None, moved: int | None) -> tuple[Array, int, int] | None:
@@ -80,25 +92,31 @@ def _parameter(body: Computation, number: int) -> Instruction | None:
     return next((given for given in body.instructions if given.parameter_number == number), None)
 
 
-def _read(parameter: Instruction, body: Computation) -> int | None:
+def read_of(body: Computation, number: int, passing: Collection[str] = (_BITCAST,)) -> int | None:
     """Return the bytes that a fusion reads of a parameter through slices; None if it may read all
-    of it."""
+    of it. Instructions with an opcode in `passing` do not access memory."""
+    parameter = _parameter(body, number)
+    if parameter is None:
+        return None
     total, seen, to_do = 0, {parameter}, [parameter]
     while to_do:
         value = to_do.pop()
+        if value is value.computation.root and value is not body.root and not value.users:
+            # The value is the result of a fusion inside the fusion.
+            value = value.computation.caller or value
         if value is value.computation.root or not value.users:
             return None
         for user in value.users:
             places = [i for i, n in enumerate(user.message.operand_ids) if n == value.message.id]
             passed: list[Instruction | None] = []
             read: int | None = 0
-            if user.opcode == "bitcast":
+            if user.opcode in passing:
                 passed = [user]
             elif user.opcode == "fusion" and user.called:
                 passed = [_parameter(user.called[0], place) for place in places]
             elif user.opcode in _SLICES and places == [0]:
                 read = _size(user)
-            elif user.opcode != _UPDATE or places != [0] or not _is_output(user, body):
+            elif user.opcode != _UPDATE or places != [0] or not _is_output(user, body, passing):
                 # An update in place reads nothing of the array that it updates.
                 return None
             if read is None or None in passed:
@@ -110,7 +128,7 @@ def _read(parameter: Instruction, body: Computation) -> int | None:
     return total
 
 
-def _is_output(value: Instruction, body: Computation) -> bool:
+def _is_output(value: Instruction, body: Computation, passing: Collection[str]) -> bool:
     """Return whether an updated array is only an output of the fusion with the given body."""
     seen: set[Instruction] = set()
     while value not in seen:
@@ -126,21 +144,23 @@ def _is_output(value: Instruction, body: Computation) -> bool:
         user = users[0]
         if user is body.root and user.opcode == "tuple":
             return True
-        if user.opcode not in ("bitcast", "fusion", _UPDATE):
+        if user.opcode not in ("fusion", _UPDATE, *passing):
             return False
         value = user
     return False
 
 
-def _written(value: Instruction, body: Computation) -> int | None:
-    """Return the bytes that a fusion writes of an output that it updates in place; None if it
-    writes all of it."""
+def update_of(
+    value: Instruction, body: Computation, passing: Collection[str] = (_BITCAST,)
+) -> Update | None:
+    """Return the update if a fusion only updates an output in place; None if it writes all of
+    it."""
     total = 0
     seen: set[Instruction] = set()
     while value not in seen:
         seen.add(value)
         before: Instruction | None = None
-        if value.opcode == "bitcast":
+        if value.opcode in passing:
             before = next(iter(value.operands), None)
         elif value.opcode == "fusion" and value.called:
             before = value.called[0].root
@@ -153,7 +173,7 @@ def _written(value: Instruction, body: Computation) -> int | None:
         elif value.opcode == "parameter":
             if value.computation is body:
                 # XLA updates a parameter in place. Another array has to be written as a whole.
-                return total or None
+                return Update(total, value.message.parameter_number) if total else None
             caller = value.computation.caller
             given = caller.operands[value.message.parameter_number :] if caller else ()
             before = next(iter(given), None)

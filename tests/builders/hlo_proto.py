@@ -213,6 +213,12 @@ def element(index: int) -> bytes:
     return int_field(13, index)
 
 
+def shares_memory(operand: int) -> bytes:
+    """Encode that an instruction's output is in the memory of the operand with the given index."""
+    # proto3 does not write zeros.
+    return bytes_field(74, int_field(2, operand) if operand else b"")
+
+
 def direction(name: str) -> bytes:
     """Encode the direction of a compare instruction, such as EQ, NE or LT."""
     return text_field(63, name)

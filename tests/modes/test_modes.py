@@ -98,8 +98,8 @@ class OptionsOfModes(unittest.TestCase):
         ("--step", "0"): " ".join(STEP_MODES),
         ("--step-id", "s"): " ".join(STEP_MODES),
         ("--own", "m.py"): " ".join(STEP_MODES),
-        ("--top", "3"): "bottleneck summary by_source by_op non_compute roofline comm memory idle "
-        "program kernel compare spread",
+        ("--top", "3"): "bottleneck summary by_source by_op by_array non_compute roofline comm "
+        "memory idle program kernel compare spread",
         ("--steps", ":1"): "record compare spread",
         ("--baseline", str(DEMO)): "compare page",
         ("--fail-over", "1"): "compare",
@@ -111,8 +111,8 @@ class OptionsOfModes(unittest.TestCase):
         ("--below", ""): "by_scope",
         ("--merge-layers",): "by_scope",
         ("--op", "flash.3"): "by_op",
-        ("--no-merge",): "by_op",
-        ("--chip", "v7x"): "bottleneck roofline by_op kernel export",
+        ("--no-merge",): "by_op by_array",
+        ("--chip", "v7x"): "bottleneck roofline by_op by_array kernel export",
         ("--bytes", "hbm"): "roofline",
         ("--kernel-cost", "flash=1,1"): "bottleneck roofline by_op kernel export",
         ("--kernel", "flash"): "kernel",
@@ -129,7 +129,7 @@ class OptionsOfModes(unittest.TestCase):
         ("--grep", "fl.sh"): "anatomy",
         ("--sample", "1"): "anatomy",
         **{
-            (f"--peak-{peak}", "5"): "bottleneck roofline by_op kernel export"
+            (f"--peak-{peak}", "5"): "bottleneck roofline by_op by_array kernel export"
             for peak in ("tflops-bf16", "tflops-fp8", "tflops-fp32", "tflops-fp16", "hbm-gibps")
         },
     }

@@ -22,6 +22,7 @@ MAIN_TABLES = {
     "by_source": "groups",
     "by_scope": "scopes",
     "by_op": "ops",
+    "by_array": "arrays",
     "non_compute": "by_source_within_category",
     "roofline": "groups",
     "comm": "rows",

@@ -1,0 +1,1 @@
+"""Follow the arrays of a step's program through HBM."""

@@ -1,0 +1,300 @@
+"""Find what a step moves through HBM, by array: bytes, times, and the ops that read and write each
+array."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Final, Literal, NamedTuple
+
+from _analysis.arrays.traffic import Access, accesses_of, copied_by, moves_parts
+from _analysis.arrays.values import Arrays, operand_values
+from _analysis.causes.shared.graph import Value
+from _analysis.roof.ledger import DATA_MOVEMENT, MEMORY_BOUND, Entry
+from _analysis.roof.roofs import Roofs
+from _pipeline.executions import Executions
+from _proto.cached import cached_property
+from _proto.hlo.parameters import read_parameters
+from _proto.hlo.program import Instruction, Program
+from _proto.hlo.shapes import Array, Path
+
+Kind = Literal["parameter", "optimizer_state", "cache", "constant", "result", "temporary"]
+PARAMETER: Final = "parameter"
+OPTIMIZER_STATE: Final = "optimizer_state"
+CACHE: Final = "cache"
+CONSTANT: Final = "constant"
+RESULT: Final = "result"
+TEMPORARY: Final = "temporary"
+
+# Phases in which the forward pass is used for gradients.
+_AFTER_FORWARD = ("backward", "recompute")
+# Instructions that fill an array before others write its contents.
+_FILLS = ("broadcast", "iota", "copy")
+# Two figures agree if they differ by at most 1 / `_TOLERANCE`.
+_TOLERANCE = 10
+# An op that takes more than this many times as long as its bytes take at the peak bandwidth is not
+# limited by HBM: with fewer bytes, it would hardly be faster.
+_SLOWEST = 10
+# An array is wider than what made it if an operand with at least 1 / `_LARGE` of its elements has a
+# narrower type, and no such operand is as wide.
+_LARGE = 4
+
+
+class Use(NamedTuple):
+    """All executions of an op that read or write an array. `path` is the place of a written array
+    in the op's output."""
+
+    executions: Executions
+    path: Path
+    is_write: bool
+    # The bytes that all executions move to or from HBM.
+    n_bytes: int
+    # The array's share of the op's time, if HBM limits the op.
+    time: int
+
+
+class StepArray:
+    """An array, and the ops of the step that read and write it."""
+
+    def __init__(self, value: Value, shape: Array, arrays: Arrays) -> None:
+        self.value, self.shape, self._arrays = value, shape, arrays
+        self.uses: list[Use] = []
+
+    @property
+    def name(self) -> str | None:
+        """Return the path of a parameter in the user's code."""
+        here = self.value.instruction
+        return here.op_name if self.is_parameter and not self.value.path else None
+
+    @property
+    def is_parameter(self) -> bool:
+        here = self.value.instruction
+        entry = self._arrays.program.message.entry_computation_id
+        return here.opcode == "parameter" and here.computation.message.id == entry
+
+    @property
+    def is_result(self) -> bool:
+        return self._arrays.is_result(self.value)
+
+    @cached_property
+    def writes(self) -> list[Use]:
+        return [use for use in self.uses if use.is_write]
+
+    @cached_property
+    def reads(self) -> list[Use]:
+        return [use for use in self.uses if not use.is_write]
+
+    @cached_property
+    def written(self) -> int:
+        return sum(use.n_bytes for use in self.writes)
+
+    @cached_property
+    def read(self) -> int:
+        return sum(use.n_bytes for use in self.reads)
+
+    @cached_property
+    def moved(self) -> int:
+        return self.written + self.read
+
+    @cached_property
+    def time(self) -> int:
+        return sum(use.time for use in self.uses)
+
+    @property
+    def moved_by_bound_ops(self) -> int:
+        """Return the bytes that the ops move whose time is in `time`."""
+        return sum(use.n_bytes for use in self.uses if use.time)
+
+    @cached_property
+    def makers(self) -> Sequence[Executions]:
+        """Return the executions that write the array's contents, the largest write first."""
+        writes = sorted(self.writes, key=lambda use: -use.n_bytes)
+        filling = [use for use in writes if use.executions.op.hlo.opcode in _FILLS]
+        chosen = [use for use in writes if use not in filling] or filling
+        return [use.executions for use in chosen]
+
+    @cached_property
+    def origin(self) -> Value | None:
+        """Return the array of which this array is a copy, or None."""
+        found = None
+        for use in self.writes:
+            here = use.executions.op.instruction
+            source = copied_by(here, use.path, self._arrays) if here is not None else None
+            if source is None or source == self.value:
+                return None
+            found = source
+        return found
+
+    @cached_property
+    def widened_from(self) -> str | None:
+        """Return the dtype of the operands from which a wider array is made, or None."""
+        makers = self.makers
+        here = makers[0].op.instruction if makers else None
+        if here is None or not is_float(self.shape.dtype):
+            return None
+        sources = [
+            array
+            for _, _, array in operand_values(here, self._arrays)
+            if _LARGE * array.n_elements >= self.shape.n_elements and is_float(array.dtype)
+        ]
+        widest = max(sources, key=lambda array: array.bits or 0, default=None)
+        if widest is None or not widest.bits or widest.bits >= (self.shape.bits or 0):
+            return None
+        return widest.dtype
+
+
+class StepArrays:
+    """The arrays of all programs of a step."""
+
+    def __init__(self, ledger: Iterable[Entry], roofs: Roofs) -> None:
+        # Bytes per picosecond; infinite if unknown, so that no op is limited by HBM.
+        self._peak = math.inf if roofs.hbm is None else float(roofs.hbm)
+        self.by_value: dict[Value, StepArray] = {}
+        self._programs: dict[Program, Arrays] = {}
+        # Time of ops whose bytes are known from both the program and the profiler, and the part of
+        # it for which the two agree.
+        self.compared_time = self.agreeing_time = 0
+        # Bytes that the profiler counts for ops of which the program shows no array in HBM.
+        self.unattributed = 0
+        # Ops whose time HBM limits.
+        self.bound_time = 0
+        for entry in ledger:
+            here = entry.executions.op.instruction
+            if here is not None:
+                self._add(entry, here)
+
+    def __iter__(self) -> Iterator[StepArray]:
+        return iter(self.by_value.values())
+
+    def _add(self, entry: Entry, here: Instruction) -> None:
+        arrays = self._programs.get(here.program)
+        if arrays is None:
+            arrays = self._programs[here.program] = Arrays(here.program)
+        accesses = accesses_of(here, arrays)
+        executions = entry.executions
+        n_bytes = self._corrected(executions, accesses)
+        total = sum(n_bytes)
+        is_bound = total > 0 and self._is_bound_by_hbm(entry, total)
+        times = shares(executions.total, n_bytes) if is_bound else [0] * len(accesses)
+        self.bound_time += sum(times)
+        for access, moved, time in zip(accesses, n_bytes, times, strict=True):
+            array = self._array(access.array, arrays)
+            if array is not None:
+                array.uses.append(
+                    Use(executions, access.path, access.is_write, moved * executions.n, time)
+                )
+
+    def _array(self, value: Value, arrays: Arrays) -> StepArray | None:
+        known = self.by_value.get(value)
+        if known is None:
+            leaves = dict(arrays.leaves(value.instruction))
+            shape = leaves.get(value.path)
+            if shape is None:
+                return None
+            known = self.by_value[value] = StepArray(value, shape, arrays)
+        return known
+
+    def _corrected(self, executions: Executions, accesses: Sequence[Access]) -> list[int]:
+        """Return the bytes of each access, scaled to the bytes that the profiler counts for the op.
+
+        The profiler knows nothing about kernels, counts both ends of an asynchronous op, and counts
+        whole arrays for some ops that only read or update slices.
+        """
+        op = executions.op
+        found = [access.n_bytes for access in accesses]
+        total, counted = sum(found), op.hbm_bytes
+        assert op.instruction is not None
+        if counted is None or op.is_opaque or op.instruction.is_asynchronous:
+            return found
+        self.compared_time += executions.total
+        if _TOLERANCE * abs(total - counted) <= counted:
+            self.agreeing_time += executions.total
+        if counted > total and moves_parts(op.instruction):
+            return found
+        if total == 0:
+            self.unattributed += counted * executions.n
+        return shares(counted, found)
+
+    def _is_bound_by_hbm(self, entry: Entry, n_bytes: int) -> bool:
+        """Return whether HBM limits an op: memory-bound math, or data movement."""
+        if entry.name not in (MEMORY_BOUND, DATA_MOVEMENT):
+            return False
+        return _SLOWEST * n_bytes * entry.executions.n >= self._peak * entry.total
+
+    def effective_reads(self, array: StepArray) -> Iterator[Use]:
+        """Yield the reads of an array. Reads by ops that only copy the array are followed by the
+        reads of the copy."""
+        seen, to_do = {array.value}, [array]
+        while to_do:
+            here = to_do.pop()
+            yield from here.reads
+            for copied in self._copies.get(here.value, ()):
+                if copied.value not in seen:
+                    seen.add(copied.value)
+                    to_do.append(copied)
+
+    @cached_property
+    def _copies(self) -> dict[Value, list[StepArray]]:
+        """Map arrays to copies of them, or of slices of them."""
+        copies: dict[Value, list[StepArray]] = {}
+        for array in self:
+            if array.origin is not None:
+                copies.setdefault(array.origin, []).append(array)
+        return copies
+
+    @cached_property
+    def _has_backward(self) -> bool:
+        return any(use.executions.op.phase == "backward" for array in self for use in array.uses)
+
+    def is_saved(self, array: StepArray) -> bool:
+        """Return whether the forward pass writes an array that the backward pass reads."""
+        return any(use.executions.op.phase == "forward" for use in array.writes) and any(
+            use.executions.op.phase in _AFTER_FORWARD for use in self.effective_reads(array)
+        )
+
+    def is_never_whole(self, array: StepArray) -> bool:
+        """Return whether the step writes an array and reads less than half of it."""
+        return bool(array.written) and not array.is_result and 2 * array.read < array.written
+
+    def kind_of(self, array: StepArray) -> Kind:
+        if array.value.instruction.opcode == "constant":
+            return CONSTANT
+        if not array.is_parameter:
+            return RESULT if array.is_result else TEMPORARY
+        if not self._has_backward:
+            return CACHE if array.written and array.is_result else PARAMETER
+        phases = {use.executions.op.phase for use in self.effective_reads(array)}
+        is_state = self._is_donated(array) and phases and phases <= {"other", "unknown"}
+        return OPTIMIZER_STATE if is_state else PARAMETER
+
+    def _is_donated(self, array: StepArray) -> bool:
+        here = array.value.instruction
+        return (here.message.parameter_number, array.value.path) in self._donated[here.program]
+
+    @cached_property
+    def _donated(self) -> dict[Program, set[tuple[int, tuple[int, ...]]]]:
+        return {
+            program: {
+                (parameter.number, parameter.shape_index)
+                for parameter in read_parameters(program) or ()
+                if parameter.is_aliased or parameter.is_donor
+            }
+            for program in self._programs
+        }
+
+
+def is_float(dtype: str) -> bool:
+    return dtype.startswith(("f", "bf"))
+
+
+def shares(whole: int, parts: Sequence[int]) -> list[int]:
+    """Divide a whole number in proportion to `parts`. The results add up to the whole."""
+    total = sum(parts)
+    if not total:
+        return [0] * len(parts)
+    ends = [0]
+    for part in parts:
+        ends.append(ends[-1] + part)
+    bounds = [whole * end // total for end in ends]
+    return [end - begin for begin, end in pairwise(bounds)]

@@ -1,0 +1,1 @@
+"""Test the arrays of a step."""
