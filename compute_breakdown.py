@@ -58,12 +58,10 @@ if IS_COMMAND and sys.path[0] != HERE:
 elif HERE not in sys.path:
     sys.path.append(HERE)
 
-from _analysis.causes import NAMES as CAUSES
-from _analysis.causes import rule_named
 from _modes import NAMES, STEP_OPTIONS, Mode, mode_named
 from _pipeline.context import DEVICE, SCHEMA_VERSION, Context, Outcome, Request
 from _pipeline.gate import gate_status, gate_without_answer
-from _pipeline.names import with_suggestion
+from _pipeline.names import suggestion, with_suggestion
 from _pipeline.no_answer import BAD_ARGUMENTS, DEVICE_NOT_FOUND, NoAnswer, available_in, unreadable
 from _pipeline.option_values import (
     FORM_OPTIONS,
@@ -293,7 +291,7 @@ OPTIONS: dict[str, Json] = {
     },
 }
 PIPELINE_OPTIONS = ("--device", "--host", "--format", "--text", "--all")
-CHOICES = {"--mode": NAMES, "--schema": NAMES, "--explain": CAUSES} | {
+CHOICES = {"--mode": NAMES, "--schema": NAMES} | {
     flag: arguments["choices"] for flag, arguments in OPTIONS.items() if "choices" in arguments
 }
 # Options of this command that a command in `next_steps` keeps if its mode accepts them.
@@ -323,6 +321,13 @@ class ExplainCause(argparse.Action):
     """Print what is known about a cause and exit."""
 
     def __call__(self, parser: Any, namespace: Any, cause: Any, option: str | None = None) -> None:
+        from _analysis.causes import NAMES as CAUSES
+        from _analysis.causes import rule_named
+
+        if cause not in CAUSES:
+            names = ", ".join(sorted(CAUSES))
+            hint = suggestion(cause, CAUSES)
+            parser.error(f"--explain must be one of {names}, got {cause!r}{hint}")
         write(sys.stdout, rule_named(cause).explanation)
         parser.exit()
 
@@ -356,7 +361,7 @@ def parser_of_modes() -> tuple[Parser, dict[str, str]]:
         help="print the JSON Schema of a mode's answers; needs no PROFILE",
     )  # fmt: skip
     parser.add_argument(
-        "--explain", action=ExplainCause, metavar="CAUSE", choices=CAUSES,
+        "--explain", action=ExplainCause, metavar="CAUSE",
         help="explain a cause that bottleneck finds; needs no PROFILE",
     )  # fmt: skip
     parser.add_argument("--version", action="version", version=f"compute_breakdown {__version__}")
