@@ -9,7 +9,7 @@ from tests.builders import hlo_proto
 from tests.builders.hlo_proto import metadata_plane
 from tests.builders.hlo_proto import op as instruction
 from tests.builders.xspace import Op, Space, encode, op, tpu_plane, trace
-from tests.harness import OFFLOADING, answer, run
+from tests.harness import answer, run
 from tests.naive.invariants import faults
 
 Json = dict[str, Any]
@@ -302,15 +302,6 @@ class NoLayers(unittest.TestCase):
                 result = result_of([at(0, 10, path), at(10, 5, None)])
                 n = sum(note.startswith(warning) for note in result["notes"])
                 self.assertEqual(n, 0 if is_named else 1)
-
-
-class Captures(unittest.TestCase):
-    def test_copies_in_the_offloading_capture_have_no_scope(self) -> None:
-        if not OFFLOADING.exists():
-            self.skipTest("the capture isn't here")
-        result = answer(OFFLOADING, "by_scope")
-        self.assertEqual(totals(result), {"": (24_042_677_500, 24_042_677_500)})
-        self.assertEqual(result["no_scope"]["n_executions"], 12)
 
 
 if __name__ == "__main__":

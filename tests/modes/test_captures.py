@@ -130,17 +130,6 @@ class NextSteps(unittest.TestCase):
         # Records next to the traces take precedence, but other modes read the traces.
         self.assertEqual(self.commands(traces() | records()), [words])
 
-    def test_command_reads_the_profile_with_the_slow_host(self) -> None:
-        files = {f"{name.partition('.')[0]}/{name}": data for name, data in traces().items()}
-        self.assertEqual(
-            self.commands(files, "h0", "h1", "h2"),
-            ["F/h1 --mode bottleneck --device /device:TPU:0 --host h1"],
-        )
-        self.assertEqual(
-            self.commands(traces(), *traces()),
-            ["F/h1.xplane.pb --mode bottleneck --device /device:TPU:0 --host h1"],
-        )
-
     def test_command_reads_the_slow_host_of_a_merged_file(self) -> None:
         spaces = [pb.XSpace.FromString(a_trace(host)) for host in HOSTS]
         for space, host in zip(spaces, HOSTS, strict=True):

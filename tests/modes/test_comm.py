@@ -962,52 +962,6 @@ class Rows(unittest.TestCase):
         result = row([op("all-gather.1", "all-gather", 0, 5, stack="n.py:7:1")], program)
         self.assertEqual((result["source_inner"], result["source_is"]), ("n.py:7", "own"))
 
-    def test_row_is_described_by_its_first_execution(self) -> None:
-        ops = [
-            op(f"all-reduce.{i}", "all-reduce", 10 * i, i, stack="m.py:1:1", tf_op=f"f/{i}:")
-            for i in (1, 2)
-        ]
-        self.assertEqual(row(ops)["tf_op"], "f/1:")
-        self.assertEqual(row(ops[::-1])["tf_op"], "f/2:")
-        self.assertRegex(row(ops)["agg_key"], "^stack:[0-9a-f]{16}$")
-
-    def test_tail_sums_the_omitted_rows(self) -> None:
-        data = file_of(self.ops())
-        whole = answer(data, "comm")
-        for top in range(6):
-            result = answer(data, "comm", "--top", str(top))
-            self.assertEqual(result["rows"], whole["rows"][:top])
-            self.assertEqual(result["totals"], whole["totals"])
-            left_out = whole["rows"][top:]
-            self.assertEqual(
-                result["tail"],
-                {
-                    "n_rows_omitted": len(left_out),
-                    "sync_dur_ps": sum(entry["sync_dur_ps"] for entry in left_out),
-                    "wait_dur_ps": sum(entry["wait_dur_ps"] for entry in left_out),
-                },
-            )
-        self.assertEqual(
-            {name: (of["n_executions"], of["sync_dur_ps"], of["wait_dur_ps"])
-             for name, of in whole["totals"]["by_collective"].items()},
-            {"all-reduce": (4, 50, 5), "all-gather": (1, 0, 5)},
-        )  # fmt: skip
-
-    def test_twenty_rows_are_shown_by_default(self) -> None:
-        ops = [op(f"all-reduce.{i}", "all-reduce", i, 1, stack=f"m.py:{i}:1") for i in range(25)]
-        result = answer(file_of(ops), "comm")
-        self.assertEqual((len(result["rows"]), result["tail"]["n_rows_omitted"]), (20, 5))
-
-    def test_step_without_communication_has_no_rows(self) -> None:
-        result = answer(file_of([math(0, 10)]), "comm")
-        self.assertEqual(result["rows"], [])
-        self.assertEqual(
-            {name: result["totals"][name] for name in ("exposed_ps", "host_ps", "by_collective",
-                                                     "in_flight_union_ps", "hidden_union_ps")},
-            {"exposed_ps": 0, "host_ps": 0, "by_collective": {}, "in_flight_union_ps": 0,
-             "hidden_union_ps": 0},
-        )  # fmt: skip
-
 
 def waits_of(step: Step) -> dict[int, RealOp]:
     return {

@@ -16,7 +16,7 @@ from _output.lead import with_lead
 from tests.builders import records
 from tests.builders.records import Json, Program
 from tests.builders.xspace import Space, encode, op, tpu_plane
-from tests.harness import FULL, InFolder, answer, command, run
+from tests.harness import InFolder, answer, command, run
 from tests.modes.test_compare import compare, compare_captures, mean
 from tests.shown import headline_of, text_of
 
@@ -123,31 +123,6 @@ class SeveralCaptures(unittest.TestCase):
                 for figure in (*result["rows"], *result["totals"].values()):
                     self.assertEqual((figure["p_value"], figure["significant"]), (None, None))
                 self.assertIn("captures are too few", str(result["notes"]))
-
-    def test_captures_of_the_same_code_rarely_differ_significantly(self) -> None:
-        """Split captures of the same code at random: at most 5 % of the splits may be significant.
-
-        Steps of one capture differ much less than captures do, so steps must not count as samples.
-        """
-        rng = random.Random(3)
-        n_splits = 300 if FULL else 100
-        n_found = 0
-        for split in range(n_splits):
-            captures = runs_of_one_program(8, split)
-            rng.shuffle(captures)
-            result = compare_captures(captures[:4], captures[4:])
-            n_found += result["totals"]["step_duration"]["significant"]
-        self.assertLessEqual(n_found, 0.05 * n_splits)
-
-    def test_slower_code_is_usually_significant(self) -> None:
-        n_found = 0
-        for seed in range(20):
-            before = runs_of_one_program(5, seed)
-            rng = random.Random(seed + 100)
-            after = [capture(500 + i, factor=rng.gauss(1.12, 0.03)) for i in range(5)]
-            total = compare_captures(before, after)["totals"]["step_duration"]
-            n_found += total["significant"] and total["delta_ps"] > 0
-        self.assertGreaterEqual(n_found, 15)
 
     def test_group_counts_as_zero_in_a_capture_that_lacks_it(self) -> None:
         before = runs_of_one_program(4, 5)

@@ -440,20 +440,6 @@ class Captures(unittest.TestCase):
             self.skipTest("the capture is not available")
         return answer(path, "idle", *options)
 
-    def test_nearly_all_idle_time_of_the_offloading_capture_is_spent_at_a_barrier(self) -> None:
-        found = self.result("v6e-host-offload", "--device", "/device:TPU:2", "--step", "0")
-        self.assertEqual(found["totals"]["idle_duration_ps"], 340_977_878_750)
-        self.assertEqual(found["idle_by_cause"]["barrier"], 340_977_877_344)
-        self.assertEqual(found["idle_by_cause"]["in_program"], 1328)
-
-    def test_host_executes_a_program_in_the_longest_gap(self) -> None:
-        found = self.result("v6e-host-offload", "--step", "all", "--top", "1")
-        (gap,) = found["gaps"]
-        self.assertEqual(gap["dur_ps"], 5_547_053_171_250)
-        self.assertEqual(gap["host"][0]["event"], "TfrtTpuLoadedExecutable::Execute")
-        self.assertIn("PjitFunction(f)", gap["host"][0]["within"])
-        self.assertEqual(found["host_events"][0]["event"], "MapDmaBuffer")
-
     def test_thread_that_calls_programs_comes_first(self) -> None:
         for name, thread in (
             ("v6e-host-offload", "main/3116817"),

@@ -15,7 +15,6 @@ from tests.builders.xspace import op as event
 from tests.harness import (
     MODES,
     MODES_OF_TRACE,
-    OFFLOADING,
     PROFILES,
     TRAINING,
     answer,
@@ -396,15 +395,6 @@ class Training(unittest.TestCase):
     def result(self, mode: str, *options: str) -> Json:
         return result_of(TRAINING.name, mode, *options)
 
-    def test_kernel_with_a_declared_cost_is_in_the_roofline(self) -> None:
-        result = self.result("roofline")
-        self.assertEqual(round(result["step_summary"]["rooflined_pct_of_compute"]), 69)
-        (row,) = [row for row in result["groups"] if row["cost_source"] == "declared"]
-        self.assertEqual(row["kernel"], "flash_attention")
-        self.assertEqual(row["flops_sum"], row["n_executions"] * 34_628_173_824)
-        self.assertEqual(row["bytes_accessed_sum"], row["n_executions"] * 67_108_864)
-        self.assertTrue(any("declared" in note and "causal" in note for note in result["notes"]))
-
     def test_dtypes_of_all_dots_come_from_the_program(self) -> None:
         rows = self.result("roofline")["groups"]
         dots = [
@@ -422,24 +412,6 @@ class Training(unittest.TestCase):
         rows = [row for group in without for row in group["likely_sources"]]
         lined = sum(row["dur_ps"] for row in rows if row["source_inner"])
         self.assertGreaterEqual(lined, 0.95 * sum(group["total_dur_ps"] for group in without))
-
-
-@unittest.skipUnless(OFFLOADING.exists(), "the capture is not available")
-class Offloading(unittest.TestCase):
-    def test_waits_for_the_host_have_a_likely_line(self) -> None:
-        result = result_of(OFFLOADING.name, "by_source", "--step", "all", *EVERYTHING)
-        (waits,) = [g for g in result["groups"] if "copy-done" in g["hlo_categories"]]
-        self.assertEqual(round(waits["total_dur_ps"] / 10**12), 76)
-        (row,) = waits["likely_sources"]
-        self.assertTrue(row["source_inner"].endswith("host_offload_stress_test.py:29"))
-        self.assertEqual(row["dur_ps"], waits["total_dur_ps"])
-
-    def test_host_is_the_bottleneck_of_the_offloading_capture(self) -> None:
-        result = result_of(OFFLOADING.name, "bottleneck", "--step", "all")
-        self.assertEqual(result["bottleneck"], "host")
-        first = result["findings"][0]
-        self.assertEqual(first["class"], "host")
-        self.assertTrue(first["source_inner"].endswith("host_offload_stress_test.py:29"))
 
 
 if __name__ == "__main__":
