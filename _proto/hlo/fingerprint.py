@@ -12,13 +12,14 @@ kernel's code contains source lines, so it has a separate hash.
 from __future__ import annotations
 
 import json
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from _proto import hlo_pb2 as pb
-from _proto.hlo.canonical import COMPUTATION, ENTRIES, ENTRY, Canonical
 from _proto.hlo.parameters import read_parameters
 from _proto.hlo.program import KERNEL_TARGET, Computation, Program
 from _proto.hlo.text import base_name
+from _proto.trace.wire import FIXED_BYTES, LENGTH, header_at
 
 _LEFT_OUT = (
     "name",
@@ -31,6 +32,10 @@ _LEFT_OUT = (
     "statistics_viz",
     "original_value",
 )
+
+
+# Number of the field of a computation that contains its instructions.
+_INSTRUCTIONS = 2
 
 
 class Fingerprint(NamedTuple):
@@ -54,7 +59,7 @@ def fingerprint_of(program: Program) -> Fingerprint | None:
         return None
     whole = hashing.new(of_entry)
     for part in (program.message.input_output_alias, program.message.buffer_donor):
-        _add(whole, hashing.canonical(part, ENTRIES))
+        _add(whole, part)
     for parameter in read_parameters(program) or ():
         _add(whole, (parameter.sharding.text if parameter.sharding else None) or "")
     kernels = {name: _digest(code) for name, code in hashing.kernel_code.items()}
@@ -71,9 +76,9 @@ class _Hashing:
         except ImportError:
             from hashlib import sha1
         self.new = sha1
-        self.canonical = Canonical()
         self.kernel_code: dict[str, Any] = {}
         self._known: dict[Computation, bytes] = {}
+        self._ordered: dict[bytes, bytes] = {}
 
     def of_computation(self, computation: Computation) -> bytes:
         if computation in self._known:
@@ -93,10 +98,35 @@ class _Hashing:
                     whole.update(self.of_computation(called))
             self._clear(instruction)
         _add(whole, str(places))
-        _add(whole, self.canonical(copy.SerializeToString(), COMPUTATION))
+        _add(whole, self._in_order(copy.SerializeToString(), _INSTRUCTIONS))
         digest: bytes = whole.digest()
         self._known[computation] = digest
         return digest
+
+    def _in_order(self, data: bytes, messages: int | None = None) -> bytes:
+        """Return a message with its fields in the order of their numbers, also those of the
+        messages in the field `messages`. Protobuf can write fields that it does not know after all
+        others."""
+        # Programs repeat most instructions, so put each one in order only once.
+        if data in self._ordered:
+            return self._ordered[data]
+        parts = []
+        at = 0
+        try:
+            while at < len(data):
+                number, wire, length, start = header_at(data, at)
+                stop = start + (length if wire == LENGTH else FIXED_BYTES.get(wire, 0))
+                part = data[at:stop]
+                if number == messages:
+                    part = data[at:start] + self._in_order(data[start:stop])
+                parts.append((number, part))
+                at = stop
+        except ValueError:
+            # The message contains a group, which no compiler writes.
+            return data
+        parts.sort(key=itemgetter(0))
+        ordered = self._ordered[data] = b"".join([part for _, part in parts])
+        return ordered
 
     def _clear(self, message: pb.HloInstruction) -> None:
         """Clear the fields that the fingerprint omits, and hash a kernel's code separately."""
@@ -107,8 +137,7 @@ class _Hashing:
         for name in _LEFT_OUT:
             message.ClearField(name)
         if message.HasField("frontend_attributes"):
-            entries = message.frontend_attributes.map
-            entries[:] = sorted(self.canonical(entry, ENTRY) for entry in entries)
+            message.frontend_attributes.map.sort()
 
 
 def _without_code(config: bytes) -> tuple[bytes, str]:

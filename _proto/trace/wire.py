@@ -17,7 +17,7 @@ from _proto.errors import Damage
 # Wire types. The types between LENGTH and FIXED32 delimit groups, which no profiler writes.
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 
-_FIXED_BYTES = {FIXED64: 8, FIXED32: 4}
+FIXED_BYTES = {FIXED64: 8, FIXED32: 4}
 _VARINT_BYTES = 10
 _HEADER_BYTES = 2 * _VARINT_BYTES
 _WINDOW = 4096
@@ -70,7 +70,7 @@ def fields(source: Readable, start: int, end: int) -> Iterator[tuple[int, int, i
             base, i = at, 0
             window = source.read(at, min(_WINDOW, end - at))
         try:
-            number, wire, value, i = _header_at(window, i)
+            number, wire, value, i = header_at(window, i)
         except IndexError:
             raise Damage(at, "the message ends inside a field") from None
         except ValueError as error:
@@ -85,14 +85,14 @@ def fields(source: Readable, start: int, end: int) -> Iterator[tuple[int, int, i
                 raise Damage(at, what)
             value, stop = stop, stop + value
         elif wire != VARINT:
-            value, stop = stop, stop + _FIXED_BYTES[wire]
+            value, stop = stop, stop + FIXED_BYTES[wire]
             if stop > end:
                 raise Damage(at, "the message ends inside a field")
         yield at, number, wire, value, stop
         at = stop
 
 
-def _header_at(data: bytes, i: int) -> tuple[int, int, int, int]:
+def header_at(data: bytes, i: int) -> tuple[int, int, int, int]:
     """Decode the header of the field at data[i].
 
     Return the field number, the wire type, the value or length (0 for fields without either), and
@@ -111,7 +111,7 @@ def _header_at(data: bytes, i: int) -> tuple[int, int, int, int]:
         if value > 127:
             value, i = varint_at(data, i - 1)
         return number, wire, value, i
-    if wire not in _FIXED_BYTES:
+    if wire not in FIXED_BYTES:
         raise ValueError(f"invalid wire type {wire}")
     return number, wire, 0, i
 

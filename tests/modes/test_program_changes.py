@@ -30,11 +30,9 @@ from tests.naive import wire
 
 PROGRAM_ID = 7
 LITERAL, CHANNEL, DIMENSIONS, WINDOW, ATTRIBUTES = 8, 26, 14, 15, 68
-# The fields of an HloProto that are messages, as far as `capture` writes them.
+# The fields of an HloProto that contain its instructions.
 Messages: TypeAlias = "dict[int, Messages]"
-SHAPE: Messages = {4: {}, 5: {6: {}}}
-INSTRUCTION: Messages = {3: SHAPE, 7: {}, 15: {1: {}}, 49: {}, 68: {1: {}}}
-HLO_PROTO: Messages = {1: {3: {2: INSTRUCTION}, 8: {1: {}}}}
+HLO_PROTO: Messages = {1: {3: {2: {}}}}
 
 
 def in_reverse_order(data: bytes, messages: Messages) -> bytes:
