@@ -16,7 +16,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from itertools import accumulate, compress, repeat
+from itertools import accumulate, compress
 from operator import add
 from typing import Final, Literal, NamedTuple
 
@@ -143,31 +143,12 @@ def shifts_nearby(pieces: Sequence[Piece], times: Iterable[int]) -> dict[int, in
     near. At least one op must be measured.
     """
     ordered = sorted(set(times))
-    # Entry k is the latest mark between ordered[k - 1] (exclusive) and ordered[k] (inclusive).
-    latest: list[Mark | None] = [None] * (len(ordered) + 1)
-    # Entry k is the first mark between ordered[k - 1] (inclusive) and ordered[k] (exclusive). Its
-    # time is negated so that `_later` returns the earlier of two marks.
-    first: list[Mark | None] = [None] * (len(ordered) + 1)
-
-    def read_marks(piece: Piece, i: int, j: int) -> None:
-        see_marks(sorted(piece.marks()), ordered, i, j, latest, first)
-
-    # A piece that lies between two of the times is read only if it can contain a nearer mark than
-    # those found so far.
-    for piece in reversed(pieces):
-        i, j = bisect_left(ordered, piece.first), bisect_right(ordered, piece.reach)
-        bound = piece.reach, _AFTER_ALL
-        if i < j or _later(latest[j], bound) is bound:
-            read_marks(piece, i, j)
-    for piece in pieces:
-        i, j = bisect_left(ordered, piece.first), bisect_right(ordered, piece.reach)
-        bound = -piece.first, _AFTER_ALL
-        if i == j and _later(first[i], bound) is bound:
-            read_marks(piece, i, j)
+    # With all times on the trace's clock negated, the first mark after a time is the latest mark.
+    following = _latest(pieces, [-time for time in reversed(ordered)], sign=-1)
     shifts = {}
-    preceding = accumulate(latest, _later)
-    following = [*accumulate(reversed(first[1:]), _later)][::-1]
-    for time, before, after in zip(ordered, preceding, following, strict=False):
+    for time, before, after in zip(
+        ordered, _latest(pieces, ordered), reversed(following), strict=True
+    ):
         nearest = before
         if after and not (before and time - before[0] < -after[0] - time):
             nearest = -after[0], after[1]
@@ -176,56 +157,27 @@ def shifts_nearby(pieces: Sequence[Piece], times: Iterable[int]) -> dict[int, in
     return shifts
 
 
-def see_marks(
-    marks: Sequence[Mark],
-    ordered: Sequence[int],
-    i: int,
-    j: int,
-    latest: list[Mark | None],
-    first: list[Mark | None],
-) -> None:
-    """Update `latest` and `first` with the marks that are nearer to a time than those found so far.
-    `marks` must be sorted and lie between `ordered[i - 1]` and `ordered[j]`.
+def _latest(
+    pieces: Sequence[Piece], ordered: Sequence[int], sign: Literal[1, -1] = 1
+) -> list[Mark | None]:
+    """Return the latest mark up to each of the sorted times, or None where all marks are later.
 
-    If several marks have the same time on the trace's clock, use the last one, which is the latest
-    on the device's clock.
+    If `sign` is -1, the times on the trace's clock are negated, in marks as well as in `ordered`.
     """
-    if not marks:
-        return
-    times_of_marks = [time for time, _ in marks]
-
-    def see_first(k: int, mark: Mark) -> None:
-        mirrored, known = (-mark[0], mark[1]), first[k]
-        if known is None or mirrored > known:
-            first[k] = mirrored
-
-    see_first(i, marks[bisect_right(times_of_marks, times_of_marks[0]) - 1])
-    latest[j] = _later(latest[j], marks[-1])
-    places = map(bisect_right, repeat(times_of_marks), ordered[i:j])
-    for k, n in enumerate(places, i):
-        if n:
-            latest[k] = _later(latest[k], marks[n - 1])
-        # Find the first mark at or after the time.
-        m = n - 1 if n and times_of_marks[n - 1] == ordered[k] else n
-        if m < len(marks):
-            while m + 1 < len(marks) and times_of_marks[m + 1] == times_of_marks[m]:
-                m += 1
-            see_first(k + 1, marks[m])
-
-
-def _latest(pieces: Sequence[Piece], ordered: Sequence[int]) -> list[Mark | None]:
-    """Return the latest mark up to each of the sorted times, or None where all marks are later."""
     # Entry k is the latest mark between ordered[k - 1] (exclusive) and ordered[k] (inclusive). The
     # last entry is the latest mark after ordered[-1].
     latest: list[Mark | None] = [None] * (len(ordered) + 1)
     # Read later pieces first: an earlier piece can be skipped if a later one contains the latest
     # mark.
-    for piece in reversed(pieces):
-        i, j = bisect_left(ordered, piece.first), bisect_left(ordered, piece.reach)
-        bound = piece.reach, _AFTER_ALL
+    for piece in pieces[::-sign]:
+        first, reach = sorted((sign * piece.first, sign * piece.reach))
+        i, j = bisect_left(ordered, first), bisect_left(ordered, reach)
+        bound = reach, _AFTER_ALL
         if i == len(ordered) or (i == j and _later(latest[j], bound) is latest[j]):
             continue
         marks = piece.marks()
+        if sign == -1:
+            marks = [(-time, device_time) for time, device_time in marks]
         if i < j:
             marks.sort()
         for k in range(i, j):
