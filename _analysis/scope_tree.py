@@ -1,12 +1,12 @@
 """Build the tree of scopes, with the time of each scope including and excluding its inner scopes.
 
-Paths can be deep, and thousands of ops can share a path. Therefore only the printed part of the
-tree is built, no function is recursive, and the sums of a scope are computed from its children.
+Paths can be deep, so only the printed part of the tree is built, and no function is recursive.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 
 from _pipeline.executions import Executions
@@ -15,117 +15,64 @@ from _pipeline.no_answer import NoAnswer
 
 # The parts of a scope's name, outermost first; empty for the root.
 Path = tuple[str, ...]
-# For each value of an op property, such as `kind`: the index of the first op with this value,
-# and the total time.
-Times = dict[str, tuple[int, int]]
 
 N_LINES = 3
-
-
-class Lines:
-    """Time by source line, and the lines that take the most time.
-
-    Each addition updates the longest lines, so that a scope in a deep tree need not search all
-    lines of its inner scopes.
-    """
-
-    def __init__(self) -> None:
-        self.times: dict[str | None, int] = {}
-        self._longest: list[str | None] = []
-
-    def add(self, times: Mapping[str | None, int]) -> None:
-        for line, duration in times.items():
-            self.times[line] = self.times.get(line, 0) + duration
-        # Only lines whose time has increased can become longer than the longest lines so far.
-        self._longest = sorted({*self._longest, *times}, key=self._rank)[:N_LINES]
-
-    def _rank(self, line: str | None) -> tuple[int, bool, str]:
-        return -self.times[line], line is None, line or ""
-
-    @property
-    def longest(self) -> list[tuple[str | None, int]]:
-        return [(line, self.times[line]) for line in self._longest]
 
 
 class Layer:
     """A scope, with the time of its own ops, and the total time including its inner scopes."""
 
-    __slots__ = (
-        *("children", "depth", "kinds", "lines", "longest_lines", "n", "name", "phases"),
-        *("primitives", "scope", "self_total", "total"),
-    )
-
     def __init__(self, scope: str, name: str, depth: int) -> None:
         self.scope, self.name, self.depth = scope, name, depth
         self.children: dict[str, Layer] = {}
         self.n = self.total = self.self_total = 0
-        self.kinds: Times = {}
-        self.phases: Times = {}
-        self.primitives: dict[str | None, int] = {}
-        self.lines = Lines()
-        self.longest_lines: list[tuple[str | None, int]] = []
+        self.kinds: Counter[str] = Counter()
+        self.phases: Counter[str] = Counter()
+        self.lines: Counter[str | None] = Counter()
+        # Time of the scope's own ops by primitive.
+        self.primitives: Counter[str | None] = Counter()
 
     def child(self, name: str) -> Layer:
-        return Layer(f"{self.scope}/{name}" if self.depth else name, name, self.depth + 1)
+        if name not in self.children:
+            scope = f"{self.scope}/{name}" if self.depth else name
+            self.children[name] = Layer(scope, name, self.depth + 1)
+        return self.children[name]
 
-    def take(self, ops: Iterable[tuple[int, Executions]], is_direct: bool) -> None:
-        """Add ops, each a pair of the op's index in the step and its executions."""
-        lines: dict[str | None, int] = {}
-        for place, executions in ops:
-            op, duration = executions.op, executions.total
-            self.n += executions.n
-            self.total += duration
-            add(self.kinds, op.kind, place, duration)
-            add(self.phases, op.phase, place, duration)
-            lines[op.source_user] = lines.get(op.source_user, 0) + duration
-            if is_direct:
-                primitive = op.scope.primitive if op.scope else None
-                self.self_total += duration
-                self.primitives[primitive] = self.primitives.get(primitive, 0) + duration
-        self.lines.add(lines)
+    def add(self, executions: Executions) -> None:
+        op, duration = executions.op, executions.total
+        self.n += executions.n
+        self.total += duration
+        self.kinds[op.kind] += duration
+        self.phases[op.phase] += duration
+        self.lines[op.source_user] += duration
 
-    def sum_up(self) -> None:
-        """Add the sums of the children. Call this method for all children before their parent."""
-        for child in self.children.values():
-            self.n += child.n
-            self.total += child.total
-            for ours, theirs in ((self.kinds, child.kinds), (self.phases, child.phases)):
-                for key, (place, duration) in theirs.items():
-                    add(ours, key, place, duration)
-            # Add the smaller map to the larger one, so that each line is moved only O(log n) times.
-            fewer, more = sorted((self.lines, child.lines), key=lambda lines: len(lines.times))
-            if fewer.times:
-                more.add(fewer.times)
-            self.lines = child.lines = more
-        self.longest_lines = self.lines.longest
+    def add_own(self, executions: Executions) -> None:
+        """Add an op that the scope contains directly."""
+        scope = executions.op.scope
+        self.self_total += executions.total
+        self.primitives[scope.primitive if scope else None] += executions.total
+
+    @property
+    def longest_lines(self) -> list[tuple[str | None, int]]:
+        """Return the lines that take the most time, including inner scopes."""
+        return sorted(
+            self.lines.items(), key=lambda item: (-item[1], item[0] is None, item[0] or "")
+        )[:N_LINES]
 
 
-def add(times: Times, key: str, place: int, duration: int) -> None:
-    first, known = times.get(key, (place, 0))
-    times[key] = min(first, place), known + duration
-
-
-def tree_of(
-    first: Path, places: Mapping[Path, Sequence[int]], deepest: int, leaves: Sequence[Executions]
-) -> Layer:
+def tree_of(first: Path, leaves: Iterable[tuple[Path, Executions]], deepest: int) -> Layer:
     """Return the tree below the scope `first`, down to the depth `deepest`; ops in deeper scopes
-    count toward their enclosing scope at this depth.
-
-    `places` maps scopes to the indices of their ops in `leaves`.
-    """
+    count toward their enclosing scope at this depth. `leaves` are the ops in `first`, with their
+    scopes."""
     top = Layer("/".join(first), first[-1] if first else "", len(first))
-    layers = [top]
-    for path, ops in places.items():
+    for path, executions in leaves:
         layer = top
+        layer.add(executions)
         for part in path[len(first) : deepest]:
-            if part not in layer.children:
-                layer.children[part] = layer.child(part)
-                layers.append(layer.children[part])
-            layer = layer.children[part]
-        layer.take(((place, leaves[place]) for place in ops), len(path) <= deepest)
-    # Children come after their parents in the list, so sum up in reverse order.
-    for layer in reversed(layers):
-        layer.sum_up()
+            layer = layer.child(part)
+            layer.add(executions)
+        if len(path) <= deepest:
+            layer.add_own(executions)
     return top
 
 
@@ -134,11 +81,9 @@ def depth_first(top: Layer) -> Iterator[Layer]:
     while waiting:
         layer = waiting.pop()
         yield layer
-        children = sorted(layer.children.values(), key=lambda child: (-child.total, child.name))
-        waiting += reversed(children)
-        # Release the children, because otherwise the yielded layers would keep the entire tree in
-        # memory.
-        layer.children = {}
+        waiting += sorted(
+            layer.children.values(), key=lambda child: (-child.total, child.name), reverse=True
+        )
 
 
 def levels_of(first: Path, paths: Iterable[Path]) -> dict[int, int]:

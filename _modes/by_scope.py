@@ -13,7 +13,7 @@ from typing import Any
 
 from _analysis.likely_lines import likely_groups
 from _analysis.rows import line_rows
-from _analysis.scope_tree import Layer, Path, Times, depth_first, levels_of, path_of, tree_of
+from _analysis.scope_tree import Layer, Path, depth_first, levels_of, path_of, tree_of
 from _output.columns import LIKELY, RUNS, STEP_SHARE, TIME, TOTAL
 from _output.phrases import Next, bracketed, joined, short
 from _output.screen import Column, End, Part, Says, Table
@@ -43,14 +43,14 @@ def by_scope(
     below: str | None = None,
     merge_layers: bool = False,
 ) -> Json:
-    places = places_of(step.leaves, merge_layers)
-    first = path_of(below, places) if below else ()
-    inside = {path: ops for path, ops in places.items() if path[: len(first)] == first}
-    levels = levels_of(first, inside)
+    paths = list(paths_of(step.leaves, merge_layers))
+    first = path_of(below, [path for path, _ in paths]) if below else ()
+    inside = [(path, leaf) for path, leaf in paths if path[: len(first)] == first]
+    levels = levels_of(first, {path for path, _ in inside})
     deepest = max(levels) if isinstance(depth, str) else min(len(first) + depth, max(levels))
     if not any(names_layer(path) for path in {ran.op.path for ran in step.leaves} if path):
         context.warn(NO_LAYERS)
-    top = tree_of(first, inside, deepest, step.leaves)
+    top = tree_of(first, inside, deepest)
     return {
         "scopes": [scope_row(layer, step) for layer in depth_first(top)],
         "n_scopes_omitted": sum(n for level, n in levels.items() if level > deepest),
@@ -58,21 +58,13 @@ def by_scope(
     }
 
 
-def places_of(leaves: Iterable[Executions], merge_layers: bool) -> dict[Path, list[int]]:
-    """Map each scope that directly contains ops to the indices of these leaves."""
-    places: dict[Path, list[int]] = {}
-    # Many ops share one scope object, so each long path is looked up only once.
-    known: dict[int, list[int]] = {}
-    for place, executions in enumerate(leaves):
+def paths_of(leaves: Iterable[Executions], merge_layers: bool) -> Iterator[tuple[Path, Executions]]:
+    """Yield each leaf that has a scope, and the parts of the scope's name."""
+    for executions in leaves:
         scope = executions.op.scope
         if scope is not None:
-            if id(scope) not in known:
-                path = scope.parts
-                if merge_layers:
-                    path = tuple(merged_layers(part) for part in path)
-                known[id(scope)] = places.setdefault(path, [])
-            known[id(scope)].append(place)
-    return places
+            path = tuple(map(merged_layers, scope.parts)) if merge_layers else scope.parts
+            yield path, executions
 
 
 def scope_row(layer: Layer, step: Step) -> Json:
@@ -84,8 +76,8 @@ def scope_row(layer: Layer, step: Step) -> Json:
         "total_dur_ps": layer.total,
         "self_dur_ps": layer.self_total,
         "pct_of_step": percent(layer.total, step.duration),
-        "kinds": in_order(layer.kinds),
-        "phases": in_order(layer.phases),
+        "kinds": nonzero(layer.kinds),
+        "phases": nonzero(layer.phases),
         "primitives": primitive_rows(layer),
         "lines": [
             {"source_user": line, "dur_ps": duration} for line, duration in layer.longest_lines
@@ -102,10 +94,8 @@ def primitive_rows(layer: Layer) -> list[Json]:
     return [{"primitive": name, "dur_ps": duration} for name, duration in ranked[:N_PRIMITIVES]]
 
 
-def in_order(times: Times) -> dict[str, int]:
-    """Return the nonzero times in order of first appearance."""
-    ordered = sorted(times.items(), key=lambda item: item[1])
-    return {key: duration for key, (_, duration) in ordered if duration}
+def nonzero(times: dict[str, int]) -> dict[str, int]:
+    return {key: duration for key, duration in times.items() if duration}
 
 
 def no_scope_row(group: Group) -> Json:
@@ -115,7 +105,7 @@ def no_scope_row(group: Group) -> Json:
     return {
         "n_executions": group.n,
         "dur_ps": group.total,
-        "kinds": {kind: duration for kind, duration in kinds.items() if duration},
+        "kinds": nonzero(kinds),
         "likely_sources": line_rows(likely_groups(group)) if is_known else None,
     }
 
