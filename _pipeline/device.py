@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from itertools import accumulate
+from operator import attrgetter
 from typing import Final, Literal, NamedTuple
 
 from _pipeline import frames
@@ -27,6 +28,18 @@ StepSource = Literal["steps", "modules"]
 STEPS_LINE, MODULES_LINE, OPS_LINE = "Steps", "XLA Modules", "XLA Ops"
 # Values earlier and later than any 64-bit time, in nanoseconds or picoseconds.
 BEFORE_ALL, AFTER_ALL = -(1 << 80), 1 << 80
+
+
+class Event(NamedTuple):
+    """An event of a line, such as a barrier or a program. Times are relative to the base time of
+    the ops line."""
+
+    name: str | None
+    # Start and end on the trace's clock.
+    start: int
+    end: int
+    # Start and end on the device's clock, if the core measured them.
+    measured: tuple[int, int] | None
 
 
 class StepEvent:
@@ -80,6 +93,10 @@ class Device(NamedTuple):
     @property
     def n_events(self) -> int:
         return sum(line.n_events for line in self.lines)
+
+    def events_on(self, line_name: str, names: Container[str] | None = None) -> Iterator[Event]:
+        """Yield a line's events that have a valid duration and one of the names."""
+        return events_of(self.plane, self.plane.lines(line_name), self.base, names)
 
 
 def tpus_of(device: Device) -> list[str]:
@@ -162,27 +179,33 @@ def noted_steps(plane: AnyPlane, line_name: str, base: int, context: Context) ->
 def read_steps(plane: AnyPlane, line_name: str, base: int) -> tuple[list[StepEvent], int]:
     """Return a line's events as steps sorted by start, and the number of events without a valid
     time."""
-    steps = []
-    n_dropped = 0
-    names: dict[int, str | None] = {}
-    for line in plane.lines(line_name):
+    lines = plane.lines(line_name)
+    events = sorted(events_of(plane, lines, base), key=attrgetter("start"))
+    steps = [
+        StepEvent(index, event.name, event.start, event.end, event.measured, 0)
+        for index, event in enumerate(events)
+    ]
+    return steps, sum(line.n_events for line in lines) - len(steps)
+
+
+def events_of(
+    plane: AnyPlane, lines: Iterable[AnyLine], base: int, names: Container[str] | None = None
+) -> Iterator[Event]:
+    """Yield the events of lines that have a valid duration and one of the names; None means all
+    names."""
+    name_of: dict[int, str | None] = {}
+    for line in lines:
         shift = line.base_ps - base
-        n_dropped += line.n_aggregated
         for events in line.events(BEFORE_ALL, AFTER_ALL):
             for metadata_id, offset, duration, measured in events.rows():
-                if duration < 0:
-                    n_dropped += 1
-                    continue
-                if metadata_id not in names:
+                if metadata_id not in name_of:
                     metadata = plane.metadata(metadata_id)
-                    names[metadata_id] = metadata.name if metadata else None
-                start = offset + shift
-                span = (measured[0], sum(measured)) if measured else None
-                steps.append(StepEvent(0, names[metadata_id], start, start + duration, span, 0))
-    steps.sort(key=lambda step: step.start)
-    for index, step in enumerate(steps):
-        step.index = index
-    return steps, n_dropped
+                    name_of[metadata_id] = metadata.name if metadata else None
+                name = name_of[metadata_id]
+                if duration >= 0 and (names is None or name in names):
+                    start = offset + shift
+                    span = (measured[0], sum(measured)) if measured else None
+                    yield Event(name, start, start + duration, span)
 
 
 def count_starts(device: Device) -> None:

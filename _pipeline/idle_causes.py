@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import NamedTuple
 
-from _pipeline.device import AFTER_ALL, BEFORE_ALL, Device
+from _pipeline.device import AFTER_ALL
 from _pipeline.intervals import Cover, complement, union
 from _pipeline.timeline import Span, Timeline
 from _proto.cached import cached_property
@@ -94,33 +93,3 @@ class Causes:
             times[cause] = time - before
             before = time
         return times
-
-
-class Event(NamedTuple):
-    """An event of a line other than the ops line, such as a barrier or a program."""
-
-    name: str | None
-    # Start and end on the trace's clock.
-    start: int
-    end: int
-    # Start and end on the device's clock, if the core measured them.
-    measured: tuple[int, int] | None
-
-
-def events_on(device: Device, line_name: str, names: Container[str] | None) -> Iterator[Event]:
-    """Yield a line's events that have a valid duration and one of the names; None means all
-    names."""
-    plane = device.plane
-    name_of: dict[int, str | None] = {}
-    for line in plane.lines(line_name):
-        shift = line.base_ps - device.base
-        for events in line.events(BEFORE_ALL, AFTER_ALL):
-            for metadata_id, offset, duration, measured in events.rows():
-                if metadata_id not in name_of:
-                    metadata = plane.metadata(metadata_id)
-                    name_of[metadata_id] = metadata.name if metadata else None
-                name = name_of[metadata_id]
-                if duration >= 0 and (names is None or name in names):
-                    start = offset + shift
-                    span = (measured[0], sum(measured)) if measured else None
-                    yield Event(name, start, start + duration, span)

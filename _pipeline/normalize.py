@@ -8,7 +8,7 @@ from operator import sub
 
 from _pipeline.clocks import ON_DEVICE, ON_TRACE, Clock, clock_of, shifts_nearby
 from _pipeline.context import Context
-from _pipeline.device import AFTER_ALL, MODULES_LINE, Device, StepEvent
+from _pipeline.device import AFTER_ALL, MODULES_LINE, Device, Event, StepEvent
 from _pipeline.event_iterate import Admitted
 from _pipeline.executions import Executions, fold
 from _pipeline.frames import StackOrder
@@ -18,9 +18,7 @@ from _pipeline.idle_causes import (
     FOR_INPUTS,
     WAITS_LINE,
     Causes,
-    Event,
     NamedSpan,
-    events_on,
 )
 from _pipeline.make_ops import majority_order, make_ops
 from _pipeline.no_answer import NoAnswer
@@ -77,8 +75,8 @@ class Step:
         enclosing = events_of(self.admitted.pieces, self.clock, containers)
         programs, waits = self.on_clock(
             [
-                list(events_on(self.device, MODULES_LINE, None)),
-                list(events_on(self.device, WAITS_LINE, (AT_BARRIER, FOR_INPUTS))),
+                list(self.device.events_on(MODULES_LINE)),
+                list(self.device.events_on(WAITS_LINE, (AT_BARRIER, FOR_INPUTS))),
             ]
         )
         return Causes(self.timeline, programs, waits, enclosing)

@@ -13,15 +13,14 @@ from itertools import chain, islice
 from typing import NamedTuple, TypeVar
 
 from _pipeline.clocks import ON_DEVICE
-from _pipeline.idle_causes import AT_BARRIER, FOR_INPUTS, WAITS_LINE, Event, events_on
+from _pipeline.device import Event
+from _pipeline.idle_causes import AT_BARRIER, FOR_INPUTS, WAITS_LINE
 from _pipeline.intervals import Nested
 from _pipeline.normalize import Step
 from _pipeline.timeline import events_of
 from _units import counted
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    T = TypeVar("T")
+T = TypeVar("T")
 
 NO_NAME = "<none>"
 # Stages of the Pallas pipeline: one runs the kernel's body, the others wait for copies.
@@ -187,7 +186,11 @@ def inside_kernels(step: Step) -> Inside:
         # Without kernels, skip the line with the regions: it can have as many events as the step
         # itself.
         return Inside({}, 0, 0)
-    events = _region_events(step)
+    events = (
+        event
+        for event in step.device.events_on(WAITS_LINE)
+        if event.name not in (AT_BARRIER, FOR_INPUTS)
+    )
     first = next(events, None)
     # Search for kernels only if there are regions: the search takes milliseconds, and most captures
     # have no regions.
@@ -214,11 +217,6 @@ def inside_kernels(step: Step) -> Inside:
         region.total += inner_end - start
         opened.append((inner_end, region.inner))
     return Inside(found, n_cut, cut_off)
-
-
-def _region_events(step: Step) -> Iterator[Event]:
-    events = events_on(step.device, WAITS_LINE, None)
-    return (event for event in events if event.name not in (AT_BARRIER, FOR_INPUTS))
 
 
 def _spans(
