@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from _analysis.kernel.kernel_counters import Extent, kernel_counters
+from _analysis.kernel.kernel_counters import Extent, counters_of, kernel_counters
 from _analysis.kernel.kernel_regions import Regions, inside_kernels
 from _analysis.likely_lines import line_of
 from _analysis.roof.costs import (
@@ -75,14 +75,14 @@ def kernel(
         context.warn(NO_KERNELS)
     elif not inside.of_kernel:
         context.warn(NO_REGIONS)
-    if counters.of_kernel:
+    if counters:
         context.note(STATIC_COUNTERS)
     if kernel is not None:
         groups = ops_of_kernel(kernel, kernels, context)
     rows = []
     for rank, group in enumerate(groups[:top], 1):
         ids = [executions.metadata_id for executions in group.members]
-        found = inside.of(ids), counters.of(ids)
+        found = inside.of(ids), counters_of(ids, counters)
         rows.append(kernel_row(rank, group, step, roofs, by_user, *found))
     declared = {row["kernel"] for row in rows if row["cost_source"] == DECLARED}
     context.warn(*declared_notes(declared))

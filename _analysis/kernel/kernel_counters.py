@@ -12,16 +12,14 @@ from typing import NamedTuple
 
 from _analysis.kernel.kernel_regions import kernel_executions, starting_in
 from _analysis.tallies import Number, number_in
-from _pipeline.idle_causes import Event
+from _pipeline.device import Event
 from _pipeline.normalize import Step
 from _proto.trace.event_stats import stats_on_line
 from _proto.trace.events import INT64_END
 from _proto.trace.plane import Stats
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    # Name of an event, and name of its stat.
-    Key = tuple[str | None, str]
+# Name of an event, and name of its stat.
+Key = tuple[str | None, str]
 
 COUNTERS_LINE = "_counters_"
 DEVICE_TIMES = ("device_offset_ps", "device_duration_ps")
@@ -41,38 +39,36 @@ def add(found: dict[Key, Extent], key: Key, extent: Extent) -> None:
     found[key] = Extent(n, min(known.least, extent.least), max(known.most, extent.most))
 
 
-class KernelCounters(NamedTuple):
-    """The range of each counter, by metadata id of the kernel's op."""
-
-    of_kernel: dict[int, dict[Key, Extent]]
-
-    def of(self, metadata_ids: Iterable[int]) -> dict[Key, Extent]:
-        """Return the counters of several ops; counters with equal keys are merged."""
-        found: dict[Key, Extent] = {}
-        for metadata_id in metadata_ids:
-            for key, extent in self.of_kernel.get(metadata_id, {}).items():
-                add(found, key, extent)
-        return found
+# The range of each counter, by metadata id of the kernel's op.
+Counters = dict[int, dict[Key, Extent]]
 
 
-def kernel_counters(step: Step) -> KernelCounters:
+def counters_of(metadata_ids: Iterable[int], counters: Counters) -> dict[Key, Extent]:
+    """Return the counters of several ops; counters with equal keys are merged."""
+    found: dict[Key, Extent] = {}
+    for metadata_id in metadata_ids:
+        for key, extent in counters.get(metadata_id, {}).items():
+            add(found, key, extent)
+    return found
+
+
+def kernel_counters(step: Step) -> Counters:
     """Read the counter events that begin during an execution of a kernel."""
     executions = kernel_executions(step)
-    found: dict[int, dict[Key, Extent]] = {}
+    found: Counters = {}
     if not executions:
-        return KernelCounters(found)
+        return found
     events: list[Event] = []
     numbers: list[dict[Key, Number]] = []
     for name, at, stats in stats_on_line(step.device.plane, COUNTERS_LINE):
         start = at - step.device.base
         measured = start_by_core(stats)
         events.append(Event(name, start, start, None if measured is None else (measured, measured)))
-        values = ((stat, number_in(value)) for stat, value in stats.items())
         numbers.append(
             {
-                (name, stat): value
-                for stat, value in values
-                if value is not None and stat not in DEVICE_TIMES
+                (name, stat): number
+                for stat, value in stats.items()
+                if stat not in DEVICE_TIMES and (number := number_in(value)) is not None
             }
         )
     (spans,) = step.on_clock([events])
@@ -82,7 +78,7 @@ def kernel_counters(step: Step) -> KernelCounters:
         for key, value in values_of_event.items():
             of_kernel = found.setdefault(execution.metadata_id, {})
             add(of_kernel, key, Extent(1, value, value))
-    return KernelCounters(found)
+    return found
 
 
 def start_by_core(stats: Stats) -> int | None:
