@@ -14,10 +14,8 @@ from typing import Any, TypeVar
 
 from _pipeline.context import Context
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    K = TypeVar("K")
-    T = TypeVar("T")
+K = TypeVar("K")
+T = TypeVar("T")
 
 # TPU hosts have about a hundred cores, but other programs may need them.
 MOST_PROCESSES = 8

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    # A function that is called with the current activity, the amount done, and the total amount (0
-    # if unknown).
-    OnProgress = Callable[[str, int, int], None]
+# A function that is called with the current activity, the amount done, and the total amount (0
+# if unknown).
+OnProgress = Callable[[str, int, int], None]
 
 # Version of the output format. The major number increases when a field is removed or changes its
 # meaning or type; the minor number increases when a field is added.

@@ -12,9 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, compress, repeat
 from operator import gt, le, sub
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    Stretch = tuple[int, int]
+Stretch = tuple[int, int]
 
 # Index that means "no span".
 NONE = -1

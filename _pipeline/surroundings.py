@@ -16,10 +16,8 @@ from _pipeline.frames import Stack, file_of
 from _pipeline.scopes import Scope, names_layer, scope_of
 from _proto.cached import cached_property
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    Words = frozenset[str]
-    Path = tuple[str, ...]
+Words = frozenset[str]
+Path = tuple[str, ...]
 
 WORD_RE = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 # Words in the names of files that can contain any layer.

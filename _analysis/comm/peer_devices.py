@@ -23,10 +23,8 @@ from _pipeline.ops import Place
 from _pipeline.vocabulary import COMM
 from _proto.errors import Damage
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    # A step's name, and the number of earlier steps with the same name.
-    StepKey = tuple[str | None, int]
+# A step's name, and the number of earlier steps with the same name.
+StepKey = tuple[str | None, int]
 
 
 class PeerDevice(NamedTuple):

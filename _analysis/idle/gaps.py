@@ -15,9 +15,7 @@ from _pipeline.normalize import Step
 from _pipeline.ops import Op
 from _pipeline.timeline import columns_of, events_of
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    Window = tuple[int, int]
+Window = tuple[int, int]
 
 
 class Neighbour(NamedTuple):

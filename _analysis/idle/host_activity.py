@@ -11,10 +11,8 @@ from typing import NamedTuple
 from _analysis.idle.launches import NO_LAUNCH, Launches, launch_level
 from _pipeline.host import NEVER, NOBODY, NOTHING, Host, Thread, Track
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    # Start and end, relative to the start of the host's first window.
-    Window = tuple[int, int]
+# Start and end, relative to the start of the host's first window.
+Window = tuple[int, int]
 
 N_ACTIVITIES, N_WITHIN, N_EVENTS = 8, 8, 20
 

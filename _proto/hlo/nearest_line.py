@@ -9,11 +9,9 @@ from _proto.hlo.collectives import first_collective
 from _proto.hlo.program import Computation, Instruction
 from _proto.hlo.text import ASYNC_COLLECTIVE
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    How = Literal["own", "inside", "producer", "consumer"]
-    _Links = Callable[[Instruction], Sequence[Instruction]]
-    _Direction = tuple[How, Sequence[Instruction], _Links]
+How = Literal["own", "inside", "producer", "consumer"]
+_Links = Callable[[Instruction], Sequence[Instruction]]
+_Direction = tuple[How, Sequence[Instruction], _Links]
 
 # Maximum number of hops to the instruction that has the line.
 _MAX_HOPS = 8
