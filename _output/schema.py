@@ -28,6 +28,7 @@ LINK = re.compile(r"\[(\w+)\]\(#\w+\)")
 # Separates alternatives, but not within parentheses.
 OR = re.compile(r" or (?![^(]*\))")
 OBJECT = re.compile(r"objects?(?: with (?P<shared>[\w, ]+))?")
+MAP_OF = re.compile(r"map of (?P<keys>`[^()]*`) to (?P<values>.+)")
 OPTIONAL = " (optional)"
 
 
@@ -110,13 +111,8 @@ class Page:
             }
             for field, (of, row) in fields.items()
         }
-        return {
-            "description": self.objects[name][path or "."].meaning,
-            "type": "object",
-            "properties": properties,
-            "required": required,
-            "additionalProperties": False,
-        }
+        meaning = self.objects[name][path or "."].meaning
+        return {"description": meaning, **closed(properties, required)}
 
     def fields_of(self, name: str, path: str, words: str) -> dict[str, tuple[str, Row]]:
         """Return the object and the row that declare each field of the object at a path. A row
@@ -143,10 +139,11 @@ class Page:
         if words.startswith("list of "):
             return {"type": "array", "items": self.of_type(words[8:], name, path)}
         if words.startswith("map to "):
-            return {
-                "type": "object",
-                "additionalProperties": self.of_type(words[7:], name, path),
-            }
+            of_values = self.of_type(words[7:], name, path)
+            return {"type": "object", "additionalProperties": of_values}
+        if match := MAP_OF.fullmatch(words):
+            keys = match["keys"][1:-1].split("`, `")
+            return closed(dict.fromkeys(keys, self.of_type(match["values"], name, path)), keys)
         if OBJECT.fullmatch(words):
             return self.object_at(name, path, words)
         if words in self.objects:
@@ -161,6 +158,16 @@ class Page:
             raise ValueError(f"FIELDS.md, {path} of {name}: no type is named {words!r}")
         least = {"minimum": int(minimum)} if minimum else {}
         return {"type": JSON_TYPES[kind], **least}
+
+
+def closed(properties: Json, required: list[str]) -> Json:
+    """Return the schema of an object that has only these properties."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": False,
+    }
 
 
 def of_unit(name: str, schema: Json) -> Json:

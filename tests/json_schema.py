@@ -84,7 +84,7 @@ class Validator:
 
     def fields_check(self, schema: Json) -> Check:
         fields = {
-            name: (field["description"], self.check_of(field))
+            name: (field.get("description"), self.check_of(field))
             for name, field in schema.get("properties", {}).items()
         }
         required, others = {*schema.get("required", ())}, schema["additionalProperties"]
@@ -95,7 +95,7 @@ class Validator:
             for name, inner in value.items():
                 if name in fields:
                     description, of_field = fields[name]
-                    if self.on_field:
+                    if self.on_field and description:
                         self.on_field(description, inner)
                     found += [f".{name}{error}" for error in of_field(inner)]
                 elif of_other:
