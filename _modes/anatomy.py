@@ -16,6 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from _analysis.processes import work_on
+from _output.phrases import Next
+from _output.screen import Column, Each, Part, Says, Table
 from _pipeline.context import SCHEMA_VERSION, Context, forms_of_device
 from _pipeline.folders import host_of
 from _pipeline.load import (
@@ -30,11 +32,10 @@ from _pipeline.no_answer import UNREADABLE, NoAnswer, unreadable
 from _pipeline.texts import cut_texts, exact, exact_if_integer
 from _proto.errors import Damage
 from _proto.trace.ranks import planes_named
-from _units import counted
+from _units import counted, size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    # These modules require protobuf, which may be missing.
     from _analysis.tallies import Readings, Sampled, Tally
     from _proto.trace.lines import Line
     from _proto.trace.plane import Plane, Value
@@ -330,3 +331,100 @@ def program_rows(hosts: Sequence[Trace], context: Context) -> list[Json]:
                 },
             )
     return list(rows.values())
+
+
+# The text output; `MAIN` is the path of the table that CSV prints.
+MAIN = "planes"
+
+PARTS: tuple[Part, ...] = (
+    Says("{mode:word}: {trace:file}, {file_bytes:bytes}, host {hostnames}"),
+    Says("versions: {versions:values}", when="versions"),
+    Says("profiler options: {profile_options:values}", when="profile_options"),
+    Says("errors: {errors:whole}", when="errors"),
+    Says("warnings: {warnings:whole}", when="warnings"),
+    Table(
+        "planes",
+        "planes",
+        (
+            Column("size", "bytes", "bytes"),
+            Column("names", "n_event_metadata", "count"),
+            Column("stats", "n_stat_metadata", "count"),
+            Column("plane", "name"),
+        ),
+    ),
+    Each(
+        "planes",
+        (
+            Table(
+                "lines of {name}",
+                "lines",
+                (
+                    Column("events", "n_events", "count"),
+                    Column("size", "bytes", "bytes"),
+                    Column("busy", "busy_ps", "time"),
+                    Column("names", "n_names", "count"),
+                    Column("line", "name"),
+                    Column("shown as", "display_name", null=""),
+                ),
+            ),
+            Each(
+                "lines",
+                (
+                    Table(
+                        "events of {name}: the costliest of {n_names:count} names",
+                        "names",
+                        (
+                            Column("time", "total_dur_ps", "time"),
+                            Column("n", "n", "count"),
+                            Column("name", "name"),
+                        ),
+                    ),
+                    Table(
+                        "counters of {name}",
+                        "counters",
+                        (
+                            Column("n", "n", "count"),
+                            Column("min", "min", "number"),
+                            Column("mean", "mean", "number"),
+                            Column("max", "max", "number"),
+                            Column("first", "first", "number"),
+                            Column("last", "last", "number"),
+                            Column("name", "name"),
+                            Column("stat", "stat"),
+                        ),
+                    ),
+                    Table(
+                        "first events of {name}",
+                        "sample",
+                        (
+                            Column("time", "dur_ps", "time"),
+                            Column("name", "name"),
+                            Column("stats", "stats", "values", null=""),
+                        ),
+                    ),
+                ),
+            ),
+        ),
+    ),
+    Table(
+        "programs",
+        "programs",
+        (Column("HLO", "hlo_bytes", "bytes"), Column("id", "program_id"), Column("name", "name")),
+    ),
+)
+
+
+def headline(answer: Json) -> str:
+    planes = [plane["name"] for plane in answer["planes"]]
+    devices = sum(name.startswith("/device:TPU:") for name in planes)
+    jax = answer["versions"].get("jax_version")
+    version = f" (JAX {jax})" if jax else ""
+    return (
+        f"The file{version} is {size(answer['file_bytes'])}, with {counted(len(planes), 'plane')}"
+        f" ({devices} of TPUs) and {counted(len(answer['programs']), 'program')}."
+    )
+
+
+def next_steps(answer: Json) -> Iterator[Next]:
+    if any(plane["name"].startswith("/device:TPU:") for plane in answer["planes"]):
+        yield Next("where a step's time goes", ("--mode", "bottleneck"))
