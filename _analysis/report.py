@@ -8,12 +8,20 @@ from typing import Any
 
 from _analysis.common_line import common_line_of, warning_about
 from _pipeline.context import SCHEMA_VERSION, Context
+from _pipeline.executions import Executions
 from _pipeline.groups import Group, group_by, percent
 from _pipeline.normalize import Step
 from _pipeline.texts import cut_texts
 from _pipeline.vocabulary import COMM, COMPUTE, DATA_MOVE, KEY_KINDS, OTHER
+from _proto.grouped import grouped
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _proto.hlo.program import Instruction
 
 Json = dict[str, Any]
+# Executions by instruction.
+Ran = dict["Instruction | None", list[Executions]]
 
 
 def answer_of(step: Step, fields: Mapping[str, Any], context: Context) -> Json:
@@ -96,6 +104,17 @@ def program_id_of(step: Step) -> int | None:
     by_program = group_by(step.leaves, lambda op: op.program_id)
     by_program.pop(None, None)
     return max(by_program, key=lambda program_id: by_program[program_id].total, default=None)
+
+
+def runs_of(step: Step, program_id: int) -> Ran:
+    """Return the executions of a program's ops by instruction; several ops can run the same
+    instruction."""
+    # Check the id first: `op.instruction` would read other programs, which may be damaged.
+    return grouped(
+        (executions.op.instruction, executions)
+        for executions in (*step.leaves, *step.containers)
+        if executions.op.program_id == program_id and executions.op.instruction
+    )
 
 
 def program_of_step(step: Step) -> Json:

@@ -20,13 +20,12 @@ from _analysis.memory.memory_peak import (
     Peak,
     peak_of,
 )
-from _analysis.report import program_id_of
+from _analysis.report import Ran, program_id_of, runs_of
 from _output.columns import BYTES, KIND
 from _output.phrases import Next, at_line_of, bracketed, joined
 from _output.screen import Column, End, Part, Says, Table
 from _pipeline import frames
 from _pipeline.context import Context
-from _pipeline.executions import Executions
 from _pipeline.groups import percent
 from _pipeline.no_answer import NoAnswer
 from _pipeline.normalize import Step
@@ -43,8 +42,6 @@ from _units import size
 Json = dict[str, Any]
 
 ARGUMENT_RE = re.compile(r"\w+")
-# Executions by instruction; several ops can run the same instruction.
-Ran = dict["Instruction | None", list[Executions]]
 
 
 class Origin:
@@ -120,17 +117,12 @@ class Live(NamedTuple):
 def memory(step: Step, context: Context, *, top: int = 20) -> Json:
     program_id = program_id_of(step)
     program = None if program_id is None else step.device.programs.program(program_id)
-    if program is None:
+    if program is None or program_id is None:
         raise NoAnswer("no_program")
     peak = peak_of_program(program)
     if peak is None:
         raise NoAnswer("no_buffer_assignment")
-    ran: Ran = {}
-    for executions in [*step.leaves, *step.containers]:
-        # Check the id first: `op.instruction` would read other programs, which may be damaged.
-        op = executions.op
-        if op.program_id == program_id and op.instruction:
-            ran.setdefault(op.instruction, []).append(executions)
+    ran = runs_of(step, program_id)
     instructions = {held.instruction for held in peak.held}
     origins = {instruction: Origin(instruction, ran) for instruction in instructions}
     live = [Live(held, origins[held.instruction]) for held in peak.held]

@@ -9,55 +9,42 @@ example: --top 10
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from _analysis.comm.collective_plans import Planned, planned_collectives
 from _analysis.records.program_digest import donated_bytes, opcodes_outside_fusions
-from _analysis.report import program_id_of
+from _analysis.report import Ran, program_id_of, runs_of
 from _analysis.rows import declared_row
 from _analysis.xla_flags import flag_findings, read_flags
+from _output.columns import BYTES, RUNS, TOTAL
+from _output.phrases import Next, joined, short
+from _output.screen import Column, Part, Says, Table
 from _pipeline.context import Context
-from _pipeline.executions import Executions
 from _pipeline.groups import Group, sum_if_known
 from _pipeline.no_answer import NoAnswer
 from _pipeline.normalize import Step
+from _proto.grouped import grouped
 from _proto.hlo.backend_config import DeclaredCost
 from _proto.hlo.parameters import Parameter, read_parameters
 from _proto.hlo.program import Instruction
 from _proto.hlo.text import HBM, base_name
+from _units import counted, size
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _output.fields.program import (
-        Fields,
-        ParametersTail,
-        ProgramCollective,
-        ProgramKernel,
-        Retry,
-        SetFlags,
-    )
-    from _output.fields.program import Parameter as ParameterRow
-
-    # The properties that a row's kernels share: name, VMEM used, VMEM limit, declared cost.
-    Kernel = tuple[str, "int | None", "int | None", "DeclaredCost | None"]
-    # Executions by instruction.
-    Ran = dict[Instruction, list[Executions]]
+Json = dict[str, Any]
+# The properties that a row's kernels share: name, VMEM used, VMEM limit, declared cost.
+Kernel = tuple[str, int | None, int | None, DeclaredCost | None]
 
 N_SET_FLAGS = 200
 
 
-def program(step: Step, context: Context, *, top: int = 20, flags: str | None = None) -> Fields:
+def program(step: Step, context: Context, *, top: int = 20, flags: str | None = None) -> Json:
     given = None if flags is None else read_flags(flags, context)
     program_id = program_id_of(step)
     found = None if program_id is None else step.device.programs.program(program_id)
     if found is None or program_id is None:
         raise NoAnswer("no_program")
-    ran: Ran = {}
-    for executions in [*step.leaves, *step.containers]:
-        op = executions.op
-        if op.program_id == program_id and op.instruction:
-            ran.setdefault(op.instruction, []).append(executions)
+    ran = runs_of(step, program_id)
     planned = planned_collectives(found, step, program_id)
     instructions = list(found.instructions())
     opcodes = opcodes_outside_fusions(instructions)
@@ -74,7 +61,11 @@ def program(step: Step, context: Context, *, top: int = 20, flags: str | None = 
         "collectives": collective_rows(planned),
         "kernels": kernel_rows(instructions, ran),
         "retries": retry_rows(instructions, ran),
-        "parameters": None if ranked is None else parameter_rows(ranked[:top], found.n_devices),
+        "parameters": (
+            None
+            if ranked is None
+            else [parameter_row(parameter, found.n_devices) for parameter in ranked[:top]]
+        ),
         "tail": None if ranked is None else tail_row(ranked[top:]),
         "aliased_bytes": None if ranked is None else donated_bytes(ranked),
         "donated_unused_bytes": None if ranked is None else donated_unused_bytes(ranked),
@@ -82,13 +73,10 @@ def program(step: Step, context: Context, *, top: int = 20, flags: str | None = 
     }
 
 
-def collective_rows(planned: Sequence[Planned]) -> list[ProgramCollective]:
+def collective_rows(planned: Sequence[Planned]) -> list[Json]:
     """Return a row for each combination of `collective`, `how` and `plan`, longest exposed time
     first."""
-    alike: dict[tuple[str, str, tuple[str, ...]], list[Planned]] = {}
-    for collective in planned:
-        key = collective.collective, collective.how, tuple(collective.plan)
-        alike.setdefault(key, []).append(collective)
+    alike = grouped(((each.collective, each.how, tuple(each.plan)), each) for each in planned)
     ranked = sorted(
         alike.items(),
         key=lambda item: (-sum(collective.exposed for collective in item[1]), item[0]),
@@ -96,7 +84,7 @@ def collective_rows(planned: Sequence[Planned]) -> list[ProgramCollective]:
     return [collective_row(collectives) for _, collectives in ranked]
 
 
-def collective_row(alike: Sequence[Planned]) -> ProgramCollective:
+def collective_row(alike: Sequence[Planned]) -> Json:
     first = alike[0]
     transfers = [transfer for collective in alike for transfer in collective.transfers]
     payload = sum_if_known(
@@ -120,14 +108,8 @@ def executions_of(instructions: Iterable[Instruction], ran: Ran) -> Group:
     )
 
 
-def kernel_rows(instructions: Iterable[Instruction], ran: Ran) -> list[ProgramKernel]:
-    alike: dict[Kernel, list[Instruction]] = {}
-    for instruction in instructions:
-        if instruction.is_kernel:
-            config = instruction.config
-            limits = config.vmem_used, config.vmem_limit
-            kernel = base_name(instruction.name), *limits, config.declared_cost
-            alike.setdefault(kernel, []).append(instruction)
+def kernel_rows(instructions: Iterable[Instruction], ran: Ran) -> list[Json]:
+    alike = grouped((kernel_of(each), each) for each in instructions if each.is_kernel)
     groups = {kernel: executions_of(found, ran) for kernel, found in alike.items()}
 
     def rank(kernel: Kernel) -> list[Any]:
@@ -141,7 +123,13 @@ def kernel_rows(instructions: Iterable[Instruction], ran: Ran) -> list[ProgramKe
     ]
 
 
-def kernel_row(kernel: Kernel, n_instructions: int, group: Group) -> ProgramKernel:
+def kernel_of(instruction: Instruction) -> Kernel:
+    config = instruction.config
+    name = base_name(instruction.name)
+    return name, config.vmem_used, config.vmem_limit, config.declared_cost
+
+
+def kernel_row(kernel: Kernel, n_instructions: int, group: Group) -> Json:
     name, used, limit, declared = kernel
     return {
         "kernel": name,
@@ -154,8 +142,8 @@ def kernel_row(kernel: Kernel, n_instructions: int, group: Group) -> ProgramKern
     }
 
 
-def retry_rows(instructions: Iterable[Instruction], ran: Ran) -> list[Retry]:
-    rows: list[Retry] = []
+def retry_rows(instructions: Iterable[Instruction], ran: Ran) -> list[Json]:
+    rows: list[Json] = []
     for instruction in instructions:
         config = instruction.retried
         if config and config.retry_count:
@@ -175,15 +163,15 @@ def retry_rows(instructions: Iterable[Instruction], ran: Ran) -> list[Retry]:
 
 def rank_of(parameter: Parameter) -> tuple[bool, int, int, tuple[int, ...]]:
     """Return a parameter's sort key: largest first, unknown sizes last."""
-    size = bytes_of(parameter)
-    return size is None, -(size or 0), parameter.number, parameter.shape_index
+    n_bytes = bytes_of(parameter)
+    return n_bytes is None, -(n_bytes or 0), parameter.number, parameter.shape_index
 
 
 def bytes_of(parameter: Parameter) -> int | None:
     return parameter.array.n_bytes if parameter.array else None
 
 
-def tail_row(omitted: Sequence[Parameter]) -> ParametersTail:
+def tail_row(omitted: Sequence[Parameter]) -> Json:
     return {
         "n_parameters_omitted": len(omitted),
         "bytes": sum_if_known((1, bytes_of(parameter)) for parameter in omitted),
@@ -205,11 +193,7 @@ def hbm_bytes(parameters: Iterable[Parameter]) -> int | None:
     )
 
 
-def parameter_rows(parameters: Iterable[Parameter], n_devices: int | None) -> list[ParameterRow]:
-    return [parameter_row(parameter, n_devices) for parameter in parameters]
-
-
-def parameter_row(parameter: Parameter, n_devices: int | None) -> ParameterRow:
+def parameter_row(parameter: Parameter, n_devices: int | None) -> Json:
     array = parameter.array
     return {
         "number": parameter.number,
@@ -238,7 +222,7 @@ def global_shape(parameter: Parameter, n_devices: int | None) -> str | None:
     return array.text_of([dim * n for dim, n in zip(array.dims, tiles, strict=True)])
 
 
-def flags_row(values: dict[str, str], planned: Sequence[Planned]) -> SetFlags:
+def flags_row(values: dict[str, str], planned: Sequence[Planned]) -> Json:
     return {
         "n": len(values),
         "set": dict(list(values.items())[:N_SET_FLAGS]),
@@ -254,3 +238,119 @@ def flags_row(values: dict[str, str], planned: Sequence[Planned]) -> SetFlags:
             for finding in flag_findings(values, planned)
         ],
     }
+
+
+# The text output; `MAIN` is the path of the table that CSV prints.
+MAIN = "collectives"
+WITHOUT_ANSWER = {
+    "no_program": "The capture lacks this step's program; `--mode anatomy` lists the programs that"
+    " it contains.",
+}
+
+PARTS: tuple[Part, ...] = (
+    Says(
+        "\ninstructions: {n_instructions:count}, computations: {n_computations:count},"
+        " fusions: {n_fusions:count}, devices: {n_devices:count}"
+    ),
+    Says(
+        "outputs reuse the memory of {aliased_bytes:bytes} of parameters;"
+        " {donated_unused_bytes:bytes} were donated but not reused"
+    ),
+    Table(
+        "collectives",
+        "collectives",
+        (
+            Column("collective", "collective", "word"),
+            Column("how", "how", "word"),
+            Column("plan", "plan", "word", null=""),
+            Column("ops", "n_instructions", "count"),
+            RUNS,
+            Column("run", "sync_dur_ps", "time"),
+            Column("wait", "wait_dur_ps", "time"),
+            Column("payload", "payload_bytes", "bytes"),
+        ),
+    ),
+    Table(
+        "flags about collectives (flags set in total: {flags.n:count})",
+        "flags.findings",
+        (
+            Column("flag", "flag", "file"),
+            Column("set to", "set_to", null="(not set)"),
+            Column("ops", "n_instructions", "count"),
+            Column("seen", "n_seen", "count"),
+            Column("exposed", "exposed_ps", "time"),
+            Column("says", "says", "word", null=""),
+        ),
+    ),
+    Table(
+        "kernels",
+        "kernels",
+        (
+            TOTAL,
+            RUNS,
+            Column("ops", "n_instructions", "count"),
+            Column("VMEM", "vmem_used_bytes", "bytes"),
+            Column("limit", "vmem_limit_bytes", "bytes"),
+            Column("declared", "declared.flops", "flops"),
+            Column("kernel", "kernel"),
+        ),
+        size="total_dur_ps",
+        what="kernel",
+        tail={"time": ""},
+    ),
+    Table(
+        "ops that were compiled more than once",
+        "retries",
+        (
+            Column("op", "hlo_op"),
+            Column("retries", "retry_count", "count"),
+            TOTAL,
+            RUNS,
+            Column("VMEM", "vmem_used_bytes", "bytes"),
+            Column("limit", "vmem_limit_bytes", "bytes"),
+        ),
+    ),
+    Table(
+        "parameters",
+        "parameters",
+        (
+            BYTES,
+            Column("no.", "number", "count"),
+            Column("path", "path"),
+            Column("shape", "shape", "shape"),
+            Column("global shape", "global_shape", "shape"),
+            Column("sharding", "sharding"),
+            Column("in place", "aliased_to_output", "word"),
+        ),
+        what="parameter",
+        omitted="tail.n_parameters_omitted",
+        tail={"size": "tail.bytes"},
+    ),
+    Says("\nopcodes: {opcodes:count}"),
+    Says("flags set: {flags.set:values}", when="flags.set"),
+)
+
+
+def headline(answer: Json) -> str:
+    return joined(sentences(answer))
+
+
+def sentences(answer: Json) -> Iterator[str]:
+    devices = answer["n_devices"]
+    on = f" ({counted(devices, 'device')})" if devices else ""
+    collectives = sum(row["n_instructions"] for row in answer["collectives"])
+    parts = [counted(answer["n_instructions"], "instruction")]
+    if collectives:
+        parts.append(counted(collectives, "collective"))
+    if answer["kernels"]:
+        parts.append(counted(len(answer["kernels"]), "kernel"))
+    yield f"The program {short(answer['name'])}{on} has {', '.join(parts)}."
+    if answer["retries"]:
+        yield f"{counted(len(answer['retries']), 'op')} had to be compiled more than once."
+    if answer["donated_unused_bytes"]:
+        yield f"{size(answer['donated_unused_bytes'])} of donated arguments are not reused."
+
+
+def next_steps(answer: Json) -> Iterator[Next]:
+    if answer["collectives"]:
+        yield Next("what communication costs", ("--mode", "comm"))
