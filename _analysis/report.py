@@ -9,11 +9,10 @@ from typing import Any
 from _analysis.common_line import common_line_of, warning_about
 from _pipeline.context import SCHEMA_VERSION, Context
 from _pipeline.executions import Executions
-from _pipeline.groups import Group, group_by, percent
+from _pipeline.groups import Group, group_by, grouped, percent
 from _pipeline.normalize import Step
 from _pipeline.texts import cut_texts
 from _pipeline.vocabulary import COMM, COMPUTE, DATA_MOVE, KEY_KINDS, OTHER
-from _proto.grouped import grouped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

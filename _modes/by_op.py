@@ -53,13 +53,12 @@ from _output.phrases import Next, at_line_of, bracketed, joined, short
 from _output.screen import Column, Each, Part, Says, Section, Table
 from _pipeline.context import Context
 from _pipeline.executions import Executions
-from _pipeline.groups import Group, percent, sum_if_known
+from _pipeline.groups import Group, grouped, percent, sum_if_known
 from _pipeline.names import nearest_names, resolve_name
 from _pipeline.no_answer import NoAnswer
 from _pipeline.normalize import Step
 from _pipeline.timeline import events_of
 from _pipeline.vocabulary import COMPUTE
-from _proto.grouped import grouped
 from _proto.hlo.program import Computation, Instruction
 from _proto.hlo.text import DtypeClass
 from _units import counted, part_of, time

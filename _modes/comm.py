@@ -26,11 +26,10 @@ from _output.columns import LIKELY, LOOP, PEERS, RUNS
 from _output.phrases import Next, at_line_of, bracketed, joined
 from _output.screen import Column, Part, Says, Section, Table
 from _pipeline.context import Context
-from _pipeline.groups import Group, most, percent, sum_if_known
+from _pipeline.groups import Group, grouped, most, percent, sum_if_known
 from _pipeline.intervals import Cover
 from _pipeline.normalize import Step
 from _pipeline.vocabulary import COMM, HOST
-from _proto.grouped import grouped
 from _units import counted, part_of, time
 
 TYPE_CHECKING = False

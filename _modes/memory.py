@@ -26,13 +26,12 @@ from _output.phrases import Next, at_line_of, bracketed, joined
 from _output.screen import Column, End, Part, Says, Table
 from _pipeline import frames
 from _pipeline.context import Context
-from _pipeline.groups import percent
+from _pipeline.groups import grouped, percent
 from _pipeline.no_answer import NoAnswer
 from _pipeline.normalize import Step
 from _pipeline.texts import exact
 from _pipeline.timeline import events_of
 from _proto.cached import cached_property
-from _proto.grouped import grouped
 from _proto.hlo.buffers import read_buffers
 from _proto.hlo.program import Instruction, Program
 from _proto.hlo.shapes import Array

@@ -21,10 +21,9 @@ from _output.columns import BYTES, RUNS, TOTAL
 from _output.phrases import Next, joined, short
 from _output.screen import Column, Part, Says, Table
 from _pipeline.context import Context
-from _pipeline.groups import Group, sum_if_known
+from _pipeline.groups import Group, grouped, sum_if_known
 from _pipeline.no_answer import NoAnswer
 from _pipeline.normalize import Step
-from _proto.grouped import grouped
 from _proto.hlo.backend_config import DeclaredCost
 from _proto.hlo.parameters import Parameter, read_parameters
 from _proto.hlo.program import Instruction

@@ -40,12 +40,11 @@ from _output.phrases import Next, at_line_of, bracketed, joined, pause_sentence
 from _output.screen import Column, End, Part, Says, Table
 from _pipeline.context import Context
 from _pipeline.device import Device, StepEvent
-from _pipeline.groups import Group, group_by, percent, ranked_by, source_key
+from _pipeline.groups import Group, group_by, grouped, percent, ranked_by, source_key
 from _pipeline.normalize import Step
 from _pipeline.step_durations import durations_of
 from _pipeline.step_pick import time_between
 from _pipeline.vocabulary import COMM, COMPUTE, PHASES
-from _proto.grouped import grouped
 from _units import part_of, time
 
 Json = dict[str, Any]

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
 from _pipeline.context import Context
-from _proto.grouped import grouped
 
 # A function that returns the matching files in a folder, by host.
 FilesIn = Callable[[str], dict[str, str]]
@@ -92,8 +91,11 @@ def files_of_newest_run(folder: str, context: Context, files_in: FilesIn) -> dic
 
 def files_in(folder: str) -> dict[str, str]:
     """Return one trace file per host in a folder, by host."""
-    paths = (os.path.join(folder, name) for name in os.listdir(folder) if is_trace(name))
-    forms = grouped((host_of(path), path) for path in paths if not os.path.isdir(path))
+    forms: dict[str, list[str]] = {}
+    for name in os.listdir(folder):
+        path = os.path.join(folder, name)
+        if is_trace(name) and not os.path.isdir(path):
+            forms.setdefault(host_of(path), []).append(path)
     return {host: form_to_use(paths) for host, paths in sorted(forms.items())}
 
 

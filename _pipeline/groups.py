@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
     K = TypeVar("K")
+    V = TypeVar("V")
     N = TypeVar("N", int, Fraction)
 
 
@@ -86,6 +87,14 @@ def most(found: Iterable[tuple[K, int]]) -> K:
     for value, time in found:
         times[value] = times.get(value, 0) + time
     return max(times, key=times.__getitem__)
+
+
+def grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
+    """Group values by key, given pairs of a key and a value; both stay in order of appearance."""
+    groups: dict[K, list[V]] = {}
+    for key, value in pairs:
+        groups.setdefault(key, []).append(value)
+    return groups
 
 
 def group_by(members: Iterable[Executions], key: Callable[[Op], K]) -> dict[K, Group]:

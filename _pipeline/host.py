@@ -15,8 +15,8 @@ from itertools import chain, compress, count, repeat
 from operator import add, lt
 from typing import Any, NamedTuple
 
+from _pipeline.groups import grouped
 from _pipeline.intervals import union
-from _proto.grouped import grouped
 from _proto.trace.joined import AnyLine, AnyPlane
 
 TYPE_CHECKING = False

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from _analysis.records.record_format import Record, RecordedStep
 from _analysis.records.recorded_steps import Line, Run, runs_of, source_of
 from _pipeline.device import MODULES
+from _pipeline.groups import grouped
 from _pipeline.no_answer import NoAnswer
-from _proto.grouped import grouped
 from _proto.trace.ranks import planes_named
 
 # Reads a file and returns a record or a NoAnswer for each host in it.

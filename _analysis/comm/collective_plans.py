@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Literal, NamedTuple
 
 from _analysis.comm.transfers import Transfer, transfers_in
+from _pipeline.groups import grouped
 from _pipeline.normalize import Step
 from _pipeline.vocabulary import SOME_COLLECTIVE, SPARSE_CORE
-from _proto.grouped import grouped
 from _proto.hlo.collectives import COLLECTIVES, collective_name, collective_of, plan_of
 from _proto.hlo.program import DONE, Computation, Instruction, Program
 

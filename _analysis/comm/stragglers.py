@@ -22,10 +22,9 @@ from _analysis.processes import in_turn
 from _analysis.records.recorded_steps import ALPHA, percent, ratio, source_of
 from _pipeline.device import MODULES
 from _pipeline.frames import innermost_own, is_not_plumbing
-from _pipeline.groups import mean, rounded_mean
+from _pipeline.groups import grouped, mean, rounded_mean
 from _pipeline.scopes import scope_of
 from _pipeline.vocabulary import LeafKind
-from _proto.grouped import grouped
 from _units import counted
 
 # Applies a function to each item, in the current process or in others.

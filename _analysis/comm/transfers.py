@@ -13,7 +13,7 @@ from _analysis.likely_lines import line_of
 from _analysis.roof.exposed import collective_of, is_communication
 from _pipeline.device import MODULES, MODULES_LINE, read_steps
 from _pipeline.executions import Executions
-from _pipeline.groups import Group
+from _pipeline.groups import Group, grouped
 from _pipeline.intervals import Cover
 from _pipeline.make_ops import op_of_entry
 from _pipeline.normalize import Step
@@ -21,7 +21,6 @@ from _pipeline.ops import Op, Place
 from _pipeline.timeline import gaps_of
 from _pipeline.vocabulary import SPARSE_CORE
 from _proto.cached import cached_property
-from _proto.grouped import grouped
 from _proto.hlo.collectives import plan_of
 from _proto.hlo.text import HloText
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from _analysis.comm.collective_plans import collectives_in
 from _analysis.memory.memory_peak import Contradiction, peak_of
-from _pipeline.groups import sum_if_known
-from _proto.grouped import grouped
+from _pipeline.groups import grouped, sum_if_known
 from _proto.hlo.buffers import read_buffers
 from _proto.hlo.collectives import collective_of
 from _proto.hlo.fingerprint import fingerprint_of

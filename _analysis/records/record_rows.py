@@ -17,11 +17,10 @@ from _analysis.records.recording import (
 )
 from _pipeline.context import SCHEMA_VERSION, Context
 from _pipeline.folders import host_of
-from _pipeline.groups import SourceKey
+from _pipeline.groups import SourceKey, grouped
 from _pipeline.load import Place, opened, opened_hosts
 from _pipeline.no_answer import NoAnswer, no_device
 from _pipeline.texts import LONGEST_TEXT, cut_texts, digest_of
-from _proto.grouped import grouped
 from _proto.trace import STDIN
 from _proto.trace.ranks import TPU_RE, planes_named
 

@@ -10,8 +10,7 @@ from typing import NamedTuple
 from _analysis.likely_lines import line_of
 from _analysis.rows import op_name, scope_fields
 from _pipeline.executions import Executions
-from _pipeline.groups import Group, group_by
-from _proto.grouped import grouped
+from _pipeline.groups import Group, group_by, grouped
 
 NUMBER_RE = re.compile(r"\d+")
 

@@ -9,8 +9,7 @@ from _analysis.causes import DEVICES, NAMES, PAUSES, PROGRAM, Rule, rule_named
 from _analysis.causes.shared.cause import SMALLEST_PART, Cause, StepFacts
 from _analysis.causes.shared.sentences import about, line_says, listed
 from _analysis.causes.shared.step_program import StepProgram, place_of_cause
-from _pipeline.groups import Group, percent
-from _proto.grouped import grouped
+from _pipeline.groups import Group, grouped, percent
 
 Json = dict[str, Any]
 
