@@ -216,12 +216,6 @@ class Contents(OfPages):
             (named,) = (other for other in result["notes"] if other.endswith(note))
             self.assertTrue(named == note or "bottleneck" in named.removesuffix(note))
 
-    def test_page_has_version_and_time_of_the_capture(self) -> None:
-        for start in (1783579579390989132, None):
-            data = self.data(captured_at(start))
-            self.assertEqual(data["captured_at_ns"], start)
-            self.assertEqual(data["version"], compute_breakdown.__version__)
-
     def test_missing_kernels_need_no_note_and_missing_regions_no_warning(self) -> None:
         data = self.data(trace([leaf(0, 5)], STEP))
         self.assertNotIn("runs no kernels", "\n".join(data["notes"]))
@@ -531,19 +525,6 @@ class Writing(InFolder):
         with mock.patch("webbrowser.open") as opened:
             run(self.small, "page", "--out", str(out))
         opened.assert_not_called()
-
-    def test_failed_or_interrupted_write_keeps_the_old_page(self) -> None:
-        kept = self.write("a.html", b"the one before")
-        full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        with mock.patch("os.replace", side_effect=full):
-            self.assert_cant_write(kept, os.strerror(errno.ENOSPC))
-        self.assertEqual(kept.read_bytes(), b"the one before")
-        with (
-            mock.patch("os.replace", side_effect=KeyboardInterrupt),
-            self.assertRaises(KeyboardInterrupt),
-        ):
-            run(self.small, "page", "--out", str(kept))
-        self.assertEqual(list(self.folder.iterdir()), [kept])
 
     def test_page_replaces_the_target_of_a_link(self) -> None:
         self.write("step.html", b"the one before")
