@@ -32,6 +32,7 @@ from _analysis.roof.step_bar import Strip, strip_of
 from _analysis.rows import op_name
 from _modes import mode_named
 from _modes.bottleneck import bottleneck
+from _modes.by_array import by_array
 from _modes.by_op import by_op
 from _modes.by_scope import by_scope
 from _modes.by_source import by_source
@@ -82,6 +83,7 @@ PAGE_MODES: Modes = {
     "kernel": (kernel, {"top": 50}),
     "by_scope": (by_scope, {"depth": 12}),
     "by_op": (by_op, {"top": 400, "no_merge": True}),
+    "by_array": (by_array, {"top": 100}),
 }
 # The modes needed for the baseline's charts.
 BASELINE_MODES: Modes = {

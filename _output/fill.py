@@ -278,7 +278,7 @@ def grid_of(table: Table, fields: Json, view: View) -> Grid | None:
         cells.append([*texts, *(end_cell(column, end, fields) for end in ends)])
     # Omit columns without any value.
     kept = [i for i, texts in enumerate(cells) if any(texts)]
-    template = table.below_all if view.shows_all else table.below
+    template = (view.shows_all and table.below_all) or table.below
     below = {i: spans_of(template, row) for i, row in enumerate(rows) if knows(row, template)}
     title = spans_of(table.title, fields)
     shown_columns, shown_cells = [columns[i] for i in kept], [cells[i] for i in kept]

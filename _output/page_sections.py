@@ -52,6 +52,7 @@ SECTIONS: Final = {
     "roofline": Place("roofline"),
     "comm": Place("comm"),
     "memory": Place("memory"),
+    "arrays": Place("by_array"),
     "idle": Place("idle"),
     "lines": Place("by_source"),
     "layers": Place("by_scope"),
@@ -72,7 +73,6 @@ CHANGED_CAUSES: Final = Table(
         Column("line", (*LINE.path, "before_source_user"), "file", null=""),
     ),
     below="{says:whole}",
-    below_all="{says:whole}",
 )
 
 

@@ -195,7 +195,7 @@ class Contents(OfPages):
         data = with_host(trace([leaf(0, 5)], STEP), allocator((1, 0, {"peak_bytes_in_use": 7})))
         result, html = self.page(data)
         lost = {mode for mode, status in result["parts"].items() if status != "ok"}
-        self.assertEqual(lost, {"memory", "program"})
+        self.assertEqual(lost, {"memory", "program", "by_array"})
         self.assertEqual({result["parts"][mode] for mode in lost}, {"no_program"})
         # The runtime's memory is known without a program.
         path = self.write("a.xplane.pb", data)
