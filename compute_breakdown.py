@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
     from _output.python import Analyse, Captures, Form
+    from _pipeline.python_values import Call
 
     Json = dict[str, Any]
 
@@ -88,7 +89,7 @@ from _pipeline.streams import Progress, is_terminal, write
 from _pipeline.texts import cut_texts, encoded
 
 __version__ = "2.0.0"
-__all__ = ["NoAnswer", "analyse", "render"]
+__all__ = ["NoAnswer", "analyse", "capture", "render"]
 
 # Exit codes of runs without an `absent` answer; EXIT_STATUS has the codes for `absent` answers. The
 # last two are the codes that a shell reports for SIGINT and SIGPIPE.
@@ -276,6 +277,10 @@ OPTIONS: dict[str, Json] = {
         "type": TO_WHOLE,
         "help": "number of devices that share the tokens (default: the number in the program)",
     },
+    "--code": {
+        "metavar": "DIR",
+        "help": "also show the source code at the first lines, from files below DIR",
+    },
     "--flags": {
         "metavar": "FILE",
         "help": "file that sets XLA flags, such as a launch script; the answer then shows which"
@@ -423,6 +428,9 @@ def answered(context: Context) -> Json:
     """Return the answer to a request, or raise NoAnswer."""
     request = context.request
     mode = mode_named(request.mode)
+    code = request.mode_options.get("code")
+    if code is not None and not os.path.isdir(code):
+        raise NoAnswer("no_such_path", detail=f"--code: there is no folder {code}")
     if mode.is_of_step:
         answer = answer_on_step(mode, context, **request.mode_options)
     else:
@@ -550,9 +558,21 @@ def printed(outcome: Outcome, for_people: bool) -> str:
         return encoded(outcome.fields, for_people)
     from _output.forms import in_form
 
+    if for_people and outcome.form == "text":
+        add_own_code(outcome)
+
     return in_form(
         outcome.form, outcome.fields, screen_of(outcome.fields), outcome.request, sys.stdout
     )
+
+
+def add_own_code(outcome: Outcome) -> None:
+    """On a terminal, show the code of causes from Python files below the current folder."""
+    from _output.code import add_code
+
+    causes = outcome.fields.get("causes", [])
+    if outcome.fields["mode"] == "bottleneck" and not any("code" in cause for cause in causes):
+        add_code(causes, ".", ".py")
 
 
 def command() -> NoReturn:
@@ -589,6 +609,14 @@ class Answer(dict[str, "Any"]):
         return html_of(self, screen) if hasattr(screen, "PARTS") else None
 
 
+def checked(profile: Captures, mode: str, options: Json) -> Call:
+    """Return the command line for Python values; raise TypeError or ValueError if one is wrong."""
+    from _pipeline.python_values import call_of
+
+    flags = (*PIPELINE_OPTIONS[:2], *(mode_named(mode).options if mode in NAMES else ()))
+    return call_of(profile, mode, options, {flag: OPTIONS[flag] for flag in flags})
+
+
 @typed
 def analyse(profile: Captures, mode: str, **options: Any) -> Any:
     """Return the answer as a dict, with the same fields as the command's JSON.
@@ -598,10 +626,7 @@ def analyse(profile: Captures, mode: str, **options: Any) -> Any:
     `processes=N` uses up to N processes. Raise NoAnswer if there is no answer, TypeError for an
     unknown option or a wrong type, and ValueError for an invalid value.
     """
-    from _pipeline.python_values import call_of
-
-    flags = (*PIPELINE_OPTIONS[:2], *(mode_named(mode).options if mode in NAMES else ()))
-    call = call_of(profile, mode, options, {flag: OPTIONS[flag] for flag in flags})
+    call = checked(profile, mode, options)
     outcome = outcome_of(call.words, in_memory=call.in_memory, processes=call.processes)
     answer = Answer(outcome.fields)
     answer.top = outcome.request.top if outcome.request else None
@@ -610,6 +635,33 @@ def analyse(profile: Captures, mode: str, **options: Any) -> Any:
     if answer["reason"] == BAD_ARGUMENTS:
         raise ValueError(answer["detail"])
     raise NoAnswer.with_answer(answer)
+
+
+def capture(
+    step: Callable[..., Any] | None = None,
+    /,
+    *args: Any,
+    n: int = 3,
+    carry: Callable[[Any, Sequence[Any]], Sequence[Any]] | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    mode: str = "bottleneck",
+    **options: Any,
+) -> Any:
+    """Run a JAX step `n` times after a warm-up, trace it, and return the answer of `mode`.
+
+    Without a step, return a context manager that traces what runs inside `with`; its attribute
+    `answer` is then the answer. The trace is in `folder`, or in a temporary folder that is deleted.
+    A step that donates its arguments needs `carry`, which returns the arguments of the next call.
+    Options and exceptions are those of `analyse`.
+    """
+    from _pipeline.capture import Capture, run_steps
+
+    checked("", mode, options)
+    captured = Capture(lambda path: analyse(path, mode, **options), folder)
+    if step is None:
+        return captured
+    run_steps(captured, step, args, n, carry)
+    return captured.answer
 
 
 def render(answer: Mapping[str, object], format: Form) -> str:

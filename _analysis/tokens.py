@@ -22,13 +22,15 @@ def tokens_per_s(step: Step, tokens: int | None) -> float | None:
 
 def model_flops_of(
     step: Step,
-    tokens: int,
+    tokens: int | None,
     flops_per_token: float | None,
     params: float | None,
     n_devices: int | None,
-) -> Fraction:
-    """Return the useful flops of the step on one device; `tokens` is the number of tokens on all
-    devices."""
+) -> Fraction | None:
+    """Return the useful flops of the step on one device, or None if they were not asked for;
+    `tokens` is the number of tokens on all devices."""
+    if tokens is None or not (flops_per_token or params):
+        return None
     n = n_devices or assigned_devices(step)
     if not n:
         raise NoAnswer(

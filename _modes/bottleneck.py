@@ -3,14 +3,13 @@
 question: where to look first: why the step loses time, and on which lines
 reads: a step
 options: --top, --peers, --no-peers, peaks, --kernel-cost, --model-flops, --tokens,
-  --flops-per-token, --params, --n-devices
+  --flops-per-token, --params, --n-devices, --code
 example: --top 5
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from fractions import Fraction
 from typing import Any
 
 from _analysis.causes import rule_named
@@ -34,15 +33,16 @@ from _analysis.rows import (
     peaks_used,
     period_fields,
     recompute_fields,
+    recomputed_math,
 )
 from _analysis.tokens import model_flops_of, tokens_per_s
+from _output.code import add_code
 from _output.columns import CLASS, LINE, LOOP, LOST, OP_LINE, PEERS, RUNS, SCOPE, STEP_SHARE, TIME
 from _output.figures import figure
 from _output.phrases import Next, at_line_of, bracketed, joined, pause_sentence, short
 from _output.screen import Column, Part, Says, Section, Table
 from _pipeline.context import Context
 from _pipeline.device import tpus_of
-from _pipeline.groups import percent
 from _pipeline.normalize import Step
 from _pipeline.step_durations import durations_of
 from _pipeline.vocabulary import COMPUTE, HOST
@@ -87,12 +87,11 @@ def bottleneck(
     flops_per_token: float | None = None,
     params: float | None = None,
     n_devices: int | None = None,
+    code: str | None = None,
 ) -> Json:
     roofs = roofs_of(step.device, chip, dict(peaks))
     by_user = costs_by_kernel(step.by_kind[COMPUTE], kernel_cost, context)
-    useful: int | Fraction | None = model_flops
-    if tokens is not None and (flops_per_token or params):
-        useful = model_flops_of(step, tokens, flops_per_token, params, n_devices)
+    useful = model_flops_of(step, tokens, flops_per_token, params, n_devices)
     ledger = ledger_of(step, roofs, by_user)
     budget = Budget(step, ledger)
     findings, kernels, lines = findings_of(ledger, by_scope=scopes_say_more(step))
@@ -107,17 +106,16 @@ def bottleneck(
     shown = [op for finding in (*findings[:top], *kernels[:top]) for op in finding.group.members]
     hideable = Hideable(on_time)
     rows = FindingRows(step, hideable, Loops(step, shown), inside, read)
-    over = budget.over_roof
-    return {
+    answer = {
         **period_fields(periods),
         "causes": causes_of(StepFacts(step, on_time, roofs, inside, periods, read, context, {})),
         "bottleneck": budget.largest_loss(periods),
         "speed_of_light": budget.speed_of_light(),
         "mfu_at_least": budget.utilization(lambda op: op.phase != "recompute"),
         "hfu_at_least": budget.utilization(),
-        "mfu": mfu_of(useful, step, roofs),
+        "mfu": mfu_of(model_flops if useful is None else useful, step, roofs),
         "tokens_per_s": tokens_per_s(step, tokens),
-        "over_roof": {"n_ops": len(over), "dur_ps": sum(entry.total for entry in over)},
+        "over_roof": over_roof_row(budget),
         "capture": capture_row(step),
         "steps": steps_row(step),
         "budget": budget.rows(hideable),
@@ -132,6 +130,20 @@ def bottleneck(
         "peaks_used": peaks_used(roofs),
         "totals": {"peers": waits},
     }
+    if code is not None:
+        show_code(answer, code, context)
+    return answer
+
+
+def over_roof_row(budget: Budget) -> Json:
+    over = budget.over_roof
+    return {"n_ops": len(over), "dur_ps": sum(entry.total for entry in over)}
+
+
+def show_code(answer: Json, folder: str, context: Context) -> None:
+    rows = [row for name in ("causes", "findings", "lines") for row in answer[name]]
+    if not add_code(rows, folder):
+        context.note(f"no line of this answer is in a file below {folder}")
 
 
 def has_reason_to_compare(budget: Budget) -> bool:
@@ -150,14 +162,6 @@ def read_peers(step: Step, context: Context) -> tuple[Peers, Any]:
     transfers = transfers_in(step, lambda op: op.waits_for != HOST)
     peers = peers_of(step, transfers, context)
     return peers, peer_totals(peers, transfers)
-
-
-def recomputed_math(step: Step) -> Json:
-    duration = step.by_kind[COMPUTE].where(lambda op: op.phase == "recompute").total
-    return {
-        "recompute_dur_ps": duration,
-        "recompute_pct_of_step": percent(duration, step.duration),
-    }
 
 
 def capture_row(step: Step) -> Json:

@@ -6,7 +6,7 @@ contains the `compare` answer and one step of the baseline.
 
 question: an HTML report with the answers of all modes above
 reads: a step
-options: --out, --open, --baseline, --baseline-device, --baseline-host
+options: --out, --open, --code, --baseline, --baseline-device, --baseline-host
 example: --out step.html --open
 """
 
@@ -107,6 +107,7 @@ def page(
     *,
     out: str,
     open: bool = False,
+    code: str | None = None,
     baseline: Sequence[str] = (),
     baseline_device: str = DEVICE,
     baseline_host: str | None = None,
@@ -114,7 +115,9 @@ def page(
     comparison = before = None
     if baseline:
         comparison, before = read_baseline(step, baseline, baseline_device, baseline_host, context)
-    parts, answers = compute_answers(step, context, PAGE_MODES)
+    function, options = PAGE_MODES["bottleneck"]
+    modes = {**PAGE_MODES, "bottleneck": (function, {**options, "code": code})}
+    parts, answers = compute_answers(step, context, modes)
     if "memory" not in answers:
         # Allocator events are available even without a program.
         of_memory = context.with_own_notes()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from _output.fill import Block, filled
+from _output.fill import Block, Grid, filled
 from _output.phrases import differs
 from _output.screen import Says, Section, View
 
@@ -93,12 +93,26 @@ def blocks_of(fields: Json, view: View, screen: Any) -> Iterator[Block]:
     is_absent = fields["status"] == "absent"
     fields = ready(fields, screen)
     head = NO_ANSWER if is_absent else getattr(screen, "HEAD", HEAD)
+    told: set[tuple[str, ...]] = set()
     for part in (*head, *getattr(screen, "PARTS", ())):
-        yield from filled(part, fields, view)
+        for block in filled(part, fields, view):
+            yield without_code_above(block, told)
     if is_absent:
         advice = getattr(screen, "WITHOUT_ANSWER", {}).get(fields["reason"])
         if advice:
             yield from filled(Says(advice), fields, view)
+
+
+def without_code_above(block: Block, told: set[tuple[str, ...]]) -> Block:
+    """Return the block without source code that stands above it."""
+    if not isinstance(block.part, Grid) or not block.part.code:
+        return block
+    code = {}
+    for i, lines in block.part.code.items():
+        if tuple(lines) not in told:
+            told.add(tuple(lines))
+            code[i] = lines
+    return block._replace(part=block.part._replace(code=code))
 
 
 def ready(fields: Json, screen: Any) -> Json:

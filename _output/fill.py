@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from _output.code import numbered
 from _output.figures import (
     FIGURES,
     NO_UNIT,
@@ -74,6 +75,8 @@ class Grid(NamedTuple):
     columns: Sequence[Column]
     cells: Sequence[Sequence[Span]]
     below: Mapping[int, Sequence[Span]]
+    # The lines of source code to show below rows.
+    code: Mapping[int, Sequence[str]]
 
 
 class Block(NamedTuple):
@@ -282,7 +285,8 @@ def grid_of(table: Table, fields: Json, view: View) -> Grid | None:
     below = {i: spans_of(template, row) for i, row in enumerate(rows) if knows(row, template)}
     title = spans_of(table.title, fields)
     shown_columns, shown_cells = [columns[i] for i in kept], [cells[i] for i in kept]
-    return Grid(title, rows, table.rows, shown_columns, shown_cells, below)
+    code = {i: numbered(row["code"]) for i, row in enumerate(rows) if row.get("code")}
+    return Grid(title, rows, table.rows, shown_columns, shown_cells, below, code)
 
 
 def knows(row: Json, template: str) -> bool:

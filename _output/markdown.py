@@ -96,6 +96,10 @@ class Page:
         yield "\n".join(f"| {' | '.join(cells)} |" for cells in zip(*columns, strict=True))
         if grid.below:
             yield "\n".join(f"- {self.sentence(below, time)}" for below in grid.below.values())
+        for code in grid.code.values():
+            # Indented, because a fence could also be in the code.
+            lines = (self.characters.seen(line) for line in code)
+            yield "\n".join(f"    {line}" for line in lines)
 
     def cell(self, text: str, is_plain: bool) -> str:
         return self.prose(text) if is_plain else self.code(text.strip(), is_in_table=True)

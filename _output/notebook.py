@@ -60,6 +60,9 @@ def table(grid: Grid, time: Unit) -> Iterator[str]:
         if i in grid.below:
             below = sentence(grid.below[i], time)
             yield f'<tr><td colspan="{len(columns)}" style="text-align:left">{below}</td></tr>'
+        if i in grid.code:
+            code = "\n".join(map(shown, grid.code[i]))
+            yield f'<tr><td colspan="{len(columns)}"><pre>{code}</pre></td></tr>'
     yield "</tbody></table>"
 
 

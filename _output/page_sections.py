@@ -132,6 +132,7 @@ def shown(block: Block, mode: str) -> Json:
         "columns": [column_of(column, cells, block.unit) for column, cells in columns],
         "rows": [row.get("@") for row in grid.rows],
         "below": {str(i): sentence(spans, block.unit) for i, spans in grid.below.items()},
+        "code": {str(i): "\n".join(lines) for i, lines in grid.code.items()},
     }
 
 

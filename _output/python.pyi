@@ -4,9 +4,9 @@ Imports are absolute only for packages outside of this project, because this fol
 a package when it is installed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
-from typing import Any, Literal, Protocol, TypeAlias, TypedDict
+from typing import Any, Literal, Protocol, TypeAlias, TypedDict, overload
 
 from typing_extensions import Unpack
 
@@ -34,6 +34,7 @@ class Options(TypedDict, total=False):
     below: str | None
     bytes: Literal["accessed", "hbm"] | None
     chip: str | None
+    code: Path | None
     depth: int | Literal["all"] | None
     device: str | int | None
     fail_over: Number | None
@@ -78,6 +79,34 @@ class Analyse(Protocol):
 
     def __call__(
         self, profile: Captures, mode: str, **options: Unpack[Options]
+    ) -> dict[str, Any]: ...
+
+class Traced(Protocol):
+    """Trace what runs inside `with`; the answer is known at its end."""
+
+    @property
+    def answer(self) -> dict[str, Any]: ...
+    def __enter__(self) -> Traced: ...
+    def __exit__(self, *failure: object) -> None: ...
+
+class CaptureSteps(Protocol):
+    """Trace steps of a JAX program, and return a mode's answer."""
+
+    @overload
+    def __call__(
+        self, *, folder: Path | None = None, mode: str = "bottleneck", **options: Unpack[Options]
+    ) -> Traced: ...
+    @overload
+    def __call__(
+        self,
+        step: Callable[..., Any],
+        /,
+        *args: Any,
+        n: int = 3,
+        carry: Callable[[Any, Sequence[Any]], Sequence[Any]] | None = None,
+        folder: Path | None = None,
+        mode: str = "bottleneck",
+        **options: Unpack[Options],
     ) -> dict[str, Any]: ...
 
 class Render(Protocol):

@@ -178,6 +178,9 @@ class Page:
             if i in grid.below:
                 below = self.sentence(grid.below[i], time)
                 yield from self.wrapped(below, INDENT * 2, INDENT * 2)
+            for line in grid.code.get(i, ()):
+                shown = self.characters.seen(line, LONGEST_SENTENCE)
+                yield INDENT * 2 + self.characters.start_of(shown, self.width - 2 * len(INDENT))
 
     def row(self, cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> str:
         last = max((i for i, cell in enumerate(cells) if cell), default=0)

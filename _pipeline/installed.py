@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-__all__ = ["NoAnswer", "analyse", "render"]
+__all__ = ["NoAnswer", "analyse", "capture", "render"]
 
 # True after a program has used an attribute of this package; the first use imports `__main__.py`.
 is_imported = False
@@ -21,11 +21,12 @@ if HERE not in sys.path:
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ._output.python import Analyse, Render
+    from ._output.python import Analyse, CaptureSteps, Render
     from ._pipeline.no_answer import NoAnswer
 
     __version__: str
     analyse: Analyse
+    capture: CaptureSteps
     render: Render
 else:
 

@@ -325,11 +325,19 @@ ALL_OPTIONS = {
 DEMO_KERNEL = "--kernel-cost=flash_attention=34359738368,67108864,bf16"
 
 
+def with_code(folder: str) -> Json:
+    """Return an answer with the source code of one file."""
+    path = Path(folder, "model", "train.py")
+    path.parent.mkdir()
+    path.write_text("# a line\n" * 100, encoding="utf-8")
+    return demo("bottleneck", "--code", folder)
+
+
 @functools.cache
 def answers() -> list[Json]:
     """Return answers in every mode, with and without options."""
-    found = [demo("roofline", DEMO_KERNEL)]
     folder = tempfile.TemporaryDirectory()
+    found = [demo("roofline", DEMO_KERNEL), with_code(folder.name)]
     for mode in ALL_MODES:
         needed = {
             "compare": ["--baseline", str(BEFORE)],

@@ -21,8 +21,8 @@ function goTo(mode, path) {
 }
 
 class Table {
-  constructor({ mode, path, title, columns, rows, below }) {
-    Object.assign(this, { mode, path, columns, below, paths: rows });
+  constructor({ mode, path, title, columns, rows, below, code }) {
+    Object.assign(this, { mode, path, columns, below, code, paths: rows });
     this.label = readable(title || columns.find(({ values }) => !values).heading);
     this.most = rows.length < 1.5 * FIRST_ROWS ? Infinity : FIRST_ROWS;
     this.sorted = null;
@@ -127,6 +127,7 @@ class Table {
         ...this.columns.map((column) => this.cell(column, i)),
       ),
       ...(below ? [this.wideRow("below", readable(below))] : []),
+      ...(this.code[i] ? [this.wideRow("code", element("pre", {}, readableLines(this.code[i])))] : []),
     ];
   }
 

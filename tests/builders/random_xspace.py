@@ -8,6 +8,7 @@ In others, the core's clock agrees with the trace's clock or differs from it.
 
 from __future__ import annotations
 
+import os
 import random
 import re
 from collections.abc import Callable, Sequence
@@ -885,6 +886,7 @@ OPTIONS: dict[str, tuple[float, Draw]] = {
     "--flops-per-token": (0.3, one_of("0.5", 12, "4.2e10")),
     "--params": (0.3, one_of("0.25", 1, "7e9")),
     "--n-devices": (0.5, one_of(1, 3, "2.56e2")),
+    "--code": (0.1, one_of(os.path.dirname(__file__))),
 }
 
 

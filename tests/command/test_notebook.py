@@ -122,45 +122,68 @@ class Examples(unittest.TestCase):
         self.assertEqual(row["headline"], answer["headline"])
         self.assertEqual(done.stderr, "")
 
+    def test_example_captures_steps(self) -> None:
+        done = self.with_stand_in("capture_steps.py")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        headlines = [analyse(DEMO, mode)["headline"] for mode in ("bottleneck", "idle")]
+        self.assertEqual(done.stdout.splitlines(), headlines)
+
     def test_example_times_a_kernel(self) -> None:
         row = analyse(DEMO, "kernel", step="all")["kernels"][0]
+        done = self.with_stand_in("time_kernel.py")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        first = f"{row['kernel']} {row['n_executions']} {row['avg_dur_ps'] / 1e6:.3f} us"
+        self.assertEqual(done.stdout.splitlines()[0], first)
+
+    def with_stand_in(self, script: str) -> subprocess.CompletedProcess[str]:
+        """Run an example with a stand-in for JAX whose profiler writes the demo."""
         with tempfile.TemporaryDirectory() as folder:
             for name, code in STAND_IN.items():
                 path = Path(folder, *name.split("."), "__init__.py")
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(code, encoding="utf-8")
-            done = self.time_kernel(PYTHONPATH=f"{folder}:{ROOT}")
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-        first = f"{row['kernel']} {row['n_executions']} {row['avg_dur_ps'] / 1e6:.3f} us"
-        self.assertEqual(done.stdout.splitlines()[0], first)
+            return self.example(script, PYTHONPATH=f"{folder}:{ROOT}")
 
     @unittest.skipUnless(find_spec("jax"), "needs jax")
-    def test_example_that_times_a_kernel_fails_with_the_reason_on_a_cpu(self) -> None:
-        done = self.time_kernel(PYTHONPATH=str(ROOT), JAX_PLATFORMS="cpu")
-        self.assertEqual((done.returncode, done.stdout), (1, ""))
-        self.assertIn("device_not_found: the capture is of CPU, not of a TPU", done.stderr)
+    def test_examples_that_trace_fail_with_the_reason_on_a_cpu(self) -> None:
+        for script in ("time_kernel.py", "capture_steps.py"):
+            done = self.example(script, PYTHONPATH=str(ROOT), JAX_PLATFORMS="cpu")
+            self.assertEqual((done.returncode, done.stdout), (1, ""))
+            self.assertIn("device_not_found: the capture is of CPU, not of a TPU", done.stderr)
 
-    def time_kernel(self, **environment: str) -> subprocess.CompletedProcess[str]:
+    def example(self, script: str, **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, str(EXAMPLES / "time_kernel.py")],
+            [sys.executable, str(EXAMPLES / script)],
             env={**os.environ, **environment}, capture_output=True, text=True, check=False,
         )  # fmt: skip
 
 
 # Modules that replace the parts of JAX that the example uses; their `trace` copies the demo.
 STAND_IN = {
-    "jax": "from jax import profiler\njit = block_until_ready = lambda value: value\n"
+    "jax": "from jax import profiler, tree_util\njit = block_until_ready = lambda value: value\n"
     "default_backend = lambda: 'tpu'\nShapeDtypeStruct = lambda shape, dtype: (shape, dtype)",
     "jax.profiler": f"""
-import contextlib, pathlib, shutil
+import contextlib, shutil
 
-@contextlib.contextmanager
-def trace(folder):
-    yield
+def start_trace(folder):
     shutil.copytree({str(DEMO)!r}, folder, dirs_exist_ok=True)
+
+def stop_trace():
+    pass
+
+def StepTraceAnnotation(name, step_num):
+    return contextlib.nullcontext()
 """,
-    "jax.numpy": "import types\nfloat32 = 'f32'\n"
-    "ones = lambda shape, dtype: types.SimpleNamespace(shape=shape, dtype=dtype)",
+    "jax.tree_util": "tree_leaves = list",
+    "jax.numpy": """
+float32 = "f32"
+
+class ones(float):
+    def __new__(cls, shape, dtype):
+        array = super().__new__(cls, 1)
+        array.shape, array.dtype = shape, dtype
+        return array
+""",
     "jax.experimental": "",
     "jax.experimental.pallas": "pallas_call = lambda kernel, **options: lambda x: x",
 }

@@ -1,9 +1,4 @@
-"""Time a Pallas kernel on a TPU.
-
-JAX has no public function that returns a trace, so the profiler writes it to a temporary folder.
-"""
-
-import tempfile
+"""Time a Pallas kernel on a TPU."""
 
 import jax
 import jax.numpy as jnp
@@ -25,11 +20,6 @@ def double(x):
 
 
 x = jnp.ones((1024, 1024), jnp.float32)
-jax.block_until_ready(double(x))  # the first call compiles
-with tempfile.TemporaryDirectory() as folder:
-    with jax.profiler.trace(folder):
-        for _ in range(10):
-            jax.block_until_ready(double(x))
-    answer = compute_breakdown.analyse(folder, "kernel", step="all")
+answer = compute_breakdown.capture(double, x, n=10, mode="kernel", step="all")
 for row in answer["kernels"]:
     print(row["kernel"], row["n_executions"], f"{row['avg_dur_ps'] / 1e6:.3f} us")

@@ -94,6 +94,7 @@ class OptionsOfModes(unittest.TestCase):
     OPTIONS: dict[tuple[str, ...], str] = {  # noqa: RUF012
         ("--peers",): "bottleneck comm",
         ("--no-peers",): "bottleneck",
+        ("--code", str(DEMO)): "bottleneck page",
         ("--include-comm",): "summary by_source non_compute",
         ("--step", "0"): " ".join(STEP_MODES),
         ("--step-id", "s"): " ".join(STEP_MODES),
