@@ -8,35 +8,35 @@ example: --baseline BASELINE
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from _analysis.records import comparison
-from _analysis.records.captures import find_captures, record_at
-from _analysis.records.comparison import FileChange, LineChange, agg_keys, compare_records
+from _analysis.records.captures import read_records
+from _analysis.records.comparison import (
+    FileChange,
+    LineChange,
+    agg_keys,
+    compare_records,
+    sums_of,
+)
+from _analysis.records.comparison_notes import RUN_TO_RUN, warnings_of
 from _analysis.records.gate import Gate, gate_of
 from _analysis.records.matching import MATCHED_BY
 from _analysis.records.program_changes import ProgramChange
-from _analysis.records.record_format import KINDS, Record
-from _analysis.records.recorded_steps import ALPHA, Line, percent, rounded, source_of
+from _analysis.records.record_format import KINDS
+from _analysis.records.recorded_steps import ALPHA, executions_per_step, percent, rounded, source_of
 from _analysis.records.sides import Side, mean_step
+from _output.phrases import Next, at, bracketed, joined, short
+from _output.screen import Column, End, Part, Says, Table
 from _pipeline.context import DEVICE, SCHEMA_VERSION, Context
-from _pipeline.load import Candidates, Place
 from _pipeline.no_answer import NoAnswer
 from _pipeline.texts import cut_texts
-from _units import counted, percentage, time
+from _units import time
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _output.fields import compare as fields
+Json = dict[str, Any]
 
 N_SIGNATURES = 4
-# Add a note if unmatched lines take more than this percentage of either side's op time.
-UNMATCHED_PCT = 5
-UNMATCHED = "only_before", "only_after"
-RUN_TO_RUN = (
-    "run-to-run noise is not included; to measure it, compare two captures of the same code"
-)
 
 
 def compare(
@@ -48,7 +48,7 @@ def compare(
     steps: slice = slice(None),
     top: int = 50,
     fail_over: float | None = None,
-) -> fields.Returned:
+) -> Json:
     request = context.request
     device = request.device or DEVICE
     after = read_records(request.profiles, request.host, device, context)
@@ -68,11 +68,11 @@ def compare(
         after_device=device,
         steps=steps,
     )
-    context.warn(*notes_of(found))
+    context.warn(*warnings_of(found))
     if found.unit == "step":
         context.note(RUN_TO_RUN)
     gate = None if fail_over is None else gate_of(found, fail_over)
-    answer: fields.Returned = {
+    answer: Json = {
         "status": "ok",
         "mode": request.mode,
         "schema_version": SCHEMA_VERSION,
@@ -80,90 +80,11 @@ def compare(
         "baseline_dir": baseline[0],
         "notes": context.notes,
         **fields_of(found, top, list(before), list(after)),
-        "gate": gate_row(gate, why_not_of(found)) if gate else None,
+        "gate": gate_row(gate) if gate else None,
     }
     # Shorten texts: a record can contain texts of any length.
     cut_texts(answer)
     return answer
-
-
-def read_records(
-    profiles: Sequence[str], host: str | None, device: str, context: Context
-) -> dict[str, Record]:
-    """Read the records of one side, keyed by profile; skip a capture that was passed before."""
-    records: dict[str, Record] = {}
-    places: set[tuple[str, str | None]] = set()
-    for profile in profiles:
-        of_profile = context.with_own_notes()
-        place, record = read_record(profile, host, device, of_profile)
-        context.warn(*of_profile.warnings)
-        context.note(*of_profile.provenance)
-        key = os.path.realpath(place.path), place.host
-        if key in places:
-            context.warn(f"{profile} was passed twice and is used once")
-            continue
-        places.add(key)
-        records[profile] = record
-    return records
-
-
-def read_record(
-    profile: str, host: str | None, device: str, context: Context
-) -> tuple[Place, Record]:
-    """Return the record of the first readable file that contains the device."""
-    candidates = Candidates(find_captures(profile, context), host, context)
-    for place in candidates.places:
-        with candidates.attempt(place):
-            return place, record_at(place, device, context)
-    raise candidates.no_answer()
-
-
-def notes_of(found: comparison.Comparison) -> Iterator[str]:
-    noise, unit = found.noise, found.unit
-    yield from notes_on_devices(found)
-    if unit == "step" and noise.n_before != noise.n_after:
-        yield f"the number of steps differs: {noise.n_before} before, {noise.n_after} after"
-    if noise.too_few_samples:
-        yield (
-            f"{noise.n_before} + {noise.n_after} {unit}s are too few to distinguish a change from"
-            " noise; use at least 4 per side"
-        )
-    unmatched = unmatched_row(found.lines)
-    parts = unmatched["before_pct"], unmatched["after_pct"]
-    if max(part or 0 for part in parts) > UNMATCHED_PCT:
-        of_before, of_after = ("nothing" if part is None else percentage(part) for part in parts)
-        yield (
-            f"lines without a counterpart take {of_before} of the op time before the change and"
-            f" {of_after} after it; use by_file instead, which compares files"
-        )
-    if found.moved:
-        time_before, time_after = sums_of(found.moved)
-        yield (
-            f"the files differ in {counted(len(found.moved), 'row')} of matched lines"
-            f" ({time(time_before)} before, {time(time_after)} after), so in by_file"
-            " one file loses this time and another gains it"
-        )
-
-
-def notes_on_devices(found: comparison.Comparison) -> Iterator[str]:
-    """Yield notes on devices that differ between the two sides or within one side."""
-    sides = {"before": found.before.runs, "after": found.after.runs}
-    for what, attribute in (
-        ("device", "name"),
-        ("device_type", "device_type"),
-        ("clock", "clock"),
-        ("program", "program"),
-    ):
-        values = {
-            side: list(dict.fromkeys(str(getattr(run.device, attribute)) for run in runs))
-            for side, runs in sides.items()
-        }
-        for side, of_side in values.items():
-            if len(of_side) > 1:
-                yield f"captures {side} the change differ in {what}: {', '.join(of_side)}"
-        if set(values["before"]) != set(values["after"]):
-            before, after = (", ".join(of_side) for of_side in values.values())
-            yield f"{what} differs: {before} before, {after} after"
 
 
 def fields_of(
@@ -171,7 +92,7 @@ def fields_of(
     top: int,
     before_dirs: Sequence[str],
     after_dirs: Sequence[str],
-) -> fields.Fields:
+) -> Json:
     before, after = found.before.first.device, found.after.first.device
     step = found.totals["step_duration"].before.mean
     omitted = found.lines[top:]
@@ -179,7 +100,7 @@ def fields_of(
         "before": side_row(found.before, before_dirs),
         "after": side_row(found.after, after_dirs),
         "same_device_type": before.device_type == after.device_type,
-        "same_program": found.program.same if has_programs(found) else same_texts(found),
+        "same_program": found.same_program,
         "program_changes": {
             "same_program": found.program.same,
             "rows": [program_row(row) for row in found.program.rows],
@@ -187,7 +108,7 @@ def fields_of(
         "noise": noise_row(found),
         "totals": totals_row(found),
         "by_file": [file_row(row) for row in found.files],
-        "unmatched": unmatched_row(found.lines),
+        "unmatched": unmatched_row(found),
         "by_match": {
             level: match_row([row for row in found.lines if row.match.matched_by == level])
             for level in MATCHED_BY
@@ -202,21 +123,11 @@ def fields_of(
     }
 
 
-def has_programs(found: comparison.Comparison) -> bool:
-    return all(run.device.hlo for run in (*found.before.runs, *found.after.runs))
-
-
-def program_row(row: ProgramChange) -> fields.ProgramChange:
+def program_row(row: ProgramChange) -> Json:
     return {"what": row.what, "name": row.name, "before": row.before, "after": row.after}
 
 
-def same_texts(found: comparison.Comparison) -> bool:
-    """Return True if the ops of all captures have the same HLO texts."""
-    runs = [*found.before.runs, *found.after.runs]
-    return len({run.device.program for run in runs}) == 1
-
-
-def side_row(side: Side, profiles: Sequence[str]) -> fields.Side:
+def side_row(side: Side, profiles: Sequence[str]) -> Json:
     run = side.first
     return {
         "xplane_file": run.record.xplane_file,
@@ -243,7 +154,7 @@ def side_row(side: Side, profiles: Sequence[str]) -> fields.Side:
     }
 
 
-def noise_row(found: comparison.Comparison) -> fields.Noise:
+def noise_row(found: comparison.Comparison) -> Json:
     noise = found.noise
     return {
         "method": "permutation_max",
@@ -257,66 +168,47 @@ def noise_row(found: comparison.Comparison) -> fields.Noise:
         "exact": noise.exact,
         "min_p_value": rounded(noise.min_p_value, 6),
         "run_to_run_pct": {"before": found.before.run_to_run, "after": found.after.run_to_run},
-        "why_not": why_not_of(found),
+        "why_not": found.why_not,
     }
 
 
-def why_not_of(found: comparison.Comparison) -> fields.WhyNoTest | None:
-    if not found.noise.too_few_samples:
-        return None
-    return "too_few_steps" if found.unit == "step" else "too_few_captures"
-
-
-def gate_row(gate: Gate, why_not: str | None) -> fields.Gate:
+def gate_row(gate: Gate) -> Json:
     return {
         "fail_over_pct": gate.limit,
         "passed": gate.passed,
         "failed_by": list(gate.failed_by),
-        "says": "passed" if gate.passed else f"failed: {reason_of(gate, why_not)}",
+        "says": gate.says,
     }
 
 
-def reason_of(gate: Gate, why_not: str | None) -> str:
-    if not gate.failed_by:
-        return f"no change can be significant ({why_not}); use at least 4 per side"
-    slower = [
-        f"{name} is {percentage(100 * change.delta / change.before.mean)} slower"
-        for name, change in gate.failed_by.items()
-    ]
-    return f"{' and '.join(slower)}; the limit is {gate.limit:g} %"
-
-
-def totals_row(found: comparison.Comparison) -> fields.CompareTotals:
+def totals_row(found: comparison.Comparison) -> Json:
     rows = {name: change_row(change) for name, change in found.totals.items()}
+    period = change_row(found.period) if found.period else None
+    return {"step_duration": rows["step_duration"], "period": period, **rows}
+
+
+def change_row(change: comparison.Change) -> Json:
+    before, after = change.before.samples, change.after.samples
     return {
-        "step_duration": rows["step_duration"],
-        "period": change_row(found.period) if found.period else None,
-        "busy": rows["busy"],
-        "idle": rows["idle"],
-        "compute": rows["compute"],
-        "data_move": rows["data_move"],
-        "comm": rows["comm"],
-        "other": rows["other"],
-        "overlap": rows["overlap"],
-        "wait": rows["wait"],
+        **tested_row(change),
+        "before_range_ps": [min(before), max(before)],
+        "after_range_ps": [min(after), max(after)],
     }
 
 
-def change_row(change: comparison.Change) -> fields.Total:
-    before, after = change.before, change.after
+def tested_row(change: comparison.Change) -> Json:
+    before, after = change.before.mean, change.after.mean
     return {
-        "before_ps": before.mean,
-        "after_ps": after.mean,
+        "before_ps": before,
+        "after_ps": after,
         "delta_ps": change.delta,
-        "delta_pct": percent(change.delta, before.mean),
-        "before_range_ps": [min(before.samples), max(before.samples)],
-        "after_range_ps": [min(after.samples), max(after.samples)],
+        "delta_pct": percent(change.delta, before),
         "p_value": None if change.p_value is None else rounded(change.p_value, 6),
         "significant": change.is_significant,
     }
 
 
-def line_row(rank: int, row: LineChange, step: int) -> fields.CompareRow:
+def line_row(rank: int, row: LineChange, step: int) -> Json:
     before, after = row.match.before, row.match.after
     tf_ops = [tf_op for line in after or before for tf_op in line.group.tf_ops]
     gone = {text for line in before for text in line.group.signatures}
@@ -334,40 +226,34 @@ def line_row(rank: int, row: LineChange, step: int) -> fields.CompareRow:
         "agg_keys_after": agg_keys(after),
         **change_row(row.change),
         "delta_pct_of_step": percent(row.change.delta, step),
-        "n_executions_before": executions(before),
-        "n_executions_after": executions(after),
+        "n_executions_before": executions_per_step(before),
+        "n_executions_after": executions_per_step(after),
         "signatures_gone": sorted(gone - new)[:N_SIGNATURES],
         "signatures_new": sorted(new - gone)[:N_SIGNATURES],
     }
 
 
-def file_row(row: FileChange) -> fields.FileDelta:
-    change = change_row(row.change)
+def file_row(row: FileChange) -> Json:
     return {
         "file": row.lines.file,
         "before_file": row.lines.before_file,
-        "before_ps": change["before_ps"],
-        "after_ps": change["after_ps"],
-        "delta_ps": change["delta_ps"],
-        "delta_pct": change["delta_pct"],
         "n_rows": row.lines.n_rows,
-        "p_value": change["p_value"],
-        "significant": change["significant"],
+        **tested_row(row.change),
     }
 
 
-def unmatched_row(rows: Sequence[LineChange]) -> fields.Unmatched:
-    before, after = sums_of([row for row in rows if row.match.matched_by in UNMATCHED])
-    all_before, all_after = sums_of(rows)
+def unmatched_row(found: comparison.Comparison) -> Json:
+    before, after = sums_of(found.unmatched)
+    before_pct, after_pct = found.unmatched_pct
     return {
         "before_ps": before,
         "after_ps": after,
-        "before_pct": percent(before, all_before),
-        "after_pct": percent(after, all_after),
+        "before_pct": before_pct,
+        "after_pct": after_pct,
     }
 
 
-def match_row(rows: Sequence[LineChange]) -> fields.MatchSum:
+def match_row(rows: Sequence[LineChange]) -> Json:
     before, after = sums_of(rows)
     return {
         "n_rows": len(rows),
@@ -378,16 +264,234 @@ def match_row(rows: Sequence[LineChange]) -> fields.MatchSum:
     }
 
 
-def tail_row(rows: Sequence[LineChange]) -> fields.KindDelta:
+def tail_row(rows: Sequence[LineChange]) -> Json:
     before, after = sums_of(rows)
     return {"before_ps": before, "after_ps": after, "delta_ps": after - before}
 
 
-def sums_of(rows: Sequence[LineChange]) -> tuple[int, int]:
-    return sum(row.change.before.mean for row in rows), sum(row.change.after.mean for row in rows)
+# The text output; `MAIN` is the path of the table that CSV prints.
+MAIN = "rows"
+
+P_VALUE = Column("p", "p_value", "chance")
+SIGNIFICANT = Column("significant", "significant", "word")
+STEP = "totals.step_duration.before_ps"
+BEFORE_AFTER = (
+    Column("before", "before_ps", "time"),
+    Column("after", "after_ps", "time"),
+    Column("change", "delta_ps", "delta"),
+    Column("%", "delta_pct", "change"),
+)
+LINE = ("source_inner", "agg_keys_after.0", "agg_keys_before.0")
+
+PARTS: tuple[Part, ...] = (
+    Says("{mode:word}: {baseline_dir:file} before, {profile_dir:file} after"),
+    *(
+        Says(
+            f"{side}: {{{side}.device}} of {{{side}.host}} ({{{side}.device_type}}),"
+            f" {{{side}.xplane_file:file}}; captures: {{{side}.n_captures:count}},"
+            f" steps: {{{side}.n_steps:count}}, clock: {{{side}.clock:word}}"
+        )
+        for side in ("before", "after")
+    ),
+    Table(
+        "changes in the compiled program",
+        "program_changes.rows",
+        (
+            Column("what", "what", "word"),
+            Column("before", "before", "values", null="-"),
+            Column("after", "after", "values", null="-"),
+            Column("name", "name", null=""),
+        ),
+    ),
+    Says("The devices are of different types.", when="!same_device_type"),
+    Table(
+        "means over the steps, + is slower; significant means more than noise between steps",
+        "totals",
+        (Column("total", "key", "word"), *BEFORE_AFTER, P_VALUE, SIGNIFICANT),
+    ),
+    Table(
+        "by file",
+        "by_file",
+        (
+            *BEFORE_AFTER,
+            P_VALUE,
+            SIGNIFICANT,
+            Column("rows", "n_rows", "count"),
+            Column("file", ("file", "before_file"), "file", "(none known)"),
+        ),
+        size="delta_ps",
+        whole=STEP,
+        what="file",
+        tail={"before": "", "after": "", "change": ""},
+    ),
+    Table(
+        "by line; significant if p is at most {noise.alpha:word}",
+        "rows",
+        (
+            *BEFORE_AFTER,
+            P_VALUE,
+            Column("kind", "kind", "word"),
+            Column("matched by", "matched_by", "word"),
+            Column("line", LINE, "file"),
+        ),
+        size="delta_ps",
+        whole=STEP,
+        what="row",
+        tail={"before": "", "after": "", "change": ""},
+        ends=(
+            *(
+                End(
+                    f"tail.by_kind.{kind}.before_ps",
+                    {
+                        "before": f"tail.by_kind.{kind}.before_ps",
+                        "after": f"tail.by_kind.{kind}.after_ps",
+                        "change": f"tail.by_kind.{kind}.delta_ps",
+                        "kind": kind,
+                        "line": "in omitted rows",
+                    },
+                )
+                for kind in ("compute", "data_move", "comm", "other")
+            ),
+            End("tail.n_rows_omitted", {"line": "{tail.n_rows_omitted:count} rows beyond --top"}),
+        ),
+    ),
+    Says(
+        "\nlines without a counterpart: {unmatched.before_ps:time} before"
+        " ({unmatched.before_pct:percent}), {unmatched.after_ps:time} after"
+        " ({unmatched.after_pct:percent})"
+    ),
+    Table(
+        "how lines were matched",
+        "by_match",
+        (
+            Column("matched by", "key", "word"),
+            Column("rows", "n_rows", "count"),
+            Column("before", "before_ps", "time"),
+            Column("after", "after_ps", "time"),
+        ),
+        unless_0="n_rows",
+    ),
+)
 
 
-def executions(lines: Sequence[Line]) -> float:
-    """Return the mean number of executions per step."""
-    n_steps = len(lines[0].ns) if lines else 1
-    return round(sum(sum(line.ns) for line in lines) / n_steps, 3)
+FIGURES = {"step_duration": "step", "period": "period"}
+
+
+def headline(answer: Json) -> str:
+    return joined(sentences(answer))
+
+
+def sentences(answer: Json) -> Iterator[str]:
+    if answer["gate"]:
+        yield gate_sentence(answer["gate"])
+    yield from program_sentences(answer["program_changes"])
+    totals, unit = answer["totals"], answer["noise"]["noise_unit"]
+    step, period, pauses = totals["step_duration"], totals["period"], pause_delta(totals)
+    of_step = step_sentence(step, unit)
+    if answer["program_changes"]["same_program"] and step["significant"]:
+        of_step = f"{of_step.removesuffix('.')}: {largest_part(totals)}."
+    found = [(step["significant"] is False, -abs(step["delta_ps"]), of_step)]
+    if period:
+        of_pauses = pause_sentence(period, pauses, unit)
+        found.append((period["significant"] is False, -abs(pauses), of_pauses))
+    # Changes within noise come last, and the larger change comes first.
+    yield from (sentence for *_, sentence in sorted(found))
+    rows = [row for row in answer["rows"] if row["significant"] and row["delta_ps"]]
+    if rows:
+        rows.sort(key=lambda row: -abs(row["delta_ps"]))
+        top = rows[0]
+        line = at(top["source_inner"]) or " without a source line"
+        yield f"The largest change is{line}: {by(top)}."
+        at_line = next((row for row in rows if at(row["source_inner"])), top)
+        if at_line is not top:
+            line = at(at_line["source_inner"])
+            yield f"The largest change with a source line is{line}: {by(at_line)}."
+
+
+def by(row: Json) -> str:
+    """Format a row's change in time, with a sign."""
+    return f"{'+' if row['delta_ps'] > 0 else '-'}{time(abs(row['delta_ps']))}"
+
+
+def gate_sentence(gate: Json) -> str:
+    if gate["passed"]:
+        return "The gate passes."
+    if not gate["failed_by"]:
+        return "The gate fails, because no change can be significant."
+    failed = " and the ".join(FIGURES[name] for name in gate["failed_by"])
+    return f"The gate fails: the {failed} got slower by more than {gate['fail_over_pct']:g} %."
+
+
+def program_sentences(found: Json) -> Iterator[str]:
+    """Yield a sentence if the compiled programs are equal or differ only in the code of kernels."""
+    if found["same_program"]:
+        yield "The compiled program is the same."
+    elif found["same_program"] is None and found["rows"]:
+        kernels = [short(row["name"] or "") for row in found["rows"]]
+        more = f" and {len(kernels) - 1} more" if len(kernels) > 1 else ""
+        yield (
+            f"In the compiled program, only the code of kernel {kernels[0]}{more} differs, perhaps"
+            " just its source lines."
+        )
+
+
+def change(total: Json) -> str:
+    """Describe a change in time in words, such as `0.14 ms (0.7 %) slower`."""
+    share = total["delta_pct"]
+    known = bracketed(share and abs(share))
+    how = "slower" if total["delta_ps"] > 0 else "faster"
+    return f"{time(abs(total['delta_ps']))}{known} {how}"
+
+
+def step_sentence(step: Json, unit: str) -> str:
+    if not step["delta_ps"]:
+        return f"The step takes {time(step['after_ps'])} before and after."
+    if step["significant"] is None:
+        return f"The step is {change(step)}, {too_few(unit)}."
+    noise = "more than" if step["significant"] else "within"
+    return f"The step is {change(step)}, which is {noise} the noise between {unit}s."
+
+
+def too_few(unit: str) -> str:
+    return f"but too few {unit}s were captured to exclude noise"
+
+
+def largest_part(totals: Json) -> str:
+    """Name the part of the step whose time changed most."""
+    deltas = {
+        "compute": totals["compute"]["delta_ps"],
+        "data movement": totals["data_move"]["delta_ps"],
+        "communication, which includes waiting for late devices,": totals["comm"]["delta_ps"],
+        "other work": totals["other"]["delta_ps"],
+        "idle time": totals["idle"]["delta_ps"],
+    }
+    name, delta = max(deltas.items(), key=lambda item: abs(item[1]))
+    return f"{name} takes {time(abs(delta))} {'longer' if delta > 0 else 'less'}"
+
+
+def pause_delta(totals: Json) -> int:
+    """Return the change in the time between steps: the period without the step."""
+    period = totals["period"]
+    return period["delta_ps"] - totals["step_duration"]["delta_ps"] if period else 0
+
+
+def pause_sentence(period: Json, pauses: int, unit: str) -> str:
+    """Return a sentence about the time between steps; empty if it changed by at most 1 % of the
+    period."""
+    if 100 * abs(pauses) <= period["after_ps"]:
+        return ""
+    how = "longer" if pauses > 0 else "shorter"
+    noise = f", {too_few(unit)}" if period["significant"] is None else ""
+    if period["significant"] is False:
+        noise = f", within the noise between {unit}s"
+    return (
+        f"The time between steps is {how}: a step starts every {time(period['after_ps'])}, which is"
+        f" {change(period)}{noise}."
+    )
+
+
+def next_steps(answer: Json) -> Iterator[Next]:
+    step = answer["totals"]["step_duration"]
+    is_slower = step["significant"] and step["delta_ps"] > 0
+    if is_slower and answer["program_changes"]["same_program"]:
+        yield Next("whether a device or a host is slow", ("--mode", "spread"))

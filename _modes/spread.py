@@ -10,35 +10,27 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator
 from fractions import Fraction
 from functools import lru_cache, partial
+from typing import Any
 
 from _analysis.comm import cohorts, stragglers
 from _analysis.comm.cohorts import LoadRecords, Member, total_of
 from _analysis.comm.stragglers import spread_of_records, step_spread, verdict_of
 from _analysis.processes import work_on
-from _analysis.records.captures import (
-    RECORD_SUFFIXES,
-    find_captures,
-    host_of_record,
-    record_at,
-    records_at,
-)
-from _analysis.records.record_format import Record
+from _analysis.records.captures import captures_of, records_of_file, size_of, trace_of
 from _analysis.records.recorded_steps import percent, rounded
+from _output.columns import LINE, SCOPE
+from _output.phrases import Next, joined
+from _output.screen import Column, Each, End, Part, Says, Section, Table
 from _pipeline.context import SCHEMA_VERSION, Context
 from _pipeline.groups import rounded_mean
-from _pipeline.load import Place, find_files, of_host
-from _pipeline.no_answer import NoAnswer
+from _pipeline.load import Place, of_host
 from _pipeline.texts import cut_texts
-from _proto.trace import STDIN
+from _units import counted, time
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _output.fields import spread as fields
-    from _output.fields.rows import DeviceName
+Json = dict[str, Any]
 
 # Maximum number of source lines in the table that compares two devices.
 N_LINES = 20
@@ -49,13 +41,13 @@ def spread(
     *,
     steps: slice = slice(None),
     top: int = 50,
-) -> fields.Returned:
+) -> Json:
     request = context.request
     places = of_host(captures_of(request.profiles, context), request.host)
     n_named = Counter(os.path.basename(place.path) for place in places)
     # Cache two files: two devices of each cohort are read again for their lines, and standard input
     # can be read only once.
-    load_again = lru_cache(maxsize=2)(partial(load, context))
+    load_again = lru_cache(maxsize=2)(partial(records_of_file, context=context))
     n_bytes = sum(size_of(place, context) for place in places)
     place_of: dict[LoadRecords, Place] = {partial(load_again, place): place for place in places}
     found = spread_of_records(
@@ -71,7 +63,7 @@ def spread(
     of_spread = fields_of(found, top)
     slow = of_spread["cohorts"][0]["verdict"]["straggler"]
     paths = {member.name: place_of[member.load_records].path for member in found.cohorts[0].members}
-    answer: fields.Returned = {
+    answer: Json = {
         "status": "ok",
         "mode": request.mode,
         "schema_version": SCHEMA_VERSION,
@@ -87,91 +79,13 @@ def spread(
     return answer
 
 
-def captures_of(profiles: Sequence[str], context: Context) -> dict[str, str]:
-    """Return the captures of all profiles by host, as if they were in one folder."""
-    captures: dict[str, str] = {}
-    seen: set[str] = set()
-    for profile in profiles:
-        for host, path in find_captures(profile, context).items():
-            real = os.path.realpath(path)
-            if real in seen:
-                context.note(f"{path} was passed twice and is used once")
-                continue
-            seen.add(real)
-            # Files with the same name are assumed to belong to different hosts; if they do not, the
-            # answer is `duplicate_host`.
-            captures[path if host in captures else host] = path
-    return captures
-
-
 def name_in(place: Place, n_named: Counter[str]) -> str:
     """Return the file's name, or its path if several files share the name."""
     name = os.path.basename(place.path)
     return place.path if n_named[name] > 1 else name
 
 
-def load(context: Context, place: Place) -> Sequence[Record | NoAnswer]:
-    """Read a file, and return a record (or the reason why there is none) for each host in it."""
-    try:
-        if place.host is None:
-            records = records_at(place.path, context.request.device, context)
-        else:
-            records = [record_at(place, context.request.device, context.with_own_notes())]
-    except NoAnswer as failure:
-        raise failure_in(place, failure) from None
-    return [
-        failure_in(place, record) if isinstance(record, NoAnswer) else with_host(place, record)
-        for record in records
-    ]
-
-
-def failure_in(place: Place, failure: NoAnswer) -> NoAnswer:
-    """Return the failure with the file's name added to `detail`."""
-    name = os.path.basename(place.path)
-    detail = failure.fields.get("detail", failure.reason)
-    named = detail if detail.startswith(f"{name}: ") else f"{name}: {detail}"
-    return NoAnswer(failure.reason, **{**failure.fields, "detail": named})
-
-
-def with_host(place: Place, record: Record) -> Record:
-    """Name the host after the record's file if the record was made from standard input."""
-    if record.host == STDIN and place.path.endswith(RECORD_SUFFIXES):
-        return record._replace(host=host_of_record(place.path))
-    return record
-
-
-def trace_of(host: str, path: str, context: Context) -> fields.TraceOfDevice | None:
-    """Return the arguments with which other modes read the trace of a host; None if there is no
-    trace. `path` is the file that the host was read from: a trace, or a record next to it."""
-    request = context.request
-    for profile in request.profiles:
-        if profile == STDIN or profile in request.in_memory:
-            continue
-        with suppress(NoAnswer):
-            for name, file in find_files(profile, context.with_own_notes()).items():
-                if file == path and not path.endswith(RECORD_SUFFIXES):
-                    # Only in a merged file, the names of the host and the file can differ.
-                    inside = host.removeprefix(f"{name}:")
-                    is_merged = inside != name
-                    return {"profile": profile, "host": f"{name}:{inside}" if is_merged else name}
-                is_beside = os.path.dirname(file) == os.path.dirname(path) and file != path
-                if is_beside and host == name == host_of_record(path):
-                    return {"profile": profile, "host": name}
-    return None
-
-
-def size_of(place: Place, context: Context) -> int:
-    """Return the file's size in bytes; 0 if the file is missing or is standard input."""
-    data = context.request.bytes_of(place.path)
-    if data is not None:
-        return len(data)
-    try:
-        return os.stat(place.path).st_size
-    except OSError:
-        return 0
-
-
-def fields_of(found: stragglers.Spread, top: int) -> fields.Fields:
+def fields_of(found: stragglers.Spread, top: int) -> Json:
     return {
         "n_hosts": found.n_hosts,
         "n_hosts_unreadable": len(found.unreadable),
@@ -180,7 +94,7 @@ def fields_of(found: stragglers.Spread, top: int) -> fields.Fields:
     }
 
 
-def cohort_row(cohort: cohorts.Cohort, top: int) -> fields.Cohort:
+def cohort_row(cohort: cohorts.Cohort, top: int) -> Json:
     n = len(cohort.keys)
     is_judged = n > 0 and len(cohort.members) > 1
     verdict = verdict_of(cohort) if is_judged else None
@@ -210,11 +124,11 @@ def cohort_row(cohort: cohorts.Cohort, top: int) -> fields.Cohort:
     }
 
 
-def name_of(member: Member) -> DeviceName:
+def name_of(member: Member) -> Json:
     return {"host": member.host, "device": member.loads.device}
 
 
-def means(total: cohorts.Load, n: int) -> fields.Means:
+def means(total: cohorts.Load, n: int) -> Json:
     """Return the means over `n` steps; all are None if `n` is 0."""
 
     def mean(figure: int) -> int | None:
@@ -230,12 +144,12 @@ def means(total: cohorts.Load, n: int) -> fields.Means:
     }
 
 
-def host_rows(cohort: cohorts.Cohort) -> list[fields.Host]:
-    rows: list[tuple[Fraction, str, fields.Host]] = []
+def host_rows(cohort: cohorts.Cohort) -> list[Json]:
+    rows: list[tuple[Fraction, str, Json]] = []
     for host, members in cohort.by_host.items():
         total = total_of(cohort.totals[member.name] for member in members)
         n = len(cohort.keys) * len(members)
-        row: fields.Host = {
+        row: Json = {
             "host": host,
             "n_devices": len(members),
             "n_steps": len(cohort.keys),
@@ -246,7 +160,7 @@ def host_rows(cohort: cohorts.Cohort) -> list[fields.Host]:
     return [row for _, _, row in sorted(rows, key=lambda ranked: ranked[:2])]
 
 
-def step_row(step: stragglers.StepSpread) -> fields.SpreadStep:
+def step_row(step: stragglers.StepSpread) -> Json:
     return {
         "name": step.name,
         "slowest": name_of(step.slowest),
@@ -259,7 +173,7 @@ def step_row(step: stragglers.StepSpread) -> fields.SpreadStep:
     }
 
 
-def verdict_row(verdict: stragglers.Verdict | None, n_steps: int) -> fields.Verdict:
+def verdict_row(verdict: stragglers.Verdict | None, n_steps: int) -> Json:
     if verdict is None:
         return {
             "imbalance": None,
@@ -294,7 +208,7 @@ def verdict_row(verdict: stragglers.Verdict | None, n_steps: int) -> fields.Verd
     }
 
 
-def slow_host_row(slow: stragglers.SlowHost) -> fields.SlowHost:
+def slow_host_row(slow: stragglers.SlowHost) -> Json:
     return {
         "host": slow.host,
         "n_slowest": slow.n_slowest,
@@ -302,7 +216,7 @@ def slow_host_row(slow: stragglers.SlowHost) -> fields.SlowHost:
     }
 
 
-def lines_row(compared: stragglers.SlowVsMedian) -> fields.SlowestVsMedian:
+def lines_row(compared: stragglers.SlowVsMedian) -> Json:
     shown = compared.lines[:N_LINES]
     return {
         "slow": name_of(compared.slow),
@@ -326,3 +240,191 @@ def lines_row(compared: stragglers.SlowVsMedian) -> fields.SlowestVsMedian:
         ],
         "rest_ps": compared.excess - sum(line.delta for line in shown),
     }
+
+
+# The text output; `MAIN` is the path of the table that CSV prints.
+MAIN = "cohorts[].devices"
+
+HOST, DEVICE = Column("host", "host"), Column("device", "device")
+LOADS = (
+    Column("load", "load_ps", "time"),
+    Column("own", "own_ps", "time"),
+    Column("comm", "comm_ps", "time"),
+    Column("on host", "host_ps", "time"),
+    Column("idle", "idle_ps", "time"),
+    Column("step", "step_duration_ps", "time"),
+    Column("slowest in", "n_slowest", "count"),
+)
+STEP = "devices.0.step_duration_ps"
+
+PARTS: tuple[Part, ...] = (
+    Says(
+        "{mode:word}: {profile_dir:file}; devices: {n_devices:count}, hosts: {n_hosts:count}",
+        when="n_devices",
+    ),
+    Each(
+        "cohorts",
+        (
+            Says(
+                "\nprogram {program}; devices: {n_devices:count}, hosts: {n_hosts:count},"
+                " steps in common: {n_steps:count}"
+            ),
+            Says("no verdict: {verdict.why_not:word}", when="verdict.why_not"),
+            Says("imbalance: {verdict.imbalance:word}", when="verdict.imbalance"),
+            Says(
+                "a step saves {verdict.gain_ps:time} ({verdict.gain_pct_of_step:percent}) if the"
+                " slowest device becomes as fast as the second slowest",
+                when="verdict.gain_ps",
+            ),
+            Says(
+                "a step saves {verdict.host_gain_ps:time} if the slow host becomes as fast as the"
+                " second slowest",
+                when="verdict.host_gain_ps",
+            ),
+            Section(
+                (
+                    Says(
+                        "straggler: {verdict.straggler.device} of {verdict.straggler.host},"
+                        " slowest in {verdict.n_slowest:count} of {verdict.n_steps:count} steps"
+                        " (p = {verdict.p_value:number});"
+                        " scope {verdict.scope:word}, cause {verdict.cause:word}",
+                        when="verdict.straggler",
+                    ),
+                    Says(
+                        "; {verdict.uniform_pct:percent} of the excess is a uniform slowdown of all"
+                        " lines",
+                        when="verdict.straggler verdict.uniform_pct",
+                        continues=True,
+                    ),
+                )
+            ),
+            Says(
+                "slow host: {verdict.slow_host.host}; its fastest device is slower than that of any"
+                " other host in {verdict.slow_host.n_slowest:count} of {verdict.n_steps:count}"
+                " steps (p = {verdict.slow_host.p_value:number})",
+                when="verdict.slow_host",
+            ),
+            Section(
+                (
+                    Table(
+                        "devices; load is the step without communication, own is the load without"
+                        " host and idle time",
+                        "devices",
+                        (*LOADS, DEVICE, HOST),
+                        most=10,
+                        what="device",
+                        omitted="tail.n_devices_omitted",
+                        tail={"slowest in": "tail.n_slowest"},
+                    ),
+                    Table(
+                        "hosts",
+                        "hosts",
+                        (*LOADS, Column("devices", "n_devices", "count"), HOST),
+                        most=5,
+                        fewest=2,
+                        what="host",
+                        tail={"slowest in": ""},
+                    ),
+                )
+            ),
+            Table(
+                "{slowest_vs_median.slow.device} of {slowest_vs_median.slow.host} compared with"
+                " {slowest_vs_median.median.device} of {slowest_vs_median.median.host}:"
+                " {slowest_vs_median.excess_ps:delta}",
+                "slowest_vs_median.rows",
+                (
+                    Column("median", "median_ps", "time"),
+                    Column("slow", "slow_ps", "time"),
+                    Column("change", "delta_ps", "delta"),
+                    Column("%", "delta_pct", "change"),
+                    Column("kind", "kind", "word"),
+                    Column("kernel", "kernel", null="", least=12),
+                    LINE,
+                    SCOPE,
+                ),
+                size="delta_ps",
+                whole=STEP,
+                most=8,
+                what="line",
+                tail={"change": ""},
+                ends=(
+                    End(
+                        "slowest_vs_median.rest_ps",
+                        {"change": "slowest_vs_median.rest_ps", "line": "the rest"},
+                    ),
+                ),
+            ),
+            Table(
+                "steps",
+                "steps",
+                (
+                    Column("step", "name"),
+                    Column("max load", "max_load_ps", "time"),
+                    Column("mean", "mean_load_ps", "time"),
+                    Column("gain", "gain_ps", "time"),
+                    Column("slowest", "slowest.device"),
+                    Column("host", "slowest.host"),
+                ),
+                only="top",
+                takes_top=True,
+                what="step",
+            ),
+        ),
+    ),
+)
+
+
+IMBALANCES = {
+    "balanced": "Balanced",
+    "slight": "Slightly unbalanced",
+    "large": "Unbalanced",
+}
+
+
+def headline(answer: Json) -> str:
+    return joined(sentences(answer))
+
+
+def sentences(answer: Json) -> Iterator[str]:
+    if not answer["cohorts"]:
+        yield "No two devices ran the same program."
+        return
+    cohort = answer["cohorts"][0]
+    yield verdict(cohort)
+    others = len(answer["cohorts"]) - 1
+    if others:
+        yield f"{counted(others, 'other group')} of devices ran other programs."
+
+
+def verdict(cohort: Json) -> str:
+    verdict = cohort["verdict"]
+    if verdict["why_not"] == "one_device":
+        return "Only one device ran this program, so there is nothing to compare."
+    if verdict["why_not"] == "no_common_step":
+        return "The devices have no step in common, so their loads cannot be compared."
+    # An answer with a verdict also contains the slowest device.
+    assert cohort["slowest_vs_median"] is not None
+    slow = cohort["slowest_vs_median"]["slow"]
+    name = " of ".join((slow["device"].removeprefix("/device:"), slow["host"]))
+    step = cohort["hosts"][0]["step_duration_ps"] or 0
+    if verdict["host_gain_ps"] is not None:
+        host = verdict["slow_host"]["host"] if verdict["slow_host"] else slow["host"]
+        cost = f"{time(verdict['host_gain_ps'])} of the {time(step)} step"
+        return f"Host {host} is slow: it costs {cost}."
+    cost = f"{time(verdict['gain_ps'] or 0)} of the {time(step)} step"
+    if verdict["straggler"]:
+        return (
+            f"{name} is slow, costs {cost}, and has the largest load in"
+            f" {verdict['n_slowest']} of {counted(verdict['n_steps'], 'step')}."
+        )
+    imbalance = IMBALANCES[verdict["imbalance"] or "balanced"]
+    return f"{imbalance}: the slowest device, {name}, costs {cost}."
+
+
+def next_steps(answer: Json) -> Iterator[Next]:
+    for cohort in answer["cohorts"][:1]:
+        slow, trace = cohort["verdict"]["straggler"], answer["trace_of_straggler"]
+        if slow and trace:
+            place = ("--device", slow["device"], "--host", trace["host"])
+            words = ("--mode", "bottleneck", *place)
+            yield Next("what this device does", words, trace["profile"])

@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import stat
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 from _analysis.records.record_format import GZIP_MAGIC, Record, UnreadableRecord, decode, record_of
 from _analysis.records.record_rows import record_of_trace, records_of_trace
 from _pipeline.context import Context
 from _pipeline.folders import files_in
-from _pipeline.load import Place, find_files
+from _pipeline.load import Candidates, Place, find_files
 from _pipeline.no_answer import DEVICE_NOT_FOUND, NoAnswer, unreadable
+from _proto.trace import STDIN
 from _proto.trace.ranks import planes_named
 from _units import counted
 
@@ -85,6 +86,37 @@ def begins_record(head: bytes, *, is_gzipped: bool) -> bool:
     return any(start.startswith(head[: len(start)]) for start in RECORD_STARTS)
 
 
+def read_records(
+    profiles: Sequence[str], host: str | None, device: str, context: Context
+) -> dict[str, Record]:
+    """Read the records of one side, keyed by profile; skip a capture that was passed before."""
+    records: dict[str, Record] = {}
+    places: set[tuple[str, str | None]] = set()
+    for profile in profiles:
+        of_profile = context.with_own_notes()
+        place, record = read_record(profile, host, device, of_profile)
+        context.warn(*of_profile.warnings)
+        context.note(*of_profile.provenance)
+        key = os.path.realpath(place.path), place.host
+        if key in places:
+            context.warn(f"{profile} was passed twice and is used once")
+            continue
+        places.add(key)
+        records[profile] = record
+    return records
+
+
+def read_record(
+    profile: str, host: str | None, device: str, context: Context
+) -> tuple[Place, Record]:
+    """Return the record of the first readable file that contains the device."""
+    candidates = Candidates(find_captures(profile, context), host, context)
+    for place in candidates.places:
+        with candidates.attempt(place):
+            return place, record_at(place, device, context)
+    raise candidates.no_answer()
+
+
 def record_at(place: Place, device: str | None, context: Context) -> Record:
     """Read a record, or build one from a trace; raise NoAnswer if the device is missing."""
     with refusals_of_records(place.path):
@@ -105,6 +137,84 @@ def records_at(path: str, device: str | None, context: Context) -> list[Record |
             return [ready]
         found = records_of_trace(path, device, context)
         return [record if isinstance(record, NoAnswer) else record_of(record) for record in found]
+
+
+def captures_of(profiles: Sequence[str], context: Context) -> dict[str, str]:
+    """Return the captures of all profiles by host, as if they were in one folder."""
+    captures: dict[str, str] = {}
+    seen: set[str] = set()
+    for profile in profiles:
+        for host, path in find_captures(profile, context).items():
+            real = os.path.realpath(path)
+            if real in seen:
+                context.note(f"{path} was passed twice and is used once")
+                continue
+            seen.add(real)
+            # Files with the same name are assumed to belong to different hosts; if they do not, the
+            # answer is `duplicate_host`.
+            captures[path if host in captures else host] = path
+    return captures
+
+
+def records_of_file(place: Place, context: Context) -> Sequence[Record | NoAnswer]:
+    """Read a file, and return a record (or the reason why there is none) for each host in it."""
+    try:
+        if place.host is None:
+            records = records_at(place.path, context.request.device, context)
+        else:
+            records = [record_at(place, context.request.device, context.with_own_notes())]
+    except NoAnswer as failure:
+        raise failure_in(place, failure) from None
+    return [
+        failure_in(place, record) if isinstance(record, NoAnswer) else with_host(place, record)
+        for record in records
+    ]
+
+
+def failure_in(place: Place, failure: NoAnswer) -> NoAnswer:
+    """Return the failure with the file's name added to `detail`."""
+    name = os.path.basename(place.path)
+    detail = failure.fields.get("detail", failure.reason)
+    named = detail if detail.startswith(f"{name}: ") else f"{name}: {detail}"
+    return NoAnswer(failure.reason, **{**failure.fields, "detail": named})
+
+
+def with_host(place: Place, record: Record) -> Record:
+    """Name the host after the record's file if the record was made from standard input."""
+    if record.host == STDIN and place.path.endswith(RECORD_SUFFIXES):
+        return record._replace(host=host_of_record(place.path))
+    return record
+
+
+def trace_of(host: str, path: str, context: Context) -> dict[str, str] | None:
+    """Return the arguments with which other modes read the trace of a host; None if there is no
+    trace. `path` is the file that the host was read from: a trace, or a record next to it."""
+    request = context.request
+    for profile in request.profiles:
+        if profile == STDIN or profile in request.in_memory:
+            continue
+        with suppress(NoAnswer):
+            for name, file in find_files(profile, context.with_own_notes()).items():
+                if file == path and not path.endswith(RECORD_SUFFIXES):
+                    # Only in a merged file, the names of the host and the file can differ.
+                    inside = host.removeprefix(f"{name}:")
+                    is_merged = inside != name
+                    return {"profile": profile, "host": f"{name}:{inside}" if is_merged else name}
+                is_beside = os.path.dirname(file) == os.path.dirname(path) and file != path
+                if is_beside and host == name == host_of_record(path):
+                    return {"profile": profile, "host": name}
+    return None
+
+
+def size_of(place: Place, context: Context) -> int:
+    """Return the file's size in bytes; 0 if the file is missing or is standard input."""
+    data = context.request.bytes_of(place.path)
+    if data is not None:
+        return len(data)
+    try:
+        return os.stat(place.path).st_size
+    except OSError:
+        return 0
 
 
 def ready_record(path: str, context: Context) -> Record | None:

@@ -11,7 +11,7 @@ from _analysis.records.matching import Match, matches_of
 from _analysis.records.noise import Noise, noise_of, p_values_of
 from _analysis.records.program_changes import ProgramChanges, program_changes
 from _analysis.records.record_format import KINDS, Record
-from _analysis.records.recorded_steps import ALPHA, Line, Run, run_of, source_of
+from _analysis.records.recorded_steps import ALPHA, Line, Run, percent, run_of, source_of
 from _analysis.records.sides import Side, sides_of
 from _pipeline.context import DEVICE
 from _pipeline.groups import mean
@@ -99,6 +99,33 @@ class Comparison(NamedTuple):
     files: list[FileChange]
     # Lines that are in different files on the two sides.
     moved: list[LineChange]
+
+    @property
+    def same_program(self) -> bool | None:
+        """Return whether both sides ran the same program. If a capture lacks programs, compare the
+        texts of the ops."""
+        devices = [run.device for run in (*self.before.runs, *self.after.runs)]
+        if all(device.hlo for device in devices):
+            return self.program.same
+        return len({device.program for device in devices}) == 1
+
+    @property
+    def unmatched(self) -> list[LineChange]:
+        """Return the lines that exist on only one side."""
+        return [row for row in self.lines if not (row.match.before and row.match.after)]
+
+    @property
+    def unmatched_pct(self) -> tuple[float | None, float | None]:
+        """Return the percentage of each side's time in lines that exist only there."""
+        (before, after), totals = sums_of(self.unmatched), sums_of(self.lines)
+        return percent(before, totals[0]), percent(after, totals[1])
+
+    @property
+    def why_not(self) -> str | None:
+        """Return why nothing is tested for significance."""
+        if not self.noise.too_few_samples:
+            return None
+        return "too_few_steps" if self.unit == "step" else "too_few_captures"
 
 
 def compare_records(
@@ -203,6 +230,11 @@ def figure_of(lines: Sequence[Line], n_samples: int) -> Figure:
 def change_of(lines: Match | FileLines, noise: Noise) -> Change:
     before = figure_of(lines.before, noise.n_before)
     return Change(before, figure_of(lines.after, noise.n_after))
+
+
+def sums_of(rows: Sequence[LineChange]) -> tuple[int, int]:
+    """Return the time of rows before and after."""
+    return sum(row.change.before.mean for row in rows), sum(row.change.after.mean for row in rows)
 
 
 def agg_keys(lines: Sequence[Line]) -> list[str]:

@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Literal, NamedTuple
 
 from _analysis.records.comparison import Change, Comparison
+from _units import percentage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,20 +19,31 @@ class Gate(NamedTuple):
 
     limit: float
     failed_by: dict[Figure, Change]
-    # False if there are too few samples to distinguish a slower step from noise.
-    is_decided: bool
+    # The reason if there are too few samples to distinguish a slower step from noise.
+    why_not: str | None
 
     @property
     def passed(self) -> bool:
-        return self.is_decided and not self.failed_by
+        return not self.why_not and not self.failed_by
+
+    @property
+    def says(self) -> str:
+        if self.passed:
+            return "passed"
+        if not self.failed_by:
+            return f"failed: no change can be significant ({self.why_not}); use at least 4 per side"
+        slower = [
+            f"{name} is {percentage(100 * change.delta / change.before.mean)} slower"
+            for name, change in self.failed_by.items()
+        ]
+        return f"failed: {' and '.join(slower)}; the limit is {self.limit:g} %"
 
 
 def gate_of(found: Comparison, limit: float) -> Gate:
-    duration = found.totals["step_duration"]
     # Convert the limit through its decimal digits, because the float can differ slightly from what
     # the user wrote.
     part = Fraction(str(limit)) / 100
-    return Gate(limit, dict(too_slow(found, part)), duration.is_significant is not None)
+    return Gate(limit, dict(too_slow(found, part)), found.why_not)
 
 
 def too_slow(found: Comparison, part: Fraction) -> Iterator[tuple[Figure, Change]]:

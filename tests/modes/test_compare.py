@@ -16,8 +16,9 @@ from typing import Any
 
 from _analysis.records import comparison, matching, record_format
 from _analysis.records import recorded_steps as runs
+from _analysis.records.comparison_notes import warnings_of
 from _analysis.records.noise import assignments, noise_of, p_values_of
-from _modes.compare import fields_of, notes_of
+from _modes.compare import fields_of
 from _pipeline.no_answer import NoAnswer
 from tests.builders import records
 from tests.builders.edits import busiest_file, edits_of
@@ -46,7 +47,7 @@ def compare_captures(
     )
     names = [[str(i) for i in range(len(captures))] for captures in (before, after)]
     answer = {
-        "notes": list(notes_of(found)),
+        "notes": list(warnings_of(found)),
         **fields_of(found, top, *names),
         "gate": None,
         "mode": "compare",

@@ -1,1 +1,0 @@
-"""Hold leads that are not yet in the files of modes."""

@@ -1,1 +1,0 @@
-"""Hold screens that are not yet in the files of modes."""
