@@ -443,7 +443,7 @@ def with_lead(answer: Json, request: Request) -> Json:
     from _output.command import called_as, following, from_python
     from _output.lead import with_lead
 
-    lead = mode_named(request.mode).lead
+    lead = mode_named(request.mode).module
     if not hasattr(lead, "headline"):
         # `compare` and `spread` read the answers of `record`; people do not.
         return answer
@@ -550,7 +550,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def screen_of(answer: Mapping[str, Any]) -> Any:
     """Return the file of the answer's mode, or None if the command line was wrong."""
-    return mode_named(answer["mode"]).screen if answer["mode"] else None
+    return mode_named(answer["mode"]).module if answer["mode"] else None
 
 
 def printed(outcome: Outcome, for_people: bool) -> str:

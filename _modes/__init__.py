@@ -21,7 +21,6 @@ from __future__ import annotations
 import os
 import re
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from _pipeline.context import DEVICE
@@ -67,19 +66,6 @@ class Mode(NamedTuple):
     def module(self) -> Any:
         """Import the mode's file."""
         return import_module(f"_modes.{self.name}")
-
-    # Until every mode is one file.
-    @property
-    def screen(self) -> Any:
-        return self.module if hasattr(self.module, "PARTS") else self._part("screens")
-
-    @property
-    def lead(self) -> Any:
-        return self.module if hasattr(self.module, "headline") else self._part("leads")
-
-    def _part(self, folder: str) -> Any:
-        name = f"_output.{folder}.{self.name}"
-        return import_module(name) if find_spec(name) else self.module
 
 
 def mode_named(name: str) -> Mode:

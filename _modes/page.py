@@ -165,7 +165,7 @@ def side_of(
         if parts.get(mode) == OK:
             totals = of_step["totals"] | answers[mode]["totals"]
             whole = head | answers[mode] | {"mode": mode, "totals": totals}
-            answers[mode]["headline"] = mode_named(mode).lead.headline(whole)
+            answers[mode]["headline"] = mode_named(mode).module.headline(whole)
     ledger = ledger_of(step, roofs_of(step.device, None, {}), {})
     return {
         "page": head,
@@ -261,7 +261,7 @@ def compared(
     context.warn(*of_compare.warnings)
     context.note(*of_compare.provenance)
     answer = {**fields, "mode": "compare"}
-    return answer | {"headline": mode_named("compare").lead.headline(answer)}
+    return answer | {"headline": mode_named("compare").module.headline(answer)}
 
 
 def side_before(
@@ -330,7 +330,7 @@ def fitted(data: Json) -> tuple[str, list[str]]:
             omitted = ", ".join(f"{n} of {name}" for name, n in counts)
             kept["notes"].append(f"rows omitted to keep the page small: {omitted}")
         cut_texts(kept, longest)
-        screens = {mode: mode_named(mode).screen for mode in kept["parts"]}
+        screens = {mode: mode_named(mode).module for mode in kept["parts"]}
         kept["sections"] = sections_of(kept, screens)
         encoded = json.dumps(kept, separators=(",", ":"), allow_nan=False)
         for character, escape in ESCAPES.items():

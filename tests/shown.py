@@ -34,16 +34,16 @@ def blocks_of(fields: Json, view: View) -> Iterator[Block]:
 
 def main_of(mode: str) -> str:
     """Return the path of the mode's main table."""
-    main: str = mode_named(mode).screen.MAIN
+    main: str = mode_named(mode).module.MAIN
     return main
 
 
 def parts_of(mode: str) -> tuple[Part, ...]:
     """Return the sentences and tables of the mode."""
-    parts: tuple[Part, ...] = mode_named(mode).screen.PARTS
+    parts: tuple[Part, ...] = mode_named(mode).module.PARTS
     return parts
 
 
 def headline_of(fields: Json) -> str:
-    headline: str = mode_named(fields["mode"]).lead.headline(fields)
+    headline: str = mode_named(fields["mode"]).module.headline(fields)
     return headline

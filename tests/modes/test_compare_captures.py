@@ -278,7 +278,7 @@ class Headlines(unittest.TestCase):
             result["program_changes"]["same_program"] = same
             led = with_lead(
                 {**result, "status": "ok", "schema_version": ""},
-                mode_named("compare").lead,
+                mode_named("compare").module,
                 lambda words, _: " ".join(words),
             )
             self.assertEqual([step["command"] for step in led["next_steps"]], words)

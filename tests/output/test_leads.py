@@ -92,7 +92,7 @@ class Headlines(unittest.TestCase):
         self.assertGreater(n_checked, 20)
 
     def test_every_mode_but_record_has_a_headline(self) -> None:
-        without = {mode.name for mode in LISTED_MODES if not hasattr(mode.lead, "headline")}
+        without = {mode.name for mode in LISTED_MODES if not hasattr(mode.module, "headline")}
         self.assertEqual(without, {"record"})
 
     def test_headline_of_an_op_compares_it_with_the_roof_if_it_has_one(self) -> None:
