@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Final, Literal, NamedTuple
+from weakref import WeakKeyDictionary
 
 from _analysis.roof.exposed import collective_of
 from _pipeline import frames
@@ -44,8 +45,19 @@ class LikelyGroup(NamedTuple):
     group: Group
 
 
+# The modes of a page ask for the same lines.
+FOUND: WeakKeyDictionary[Op, LikelyLine] = WeakKeyDictionary()
+
+
 def likely_line(op: Op) -> LikelyLine:
     """Return the source line of the data that an op without a stack moves or waits for."""
+    found = FOUND.get(op)
+    if found is None:
+        found = FOUND[op] = find_likely_line(op)
+    return found
+
+
+def find_likely_line(op: Op) -> LikelyLine:
     if op.instruction is None:
         return LikelyLine(op.source_inner, op.source_user, OWN) if op.source_inner else NO_LINE
     # Attribute reductions and transfers to the host to the code that produces the data, because
