@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 
 from _pipeline.executions import Executions
 from _pipeline.frames import file_of, innermost_own, is_not_plumbing, package_of
+from _pipeline.groups import summed
 from _pipeline.normalize import Step
 from _pipeline.scopes import names_layer, scope_of
 from _units import percentage
@@ -44,10 +45,7 @@ def scopes_say_more(step: Step) -> bool:
 
 
 def _find(step: Step) -> Json | None:
-    times: dict[str | None, int] = {}
-    for executions in step.leaves:
-        line = executions.op.source_user
-        times[line] = times.get(line, 0) + executions.total
+    times = summed((executions.op.source_user, executions.total) for executions in step.leaves)
     times.pop(None, None)
     line = max(times, key=times.__getitem__, default=None)
     if line is None or 2 * times[line] <= step.duration:
@@ -95,7 +93,4 @@ def shares_by_package(leaves: Sequence[Executions]) -> dict[str, int]:
 
 def largest(times: Iterable[tuple[str | None, int]]) -> int:
     """Return the largest sum of times with the same name."""
-    sums: dict[str | None, int] = {}
-    for name, time in times:
-        sums[name] = sums.get(name, 0) + time
-    return max(sums.values(), default=0)
+    return max(summed(times).values(), default=0)

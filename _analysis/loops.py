@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from _analysis.rows import op_name
 from _pipeline.clocks import Piece
 from _pipeline.executions import Executions
-from _pipeline.groups import group_by
+from _pipeline.groups import group_by, summed
 from _pipeline.intervals import Nested
 from _pipeline.normalize import Step
 from _pipeline.ops import Op
@@ -47,9 +47,7 @@ class Loops:
         self._members = members
         whiles = [loop for loop in step.containers if loop.op.category == WHILE]
         self._key_of = {loop.metadata_id: key_of(loop.op) for loop in whiles}
-        self._n_runs: dict[Key, int] = defaultdict(int)
-        for loop in whiles:
-            self._n_runs[key_of(loop.op)] += loop.n
+        self._n_runs = summed((key_of(loop.op), loop.n) for loop in whiles)
 
     def row(self, members: Sequence[Executions]) -> Json | None:
         """Return the innermost loop in which the ops spend most of their time; None if they spend
@@ -60,10 +58,9 @@ class Loops:
         """
         if not self._key_of:
             return None
-        time_in: dict[Loop | None, int] = defaultdict(int)
-        for member in members:
-            for loop, time in self._times_of[member.metadata_id].items():
-                time_in[loop] += time
+        time_in = summed(
+            pair for member in members for pair in self._times_of[member.metadata_id].items()
+        )
         most = max(time_in, key=time_in.__getitem__, default=None)
         if most is None:
             return None

@@ -8,12 +8,12 @@ from typing import Any
 import _peaks
 from _analysis.likely_lines import NO_LINE, LikelyGroup, LikelyLine, likely_groups
 from _pipeline.executions import Executions
-from _pipeline.groups import Group, group_by, percent, ranked_by
+from _pipeline.groups import Group, group_by, percent, ranked_by, summed
 from _pipeline.idle_causes import BARRIER, BETWEEN_PROGRAMS, DEPENDENCY, IN_CONTAINER, IN_PROGRAM
 from _pipeline.normalize import Step
 from _pipeline.ops import Op
 from _pipeline.scopes import common_scope
-from _pipeline.vocabulary import COMM, COMPUTE, DATA_MOVE, OTHER, LeafKind
+from _pipeline.vocabulary import COMPUTE, KINDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -162,12 +162,10 @@ def tail_row(omitted: Sequence[Group]) -> Json:
 
 def left_out(step: Step, listed: Iterable[Executions]) -> Json:
     """Return the time of the ops that a mode does not list, for each kind except compute."""
-    times = group_by(listed, lambda op: op.kind)
-
-    def rest(kind: LeafKind) -> int:
-        return step.by_kind[kind].total - (times[kind].total if kind in times else 0)
-
-    return {"data_move": rest(DATA_MOVE), "comm": rest(COMM), "other": rest(OTHER)}
+    times = summed((executions.op.kind, executions.total) for executions in listed)
+    return {
+        kind: step.by_kind[kind].total - times.get(kind, 0) for kind in KINDS if kind != COMPUTE
+    }
 
 
 def costliest_groups(

@@ -19,7 +19,7 @@ from _output.phrases import Next, bracketed, joined, short
 from _output.screen import Column, End, Part, Says, Table
 from _pipeline.context import Context
 from _pipeline.executions import Executions
-from _pipeline.groups import Group, percent
+from _pipeline.groups import Group, percent, summed
 from _pipeline.normalize import Step
 from _pipeline.scopes import merged_layers, names_layer
 from _proto.hlo.text import without_ssa_end
@@ -86,10 +86,10 @@ def scope_row(layer: Layer, step: Step) -> Json:
 
 
 def primitive_rows(layer: Layer) -> list[Json]:
-    times: dict[str | None, int] = {}
-    for primitive, duration in layer.primitives.items():
-        name = primitive and without_ssa_end(primitive)
-        times[name] = times.get(name, 0) + duration
+    times = summed(
+        (primitive and without_ssa_end(primitive), duration)
+        for primitive, duration in layer.primitives.items()
+    )
     ranked = sorted(times.items(), key=lambda item: (-item[1], item[0] is None, item[0] or ""))
     return [{"primitive": name, "dur_ps": duration} for name, duration in ranked[:N_PRIMITIVES]]
 

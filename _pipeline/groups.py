@@ -83,10 +83,16 @@ def sum_if_known(pairs: Iterable[tuple[int, N | None]]) -> N | int | None:
 
 def most(found: Iterable[tuple[K, int]]) -> K:
     """Return the value with the largest total time, given pairs of a value and a time."""
-    times: dict[K, int] = {}
-    for value, time in found:
-        times[value] = times.get(value, 0) + time
+    times = summed(found)
     return max(times, key=times.__getitem__)
+
+
+def summed(pairs: Iterable[tuple[K, int]]) -> dict[K, int]:
+    """Sum figures by key, given pairs of a key and a figure; keys stay in order of appearance."""
+    sums: dict[K, int] = {}
+    for key, figure in pairs:
+        sums[key] = sums.get(key, 0) + figure
+    return sums
 
 
 def grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:

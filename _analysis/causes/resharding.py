@@ -91,6 +91,7 @@ from _analysis.causes.shared.step_program import (
     total_of,
 )
 from _pipeline.executions import Executions
+from _pipeline.groups import summed
 from _pipeline.ops import Op
 from _pipeline.vocabulary import DATA_MOVE, SPARSE_CORE
 from _proto.hlo.program import Instruction
@@ -374,10 +375,7 @@ def _cause_of_spread(of: StepProgram, members: list[Executions], copies: list[Ex
 
 
 def _lines(members: Iterable[Executions]) -> str:
-    times: dict[str, int] = {}
-    for executions in members:
-        if line := place_of(executions.op).source_user:
-            times[line] = times.get(line, 0) + executions.total
+    times = summed((line, ran.total) for ran in members if (line := place_of(ran.op).source_user))
     longest = sorted(times, key=lambda line: -times[line])[:2]
     return listed([short(line) for line in longest]) if longest else "an unknown line"
 

@@ -9,6 +9,7 @@ from operator import indexOf, sub
 from typing import NamedTuple
 
 from _analysis.idle.launches import NO_LAUNCH, Launches, launch_level
+from _pipeline.groups import summed
 from _pipeline.host import NEVER, NOBODY, NOTHING, Host, Thread, Track
 
 # Start and end, relative to the start of the host's first window.
@@ -71,11 +72,11 @@ class ActivitiesOfWindow:
 def times_of(thread: Thread, window: Window) -> dict[int, int]:
     """Return, for each event name, how long events of that name are innermost on a thread within a
     window."""
-    times: dict[int, int] = {}
-    for track in thread.tracks:
-        for name, (starts, ends) in track.between(*window).items():
-            times[name] = times.get(name, 0) + sum(ends) - sum(starts)
-    return times
+    return summed(
+        (name, sum(ends) - sum(starts))
+        for track in thread.tracks
+        for name, (starts, ends) in track.between(*window).items()
+    )
 
 
 class EventTime(NamedTuple):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
+from _pipeline.groups import summed
 from _proto.hlo.buffers import ALLOC, FREE, Allocation, Buffer, BufferAssignment, HeapEvent
 from _proto.hlo.program import Instruction
 
@@ -114,12 +115,11 @@ def peak_of(assignment: BufferAssignment) -> Peak:
 
 
 def _other_spaces(allocations: Sequence[Allocation]) -> dict[str, int]:
-    sizes: dict[str, int] = {}
-    for allocation in allocations:
-        if allocation.color != HBM and not allocation.is_thread_local:
-            space = str(allocation.color)
-            sizes[space] = sizes.get(space, 0) + allocation.size
-    return sizes
+    return summed(
+        (str(allocation.color), allocation.size)
+        for allocation in allocations
+        if allocation.color != HBM and not allocation.is_thread_local
+    )
 
 
 def kind_of(allocation: Allocation) -> BufferKind:

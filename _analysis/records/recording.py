@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import compress
 from typing import Any, Literal, NamedTuple
@@ -14,7 +13,7 @@ from _pipeline.clocks import ON_DEVICE, ON_TRACE, ClockName
 from _pipeline.context import Context
 from _pipeline.device import BEFORE_ALL, MODULES, Device, StepEvent, StepSource, open_device
 from _pipeline.event_iterate import ALWAYS, admit
-from _pipeline.groups import SourceKey, source_key
+from _pipeline.groups import SourceKey, source_key, summed
 from _pipeline.make_ops import make_ops
 from _pipeline.no_answer import NoAnswer
 from _pipeline.ops import Op
@@ -207,10 +206,11 @@ def main_program_of(steps: Iterable[WindowSums], leaves: Mapping[int, Leaf]) -> 
     }
     if len(set(programs.values())) == 1:
         return next(iter(programs.values()))
-    times: Counter[int] = Counter()
-    for step in steps:
-        for metadata_id, program in programs.items():
-            times[program] += step.times.get(metadata_id, 0)
+    times = summed(
+        (program, step.times.get(metadata_id, 0))
+        for step in steps
+        for metadata_id, program in programs.items()
+    )
     return max(times, key=times.__getitem__, default=None)
 
 
@@ -262,10 +262,8 @@ def facts_of(
 def reasons_not_used(device: Device, steps: Sequence[StepEvent]) -> list[WhyNot | None]:
     """Return, for each step, the reason why it is not used, or None if it is used. Steps must run
     the same program with about the same number of ops to be comparable."""
-    n_ops: Counter[str | None] = Counter()
-    for step in steps:
-        n_ops[common_name(device, step)] += step.n_events
-    program, _ = n_ops.most_common(1)[0]
+    n_ops = summed((common_name(device, step), step.n_events) for step in steps)
+    program = max(n_ops, key=n_ops.__getitem__)
     # If all steps have names of their own, the names do not tell programs apart.
     has_programs = device.step_source == MODULES or len(n_ops) < len(steps)
 

@@ -13,7 +13,7 @@ K = TypeVar("K", bound=Hashable)
 Times = dict[str, int]
 
 
-def summed(entries: Iterable[Entry], key: Callable[[Op], K]) -> dict[K, Times]:
+def times_by_class(entries: Iterable[Entry], key: Callable[[Op], K]) -> dict[K, Times]:
     """Sum the ops' time by key and class."""
     found: dict[K, Times] = {}
     for entry in entries:
@@ -23,18 +23,18 @@ def summed(entries: Iterable[Entry], key: Callable[[Op], K]) -> dict[K, Times]:
 
 
 def classes_of_groups(ledger: Sequence[Entry], groups: Iterable[Mapping[str, Any]]) -> list[Times]:
-    times = summed(ledger, lambda op: (op.agg_key, op.kind))
+    times = times_by_class(ledger, lambda op: (op.agg_key, op.kind))
     return [times[group["agg_key"], group["kind"]] for group in groups]
 
 
 def classes_without_scope(ledger: Sequence[Entry]) -> Times:
-    return summed(ledger, lambda op: op.scope is None).get(True, {})
+    return times_by_class(ledger, lambda op: op.scope is None).get(True, {})
 
 
 def classes_of_scopes(ledger: Sequence[Entry], scopes: Iterable[Mapping[str, Any]]) -> list[Times]:
     """Return each scope's time by class, including inner scopes."""
     shown: dict[str, Times] = {row["scope"]: {} for row in scopes}
-    of_scope = summed(
+    of_scope = times_by_class(
         (entry for entry in ledger if entry.executions.op.scope),
         lambda op: op.scope.parts if op.scope else (),
     )

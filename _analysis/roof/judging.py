@@ -12,7 +12,6 @@ from _analysis.roof.costs import (
     XLA,
     Cost,
     CostSource,
-    DtypeSource,
     KernelCost,
     Precision,
     cost_of,
@@ -20,9 +19,8 @@ from _analysis.roof.costs import (
 from _analysis.roof.ledger import Entry, judged
 from _analysis.roof.roofs import Roofs, rounded
 from _pipeline.executions import Executions
-from _pipeline.groups import Group, group_by, source_key, sum_known
+from _pipeline.groups import Group, group_by, most, source_key, sum_known
 from _pipeline.vocabulary import OTHER
-from _proto.hlo.text import DtypeClass
 
 SkipReason = Literal["opaque", "no_flops", "no_bytes", "dtype_other", "peak_unknown_for_dtype"]
 
@@ -81,15 +79,12 @@ class GroupPart:
     def _main_precision(self) -> Precision:
         """Return the dtype that takes the most time, and the source that accounts for most of this
         time."""
-        dtypes: dict[DtypeClass, int] = {}
-        sources: dict[tuple[DtypeClass, DtypeSource], int] = {}
-        for executions, cost, _ in self.members:
-            precision, total = cost.precision, executions.total
-            key = precision.dtype, precision.source
-            dtypes[precision.dtype] = dtypes.get(precision.dtype, 0) + total
-            sources[key] = sources.get(key, 0) + total
-        dtype = max(dtypes, key=dtypes.__getitem__)
-        source = max((key for key in sources if key[0] == dtype), key=sources.__getitem__)[1]
+        dtype = most((cost.precision.dtype, ran.total) for ran, cost, _ in self.members)
+        source = most(
+            (cost.precision.source, ran.total)
+            for ran, cost, _ in self.members
+            if cost.precision.dtype == dtype
+        )
         is_uncertain = any(member.cost.precision.is_uncertain for member in self.members)
         return Precision(dtype, source, is_uncertain)
 

@@ -13,6 +13,7 @@ from _analysis.causes.shared.cause import Place
 from _analysis.causes.shared.step_program import place_of_longest
 from _pipeline import frames
 from _pipeline.executions import Executions
+from _pipeline.groups import summed
 from _pipeline.normalize import Step
 from _pipeline.ops import Op
 
@@ -87,7 +88,5 @@ def _frames(op: Op) -> tuple[str, ...]:
 
 def rows_by_depth(recomputed: Iterable[Recomputed]) -> list[dict[str, Any]]:
     """Return rows with the time of the ops that are recomputed at each depth."""
-    times: dict[int, int] = {}
-    for work in recomputed:
-        times[work.depth] = times.get(work.depth, 0) + work.executions.total
+    times = summed((work.depth, work.executions.total) for work in recomputed)
     return [{"depth": depth, "dur_ps": time} for depth, time in sorted(times.items())]

@@ -15,7 +15,7 @@ from _analysis.roof.exposed import is_exposed
 from _analysis.roof.ledger import Entry
 from _pipeline import frames
 from _pipeline.executions import Executions
-from _pipeline.groups import Group, ranked_by
+from _pipeline.groups import Group, most, ranked_by, summed
 from _pipeline.ops import Op
 from _pipeline.vocabulary import COLLECTIVES, COMM
 from _proto.cached import cached_property
@@ -41,15 +41,9 @@ def place_of(op: Op) -> Place:
 def place_of_longest(members: Sequence[Executions]) -> Place:
     """Return the place of the line with the most time; lines in the user's own files are
     preferred."""
-    times: dict[Place, int] = {}
-    for executions in members:
-        place = place_of(executions.op)
-        times[place] = times.get(place, 0) + executions.total
+    times = summed((place_of(executions.op), executions.total) for executions in members)
     with_user = [place for place in times if place.source_user] or list(times)
-    by_line: dict[str | None, int] = {}
-    for place in with_user:
-        by_line[place.source_user] = by_line.get(place.source_user, 0) + times[place]
-    best = max(by_line, key=by_line.__getitem__)
+    best = most((place.source_user, times[place]) for place in with_user)
     return max((p for p in with_user if p.source_user == best), key=times.__getitem__)
 
 
