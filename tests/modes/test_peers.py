@@ -203,8 +203,9 @@ class Groups(unittest.TestCase):
 
     def test_groups_are_resolved_by_device_numbers_if_core_ids_are_unusable(self) -> None:
         for cores in ((None,) * 4, (5, 5, 5, 5)):
-            planes = [*self.of_four_devices(*cores), assigned(0, 3, 1, 2)]
-            self.assertEqual(figures(planes), (10, 30, 1, 0), cores)
+            for ids, expected in (((0, 3, 1, 2), (10, 30, 1, 0)), ((0, 2, 1, 3), (20, 20, 1, 0))):
+                planes = [*self.of_four_devices(*cores), assigned(*ids)]
+                self.assertEqual(figures(planes), expected, (cores, ids))
 
     def test_all_devices_take_part_if_the_device_assignment_is_unusable(self) -> None:
         for ids in ((4, 5, 6, 7), (0, 1, 2, 3, 4), (0, 1, 2, 2)):
