@@ -14,7 +14,7 @@ from typing import Any
 import _units
 from _output import phrases
 from _output.command import following
-from tests.answers import BATCH, answers, captures, demo
+from tests.answers import BATCH, answers, demo
 from tests.harness import LISTED_MODES, ROOT, SCRIPT, sampled
 
 Json = dict[str, Any]
@@ -50,7 +50,7 @@ class Headlines(unittest.TestCase):
     batch = BATCH
 
     def led(self) -> list[Json]:
-        return [result for result in (*answers(), *captures()) if result["mode"] != "record"]
+        return [result for result in answers() if result["mode"] != "record"]
 
     def test_headline_is_a_sentence_of_at_most_240_characters(self) -> None:
         for result in self.led():

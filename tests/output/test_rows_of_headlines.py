@@ -13,7 +13,7 @@ from typing import Any
 import _units
 from _output import phrases
 from tests.analysis.causes.test_pause_between_steps import answer_of, thread
-from tests.answers import BATCH, answers, captures
+from tests.answers import BATCH, answers
 from tests.builders.xspace import op, trace
 from tests.harness import PROFILES, STEP_MODES, answer, run, sampled
 
@@ -105,7 +105,7 @@ class RowsOfHeadlines(Checks):
 
     def test_lines_and_figures_in_headlines_stand_in_one_row(self) -> None:
         met: dict[str, int] = {}
-        for result in (*answers(), *captures()):
+        for result in answers():
             if result["mode"] not in WITHOUT_LINES and "headline" in result:
                 met[result["mode"]] = met.get(result["mode"], 0) + self.n_lines_in_rows(result)
         self.assertGreater(
