@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -151,126 +152,25 @@ def complete_ops(plane: Plane, executions: list[LineEvent]) -> None:
                 op.stats[name] = result[0]
 
 
-DIGITS = "0123456789"
-LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+NAME_RE = re.compile("%?([A-Za-z0-9_.-]+) *(=|$)")
+# The opcode is the first word that a parenthesis follows; layouts have no blanks.
+SHAPE_RE = re.compile(r"[^=]*= (.*?) ([A-Za-z0-9_-]+)\(")
 
 
 @dataclass
 class HloText:
-    """Represent the part of an HLO text that could be parsed."""
+    """Represent the parts of an HLO text that are known, such as `%name = shape opcode(...)`."""
 
-    name: str | None = None
-    output: str = ""
-    opcode: str | None = None
+    name: str | None
+    output: str
+    opcode: str | None
 
-
-class NotHloError(Exception):
-    pass
-
-
-class HloParser:
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.at = 0
-
-    def next_is(self, token: str) -> bool:
-        return self.text.startswith(token, self.at)
-
-    def at_end(self) -> bool:
-        return self.at >= len(self.text)
-
-    def accept(self, token: str) -> bool:
-        found = self.next_is(token)
-        if found:
-            self.at += len(token)
-        return found
-
-    def expect(self, token: str) -> None:
-        if not self.accept(token):
-            raise NotHloError
-
-    def run_of(self, characters: str) -> str:
-        start = self.at
-        while not self.at_end() and self.text[self.at] in characters:
-            self.at += 1
-        return self.text[start : self.at]
-
-    def skip_blanks(self) -> None:
-        """Skip blanks and comments, such as /*index=5*/ in long tuples."""
-        while True:
-            if self.next_is("/*") and "*/" in self.text[self.at :]:
-                self.at = self.text.index("*/", self.at) + 2
-            elif not self.run_of(" "):
-                return
-
-    def instruction(self) -> HloText:
-        found = HloText()
-        try:
-            self.accept("%")
-            name = self.run_of(LETTERS + DIGITS + "_-.")
-            self.skip_blanks()
-            if not self.at_end() and not self.next_is("="):
-                raise NotHloError
-            found.name = name or None
-            self.expect("=")
-            self.skip_blanks()
-            start = self.at
-            self.shape()
-            found.output = self.text[start : self.at]
-            self.skip_blanks()
-            opcode = self.run_of(LETTERS + DIGITS + "_-")
-            self.expect("(")
-            found.opcode = opcode or None
-        except NotHloError:
-            pass
-        return found
-
-    def shape(self) -> None:
-        self.skip_blanks()
-        if self.accept("("):
-            self.tuple_elements()
-            return
-        dtype = self.run_of(LETTERS + DIGITS)
-        if not dtype or dtype[0] in DIGITS:
-            raise NotHloError
-        self.expect("[")
-        if not self.accept("]"):
-            self.dims()
-        if self.accept("{"):
-            self.layout()
-
-    def tuple_elements(self) -> None:
-        self.skip_blanks()
-        if self.accept(")"):
-            return
-        while True:
-            self.shape()
-            self.skip_blanks()
-            if self.accept(")"):
-                return
-            self.expect(",")
-
-    def dims(self) -> None:
-        while True:
-            self.accept("<=")
-            if not self.run_of(DIGITS):
-                raise NotHloError
-            if self.accept("]"):
-                return
-            self.expect(",")
-
-    def layout(self) -> None:
-        self.run_of(DIGITS + ",")
-        if self.accept(":"):
-            while not self.next_is("}"):
-                letter = self.run_of(LETTERS)
-                start = self.at
-                while self.accept("("):
-                    self.run_of(LETTERS + DIGITS + ",*")
-                    self.expect(")")
-                if not letter or self.at == start:
-                    raise NotHloError
-        self.expect("}")
+    @staticmethod
+    def of(text: str) -> HloText:
+        name, shape = NAME_RE.match(text), SHAPE_RE.match(text)
+        if name is None or shape is None:
+            return HloText(name and name[1], "", None)
+        return HloText(name[1], shape[1], shape[2])
 
 
 KINDS = ("compute", "data_move", "comm", "other")
@@ -372,7 +272,7 @@ class Op:
 
     @cached_property
     def hlo(self) -> HloText:
-        return HloParser(self.text).instruction()
+        return HloText.of(self.text)
 
     @cached_property
     def category(self) -> str:
