@@ -3,7 +3,7 @@ compiler planned it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple
 
 from _analysis.comm.transfers import Transfer, transfers_in
@@ -11,7 +11,7 @@ from _pipeline.groups import grouped
 from _pipeline.normalize import Step
 from _pipeline.vocabulary import SOME_COLLECTIVE, SPARSE_CORE
 from _proto.hlo.collectives import COLLECTIVES, collective_name, collective_of, plan_of
-from _proto.hlo.program import DONE, Computation, Instruction, Program
+from _proto.hlo.program import DONE, Instruction, Program
 
 SYNC: Final = "sync"
 ASYNC: Final = "async"
@@ -61,72 +61,25 @@ def planned_collectives(program: Program, step: Step, program_id: int) -> list[P
 def collectives_in(program: Program) -> Iterator[tuple[Instruction, str, How]]:
     """Yield each instruction that runs a collective or waits for one, with the collective's opcode
     and how it runs."""
-    instructions = list(program.instructions())
-    holding = reachable(
-        {
-            instruction.computation
-            for instruction in instructions
-            if collective_name(instruction.opcode)
-        },
-        callers_in(instructions),
-    )
     # Skip collectives inside a fusion or an asynchronous op: the enclosing op is reported instead.
-    enclosed = reachable(
-        {
-            called
-            for instruction in instructions
-            if encloses(instruction)
-            for called in instruction.called
-        },
-        callees_of,
-    )
-    for instruction in instructions:
-        moved = None if instruction.computation in enclosed else how_moved(instruction, holding)
+    enclosed = {
+        inner.computation
+        for instruction in program.instructions()
+        if instruction.opcode == "fusion" or instruction.is_asynchronous
+        for inner in instruction.inside()
+    }
+    for instruction in program.instructions():
+        moved = None if instruction.computation in enclosed else how_moved(instruction)
         if moved:
             yield instruction, *moved
 
 
-def encloses(instruction: Instruction) -> bool:
-    return instruction.opcode == "fusion" or instruction.is_asynchronous
-
-
-def callees_of(computation: Computation) -> list[Computation]:
-    return [called for instruction in computation.instructions for called in instruction.called]
-
-
-def callers_in(
-    instructions: Iterable[Instruction],
-) -> Callable[[Computation], Iterable[Computation]]:
-    callers: dict[Computation, list[Computation]] = {}
-    for instruction in instructions:
-        for called in instruction.called:
-            callers.setdefault(called, []).append(instruction.computation)
-    return lambda computation: callers.get(computation, ())
-
-
-def reachable(
-    begin: Iterable[Computation], following: Callable[[Computation], Iterable[Computation]]
-) -> set[Computation]:
-    """Return the computations in `begin`, and all computations reachable from them through
-    `following`."""
-    found = set(begin)
-    todo = list(found)
-    while todo:
-        new = set(following(todo.pop())) - found
-        found |= new
-        todo += new
-    return found
-
-
-def how_moved(instruction: Instruction, holding: set[Computation]) -> tuple[str, How] | None:
+def how_moved(instruction: Instruction) -> tuple[str, How] | None:
     """Return the opcode of the collective that an instruction runs or waits for, and how the
-    collective runs. Return None for other instructions.
-
-    `holding` contains the computations with collectives, and all their direct and indirect callers.
-    """
+    collective runs. Return None for other instructions."""
     stage = instruction.stage
     if instruction.opcode == "fusion" and stage is None:
-        return fused_in(instruction, holding)
+        return fused_in(instruction)
     if instruction.opcode in COLLECTIVES:
         return instruction.opcode, SYNC
     if stage is None or stage[1] != DONE:
@@ -144,14 +97,13 @@ def how_moved(instruction: Instruction, holding: set[Computation]) -> tuple[str,
     return name, SPARSE_CORE if instruction.on_sparse_core else ASYNC
 
 
-def fused_in(fusion: Instruction, holding: set[Computation]) -> tuple[str, How] | None:
+def fused_in(fusion: Instruction) -> tuple[str, How] | None:
     """Return the opcode of the collective in a synchronous fusion, and how it runs; None if the
     fusion has no collective, or only a piece of one."""
     called = fusion.called
     if any(computation.name.startswith(REDUCE_SCATTER) for computation in called):
         return "reduce-scatter", SYNC
-    is_carrier = any(computation.name.startswith(CARRIER) for computation in called)
-    if is_carrier or holding.isdisjoint(called):
+    if any(computation.name.startswith(CARRIER) for computation in called):
         return None
     inside = collective_of(fusion)
     return (inside.opcode, SYNC) if inside else None
