@@ -27,9 +27,6 @@ class Group:
         self.n = sum(entry.n for entry in members)
         self.total = sum(entry.total for entry in members)
 
-    def __repr__(self) -> str:
-        return f"Group({self.members!r})"
-
     @property
     def op(self) -> Op:
         """Return the first member's op as an example of the group."""

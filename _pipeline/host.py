@@ -11,7 +11,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence, Set
-from itertools import chain, compress, count, repeat
+from itertools import chain, compress, count, islice, repeat
 from operator import add, lt
 from typing import Any, NamedTuple
 
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 NOBODY, NOTHING = -1, -1
 # NEVER is later, and -NEVER is earlier, than all event times.
 NEVER = 1 << 80
-# Number of events that `enclosing` searches at a time.
-BLOCK = 1024
 # Texts in event names that identify threads launching programs, most reliable first: JAX's call of
 # a program, then two runtime calls. Such a name begins with CALLS_PROGRAM or EXECUTE, or contains
 # EXECUTE_HELPER.
@@ -102,12 +100,7 @@ class Track(NamedTuple):
                 found.append(place)
             return found
         end = self.ends[place]
-        while place > 0 and len(found) < n:
-            first = max(0, place - BLOCK)
-            ends = self.ends[first:place]
-            found += [first + i for i in range(len(ends) - 1, -1, -1) if ends[i] >= end]
-            place = first
-        return found[:n]
+        return list(islice((i for i in range(place - 1, -1, -1) if self.ends[i] >= end), n))
 
     def _around(self, place: int) -> int:
         """Return the innermost event that encloses the event at `place`."""

@@ -18,11 +18,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from _pipeline.frames import file_of, is_not_plumbing
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _pipeline.frames import Stack
+from _pipeline.frames import Stack, file_of, is_not_plumbing
 
 _FRAME_RE = re.compile(r"\$(?P<line>(?P<file>.+):\d+) (?P<function>.+)")
 # Files of packages that call the device or wait for it, without `.py`: modules of JAX, NumPy,

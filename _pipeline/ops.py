@@ -118,9 +118,6 @@ class Op:
         # The other ops of the step; None while several steps are read.
         self.around: Surroundings | None = None
 
-    def __repr__(self) -> str:
-        return f"Op({self.text!r})"
-
     @property
     def text(self) -> str:
         return self.metadata.name

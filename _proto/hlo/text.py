@@ -58,9 +58,6 @@ class Array:
         self.dims = dims
         self.layout = layout
 
-    def __repr__(self) -> str:
-        return f"Array({self.text!r})"
-
     @property
     def rank(self) -> int:
         return self.dims.count(",") + 1 if self.dims else 0
@@ -105,9 +102,6 @@ class HloText:
         result = RESULT_RE.match(text)
         self.name: str = result["name"] if result else ""
         self._shape_start = result.end() if result else len(text)
-
-    def __repr__(self) -> str:
-        return f"HloText({self.text!r})"
 
     @cached_property
     def _outputs_and_end(self) -> tuple[list[Array], int]:

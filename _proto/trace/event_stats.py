@@ -131,8 +131,15 @@ def numbers_of_events(
                 if _has_none_of(ids, data):
                     continue
                 for event in decode(pb.LineEvents, data, at).events:
-                    if event.metadata_id in ids and not event.HasField("num_occurrences"):
-                        yield line.base_ps + event.offset_ps, _numbers(event.stats, name_of)
+                    if event.metadata_id not in ids or event.HasField("num_occurrences"):
+                        continue
+                    numbers = {
+                        name_of[stat.metadata_id]: getattr(stat, kind)
+                        for stat in event.stats
+                        if (kind := stat.WhichOneof("value")) in _NUMBERS
+                        and stat.metadata_id in name_of
+                    }
+                    yield line.base_ps + event.offset_ps, numbers
 
 
 def integers_of_events(
@@ -190,12 +197,3 @@ def integers_in(plane: AnyPlane, stat: str, line_names: Collection[str] | None =
         return {event.value for event in integers_of_events(plane, stat, line_names)}
     except Damage:
         return set()
-
-
-def _numbers(stats: Iterable[pb.LineEvents.Stat], name_of: dict[int, str]) -> dict[str, float]:
-    numbers = {}
-    for stat in stats:
-        kind = stat.WhichOneof("value")
-        if kind in _NUMBERS and stat.metadata_id in name_of:
-            numbers[name_of[stat.metadata_id]] = getattr(stat, kind)
-    return numbers

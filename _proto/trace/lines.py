@@ -21,7 +21,6 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from _proto import columns_pb2 as columns
 from _proto import xplane_pb2 as pb
-from _proto.errors import Damage
 from _proto.trace.events import DeviceStats, Events, has_negative
 from _proto.trace.source import Source
 from _proto.trace.wire import LENGTH, decode, explain, fields, parse
@@ -202,13 +201,8 @@ class Line:
 
 
 def _decode(kind: type[M], data: bytes, at: int) -> M:
-    """Decode a piece as one of the partial message types; raise Damage with the offset in the
-    file."""
-    message = parse(kind, data)
-    if message is None:
-        explain(pb.LineEvents.DESCRIPTOR, data, at)
-        raise Damage(at, "the protobuf parser rejects the message")
-    return message
+    """Decode a piece as one of the partial message types."""
+    return decode(kind, data, at, pb.LineEvents)
 
 
 def _overlaps(piece: _Piece, starts: Sequence[int], ends: Sequence[int]) -> bool:

@@ -65,9 +65,6 @@ class Stats:
                 value = _Compressed(value)
             self._values[name] = value
 
-    def __repr__(self) -> str:
-        return f"Stats({self._values!r})"
-
     def __contains__(self, name: str) -> bool:
         return name in self._values or name in self._adopted
 

@@ -187,11 +187,14 @@ def parse(kind: type[M], data: bytes) -> M | None:
         return None
 
 
-def decode(kind: type[M], data: bytes, at: int) -> M:
-    """Decode a message at offset `at` of a file; raise Damage if protobuf rejects it."""
+def decode(kind: type[M], data: bytes, at: int, whole: type[Message] | None = None) -> M:
+    """Decode a message at offset `at` of a file; raise Damage if protobuf rejects it.
+
+    If `kind` declares only some of the fields, `whole` is the type that declares them all.
+    """
     message = parse(kind, data)
     if message is None:
-        explain(kind.DESCRIPTOR, data, at)
+        explain((whole or kind).DESCRIPTOR, data, at)
         raise Damage(at, "the protobuf parser rejects the message")
     return message
 
