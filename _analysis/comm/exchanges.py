@@ -7,7 +7,7 @@ Sizes are logical: the number of elements times the element size, excluding tile
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Final, Literal, NamedTuple
 
@@ -70,71 +70,49 @@ class Exchange(NamedTuple):
     who_is: GroupsFrom | None
 
 
-class Exchanges:
-    """Computes the exchanges of a device's collectives, and caches intermediate results."""
+def exchange_of(
+    collective: str,
+    op: HloText,
+    start: HloText | None,
+    *,
+    is_done: bool,
+    program: Program | None,
+    inside: Collective | None,
+) -> Exchange:
+    """Return the exchange of an op. If the op is a done, `start` is the HLO text of the matching
+    start.
 
-    def __init__(self) -> None:
-        # Cache results, because many ops can share the same long text or list. Sizes are keyed by
-        # the list's id. Each list is stored with its size to keep it alive, so that its id is not
-        # reused.
-        self._who: dict[tuple[HloText, bool], Participants | None] = {}
-        self._sizes: dict[int, tuple[_Arrays, _Size | None]] = {}
+    `inside` is the collective that the op contains according to the program.
+    """
+    # A program can represent a reduce-scatter as an all-reduce and a slice of its result.
+    names = (collective, "all-reduce") if collective == "reduce-scatter" else (collective,)
+    in_program = inside if inside and inside.opcode in names else None
+    sizes = _sizes(collective, op, start, is_done, in_program)
+    payload = None
+    if (in_program and not is_done) or op.opcode != "fusion" or not _differs(collective, *sizes):
+        moved = filter(None, (sizes[side] for side in _PAYLOADS.get(collective, ())))
+        payload = min((size.n_bytes for size in moved), default=None)
+    who, who_is = (
+        _written(collective, (op, start), program.n_devices if program else None)
+        or (in_program and in_program.who and (in_program.who, PROGRAM))
+        or (Participants(_ratio(collective, *sizes), None), SHAPES)
+    )
+    is_known = who.size is not None or who.label is not None
+    return Exchange(payload, _bus(collective, payload, who), who, who_is if is_known else None)
 
-    def of(
-        self,
-        collective: str,
-        op: HloText,
-        start: HloText | None,
-        *,
-        is_done: bool,
-        program: Program | None,
-        inside: Collective | None,
-    ) -> Exchange:
-        """Return the exchange of an op. If the op is a done, `start` is the HLO text of the
-        matching start.
 
-        `inside` is the collective that the op contains according to the program.
-        """
-        # A program can represent a reduce-scatter as an all-reduce and a slice of its result.
-        names = (collective, "all-reduce") if collective == "reduce-scatter" else (collective,)
-        in_program = inside if inside and inside.opcode in names else None
-        sizes = _sizes(collective, op, start, is_done, in_program, self._size)
-        payload = None
-        if (
-            (in_program and not is_done)
-            or op.opcode != "fusion"
-            or not _differs(collective, *sizes)
-        ):
-            moved = filter(None, (sizes[side] for side in _PAYLOADS.get(collective, ())))
-            payload = min((size.n_bytes for size in moved), default=None)
-        n_devices = program.n_devices if program else None
-        who, who_is = (
-            self._written(collective, (op, start), n_devices)
-            or (in_program and in_program.who and (in_program.who, PROGRAM))
-            or (Participants(_ratio(collective, *sizes), None), SHAPES)
-        )
-        is_known = who.size is not None or who.label is not None
-        return Exchange(payload, _bus(collective, payload, who), who, who_is if is_known else None)
-
-    def _written(
-        self, collective: str, texts: Iterable[HloText | None], n_devices: int | None
-    ) -> tuple[Participants, GroupsFrom] | None:
-        for text in filter(None, texts):
-            key = text, collective == _PERMUTE
-            if key not in self._who:
-                self._who[key] = (
-                    pairs_in_text(text.attributes)
-                    if collective == _PERMUTE
-                    else groups_in_text(text.attributes, n_devices)
-                )
-            if who := self._who[key]:
-                return who, TEXT
-        return None
-
-    def _size(self, arrays: _Arrays) -> _Size | None:
-        if id(arrays) not in self._sizes:
-            self._sizes[id(arrays)] = arrays, _size(arrays)
-        return self._sizes[id(arrays)][1]
+def _written(
+    collective: str, texts: Iterable[HloText | None], n_devices: int | None
+) -> tuple[Participants, GroupsFrom] | None:
+    """Return the participants that the HLO texts contain."""
+    for text in filter(None, texts):
+        if collective == _PERMUTE:
+            who = pairs_in_text(text.attributes)
+        else:
+            who = groups_in_text(text.attributes, n_devices)
+        if who:
+            return who, TEXT
+    return None
 
 
 def _ratio(collective: str, into: _Size | None, out: _Size | None) -> int | None:
@@ -172,7 +150,6 @@ def _sizes(
     start: HloText | None,
     is_done: bool,
     in_program: Collective | None,
-    size: Callable[[_Arrays], _Size | None],
 ) -> tuple[_Size | None, _Size | None]:
     """Return the sizes of a collective's input and output; None for unknown sizes."""
     into, out = op.operands, op.outputs
@@ -200,7 +177,7 @@ def _sizes(
         # This permute writes slices of the input in place, and their sizes are known only at run
         # time.
         return None, None
-    return _first(size(into) for into, _ in sources), _first(size(out) for _, out in sources)
+    return _first(into for into, _ in sources), _first(out for _, out in sources)
 
 
 def _size(arrays: _Arrays) -> _Size | None:
@@ -214,5 +191,6 @@ def _size(arrays: _Arrays) -> _Size | None:
     return _Size(n_bytes, n_elements) if arrays and n_bytes < _MOST_BYTES else None
 
 
-def _first(sizes: Iterable[_Size | None]) -> _Size | None:
-    return next((size for size in sizes if size is not None), None)
+def _first(sources: Iterable[_Arrays]) -> _Size | None:
+    """Return the size of the first arrays whose size is known."""
+    return next((size for arrays in sources if (size := _size(arrays))), None)

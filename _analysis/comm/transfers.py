@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Set
 from operator import add
 from typing import Literal
 
-from _analysis.comm.exchanges import Exchanges
+from _analysis.comm.exchanges import exchange_of
 from _analysis.comm.flights import Flights, flights_of
 from _analysis.likely_lines import line_of
 from _analysis.roof.exposed import collective_of, is_communication
@@ -91,7 +91,7 @@ def cover_of(step: Step, metadata_ids: Set[int]) -> Cover:
 class Transfer:
     """An op that communicates, or waits for communication."""
 
-    def __init__(self, executions: Executions, starts: Starts, exchanges: Exchanges) -> None:
+    def __init__(self, executions: Executions, starts: Starts) -> None:
         op = self.op = executions.op
         self.executions = executions
         # Program and name of the op, or of its start op if the op is a wait. `transfers_of` adds
@@ -107,7 +107,7 @@ class Transfer:
         self.engine: Literal["core", "sparse_core"] = SPARSE_CORE if on_sparse_core else "core"
         self.plan = plan_of(op.instruction) if op.instruction else frozenset[str]()
         self.likely = line_of(op)
-        self.exchange = exchanges.of(
+        self.exchange = exchange_of(
             self.collective, *texts, is_done=op.is_wait, program=op.program, inside=op.inside
         )
 
@@ -121,9 +121,9 @@ class Transfer:
 def transfers_in(step: Step, is_wanted: Callable[[Op], bool]) -> list[Transfer]:
     """Return the transfers among the ops that `is_wanted` accepts, in order of appearance; their
     `flights` are empty."""
-    starts, exchanges = Starts(step), Exchanges()
+    starts = Starts(step)
     members = Group(step.leaves).where(lambda op: is_wanted(op) and is_communication(op)).members
-    return [Transfer(executions, starts, exchanges) for executions in members]
+    return [Transfer(executions, starts) for executions in members]
 
 
 def transfers_of(step: Step) -> list[Transfer]:

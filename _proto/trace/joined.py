@@ -14,7 +14,6 @@ from itertools import accumulate, chain, islice
 from operator import le
 
 from _proto import xplane_pb2 as pb
-from _proto.errors import Damage
 from _proto.trace.events import Events
 from _proto.trace.lines import Line, Spans
 from _proto.trace.plane import Metadata, Plane, Stats
@@ -56,10 +55,6 @@ class JoinedPlane:
         self._known: dict[object, int] = {}
         self._n_alike: dict[tuple[Plane, object], int] = {}
         self._programs: dict[Plane, dict[int, int]] = {}
-
-    @property
-    def file_size(self) -> int:
-        return self.parts[0].file_size
 
     @property
     def line_names(self) -> list[str]:
@@ -136,11 +131,8 @@ class _Columns:
             *(ids.of(events.metadata_ids), offsets, events.durations),
             *(events.device_offsets, events.device_durations),
         )
-        try:
-            for column, numbers in zip(self._columns, added, strict=True):
-                column.extend(list(numbers))
-        except OverflowError:
-            raise Damage(0, "a time of an event exceeds 64 bits") from None
+        for column, numbers in zip(self._columns, added, strict=True):
+            column.extend(list(numbers))
         self._are_measured += events.are_measured
 
     def sort(self) -> None:
