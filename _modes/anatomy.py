@@ -167,7 +167,7 @@ def plane_rows(
             # Return offset and text: the exception itself cannot be pickled.
             return damage.offset, damage.what
 
-    found = work_on(row_of, planes, "reading planes", context, source.stored_size)
+    found = work_on(row_of, planes, "reading planes", context, source.size)
     damages = [source.in_file(Damage(*row)) for row in found if isinstance(row, tuple)]
     return [row for row in found if isinstance(row, dict)], next(iter(damages), None)
 

@@ -170,11 +170,6 @@ class Plane:
             self._event_metadata.update(zip(keys, spans, strict=True))
 
     @property
-    def file_size(self) -> int:
-        """Return the size of the file as given by the user, before unpacking."""
-        return self.source.stored_size
-
-    @property
     def line_names(self) -> list[str]:
         return list(self._lines)
 

@@ -122,7 +122,6 @@ class Source:
     def __init__(
         self,
         content: Content,
-        stored_size: int,
         on_read: OnRead | None = None,
         riegeli: list[Record] | None = None,
         riegeli_size: int = 0,
@@ -131,8 +130,6 @@ class Source:
         self._on_read = on_read
         self._riegeli = riegeli
         self.size = content.size
-        # Size of the file as given by the user, before unpacking.
-        self.stored_size = stored_size
         # Size of a Riegeli file before its records are unpacked; 0 for other files.
         self.riegeli_size = riegeli_size
         # The damage that stopped unpacking or copying early, or None.
@@ -232,19 +229,17 @@ def open_source(
     """
     content: Content = FileContent(_open(path)) if data is None else MemoryContent(data)
     try:
-        size = content.size
         damage = None
         is_stream = data is None and path is None
         if isinstance(content, FileContent) and path is not None:
             _check_file(content, path)
         if is_stream or content.read(0, _HEAD).startswith(GZIP_MAGIC):
-            stream = _Stream(content, 0 if is_stream else size, on_read)
             packed = content
+            chunks = _chunks_of(packed, 0 if is_stream else packed.size, on_read)
             content, damage = _unpacked(
-                lambda file: _copy(_gunzipped(stream), file, limit), in_memory=data is not None
+                lambda file: _copy(_gunzipped(chunks), file, limit), in_memory=data is not None
             )
             packed.close()
-            size = stream.n_read
         records, riegeli_size = None, 0
         if content.read(0, _HEAD).startswith(SIGNATURE[:_RIEGELI_HEAD]):
             riegeli_size = content.size
@@ -257,7 +252,7 @@ def open_source(
             # If the gzip data is cut off, the last chunk is cut off, too. Report the damage in the
             # gzip data, because it is the cause.
             damage = damage or unpacked.damage
-        source = Source(content, size, on_read, records, riegeli_size)
+        source = Source(content, on_read, records, riegeli_size)
         source.damage = damage
         yield source
     finally:
@@ -285,34 +280,28 @@ def _check_file(file: FileContent, path: str) -> None:
         raise Damage(0, not_a_trace(head) or otherwise)
 
 
-class _Stream:
-    """Iterates over the content from the current position to the end."""
+def _chunks_of(content: Content, size: int, on_read: OnRead | None) -> Iterator[bytes]:
+    """Yield the content from the current position to the end; `size` is 0 if unknown."""
+    n_read = 0
+    while data := _read_chunk(content, n_read):
+        n_read += len(data)
+        if on_read is not None:
+            on_read("unpacking", n_read, size)
+        yield data
 
-    def __init__(self, content: Content, size: int, on_read: OnRead | None) -> None:
-        self._content = content
-        self._size = size
-        self._on_read = on_read
-        self.n_read = 0
 
-    def __iter__(self) -> Iterator[bytes]:
-        while data := self._read():
-            self.n_read += len(data)
-            if self._on_read is not None:
-                self._on_read("unpacking", self.n_read, self._size)
-            yield data
+def _read_chunk(content: Content, start: int) -> bytes:
+    if not isinstance(content, FileContent):
+        return content.read(start, _CHUNK)
+    # Standard input may be a pipe, which cannot be read by position.
+    while True:
+        try:
+            return os.read(content.fd, _CHUNK)
+        except BlockingIOError:
+            # Another process made this pipe non-blocking.
+            import select
 
-    def _read(self) -> bytes:
-        if not isinstance(self._content, FileContent):
-            return self._content.read(self.n_read, _CHUNK)
-        # Standard input may be a pipe, which cannot be read by position.
-        while True:
-            try:
-                return os.read(self._content.fd, _CHUNK)
-            except BlockingIOError:
-                # Another process made this pipe non-blocking.
-                import select
-
-                select.select([self._content.fd], [], [])
+            select.select([content.fd], [], [])
 
 
 def _unpacked(write: Callable[[IO[bytes]], T], *, in_memory: bool) -> tuple[Content, T]:
@@ -361,7 +350,7 @@ def _copy(chunks: Iterable[bytes], file: IO[bytes], limit: int) -> Damage | None
 def _unpack_records(content: Content, file: IO[bytes], on_read: OnRead | None) -> Unpacked:
     """Write the records of a Riegeli file to another file."""
     size = content.size
-    packed = Source(content, size)
+    packed = Source(content)
 
     def read(start: int, length: int) -> bytes:
         if on_read is not None:

@@ -100,8 +100,8 @@ class Trace:
 
     @property
     def file_size(self) -> int:
-        """Return the size of the file as given by the user, before unpacking."""
-        return self._source.stored_size
+        """Return the size of the unpacked file."""
+        return self._source.size
 
     @property
     def notes(self) -> list[str]:
