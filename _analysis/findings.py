@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from _analysis.comm.peers import Peers
 from _analysis.kernel.kernel_regions import Inside
 from _analysis.likely_lines import DOUBTFUL, LikelyLine, SourceIs, line_of
 from _analysis.loops import Loops
@@ -21,6 +20,11 @@ from _pipeline.ops import Op
 from _pipeline.scopes import merged_layers
 from _pipeline.vocabulary import HOST
 from _units import counted, time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    # These modules take 8 ms to import, and are needed only if devices are compared.
+    from _analysis.comm.peers import Peers
 
 Json = dict[str, Any]
 

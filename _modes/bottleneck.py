@@ -15,8 +15,6 @@ from typing import Any
 from _analysis.causes import rule_named
 from _analysis.causes.shared.cause import StepFacts
 from _analysis.causes.shared.find import causes_of
-from _analysis.comm.peer_rows import peer_totals
-from _analysis.comm.peers import Peers
 from _analysis.common_line import scopes_say_more
 from _analysis.findings import FindingRows, doubtful_notes, findings_of, tail_of_findings
 from _analysis.idle.periods import lower_median, periods_of, steps_named_like
@@ -154,8 +152,9 @@ def has_reason_to_compare(budget: Budget) -> bool:
     return is_worth and step.picked is not None and len(tpus_of(step.device)) > 1
 
 
-def read_peers(step: Step, context: Context) -> tuple[Peers, Any]:
+def read_peers(step: Step, context: Context) -> tuple[Any, Json | None]:
     # Import late, because these modules are needed only if devices are compared.
+    from _analysis.comm.peer_rows import peer_totals
     from _analysis.comm.peers import peers_of
     from _analysis.comm.transfers import transfers_in
 

@@ -55,8 +55,6 @@ HEADINGS = (
     "Example",
 )
 FACT_RE = re.compile(r"^(needs|headline): (.*)$", re.MULTILINE)
-HEADLINE_RE = re.compile(r"^headline: .*\n", re.MULTILINE)
-SECTION_RE = re.compile(rf"^({'|'.join(HEADINGS)}):\s", re.MULTILINE)
 
 
 class Rule(NamedTuple):
@@ -85,14 +83,14 @@ class Rule(NamedTuple):
     @property
     def sections(self) -> dict[str, str]:
         """Return the text below each heading."""
-        _, *parts = SECTION_RE.split(self.docstring)
+        _, *parts = re.split(rf"^({'|'.join(HEADINGS)}):\s", self.docstring, flags=re.MULTILINE)
         texts = [text.strip("\n") for text in parts[1::2]]
         return dict(zip(parts[::2], texts, strict=True))
 
     @property
     def explanation(self) -> str:
         """Return the text that `--explain` prints."""
-        return f"{self.name}\n\n{HEADLINE_RE.sub('', self.docstring)}"
+        return f"{self.name}\n\n" + re.sub("(?m)^headline: .*\n", "", self.docstring)
 
     @property
     def module(self) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
-from _analysis.comm.peers import Peers
 from _analysis.idle.periods import Periods
 from _analysis.kernel.kernel_regions import Inside
 from _analysis.roof.ledger import Entry
@@ -13,6 +12,11 @@ from _analysis.roof.roofs import Roofs
 from _pipeline.context import Context
 from _pipeline.executions import Executions
 from _pipeline.normalize import Step
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    # These modules take 8 ms to import, and are needed only if devices are compared.
+    from _analysis.comm.peers import Peers
 
 Confidence = Literal["seen", "likely"]
 # Confidence of a cause: `seen` if the pattern is unambiguous, `likely` if there can be another
