@@ -138,7 +138,7 @@ def side_row(side: Side, profiles: Sequence[str]) -> Json:
         "program": run.device.program,
         "n_steps": sum(len(of_capture.steps) for of_capture in side.runs),
         "steps": [
-            {"index": step.number, "name": step.name, "duration_ps": step.duration}
+            {"index": step.number, "name": step.name, "duration_ps": step.sums.duration}
             for step in run.steps
         ],
         "n_captures": len(side.runs),

@@ -16,11 +16,12 @@ from functools import lru_cache, partial
 from typing import Any
 
 from _analysis.comm import cohorts, stragglers
-from _analysis.comm.cohorts import LoadRecords, Member, total_of
+from _analysis.comm.cohorts import LoadRecords, Member
 from _analysis.comm.stragglers import spread_of_records, step_spread, verdict_of
 from _analysis.processes import work_on
 from _analysis.records.captures import captures_of, records_of_file, size_of, trace_of
 from _analysis.records.recorded_steps import percent, rounded
+from _analysis.records.step_sums import StepSums, total_of
 from _output.columns import LINE, SCOPE
 from _output.phrases import Next, joined
 from _output.screen import Column, Each, End, Part, Says, Section, Table
@@ -125,17 +126,17 @@ def cohort_row(cohort: cohorts.Cohort, top: int) -> Json:
 
 
 def name_of(member: Member) -> Json:
-    return {"host": member.host, "device": member.loads.device}
+    return {"host": member.host, "device": member.recorded.device}
 
 
-def means(total: cohorts.Load, n: int) -> Json:
+def means(total: StepSums, n: int) -> Json:
     """Return the means over `n` steps; all are None if `n` is 0."""
 
     def mean(figure: int) -> int | None:
         return rounded_mean(figure, n) if n else None
 
     return {
-        "step_duration_ps": mean(total.step_duration),
+        "step_duration_ps": mean(total.duration),
         "own_ps": mean(total.own),
         "comm_ps": mean(total.comm),
         "host_ps": mean(total.host),

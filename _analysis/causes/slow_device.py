@@ -34,7 +34,7 @@ from operator import attrgetter
 from _analysis.causes.shared.cause import LIKELY, Cause, Place, StepFacts
 from _analysis.causes.shared.sentences import short
 from _analysis.causes.shared.step_program import place_of
-from _analysis.comm.cohorts import Cohort, DeviceLoads, Member
+from _analysis.comm.cohorts import Cohort, DeviceSteps, Member
 from _analysis.comm.peer_devices import PeerDevice
 from _analysis.comm.peers import Peers
 from _analysis.comm.stragglers import costs, lead_of
@@ -71,7 +71,9 @@ def find(facts: StepFacts, peers: Peers) -> Iterator[Cause]:
 def member_of(device: PeerDevice) -> Member:
     """Return a device as a member of a cohort whose only step is the picked one. It has no
     records."""
-    return Member(DeviceLoads("", device.name, "", None, {None: device.load}), list, 0)
+    return Member(
+        DeviceSteps("", device.name, "", None, {None: None}, {None: device.sums}), list, 0
+    )
 
 
 def cause_of(step: Step, slow: PeerDevice, median: PeerDevice, gain: int) -> Cause:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from _analysis.records.record_format import Record, RecordedStep
 from _analysis.records.recorded_steps import Line, Run, runs_of, source_of
+from _analysis.records.step_sums import StepSums, total_of
 from _pipeline.device import MODULES
 from _pipeline.groups import grouped
 from _pipeline.no_answer import NoAnswer
@@ -26,33 +27,16 @@ Name = tuple[str, str]
 LINE_KINDS = ("compute", "data_move", "other")
 
 
-class Load(NamedTuple):
-    """Times of one step on one device, or their sums over several steps."""
-
-    step_name: str | None
-    step_duration: int
-    comm: int
-    host: int
-    idle: int
-
-    @property
-    def load(self) -> int:
-        return self.step_duration - self.comm
-
-    @property
-    def own(self) -> int:
-        return self.load - self.host - self.idle
-
-
-class DeviceLoads(NamedTuple):
+class DeviceSteps(NamedTuple):
     """A device and its steps, picklable so that worker processes can return them."""
 
     host: str
     device: str
     program: str
     step_source: str | None
-    # The key of a step is the same on all devices.
-    steps: dict[Hashable, Load]
+    # Names and sums of the steps. The key of a step is the same on all devices.
+    names: dict[Hashable, str | None]
+    steps: dict[Hashable, StepSums]
 
     @property
     def name(self) -> Name:
@@ -62,22 +46,22 @@ class DeviceLoads(NamedTuple):
 class Member(NamedTuple):
     """A device of the run, and a function that reads its record again."""
 
-    loads: DeviceLoads
+    recorded: DeviceSteps
     load_records: LoadRecords
     # Index of the device's host among the hosts in the file.
     place: int
 
     @property
     def name(self) -> Name:
-        return self.loads.name
+        return self.recorded.name
 
     @property
     def host(self) -> str:
-        return self.loads.host
+        return self.recorded.host
 
     @property
-    def steps(self) -> dict[Hashable, Load]:
-        return self.loads.steps
+    def steps(self) -> dict[Hashable, StepSums]:
+        return self.recorded.steps
 
     def lines(self, keys: Sequence[Hashable]) -> dict[tuple[str, str], Line]:
         """Return the source lines that ran in the given steps, by kind and group key, excluding
@@ -87,7 +71,7 @@ class Member(NamedTuple):
             raise record
         wanted = set(keys)
         for run in runs_of(record, slice(None)):
-            if run.device.name == self.loads.device:
+            if run.device.name == self.recorded.device:
                 steps = [step for key, step in keyed_steps(run) if key in wanted and step.used]
                 if len(steps) == len(wanted):
                     lines = Run(record, run.device, steps).lines()
@@ -100,16 +84,6 @@ class Member(NamedTuple):
         raise NoAnswer("unreadable_record", detail=detail)
 
 
-def total_of(loads: Iterable[Load]) -> Load:
-    duration = comm = host = idle = 0
-    for load in loads:
-        duration += load.step_duration
-        comm += load.comm
-        host += load.host
-        idle += load.idle
-    return Load(None, duration, comm, host, idle)
-
-
 class Cohort:
     """The devices that run one program, the steps common to all of them, and each device's totals
     over these steps."""
@@ -117,7 +91,7 @@ class Cohort:
     def __init__(self, members: Iterable[Member]) -> None:
         self.members = sorted(members, key=lambda member: member.name)
         first = self.members[0]
-        self.program = first.loads.program
+        self.program = first.recorded.program
         self.keys = [
             key for key in first.steps if all(key in member.steps for member in self.members)
         ]
@@ -165,12 +139,11 @@ class Failure(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The host name and device names of a record, and the loads of the requested devices."""
+    """The host name and device names of a record, and the requested devices."""
 
     host: str
     devices: list[str]
-    # The requested devices.
-    loads: list[DeviceLoads]
+    requested: list[DeviceSteps]
 
 
 def found_in(load_records: LoadRecords, device: str | None, steps: slice) -> list[Found | Failure]:
@@ -189,8 +162,8 @@ def found_in_record(record: Record | NoAnswer, device: str | None, steps: slice)
     runs = runs_of(record, steps)
     devices = [run.device.name for run in runs]
     asked = devices if device is None else planes_named(device, devices)[:1]
-    loads = [loads_of(run) for run in runs if run.device.name in asked]
-    return Found(record.host, devices, loads)
+    requested = [steps_of(run) for run in runs if run.device.name in asked]
+    return Found(record.host, devices, requested)
 
 
 def crew_of(all_found: Iterable[tuple[str, LoadRecords, list[Found | Failure]]]) -> Crew:
@@ -208,8 +181,8 @@ def crew_of(all_found: Iterable[tuple[str, LoadRecords, list[Found | Failure]]])
                 continue
             hosts.add(found.host)
             available.update(found.devices)
-            for loads in found.loads:
-                alike[loads.name].append((file, Member(loads, load_records, place)))
+            for recorded in found.requested:
+                alike[recorded.name].append((file, Member(recorded, load_records, place)))
     notes: set[str] = set()
     members = {name: merged_member(alike[name], notes) for name in sorted(alike)}
     failures.sort(key=lambda failure: failure.detail)
@@ -228,7 +201,7 @@ def merged_member(members: list[tuple[str, Member]], notes: set[str]) -> Member:
     about it."""
     # Sort by file name, so that the message does not depend on the order of the arguments.
     (file, first), *others = sorted(members, key=lambda file_and_member: file_and_member[0])
-    device = first.loads.device
+    device = first.recorded.device
     for other_file, other in others:
         is_same = identity(first) == identity(other)
         if not is_same or identity_of_lines(first) != identity_of_lines(other):
@@ -244,18 +217,16 @@ def merged_member(members: list[tuple[str, Member]], notes: set[str]) -> Member:
     return first
 
 
-def loads_of(run: Run) -> DeviceLoads:
+def steps_of(run: Run) -> DeviceSteps:
     used = {step.number for step in run.steps}
-    return DeviceLoads(
+    steps = {key: step for key, step in keyed_steps(run) if step.number in used}
+    return DeviceSteps(
         run.record.host,
         run.device.name,
         run.device.program,
         run.device.step_source,
-        {
-            key: Load(step.name, step.duration, step.comm, step.host, step.duration - step.busy)
-            for key, step in keyed_steps(run)
-            if step.number in used
-        },
+        {key: step.name for key, step in steps.items()},
+        {key: step.sums for key, step in steps.items()},
     )
 
 
@@ -274,11 +245,9 @@ def keyed_steps(run: Run) -> Iterator[tuple[Hashable, RecordedStep]]:
 
 def identity(member: Member) -> tuple[Any, ...]:
     """Return the values that must be equal if two files contain the same device."""
-    loads = [
-        (load.load, load.step_duration, load.host, load.idle) for load in member.steps.values()
-    ]
+    sums = [(step.load, step.duration, step.host, step.idle) for step in member.steps.values()]
     names = list(map(repr, member.steps))
-    return loads, names, member.loads.program, member.loads.step_source
+    return sums, names, member.recorded.program, member.recorded.step_source
 
 
 def identity_of_lines(member: Member) -> tuple[Any, ...]:

@@ -8,9 +8,9 @@ from itertools import compress
 from operator import attrgetter
 from typing import NamedTuple
 
-from _analysis.comm.cohorts import Load
 from _analysis.processes import work_on
-from _analysis.records.recording import part_of
+from _analysis.records.recording import is_waiting, part_of
+from _analysis.records.step_sums import StepSums
 from _pipeline.clocks import ON_DEVICE
 from _pipeline.context import Context
 from _pipeline.device import Device, StepEvent, open_device, tpus_of
@@ -42,7 +42,7 @@ class PeerDevice(NamedTuple):
     is_measured: bool
     # Notes about events that were left out.
     notes: list[str]
-    load: Load
+    sums: StepSums
     # Time of each source line, excluding communication.
     lines: dict[str, int]
 
@@ -132,7 +132,7 @@ def _peer_of(step: Step, wanted: Set[Place]) -> PeerDevice:
         step.causes.of_step[BARRIER],
         step.clock.name == ON_DEVICE or not step.admitted.pieces,
         step.admitted.notes,
-        load_of(step),
+        step_sums(step),
         lines_of(step),
     )
 
@@ -161,14 +161,15 @@ def executions_by_place(step: Step, places: Mapping[int, Place]) -> dict[Place, 
     return found
 
 
-def load_of(step: Step) -> Load:
-    """Return the load of a step, as mode `spread` computes it from a record."""
+def step_sums(step: Step) -> StepSums:
+    """Add up the times of a step, as mode `spread` does from a record."""
     parts = {"comm": 0, "host": 0, None: 0}
+    wait = 0
     for executions in step.leaves:
-        parts[part_of(executions.op)] += executions.total
-    idle = step.duration - step.timeline.busy
-    name = step.picked.name if step.picked else None
-    return Load(name, step.duration, parts["comm"], parts["host"], idle)
+        op = executions.op
+        parts[part_of(op)] += executions.total
+        wait += executions.total if is_waiting(op) else 0
+    return StepSums(step.duration, step.timeline.busy, parts["comm"], parts["host"], wait)
 
 
 def lines_of(step: Step) -> dict[str, int]:

@@ -9,17 +9,16 @@ from typing import Any, Literal, NamedTuple
 
 from _analysis.comm.cohorts import (
     Cohort,
-    Load,
     LoadRecords,
     Member,
     crew_of,
     found_in,
     slowest,
-    total_of,
     twice_median,
 )
 from _analysis.processes import in_turn
 from _analysis.records.recorded_steps import ALPHA, percent, ratio, source_of
+from _analysis.records.step_sums import StepSums, total_of
 from _pipeline.device import MODULES
 from _pipeline.frames import innermost_own, is_not_plumbing
 from _pipeline.groups import grouped, mean, rounded_mean
@@ -70,7 +69,7 @@ def spread_of_records(
     readers = list(loaders.values())
     found = on_each(lambda load_records: found_in(load_records, device, steps), readers)
     crew = crew_of(zip(loaders, readers, found, strict=True))
-    by_program = grouped((member.loads.program, member) for member in crew.members.values())
+    by_program = grouped((member.recorded.program, member) for member in crew.members.values())
     cohorts = [Cohort(members) for members in by_program.values()]
     cohorts.sort(key=lambda cohort: (-len(cohort.members), cohort.program))
     notes = {*crew.notes, *(note for cohort in cohorts for note in notes_of(cohort))}
@@ -85,7 +84,7 @@ def notes_of(cohort: Cohort) -> Iterator[str]:
             f"program {cohort.program}: left out {counted(n_left_out, 'step')}, because some"
             " devices lack figures"
         )
-    if len(members) > 1 and any(member.loads.step_source == MODULES for member in members):
+    if len(members) > 1 and any(member.recorded.step_source == MODULES for member in members):
         yield (
             f"program {cohort.program}: executions are aligned by index, so the comparison"
             " is wrong if captures begin at different executions"
@@ -109,10 +108,10 @@ class StepSpread(NamedTuple):
 
 def step_spread(cohort: Cohort, key: Hashable) -> StepSpread:
     steps = [member.steps[key] for member in cohort.members]
-    durations = [step.step_duration for step in steps]
+    durations = [step.duration for step in steps]
     slow = slowest(cohort.members, key)
     return StepSpread(
-        name=steps[0].step_name,
+        name=cohort.members[0].recorded.names[key],
         slowest=slow,
         max_load=slow.steps[key].load,
         next_load=max(
@@ -125,11 +124,11 @@ def step_spread(cohort: Cohort, key: Hashable) -> StepSpread:
     )
 
 
-def imbalance_of(steps: Sequence[Load]) -> Fraction | None:
+def imbalance_of(steps: Sequence[StepSums]) -> Fraction | None:
     """Return the time that perfect balance would save, as a percentage of the mean step
     duration."""
     loads = [step.load for step in steps]
-    duration = sum(step.step_duration for step in steps)
+    duration = sum(step.duration for step in steps)
     return Fraction(100 * (len(loads) * max(loads) - sum(loads)), duration) if duration else None
 
 
@@ -175,7 +174,7 @@ def verdict_of(cohort: Cohort) -> Verdict:
     totals = cohort.totals
     n = len(cohort.keys)
     gain = rounded_mean(lead_of(cohort, cohort.ranked[0]), n)
-    all_steps = total_of(totals.values()).step_duration
+    all_steps = total_of(totals.values()).duration
     return Verdict(
         imbalance=imbalance_verdict(cohort),
         gain=gain,
@@ -207,7 +206,7 @@ def lead_of_host(cohort: Cohort, host: str) -> int:
 def costs(cohort: Cohort, lead: int) -> bool:
     """Return whether a difference in load, summed over all steps, is a large enough share of their
     duration to be reported."""
-    duration = total_of(cohort.totals.values()).step_duration
+    duration = total_of(cohort.totals.values()).duration
     return lead * len(cohort.members) >= SMALLEST_COST * duration
 
 
@@ -276,7 +275,7 @@ def scope_of_straggler(cohort: Cohort, straggler: Member) -> Scope | None:
     return "host" if is_host else "device"
 
 
-def cause_of(slow: Load, median: Load) -> Cause | None:
+def cause_of(slow: StepSums, median: StepSums) -> Cause | None:
     """Return the part of the load that accounts for at least 80 % of the excess; None if no part
     does."""
     parts: dict[Cause, int] = {

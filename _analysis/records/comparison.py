@@ -202,9 +202,9 @@ def totals_of(run: Run, lines: Sequence[Line]) -> dict[str, Figure]:
     """Return mean and samples for each part of the step. Some means are derived from others, so
     that the means add up despite rounding."""
     steps = run.steps
-    duration, busy = [step.duration for step in steps], [step.busy for step in steps]
+    duration, busy = [step.sums.duration for step in steps], [step.sums.busy for step in steps]
     idle = [a - b for a, b in zip(duration, busy, strict=True)]
-    wait = [step.wait for step in steps]
+    wait = [step.sums.wait for step in steps]
     leaves = figure_of(lines, len(steps))
     mean_busy = mean(duration) - mean(idle)
     return {

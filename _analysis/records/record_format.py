@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
+from _analysis.records.step_sums import StepSums
 from _pipeline.clocks import ClockName
 from _pipeline.device import StepSource
 from _pipeline.vocabulary import KeyKind, LeafKind
@@ -89,18 +90,14 @@ class RecordedProgram(NamedTuple):
 
 
 class RecordedStep(NamedTuple):
-    """A step of a device; times are in picoseconds. If the step is not used, all times except
-    `duration` and `period` are 0."""
+    """A step of a device; times are in picoseconds. If the step is not used, its sums are 0, except
+    for the duration."""
 
     # Index of the step in order of time.
     number: int
     name: str | None
     used: bool
-    duration: int
-    busy: int
-    comm: int
-    host: int
-    wait: int
+    sums: StepSums
     # Time and number of executions of each group; trailing zeros are omitted.
     durs: list[int]
     ns: Sequence[float]
@@ -243,7 +240,7 @@ def step_of(row: Row, n_groups: int) -> RecordedStep:
     if not row.flag("used"):
         if row.text_or_null("why_not") in ("other_program", "not_asked"):
             period = None
-        return RecordedStep(number, name, False, duration, 0, 0, 0, 0, [], [], period)
+        return RecordedStep(number, name, False, StepSums(duration, 0, 0, 0, 0), [], [], period)
     busy, durs, ns = row.number("busy_ps"), row.numbers("durs_ps"), row.numbers("ns")
     if busy > duration:
         raise row.wrong("busy_ps", f"{busy} is longer than the step ({duration} ps)")
@@ -251,7 +248,8 @@ def step_of(row: Row, n_groups: int) -> RecordedStep:
         if len(figures) > n_groups:
             raise row.wrong(field, f"has {len(figures)} figures, but there are {n_groups} groups")
     comm, host, wait = (row.number(f"{part}_ps") for part in ("comm", "host", "wait"))
-    return RecordedStep(number, name, True, duration, busy, comm, host, wait, durs, ns, period)
+    sums = StepSums(duration, busy, comm, host, wait)
+    return RecordedStep(number, name, True, sums, durs, ns, period)
 
 
 class Row:

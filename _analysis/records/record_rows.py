@@ -11,7 +11,7 @@ from _analysis.records.record_format import FORMAT
 from _analysis.records.recording import (
     DeviceFacts,
     GroupFacts,
-    StepOfDevice,
+    StepToRecord,
     digest_of_all,
     record_devices,
 )
@@ -171,24 +171,24 @@ def device_row(device: DeviceFacts, program_ids: list[int]) -> Json:
     }
 
 
-def step_row(device: int, step: StepOfDevice, groups: Iterable[SourceKey]) -> Json:
-    figures = step.figures
-    times = [figures.times.get(key, (0, 0)) for key in groups] if figures else []
+def step_row(device: int, step: StepToRecord, groups: Iterable[SourceKey]) -> Json:
+    sums = step.sums
+    times = None if step.times is None else [step.times.get(key, (0, 0)) for key in groups]
     return {
         "device": device,
         "index": step.number,
         "name": step.name,
-        "used": figures is not None,
+        "used": sums is not None,
         "why_not": step.why_not,
         "n_xla_ops_events": step.n_events,
         "duration_ps": step.duration,
         "period_ps": step.period,
-        "busy_ps": figures.busy if figures else None,
-        "comm_ps": figures.comm if figures else None,
-        "host_ps": figures.host if figures else None,
-        "wait_ps": figures.wait if figures else None,
-        "durs_ps": without_last_zeros([total for total, _ in times]) if figures else None,
-        "ns": without_last_zeros([n for _, n in times]) if figures else None,
+        "busy_ps": sums.busy if sums else None,
+        "comm_ps": sums.comm if sums else None,
+        "host_ps": sums.host if sums else None,
+        "wait_ps": sums.wait if sums else None,
+        "durs_ps": times and without_last_zeros([total for total, _ in times]),
+        "ns": times and without_last_zeros([n for _, n in times]),
     }
 
 
@@ -204,5 +204,5 @@ def notes_of_record(devices: Sequence[DeviceFacts]) -> Iterator[str]:
     by_note = grouped((note, device.device) for device in devices for note in device.notes)
     for note, names in by_note.items():
         yield note if len(names) == len(devices) else f"{', '.join(names)}: {note}"
-    if not any(step.figures for device in devices for step in device.steps):
+    if not any(step.sums for device in devices for step in device.steps):
         yield "no step is used; the why_not of each step gives the reason"

@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from _analysis.idle.periods import common_name, periods_by_index
 from _analysis.processes import work_on
+from _analysis.records.step_sums import StepSums
 from _analysis.roof.exposed import is_communication, is_exposed
 from _pipeline.clocks import ON_DEVICE, ON_TRACE, ClockName
 from _pipeline.context import Context
@@ -89,19 +90,8 @@ class Leaf(NamedTuple):
     is_wait: bool
 
 
-class StepFigures(NamedTuple):
-    """The figures of a used step, in picoseconds."""
-
-    busy: int
-    comm: int
-    host: int
-    wait: int
-    # Time and number of executions of each group.
-    times: dict[SourceKey, tuple[int, int]]
-
-
-class StepOfDevice(NamedTuple):
-    """A step of a device; `figures` is None if the step is not used."""
+class StepToRecord(NamedTuple):
+    """A step of a device; `sums` and `times` are None if the step is not used."""
 
     # Index of the step in order of time.
     number: int
@@ -111,7 +101,9 @@ class StepOfDevice(NamedTuple):
     # Time until the next step of the same name starts; None if there is no next step.
     period: int | None
     why_not: WhyNot | None
-    figures: StepFigures | None
+    sums: StepSums | None
+    # Time and number of executions of each group.
+    times: dict[SourceKey, tuple[int, int]] | None
 
 
 class DeviceFacts(NamedTuple):
@@ -124,7 +116,7 @@ class DeviceFacts(NamedTuple):
     program: str
     # Id of the program that takes the most time in the steps read.
     program_id: int | None
-    steps: list[StepOfDevice]
+    steps: list[StepToRecord]
     groups: dict[SourceKey, GroupFacts]
     notes: list[str]
 
@@ -176,8 +168,8 @@ def record_device(
                 event,
                 step,
                 periods.get(event.index),
-                why_not,
-                figures_of(step, leaves) if step and event.index in asked_for else None,
+                why_not or (None if event.index in asked_for else "not_asked"),
+                leaves,
             )
             for event, step, why_not in zip(steps, used, reasons, strict=True)
         ],
@@ -187,7 +179,12 @@ def record_device(
 
 
 def leaf_of(op: Op) -> Leaf:
-    return Leaf(op, source_key(op), part_of(op), is_exposed(op) and op.is_wait)
+    return Leaf(op, source_key(op), part_of(op), is_waiting(op))
+
+
+def is_waiting(op: Op) -> bool:
+    """Return whether the op's time is a wait for communication that nothing hides."""
+    return is_exposed(op) and op.is_wait
 
 
 def part_of(op: Op) -> Part | None:
@@ -219,17 +216,23 @@ def record_step(
     step: WindowSums | None,
     period: int | None,
     why_not: WhyNot | None,
-    figures: StepFigures | None,
-) -> StepOfDevice:
+    leaves: Mapping[int, Leaf],
+) -> StepToRecord:
     """Record a step. The step's duration is on the clock of its ops if these were read, else on the
     trace clock."""
     duration = step.duration if step else event.end - event.start
-    if step and not figures:
-        why_not = "not_asked"
-    return StepOfDevice(event.index, event.name, event.n_events, duration, period, why_not, figures)
+    sums = times = None
+    if step and not why_not:
+        sums, times = sums_of_leaves(step, leaves)
+    return StepToRecord(
+        event.index, event.name, event.n_events, duration, period, why_not, sums, times
+    )
 
 
-def figures_of(step: WindowSums, leaves: Mapping[int, Leaf]) -> StepFigures:
+def sums_of_leaves(
+    step: WindowSums, leaves: Mapping[int, Leaf]
+) -> tuple[StepSums, dict[SourceKey, tuple[int, int]]]:
+    """Return the sums of a step, and time and number of executions of each group."""
     times: dict[SourceKey, tuple[int, int]] = {}
     parts = {"comm": 0, "host": 0, None: 0}
     wait = 0
@@ -242,7 +245,7 @@ def figures_of(step: WindowSums, leaves: Mapping[int, Leaf]) -> StepFigures:
         parts[leaf.part] += time
         if leaf.is_wait:
             wait += time
-    return StepFigures(step.busy, parts["comm"], parts["host"], wait, times)
+    return StepSums(step.duration, step.busy, parts["comm"], parts["host"], wait), times
 
 
 def facts_of(

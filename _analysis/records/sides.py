@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from _analysis.records.record_format import RecordedGroup, RecordedStep
 from _analysis.records.recorded_steps import Line, Run, percent
+from _analysis.records.step_sums import StepSums
 from _pipeline.groups import mean
 
 TYPE_CHECKING = False
@@ -43,7 +44,7 @@ def sides_of(*sides: list[Run]) -> list[Side]:
 
 
 def mean_step(run: Run) -> int:
-    return mean([step.duration for step in run.steps])
+    return mean([step.sums.duration for step in run.steps])
 
 
 def means_of(runs: Sequence[Run]) -> Run:
@@ -85,11 +86,7 @@ def mean_of_steps(
         number=number,
         name=None,
         used=True,
-        duration=mean([step.duration for step in steps]),
-        busy=mean([step.busy for step in steps]),
-        comm=mean([step.comm for step in steps]),
-        host=mean([step.host for step in steps]),
-        wait=mean([step.wait for step in steps]),
+        sums=StepSums(*map(mean, zip(*(step.sums for step in steps), strict=True))),
         durs=[line.mean if line else 0 for line in lines],
         ns=[sum(line.ns) / n if line else 0 for line in lines],
     )

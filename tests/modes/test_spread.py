@@ -15,6 +15,7 @@ from typing import Any
 
 from _analysis.comm import cohorts, stragglers
 from _analysis.records import record_format
+from _analysis.records.step_sums import StepSums
 from _modes.spread import fields_of
 from _pipeline.no_answer import NoAnswer
 from _units import counted
@@ -75,12 +76,13 @@ def members_of(hosts: Sequence[Sequence[float]], n_steps: int = 1) -> list[cohor
     """Return the devices of all hosts; each device has its given load in every step."""
     return [
         cohorts.Member(
-            cohorts.DeviceLoads(
+            cohorts.DeviceSteps(
                 f"h{host:02}",
                 str(device),
                 "",
                 None,
-                {step: cohorts.Load("", round(load), 0, 0, 0) for step in range(n_steps)},
+                dict.fromkeys(range(n_steps), ""),
+                dict.fromkeys(range(n_steps), StepSums(round(load), round(load), 0, 0, 0)),
             ),
             refuse,
             0,

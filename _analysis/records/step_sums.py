@@ -1,0 +1,37 @@
+"""Add up the times of a step on one device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+
+class StepSums(NamedTuple):
+    """Times of one step on one device, or their sums over several steps."""
+
+    duration: int
+    busy: int
+    # Communication with other devices and with the host that nothing hides.
+    comm: int
+    host: int
+    # Waits among the communication.
+    wait: int
+
+    @property
+    def idle(self) -> int:
+        return self.duration - self.busy
+
+    @property
+    def load(self) -> int:
+        """Return the step without communication: collectives make the steps of all devices equally
+        long, but a slow device has a larger load."""
+        return self.duration - self.comm
+
+    @property
+    def own(self) -> int:
+        """Return the time of the device's own ops."""
+        return self.load - self.host - self.idle
+
+
+def total_of(steps: Iterable[StepSums]) -> StepSums:
+    return StepSums(*map(sum, zip(StepSums(0, 0, 0, 0, 0), *steps, strict=True)))
