@@ -6,14 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from _analysis.kernel.kernel_regions import Inside
 from _analysis.likely_lines import DOUBTFUL, LikelyLine, SourceIs, line_of
 from _analysis.loops import Loops
 from _analysis.remedies import LATE_DEVICE, remedy_of
 from _analysis.roof.exposed import is_exposed
 from _analysis.roof.hideable import Hideable
 from _analysis.roof.ledger import CLASSES, COLLECTIVE, KERNEL, Entry
-from _analysis.rows import declared_row, likely_fields, scope_fields
+from _analysis.rows import likely_fields, scope_fields
 from _pipeline.groups import Group, most, percent, ranked_by, sum_known
 from _pipeline.normalize import Step
 from _pipeline.ops import Op
@@ -147,7 +146,6 @@ class FindingRows(NamedTuple):
     step: Step
     hideable: Hideable
     loops: Loops
-    inside: Inside
     peers: Peers | None
 
     def finding(self, rank: int, finding: Finding) -> Json:
@@ -180,7 +178,6 @@ class FindingRows(NamedTuple):
             "lost_ps": lost_by(findings),
             "dur_ps": time,
             "pct_of_step": percent(time, self.step.duration),
-            "n_findings": len(findings),
             "mostly": worst.kernel or worst.top_signature,
             **scope_fields(members, worst.layers),
         }
@@ -191,7 +188,6 @@ class FindingRows(NamedTuple):
         return {
             **self.common_fields(finding),
             "kernel": op.kernel or op.name,
-            "declared": declared_row(op.declared_cost) if op.declared_cost else None,
             "vmem_used_bytes": config.vmem_used if config else None,
             "vmem_limit_bytes": config.vmem_limit if config else None,
         }
@@ -205,7 +201,6 @@ class FindingRows(NamedTuple):
 
     def common_fields(self, finding: Finding) -> Json:
         group = finding.group
-        regions = self.inside.of(executions.metadata_id for executions in group.members)
         return {
             **likely_fields(finding.likely),
             "loop": self.loops.row(group.members),
@@ -216,7 +211,6 @@ class FindingRows(NamedTuple):
             "dur_ps": group.total,
             "pct_of_step": percent(group.total, self.step.duration),
             "n_executions": group.n,
-            "waiting_ps": regions.waiting if regions else None,
         }
 
 

@@ -224,7 +224,6 @@ def declared_row(cost: DeclaredCost) -> Json:
     return {
         "flops": cost.flops,
         "bytes_accessed": cost.bytes_accessed,
-        "transcendentals": cost.transcendentals,
     }
 
 
@@ -232,7 +231,6 @@ def recomputed_math(step: Step) -> Json:
     duration = step.by_kind[COMPUTE].where(lambda op: op.phase == "recompute").total
     return {
         "recompute_dur_ps": duration,
-        "recompute_pct_of_step": percent(duration, step.duration),
     }
 
 

@@ -27,8 +27,6 @@ from _analysis.roof.ledger import COLLECTIVE, is_declared, ledger_of
 from _analysis.roof.roofs import roofs_of
 from _analysis.rows import (
     chip_fields,
-    idle_by_cause,
-    peaks_used,
     period_fields,
     recompute_fields,
     recomputed_math,
@@ -103,7 +101,7 @@ def bottleneck(
     on_time = read.without_waits(ledger) if read else ledger
     shown = [op for finding in (*findings[:top], *kernels[:top]) for op in finding.group.members]
     hideable = Hideable(on_time)
-    rows = FindingRows(step, hideable, Loops(step, shown), inside, read)
+    rows = FindingRows(step, hideable, Loops(step, shown), read)
     answer = {
         **period_fields(periods),
         "causes": causes_of(StepFacts(step, on_time, roofs, inside, periods, read, context, {})),
@@ -117,7 +115,6 @@ def bottleneck(
         "capture": capture_row(step),
         "steps": steps_row(step),
         "budget": budget.rows(hideable),
-        "idle_by_cause": idle_by_cause(step),
         **recomputed_math(step),
         **recompute_fields(step),
         "findings": [rows.finding(rank, of_line) for rank, of_line in enumerate(findings[:top], 1)],
@@ -125,7 +122,6 @@ def bottleneck(
         "lines": [rows.line(members) for members in lines[:top]],
         "tail": tail_of_findings(findings[top:], lines[top:], kernels[top:]),
         **chip_fields(roofs),
-        "peaks_used": peaks_used(roofs),
         "totals": {"peers": waits},
     }
     if code is not None:
@@ -167,7 +163,6 @@ def capture_row(step: Step) -> Json:
     return {
         "hosts": step.device.hosts,
         "devices": [name for name in step.device.planes if TPU_RE.match(name)],
-        "n_steps": len(step.device.steps),
     }
 
 

@@ -237,7 +237,6 @@ class Judge:
             "loop": self.loops.row(group.members),
             "shape": op.hlo.shape or op.shape,
             "dtype": cost.precision.dtype,
-            "dtype_source": cost.precision.source,
             "operand_dtypes": op.dtypes_read,
             "cost_source": None if cost.source == OPAQUE else cost.source,
             "flops": flops,

@@ -26,7 +26,6 @@ from _pipeline.groups import percent
 from _pipeline.host import Host
 from _pipeline.normalize import Step
 from _pipeline.step_pick import time_between
-from _pipeline.texts import exact
 from _proto.errors import Damage
 from _proto.trace.events import INT64_END
 from _proto.trace.ranks import THREADS
@@ -80,7 +79,6 @@ def idle_row(gap: Gap, window: Window | None, activity: HostActivity | None, ste
     return {
         **gap_row(gap, step),
         "cause": {cause: duration for cause, duration in causes.items() if duration},
-        "trace_window_ps": [exact(edge) for edge in window] if window else None,
         "host": activity_rows(activity, window) if window and activity else None,
     }
 

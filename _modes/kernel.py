@@ -80,10 +80,10 @@ def kernel(
     if kernel is not None:
         groups = ops_of_kernel(kernel, kernels, context)
     rows = []
-    for rank, group in enumerate(groups[:top], 1):
+    for group in groups[:top]:
         ids = [executions.metadata_id for executions in group.members]
         found = inside.of(ids), counters_of(ids, counters)
-        rows.append(kernel_row(rank, group, step, roofs, by_user, *found))
+        rows.append(kernel_row(group, step, roofs, by_user, *found))
     declared = {row["kernel"] for row in rows if row["cost_source"] == DECLARED}
     context.warn(*declared_notes(declared))
     context.note(*roofs.choice.notes)
@@ -132,7 +132,6 @@ def ops_of_kernel(asked: str, kernels: Mapping[str, Group], context: Context) ->
 
 
 def kernel_row(
-    rank: int,
     group: Group,
     step: Step,
     roofs: Roofs,
@@ -146,7 +145,6 @@ def kernel_row(
     ops, lines = ops_of(group), [line_of(op) for op in each_op]
     entries = [entry_of(executions, roofs, by_user) for executions in group.members]
     return {
-        "rank": rank,
         "kernel": group.op.kernel or "",
         "hlo_op": op_name(ops[0].op),
         "n_ops": len(ops),
@@ -158,12 +156,9 @@ def kernel_row(
         **duration_fields(group),
         "pct_of_step": percent(group.total, step.duration),
         **cost_fields([cost_of(op, by_user) for op in each_op]),
-        "class": common(entry.name for entry in entries),
         "at_roof_ps": sum_if_known((1, entry.at_roof) for entry in entries),
         "lost_ps": sum_if_known((1, entry.lost) for entry in entries),
         **memory_fields(each_op),
-        "shapes_in": common([array.text for array in op.hlo.operands] for op in each_op),
-        "shapes_out": common([op.hlo.shape] for op in each_op),
         **region_fields(inside, group.total),
         "counters": counter_rows(counters),
     }

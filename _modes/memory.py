@@ -29,8 +29,6 @@ from _pipeline.context import Context
 from _pipeline.groups import grouped, percent
 from _pipeline.no_answer import NoAnswer
 from _pipeline.normalize import Step
-from _pipeline.texts import exact
-from _pipeline.timeline import events_of
 from _proto.cached import cached_property
 from _proto.hlo.buffers import read_buffers
 from _proto.hlo.program import Instruction, Program
@@ -74,10 +72,6 @@ class Origin:
     @cached_property
     def tf_op(self) -> str | None:
         return self.instruction.tf_op if self.instruction else None
-
-    @cached_property
-    def stack(self) -> str | None:
-        return self.instruction.stack if self.instruction else None
 
     @cached_property
     def argument(self) -> str | None:
@@ -132,12 +126,11 @@ def memory(step: Step, context: Context, *, top: int = 20) -> Json:
     return {
         "peak_bytes": peak_size,
         "reserved_bytes": peak.reserved,
-        "fragmentation_bytes": peak.reserved - peak_size,
         "padding_bytes": sum(padding) if padding else None,
         "by_kind": peak.by_kind,
         "other_spaces": peak.other_spaces,
-        "peak_at": peak_row(peak.instruction_name, program, ran, step),
-        "buffers": [buffer_row(rank, piece, peak_size) for rank, piece in enumerate(live[:top], 1)],
+        "peak_at": peak_row(peak.instruction_name, program, ran),
+        "buffers": [buffer_row(piece, peak_size) for piece in live[:top]],
         "by_source": share_rows(live, "source_inner", lambda origin: origin.line),
         "by_op_name": share_rows(live, "tf_op", lambda origin: origin.tf_op),
         "by_opcode": share_rows(live, "opcode", lambda origin: origin.opcode),
@@ -163,12 +156,9 @@ def runtime_row(trace: Trace, device: str, context: Context) -> Json | None:
     return {
         "capacity_bytes": runtime.capacity,
         "peak_bytes": peak.reserved + peak.allocated if peak else None,
-        "peak_at_ps": exact(peak.at) if peak else None,
         "peak_reserved_bytes": peak.reserved if peak else None,
         "peak_allocated_bytes": peak.allocated if peak else None,
         "min_available_bytes": runtime.min_available,
-        "max_fragmentation": runtime.max_fragmentation,
-        "n_events": runtime.n_events,
     }
 
 
@@ -183,40 +173,31 @@ def peak_of_program(program: Program) -> Peak | None:
         return None
 
 
-def peak_row(name: str, program: Program, ran: Ran, step: Step) -> Json | None:
+def peak_row(name: str, program: Program, ran: Ran) -> Json | None:
     """Describe the instruction at which memory usage peaks; None if no heap trace names it."""
     if not name:
         return None
     origin = Origin(program.instruction(name), ran)
-    ids = {executions.metadata_id for executions in ran.get(origin.instruction, ())}
-    events = events_of(step.admitted.pieces, step.clock, ids)
     return {
         "hlo_op": name,
         "source_inner": origin.line,
         "source_is": origin.how,
         "tf_op": origin.tf_op,
-        # None if no op of the step runs the instruction.
-        "first_start_ps": min((start for start, _, _ in events), default=None),
     }
 
 
-def buffer_row(rank: int, piece: Live, peak: int) -> Json:
-    held, origin, index, array = piece.held, piece.origin, piece.shape_index, piece.array
+def buffer_row(piece: Live, peak: int) -> Json:
+    held, origin, array = piece.held, piece.origin, piece.array
     return {
-        "rank": rank,
         "bytes": held.size,
         "padding_bytes": piece.padding,
         "pct_of_peak": percent(held.size, peak),
         "kind": held.kind,
         "shape": f"{array.dtype}[{','.join(map(str, array.dims))}]" if array else None,
         "hlo_op": origin.name,
-        "opcode": origin.opcode,
-        "shape_index": None if index is None else list(index),
-        "parameter_number": held.parameter_number,
         "tf_op": origin.tf_op,
         "source_inner": origin.line,
         "source_is": origin.how,
-        "source_stack": origin.stack,
     }
 
 

@@ -30,7 +30,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from _analysis.causes.shared.cause import LIKELY, Cause, StepFacts
-from _analysis.causes.shared.checkpoints import common_place_of, recomputed_in, rows_by_depth
+from _analysis.causes.shared.checkpoints import common_place_of, recomputed_in
 from _analysis.causes.shared.step_program import total_of
 from _analysis.memory.allocator import runtime_of
 from _units import size
@@ -65,5 +65,5 @@ def find(facts: StepFacts) -> Iterator[Cause]:
         LIKELY,
         members,
         common_place_of(members),
-        {"by_depth": rows_by_depth(recomputed), "hbm_free_bytes": free},
+        {"hbm_free_bytes": free},
     )

@@ -41,7 +41,6 @@ from _analysis.causes.shared.checkpoints import (
     multiplies,
     parts_of,
     recomputed_in,
-    rows_by_depth,
 )
 from _analysis.causes.shared.sentences import line_says
 from _analysis.causes.shared.step_program import total_of
@@ -105,5 +104,4 @@ def _cause(excess: list[Executions], is_outer: bool, recomputed: Sequence[Recomp
         SEEN,
         excess,
         common_place_of(excess),
-        {"by_depth": rows_by_depth(recomputed)},
     )

@@ -253,7 +253,7 @@ def _cause_of_axes(of: StepProgram, row: _Row, members: list[Executions]) -> Cau
         SEEN if constraints else LIKELY,
         all_members,
         place_of_longest(constraints or members),
-        {"collective": collective, "n_participants": row.devices.size or None},
+        {"collective": collective},
     )
 
 
@@ -283,7 +283,6 @@ def _cause_of_line(of: StepProgram, line: MatmulsOfLine) -> Cause:
         LIKELY,
         line.members,
         place_of_longest(line.dots),
-        {"n_participants": largest.n_devices},
     )
 
 
@@ -299,7 +298,7 @@ def _cause_of_moved(rows: list[Moved], action: str, others: str) -> Cause:
         FOR_MATMUL,
         LIKELY,
         [moved.executions for moved in rows],
-        evidence={"collective": name, "n_participants": largest.n_devices},
+        evidence={"collective": name},
     )
 
 
@@ -457,5 +456,4 @@ def _cause_of_kernels(
         SEEN,
         [*kernels, *moved],
         place_of_longest(kernels),
-        {"n_participants": n_devices},
     )

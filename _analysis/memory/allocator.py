@@ -17,7 +17,7 @@ from _proto.trace.ranks import TPU_RE, Rank
 from _proto.trace.trace import Trace
 
 EVENTS = ("MemoryAllocation", "MemoryDeallocation")
-DEVICE, FRAGMENTATION = "index_on_host", "fragmentation"
+DEVICE = "index_on_host"
 RESERVED, ALLOCATED, AVAILABLE = SIZES = ("bytes_reserved", "bytes_allocated", "bytes_available")
 
 
@@ -35,8 +35,6 @@ class Runtime(NamedTuple):
     capacity: int | None
     peak: RuntimePeak | None
     min_available: int | None
-    max_fragmentation: float | None
-    n_events: int
 
 
 def runtime_of(trace: Trace, device: str, context: Context) -> Runtime | None:
@@ -53,7 +51,7 @@ def runtime_of(trace: Trace, device: str, context: Context) -> Runtime | None:
         index = index_on_host(trace, rank, plane)
         if index is None:
             return None
-        stats = (DEVICE, *SIZES, FRAGMENTATION)
+        stats = (DEVICE, *SIZES)
         reports = (
             report
             for name in thread_planes(rank)
@@ -87,7 +85,6 @@ def summed(reports: Iterable[EventNumbers]) -> Runtime | None:
     n_events = 0
     capacity: list[int] = []
     available: list[int] = []
-    fragmentation: list[float] = []
     peak: RuntimePeak | None = None
     for at, numbers in reports:
         n_events += 1
@@ -100,16 +97,12 @@ def summed(reports: Iterable[EventNumbers]) -> Runtime | None:
             found = RuntimePeak(at, sizes[RESERVED], sizes[ALLOCATED])
             if peak is None or rank(found) < rank(peak):
                 peak = found
-        if 0 <= numbers.get(FRAGMENTATION, math.nan) < math.inf:
-            fragmentation.append(numbers[FRAGMENTATION])
     if not n_events:
         return None
     return Runtime(
         max(capacity, default=None),
         peak,
         min(available, default=None),
-        max(fragmentation, default=None),
-        n_events,
     )
 
 

@@ -69,7 +69,7 @@ class Budget(NamedTuple):
 
     def speed_of_light(self) -> Json:
         """Return bounds on the time in which the chip could run the step."""
-        duration, at_roof = self.step.duration, at_roof_of(self.ledger)
+        at_roof = at_roof_of(self.ledger)
         unknown = sum(entry.weight for entry in self.ledger if not entry.is_certain)
         at_least = at_roof_of(filter(counts_for_lower_bound, self.ledger))
         return {
@@ -77,8 +77,6 @@ class Budget(NamedTuple):
             "unknown_ps": unknown,
             "at_least_ps": at_least,
             "at_most_ps": at_roof + unknown,
-            "pct_at_least": percent(at_least, duration),
-            "pct_at_most": percent(at_roof + unknown, duration),
         }
 
     def utilization(self, counts: Callable[[Op], bool] = lambda op: True) -> float | None:

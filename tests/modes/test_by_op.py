@@ -227,7 +227,7 @@ class Figures(unittest.TestCase):
         self.assertEqual([row[name] for name in facts], ["k", None, None, 500, 0.5])
         row = row_of(kernel, options=("--kernel-cost", "k=1e9,3e6,fp8"))
         self.assertEqual([row[name] for name in facts], ["k", "user", 10**9, 3 * 10**6, 3000.0])
-        self.assertEqual([row["dtype"], row["dtype_source"]], ["fp8", "user"])
+        self.assertEqual(row["dtype"], "fp8")
         self.assertEqual((row["class"], row["achieved_tflops"]), ("memory_bound", 1000.0))
         row = row_of(op("k.3", "custom-call", 0, 10, attributes=KERNEL, flops=9))
         self.assertEqual([row[name] for name in facts[:3]], ["k", "xla", 9])
@@ -263,8 +263,8 @@ class Figures(unittest.TestCase):
         )
         data = encode(Space([tpu_plane([matmul_op], STEP), metadata_plane({7: ("f", program)})]))
         [row] = answer(data, "by_op")["ops"]
-        facts = ("class", "dtype", "dtype_source", "achieved_tflops")
-        self.assertEqual([row[name] for name in facts], ["compute_bound", "bf16", "program", 800.0])
+        facts = ("class", "dtype", "achieved_tflops")
+        self.assertEqual([row[name] for name in facts], ["compute_bound", "bf16", 800.0])
         result = answer(data, "roofline")
         self.assertEqual(result["groups"][0]["operand_dtypes"], {"bf16": 10**6})
 

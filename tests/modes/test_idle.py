@@ -86,16 +86,15 @@ def host(*threads: Calls, timestamp_ns: int | None = None) -> Plane:
     return plane
 
 
-def result_of(*planes: Plane, options: Sequence[str] = (), mode: str = "idle") -> dict[str, Any]:
-    return answer(encode(Space(list(planes))), mode, *options)
+def result_of(*planes: Plane, options: Sequence[str] = ()) -> dict[str, Any]:
+    return answer(encode(Space(list(planes))), "idle", *options)
 
 
 class Causes(unittest.TestCase):
     def assert_causes(self, plane: Plane, **expected: int) -> None:
-        for mode in ("idle", "bottleneck"):
-            found = result_of(plane, mode=mode)
-            self.assertEqual(found["idle_by_cause"], dict.fromkeys(CAUSES, 0) | expected)
-            self.assertEqual(sum(expected.values()), found["totals"]["idle_duration_ps"])
+        found = result_of(plane)
+        self.assertEqual(found["idle_by_cause"], dict.fromkeys(CAUSES, 0) | expected)
+        self.assertEqual(sum(expected.values()), found["totals"]["idle_duration_ps"])
         self.assertEqual(list(found["idle_by_cause"]), list(CAUSES))
 
     def test_each_moment_is_assigned_to_the_first_matching_cause(self) -> None:
@@ -182,7 +181,6 @@ class Gaps(unittest.TestCase):
         )
         self.assertEqual(rows[0]["cause"], {"between_programs": 40})
         self.assertEqual(rows[1]["cause"], {"in_container": 10, "in_program": 10})
-        self.assertEqual([row["trace_window_ps"] for row in rows[:2]], [[60, 100], [30, 50]])
         self.assertTrue(rows[1]["after_hlo_op"].startswith("%b = "))
         self.assertTrue(rows[1]["before_hlo_op"].startswith("%c = "))
         self.assertIsNone(rows[0]["before_hlo_op"])
@@ -205,22 +203,9 @@ class Gaps(unittest.TestCase):
         ops: list[Drawn] = [("a", 0, 10, 1000, 10), ("b", 10, 20, 1050, 10), ("c", 25, 30, 1065, 5)]
         rows = result_of(device(ops, (0, 30)), host(("t", [("e", 0, 30)])))["gaps"]
         self.assertEqual(
-            [(row["dur_ps"], row["trace_window_ps"], row["host"]) for row in rows],
-            [
-                (40, None, None),
-                (5, [20, 25], [row_of("t", "e", 5, still=True)]),
-            ],
+            [(row["dur_ps"], row["host"]) for row in rows],
+            [(40, None), (5, [row_of("t", "e", 5, still=True)])],
         )
-
-    def test_times_beyond_53_bits_are_strings(self) -> None:
-        for timestamp_ns, window in (
-            (9_007_199_254_740, [9_007_199_254_740_010, "9007199254740993"]),
-            (10**18, ["1000000000000000000010", "1000000000000000000993"]),
-        ):
-            plane = device([("f", 0, 10)], (0, 993))
-            for line in plane.lines:
-                line.timestamp_ns = timestamp_ns
-            self.assertEqual(result_of(plane)["gaps"][0]["trace_window_ps"], window)
 
 
 def row_of(thread: str, event: str, dur: int, *within: str, still: bool = False) -> dict[str, Any]:

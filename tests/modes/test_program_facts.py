@@ -226,15 +226,13 @@ class Kernels(unittest.TestCase):
             reasons = [row["reason"] for row in result["skipped_groups"]["top_skipped"]]
             self.assertEqual((result["groups"], reasons), ([], ["opaque"]))
             ledger = answer(data, "bottleneck")
-            (row,) = ledger["kernels_of_unknown_cost"]
-            n_bytes = 9 if cost else None
-            self.assertEqual((row["declared"] or {}).get("bytes_accessed"), n_bytes)
+            self.assertEqual(len(ledger["kernels_of_unknown_cost"]), 1)
             self.assertIsNone(ledger["hfu_at_least"])
 
     def test_declared_cost_is_excluded_from_lower_bounds(self) -> None:
         result = answer(trace_of(self.DECLARED, kernel(0)), "bottleneck")
         self.assertGreater(result["speed_of_light"]["at_roof_ps"], 0)
-        self.assertEqual(result["speed_of_light"]["pct_at_least"], 0)
+        self.assertEqual(result["speed_of_light"]["at_least_ps"], 0)
         self.assertIsNone(result["hfu_at_least"])
 
 

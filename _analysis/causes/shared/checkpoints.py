@@ -6,14 +6,13 @@ the op's depth.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from _analysis.causes.shared.cause import Place
 from _analysis.causes.shared.step_program import place_of_longest
 from _pipeline import frames
 from _pipeline.executions import Executions
-from _pipeline.groups import summed
 from _pipeline.normalize import Step
 from _pipeline.ops import Op
 
@@ -84,9 +83,3 @@ def common_place_of(members: Sequence[Executions]) -> Place:
 
 def _frames(op: Op) -> tuple[str, ...]:
     return op.stack.frames if op.stack else ()
-
-
-def rows_by_depth(recomputed: Iterable[Recomputed]) -> list[dict[str, Any]]:
-    """Return rows with the time of the ops that are recomputed at each depth."""
-    times = summed((work.depth, work.executions.total) for work in recomputed)
-    return [{"depth": depth, "dur_ps": time} for depth, time in sorted(times.items())]

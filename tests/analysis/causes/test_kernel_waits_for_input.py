@@ -1,4 +1,4 @@
-"""Test the cause `kernel_waits_for_input`, and `waiting_ps` in findings."""
+"""Test the cause `kernel_waits_for_input`."""
 
 from __future__ import annotations
 
@@ -62,21 +62,6 @@ class WaitsForInput(unittest.TestCase):
     def test_waiting_is_reported_for_a_kernel_of_known_cost(self) -> None:
         [row] = causes(self.OPS, [("wait", 0, 60)], *PEAKS, "--kernel-cost", "a=20,0,bf16")
         self.assertEqual(row["gain_ps"], 60)
-
-
-class WaitingOfFindings(unittest.TestCase):
-    def waiting(self, rows: str, *options: str) -> dict[str | None, int | None]:
-        ops = [kernel(0, 100, "a.1"), kernel(100, 50, "b.1"), leaf(150, 50)]
-        answered = answer_of(ops, [("x", 0, 90), ("wait", 10, 20), ("wait", 150, 160)], *options)
-        return {row.get("kernel"): row["waiting_ps"] for row in answered[rows]}
-
-    def test_waiting_is_null_for_a_kernel_without_regions(self) -> None:
-        self.assertEqual(self.waiting("kernels_of_unknown_cost"), {"a": 10, "b": None})
-        self.assertEqual(self.waiting("findings"), {None: None})
-
-    def test_waiting_is_reported_for_a_kernel_of_known_cost(self) -> None:
-        options = (*PEAKS, "--kernel-cost", "a=20,0,bf16")
-        self.assertEqual(self.waiting("findings", *options), {"a": 10, None: None})
 
     def test_regions_beyond_the_kernel_are_clipped_with_a_note(self) -> None:
         notes = answer_of([kernel(0, 100)], [("wait", 90, 130)])["notes"]

@@ -52,7 +52,6 @@ class Recompute(unittest.TestCase):
         (row,) = step["causes"]
         self.assertEqual((row["cause"], row["gain_ps"]), ("recompute", 90))
         self.assertEqual(row["confidence"], "likely")
-        self.assertEqual(row["evidence"]["by_depth"], [{"depth": 1, "dur_ps": 90}])
         self.assertEqual(row["evidence"]["ops"], ["dot.100"])
 
     def test_free_memory_is_the_minimum_reported_by_the_allocator(self) -> None:

@@ -84,7 +84,6 @@ class Resharding(unittest.TestCase):
         first, second = found("dot_general")
         self.assertEqual((first["cause"], first["gain_ps"]), ("resharding", 170))
         self.assertEqual((first["source_user"], first["confidence"]), ("model.py:4", "likely"))
-        self.assertEqual(first["evidence"]["n_participants"], 4)
         self.assertEqual(first["evidence"]["ops"], ["copy.1", "all-to-all.1", "copy.2"])
         self.assertEqual(first["scope"], "layer")
         # The copy after the user's op is not adjacent to the collective.
