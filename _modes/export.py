@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
+from _analysis.arrays.of_step import StepArray, StepArrays
 from _analysis.likely_lines import line_of
 from _analysis.report import head_of
 from _analysis.roof.costs import OPAQUE, KernelCost, cost_of, costs_by_kernel, declared_notes
@@ -85,6 +86,20 @@ CREATE TABLE gaps (
   dur_ps INTEGER NOT NULL,
   cause TEXT NOT NULL            -- as in idle_by_cause
 );
+CREATE TABLE arrays (
+  -- The arrays that move through HBM, as in by_array with --no-merge; none without a program.
+  array INTEGER PRIMARY KEY,     -- from 1
+  shape TEXT NOT NULL,           -- dtype and dimensions
+  kind TEXT NOT NULL,
+  name TEXT                      -- path of a parameter
+);
+CREATE TABLE accesses (
+  array INTEGER NOT NULL REFERENCES arrays,
+  op INTEGER NOT NULL REFERENCES ops,
+  is_write INTEGER NOT NULL,     -- 1 if the op writes the array, 0 if it reads it
+  hbm_bytes INTEGER NOT NULL,    -- per execution of the op
+  dur_ps INTEGER NOT NULL        -- the array's share of the op's time, if HBM limits the op
+);
 CREATE TABLE steps (
   -- All steps of the device, as in summary.
   idx INTEGER PRIMARY KEY,
@@ -120,11 +135,15 @@ def export(
     context.note(*roofs.choice.notes)
     stacks = numbered_stacks(ledger)
     chip_used, rates = chip_fields(roofs), peaks_used(roofs)
+    arrays = StepArrays(ledger, roofs)
+    moved = [array for array in arrays if array.moved]
     rows = {
         "ops": op_rows(ledger, by_user, stacks),
         "executions": execution_rows(step, context),
         "frames": frame_rows(stacks),
         "gaps": ((start, end - start, cause) for start, end, cause in step.causes.stretches()),
+        "arrays": array_rows(arrays, moved),
+        "accesses": access_rows(moved, ledger),
         "steps": step_rows(step),
         "answer": answer_rows(step, context, {**chip_used, "peaks_used": rates}),
     }
@@ -236,6 +255,20 @@ def frame_rows(stacks: Stacks) -> Iterator[Row]:
     for frames, number in stacks.items():
         for depth, frame in enumerate(frames):
             yield number, depth, frame
+
+
+def array_rows(arrays: StepArrays, moved: Iterable[StepArray]) -> Iterator[Row]:
+    for number, array in enumerate(moved, 1):
+        yield number, array.shape.text, arrays.kind_of(array), array.name
+
+
+def access_rows(moved: Iterable[StepArray], ledger: Iterable[Entry]) -> Iterator[Row]:
+    number_of = {id(entry.executions): number for number, entry in enumerate(ledger, 1)}
+    for number, array in enumerate(moved, 1):
+        for use in array.uses:
+            n_bytes = use.n_bytes // use.executions.n
+            if n_bytes:
+                yield number, number_of[id(use.executions)], use.is_write, n_bytes, use.time
 
 
 def step_rows(step: Step) -> Iterator[Row]:

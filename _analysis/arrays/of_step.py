@@ -264,9 +264,19 @@ class StepArrays:
             return RESULT if array.is_result else TEMPORARY
         if not self._has_backward:
             return CACHE if array.written and array.is_result else PARAMETER
-        phases = {use.executions.op.phase for use in self.effective_reads(array)}
-        is_state = self._is_donated(array) and phases and phases <= {"other", "unknown"}
-        return OPTIMIZER_STATE if is_state else PARAMETER
+        phases = {
+            use.executions.op.phase
+            for use in self.effective_reads(array)
+            # The ops that make copies have no phase of their own.
+            if use.executions.op.phase != "unknown" or id(use.executions) not in self._copying
+        }
+        return OPTIMIZER_STATE if phases == {"other"} and self._is_donated(array) else PARAMETER
+
+    @cached_property
+    def _copying(self) -> set[int]:
+        """Return the ids of the executions of ops that make copies."""
+        copies = (copied for group in self._copies.values() for copied in group)
+        return {id(use.executions) for copied in copies for use in copied.writes}
 
     def _is_donated(self, array: StepArray) -> bool:
         here = array.value.instruction

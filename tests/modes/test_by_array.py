@@ -112,6 +112,24 @@ class ByArray(unittest.TestCase):
             },
         )
 
+    def test_parameter_that_the_compiler_casts_is_no_state_of_the_optimizer(self) -> None:
+        """The phase of the cast is unknown, so the forward pass can read the parameter."""
+        program = {
+            "main": [
+                given("w"),
+                op("cast", "convert", "w", shape=NARROW),
+                op("backward", "sine", "cast"),
+                op("update", "add", "w", "backward"),
+            ]
+        }
+        ran = [
+            event("cast", COPY, 0, 10),
+            event("backward", COPY, 10, 10, tf_op=BACKWARD),
+            event("update", COPY, 20, 10, tf_op="jit(f)/add:"),
+        ]
+        found = rows(program, ran, extra=hlo_proto.aliases((0, ())))
+        self.assertEqual(found["w"]["kind"], "parameter")
+
     def test_parameter_that_a_step_without_gradients_updates_in_place_is_a_cache(self) -> None:
         big = array("f32", 4, 8, 128)
         program = {

@@ -169,7 +169,16 @@ class Tables(Exports):
         )
         self.assertEqual(
             result["n_rows"],
-            {"ops": 3, "executions": 4, "frames": 0, "gaps": 4, "steps": 1, "answer": 20},
+            {
+                "ops": 3,
+                "executions": 4,
+                "frames": 0,
+                "gaps": 4,
+                "arrays": 0,
+                "accesses": 0,
+                "steps": 1,
+                "answer": 20,
+            },
         )
 
     def test_ops_with_equal_stacks_share_their_frames(self) -> None:
@@ -253,7 +262,7 @@ class Tables(Exports):
     def test_statements_that_create_the_database_are_documented(self) -> None:
         self.export(SMALL)
         statements = [sql for (sql,) in self.rows("SELECT sql FROM sqlite_master WHERE sql > ''")]
-        self.assertEqual(len(statements), 6)
+        self.assertEqual(len(statements), 8)
         self.assertEqual("".join(f"{sql};\n" for sql in statements), TABLES.partition(";\n")[2])
         self.assertIn(f"```sql\n{TABLES}```\n", FIELDS)
 
@@ -314,6 +323,15 @@ class Sums(Exports):
         cost = ["flash_attention=5e9,2e9,bf16"]
         given = {"peak_tflops_fp32": 70, "kernel_cost": cost}
         self.assert_sums_equal_figures_of_modes(DEMO, given)
+
+    def test_accesses_add_up_to_the_bytes_and_times_of_by_array(self) -> None:
+        expected = answer(DEMO, "by_array")["totals"]
+        self.export(DEMO)
+        ((n_bytes, dur),) = self.rows(
+            "SELECT sum(a.hbm_bytes * n_executions), sum(a.dur_ps) FROM accesses AS a JOIN ops"
+            " USING (op)"
+        )
+        self.assertEqual((n_bytes, dur), (expected["hbm_bytes"], expected["bound_ps"]))
 
     def test_sums_for_captures_equal_the_figures_of_other_modes(self) -> None:
         paths = sorted(PROFILES.glob("*.pb"))
@@ -377,7 +395,7 @@ class Names(Exports):
         self.assertEqual(self.rows("SELECT name FROM steps"), [(HOSTILE[0],)])
         self.assertEqual(len(names), 3 * len(HOSTILE))
         self.assertTrue(any(scope and "document.title" in scope for scope in scopes))
-        self.assertEqual(len(self.rows("SELECT * FROM sqlite_master WHERE type = 'table'")), 6)
+        self.assertEqual(len(self.rows("SELECT * FROM sqlite_master WHERE type = 'table'")), 8)
 
     def test_sql_in_a_name_is_not_executed(self) -> None:
         name = "a'); DROP TABLE ops; --"
