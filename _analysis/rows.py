@@ -9,7 +9,6 @@ import _peaks
 from _analysis.likely_lines import NO_LINE, LikelyGroup, LikelyLine, likely_groups
 from _pipeline.executions import Executions
 from _pipeline.groups import Group, group_by, percent, ranked_by, summed
-from _pipeline.idle_causes import BARRIER, BETWEEN_PROGRAMS, DEPENDENCY, IN_CONTAINER, IN_PROGRAM
 from _pipeline.normalize import Step
 from _pipeline.ops import Op
 from _pipeline.scopes import common_scope
@@ -239,17 +238,6 @@ def recompute_fields(step: Step) -> Json:
     return {
         "recompute_total_dur_ps": time,
         "recompute_total_pct_of_step": percent(time, step.duration),
-    }
-
-
-def idle_by_cause(step: Step) -> Json:
-    times = step.causes.of_step
-    return {
-        "barrier": times[BARRIER],
-        "dependency": times[DEPENDENCY],
-        "in_container": times[IN_CONTAINER],
-        "between_programs": times[BETWEEN_PROGRAMS],
-        "in_program": times[IN_PROGRAM],
     }
 
 

@@ -124,8 +124,7 @@ def bottleneck(
         **chip_fields(roofs),
         "totals": {"peers": waits},
     }
-    if code is not None:
-        show_code(answer, code, context)
+    show_code(answer, code, context)
     return answer
 
 
@@ -134,7 +133,9 @@ def over_roof_row(budget: Budget) -> Json:
     return {"n_ops": len(over), "dur_ps": sum(entry.total for entry in over)}
 
 
-def show_code(answer: Json, folder: str, context: Context) -> None:
+def show_code(answer: Json, folder: str | None, context: Context) -> None:
+    if folder is None:
+        return
     rows = [row for name in ("causes", "findings", "lines") for row in answer[name]]
     if not add_code(rows, folder):
         context.note(f"no line of this answer is in a file below {folder}")

@@ -16,7 +16,7 @@ from _analysis.idle.gaps import Gap, Surroundings, longest_gaps
 from _analysis.idle.host_activity import HostActivity
 from _analysis.idle.launches import Launches
 from _analysis.idle.periods import periods_of
-from _analysis.rows import gap_row, idle_by_cause, period_fields
+from _analysis.rows import gap_row, period_fields
 from _output.columns import STEP_SHARE, TIME
 from _output.phrases import Next, bracketed, joined, pause_sentence
 from _output.screen import Column, End, Part, Says, Section, Table
@@ -58,7 +58,7 @@ def idle(step: Step, context: Context, *, top: int = 10) -> Json:
     return {
         **period_fields(periods),
         "capture": capture_row(step.device.steps),
-        "idle_by_cause": idle_by_cause(step),
+        "idle_by_cause": step.causes.of_step,
         "gaps": [idle_row(around.gap(*gap), window_of[gap], activity, step) for gap in longest],
         "host_events": event_rows(activity) if activity else None,
     }
