@@ -144,7 +144,7 @@ class Rows:
             "readers": readers[:N_READERS],
             "n_readers": len(readers),
             "saved_for_backward": any(map(arrays.is_saved, group)),
-            "copy_of": self.copy_row(first),
+            "copy_of": self.copy_row(first, [self.origin_of(array) for array in group]),
             "widened_from": first.widened_from,
             "never_read_whole": all(map(arrays.is_never_whole, group)),
         }
@@ -172,8 +172,9 @@ class Rows:
     def origin_of(self, array: StepArray) -> StepArray | None:
         return self.arrays.by_value.get(array.origin) if array.origin else None
 
-    def copy_row(self, array: StepArray) -> Json | None:
-        """Describe the array of which an array is a copy, or a copy of a slice."""
+    def copy_row(self, array: StepArray, origins: Sequence[StepArray | None]) -> Json | None:
+        """Describe the array of which an array is a copy, or a copy of a slice. `origins` has the
+        original of each array in the row."""
         origin = self.origin_of(array)
         if origin is None:
             return None
@@ -181,7 +182,7 @@ class Rows:
         return {
             "is_slice": array.shape.n_elements < origin.shape.n_elements,
             "shape": origin.shape.text,
-            "name": origin.name,
+            "name": common_name([other.name for other in origins if other]),
             "hlo_op": makers[0].op.name if makers else origin.value.instruction.name,
             **place_fields(makers),
         }
