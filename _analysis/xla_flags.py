@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
@@ -39,12 +38,8 @@ FLAGS: dict[str, tuple[str | None, tuple[How, ...]]] = {
     "xla_enable_async_collective_permute": ("collective-permute", (ASYNC,)),
 }
 ON, OFF = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
-
-# Maximum size of a flags file; launch scripts are far smaller.
-MAX_BYTES = 16 << 20
 N_NAMED = 8
 
-LINE_END_RE = re.compile(r"\r\n?")
 COMMENT_RE = re.compile(r"(?:^|(?<=\s))#.*", re.MULTILINE)
 # Matches a flag with a quoted value, or with a bare value that ends at white space or a quote. If
 # the entire flag is quoted, the quotes around its value are escaped.
@@ -60,22 +55,16 @@ TRAILING = "\\,;)]"
 def read_flags(path: str, context: Context) -> dict[str, str]:
     """Map the names of the flags that a file sets to their values."""
     try:
-        # Use O_NONBLOCK, because opening a FIFO that has no writer would hang.
-        with open(path, "rb", opener=lambda at, how: os.open(at, how | os.O_NONBLOCK)) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise ValueError("not a regular file; copy its text to a regular file")
-            data = file.read(MAX_BYTES + 1)
+        with open(path, encoding="utf-8", errors="replace") as file:
+            text = file.read()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else None
         raise NoAnswer("unreadable_flags", detail=f"{path}: {reason or error}") from None
-    if len(data) > MAX_BYTES:
-        detail = f"{path}: too large for a flags file (limit {MAX_BYTES >> 20} MiB)"
-        raise NoAnswer("unreadable_flags", detail=detail)
-    return flags_in(data.decode(errors="replace"), os.path.basename(path), context)
+    return flags_in(text, os.path.basename(path), context)
 
 
 def flags_in(text: str, where: str, context: Context) -> dict[str, str]:
-    text = COMMENT_RE.sub("", LINE_END_RE.sub("\n", text))
+    text = COMMENT_RE.sub("", text)
     values: dict[str, str] = {}
     again: dict[str, None] = {}
     n_not_set = 0

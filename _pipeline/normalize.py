@@ -159,11 +159,6 @@ def normalize(
             f"no op of this step has a source line in a file that --own {' --own '.join(own)}"
             " selects; pass a part of a file's path"
         )
-    n_infinite = sum(op.has_infinite_count for op in step.ops)
-    if n_infinite:
-        context.warn(
-            f"flops or bytes of {counted(n_infinite, 'op')} are not finite and count as unknown"
-        )
     return step
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable
 from functools import cache
@@ -424,11 +423,6 @@ class Op:
 
     def count(self, stat: str) -> int | None:
         return as_count(self.metadata.stats.get(stat))
-
-    @property
-    def has_infinite_count(self) -> bool:
-        counts = map(self.metadata.stats.get, ("flops", "model_flops", "bytes_accessed"))
-        return any(isinstance(count, float) and not math.isfinite(count) for count in counts)
 
     @cached_property
     def declared_cost(self) -> DeclaredCost | None:

@@ -11,9 +11,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from _proto import hlo_pb2 as pb
+from _proto.errors import Damage
 from _proto.hlo.program import Instruction, Program
 from _proto.hlo.shapes import Path
-from _proto.trace.wire import parse
+from _proto.trace.wire import decode
 
 ALLOC, FREE, _ = KINDS = ("alloc", "free", "share")
 
@@ -64,10 +65,6 @@ class BufferAssignment(NamedTuple):
     traces: list[list[HeapEvent]]
 
 
-class _Unreadable(Exception):
-    pass
-
-
 def read_buffers(program: Program) -> BufferAssignment | None:
     """Read a program's buffer assignment; return None if it is missing or damaged.
 
@@ -76,20 +73,18 @@ def read_buffers(program: Program) -> BufferAssignment | None:
     data = program.read_buffer_assignment()
     try:
         return None if data is None else _read(program, data)
-    except _Unreadable as error:
-        program.complain(f"the buffer assignment: {error}")
+    except Damage as damage:
+        program.complain(f"the buffer assignment: {damage.what}")
         return None
 
 
 def _read(program: Program, data: bytes) -> BufferAssignment:
-    message = parse(pb.BufferAssignment, data)
-    if message is None:
-        raise _Unreadable("the protobuf parser rejects the message")
+    message = decode(pb.BufferAssignment, data, 0)
     buffers = {}
     for logical_buffer in message.logical_buffers:
         buffer = _buffer(program, logical_buffer)
         if buffer.id in buffers:
-            raise _Unreadable(f"two buffers have the id {buffer.id}")
+            raise Damage(0, f"two buffers have the id {buffer.id}")
         buffers[buffer.id] = buffer
     return BufferAssignment(
         [_allocation(allocation) for allocation in message.buffer_allocations],
@@ -99,23 +94,21 @@ def _read(program: Program, data: bytes) -> BufferAssignment:
 
 
 def _buffer(program: Program, data: bytes) -> Buffer:
-    message = parse(pb.LogicalBuffer, data)
-    if message is None or message.size < 0:
-        raise _Unreadable("a buffer is unreadable or has a negative size")
+    message = decode(pb.LogicalBuffer, data, 0)
+    if message.size < 0:
+        raise Damage(0, f"buffer {message.id} has a negative size")
     where = message.defined_at
     instruction = program.instruction_by_id(where.instruction_id)
     return Buffer(message.id, message.size, instruction, tuple(where.shape_index))
 
 
 def _allocation(data: bytes) -> Allocation:
-    message = parse(pb.BufferAllocation, data)
-    if message is None:
-        raise _Unreadable("the protobuf parser rejects an allocation")
+    message = decode(pb.BufferAllocation, data, 0)
     assigned = [
         Assigned(part.logical_buffer_id, part.offset, part.size) for part in message.assigned
     ]
     if message.size < 0 or any(min(part.offset, part.size) < 0 for part in assigned):
-        raise _Unreadable(f"allocation {message.index} has a negative size")
+        raise Damage(0, f"allocation {message.index} has a negative size")
     return Allocation(
         message.index,
         message.size,
@@ -130,15 +123,12 @@ def _allocation(data: bytes) -> Allocation:
 
 
 def _heap_trace(data: bytes) -> list[HeapEvent]:
-    message = parse(pb.HeapSimulatorTrace, data)
-    if message is None:
-        raise _Unreadable("the protobuf parser rejects a heap trace")
-    return [_event(event) for event in message.events]
+    return [_event(event) for event in decode(pb.HeapSimulatorTrace, data, 0).events]
 
 
 def _event(message: pb.HeapSimulatorTrace.Event) -> HeapEvent:
     if not 0 <= message.kind < len(KINDS):
-        raise _Unreadable(f"a heap event has the unknown kind {message.kind}")
+        raise Damage(0, f"a heap event has the unknown kind {message.kind}")
     return HeapEvent(
         KINDS[message.kind],
         message.buffer_id,

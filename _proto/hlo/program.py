@@ -15,12 +15,11 @@ from google.protobuf.message import Message
 
 from _proto import hlo_pb2 as pb
 from _proto.cached import cached_property
-from _proto.errors import Damage
 from _proto.hlo.backend_config import BackendConfig, DeclaredCost, read_config
 from _proto.hlo.shapes import Array, Path, read_leaves, shape_text
 from _proto.hlo.stack_frames import StackFrame, StackFrames
 from _proto.hlo.text import ASYNC_COLLECTIVE, ASYNC_COLLECTIVE_ENDS, named_after
-from _proto.trace.wire import explain, parse
+from _proto.trace.wire import decode, parse
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -30,8 +29,6 @@ _Links = dict["Instruction", list["Instruction"]]
 # Names of the parts of an asynchronous op.
 START, UPDATE, DONE = "start", "update", "done"
 
-# Maximum size of a program in which to locate damage; in larger programs, this takes seconds.
-_MAX_EXPLAINED_BYTES = 4 << 20
 _SPARSE_CORE = "sparsecore"
 _COST_KEY, _RETRY_KEY = b'"cost_estimate"', b'"retry_count"'
 KERNEL_TARGET = b"tpu_custom_call"
@@ -53,16 +50,11 @@ class Program:
         complain: Callable[[str], None],
     ) -> None:
         """Read the HloModuleProto at `offset` of the trace; raise Damage if it is unreadable."""
-        message = parse(pb.HloModule, data)
-        if message is None:
-            if len(data) <= _MAX_EXPLAINED_BYTES:
-                explain(pb.HloModule.DESCRIPTOR, data, offset)
-            raise Damage(offset, "the protobuf parser rejects the module")
-        self.message = message
+        self.message = decode(pb.HloModule, data, offset)
         self.read_buffer_assignment = read_buffer_assignment
         self.complain = complain
         self.inside_of: dict[Instruction, list[Instruction]] = {}
-        self.computations = [Computation(self, part) for part in message.computations]
+        self.computations = [Computation(self, part) for part in self.message.computations]
         # Index names without creating Instruction objects, because most instructions are inside
         # fusions, where few answers need them.
         self._place_of = _if_unique(

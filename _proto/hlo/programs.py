@@ -23,8 +23,6 @@ _ID_STAT = "program_id"
 _ID_IN_NAME = re.compile(r"\((-?[0-9]{1,20})\)\Z")
 # Fields of HloProto.
 _MODULE, _BUFFERS = 1, 3
-# Protobuf cannot parse larger messages.
-_MAX_MESSAGE_BYTES = (1 << 31) - 1
 _UNSIGNED = 1 << 64
 
 
@@ -107,31 +105,25 @@ class Programs:
 
         def read_buffer_assignment() -> bytes | None:
             try:
-                return self._part(*parts[_BUFFERS]) if _BUFFERS in parts else None
+                return part(*parts[_BUFFERS]) if _BUFFERS in parts else None
             except (Damage, OSError) as error:
                 self._note_error(entry, error)
                 return None
 
-        for at, number, wire, value, stop in fields(self._trace, start, end):
-            if number in (_MODULE, _BUFFERS):
-                if wire != LENGTH or number in parts:
-                    raise Damage(
-                        at, f"field {number} of the HloProto is repeated or is not a message"
-                    )
+        def part(first: int, last: int) -> bytes:
+            return self._trace.read(first, last - first)
+
+        for _, number, wire, value, stop in fields(self._trace, start, end):
+            if wire == LENGTH:
                 parts[number] = value, stop
         if _MODULE not in parts:
             raise Damage(start, "the HloProto has no module")
         return Program(
-            self._part(*parts[_MODULE]),
+            part(*parts[_MODULE]),
             parts[_MODULE][0],
             read_buffer_assignment,
             lambda what: self._note_once(entry, what),
         )
-
-    def _part(self, start: int, end: int) -> bytes:
-        if end - start > _MAX_MESSAGE_BYTES:
-            raise Damage(start, f"a message of {end - start} bytes is larger than protobuf allows")
-        return self._trace.read(start, end - start)
 
     def _note_error(self, entry: _Entry, error: Damage | OSError) -> None:
         located = self._trace.in_file(error) if isinstance(error, Damage) else error

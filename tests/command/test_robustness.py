@@ -234,17 +234,14 @@ class EdgeNumbers(RobustnessTest):
             self.assertEqual(sum(word in note for note in answer["notes"]), 1, answer["notes"])
 
     def test_flops_and_bytes_that_are_not_counts_are_null(self) -> None:
-        for value, is_noted in (
-            (float("nan"), True), (-float("inf"), True), (1e300, False), (2.0**63, False),
-            (-1, False), (-0.5, False), (2**64 - 1, False), ("12", False),
+        for value in (
+            float("nan"), -float("inf"), 1e300, 2.0**63, -1, -0.5, 2**64 - 1, "12",
         ):  # fmt: skip
             facts: dict[str, Any] = {"flops": value, "model_flops": value, "bytes_accessed": value}
             data = trace([op("fusion.1", "loop fusion", 0, 10, **facts)])
             for mode in ("by_source", "roofline"):
                 with self.subTest(value=value, mode=mode):
                     answer = answer_of(data, mode)
-                    note = "flops or bytes of 1 op are not finite and count as unknown"
-                    self.assertEqual(note in answer["notes"], is_noted)
                     for group in answer["groups"]:
                         self.assertIsNone(group["flops_sum"])
                         self.assertIsNone(group["bytes_accessed_sum"])

@@ -307,7 +307,7 @@ class Contradictions(MemoryTest):
             "allocation 1 has a negative size": some + allocation(1, 16, (1, -8, 8)),
             "allocation 2 has a negative size": some + allocation(2, 16, (1, 0, -8)),
             "kind 3": fine + heap_trace((3, 1, "y", 0)),
-            "parser rejects": fine + b"\x0a\x05",
+            "field 1 has 5 bytes": fine + b"\x0a\x05",
             "the buffer assignment has no allocations": b"",
         }.items():
             with self.subTest(why):
