@@ -56,7 +56,7 @@ def by_array(
     groups = rows.costliest(moved, top, is_merged=not no_merge)
     compared = arrays.compared_time
     return {
-        "arrays": [rows.row(rank, group) for rank, group in enumerate(groups, 1)],
+        "arrays": [rows.row(group) for group in groups],
         "tail": {
             "n_arrays_omitted": len(moved) - sum(map(len, groups)),
             "hbm_bytes": n_bytes - sum(array.moved for group in groups for array in group),
@@ -114,7 +114,7 @@ class Rows:
         kind = self.arrays.kind_of(array)
         return array.shape, kind, starred(array.name), scope, phase, source
 
-    def row(self, rank: int, group: Sequence[StepArray]) -> Json:
+    def row(self, group: Sequence[StepArray]) -> Json:
         first = max(group, key=lambda array: array.moved)
         arrays = self.arrays
         makers = [executions for array in group for executions in array.makers]
@@ -124,7 +124,6 @@ class Rows:
         moved, time = sum(array.moved for array in group), sum(array.time for array in group)
         at_peak = self.roofs.t_memory(sum(array.moved_by_bound_ops for array in group))
         return {
-            "rank": rank,
             "shape": first.shape.text,
             "dtype": first.shape.dtype,
             "bytes": first.shape.n_bytes,

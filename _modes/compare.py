@@ -25,7 +25,7 @@ from _analysis.records.gate import Gate, gate_of
 from _analysis.records.matching import MATCHED_BY
 from _analysis.records.program_changes import ProgramChange
 from _analysis.records.record_format import KINDS
-from _analysis.records.recorded_steps import ALPHA, executions_per_step, percent, rounded, source_of
+from _analysis.records.recorded_steps import ALPHA, percent, rounded, source_of
 from _analysis.records.sides import Side, mean_step
 from _output.phrases import Next, at, bracketed, joined, short
 from _output.screen import Column, End, Part, Says, Table
@@ -35,8 +35,6 @@ from _pipeline.texts import cut_texts
 from _units import time
 
 Json = dict[str, Any]
-
-N_SIGNATURES = 4
 
 
 def compare(
@@ -94,7 +92,6 @@ def fields_of(
     after_dirs: Sequence[str],
 ) -> Json:
     before, after = found.before.first.device, found.after.first.device
-    step = found.totals["step_duration"].before.mean
     omitted = found.lines[top:]
     return {
         "before": side_row(found.before, before_dirs),
@@ -113,7 +110,7 @@ def fields_of(
             level: match_row([row for row in found.lines if row.match.matched_by == level])
             for level in MATCHED_BY
         },
-        "rows": [line_row(rank, row, step) for rank, row in enumerate(found.lines[:top], 1)],
+        "rows": [line_row(row) for row in found.lines[:top]],
         "tail": {
             "n_rows_omitted": len(omitted),
             "by_kind": {
@@ -137,10 +134,6 @@ def side_row(side: Side, profiles: Sequence[str]) -> Json:
         "clock": run.device.clock,
         "program": run.device.program,
         "n_steps": sum(len(of_capture.steps) for of_capture in side.runs),
-        "steps": [
-            {"index": step.number, "name": step.name, "duration_ps": step.sums.duration}
-            for step in run.steps
-        ],
         "n_captures": len(side.runs),
         "captures": [
             {
@@ -157,17 +150,12 @@ def side_row(side: Side, profiles: Sequence[str]) -> Json:
 def noise_row(found: comparison.Comparison) -> Json:
     noise = found.noise
     return {
-        "method": "permutation_max",
         "noise_unit": found.unit,
-        "covers": "step_to_step" if found.unit == "step" else "run_to_run",
         "alpha": float(ALPHA),
         "n_before": noise.n_before,
         "n_after": noise.n_after,
         "n_tested": found.n_tested,
-        "n_assignments": noise.n_assignments,
-        "exact": noise.exact,
         "min_p_value": rounded(noise.min_p_value, 6),
-        "run_to_run_pct": {"before": found.before.run_to_run, "after": found.after.run_to_run},
         "why_not": found.why_not,
     }
 
@@ -208,28 +196,18 @@ def tested_row(change: comparison.Change) -> Json:
     }
 
 
-def line_row(rank: int, row: LineChange, step: int) -> Json:
+def line_row(row: LineChange) -> Json:
     before, after = row.match.before, row.match.after
     tf_ops = [tf_op for line in after or before for tf_op in line.group.tf_ops]
-    gone = {text for line in before for text in line.group.signatures}
-    new = {text for line in after for text in line.group.signatures}
     return {
-        "rank": rank,
         "kind": row.kind,
         "matched_by": row.match.matched_by,
         "source_inner": source_of(after) or source_of(before),
         "before_source_inner": source_of(before),
         "tf_op": min(tf_ops, default=None),
-        "n_groups_before": len(before),
-        "n_groups_after": len(after),
         "agg_keys_before": agg_keys(before),
         "agg_keys_after": agg_keys(after),
         **change_row(row.change),
-        "delta_pct_of_step": percent(row.change.delta, step),
-        "n_executions_before": executions_per_step(before),
-        "n_executions_after": executions_per_step(after),
-        "signatures_gone": sorted(gone - new)[:N_SIGNATURES],
-        "signatures_new": sorted(new - gone)[:N_SIGNATURES],
     }
 
 
@@ -257,8 +235,6 @@ def match_row(rows: Sequence[LineChange]) -> Json:
     before, after = sums_of(rows)
     return {
         "n_rows": len(rows),
-        "n_groups_before": sum(len(row.match.before) for row in rows),
-        "n_groups_after": sum(len(row.match.after) for row in rows),
         "before_ps": before,
         "after_ps": after,
     }

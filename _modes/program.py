@@ -51,7 +51,6 @@ def program(step: Step, context: Context, *, top: int = 20, flags: str | None = 
     ranked = None if parameters is None else sorted(parameters, key=rank_of)
     return {
         "name": step.device.programs.names[program_id],
-        "program_id": str(program_id),
         "n_computations": len(found.computations),
         "n_instructions": len(instructions),
         "n_fusions": opcodes["fusion"],

@@ -111,7 +111,6 @@ def cohort_row(cohort: cohorts.Cohort, top: int) -> Json:
         "devices": [
             {
                 **name_of(member),
-                "n_steps": n,
                 "n_slowest": cohort.n_slowest[member.name],
                 **means(cohort.totals[member.name], n),
             }
@@ -153,7 +152,6 @@ def host_rows(cohort: cohorts.Cohort) -> list[Json]:
         row: Json = {
             "host": host,
             "n_devices": len(members),
-            "n_steps": len(cohort.keys),
             "n_slowest": sum(cohort.n_slowest[member.name] for member in members),
             **means(total, n),
         }
@@ -168,9 +166,6 @@ def step_row(step: stragglers.StepSpread) -> Json:
         "max_load_ps": step.max_load,
         "mean_load_ps": step.mean_load,
         "gain_ps": None if step.next_load is None else step.max_load - step.next_load,
-        "imbalance_ps": step.max_load - step.mean_load,
-        "imbalance_pct_of_step": None if step.imbalance is None else rounded(step.imbalance, 3),
-        "step_spread_pct": step.duration_spread,
     }
 
 

@@ -100,15 +100,10 @@ class StepSpread(NamedTuple):
     # Largest load of the other devices; None if the cohort has only one device.
     next_load: int | None
     mean_load: int
-    # Imbalance as a percentage of the mean step duration.
-    imbalance: Fraction | None
-    # Longest minus shortest duration, as a percentage of the median duration.
-    duration_spread: float | None
 
 
 def step_spread(cohort: Cohort, key: Hashable) -> StepSpread:
     steps = [member.steps[key] for member in cohort.members]
-    durations = [step.duration for step in steps]
     slow = slowest(cohort.members, key)
     return StepSpread(
         name=cohort.members[0].recorded.names[key],
@@ -119,8 +114,6 @@ def step_spread(cohort: Cohort, key: Hashable) -> StepSpread:
             default=None,
         ),
         mean_load=mean([step.load for step in steps]),
-        imbalance=imbalance_of(steps),
-        duration_spread=percent(2 * (max(durations) - min(durations)), twice_median(durations)),
     )
 
 

@@ -108,9 +108,3 @@ def source_of(lines: Sequence[Line]) -> str | None:
     """Return the alphabetically first source of the given lines, or None if no line has a
     source."""
     return min((line.group.source for line in lines if line.group.source), default=None)
-
-
-def executions_per_step(lines: Sequence[Line]) -> float:
-    """Return the mean number of executions per step."""
-    n_steps = len(lines[0].ns) if lines else 1
-    return round(sum(sum(line.ns) for line in lines) / n_steps, 3)

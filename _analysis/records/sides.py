@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from _analysis.records.record_format import RecordedGroup, RecordedStep
-from _analysis.records.recorded_steps import Line, Run, percent
+from _analysis.records.recorded_steps import Line, Run
 from _analysis.records.step_sums import StepSums
 from _pipeline.groups import mean
 
@@ -25,15 +25,6 @@ class Side(NamedTuple):
     @property
     def first(self) -> Run:
         return self.runs[0]
-
-    @property
-    def run_to_run(self) -> float | None:
-        """Return the range of the captures' mean step durations, as a percentage of their median;
-        None for a single capture."""
-        means = sorted(mean_step(run) for run in self.runs)
-        if len(means) == 1:
-            return None
-        return percent(means[-1] - means[0], means[(len(means) - 1) // 2])
 
 
 def sides_of(*sides: list[Run]) -> list[Side]:

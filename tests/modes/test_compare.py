@@ -10,7 +10,6 @@ import sys
 import unittest
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -704,17 +703,12 @@ class Figures(unittest.TestCase):
                 self.assertEqual(kinds + of["overlap"], of["busy"])
                 if figure != "delta_ps":
                     self.assertEqual(sum(match[figure] for match in matches), kinds)
-            for side, capture in (("before", self.before), ("after", self.after)):
-                n_groups = sum(match[f"n_groups_{side}"] for match in matches)
-                self.assertEqual(n_groups, len(capture["groups"]), side)
 
     def test_figures_of_rows_follow_their_definitions(self) -> None:
         answer = compare(self.before, self.after)
-        step = mean([s["duration_ps"] for s in self.before["steps"]])
         for row in answer["rows"]:
             for side, capture in (("before", self.before), ("after", self.after)):
                 keys = row[f"agg_keys_{side}"]
-                self.assertEqual(len(keys), row[f"n_groups_{side}"])
                 times = [times_in_steps(capture, row["kind"], [key]) for key in keys]
                 self.assertEqual(row[f"{side}_ps"], sum(map(mean, times)))
                 sums = times_in_steps(capture, row["kind"], keys)
@@ -722,10 +716,9 @@ class Figures(unittest.TestCase):
             delta = row["after_ps"] - row["before_ps"]
             self.assertEqual(row["delta_ps"], delta)
             self.assertEqual(row["delta_pct"], round(100 * delta / row["before_ps"], 3))
-            self.assertEqual(row["delta_pct_of_step"], round(100 * delta / step, 3))
         deltas = [abs(row["delta_ps"]) for row in answer["rows"]]
         self.assertEqual(deltas, sorted(deltas, reverse=True))
-        self.assertEqual([row["rank"] for row in answer["rows"]], list(range(1, 93)))
+        self.assertEqual(len(answer["rows"]), 92)
         totals = answer["totals"]
         self.assertEqual(list(totals_of(answer)), TOTALS)
         for side, capture in (("before", self.before), ("after", self.after)):
@@ -740,10 +733,8 @@ class Figures(unittest.TestCase):
     def test_rows_and_totals_are_corrected_for_multiple_testing_separately(self) -> None:
         answer = compare(self.before, self.after)
         tested = [row for row in answer["rows"] if row["p_value"] is not None]
-        noise = {"method": "permutation_max", "noise_unit": "step", "covers": "step_to_step",
-                 "alpha": 0.05, "run_to_run_pct": {"before": None, "after": None},
-                 "n_before": 5, "n_after": 4, "n_tested": len(tested), "n_assignments": 126,
-                 "exact": True, "min_p_value": 0.007937, "why_not": None}  # fmt: skip
+        noise = {"noise_unit": "step", "alpha": 0.05, "n_before": 5, "n_after": 4,
+                 "n_tested": len(tested), "min_p_value": 0.007937, "why_not": None}  # fmt: skip
         self.assertEqual(answer["noise"], noise)
 
         def samples(row: Json) -> list[int]:
@@ -786,7 +777,6 @@ class Figures(unittest.TestCase):
         answer = compare(self.before, self.after, steps=SOME_STEPS)
         recorded = compare({**self.before, "steps": narrow}, self.after, steps=SOME_STEPS)
         self.assertEqual(recorded, answer)
-        self.assertEqual([step["index"] for step in answer["before"]["steps"]], [1, 2, 3])
         self.assertEqual(answer["before"]["n_steps"], 3)
         # A group that runs in none of the selected steps counts as missing.
         silent = json.loads(json.dumps(self.before))
@@ -832,10 +822,10 @@ class Figures(unittest.TestCase):
         for step, (durs, ns) in zip(after["steps"], figures_of, strict=True):
             step.update(durs_ps=durs, ns=ns)
         rows = {row["agg_keys_before"][0]: row for row in compare(before, after)["rows"]}
-        figures = "after_ps after_range_ps n_groups_after n_executions_after".split()
+        figures = "after_ps after_range_ps".split()
         self.assertEqual(
             [[rows[group["agg_key"]][name] for name in figures] for group in before["groups"]],
-            [[3, [0, 7], 1, 1.333], [0, [0, 0], 1, 0.333], [0, [0, 0], 0, 0]],
+            [[3, [0, 7]], [0, [0, 0]], [0, [0, 0]]],
         )
 
     def test_totals_add_up_although_their_means_are_rounded(self) -> None:
@@ -846,13 +836,6 @@ class Figures(unittest.TestCase):
         means = [totals[n]["before_ps"] for n in ("step_duration", "idle", "busy", "compute")]
         self.assertEqual((*means, totals["overlap"]["before_ps"]), (2, 1, 1, 2, -1))
 
-    def test_up_to_four_new_and_four_vanished_signatures_are_listed(self) -> None:
-        before = [replace(op(n, "a.py:1:1"), signature=f"{n} [x]") for n in range(6)]
-        after = [replace(op(n, "a.py:1:1"), signature=f"{n} [x]") for n in (19, 1, 18, 17, 16, 15)]
-        [row] = compare(record(before), record(after))["rows"]
-        self.assertEqual(row["signatures_gone"], ["0 [x]", "2 [x]", "3 [x]", "4 [x]"])
-        self.assertEqual(row["signatures_new"], ["15 [x]", "16 [x]", "17 [x]", "18 [x]"])
-
     def test_line_on_only_one_side_has_zeros_and_nulls_for_the_other_side(self) -> None:
         before = [op(1, "a.py:1:1", duration=7), op(2, tf_op="w['a']:", duration=1000)]
         sides = record(before[1:], 5), record(before, 4)
@@ -860,9 +843,7 @@ class Figures(unittest.TestCase):
         expected = {
             "before_ps": 0, "after_ps": 7, "delta_pct": None, "before_range_ps": [0, 0],
             "after_range_ps": [7, 7], "source_inner": "a.py:1", "before_source_inner": None,
-            "tf_op": "jit(f)/dot:", "kind": "compute", "signatures_gone": [],
-            "signatures_new": ["fusion [loop fusion]"], "n_executions_before": 0,
-            "n_executions_after": 1, "p_value": 0.007937, "significant": True,
+            "tf_op": "jit(f)/dot:", "kind": "compute", "p_value": 0.007937, "significant": True,
         }  # fmt: skip
         self.assertEqual({name: new[name] for name in expected}, expected)
         without = compare(*sides[::-1])
@@ -886,24 +867,18 @@ class Figures(unittest.TestCase):
                 self.assertEqual(
                     row[f"agg_keys_{side}"], sorted(group.agg_key for group in program)
                 )
-                self.assertEqual(row[f"n_executions_{side}"], len(program))
             found = {level: sums for level, sums in answer["by_match"].items() if sums["n_rows"]}
-            sums = {"n_rows": 1, "n_groups_before": 2, "n_groups_after": 3,
-                    "before_ps": 3, "after_ps": 12}  # fmt: skip
+            sums = {"n_rows": 1, "before_ps": 3, "after_ps": 12}
             self.assertEqual(found, {"same_places": sums})
 
     def test_answer_describes_the_captures_before_and_after(self) -> None:
         answer = compare(self.before, self.after, steps=slice(2, 4))
         for side, capture in (("before", self.before), ("after", self.after)):
             [device] = capture["devices"]
-            step = ("index", "name", "duration_ps")
             expected = {
                 **{name: capture[name] for name in ("xplane_file", "host")},
                 **{name: device[name] for name in device.keys() - {"step_source"}},
                 "n_steps": 2,
-                "steps": [
-                    {name: fields[name] for name in step} for fields in capture["steps"][2:4]
-                ],
             }
             described = answer[side]
             [only] = described.pop("captures")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import random
 import unittest
 from collections.abc import Sequence
@@ -78,9 +79,6 @@ class SeveralCaptures(unittest.TestCase):
             self.assertEqual((result[side]["n_captures"], found), (len(captures), means))
             n_steps = sum(len(captured["steps"]) for captured in captures)
             self.assertEqual(result[side]["n_steps"], n_steps)
-            middle = sorted(means)[(len(means) - 1) // 2]
-            spread = round(100 * (max(means) - min(means)) / middle, 3)
-            self.assertEqual(result["noise"]["run_to_run_pct"][side], spread)
             for row in result["rows"]:
                 [key] = row[f"agg_keys_{side}"]
                 per_capture = [mean_of_group(captured, key) for captured in captures]
@@ -110,9 +108,10 @@ class SeveralCaptures(unittest.TestCase):
                     [mean_of_group(captured, key) for captured in side] for side in (before, after)
                 ]
                 with self.subTest(sizes=sizes, seed=seed):
-                    if result["noise"]["exact"]:
+                    self.assertEqual(result["noise"]["noise_unit"], "capture")
+                    # All assignments are examined if there are at most 5000.
+                    if math.comb(sum(sizes), sizes[0]) <= 5000:
                         self.assertEqual(result["rows"][0]["p_value"], p_value_of(*samples))
-                    self.assertEqual(result["noise"]["covers"], "run_to_run")
 
     def test_too_few_captures_give_no_p_value(self) -> None:
         for sizes in ((1, 2), (2, 2), (3, 3), (2, 4), (1, 18)):
@@ -135,7 +134,6 @@ class SeveralCaptures(unittest.TestCase):
         [row] = [row for row in result["rows"] if row["agg_keys_before"] == [gone]]
         times = [mean_of_group(captured, gone) for captured in before[:3]]
         self.assertEqual(row["after_ps"], mean([*times, 0]))
-        self.assertEqual((row["n_executions_before"], row["n_executions_after"]), (1.0, 0.75))
 
     def test_differences_between_captures_of_one_side_are_noted(self) -> None:
         before = runs_of_one_program(4, 5)

@@ -64,7 +64,6 @@ class Gain(InFolder):
         first, second = found["steps"]
         self.assertEqual((first["slowest"]["device"], first["gain_ps"]), ("/device:TPU:1", 40))
         self.assertEqual((second["slowest"]["device"], second["gain_ps"]), ("/device:TPU:0", 50))
-        self.assertEqual(second["imbalance_ps"], 700 - 620)
 
     def test_straggler_must_cost_at_least_half_a_percent_of_the_step(self) -> None:
         for slow, is_named in ((505, True), (504, False)):
