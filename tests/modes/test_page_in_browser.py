@@ -372,6 +372,10 @@ class Demo(InBrowser):
 
     def test_nothing_is_cut_off_in_narrow_and_wide_windows(self) -> None:
         self.addCleanup(self.show_size, 1300)
+        # Sentences can contain long names, too.
+        html = page_of_demo()[1]
+        self.assertIn(b"all-to-alls among", html)
+        self.show(html.replace(b"all-to-alls among", b"long" * 50))
         cards = {}
         for width in (390, 900, 1280):
             self.show_size(width)
