@@ -40,7 +40,6 @@ from _modes.comm import comm
 from _modes.compare import compare
 from _modes.idle import idle
 from _modes.kernel import NO_KERNELS, NO_REGIONS, kernel
-from _modes.memory import fields_anyway as runtime_anyway
 from _modes.memory import memory
 from _modes.non_compute import non_compute
 from _modes.program import program
@@ -121,7 +120,8 @@ def page(
     if "memory" not in answers:
         # Allocator events are available even without a program.
         of_memory = context.with_own_notes()
-        runtime = runtime_anyway(step.device.trace, step.device.plane.name, of_memory)
+        of_mode = mode_named("memory").module
+        runtime = of_mode.fields_anyway(step.device.trace, step.device.plane.name, of_memory)
         answers["memory"] = {**runtime, "notes": of_memory.notes}
     if comparison:
         parts["compare"], answers["compare"] = OK, comparison

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from _output.blocks import HEAD, blocks_of, ready
@@ -33,7 +33,8 @@ CHARACTERS: Final = Characters("utf-8")
 
 
 class Place(NamedTuple):
-    """The parts of an answer in a section: the tables with these rows, or all tables."""
+    """The parts of a mode's answer that a section shows. `tables` has the paths of the rows of its
+    tables; None stands for all tables."""
 
     mode: str
     tables: Sequence[str] | None = None
@@ -59,7 +60,11 @@ SECTIONS: Final = {
     "ops": Place("by_op"),
     "kernels": Place("kernel"),
     "moves": Place("non_compute"),
-    "steps": Place("summary", ("by_phase_rollup", "steps_rollup.by_name", "steps"), False),
+    "steps": Place(
+        "summary",
+        ("by_phase_rollup", "steps_rollup.by_name", "steps"),
+        has_sentences=False,
+    ),
     "program": Place("program"),
 }
 CHANGED_CAUSES: Final = Table(
@@ -153,17 +158,15 @@ def column_of(column: Column, cells: Sequence[Span], time: Unit) -> Json:
 
 
 def sentence(spans: Iterable[Span], unit: Unit) -> str:
-    return "".join(text for span in spans for text in texts_in(span, unit))
+    return "".join(text_of(span, unit) for span in spans)
 
 
-def texts_in(span: Span, unit: Unit) -> Iterator[str]:
+def text_of(span: Span, unit: Unit) -> str:
     if isinstance(span, Figure):
-        figures = (
+        return ", ".join(
             " ".join(filter(None, (key, text, CHARACTERS.unit(name))))
             for key, text, name in with_unit(span, unit)
         )
-        yield ", ".join(figures)
-    elif isinstance(span, Name):
-        yield CHARACTERS.prose(span.text) if span.kind == "whole" else span.text
-    else:
-        yield span
+    if isinstance(span, Name):
+        return CHARACTERS.prose(span.text) if span.kind == "whole" else span.text
+    return span
