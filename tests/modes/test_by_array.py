@@ -44,6 +44,34 @@ class ByArray(unittest.TestCase):
         row = next(row for row in merged if row["n_arrays"] == 2)
         self.assertEqual((row["hlo_op"], row["written_bytes"]), ("neg.*", 2 * SIZE))
 
+    def test_parameters_of_layers_are_merged(self) -> None:
+        program = {
+            "main": [
+                given("w[0]"),
+                given("w[1]", 1),
+                given("b", 2),
+                op("sum", "add", "w[0]", "w[1]"),
+                op("out", "add", "sum", "b"),
+            ]
+        }
+        ran = [event("sum", COPY, 0, 10), event("out", COPY, 10, 10)]
+        merged = by_array(program, ran, "--peak-hbm-gibps", "1")["arrays"]
+        names = {row["name"]: row["n_arrays"] for row in merged if row["name"]}
+        self.assertEqual(names, {"w[*]": 2, "b": 1})
+
+    def test_op_that_fills_an_array_before_others_update_it_does_not_make_it(self) -> None:
+        big = array("f32", 4, 8, 128)
+        program = {
+            "main": [
+                given(),
+                op("i", "constant", shape=array("s32")),
+                op("zeros", "broadcast", "i", shape=big),
+                op("put", "dynamic-update-slice", "zeros", "x", "i", "i", "i", shape=big),
+            ]
+        }
+        ran = [event("zeros", "broadcast", 0, 10), event("put", "dynamic-update-slice", 10, 10)]
+        self.assertEqual(rows(program, ran)["put"]["written_bytes"], 5 * SIZE)
+
     def test_merging_changes_no_sum(self) -> None:
         cases: list[tuple[Json, Json]] = []
         program, ran = self.layers()
@@ -165,12 +193,16 @@ class ByArray(unittest.TestCase):
                 op("logs", "log", "x", shape=big),
                 op("i", "constant", shape=array("s32")),
                 op("picked", "dynamic-slice", "logs", "i", "i", "i"),
+                op("most", "tan", "x", shape=big),
+                op("third", "slice", "most", shape=array("f32", 3, 8, 128)),
                 op("all", "sine", "x", shape=big),
             ]
         }
-        ran = [event(name, COPY, 10 * i, 10) for i, name in enumerate(("logs", "picked", "all"))]
+        names = "logs", "picked", "most", "third", "all"
+        ran = [event(name, COPY, 10 * i, 10) for i, name in enumerate(names)]
         found = rows(program, ran)
         self.assertTrue(found["logs"]["never_read_whole"])
+        self.assertFalse(found["most"]["never_read_whole"])
         # A result is read after the step.
         self.assertFalse(found["all"]["never_read_whole"])
         self.assertTrue(found["picked"]["copy_of"]["is_slice"])

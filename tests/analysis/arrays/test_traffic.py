@@ -207,6 +207,34 @@ class Bytes(unittest.TestCase):
         ]
         self.assertEqual(moved(program, ran), {"x": (0, SIZE), "out": (SIZE, 0)})
 
+    def test_parts_of_an_asynchronous_op_that_pass_an_array_on_read_it_once(self) -> None:
+        arrays = array("f32", 8, 128), array("f32", 8, 128)
+        program = {
+            "main": [
+                given(),
+                op("gather-start", "all-gather-start", "x", shape=tuple_of(*arrays)),
+                op("gather-done", "all-gather-done", "gather-start", "x"),
+            ]
+        }
+        ran = [
+            event("gather-start", "all-gather-start", 0, 1),
+            event("gather-done", "all-gather-done", 10, 10),
+        ]
+        self.assertEqual(moved(program, ran), {"x": (0, SIZE), "gather-done": (SIZE, 0)})
+
+    def test_slice_is_not_scaled_to_the_whole_array_that_the_profiler_counts(self) -> None:
+        program = {
+            "main": [
+                given(shape=BIG),
+                op("i", "constant", shape=array("s32")),
+                op("part", "dynamic-slice", "x", "i", "i", "i"),
+            ]
+        }
+        counted = memory_access_breakdown((1, 1, 4 * SIZE), (2, 1, SIZE))
+        ran = [event("part", COPY, 0, 10, bytes_accessed=9, memory_access_breakdown=counted)]
+        found = moved(program, ran)
+        self.assertEqual((found["x"], found["part"]), ((0, SIZE), (SIZE, 0)))
+
     def test_bytes_are_scaled_to_those_that_the_profiler_counts(self) -> None:
         program = {"main": [given(), op("neg", "negate", "x")]}
         counted = memory_access_breakdown((1, 1, 2 * SIZE), (2, 1, SIZE))
