@@ -9,7 +9,7 @@ example: --top 10
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Any
@@ -24,7 +24,7 @@ from _output.phrases import Next, at_line_of, bracketed, joined, short
 from _output.screen import Column, Part, Says, Table
 from _pipeline.context import Context
 from _pipeline.executions import Executions
-from _pipeline.groups import percent
+from _pipeline.groups import grouped, percent
 from _pipeline.no_answer import NoAnswer
 from _pipeline.normalize import Step
 from _units import part_of, plural, size
@@ -87,7 +87,8 @@ class Rows:
     ) -> list[list[StepArray]]:
         """Return the `top` costliest arrays, each merged with the same array of other layers: the
         shapes and lines are the same, and the names and scopes differ only in numbers."""
-        groups = grouped(arrays, self.key if is_merged else id)
+        key = self.key if is_merged else id
+        groups = grouped((key(array), array) for array in arrays).values()
         n_pushed = count()
         heap = [(*rank_of(group), next(n_pushed), group) for group in groups]
         heapify(heap)
@@ -95,7 +96,7 @@ class Rows:
         while heap and len(found) < top:
             group = heappop(heap)[-1]
             # Lines take long to find, so compare those of the costliest arrays only.
-            parts = grouped(group, line_of_maker)
+            parts = list(grouped((line_of_maker(array), array) for array in group).values())
             if len(parts) == 1:
                 found.append(group)
                 continue
@@ -185,15 +186,6 @@ class Rows:
             "hlo_op": makers[0].op.name if makers else origin.value.instruction.name,
             **place_fields(makers),
         }
-
-
-def grouped(
-    arrays: Iterable[StepArray], key_of: Callable[[StepArray], Hashable]
-) -> list[list[StepArray]]:
-    found: dict[Hashable, list[StepArray]] = {}
-    for array in arrays:
-        found.setdefault(key_of(array), []).append(array)
-    return list(found.values())
 
 
 def line_of_maker(array: StepArray) -> str | None:

@@ -14,6 +14,7 @@ from _analysis.causes.shared.graph import Value
 from _analysis.roof.ledger import DATA_MOVEMENT, MEMORY_BOUND, Entry
 from _analysis.roof.roofs import Roofs
 from _pipeline.executions import Executions
+from _pipeline.groups import grouped
 from _proto.cached import cached_property
 from _proto.hlo.parameters import read_parameters
 from _proto.hlo.program import Instruction, Program
@@ -237,11 +238,7 @@ class StepArrays:
     @cached_property
     def _copies(self) -> dict[Value, list[StepArray]]:
         """Map arrays to copies of them, or of slices of them."""
-        copies: dict[Value, list[StepArray]] = {}
-        for array in self:
-            if array.origin is not None:
-                copies.setdefault(array.origin, []).append(array)
-        return copies
+        return grouped((array.origin, array) for array in self if array.origin is not None)
 
     @cached_property
     def _has_backward(self) -> bool:
