@@ -69,6 +69,17 @@ def buffers_of(sizes: dict[int, int], made_by: int = Y) -> bytes:
     return b"".join(buffer(i, size, made_by) for i, size in sizes.items())
 
 
+def parsed(events: str) -> list[tuple[int, int, str, int]]:
+    """Parse heap events of `y`: `+1` allocates buffer 1, `-1` frees it, and with `2=1`, buffer 2
+    shares its memory."""
+    found = []
+    for event in events.split():
+        number, _, shared = event.lstrip("+-").partition("=")
+        kind = SHARE if shared else FREE if event.startswith("-") else ALLOC
+        found.append((kind, int(number), "y", int(shared or 0)))
+    return found
+
+
 def rows(result: Json, *names: str) -> list[Any]:
     found = [tuple(row[name] for name in names) for row in result["buffers"]]
     return [row[0] for row in found] if len(names) == 1 else found
@@ -170,49 +181,20 @@ class Heap(MemoryTest):
         self.assertEqual(result["peak_at"]["hlo_op"], "y")
         self.assertEqual(result["reserved_bytes"], 20)
 
-    def test_shared_memory_counts_once_until_all_buffers_are_freed(self) -> None:
-        result = self.assert_peak(
-            15,
-            buffer(1, 8, Y)
-            + buffer(2, 8, Z)
-            + buffers_of({3: 7})
-            + heap(15, 1, 2, 3)
-            + heap_trace(
-                (ALLOC, 1, "y", 0),
-                (SHARE, 2, "z", 1),
-                (FREE, 1, "z", 0),
-                (ALLOC, 3, "z", 0),
-                (FREE, 2, "z", 0),
-            ),
-            [8, 7],
-        )
-        self.assertEqual(rows(result, "hlo_op")[0], "y")
-
-    def test_buffer_that_shares_freed_memory_keeps_it_allocated(self) -> None:
-        self.assert_peak(
-            15,
-            buffers_of({1: 8, 2: 8, 3: 7})
-            + heap(15, 1, 2, 3)
-            + heap_trace(
-                (ALLOC, 1, "y", 0), (FREE, 1, "y", 0), (SHARE, 2, "y", 1), (ALLOC, 3, "z", 0)
-            ),
-            [8, 7],
-        )
-
-    def test_sharing_of_memory_is_transitive(self) -> None:
-        self.assert_peak(
-            8,
-            buffers_of({1: 8, 2: 8, 3: 8})
-            + heap(8, 1, 2, 3)
-            + heap_trace((ALLOC, 1, "y", 0), (SHARE, 2, "y", 1), (SHARE, 3, "y", 2)),
-            [8],
-        )
-
-    def test_buffer_without_a_heap_event_is_excluded(self) -> None:
-        # Like the index table of a tuple, buffer 2 has no event in the heap trace.
-        self.assert_peak(
-            8, buffers_of({1: 8, 2: 32}) + heap(40, 1, 2) + heap_trace((ALLOC, 1, "y", 0)), [8]
-        )
+    def test_peak_of_a_heap_depends_on_its_events(self) -> None:
+        for what, sizes, size, events, live in (
+            ("shared memory counts once", {1: 8, 2: 8, 3: 7}, 15, "+1 2=1 -1 +3 -2", [8, 7]),
+            ("sharing keeps freed memory", {1: 8, 2: 8, 3: 7}, 15, "+1 -1 2=1 +3", [8, 7]),
+            ("sharing is transitive", {1: 8, 2: 8, 3: 8}, 8, "+1 2=1 3=2", [8]),
+            # Like the index table of a tuple, buffer 2 has no event in the heap trace.
+            ("buffers without events do not count", {1: 8, 2: 32}, 40, "+1", [8]),
+        ):
+            with self.subTest(what):
+                # The second buffer is of `z`, but the first one owns the memory.
+                buffers = b"".join(buffer(i, n, Z if i == 2 else Y) for i, n in sizes.items())
+                heaps = heap(size, *sizes) + heap_trace(*parsed(events))
+                result = self.assert_peak(sum(live), buffers + heaps, live)
+                self.assertEqual(rows(result, "hlo_op")[0], "y")
 
     def test_heap_events_of_buffers_outside_of_hbm_heaps_are_ignored(self) -> None:
         self.assert_peak(
