@@ -10,8 +10,6 @@ from tests.modes.small_steps import leaf
 from tests.modes.test_idle import Calls, drawn_line, host, result_of
 
 RUN_ID = 950
-# The step is idle from 100 to 200, between two executions of a program.
-GAP = (100, 200)
 PROGRAMS = [("m", 0, 100), ("m", 200, 300)]
 
 

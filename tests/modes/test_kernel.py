@@ -391,18 +391,10 @@ class Asked(unittest.TestCase):
         rows = result_of(ops, options=["--kernel", "aa.1"])["kernels"]
         self.assertEqual(column(rows, "hlo_op"), ["aa.12"])
 
-    def test_top_limits_the_number_of_ops(self) -> None:
-        result = result_of(Rows.OPS, options=["--kernel", "flash", "--top", "1"])
-        self.assertEqual(result["tail"], {"n_kernels_omitted": 1, "dur_ps": 50})
-
     def test_op_of_several_programs_has_a_row_for_each_program(self) -> None:
         ops = [kernel(0, 10, program_id=7), kernel(10, 20, program_id=8)]
         result = result_of(ops, options=["--kernel", "flash.3"])
         self.assertEqual(column(result["kernels"], "total_dur_ps"), [20, 10])
-
-    def test_similar_name_is_suggested_for_a_misspelled_name(self) -> None:
-        outcome = run(traced(Rows.OPS), "kernel", "--kernel", "flahs")
-        self.assertRegex(outcome.object["detail"], r"'flahs'.*; did you mean flash\?\Z")
 
     def test_unknown_and_ambiguous_names_are_rejected(self) -> None:
         for name in ("nowhere", "", "flash.", "f.1"):

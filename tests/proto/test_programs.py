@@ -27,12 +27,9 @@ from _proto.hlo.nearest_line import nearest_line
 from _proto.hlo.program import Instruction
 from _proto.hlo.programs import Programs
 from _proto.hlo.replica_groups import (
-    MAX_DEVICES,
     AxisPart,
     Participants,
     in_groups,
-    iota_groups,
-    listed_groups,
     mesh_groups,
 )
 from _proto.hlo.shapes import Array
@@ -747,13 +744,6 @@ class NearestLines(unittest.TestCase):
 class Groups(unittest.TestCase):
     """Test all known encodings of the devices that take part in a collective."""
 
-    def test_iota_groups_are_expanded(self) -> None:
-        self.assertEqual(iota_groups(4, 2, [8]), ((0, 1), (2, 3), (4, 5), (6, 7)))
-        self.assertEqual(iota_groups(4, 2, [2, 4], [1, 0]), ((0, 4), (1, 5), (2, 6), (3, 7)))
-        self.assertEqual(iota_groups(2, 4, [4, 2], [1, 0]), ((0, 2, 4, 6), (1, 3, 5, 7)))
-        self.assertEqual(iota_groups(1, 8, [2, 2, 2], [2, 1, 0]), (tuple(range(8)),))
-        self.assertEqual(iota_groups(4, 2, [2, 2, 2], [0, 2, 1]), ((0, 2), (1, 3), (4, 6), (5, 7)))
-
     def test_mesh_groups_are_expanded(self) -> None:
         self.assertEqual(mesh_groups([4, 2], [AxisPart(0)]), ((0, 2, 4, 6), (1, 3, 5, 7)))
         self.assertEqual(mesh_groups([4, 2], [AxisPart(1)]), ((0, 1), (2, 3), (4, 5), (6, 7)))
@@ -765,38 +755,6 @@ class Groups(unittest.TestCase):
         self.assertEqual(mesh_groups([8], around), ((0, 1, 4, 5), (2, 3, 6, 7)))
         self.assertEqual(mesh_groups([2, 2], [AxisPart(1)], [3, 1, 2, 0]), ((0, 2), (1, 3)))
         self.assertEqual(mesh_groups([2, 2], []), ((0,), (1,), (2,), (3,)))
-
-    def test_listed_groups_are_sorted_and_disjoint(self) -> None:
-        self.assertEqual(listed_groups([[3, 1], [2, 0]]), ((0, 2), (1, 3)))
-        self.assertEqual(listed_groups([]), ())
-        wrong: list[int]
-        for wrong in ([0, 0], [0, 1, 0], [-1], []):
-            self.assertIsNone(listed_groups([[5], wrong]))
-        self.assertIsNone(listed_groups([[1], [1]]))
-
-    def test_contradictory_groups_are_read_as_none(self) -> None:
-        contradictory = (
-            iota_groups(4, 2, [4]),
-            iota_groups(4, 2, [2, 4], [1, 1]),
-            iota_groups(4, 2, [2, 4], [1]),
-            iota_groups(0, 8, [8]),
-            iota_groups(-1, -8, [8]),
-            iota_groups(1, 0, [0]),
-            iota_groups(1, 1, []),
-            iota_groups(1, MAX_DEVICES + 1, [MAX_DEVICES + 1]),
-            iota_groups(1 << 62, 1 << 62, [1 << 62, 1 << 62]),
-            mesh_groups([4, 2], [AxisPart(2)]),
-            mesh_groups([4, 2], [AxisPart(-1)]),
-            mesh_groups([4, 2], [AxisPart(0), AxisPart(0)]),
-            mesh_groups([4, 2], [AxisPart(0, 3, 2)]),
-            mesh_groups([4, 2], [AxisPart(0, 2, 4)]),
-            mesh_groups([8], [AxisPart(0, 1, 4), AxisPart(0, 2, 2)]),
-            mesh_groups([4, 0], [AxisPart(0)]),
-            mesh_groups([2, 2], [AxisPart(0)], [0, 1, 2]),
-            mesh_groups([2, 2], [AxisPart(0)], [0, 1, 2, 2]),
-            mesh_groups([2] * 70, [AxisPart(0)]),
-        )
-        self.assertEqual(contradictory, (None,) * len(contradictory))
 
     def test_groups_are_read_from_the_fields_of_all_compiler_versions(self) -> None:
         cut, transposed = iota(4, 2, [8]), iota(4, 2, [2, 4], [1, 0])
