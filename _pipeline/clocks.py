@@ -20,9 +20,7 @@ from itertools import accumulate, compress
 from operator import add
 from typing import Final, Literal, NamedTuple
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _proto.trace.events import Events
+from _proto.trace.events import Events
 
 ClockName = Literal["device", "trace"]
 ON_DEVICE: Final = "device"

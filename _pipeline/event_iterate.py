@@ -9,11 +9,8 @@ from itertools import accumulate
 from _pipeline.clocks import Piece
 from _pipeline.device import AFTER_ALL, BEFORE_ALL, Device, StepEvent
 from _proto.cached import cached_property
+from _proto.trace.events import Events
 from _units import counted
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _proto.trace.events import Events
 
 
 class Admitted:

@@ -13,18 +13,15 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence, Set
 from itertools import chain, compress, count, islice, repeat
 from operator import add, lt
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from _pipeline.groups import grouped
 from _pipeline.intervals import union
 from _proto.trace.joined import AnyLine, AnyPlane
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    Column = array[int]
-
-    # Starts and ends of stretches of time.
-    Stretches = tuple[Column, Column]
+Column: TypeAlias = "array[int]"
+# Starts and ends of stretches of time.
+Stretches = tuple[Column, Column]
 
 # If no event is running, the event's index is NOBODY, and the index of its name is NOTHING.
 NOBODY, NOTHING = -1, -1
