@@ -155,9 +155,9 @@ def runtime_row(trace: Trace, device: str, context: Context) -> Json | None:
     peak = runtime.peak
     return {
         "capacity_bytes": runtime.capacity,
-        "peak_bytes": peak.reserved + peak.allocated if peak else None,
-        "peak_reserved_bytes": peak.reserved if peak else None,
-        "peak_allocated_bytes": peak.allocated if peak else None,
+        "peak_bytes": sum(peak) if peak else None,
+        "peak_reserved_bytes": peak[0] if peak else None,
+        "peak_allocated_bytes": peak[1] if peak else None,
         "min_available_bytes": runtime.min_available,
     }
 

@@ -21,19 +21,12 @@ DEVICE = "index_on_host"
 RESERVED, ALLOCATED, AVAILABLE = SIZES = ("bytes_reserved", "bytes_allocated", "bytes_available")
 
 
-class RuntimePeak(NamedTuple):
-    """Reserved and allocated bytes at the peak, and the peak's start on the trace clock."""
-
-    at: int
-    reserved: int
-    allocated: int
-
-
 class Runtime(NamedTuple):
     """Minima and maxima over the allocator's events; None for a number that no event reports."""
 
     capacity: int | None
-    peak: RuntimePeak | None
+    # Reserved and allocated bytes at the earliest peak.
+    peak: tuple[int, int] | None
     min_available: int | None
 
 
@@ -82,33 +75,28 @@ def index_on_host(trace: Trace, rank: Rank, device: str) -> int | None:
 def summed(reports: Iterable[EventNumbers]) -> Runtime | None:
     """Return minima and maxima over the allocator's events. A missing number is skipped, not
     counted as zero."""
-    n_events = 0
+    is_reported = False
     capacity: list[int] = []
     available: list[int] = []
-    peak: RuntimePeak | None = None
+    # Negated used bytes, time, and reserved and allocated bytes of each event.
+    used: list[tuple[int, int, int, int]] = []
     for at, numbers in reports:
-        n_events += 1
+        is_reported = True
         sizes = {name: int(numbers[name]) for name in SIZES if is_size(numbers.get(name))}
         if AVAILABLE in sizes:
             available.append(sizes[AVAILABLE])
         if len(sizes) == len(SIZES):
             capacity.append(sum(sizes.values()))
         if RESERVED in sizes and ALLOCATED in sizes:
-            found = RuntimePeak(at, sizes[RESERVED], sizes[ALLOCATED])
-            if peak is None or rank(found) < rank(peak):
-                peak = found
-    if not n_events:
+            reserved, allocated = sizes[RESERVED], sizes[ALLOCATED]
+            used.append((-reserved - allocated, at, reserved, allocated))
+    if not is_reported:
         return None
     return Runtime(
         max(capacity, default=None),
-        peak,
+        min(used)[2:] if used else None,
         min(available, default=None),
     )
-
-
-def rank(peak: RuntimePeak) -> tuple[int, int]:
-    """Return the sort key of a peak: most bytes first, ties in order of time."""
-    return -(peak.reserved + peak.allocated), peak.at
 
 
 def is_size(value: float | None) -> bool:

@@ -33,7 +33,6 @@ class Held(NamedTuple):
     size: int
     kind: BufferKind
     buffer: Buffer | None
-    parameter_number: int | None
 
     @property
     def instruction(self) -> Instruction | None:
@@ -94,12 +93,11 @@ def peak_of(assignment: BufferAssignment) -> Peak:
             found = [_maximum(events, assignment.buffers) for events in heap_events[place]]
             if sum(maximum.size for maximum in found) > allocation.size:
                 raise Contradiction(
-                    f"allocation {allocation.number} is smaller than the buffers that are"
-                    " live in it"
+                    f"allocation {allocation.index} is smaller than the buffers that are live in it"
                 )
             maxima += found
             live = [buffer for maximum in found for buffer in maximum.live]
-            held += [Held(buffer.size, TEMPORARY, buffer, None) for buffer in live]
+            held += [Held(buffer.size, TEMPORARY, buffer) for buffer in live]
         elif allocation.size:
             n_untraced += allocation.size
             held.append(_held_whole(allocation, assignment.buffers))
@@ -124,7 +122,7 @@ def _other_spaces(allocations: Sequence[Allocation]) -> dict[str, int]:
 
 def kind_of(allocation: Allocation) -> BufferKind:
     """Return the kind of an allocation; if several kinds apply, the first in order of `KINDS`."""
-    if allocation.is_parameter:
+    if allocation.is_entry_computation_parameter:
         return PARAMETER
     if allocation.maybe_live_out:
         return OUTPUT
@@ -144,11 +142,10 @@ def _held_whole(allocation: Allocation, buffers: Mapping[int, Buffer]) -> Held:
         allocation.size,
         kind,
         min(
-            (buffers[assigned.buffer_id] for assigned in allocation.assigned),
+            (buffers[assigned.logical_buffer_id] for assigned in allocation.assigned),
             key=rank,
             default=None,
         ),
-        allocation.parameter_number if kind == PARAMETER else None,
     )
 
 
@@ -158,15 +155,16 @@ def _allocation_by_buffer(
     """Map each buffer's id to the index of the allocation that contains it."""
     allocation_by_buffer: dict[int, int] = {}
     for place, allocation in enumerate(allocations):
-        for buffer_id, offset, size in allocation.assigned:
+        for assigned in allocation.assigned:
+            buffer_id = assigned.logical_buffer_id
             if buffer_id not in buffers:
                 raise Contradiction(
-                    f"allocation {allocation.number} refers to the unknown buffer {buffer_id}"
+                    f"allocation {allocation.index} refers to the unknown buffer {buffer_id}"
                 )
             if buffer_id in allocation_by_buffer:
                 raise Contradiction(f"buffer {buffer_id} is in two allocations")
-            if offset + size > allocation.size:
-                raise Contradiction(f"buffer {buffer_id} exceeds allocation {allocation.number}")
+            if assigned.offset + assigned.size > allocation.size:
+                raise Contradiction(f"buffer {buffer_id} exceeds allocation {allocation.index}")
             allocation_by_buffer[buffer_id] = place
     return allocation_by_buffer
 
@@ -235,12 +233,12 @@ def _sizes(
         else:
             if buffer_id in present:
                 raise Contradiction(f"buffer {buffer_id} is allocated twice")
-            if event.kind != ALLOC and event.shares_with not in canonical:
+            shared = event.share_with_canonical_id
+            if event.kind != ALLOC and shared not in canonical:
                 raise Contradiction(
-                    f"buffer {buffer_id} shares memory with {event.shares_with}, which was never"
-                    " allocated"
+                    f"buffer {buffer_id} shares memory with {shared}, which was never allocated"
                 )
-            owner = buffer_id if event.kind == ALLOC else canonical[event.shares_with]
+            owner = buffer_id if event.kind == ALLOC else canonical[shared]
             present.add(buffer_id)
             canonical[buffer_id] = owner
             if owner not in live:

@@ -8,6 +8,7 @@ allocation.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import NamedTuple
 
 from _proto import hlo_pb2 as pb
@@ -16,7 +17,12 @@ from _proto.hlo.program import Instruction, Program
 from _proto.hlo.shapes import Path
 from _proto.trace.wire import decode
 
-ALLOC, FREE, _ = KINDS = ("alloc", "free", "share")
+# A memory region that XLA allocates as one unit, and an event in a heap trace: an instruction
+# allocates, frees or shares a buffer's memory.
+Allocation = pb.BufferAllocation
+HeapEvent = pb.HeapSimulatorTrace.Event
+# Kinds of heap events.
+ALLOC, FREE, SHARE = range(3)
 
 
 class Buffer(NamedTuple):
@@ -26,37 +32,6 @@ class Buffer(NamedTuple):
     size: int
     instruction: Instruction | None
     shape_index: Path
-
-
-class Assigned(NamedTuple):
-    """The position of a logical buffer in an allocation."""
-
-    buffer_id: int
-    offset: int
-    size: int
-
-
-class Allocation(NamedTuple):
-    """A memory region that XLA allocates as one unit. In HBM, `color` is 0."""
-
-    number: int
-    size: int
-    color: int
-    is_thread_local: bool
-    is_parameter: bool
-    parameter_number: int
-    maybe_live_out: bool
-    is_constant: bool
-    assigned: list[Assigned]
-
-
-class HeapEvent(NamedTuple):
-    """An event in a heap trace: an instruction allocates, frees or shares a buffer's memory."""
-
-    kind: str
-    buffer_id: int
-    shares_with: int
-    instruction_name: str
 
 
 class BufferAssignment(NamedTuple):
@@ -86,11 +61,19 @@ def _read(program: Program, data: bytes) -> BufferAssignment:
         if buffer.id in buffers:
             raise Damage(0, f"two buffers have the id {buffer.id}")
         buffers[buffer.id] = buffer
-    return BufferAssignment(
-        [_allocation(allocation) for allocation in message.buffer_allocations],
-        buffers,
-        [_heap_trace(heap_trace) for heap_trace in message.heap_simulator_traces],
-    )
+    allocations = [decode(Allocation, part, 0) for part in message.buffer_allocations]
+    for allocation in allocations:
+        assigned = (size for part in allocation.assigned for size in (part.offset, part.size))
+        if min(allocation.size, *assigned, 0) < 0:
+            raise Damage(0, f"allocation {allocation.index} has a negative size")
+    traces = [
+        list(decode(pb.HeapSimulatorTrace, part, 0).events)
+        for part in message.heap_simulator_traces
+    ]
+    for event in chain.from_iterable(traces):
+        if event.kind not in (ALLOC, FREE, SHARE):
+            raise Damage(0, f"a heap event has the unknown kind {event.kind}")
+    return BufferAssignment(allocations, buffers, traces)
 
 
 def _buffer(program: Program, data: bytes) -> Buffer:
@@ -100,38 +83,3 @@ def _buffer(program: Program, data: bytes) -> Buffer:
     where = message.defined_at
     instruction = program.instruction_by_id(where.instruction_id)
     return Buffer(message.id, message.size, instruction, tuple(where.shape_index))
-
-
-def _allocation(data: bytes) -> Allocation:
-    message = decode(pb.BufferAllocation, data, 0)
-    assigned = [
-        Assigned(part.logical_buffer_id, part.offset, part.size) for part in message.assigned
-    ]
-    if message.size < 0 or any(min(part.offset, part.size) < 0 for part in assigned):
-        raise Damage(0, f"allocation {message.index} has a negative size")
-    return Allocation(
-        message.index,
-        message.size,
-        message.color,
-        message.is_thread_local,
-        message.is_entry_computation_parameter,
-        message.parameter_number,
-        message.maybe_live_out,
-        message.is_constant,
-        assigned,
-    )
-
-
-def _heap_trace(data: bytes) -> list[HeapEvent]:
-    return [_event(event) for event in decode(pb.HeapSimulatorTrace, data, 0).events]
-
-
-def _event(message: pb.HeapSimulatorTrace.Event) -> HeapEvent:
-    if not 0 <= message.kind < len(KINDS):
-        raise Damage(0, f"a heap event has the unknown kind {message.kind}")
-    return HeapEvent(
-        KINDS[message.kind],
-        message.buffer_id,
-        message.share_with_canonical_id,
-        message.instruction_name,
-    )
