@@ -25,11 +25,12 @@ from _analysis.records.gate import Gate, gate_of
 from _analysis.records.matching import MATCHED_BY
 from _analysis.records.program_changes import ProgramChange
 from _analysis.records.record_format import KINDS
-from _analysis.records.recorded_steps import ALPHA, percent, rounded, source_of
+from _analysis.records.recorded_steps import ALPHA, source_of
 from _analysis.records.sides import Side, mean_step
 from _output.phrases import Next, at, bracketed, joined, short
 from _output.screen import Column, End, Part, Says, Table
 from _pipeline.context import DEVICE, SCHEMA_VERSION, Context
+from _pipeline.groups import percent
 from _pipeline.no_answer import NoAnswer
 from _pipeline.texts import cut_texts
 from _units import time
@@ -155,7 +156,7 @@ def noise_row(found: comparison.Comparison) -> Json:
         "n_before": noise.n_before,
         "n_after": noise.n_after,
         "n_tested": found.n_tested,
-        "min_p_value": rounded(noise.min_p_value, 6),
+        "min_p_value": round(float(noise.min_p_value), 6),
         "why_not": found.why_not,
     }
 
@@ -191,7 +192,7 @@ def tested_row(change: comparison.Change) -> Json:
         "after_ps": after,
         "delta_ps": change.delta,
         "delta_pct": percent(change.delta, before),
-        "p_value": None if change.p_value is None else rounded(change.p_value, 6),
+        "p_value": None if change.p_value is None else round(float(change.p_value), 6),
         "significant": change.is_significant,
     }
 

@@ -20,13 +20,12 @@ from _analysis.comm.cohorts import LoadRecords, Member
 from _analysis.comm.stragglers import spread_of_records, step_spread, verdict_of
 from _analysis.processes import work_on
 from _analysis.records.captures import captures_of, records_of_file, size_of, trace_of
-from _analysis.records.recorded_steps import percent, rounded
 from _analysis.records.step_sums import StepSums, total_of
 from _output.columns import LINE, SCOPE
 from _output.phrases import Next, joined
 from _output.screen import Column, Each, End, Part, Says, Section, Table
 from _pipeline.context import SCHEMA_VERSION, Context
-from _pipeline.groups import rounded_mean
+from _pipeline.groups import percent, rounded_mean
 from _pipeline.load import Place, of_host
 from _pipeline.texts import cut_texts
 from _units import counted, time
@@ -169,7 +168,7 @@ def step_row(step: stragglers.StepSpread) -> Json:
     }
 
 
-def verdict_row(verdict: stragglers.Verdict | None, n_steps: int) -> Json:
+def verdict_row(verdict: stragglers.SpreadVerdict | None, n_steps: int) -> Json:
     if verdict is None:
         return {
             "imbalance": None,
@@ -195,10 +194,10 @@ def verdict_row(verdict: stragglers.Verdict | None, n_steps: int) -> Json:
         "straggler": name_of(verdict.straggler) if verdict.straggler else None,
         "n_slowest": verdict.n_slowest,
         "n_steps": n_steps,
-        "p_value": rounded(verdict.p_value, 6),
+        "p_value": round(float(verdict.p_value), 6),
         "scope": verdict.scope,
         "cause": verdict.cause,
-        "uniform_pct": None if uniform is None else rounded(uniform, 3),
+        "uniform_pct": None if uniform is None else round(float(uniform), 3),
         "slow_host": slow_host_row(verdict.slow_host) if verdict.slow_host else None,
         "why_not": None,
     }
@@ -208,7 +207,7 @@ def slow_host_row(slow: stragglers.SlowHost) -> Json:
     return {
         "host": slow.host,
         "n_slowest": slow.n_slowest,
-        "p_value": rounded(slow.p_value, 6),
+        "p_value": round(float(slow.p_value), 6),
     }
 
 

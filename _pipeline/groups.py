@@ -124,7 +124,8 @@ def source_key(op: Op) -> SourceKey:
 
 
 def percent(part: float, whole: int) -> float | None:
-    return round(100 * part / whole, 3) if whole else None
+    # Adding 0.0 turns -0.0 into 0.0.
+    return round(100 * part / whole, 3) + 0.0 if whole else None
 
 
 def mean(figures: Sequence[int]) -> int:

@@ -17,11 +17,11 @@ from _analysis.comm.cohorts import (
     twice_median,
 )
 from _analysis.processes import in_turn
-from _analysis.records.recorded_steps import ALPHA, percent, ratio, source_of
+from _analysis.records.recorded_steps import ALPHA, source_of
 from _analysis.records.step_sums import StepSums, total_of
 from _pipeline.device import MODULES
 from _pipeline.frames import innermost_own, is_not_plumbing
-from _pipeline.groups import grouped, mean, rounded_mean
+from _pipeline.groups import grouped, mean, percent, rounded_mean
 from _pipeline.scopes import scope_of
 from _pipeline.vocabulary import LeafKind
 from _units import counted
@@ -131,7 +131,7 @@ class SlowHost(NamedTuple):
     p_value: Fraction
 
 
-class Verdict(NamedTuple):
+class SpreadVerdict(NamedTuple):
     """The slow device or host of a cohort with several devices, and its slow lines."""
 
     imbalance: Imbalance | None
@@ -149,7 +149,7 @@ class Verdict(NamedTuple):
     lines: SlowVsMedian
 
 
-def verdict_of(cohort: Cohort) -> Verdict:
+def verdict_of(cohort: Cohort) -> SpreadVerdict:
     suspect, median = cohort.suspect(), cohort.median()
     n_slowest = cohort.n_slowest[suspect.name]
     p_value = chance_of_slowest(n_slowest, len(cohort.keys), len(cohort.members))
@@ -168,7 +168,7 @@ def verdict_of(cohort: Cohort) -> Verdict:
     n = len(cohort.keys)
     gain = rounded_mean(lead_of(cohort, cohort.ranked[0]), n)
     all_steps = total_of(totals.values()).duration
-    return Verdict(
+    return SpreadVerdict(
         imbalance=imbalance_verdict(cohort),
         gain=gain,
         gain_pct=percent(gain, rounded_mean(all_steps, n * len(cohort.members))),
@@ -339,5 +339,6 @@ def slow_vs_median(cohort: Cohort, slow: Member, median: Member) -> SlowVsMedian
         uneven = Fraction(off, 2 * median_sum * abs(slow_sum - median_sum))
         uniform = max(Fraction(0), 100 * (1 - uneven))
     n = len(cohort.keys)
+    factor = round(slow_sum / median_sum, 6) if median_sum else None
     excess = rounded_mean(cohort.load(slow), n) - rounded_mean(cohort.load(median), n)
-    return SlowVsMedian(slow, median, excess, ratio(slow_sum, median_sum, 6), uniform, lines)
+    return SlowVsMedian(slow, median, excess, factor, uniform, lines)

@@ -11,10 +11,10 @@ from _analysis.records.matching import Match, matches_of
 from _analysis.records.noise import Noise, noise_of, p_values_of
 from _analysis.records.program_changes import ProgramChanges, program_changes
 from _analysis.records.record_format import KINDS, Record
-from _analysis.records.recorded_steps import ALPHA, Line, Run, percent, run_of, source_of
+from _analysis.records.recorded_steps import ALPHA, Line, Run, run_of, source_of
 from _analysis.records.sides import Side, sides_of
 from _pipeline.context import DEVICE
-from _pipeline.groups import mean
+from _pipeline.groups import mean, percent
 from _pipeline.vocabulary import LeafKind
 
 # Rows below this share of the total time are not tested for significance, because with fewer tests

@@ -158,7 +158,7 @@ def inflate(data: bytes) -> bytes:
 
 def record_of(value: Any) -> Record:
     """Read a record from a JSON object; raise UnreadableRecord if the object is not a record."""
-    top = Row(value, "record")
+    top = JsonObject(value, "record")
     if top.get("status") == "absent":
         texts = [top.get(name) for name in ("reason", "detail")]
         reasons = [text for text in texts if isinstance(text, str)]
@@ -188,7 +188,7 @@ def record_of(value: Any) -> Record:
     return Record(top.text("xplane_file"), top.text("host"), groups, devices)
 
 
-def group_of(row: Row, frames: Sequence[str]) -> RecordedGroup:
+def group_of(row: JsonObject, frames: Sequence[str]) -> RecordedGroup:
     places = row.numbers("frames")
     if max(places, default=-1) >= len(frames):
         raise row.wrong("frames", f"no frame has the index {max(places)}")
@@ -205,7 +205,7 @@ def group_of(row: Row, frames: Sequence[str]) -> RecordedGroup:
     )
 
 
-def program_of(row: Row) -> RecordedProgram:
+def program_of(row: JsonObject) -> RecordedProgram:
     facts: dict[ProgramWhat, dict[str, Fact]] = {}
     for what, wanted in KINDS_OF_FACTS.items():
         if wanted is None:
@@ -217,7 +217,7 @@ def program_of(row: Row) -> RecordedProgram:
     return RecordedProgram(row.text("fingerprint"), facts)
 
 
-def device_of(row: Row, programs: Sequence[RecordedProgram]) -> RecordedDevice:
+def device_of(row: JsonObject, programs: Sequence[RecordedProgram]) -> RecordedDevice:
     """Read the fields of a device; its steps are added later."""
     place = row.number_or_null("hlo")
     if place is not None and place >= len(programs):
@@ -233,7 +233,7 @@ def device_of(row: Row, programs: Sequence[RecordedProgram]) -> RecordedDevice:
     )
 
 
-def step_of(row: Row, n_groups: int) -> RecordedStep:
+def step_of(row: JsonObject, n_groups: int) -> RecordedStep:
     number, name = row.number("index"), row.text_or_null("name")
     duration = row.number("duration_ps")
     period = row.number_or_null("period_ps")
@@ -252,7 +252,7 @@ def step_of(row: Row, n_groups: int) -> RecordedStep:
     return RecordedStep(number, name, True, sums, durs, ns, period)
 
 
-class Row:
+class JsonObject:
     """Reads the fields of a JSON object; if a field is invalid, raises UnreadableRecord with the
     field's position."""
 
@@ -329,6 +329,6 @@ class Row:
             raise self.wrong(name, f"all values must be of type {wanted.__name__}")
         return values
 
-    def rows(self, name: str) -> list[Row]:
+    def rows(self, name: str) -> list[JsonObject]:
         values = self.of_type(name, list)
-        return [Row(value, f"{self.where}.{name}[{i}]") for i, value in enumerate(values)]
+        return [JsonObject(value, f"{self.where}.{name}[{i}]") for i, value in enumerate(values)]

@@ -91,19 +91,6 @@ def run_of(record: Record, device: str, asked: slice, **more: str) -> Run:
     return run
 
 
-def percent(part: int, whole: int) -> float | None:
-    return ratio(100 * part, whole, 3)
-
-
-def ratio(part: int, whole: int, digits: int) -> float | None:
-    # Adding 0.0 turns -0.0 into 0.0.
-    return round(part / whole, digits) + 0.0 if whole else None
-
-
-def rounded(number: Fraction, digits: int) -> float:
-    return round(float(number), digits) + 0.0
-
-
 def source_of(lines: Sequence[Line]) -> str | None:
     """Return the alphabetically first source of the given lines, or None if no line has a
     source."""

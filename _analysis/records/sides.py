@@ -45,7 +45,7 @@ def means_of(runs: Sequence[Run]) -> Run:
     groups: dict[Key, RecordedGroup] = {}
     for of_run in lines:
         for key, line in of_run.items():
-            groups[key] = joined(groups[key], line.group) if key in groups else line.group
+            groups[key] = merged_group(groups[key], line.group) if key in groups else line.group
     record = runs[0].record._replace(groups=list(groups.values()))
     steps = [
         mean_of_steps(i, run.steps, [of_run.get(key) for key in groups])
@@ -59,7 +59,7 @@ def key_of(line: Line) -> Key:
     return line.kind, line.group.agg_key
 
 
-def joined(first: RecordedGroup, other: RecordedGroup) -> RecordedGroup:
+def merged_group(first: RecordedGroup, other: RecordedGroup) -> RecordedGroup:
     """Merge two groups: take `tf_ops` and `signatures` from both, and all else from the first."""
     if first == other:
         return first
