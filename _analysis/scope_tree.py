@@ -16,8 +16,6 @@ from _pipeline.no_answer import NoAnswer
 # The parts of a scope's name, outermost first; empty for the root.
 Path = tuple[str, ...]
 
-N_LINES = 3
-
 
 class Layer:
     """A scope, with the time of its own ops, and the total time including its inner scopes."""
@@ -28,9 +26,6 @@ class Layer:
         self.n = self.total = self.self_total = 0
         self.kinds: Counter[str] = Counter()
         self.phases: Counter[str] = Counter()
-        self.lines: Counter[str | None] = Counter()
-        # Time of the scope's own ops by primitive.
-        self.primitives: Counter[str | None] = Counter()
 
     def child(self, name: str) -> Layer:
         if name not in self.children:
@@ -44,20 +39,10 @@ class Layer:
         self.total += duration
         self.kinds[op.kind] += duration
         self.phases[op.phase] += duration
-        self.lines[op.source_user] += duration
 
     def add_own(self, executions: Executions) -> None:
         """Add an op that the scope contains directly."""
-        scope = executions.op.scope
         self.self_total += executions.total
-        self.primitives[scope.primitive if scope else None] += executions.total
-
-    @property
-    def longest_lines(self) -> list[tuple[str | None, int]]:
-        """Return the lines that take the most time, including inner scopes."""
-        return sorted(
-            self.lines.items(), key=lambda item: (-item[1], item[0] is None, item[0] or "")
-        )[:N_LINES]
 
 
 def tree_of(first: Path, leaves: Iterable[tuple[Path, Executions]], deepest: int) -> Layer:

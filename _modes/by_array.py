@@ -126,7 +126,6 @@ class Rows:
         at_peak = self.roofs.t_memory(sum(array.moved_by_bound_ops for array in group))
         return {
             "shape": first.shape.text,
-            "dtype": first.shape.dtype,
             "bytes": first.shape.n_bytes,
             "n_arrays": len(group),
             "kind": arrays.kind_of(first),

@@ -1,4 +1,4 @@
-"""Break the step down by scope: each scope's time, primitives and source lines.
+"""Break the step down by scope: each scope's time by kind and phase.
 
 question: how long each layer of the model takes, by scope
 reads: a step
@@ -19,16 +19,14 @@ from _output.phrases import Next, bracketed, joined, short
 from _output.screen import Column, End, Part, Says, Table
 from _pipeline.context import Context
 from _pipeline.executions import Executions
-from _pipeline.groups import Group, percent, summed
+from _pipeline.groups import Group, percent
 from _pipeline.normalize import Step
 from _pipeline.scopes import merged_layers, names_layer
-from _proto.hlo.text import without_ssa_end
 from _units import part_of, time
 
 Json = dict[str, Any]
 
 DEPTH = 4
-N_PRIMITIVES = 5
 NO_LAYERS = (
     "no scope names a layer, because the program does not use jax.named_scope (Flax NNX does not);"
     " --mode by_source shows the time by source line"
@@ -78,20 +76,7 @@ def scope_row(layer: Layer, step: Step) -> Json:
         "pct_of_step": percent(layer.total, step.duration),
         "kinds": nonzero(layer.kinds),
         "phases": nonzero(layer.phases),
-        "primitives": primitive_rows(layer),
-        "lines": [
-            {"source_user": line, "dur_ps": duration} for line, duration in layer.longest_lines
-        ],
     }
-
-
-def primitive_rows(layer: Layer) -> list[Json]:
-    times = summed(
-        (primitive and without_ssa_end(primitive), duration)
-        for primitive, duration in layer.primitives.items()
-    )
-    ranked = sorted(times.items(), key=lambda item: (-item[1], item[0] is None, item[0] or ""))
-    return [{"primitive": name, "dur_ps": duration} for name, duration in ranked[:N_PRIMITIVES]]
 
 
 def nonzero(times: dict[str, int]) -> dict[str, int]:

@@ -245,7 +245,6 @@ def comm_row(
         "groups": first.exchange.who.label,
         "groups_from": first.exchange.who_is,
         "bus_gbps": gbps_of(transfers, in_flight),
-        "bus_gbps_over": "in_flight_union" if is_async else "duration",
         **peer_fields(peers, transfers),
         "plan": sorted(set().union(*(transfer.plan for transfer in transfers))) or None,
     }

@@ -45,7 +45,6 @@ class Tree(unittest.TestCase):
         self.assertEqual({root[name] for name in nothing}, {0})
         self.assertEqual([root[name] for name in ("scope", "name", "pct_of_step")], ["", "", 0.0])
         self.assertEqual([root[name] for name in ("kinds", "phases")], [{}, {}])
-        self.assertEqual([root[name] for name in ("primitives", "lines")], [[], []])
         check(self, result)
 
     def test_all_phases_of_a_layer_share_a_scope(self) -> None:
@@ -64,45 +63,6 @@ class Tree(unittest.TestCase):
             list(mlp["phases"].items()),
             [("backward", 1), ("forward", 2), ("recompute", 4), ("other", 8)],
         )
-
-    def test_primitives_of_a_scope_exclude_its_nested_scopes(self) -> None:
-        ops = [
-            *(at(i, i + 1, f"jit(f)/a/p{i}:") for i in range(5)),
-            at(20, 9, "jit(f)/a/jit(silu):"),
-            at(30, 3, "jit(f)/a/mul.5:"),
-            at(40, 4, "jit(f)/a/mul.clone.7:"),
-            at(50, 4, "jit(f)/b/mul:"),
-            at(60, 6, "jit(f)/params['layers.0.w']:"),
-        ]
-        root, a, silu, *_ = result_of(ops)["scopes"]
-        self.assertEqual((a["scope"], silu["scope"]), ("a", "a/silu"))
-        rows = [(row["primitive"], row["dur_ps"]) for row in a["primitives"]]
-        self.assertEqual(rows, [("mul", 7), ("p4", 5), ("p3", 4), ("p2", 3), ("p1", 2)])
-        self.assertEqual(silu["primitives"], [{"primitive": None, "dur_ps": 9}])
-        # Numbers are removed only at the end of a primitive.
-        self.assertEqual(root["primitives"], [{"primitive": "params['layers.0.w']", "dur_ps": 6}])
-
-    def test_lines_of_a_scope_include_its_nested_scopes(self) -> None:
-        library = "lib/site-packages/jax/x.py:1:1"
-        ops = [
-            at(0, 5, "jit(f)/a/m:", stack="m.py:1:1\n" + library, source="x.py:1"),
-            at(5, 5, "jit(f)/a/b/m:", stack="m.py:2:1"),
-            at(10, 3, "jit(f)/a/b/m:", stack="m.py:3:1"),
-            at(13, 4, "jit(f)/a/c/m:", stack="m.py:3:1"),
-            at(17, 6, "jit(f)/a/c/m:", stack=library),
-        ]
-        result = result_of(ops)
-        root, a, c, b = result["scopes"]
-        self.assertEqual((c["scope"], b["scope"]), ("a/c", "a/b"))
-        for row in (root, a):
-            lines = [(line["source_user"], line["dur_ps"]) for line in row["lines"]]
-            self.assertEqual(lines, [("m.py:3", 7), (None, 6), ("m.py:1", 5)])
-        self.assertEqual(
-            [(line["source_user"], line["dur_ps"]) for line in b["lines"]],
-            [("m.py:2", 5), ("m.py:3", 3)],
-        )
-        [first, *_] = result_of(ops, "--own", "site-packages")["scopes"][0]["lines"]
-        self.assertEqual(first, {"source_user": None, "dur_ps": 12})
 
     def test_path_comes_from_the_program_if_the_trace_has_none(self) -> None:
         program = hlo_proto.hlo_proto(
@@ -271,10 +231,6 @@ class OddPaths(unittest.TestCase):
         )
         result = result_of([at(10 * i, 5, path) for i, path in enumerate(paths)])
         self.assertEqual(totals(result), {"": (45, 45)})
-        names = [row["primitive"] for row in result["scopes"][0]["primitives"]]
-        self.assertEqual(names, [None, "add", " ", "mul", "params['a/b'][0].mu"])
-        times = [row["dur_ps"] for row in result["scopes"][0]["primitives"]]
-        self.assertEqual(times, [20, 10, 5, 5, 5])
 
     def test_all_levels_of_a_deep_scope_can_be_shown(self) -> None:
         deep = "jit(f)/" + "/".join(f"l{i}" for i in range(1000))

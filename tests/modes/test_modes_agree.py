@@ -97,7 +97,7 @@ class Agreement(unittest.TestCase):
                 for name in ("total_dur_ps", "at_roof_ps", "lost_ps"):
                     self.assertEqual(row[name], total(same, name), row["kernel"])
         peaks = roofline["peaks_used"]
-        for mode in ("bottleneck", "by_op", "kernel"):
+        for mode in ("by_op", "kernel"):
             same_peaks = {name: peaks[name] for name in of[mode]["peaks_used"]}
             self.assertEqual(of[mode]["peaks_used"], same_peaks)
 

@@ -232,8 +232,6 @@ def by_scope_faults(result: Json) -> Faults:
             yield f"{what}: its children are out of order: {ranks}"
         for name in ("kinds", "phases"):
             yield from differs(f"{what} {name}", sum(row[name].values()), whole)
-        yield from top_faults(f"{what} primitives", row["primitives"], 5, row["self_dur_ps"])
-        yield from top_faults(f"{what} lines", row["lines"], 3, whole)
 
 
 def by_op_faults(result: Json) -> Faults:
