@@ -24,7 +24,6 @@ class DeclaredCost(NamedTuple):
 
     flops: int | None
     bytes_accessed: int | None
-    transcendentals: int | None = None
 
 
 class BackendConfig:

@@ -513,7 +513,6 @@ class DeclaredCosts(unittest.TestCase):
         for config, cost in (
             (declared(flops="34628173824", bytes_accessed="67108864"), (34628173824, 67108864)),
             (declared(flops=5, bytes_accessed=6.0), (5, 6)),
-            (declared(flops=5, transcendentals="7"), (5, None, 7)),
             (declared(flops="0"), (0, None)),
             (declared(), (None, None)),
             (declared(flops="-1", bytes_accessed=str(1 << 63)), (None, None)),
