@@ -41,7 +41,7 @@ def unit_of(values: Iterable[Any], kind: str) -> Unit:
     units = UNITS[kind]
     for unit, (_, beyond) in pairwise(units):
         decimals = decimals_of(largest, unit[1])
-        if rounded(largest, unit[1], decimals) * unit[1] < beyond * 10**decimals:
+        if digits_of(largest, unit[1], decimals) * unit[1] < beyond * 10**decimals:
             return unit
     return units[-1]
 
@@ -52,12 +52,12 @@ def decimals_of(largest: int, size: int) -> int:
     # A figure just below 1 may be rounded to 1.000.
     beyond = 10**4 if abs(largest) >= size else 10**3 + 1
     most = min(MOST_DECIMALS, len(str(size)) - 1)
-    fitting = (n for n in range(most, 0, -1) if rounded(largest, size, n) < beyond)
+    fitting = (n for n in range(most, 0, -1) if digits_of(largest, size, n) < beyond)
     # A figure with more than four digits before the decimal point has no decimals.
     return min(next(fitting, 0), 3 if abs(largest) >= size else most)
 
 
-def rounded(number: int, size: int, decimals: int) -> int:
+def digits_of(number: int, size: int, decimals: int) -> int:
     """Return the absolute value in units of the last decimal place, rounded half up."""
     # The type checker cannot know that `decimals` is not negative.
     many: int = 10**decimals
@@ -92,7 +92,7 @@ def figure(value: Any, kind: str, size: int = 1, decimals: int = 0) -> str:
 
 
 def _scaled(number: int, size: int, decimals: int) -> str:
-    digits = rounded(number, size, decimals)
+    digits = digits_of(number, size, decimals)
     text = f"{digits // 10**decimals}"
     if decimals:
         text += f".{digits % 10**decimals:0{decimals}}"
@@ -110,9 +110,9 @@ def _with_4_digits(number: float) -> str:
 
 def _with_exponent(number: int, size: int) -> str:
     """Format an integer that may be too large for a float, for example as `1.23e+400`."""
-    whole = rounded(number, size, 0)
+    whole = digits_of(number, size, 0)
     n = len(str(whole)) - 3
-    digits = rounded(whole, 10**n, 0)
+    digits = digits_of(whole, 10**n, 0)
     if digits == 1000:
         n, digits = n + 1, 100
     sign = "-" if number < 0 else ""

@@ -16,10 +16,10 @@ from _output.figures import (
     PERCENTS,
     UNITS,
     decimals_of,
+    digits_of,
     figure,
     is_time,
     name_of,
-    rounded,
     unit_of,
 )
 from _output.screen import UNKNOWN, Column, Each, End, Part, Says, Section, Table, View
@@ -238,7 +238,7 @@ def with_unit(span: Figure, unit: Unit) -> Iterator[tuple[str, str, str]]:
             yield key, span.null, ""
             continue
         decimals = decimals_of(int(value), size) if span.kind in UNITS else 0
-        if value and span.kind in UNITS and not rounded(int(value), size, 3):
+        if value and span.kind in UNITS and not digits_of(int(value), size, 3):
             # The figure is too small for the common unit, so use a smaller unit. The exception is a
             # time that is too short for a core's clock.
             if is_time(span.kind) and abs(int(value)) < SHORTEST_TIME:

@@ -21,10 +21,10 @@ NONE = -1
 def union(spans: Iterable[Stretch]) -> list[Stretch]:
     """Return the stretches covered by spans, which may overlap and be in any order."""
     ordered = sorted(spans)
-    return list(zip(*joined(*zip(*ordered, strict=True)), strict=True)) if ordered else []
+    return list(zip(*unite(*zip(*ordered, strict=True)), strict=True)) if ordered else []
 
 
-def joined(starts: Sequence[int], ends: Sequence[int]) -> tuple[Iterable[int], Iterable[int]]:
+def unite(starts: Sequence[int], ends: Sequence[int]) -> tuple[Iterable[int], Iterable[int]]:
     """Return the starts and the ends of the stretches covered by spans. Spans must be sorted by
     start."""
     # Ends of spans outside a step can exceed 64 bits, so use a list.
@@ -72,7 +72,7 @@ class Cover:
             return cls((), ())
         if not all(map(le, starts, starts[1:])):
             starts, ends = zip(*sorted(zip(starts, ends, strict=True)), strict=True)
-        return cls(*joined(starts, ends))
+        return cls(*unite(starts, ends))
 
     def __iter__(self) -> Iterator[Stretch]:
         return zip(self.starts, self.ends, strict=True)
