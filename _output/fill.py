@@ -167,7 +167,11 @@ def has(fields: Json, path: str) -> bool:
 
 
 def known_at(fields: Json, path: str) -> Any:
-    return at(fields, path) if has(fields, path) else None
+    """Return the value at a path; None if the object does not have the field."""
+    try:
+        return at(fields, path)
+    except Missing:
+        return None
 
 
 def holds(fields: Json, when: str) -> bool:
