@@ -56,10 +56,12 @@ def context_of(profile: str) -> Context:
     return Context(Request(profile, "summary", None, None, "json", {}))
 
 
-def sampled(cases: Iterable[T], n: int) -> list[T]:
-    """Return all cases in a full run, otherwise a fixed sample of `n` cases."""
+def sampled(cases: Iterable[T], n: int, most: int | None = None) -> list[T]:
+    """Return a fixed sample of `n` cases, or in a full run, all cases or a sample of `most`."""
     every = list(cases)
-    if FULL or n >= len(every):
+    if FULL:
+        n = len(every) if most is None else most
+    if n >= len(every):
         return every
     return [every[i] for i in sorted(random.Random(1).sample(range(len(every)), n))]
 

@@ -156,7 +156,7 @@ class Rules(unittest.TestCase):
     def test_texts_about_real_captures_and_random_traces_fit(self) -> None:
         modes = [mode for mode in WITH_TEXT if mode != "compare"]
         cases = itertools.product(sorted(PROFILES.glob("*.xplane.pb")), modes)
-        for path, mode in sampled(cases, 3):
+        for path, mode in sampled(cases, 3, 60):
             with self.subTest(path=path.name, mode=mode):
                 self.check(run(path, mode).object)
         for seed in sampled(range(150), 15):
