@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from tests.answers import demo
 from tests.harness import DEMO, LISTED_MODES, answer
 from tests.shown import text_of as text_of_answer
 
@@ -47,7 +48,8 @@ def text_made(mode: str) -> str:
     if mode == "compare":
         fields = answer(AFTER, mode, "--baseline", str(BEFORE))
     else:
-        fields = answer(DEMO, mode, "--format", "text")
+        # Only in `by_op` does the answer depend on the format.
+        fields = demo(mode, *(["--format", "text"] if mode == "by_op" else []))
     # Commands and paths depend on where the tests run.
     fixed: dict[str, Any] = {"next_steps": [], "profile_dir": "demo", "baseline_dir": "before"}
     return text_of_answer(fields | fixed, "utf-8")

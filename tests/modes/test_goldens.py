@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import unittest
 
+from tests.answers import BATCH
 from tests.goldens import FOLDER, GOLDENS, TEXTS, made, text_made
 from tests.naive.test_against_naive import differences
 
 
 class Goldens(unittest.TestCase):
+    batch = BATCH
     maxDiff = None
 
     def test_answers_for_the_demo_equal_the_goldens(self) -> None:
