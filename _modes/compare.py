@@ -377,12 +377,21 @@ def sentences(answer: Json) -> Iterator[str]:
     if rows:
         rows.sort(key=lambda row: -abs(row["delta_ps"]))
         top = rows[0]
-        line = at(top["source_inner"]) or " without a source line"
-        yield f"The largest change is{line}: {by(top)}."
-        at_line = next((row for row in rows if at(row["source_inner"])), top)
+        yield f"The largest change is{at_lines(top) or ' without a source line'}: {by(top)}."
+        at_line = next((row for row in rows if at_lines(row)), top)
         if at_line is not top:
-            line = at(at_line["source_inner"])
-            yield f"The largest change with a source line is{line}: {by(at_line)}."
+            yield f"The largest change with a source line is{at_lines(at_line)}: {by(at_line)}."
+
+
+def at_lines(row: Json) -> str:
+    """Return ` at LINE`, or nothing if the line is unknown. If lines share the row, name the line
+    with the most time on the slower side."""
+    is_shared = max(len(row["agg_keys_before"]), len(row["agg_keys_after"])) > 1
+    if not is_shared:
+        return at(row["source_inner"])
+    of_before = row["before_ps"] > row["after_ps"] and row["before_source_inner"]
+    line = at(of_before or row["source_inner"])
+    return f"{line} and other lines" if line else ""
 
 
 def by(row: Json) -> str:

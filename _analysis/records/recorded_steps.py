@@ -92,6 +92,6 @@ def run_of(record: Record, device: str, asked: slice, **more: str) -> Run:
 
 
 def source_of(lines: Sequence[Line]) -> str | None:
-    """Return the alphabetically first source of the given lines, or None if no line has a
-    source."""
-    return min((line.group.source for line in lines if line.group.source), default=None)
+    """Return the source with the most time among the given lines, or None if no line has one."""
+    known = [(-line.mean, line.group.source) for line in lines if line.group.source]
+    return min(known)[1] if known else None

@@ -861,7 +861,7 @@ class Figures(unittest.TestCase):
             answer = compare(record(ours), record(theirs))
             [row] = answer["rows"]
             names = "matched_by source_inner before_source_inner tf_op before_ps after_ps".split()
-            expected = ["same_places", "a.py:31", "a.py:10", "jit(f)/add3:", 3, 12]
+            expected = ["same_places", "a.py:51", "a.py:20", "jit(f)/add3:", 3, 12]
             self.assertEqual([row[name] for name in names], expected)
             for side, program in (("before", before), ("after", after)):
                 self.assertEqual(

@@ -83,13 +83,20 @@ def claims_of(headline: str) -> Iterator[tuple[str, list[tuple[str, str]]]]:
             yield line, [(figure, own or unit) for figure, own, unit in FIGURE_RE.findall(clause)]
 
 
+def lines_before(row: Json) -> Json:
+    """Return the line of a row of `compare` before the change, as the row's line."""
+    return {"source_inner": row["before_source_inner"]} if "before_source_inner" in row else {}
+
+
 class Checks(unittest.TestCase):
     def n_lines_in_rows(self, result: Json) -> int:
         """Check that each line of a headline is the line of a row that has the figures beside it.
         Return the number of lines."""
         n = 0
         for line, figures in claims_of(result["headline"]):
-            rows = [row for row in rows_of(result) if line_of(row) == f" at {line}"]
+            before = ({**row, **lines_before(row)} for row in rows_of(result))
+            either = (*rows_of(result), *before)
+            rows = [row for row in either if line_of(row) == f" at {line}"]
             with self.subTest(mode=result["mode"], headline=result["headline"]):
                 self.assertTrue(rows, f"no row has the line {line}")
                 self.assertTrue(
@@ -181,7 +188,9 @@ class Contradictions(Checks):
             before = Path(folder) / "before.xplane.pb"
             before.write_bytes(trace([*kept, *gone], steps))
             result = answer(trace(kept, steps), "compare", "--baseline", str(before))
-        self.assertIn("The largest change is at m.py:2: -800 ps.", result["headline"])
+        self.assertIn(
+            "The largest change is at m.py:2 and other lines: -800 ps.", result["headline"]
+        )
         self.assertEqual(self.n_lines_in_rows(result), 1)
 
     def test_headline_of_bottleneck_names_the_line_of_its_row(self) -> None:
