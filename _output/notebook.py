@@ -8,7 +8,7 @@ from typing import Any
 
 from _output.blocks import blocks_of
 from _output.characters import Characters
-from _output.fill import Figure, Grid, is_figure, texts_of, with_unit
+from _output.fill import ALL, Figure, Grid, is_figure, texts_of, with_unit
 from _output.screen import View
 
 TYPE_CHECKING = False
@@ -49,7 +49,12 @@ def table(grid: Grid, time: Unit) -> Iterator[str]:
         unit, texts = texts_of(column, cells, time)
         heading = f"{column.heading} {CHARACTERS.unit(unit)}".rstrip()
         side = "right" if is_figure(column) else "left"
-        columns.append([cell("th", heading, side), *(cell("td", text, side) for text in texts)])
+        columns.append(
+            [
+                cell("th", heading, side),
+                *(cell("td", text.removesuffix(ALL), side) for text in texts),
+            ]
+        )
     head, *rows = ("".join(cells) for cells in zip(*columns, strict=True))
     title = sentence(grid.title, time)
     if title:
