@@ -4,8 +4,8 @@ The docstring of a mode's file has the row of the mode in `--help`:
 
     question: the question that the mode answers
     reads: a step, all devices or captures
-    options: the options that the mode accepts besides those of its kind; `peaks` are the options
-      of the peak rates
+    options: the options that the mode accepts besides those of its kind, if there are any; `peaks`
+      are the options of the peak rates
     example: options of an example
 
 The file defines
@@ -48,7 +48,7 @@ NAMES = (
     "anatomy",
 )
 STEP_OPTIONS = ("--step", "--step-id", "--own")
-FIELD_RE = re.compile(r"^(question|reads|options|example): (.*(?:\n  .*)*)", re.MULTILINE)
+FIELD_RE = re.compile(r"^(question|reads|options|example):(.*(?:\n  .*)*)", re.MULTILINE)
 
 
 class Mode(NamedTuple):
@@ -79,7 +79,7 @@ def mode_named(name: str) -> Mode:
     }
     is_of_step = fields["reads"] == "a step"
     options: list[str] = [*STEP_OPTIONS] if is_of_step else []
-    for option in fields["options"].split(", "):
+    for option in filter(None, fields["options"].split(", ")):
         options += PEAK_ARGUMENTS if option == "peaks" else [option]
     return Mode(
         name,

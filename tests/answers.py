@@ -344,7 +344,7 @@ def answers() -> list[Json]:
             "page": ["--out", f"{folder.name}/step.html"],
             "export": ["--out", f"{folder.name}/step.db"],
         }.get(mode, [])
-        for options in ([], ALL_OPTIONS[mode]) if ALL_OPTIONS[mode] else ([],):
+        for options in ([], ALL_OPTIONS[mode]) if ALL_OPTIONS.get(mode) else ([],):
             found.append(demo(mode, *needed, *options))
             for data in hand_made(mode):
                 is_for_all = mode in (*STEP_MODES, "anatomy")

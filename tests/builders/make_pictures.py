@@ -1,5 +1,5 @@
-"""Make the pictures for README.md and GUIDE.md: screenshots of the demo's page, and of its answer in
-a notebook.
+"""Make the pictures for README.md and GUIDE.md: screenshots of the demo's page, and of its answer
+in a notebook.
 
     python3 -m tests.builders.make_pictures
 
