@@ -148,10 +148,9 @@ class FindingRows(NamedTuple):
     loops: Loops
     peers: Peers | None
 
-    def finding(self, rank: int, finding: Finding) -> Json:
+    def finding(self, finding: Finding) -> Json:
         group = finding.group
         return {
-            "rank": rank,
             "class": finding.name,
             **self.common_fields(finding),
             "at_roof_ps": finding.at_roof,

@@ -226,13 +226,6 @@ def declared_row(cost: DeclaredCost) -> Json:
     }
 
 
-def recomputed_math(step: Step) -> Json:
-    duration = step.by_kind[COMPUTE].where(lambda op: op.phase == "recompute").total
-    return {
-        "recompute_dur_ps": duration,
-    }
-
-
 def recompute_fields(step: Step) -> Json:
     time = Group(step.leaves).where(lambda op: op.phase == "recompute").total
     return {

@@ -29,7 +29,6 @@ from _analysis.rows import (
     chip_fields,
     period_fields,
     recompute_fields,
-    recomputed_math,
 )
 from _analysis.tokens import model_flops_of, tokens_per_s
 from _output.code import add_code
@@ -115,9 +114,8 @@ def bottleneck(
         "capture": capture_row(step),
         "steps": steps_row(step),
         "budget": budget.rows(hideable),
-        **recomputed_math(step),
         **recompute_fields(step),
-        "findings": [rows.finding(rank, of_line) for rank, of_line in enumerate(findings[:top], 1)],
+        "findings": [rows.finding(of_line) for of_line in findings[:top]],
         "kernels_of_unknown_cost": [rows.kernel(of_line) for of_line in kernels[:top]],
         "lines": [rows.line(members) for members in lines[:top]],
         "tail": tail_of_findings(findings[top:], lines[top:], kernels[top:]),

@@ -91,11 +91,11 @@ def by_op(
     shown = [*ranked[:top], *([asked] if asked else [])]
     shown += [group for ops in merged for group in ops]
     judge.loops = Loops(step, [member for group in shown for member in group.members])
-    rows = [judge.op_row(rank, group) for rank, group in enumerate(ranked[:top], 1)]
+    rows = [judge.op_row(group) for group in ranked[:top]]
     declared = {row["kernel"] for row in rows if row["cost_source"] == DECLARED}
     detail = {}
     if asked:
-        row = judge.detail_row(ranked.index(asked) + 1 if asked in ranked else None, asked)
+        row = judge.detail_row(asked)
         detail = {"op": row}
         if row["cost_source"] == DECLARED:
             declared.add(row["kernel"])
@@ -160,8 +160,8 @@ class Judge:
         precision = entry.cost.precision if entry.cost else precision_of(group.op)
         return entry.name, precision.dtype
 
-    def op_row(self, rank: int, group: Group) -> Json:
-        return self._fields(rank, group, self._entries(group))
+    def op_row(self, group: Group) -> Json:
+        return self._fields(group, self._entries(group))
 
     def merged_row(self, ops: Sequence[Group]) -> Json:
         whole = Group([member for group in ops for member in group.members])
@@ -186,13 +186,13 @@ class Judge:
             "lost_ps": known_sum(entry.lost for entry in entries),
         }
 
-    def detail_row(self, rank: int | None, group: Group) -> Json:
+    def detail_row(self, group: Group) -> Json:
         entries = [] if group.op.is_container else self._entries(group)
         ids = {executions.metadata_id for executions in group.members}
         events = events_of(self.step.admitted.pieces, self.step.clock, ids)
         shown = nsmallest(N_EXECUTIONS, events, key=itemgetter(0))
         return {
-            **self._fields(rank, group, entries),
+            **self._fields(group, entries),
             "text": group.op.text,
             "source_stack": group.op.source_stack,
             "executions": [[start, duration] for start, duration, _ in shown],
@@ -209,7 +209,7 @@ class Judge:
             self._judged[key] = entry_of(executions, self.roofs, self.by_user)
         return self._judged[key]
 
-    def _fields(self, rank: int | None, group: Group, entries: Sequence[Entry]) -> Json:
+    def _fields(self, group: Group, entries: Sequence[Entry]) -> Json:
         """Return properties of the group's first op, and sums over all executions. For a container,
         `entries` is empty."""
         op = group.op
@@ -221,7 +221,6 @@ class Judge:
         # In the trace, a container's flops and bytes ignore how often its body runs.
         average = None if op.is_container else times["avg_dur_ps"]
         return {
-            "rank": rank,
             "hlo_op": op_name(op),
             "program_id": None if op.program_id is None else str(op.program_id),
             "hlo_category": op.category,

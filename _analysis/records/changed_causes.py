@@ -19,14 +19,14 @@ def changed_causes(before: Sequence[Cause], after: Sequence[Cause], least: float
     rows: list[Json] = []
     pairs: dict[int, Cause] = {}
     for facts_of in (cause_at_line, cause_in_file):
-        for cause in after:
+        for place, cause in enumerate(after):
             same = (other for other in left if facts_of(other) == facts_of(cause))
-            found = None if cause["rank"] in pairs else next(same, None)
+            found = None if place in pairs else next(same, None)
             if found:
                 left.remove(found)
-                pairs[cause["rank"]] = found
-    for cause in after:
-        rows.append(cause_row(pairs.get(cause["rank"]), cause))
+                pairs[place] = found
+    for place, cause in enumerate(after):
+        rows.append(cause_row(pairs.get(place), cause))
     rows += [cause_row(cause, None) for cause in left]
     differing = [row for row in rows if abs(row["delta_ps"]) >= least]
     return sorted(differing, key=lambda row: -abs(row["delta_ps"]))

@@ -138,6 +138,8 @@ class Names(unittest.TestCase):
 
     def test_names_in_skill_exist(self) -> None:
         known = {*re.findall(r"^\| `(?:[\w.[\]]+\.)?(\w+)` \|", FIELDS, re.MULTILINE)}
+        for keys in re.findall(r"map of (`[^()|]*`) to ", FIELDS):
+            known |= {*re.findall(r"\w+", keys)}
         known |= {
             *ALL_MODES,
             *no_answer.EXIT_STATUS,

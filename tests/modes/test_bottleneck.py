@@ -177,7 +177,7 @@ class UnknownKernels(unittest.TestCase):
         matmul(200, 100, 100, 0, stack="m.py:3:3"),
     )
 
-    def test_kernels_of_unknown_cost_are_listed_without_a_rank(self) -> None:
+    def test_kernels_of_unknown_cost_are_no_findings(self) -> None:
         result = bottleneck(list(self.OPS))
         self.assertEqual([row["class"] for row in result["findings"]], ["compute_bound"])
         rows = result["kernels_of_unknown_cost"]
@@ -189,7 +189,6 @@ class UnknownKernels(unittest.TestCase):
                 ("other", "m.py:2", 60, 1, None, "bf16[8,128]"),
             ],
         )
-        self.assertNotIn("rank", rows[0])
         self.assertEqual(rows[0]["pct_of_step"], 7)
 
     def test_top_limits_the_list_of_kernels_of_unknown_cost(self) -> None:
@@ -293,8 +292,6 @@ class Recomputed(unittest.TestCase):
             op("copy.1.remat", "copy", 300, 20, tf_op="jit(f)/jvp()/copy:"),
             op("tuple.1", "mystery", 400, 7, tf_op=again),
         ]
-        result = bottleneck(ops)
-        self.assertEqual(result["recompute_dur_ps"], 100)
         for mode in ("bottleneck", "summary"):
             found = answer(trace(ops, STEP), mode)
             self.assertEqual(found["recompute_total_dur_ps"], 157)

@@ -263,10 +263,10 @@ class Contents(OfPages):
         self.assertEqual(+summed, +Counter(budget))
 
 
-def cause(rank: int, name: str, line: str | None, gain: int) -> Any:
+def cause(name: str, line: str | None, gain: int) -> Any:
     """Return a cause with only the fields that matter in a comparison."""
     says = f"{name} costs {gain}"
-    return {"rank": rank, "cause": name, "source_user": line, "gain_ps": gain, "says": says}
+    return {"cause": name, "source_user": line, "gain_ps": gain, "says": says}
 
 
 class Comparison(OfPages):
@@ -308,17 +308,17 @@ class Comparison(OfPages):
 
     def test_causes_are_matched_by_line_then_by_file(self) -> None:
         before = [
-            cause(1, "recompute", "a.py:1", 90),
-            cause(2, "resharding", "a.py:5", 50),
-            cause(3, "layout_change", "a.py:7", 30),
-            cause(4, "layout_change", "a.py:9", 20),
-            cause(5, "not_donated", None, 0),
+            cause("recompute", "a.py:1", 90),
+            cause("resharding", "a.py:5", 50),
+            cause("layout_change", "a.py:7", 30),
+            cause("layout_change", "a.py:9", 20),
+            cause("not_donated", None, 0),
         ]
         after = [
-            cause(1, "recompute", "a.py:3", 95),
-            cause(2, "layout_change", "a.py:9", 60),
-            cause(3, "widened_dtype", None, 40),
-            cause(4, "layout_change", "a.py:8", 30),
+            cause("recompute", "a.py:3", 95),
+            cause("layout_change", "a.py:9", 60),
+            cause("widened_dtype", None, 40),
+            cause("layout_change", "a.py:8", 30),
         ]
         rows = changed_causes(before, after, 5)
         lines = [(row["cause"], row["before_source_user"], row["source_user"]) for row in rows]

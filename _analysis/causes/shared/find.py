@@ -46,7 +46,7 @@ def causes_of(facts: StepFacts) -> list[Json]:
         )
     )
     facts.context.warn(*overlap_notes(large))
-    return [row_of(rank, cause, facts) for rank, cause in enumerate(large, 1)]
+    return [row_of(cause, facts) for cause in large]
 
 
 def programs_of(facts: StepFacts) -> list[StepProgram]:
@@ -97,12 +97,11 @@ def overlap_notes(causes: Sequence[Cause]) -> list[str]:
     return [f"don't add up the gains of {names}, because they share executions"]
 
 
-def row_of(rank: int, cause: Cause, facts: StepFacts) -> Json:
+def row_of(cause: Cause, facts: StepFacts) -> Json:
     place = place_of_cause(cause)
     duration = facts.step.duration
     says = cause.says.replace("<line>", line_says(place))
     return {
-        "rank": rank,
         "cause": cause.name,
         "gain_ps": cause.gain_ps,
         "gain_pct_of_step": percent(cause.gain_ps, cause.period_ps or duration) or 0.0,
