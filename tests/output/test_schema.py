@@ -36,7 +36,7 @@ from tests.json_schema import Validator
 Json = dict[str, Any]
 SAMPLES = ROOT.parent / "shared" / "samples"
 # To add a field, remove one that says less. The aims are 850 fields and 150 000 bytes.
-MOST_FIELDS, MOST_BYTES = 892, 176_000
+MOST_FIELDS, MOST_BYTES = 883, 176_000
 EXAMPLE = re.compile(r"Example: `(.*)`\Z")
 
 
@@ -105,7 +105,7 @@ class Answers(unittest.TestCase):
         self.assertEqual(rows_without_answer(self.printed), [])
 
     def test_row_that_no_answer_has_is_found(self) -> None:
-        row = "FIELDS.md, findings[].lost_ps of bottleneck"
+        row = "FIELDS.md, findings[].hideable_ps of bottleneck"
         self.assertEqual(
             rows_without_answer(self.printed - {row}), [f"no answer has the field: {row}"]
         )
