@@ -26,7 +26,7 @@ from _analysis.records.matching import MATCHED_BY
 from _analysis.records.program_changes import ProgramChange
 from _analysis.records.record_format import KINDS
 from _analysis.records.recorded_steps import ALPHA, source_of
-from _analysis.records.sides import Side, mean_step
+from _analysis.records.sides import Side
 from _output.phrases import Next, at, bracketed, joined, short
 from _output.screen import Column, End, Part, Says, Table
 from _pipeline.context import DEVICE, SCHEMA_VERSION, Context
@@ -78,7 +78,7 @@ def compare(
         "profile_dir": request.profile,
         "baseline_dir": baseline[0],
         "notes": context.notes,
-        **fields_of(found, top, list(before), list(after)),
+        **fields_of(found, top),
         "gate": gate_row(gate) if gate else None,
     }
     # Shorten texts: a record can contain texts of any length.
@@ -86,19 +86,13 @@ def compare(
     return answer
 
 
-def fields_of(
-    found: comparison.Comparison,
-    top: int,
-    before_dirs: Sequence[str],
-    after_dirs: Sequence[str],
-) -> Json:
+def fields_of(found: comparison.Comparison, top: int) -> Json:
     before, after = found.before.first.device, found.after.first.device
     omitted = found.lines[top:]
     return {
-        "before": side_row(found.before, before_dirs),
-        "after": side_row(found.after, after_dirs),
+        "before": side_row(found.before),
+        "after": side_row(found.after),
         "same_device_type": before.device_type == after.device_type,
-        "same_program": found.same_program,
         "program_changes": {
             "same_program": found.program.same,
             "rows": [program_row(row) for row in found.program.rows],
@@ -125,7 +119,7 @@ def program_row(row: ProgramChange) -> Json:
     return {"what": row.what, "name": row.name, "before": row.before, "after": row.after}
 
 
-def side_row(side: Side, profiles: Sequence[str]) -> Json:
+def side_row(side: Side) -> Json:
     run = side.first
     return {
         "xplane_file": run.record.xplane_file,
@@ -136,15 +130,6 @@ def side_row(side: Side, profiles: Sequence[str]) -> Json:
         "program": run.device.program,
         "n_steps": sum(len(of_capture.steps) for of_capture in side.runs),
         "n_captures": len(side.runs),
-        "captures": [
-            {
-                "profile_dir": profile,
-                "xplane_file": of_capture.record.xplane_file,
-                "n_steps": len(of_capture.steps),
-                "step_duration_ps": mean_step(of_capture),
-            }
-            for profile, of_capture in zip(profiles, side.runs, strict=True)
-        ],
     }
 
 
@@ -199,13 +184,11 @@ def tested_row(change: comparison.Change) -> Json:
 
 def line_row(row: LineChange) -> Json:
     before, after = row.match.before, row.match.after
-    tf_ops = [tf_op for line in after or before for tf_op in line.group.tf_ops]
     return {
         "kind": row.kind,
         "matched_by": row.match.matched_by,
         "source_inner": source_of(after) or source_of(before),
         "before_source_inner": source_of(before),
-        "tf_op": min(tf_ops, default=None),
         "agg_keys_before": agg_keys(before),
         "agg_keys_after": agg_keys(after),
         **change_row(row.change),

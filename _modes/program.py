@@ -50,7 +50,6 @@ def program(step: Step, context: Context, *, top: int = 20, flags: str | None = 
     parameters = read_parameters(found)
     ranked = None if parameters is None else sorted(parameters, key=rank_of)
     return {
-        "name": step.device.programs.names[program_id],
         "n_computations": len(found.computations),
         "n_instructions": len(instructions),
         "n_fusions": opcodes["fusion"],
@@ -342,7 +341,7 @@ def sentences(answer: Json) -> Iterator[str]:
         parts.append(counted(collectives, "collective"))
     if answer["kernels"]:
         parts.append(counted(len(answer["kernels"]), "kernel"))
-    yield f"The program {short(answer['name'])}{on} has {', '.join(parts)}."
+    yield f"The program {short(answer['program']['name'])}{on} has {', '.join(parts)}."
     if answer["retries"]:
         yield f"{counted(len(answer['retries']), 'op')} had to be compiled more than once."
     if answer["donated_unused_bytes"]:

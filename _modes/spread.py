@@ -177,7 +177,6 @@ def verdict_row(verdict: stragglers.SpreadVerdict | None, n_steps: int) -> Json:
             "host_gain_ps": None,
             "straggler": None,
             "n_slowest": None,
-            "n_steps": n_steps,
             "p_value": None,
             "scope": None,
             "cause": None,
@@ -193,7 +192,6 @@ def verdict_row(verdict: stragglers.SpreadVerdict | None, n_steps: int) -> Json:
         "host_gain_ps": verdict.host_gain,
         "straggler": name_of(verdict.straggler) if verdict.straggler else None,
         "n_slowest": verdict.n_slowest,
-        "n_steps": n_steps,
         "p_value": round(float(verdict.p_value), 6),
         "scope": verdict.scope,
         "cause": verdict.cause,
@@ -217,7 +215,6 @@ def lines_row(compared: stragglers.SlowVsMedian) -> Json:
         "slow": name_of(compared.slow),
         "median": name_of(compared.median),
         "excess_ps": compared.excess,
-        "factor": compared.factor,
         "rows": [
             {
                 "kind": line.kind,
@@ -280,7 +277,7 @@ PARTS: tuple[Part, ...] = (
                 (
                     Says(
                         "straggler: {verdict.straggler.device} of {verdict.straggler.host},"
-                        " slowest in {verdict.n_slowest:count} of {verdict.n_steps:count} steps"
+                        " slowest in {verdict.n_slowest:count} of {n_steps:count} steps"
                         " (p = {verdict.p_value:number});"
                         " scope {verdict.scope:word}, cause {verdict.cause:word}",
                         when="verdict.straggler",
@@ -295,7 +292,7 @@ PARTS: tuple[Part, ...] = (
             ),
             Says(
                 "slow host: {verdict.slow_host.host}; its fastest device is slower than that of any"
-                " other host in {verdict.slow_host.n_slowest:count} of {verdict.n_steps:count}"
+                " other host in {verdict.slow_host.n_slowest:count} of {n_steps:count}"
                 " steps (p = {verdict.slow_host.p_value:number})",
                 when="verdict.slow_host",
             ),
@@ -410,7 +407,7 @@ def verdict(cohort: Json) -> str:
     if verdict["straggler"]:
         return (
             f"{name} is slow, costs {cost}, and has the largest load in"
-            f" {verdict['n_slowest']} of {counted(verdict['n_steps'], 'step')}."
+            f" {verdict['n_slowest']} of {counted(cohort['n_steps'], 'step')}."
         )
     imbalance = IMBALANCES[verdict["imbalance"] or "balanced"]
     return f"{imbalance}: the slowest device, {name}, costs {cost}."

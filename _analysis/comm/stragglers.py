@@ -303,8 +303,6 @@ class SlowVsMedian(NamedTuple):
     slow: Member
     median: Member
     excess: int
-    # Total time of the lines on the slow device, divided by their total time on the median device.
-    factor: float | None
     # Percentage of the excess that a uniform slowdown of all lines explains.
     uniform: Fraction | None
     # Lines, sorted by absolute difference, largest first.
@@ -339,6 +337,5 @@ def slow_vs_median(cohort: Cohort, slow: Member, median: Member) -> SlowVsMedian
         uneven = Fraction(off, 2 * median_sum * abs(slow_sum - median_sum))
         uniform = max(Fraction(0), 100 * (1 - uneven))
     n = len(cohort.keys)
-    factor = round(slow_sum / median_sum, 6) if median_sum else None
     excess = rounded_mean(cohort.load(slow), n) - rounded_mean(cohort.load(median), n)
-    return SlowVsMedian(slow, median, excess, factor, uniform, lines)
+    return SlowVsMedian(slow, median, excess, uniform, lines)

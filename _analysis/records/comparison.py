@@ -101,15 +101,6 @@ class Comparison(NamedTuple):
     moved: list[LineChange]
 
     @property
-    def same_program(self) -> bool | None:
-        """Return whether both sides ran the same program. If a capture lacks programs, compare the
-        texts of the ops."""
-        devices = [run.device for run in (*self.before.runs, *self.after.runs)]
-        if all(device.hlo for device in devices):
-            return self.program.same
-        return len({device.program for device in devices}) == 1
-
-    @property
     def unmatched(self) -> list[LineChange]:
         """Return the lines that exist on only one side."""
         return [row for row in self.lines if not (row.match.before and row.match.after)]

@@ -34,10 +34,6 @@ def sides_of(*sides: list[Run]) -> list[Side]:
     return [Side(runs, means_of(runs)) for runs in sides]
 
 
-def mean_step(run: Run) -> int:
-    return mean([step.sums.duration for step in run.steps])
-
-
 def means_of(runs: Sequence[Run]) -> Run:
     """Return a run with one step per capture, which has the means over the capture's steps. Groups
     with equal keys are merged."""

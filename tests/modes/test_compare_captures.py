@@ -75,8 +75,7 @@ class SeveralCaptures(unittest.TestCase):
             means = [mean(durations_of(captured)) for captured in captures]
             self.assertEqual(total[f"{side}_ps"], mean(means))
             self.assertEqual(total[f"{side}_range_ps"], [min(means), max(means)])
-            found = [row["step_duration_ps"] for row in result[side]["captures"]]
-            self.assertEqual((result[side]["n_captures"], found), (len(captures), means))
+            self.assertEqual(result[side]["n_captures"], len(captures))
             n_steps = sum(len(captured["steps"]) for captured in captures)
             self.assertEqual(result[side]["n_steps"], n_steps)
             for row in result["rows"]:
@@ -370,8 +369,7 @@ class CommandLine(InFolder):
         baselines = [word for path in paths[:4] for word in ("--baseline", path)]
         result = answer(paths[4], "compare", paths[5], *baselines, paths[6], paths[7])
         self.assertEqual(result["noise"]["noise_unit"], "capture")
-        for side, given in (("before", paths[:4]), ("after", paths[4:])):
-            self.assertEqual([row["profile_dir"] for row in result[side]["captures"]], given)
+        self.assertEqual([result[side]["n_captures"] for side in ("before", "after")], [4, 4])
 
     def test_capture_that_is_given_twice_counts_once(self) -> None:
         [path] = [self.write("a.json", json.dumps(capture(1, 4)).encode())]

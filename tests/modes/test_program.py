@@ -110,7 +110,7 @@ class Counts(unittest.TestCase):
         self.assertEqual(list(result["opcodes"].items()), opcodes)
         self.assertEqual((result["n_computations"], result["n_instructions"]), (4, 8))
         self.assertEqual((result["n_fusions"], result["n_devices"]), (2, 8))
-        self.assertEqual(result["name"], "jit_f(7)")
+        self.assertEqual(result["program"]["name"], "jit_f(7)")
 
     def test_number_of_devices_and_flags_are_null_if_unknown(self) -> None:
         result = result_of(parsed(main="x parameter"))

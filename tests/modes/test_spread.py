@@ -131,7 +131,7 @@ class Stragglers(unittest.TestCase):
                 self.assertEqual(verdict["straggler"], of(slow))
                 self.assertEqual(verdict["cause"], "own")
                 self.assertGreater(verdict["uniform_pct"], 70)
-                self.assertEqual((verdict["n_slowest"], verdict["n_steps"]), (5, 5))
+                self.assertEqual((verdict["n_slowest"], answer["n_steps"]), (5, 5))
                 if n_hosts == 1 or n_devices == 1:
                     self.assertIsNone(verdict["scope"])
                 # With two devices per host, the other device can exceed the median by chance.
@@ -141,7 +141,6 @@ class Stragglers(unittest.TestCase):
                 self.assertEqual(answer["hosts"][0]["host"], slow[0])
                 for step in answer["steps"]:
                     self.assertEqual(step["slowest"], of(slow))
-                self.assertAlmostEqual(answer["slowest_vs_median"]["factor"], 1.06, delta=0.02)
 
     def test_slowed_line_is_listed_first(self) -> None:
         program = records.of_demo()
@@ -343,7 +342,7 @@ class Exact(unittest.TestCase):
             figures = tuple(row[f"{name}_ps"] for name in ("slow", "median", "delta"))
             self.assertEqual((*figures, row["delta_pct"]), (7, 0, 7, None))
         self.assertEqual((lines["excess_ps"], lines["rest_ps"]), (1000, 1000 - 20 * 7))
-        self.assertEqual((lines["factor"], of["verdict"]["uniform_pct"]), (None, None))
+        self.assertIsNone(of["verdict"]["uniform_pct"])
         # Now only the median device runs the lines.
         slow = {"duration_ps": 1500}
         of = cohort(exact({("h0", "0"): [slow], ("h0", "1"): [ran]}, base))
@@ -352,7 +351,7 @@ class Exact(unittest.TestCase):
             figures = tuple(row[f"{name}_ps"] for name in ("slow", "median", "delta"))
             self.assertEqual((*figures, row["delta_pct"]), (0, 7, -7, -100))
         self.assertEqual((lines["excess_ps"], lines["rest_ps"]), (500, 500 + 20 * 7))
-        self.assertEqual((lines["factor"], of["verdict"]["uniform_pct"]), (0, 100))
+        self.assertEqual(of["verdict"]["uniform_pct"], 100)
 
     def test_uniform_pct_is_the_exact_share_of_the_excess(self) -> None:
         base = records.record(records.made_up(2))

@@ -36,7 +36,7 @@ from tests.json_schema import Validator
 Json = dict[str, Any]
 SAMPLES = ROOT.parent / "shared" / "samples"
 # To add a field, remove one that says less. The aims are 850 fields and 150 000 bytes.
-MOST_FIELDS, MOST_BYTES = 883, 176_000
+MOST_FIELDS, MOST_BYTES = 873, 176_000
 EXAMPLE = re.compile(r"Example: `(.*)`\Z")
 
 
@@ -240,7 +240,7 @@ class Declarations(unittest.TestCase):
             for path, content in zip(paths, (old, record), strict=True):
                 path.write_text(json.dumps(content))
             result = run(paths[1], "compare", "--baseline", str(paths[0])).object
-            self.assertEqual((result["status"], result["same_program"]), ("ok", True))
+            self.assertEqual(result["status"], "ok")
             self.assertEqual(run(paths[0], "spread").object["status"], "ok")
 
 
