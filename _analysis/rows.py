@@ -25,16 +25,11 @@ Json = dict[str, Any]
 
 N_BREAKDOWN = 8
 N_LIKELY = 8
-N_TF_OP = 200
 
 
 def op_name(op: Op) -> str:
     """Return the name of the op's instruction, or the op's full text if it has no name."""
     return op.name or op.text.removeprefix("%")
-
-
-def shortened(tf_op: str | None) -> str | None:
-    return f"…{tf_op[-N_TF_OP:]}" if tf_op and len(tf_op) > N_TF_OP else tf_op
 
 
 def duration_fields(group: Group) -> Json:

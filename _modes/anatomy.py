@@ -113,7 +113,6 @@ def answer_of(place: Place, contents: Contents, options: Options, context: Conte
         "xplane_file": os.path.basename(place.path),
         "notes": context.notes,
         "file_bytes": source.unpacked_size,
-        "n_records": len(source.records),
         **contents.texts,
         "versions": versions_of(hosts),
         "profile_options": profile_options,
@@ -189,14 +188,12 @@ def plane_row(parts: Sequence[Plane], options: Options, context: Context) -> Jso
             available_lines=list(dict.fromkeys(others)),
         )
     stats = next((part for part in parts if part.has_stats), parts[0]).stats()
-    names = {name or str(stat_id) for part in parts for stat_id, name in part.stat_names.items()}
     return {
         "name": parts[0].name,
         "bytes": sum(part.n_bytes for part in parts),
         "n_event_metadata": sum(part.n_event_metadata for part in parts),
         "n_stat_metadata": sum(len(part.stat_names) for part in parts),
         "stats": stats_row(dict(stats.items())),
-        "stat_names": sorted(names),
         "lines": rows,
     }
 
@@ -222,10 +219,8 @@ def lines_of(parts: Sequence[Plane]) -> Iterable[list[LinePart]]:
 def line_row(parts: Sequence[LinePart], options: Options, context: Context) -> Json:
     lines = [line for _, line in parts]
     row = {
-        "id": exact(lines[0].id),
         "name": lines[0].name,
         "display_name": next((line.display_name for line in lines if line.display_name), ""),
-        "timestamp_ns": exact(min(line.timestamp_ns for line in lines)),
         "n_events": sum(line.n_events for line in lines),
         "bytes": sum(line.n_bytes for line in lines),
     }

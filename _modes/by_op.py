@@ -196,7 +196,6 @@ class Judge:
             "text": group.op.text,
             "source_stack": group.op.source_stack,
             "executions": [[start, duration] for start, duration, _ in shown],
-            "n_executions_omitted": group.n - len(shown),
             "program": program_row(group.op.instruction),
         }
 

@@ -21,7 +21,7 @@ from _analysis.comm.transfers import Transfer, cover_of, transfers_of
 from _analysis.likely_lines import LikelyLine
 from _analysis.loops import Loops
 from _analysis.roof.roofs import rounded
-from _analysis.rows import likely_fields, scope_fields, shortened
+from _analysis.rows import likely_fields, scope_fields
 from _output.columns import LIKELY, LOOP, PEERS, RUNS
 from _output.phrases import Next, at_line_of, bracketed, joined
 from _output.screen import Column, Part, Says, Section, Table
@@ -227,7 +227,6 @@ def comm_row(
         "engine": first.engine,
         **likely_fields(LikelyLine(first.likely.line, first.likely.line_user, how)),
         "agg_key": first.op.agg_key,
-        "tf_op": shortened(first.op.tf_op),
         **scope_fields([transfer.executions for transfer in transfers]),
         "loop": loops.row([transfer.executions for transfer in transfers]),
         "n_executions": n_executions_of(transfers),

@@ -24,7 +24,6 @@ def peer_fields(peers: Peers | None, transfers: Sequence[Transfer]) -> Json:
     return {
         "transfer_ps": waits.transfer if waits and is_matched else None,
         "peer_wait_ps": waits.peer_wait if waits and is_matched else None,
-        "n_matched": waits.n_matched if waits else None,
         "n_unmatched": waits.n_unmatched if waits else None,
         "last_device": last,
         "last_pct": percent(waits.caused[last], waits.waiting) if waits and last else None,

@@ -108,18 +108,15 @@ class Planes(unittest.TestCase):
         self.assertEqual(
             device["lines"][0],
             {
-                "id": 13,
                 "name": STREAM,
                 "display_name": "Stream 13",
-                "timestamp_ns": str(EPOCH),
                 "n_events": 3,
                 "bytes": len(encode(gpu().planes[0].lines[0])),
             },
         )
         counters = device["lines"][1]
-        self.assertEqual((counters["id"], counters["timestamp_ns"], counters["bytes"]), (0, 0, 12))
+        self.assertEqual(counters["bytes"], 12)
         self.assertEqual((device["n_event_metadata"], device["n_stat_metadata"]), (2, 8))
-        self.assertEqual(device["stat_names"], sorted(device["stat_names"]))
         self.assertEqual(device["bytes"], len(encode(gpu().planes[0])))
         self.assertEqual((programs["name"], host["name"]), ("/host:metadata", "/host:CPU"))
         program = {"program_id": str(2**64 - 3), "name": "jit_f", "hlo_bytes": 3}
@@ -138,7 +135,6 @@ class Planes(unittest.TestCase):
         ]
         self.assertEqual((result["name"], result["lines"][0]["name"]), ("", ""))
         self.assertEqual(result["stats"], {"big": "-9007199254740993"})
-        self.assertEqual(result["stat_names"], ["5", "big"])
         (line,) = result["lines"]
         self.assertEqual(line["names"], [{"name": None, "n": 3, "total_dur_ps": 2}])
         self.assertEqual(

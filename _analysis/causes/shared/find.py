@@ -122,7 +122,6 @@ def evidence_row(cause: Cause) -> Json:
     return {
         "ops": [member.op.name for member in of_ops.members[:N_OPS_NAMED]],
         "n_ops": len(of_ops.members),
-        "n_executions": of_ops.n,
         "dur_ps": of_ops.total,
         **{name: figure for name, figure in cause.evidence.items() if figure is not None},
     }
