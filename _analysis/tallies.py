@@ -168,10 +168,6 @@ class Tally:
     def first(self) -> int | None:
         return min(self._starts, default=None)
 
-    @property
-    def end(self) -> int | None:
-        return max(map(int.__add__, self._starts, self._durations), default=None)
-
     def busy(self) -> int:
         """Return the time during which at least one event runs."""
         spans = zip(self._starts, self._durations, strict=True)

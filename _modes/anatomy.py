@@ -243,8 +243,6 @@ def event_fields(parts: Sequence[LinePart], options: Options, context: Context) 
     names, n_names = tally.names()
     figures: Json = {
         "n_events": tally.n_events,
-        "first_start_ps": None if tally.first is None else exact(base + tally.first),
-        "last_end_ps": None if tally.end is None else exact(base + tally.end),
         "busy_ps": exact(tally.busy()),
         "event_stats": dict(tally.event_stats),
         "names": [

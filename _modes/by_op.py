@@ -264,7 +264,6 @@ def program_row(instruction: Instruction | None) -> Json | None:
     if instruction is None:
         return None
     return {
-        "opcode": instruction.opcode,
         "computation": instruction.computation.name,
         "operands": [instruction_row(operand) for operand in instruction.operands[:N_NEIGHBOURS]],
         "users": [instruction_row(user) for user in instruction.users[:N_NEIGHBOURS]],

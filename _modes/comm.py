@@ -242,7 +242,6 @@ def comm_row(
         "bus_bytes": None if bus_bytes is None else round(bus_bytes),
         "group_size": first.exchange.who.size,
         "groups": first.exchange.who.label,
-        "groups_from": first.exchange.who_is,
         "bus_gbps": gbps_of(transfers, in_flight),
         **peer_fields(peers, transfers),
         "plan": sorted(set().union(*(transfer.plan for transfer in transfers))) or None,

@@ -141,7 +141,6 @@ def noise_row(found: comparison.Comparison) -> Json:
         "n_before": noise.n_before,
         "n_after": noise.n_after,
         "n_tested": found.n_tested,
-        "min_p_value": round(float(noise.min_p_value), 6),
         "why_not": found.why_not,
     }
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from typing import Final, Literal, NamedTuple
+from typing import NamedTuple
 
 from _proto.hlo.collectives import Collective
 from _proto.hlo.program import Program
@@ -17,11 +17,6 @@ from _proto.hlo.replica_groups import Participants, groups_in_text, pairs_in_tex
 from _proto.hlo.shapes import Array as ProgramArray
 from _proto.hlo.text import FROM_HOST, TO_HOST, Array, HloText
 
-# Sources of the participants: the op's HLO text, the program, or the array shapes.
-TEXT: Final = "text"
-PROGRAM: Final = "program"
-SHAPES: Final = "shapes"
-GroupsFrom = Literal["text", "program", "shapes"]
 # Which data counts as the payload: the input, the output, or the smaller of the two. Input and
 # output differ in size if a sum has a wider dtype than its operands; devices must send at least the
 # smaller one. The payload of other collectives depends on the data and is therefore unknown.
@@ -61,13 +56,12 @@ class Exchange(NamedTuple):
     """The bytes that one execution moves, and the devices that take part; None if unknown.
 
     `bus` is the minimum number of bytes that each device must send if all devices send the same
-    amount. `who` describes the devices, and `who_is` says where this description comes from.
+    amount. `who` describes the devices.
     """
 
     payload: int | None
     bus: Fraction | None
     who: Participants
-    who_is: GroupsFrom | None
 
 
 def exchange_of(
@@ -92,18 +86,17 @@ def exchange_of(
     if (in_program and not is_done) or op.opcode != "fusion" or not _differs(collective, *sizes):
         moved = filter(None, (sizes[side] for side in _PAYLOADS.get(collective, ())))
         payload = min((size.n_bytes for size in moved), default=None)
-    who, who_is = (
+    who = (
         _written(collective, (op, start), program.n_devices if program else None)
-        or (in_program and in_program.who and (in_program.who, PROGRAM))
-        or (Participants(_ratio(collective, *sizes), None), SHAPES)
+        or (in_program and in_program.who)
+        or Participants(_ratio(collective, *sizes), None)
     )
-    is_known = who.size is not None or who.label is not None
-    return Exchange(payload, _bus(collective, payload, who), who, who_is if is_known else None)
+    return Exchange(payload, _bus(collective, payload, who), who)
 
 
 def _written(
     collective: str, texts: Iterable[HloText | None], n_devices: int | None
-) -> tuple[Participants, GroupsFrom] | None:
+) -> Participants | None:
     """Return the participants that the HLO texts contain."""
     for text in filter(None, texts):
         if collective == _PERMUTE:
@@ -111,7 +104,7 @@ def _written(
         else:
             who = groups_in_text(text.attributes, n_devices)
         if who:
-            return who, TEXT
+            return who
     return None
 
 

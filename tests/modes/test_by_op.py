@@ -386,7 +386,6 @@ class OneOp(unittest.TestCase):
         self.assertEqual(
             found["program"],
             {
-                "opcode": "fusion",
                 "computation": "main",
                 "operands": [x, x],
                 "users": [

@@ -210,7 +210,7 @@ class Pairing(unittest.TestCase):
         ops = [start(name, 0, attributes=groups), done(name, 100, 5)]
         result = row(ops, steps=[("s", 50, 100)])
         self.assertEqual(result["pairs"], {"paired": 0, "ambiguous": 0, "unpaired": 1})
-        self.assertEqual((result["groups"], result["groups_from"]), ("2 x 2, stride 1", "text"))
+        self.assertEqual(result["groups"], "2 x 2, stride 1")
 
     def test_groups_come_from_the_first_start_in_the_step_or_else_in_the_trace(self) -> None:
         name = "all-gather-start.5"
@@ -449,7 +449,7 @@ class Payload(unittest.TestCase):
         ]
         result = row(ops)
         self.assertEqual((result["payload_bytes"], result["group_size"]), (128, 4))
-        self.assertEqual((result["groups"], result["groups_from"]), (None, "shapes"))
+        self.assertIsNone(result["groups"])
         self.assertEqual(result["bus_gbps"], 960)
 
     def sparse(self, name: str, into: str, out: str) -> list[Op]:
@@ -472,7 +472,6 @@ class Payload(unittest.TestCase):
         ):
             result = row(self.sparse(name, into, out))
             self.assertEqual((result["payload_bytes"], result["group_size"]), (payload, n), name)
-            self.assertEqual(result["groups_from"], n and "shapes")
             self.assertEqual(result["engine"], "sparse_core")
             self.assertEqual(result["pairs"]["paired"], 1)
 
@@ -489,9 +488,7 @@ class Payload(unittest.TestCase):
             ("reduce-scatter", "f32[0]{0}", "f32[4]{0}", None),
         ):
             result = row(self.sparse(name, into, out))
-            self.assertEqual(
-                (result["group_size"], result["groups_from"]), (n, n and "shapes"), out
-            )
+            self.assertEqual(result["group_size"], n, out)
         fused = op("fusion.1", "all-reduce-scatter fusion", 0, 10, shape="bf16[32]{0}",
                    operands="f32[64]{0} %x")  # fmt: skip
         self.assertEqual(row([fused])["group_size"], 2)
@@ -688,7 +685,7 @@ class Groups(unittest.TestCase):
     def of(self, written: str, **more: Any) -> tuple[Any, ...]:
         attributes = f", channel_id=3, replica_groups={written}, dimensions={{0}}"
         result = row([op("all-to-all.1", "all-to-all", 0, 10, attributes=attributes)], **more)
-        return result["group_size"], result["groups"], result["groups_from"]
+        return result["group_size"], result["groups"]
 
     def test_replica_groups_are_parsed_in_every_notation(self) -> None:
         for written, size, label in (
@@ -717,7 +714,7 @@ class Groups(unittest.TestCase):
             ("[1,70]<=[70]", 70, "1 x 70, stride 1"),
         ):  # fmt: skip
             with self.subTest(written=written):
-                self.assertEqual(self.of(written), (size, label, "text"))
+                self.assertEqual(self.of(written), (size, label))
 
     def test_equal_groups_in_different_notations_share_a_row(self) -> None:
         ways = ("[2,4]<=[4,2]T(1,0)", "mesh['axis_0'=4,'axis_1'=2] {'axis_0'}",
@@ -740,22 +737,20 @@ class Groups(unittest.TestCase):
             *("mesh['a'=4]", "all"),
         ):
             with self.subTest(written=written):
-                self.assertEqual(self.of(written), (None, None, None))
+                self.assertEqual(self.of(written), (None, None))
 
     def test_label_shows_up_to_64_members_of_a_group(self) -> None:
         members = ",".join(map(str, [*range(69), 70]))
-        size, label, _ = self.of("{{" + members + "}}")
+        size, label = self.of("{{" + members + "}}")
         self.assertEqual((size, label), (70, "{" + ",".join(map(str, range(64))) + ",…}"))
         all_of_them = "{" + ",".join(map(str, [*range(63), 64])) + "}"
-        self.assertEqual(self.of(f"{{{all_of_them}}}"), (64, all_of_them, "text"))
+        self.assertEqual(self.of(f"{{{all_of_them}}}"), (64, all_of_them))
 
     def test_empty_groups_mean_all_devices_of_the_program(self) -> None:
-        self.assertEqual(self.of("{}"), (None, None, None))
+        self.assertEqual(self.of("{}"), (None, None))
         program: Program = {"main": [hlo_proto.op("x", "add")]}
-        self.assertEqual(
-            self.of("{}", program=program, devices=(1, 16)), (16, "1 x 16, stride 1", "text")
-        )
-        self.assertEqual(self.of("{}", program=program, devices=(1, 1)), (1, "1 x 1", "text"))
+        self.assertEqual(self.of("{}", program=program, devices=(1, 16)), (16, "1 x 16, stride 1"))
+        self.assertEqual(self.of("{}", program=program, devices=(1, 1)), (1, "1 x 1"))
 
     def test_groups_of_the_done_take_precedence_over_those_of_the_start(self) -> None:
         name = "all-gather-start.1"
@@ -772,8 +767,8 @@ class Groups(unittest.TestCase):
         written = ", channel_id=1, source_target_pairs={{0,0},{2,2},{4,1},{1,4}}"
         result = row([start(name, 0, attributes=written), done(name, 10, 5)])
         self.assertEqual(
-            (result["group_size"], result["groups"], result["groups_from"]),
-            (None, "4 pairs, 2 to self", "text"),
+            (result["group_size"], result["groups"]),
+            (None, "4 pairs, 2 to self"),
         )
 
     def program(self, extra: bytes, **more: Any) -> Program:
@@ -797,8 +792,8 @@ class Groups(unittest.TestCase):
         result = row(ops, self.program(extra))
         self.assertEqual(result["collective"], "all-to-all")
         self.assertEqual(
-            (result["group_size"], result["groups"], result["groups_from"]),
-            (2, "2 x 2, stride 2", "program"),
+            (result["group_size"], result["groups"]),
+            (2, "2 x 2, stride 2"),
         )
         self.assertEqual((result["payload_bytes"], result["bus_bytes"]), (32, 16))
         self.assertEqual(result["engine"], "core")
@@ -807,7 +802,7 @@ class Groups(unittest.TestCase):
 
         # Without groups, all devices take part, but their number is unknown.
         result = row(ops, self.program(b""))
-        self.assertEqual((result["group_size"], result["groups_from"]), (None, None))
+        self.assertIsNone(result["group_size"])
         self.assertEqual(row(ops, self.program(b""), devices=(2, 3))["groups"], "1 x 6, stride 1")
         # Without the compiled program, the collective that the op calls is unknown.
         self.assertEqual(row(ops)["collective"], "collective")
@@ -844,7 +839,7 @@ class Groups(unittest.TestCase):
         result = row([fused], program)
         self.assertEqual((result["collective"], result["mode"]), ("reduce-scatter", "sync"))
         self.assertEqual((result["payload_bytes"], result["bus_bytes"]), (128, 64))
-        self.assertEqual((result["groups"], result["groups_from"]), ("2 x 2, stride 1", "program"))
+        self.assertEqual(result["groups"], "2 x 2, stride 1")
         self.assertIsNone(row([fused])["payload_bytes"])
         # The dtypes of the fusion's operand and of the scattered data can differ.
         fused = op("fusion.1", "all-reduce-scatter fusion", 0, 10, shape="bf16[32]{0}",
@@ -853,7 +848,7 @@ class Groups(unittest.TestCase):
         # Contradictory groups in the program are ignored.
         program["body"][1].instruction.extra = hlo_proto.listed_groups((0, 1), (1, 2))
         result = row([fused], program)
-        self.assertEqual((result["group_size"], result["groups_from"]), (2, "shapes"))
+        self.assertEqual(result["group_size"], 2)
 
     def test_payload_of_a_widening_fusion_comes_from_the_program(self) -> None:
         program: Program = {
@@ -886,7 +881,7 @@ class Groups(unittest.TestCase):
         ]  # fmt: skip
         result = row(ops, program)
         self.assertEqual((result["collective"], result["payload_bytes"]), ("all-gather", 128))
-        self.assertEqual((result["groups"], result["groups_from"]), ("1 x 4, stride 1", "program"))
+        self.assertEqual(result["groups"], "1 x 4, stride 1")
         ops[1] = op("async-collective-done.1", "custom fusion", 10, 5,
                     shape="(f32[32]{0}, f32[4]{0})", operands="f32[32]{0} %g")  # fmt: skip
         self.assertIsNone(row(ops, program)["payload_bytes"])
@@ -1026,7 +1021,6 @@ class Offloading(unittest.TestCase):
             self.assertEqual(summed["payload_bytes"], n * 5_368_709_120)
             self.assertEqual(summed["bus_bytes"], n * 5_368_709_120)
             self.assertEqual((summed["group_size"], summed["groups"]), (2, "4 x 2, stride 4"))
-            self.assertEqual(summed["groups_from"], "text")
             self.assertAlmostEqual(summed["bus_gbps"], 44.1, 1)
             for name in ("to_host", "from_host"):
                 (copies,) = [entry for entry in result["rows"] if entry["collective"] == name]
@@ -1055,8 +1049,6 @@ class Training(unittest.TestCase):
                 self.assertGreater(entry["payload_bytes"], 0)
                 is_permute = entry["collective"] == "collective-permute"
                 self.assertEqual(entry["bus_bytes"] is None, is_permute)
-                by_program = entry["engine"] == "sparse_core"
-                self.assertEqual(entry["groups_from"], "program" if by_program else "text")
                 if entry["pairs"]:
                     self.assertEqual(
                         entry["in_flight_ps"],

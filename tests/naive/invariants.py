@@ -720,8 +720,6 @@ def line_faults(row: Json, plane: xplane_pb2.XPlane, line: xplane_pb2.XLine) -> 
     names = Counter(plane.event_metadata[e.metadata_id].name for e in known(plane, line.events))
     for what, ours, theirs in (
         ("n_events", row["n_events"], len(line.events)),
-        ("first_start_ps", number(row["first_start_ps"]), min((s for s, _ in spans), default=None)),
-        ("last_end_ps", number(row["last_end_ps"]), max((e for _, e in spans), default=None)),
         ("busy_ps", number(row["busy_ps"]), sum(end - start for start, end in union(spans))),
         ("sample", len(row["sample"]), min(3, len(line.events))),
     ):

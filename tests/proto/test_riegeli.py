@@ -167,7 +167,6 @@ class Answers(InFolder):
         fields = answer(joined, "anatomy", "--plane", "0")
         self.assertEqual(fields["file_bytes"], joined.stat().st_size)
         of_line = ["name", "n_events", "busy_ps", "event_stats", "names", "n_names"]
-        of_line += ["first_start_ps", "last_end_ps"]
         for line, expected in zip(lines_by_name(fields), lines_by_name(plain), strict=True):
             for name in of_line:
                 with self.subTest(line=line["name"], name=name):
