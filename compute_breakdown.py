@@ -279,7 +279,7 @@ OPTIONS: dict[str, Json] = {
     },
     "--code": {
         "metavar": "DIR",
-        "help": "also show the source code at the first lines, from files below DIR",
+        "help": "also show the source code of the lines in the first rows, from files below DIR",
     },
     "--flags": {
         "metavar": "FILE",
@@ -651,12 +651,19 @@ def capture(
 
     Without a step, return a context manager that traces what runs inside `with`; its attribute
     `answer` is then the answer. The trace is in `folder`, or in a temporary folder that is deleted.
-    A step that donates its arguments needs `carry`, which returns the arguments of the next call.
+    A step that donates its arguments needs `carry`, which returns the arguments of the next call;
+    these arguments are gone afterwards.
     Options and exceptions are those of `analyse`.
     """
     from _pipeline.capture import Capture, run_steps
 
-    checked("", mode, options)
+    if not isinstance(n, int) or n < 1:
+        raise ValueError(f"n must be a number of steps, at least 1, got {n!r}")
+    try:
+        # Reject wrong options before the step runs.
+        parse_command_line(checked("", mode, options).words)
+    except NoAnswer as failure:
+        raise ValueError(failure.detail) from None
     captured = Capture(lambda path: analyse(path, mode, **options), folder)
     if step is None:
         return captured

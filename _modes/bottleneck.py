@@ -33,7 +33,6 @@ from _analysis.rows import (
 from _analysis.tokens import model_flops_of, tokens_per_s
 from _output.code import add_code
 from _output.columns import CLASS, LINE, LOOP, LOST, OP_LINE, PEERS, RUNS, SCOPE, STEP_SHARE, TIME
-from _output.figures import figure
 from _output.phrases import Next, at_line_of, bracketed, joined, pause_sentence, short
 from _output.screen import Column, Part, Says, Section, Table
 from _pipeline.context import Context
@@ -136,7 +135,7 @@ def show_code(answer: Json, folder: str | None, context: Context) -> None:
         return
     rows = [row for name in ("causes", "findings", "lines") for row in answer[name]]
     if not add_code(rows, folder):
-        context.note(f"no line of this answer is in a file below {folder}")
+        context.warn(f"no line of this answer is in a file below {folder}")
 
 
 def has_reason_to_compare(budget: Budget) -> bool:
@@ -204,6 +203,9 @@ def with_sentences(causes: list[Json]) -> list[Json]:
 
 def prepared(fields: Json) -> Json:
     """Add `hfu_if_other`: the utilization with recomputation, unless it is printed like the MFU."""
+    # Import late, because JSON does not need this module.
+    from _output.figures import figure
+
     mfu, hfu = fields.get("mfu_at_least"), fields.get("hfu_at_least")
     is_other = mfu is not None and hfu is not None and figure(mfu, "share") != figure(hfu, "share")
     return {**fields, "hfu_if_other": hfu if is_other else None}

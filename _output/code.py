@@ -7,6 +7,7 @@ are read, and only regular files of moderate size that contain text.
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Sequence
 from typing import Any
@@ -17,6 +18,7 @@ Json = dict[str, Any]
 AROUND = 2
 LARGEST_FILE = 200_000
 LONGEST_LINE = 200
+LINE_END = re.compile(r"\r\n?|\n")
 
 
 class Sources:
@@ -77,15 +79,19 @@ def lines_in(path: str) -> list[str] | None:
         return None
     if len(data) > LARGEST_FILE or "\0" in text:
         return None
-    return text.expandtabs(4).splitlines()
+    # `splitlines` would also split at characters that end no line of Python, such as form feeds.
+    return LINE_END.split(text.expandtabs(4).removesuffix("\n"))
 
 
 def numbered(code: Json) -> list[str]:
-    """Return the lines with their numbers, and a mark at the line itself."""
+    """Return the name of the file, then the lines with their numbers and a mark at one of them."""
     last = code["first_line"] + len(code["lines"]) - 1
     return [
-        f"{'>' if n == code['line'] else ' '} {n:>{len(str(last))}} | {text}".rstrip()
-        for n, text in enumerate(code["lines"], code["first_line"])
+        code["file"],
+        *(
+            f"{'>' if n == code['line'] else ' '} {n:>{len(str(last))}} | {text}".rstrip()
+            for n, text in enumerate(code["lines"], code["first_line"])
+        ),
     ]
 
 

@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
 from types import TracebackType
 from typing import Any
 
@@ -35,6 +36,9 @@ class Capture:
     def __enter__(self) -> Capture:
         import jax
 
+        if self._folder is not None:
+            # If the profiler could not write the trace, it could not start another one.
+            os.makedirs(self._folder, exist_ok=True)
         self._traced = self._folder or tempfile.mkdtemp(prefix="compute_breakdown_")
         try:
             jax.profiler.start_trace(self._traced)
@@ -52,7 +56,9 @@ class Capture:
         import jax
 
         try:
-            jax.profiler.stop_trace()
+            # An exception inside `with` is more important than one at the end of the trace.
+            with suppress(Exception) if kind else nullcontext():
+                jax.profiler.stop_trace()
             if kind is None:
                 answer = self._analyse(self._traced)
                 if self._folder is None and "next_steps" in answer:

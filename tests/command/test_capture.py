@@ -126,6 +126,17 @@ class WithStandIn(InFolder):
             raise ZeroDivisionError
         self.assert_nothing_is_left()
 
+    def test_file_as_folder_is_refused_before_the_trace(self) -> None:
+        (self.folder / "file").touch()
+        with self.assertRaises(FileExistsError):
+            capture(self.step, folder=self.folder / "file")
+        self.assertFalse(self.jax.is_tracing)
+
+    def test_exception_inside_hides_one_at_the_end_of_the_trace(self) -> None:
+        self.jax.profiler.stop_trace = mock.Mock(side_effect=RuntimeError)
+        with self.assertRaises(KeyError), capture():
+            raise KeyError
+
     def test_running_trace_of_the_user_goes_on(self) -> None:
         self.jax.start("elsewhere")
         with self.assertRaisesRegex(RuntimeError, "already been started"), capture():
@@ -153,6 +164,17 @@ class WithStandIn(InFolder):
     def test_wrong_option_is_an_error_before_the_first_call(self) -> None:
         with self.assertRaises(TypeError):
             capture(self.step, mode="idle", peers=True)
+        for options in (
+            {"mode": "nope"},
+            {"mode": "page"},
+            {"mode": "compare"},
+            {"top": -3},
+            {"chip": "v99"},
+            {"n": 0},
+            {"n": "3"},
+        ):
+            with self.subTest(options), self.assertRaises((TypeError, ValueError)):
+                capture(self.step, **options)
         self.assertEqual(self.jax.said, [], "the step was called although the option is wrong")
         self.assert_nothing_is_left()
 

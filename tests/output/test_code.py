@@ -101,6 +101,14 @@ class Places(InFolder):
         with mock.patch("_output.code.os.path.isfile", return_value=True):
             self.assertIsNone(self.sources.at("layers/norm.py:1"))
 
+    def test_lines_end_as_in_python(self) -> None:
+        path = self.root / "layers" / "norm.py"
+        for end in ("\n", "\r\n", "\r"):
+            text = ["s = '\N{LINE SEPARATOR}\x1c'\f", "second", "third"]
+            path.write_bytes(end.join((*text, "")).encode())
+            found = Sources(str(self.root)).at("layers/norm.py:2")
+            self.assertEqual((found or {})["lines"][1:3], ["second", "third"], repr(end))
+
     def test_only_files_with_the_given_ending_are_shown(self) -> None:
         Path(self.root / "layers" / "norm.txt").write_text(TEXT)
         sources = Sources(str(self.root), ".py")
