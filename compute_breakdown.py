@@ -664,6 +664,8 @@ def capture(
         parse_command_line(checked("", mode, options).words)
     except NoAnswer as failure:
         raise ValueError(failure.detail) from None
+    if step is None and (args or carry or n != 3):
+        raise TypeError("without a step, capture takes no arguments for it: n, carry and args")
     captured = Capture(lambda path: analyse(path, mode, **options), folder)
     if step is None:
         return captured

@@ -218,15 +218,6 @@ def remedy_of(entry: Entry) -> str | None:
     return _WHAT_HELPS.get((entry.name, kinds.kind_of(entry) or ""))
 
 
-def table_of_findings() -> str:
-    """Return a Markdown table of the remedies for findings."""
-    rows = [
-        f"| {', '.join(f'`{name}`' for name in names)} | {kind} | {says} |"
-        for names, kind, says in FINDINGS
-    ]
-    return "\n".join(("| in class | costliest op | what helps |", "|---|---|---|", *rows))
-
-
 def table_of_idle_time() -> str:
     """Return a Markdown table of the causes of idle time, their meaning and remedies."""
     rows = [f"| `{cause}` | {means} | {says} |" for cause, means, says in IDLE]
@@ -235,4 +226,4 @@ def table_of_idle_time() -> str:
 
 if __name__ == "__main__":
     sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
-    print(table_of_findings(), table_of_idle_time(), sep="\n\n")
+    print(table_of_idle_time())

@@ -175,6 +175,9 @@ class WithStandIn(InFolder):
         ):
             with self.subTest(options), self.assertRaises((TypeError, ValueError)):
                 capture(self.step, **options)
+        for of_steps in ({"n": 2}, {"carry": print}):
+            with self.subTest(of_steps), self.assertRaises(TypeError):
+                capture(**of_steps)
         self.assertEqual(self.jax.said, [], "the step was called although the option is wrong")
         self.assert_nothing_is_left()
 

@@ -51,7 +51,7 @@ from tests.pages import (
 )
 
 # Agents read a page as a whole, so a long page costs many tokens.
-MOST_BYTES = {"README.md": 12_288, "GUIDE.md": 40_960, "SKILL.md": 11_264}
+MOST_BYTES = {"README.md": 12_288, "GUIDE.md": 40_960, "SKILL.md": 9_216}
 MOST_TERMS = 25
 Json = dict[str, Any]
 
@@ -117,8 +117,7 @@ class Tables(unittest.TestCase):
         known = {*ledger.CLASSES, "idle", "overlap", "at_roof"}
         self.assertEqual(set(re.findall(r"`(\w+)`", classes)), known)
 
-    def test_tables_of_remedies_match_the_program(self) -> None:
-        self.assertIn(f"\n{remedies.table_of_findings()}\n", FIELDS)
+    def test_table_of_remedies_matches_the_program(self) -> None:
         self.assertIn(f"\n{remedies.table_of_idle_time()}\n", PAGES["GUIDE.md"])
 
 
