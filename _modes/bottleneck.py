@@ -13,17 +13,16 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from _analysis.causes import rule_named
-from _analysis.causes.shared.cause import StepFacts
+from _analysis.causes.shared.facts import facts_of, has_reason_to_compare, read_peers
 from _analysis.causes.shared.find import causes_of
 from _analysis.common_line import scopes_say_more
 from _analysis.findings import FindingRows, doubtful_notes, findings_of, tail_of_findings
-from _analysis.idle.periods import lower_median, periods_of, steps_named_like
-from _analysis.kernel.kernel_regions import inside_kernels
+from _analysis.idle.periods import lower_median, steps_named_like
 from _analysis.loops import Loops
 from _analysis.roof.budget import Budget, mfu_of
 from _analysis.roof.costs import costs_by_kernel, declared_notes
 from _analysis.roof.hideable import Hideable
-from _analysis.roof.ledger import COLLECTIVE, is_declared, ledger_of
+from _analysis.roof.ledger import is_declared, ledger_of
 from _analysis.roof.roofs import roofs_of
 from _analysis.rows import (
     chip_fields,
@@ -36,17 +35,14 @@ from _output.columns import CLASS, LINE, LOOP, LOST, OP_LINE, PEERS, RUNS, SCOPE
 from _output.phrases import Next, at_line_of, bracketed, joined, pause_sentence, short
 from _output.screen import Column, Part, Says, Section, Table
 from _pipeline.context import Context
-from _pipeline.device import tpus_of
 from _pipeline.normalize import Step
 from _pipeline.step_durations import durations_of
-from _pipeline.vocabulary import COMPUTE, HOST
+from _pipeline.vocabulary import COMPUTE
 from _proto.trace.ranks import TPU_RE
 from _units import part_of, span, time
 
 Json = dict[str, Any]
 
-# Devices are compared if collectives take at least 1/WORTH_COMPARING of the step.
-WORTH_COMPARING = 20
 # The headline mentions a cause only if its gain is at least this percentage of the step.
 WORTH_NAMING_PCT = 5
 # Suggest a command about a part of the step, such as communication, only above this percentage.
@@ -89,20 +85,20 @@ def bottleneck(
     ledger = ledger_of(step, roofs, by_user)
     budget = Budget(step, ledger)
     findings, kernels, lines = findings_of(ledger, by_scope=scopes_say_more(step))
-    periods, inside = periods_of(step.device, step.picked), inside_kernels(step)
     context.note(*roofs.choice.notes)
     context.warn(*doubtful_notes([*findings, *kernels]), *budget.notes())
     context.warn(*declared_notes({entry.kernel for entry in ledger if is_declared(entry)}))
-    context.warn(*inside.notes)
-    is_compared = peers or (not no_peers and has_reason_to_compare(budget))
+    is_compared = peers or (not no_peers and has_reason_to_compare(step, ledger))
     read, waits = read_peers(step, context) if is_compared else (None, None)
-    on_time = read.without_waits(ledger) if read else ledger
+    facts = facts_of(step, roofs, ledger, read, context)
+    periods = facts.periods
+    context.warn(*facts.inside.notes)
     shown = [op for finding in (*findings[:top], *kernels[:top]) for op in finding.group.members]
-    hideable = Hideable(on_time)
+    hideable = Hideable(facts.ledger)
     rows = FindingRows(step, hideable, Loops(step, shown), read)
     answer = {
         **period_fields(periods),
-        "causes": causes_of(StepFacts(step, on_time, roofs, inside, periods, read, context, {})),
+        "causes": causes_of(facts),
         "bottleneck": budget.largest_loss(periods),
         "speed_of_light": budget.speed_of_light(),
         "mfu_at_least": budget.utilization(lambda op: op.phase != "recompute"),
@@ -136,25 +132,6 @@ def show_code(answer: Json, folder: str | None, context: Context) -> None:
     rows = [row for name in ("causes", "findings", "lines") for row in answer[name]]
     if not add_code(rows, folder):
         context.warn(f"no line of this answer is in a file below {folder}")
-
-
-def has_reason_to_compare(budget: Budget) -> bool:
-    """Return whether collectives take enough of a single step, and the file has other devices."""
-    step = budget.step
-    exposed = sum(entry.total for entry in budget.of_class(COLLECTIVE))
-    is_worth = exposed * WORTH_COMPARING >= step.duration > 0
-    return is_worth and step.picked is not None and len(tpus_of(step.device)) > 1
-
-
-def read_peers(step: Step, context: Context) -> tuple[Any, Json | None]:
-    # Import late, because these modules are needed only if devices are compared.
-    from _analysis.comm.peer_rows import peer_totals
-    from _analysis.comm.peers import peers_of
-    from _analysis.comm.transfers import transfers_in
-
-    transfers = transfers_in(step, lambda op: op.waits_for != HOST)
-    peers = peers_of(step, transfers, context)
-    return peers, peer_totals(peers, transfers)
 
 
 def capture_row(step: Step) -> Json:
