@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from _analysis.causes.shared.graph import WHILE, Value, is_layout, operand, origins
+from _analysis.arrays.graph import WHILE, Value, is_layout, operand, origins
 from _analysis.roof.exposed import is_exposed
 from _analysis.roof.ledger import COLLECTIVE, COMPUTE_BOUND, DATA_MOVEMENT, MEMORY_BOUND, Entry
 from _pipeline.ops import Op

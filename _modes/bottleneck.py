@@ -43,8 +43,9 @@ from _units import part_of, span, time
 
 Json = dict[str, Any]
 
-# The headline mentions a cause only if its gain is at least this percentage of the step.
-WORTH_NAMING_PCT = 5
+# The headline mentions a cause only if the low end of its gain is at least this percentage of the
+# step, or of the period.
+WORTH_NAMING_PCT = 2
 # Suggest a command about a part of the step, such as communication, only above this percentage.
 WORTH_A_LOOK_PCT = 3
 PAUSE = "pause_between_steps"
@@ -373,14 +374,15 @@ def pause_says(cause: Json, period_ps: int) -> str:
 
 
 def main_cause(answer: Json) -> Json | None:
-    """Return the first large cause with confidence `seen`, or else the first large cause. Skip
-    causes without a headline, such as recomputation."""
-    large = [
-        row
-        for row in answer["causes"]
-        if row["gain_pct_of_step"] >= WORTH_NAMING_PCT and rule_named(row["cause"]).headline
-    ]
-    return next((row for row in large if row["confidence"] == "seen"), next(iter(large), None))
+    """Return the cause with the largest gain if even the low end of its range is worth naming. Skip
+    causes without a headline."""
+    period = answer["period_ps"] or 0
+    for row in answer["causes"]:
+        if row["gain_range_ps"] and rule_named(row["cause"]).headline:
+            whole = period if row["cause"] == PAUSE else answer["step_duration_ps"]
+            is_large = 100 * row["gain_range_ps"][0] >= WORTH_NAMING_PCT * whole
+            return row if is_large else None
+    return None
 
 
 def verdict(answer: Json) -> str:

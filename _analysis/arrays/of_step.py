@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final, Literal, NamedTuple
 
+from _analysis.arrays.graph import Value
 from _analysis.arrays.traffic import Access, accesses_of, copied_by, moves_parts
 from _analysis.arrays.values import Arrays, operand_values
-from _analysis.causes.shared.graph import Value
 from _analysis.roof.ledger import DATA_MOVEMENT, MEMORY_BOUND, Entry
 from _analysis.roof.roofs import Roofs
 from _pipeline.executions import Executions
@@ -160,6 +160,7 @@ class StepArrays:
         self.unattributed = 0
         # Ops whose time HBM limits.
         self.bound_time = 0
+        self.bound_ops: set[Executions] = set()
         for entry in ledger:
             here = entry.executions.op.instruction
             if here is not None:
@@ -177,6 +178,8 @@ class StepArrays:
         n_bytes = self._corrected(executions, accesses)
         total = sum(n_bytes)
         is_bound = total > 0 and self._is_bound_by_hbm(entry, total)
+        if is_bound:
+            self.bound_ops.add(executions)
         times = shares(executions.total, n_bytes) if is_bound else [0] * len(accesses)
         self.bound_time += sum(times)
         for access, moved, time in zip(accesses, n_bytes, times, strict=True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from _analysis.causes.shared.graph import WHILE, Value, body_of, operand
+from _analysis.arrays.graph import WHILE, Value, body_of, operand
 from _proto import hlo_pb2 as pb
 from _proto.hlo.program import Computation, Instruction, Program
 from _proto.hlo.shapes import Array, Path

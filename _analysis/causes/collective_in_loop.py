@@ -42,8 +42,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from _analysis.causes.shared.cause import LIKELY, SEEN, Cause, Confidence
-from _analysis.causes.shared.graph import (
+from _analysis.arrays.engine import Once
+from _analysis.arrays.graph import (
     DOTS,
     STRUCTURE,
     WHILE,
@@ -58,15 +58,13 @@ from _analysis.causes.shared.graph import (
     producers,
     reach,
 )
-from _analysis.causes.shared.sentences import only
+from _analysis.causes.shared.cause import LIKELY, SEEN, Cause, Confidence
 from _analysis.causes.shared.step_program import (
     StepProgram,
-    collective_name_of,
     counts_of,
     total_of,
 )
 from _pipeline.executions import Executions
-from _pipeline.groups import group_by
 from _proto.hlo.program import Computation, Instruction
 
 # Linear ops: adding up their results over all iterations equals applying the op to the sum.
@@ -245,12 +243,11 @@ def _cause(of: StepProgram, trips: int, row: _Repeated) -> Cause:
     if row.summed and row.same:
         once, helps = "Running each once, after or before the loop,", FOR_BOTH
     return Cause(
-        of.links.saved_without(members) * (trips - 1) // trips,
         f"A loop of {trips} rounds {' and '.join(parts)}, with most time at <line>. {once} would"
         " save <gain>.",
         helps,
         # Gathering the same array in each iteration may be intended, to save memory.
         SEEN if 2 * total_of(row.summed) >= total_of(members) else LIKELY,
         members,
-        evidence={"collective": only(group_by(members, collective_name_of)), "trips": trips},
+        [Once(members, trips)],
     )

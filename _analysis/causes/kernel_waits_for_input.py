@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from _analysis.causes.shared.cause import SEEN, Cause, StepFacts
+from _analysis.causes.shared.cause import SEEN, Cause, Measured, StepFacts
 from _analysis.causes.shared.sentences import clipped
 from _pipeline.groups import group_by
 from _units import time
@@ -47,11 +47,11 @@ def find(facts: StepFacts) -> Iterator[Cause]:
         regions = inside.of(executions.metadata_id for executions in group.members)
         if regions and regions.waiting:
             yield Cause(
-                regions.waiting,
                 f"The kernel {clipped(kernel)} (at <line>) waits for copies during"
                 f" {time(regions.waiting)} of its {time(group.total)}. Without these waits, the"
                 " step would save <gain>.",
                 REMEDY,
                 SEEN,
                 group.members,
+                measured=Measured(regions.waiting, regions.waiting, regions.waiting),
             )

@@ -39,8 +39,8 @@ from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from typing import NamedTuple
 
-from _analysis.causes.shared.cause import LIKELY, SEEN, Cause
-from _analysis.causes.shared.graph import (
+from _analysis.arrays.engine import Resize, Retime
+from _analysis.arrays.graph import (
     DOTS,
     ELEMENTWISE,
     Value,
@@ -49,6 +49,7 @@ from _analysis.causes.shared.graph import (
     origins,
     reach,
 )
+from _analysis.causes.shared.cause import LIKELY, SEEN, Cause
 from _analysis.causes.shared.step_program import (
     StepProgram,
     own_line_of,
@@ -75,8 +76,6 @@ _GROWING = 4
 _HBM = 0
 # Name of the kernel into which XLA fuses a softmax and the following matmul.
 _SOFTMAX_KERNEL = "online-softmax"
-# Substring of the names of gathers that run on a SparseCore.
-_OFFLOADED_GATHER = "gather_offload"
 
 FOR_REDUCED = (
     "Reduce before writing: compute only the elements that are used, for example logsumexp minus"
@@ -90,10 +89,10 @@ FOR_SCORES = (
 class _Written(NamedTuple):
     """An array that one op writes and other ops only reduce."""
 
+    value: Value
     writer: Executions
     readers: list[Executions]
     n_bytes: int
-    gain: int
 
 
 def find(of: StepProgram) -> Iterator[Cause]:
@@ -116,12 +115,10 @@ def _reduced(of: StepProgram, hbm: Fraction) -> Iterator[Cause]:
                 continue
             readers = _readers(of, Value(instruction, path), n_bytes)
             if readers and writer.op.dot is None:
-                n_whole = sum(not _picks(reader) for reader in readers)
-                gain = round(writer.n * n_bytes * (1 + n_whole) / hbm)
                 place = place_of(writer.op)
                 line = place.source_user or place.source_inner
                 found.setdefault((line, array.text), []).append(
-                    _Written(writer, readers, n_bytes, gain)
+                    _Written(Value(instruction, path), writer, readers, n_bytes)
                 )
     for (_, shape), rows in found.items():
         yield _reduced_cause(shape, rows)
@@ -157,15 +154,6 @@ def _readers(of: StepProgram, value: Value, n_bytes: int) -> list[Executions] | 
     return list(readers.values())
 
 
-def _picks(reader: Executions) -> bool:
-    """Return True if a reader gathers only some elements of an array, which costs almost
-    nothing."""
-    instruction = reader.op.instruction
-    parts = instruction.chain if instruction else ()
-    opcodes = {part.opcode for part in parts} | {i.opcode for part in parts for i in part.inside()}
-    return "gather" in opcodes or _OFFLOADED_GATHER in reader.op.name
-
-
 def _reduced_cause(shape: str, arrays: list[_Written]) -> Cause:
     # Count each op once, because it can read several of the arrays.
     ran = {
@@ -178,14 +166,14 @@ def _reduced_cause(shape: str, arrays: list[_Written]) -> Cause:
     if len(arrays) > 1:
         written, them, noun = f"{len(arrays)} arrays {shape} ({each} each)", "them", "arrays"
     return Cause(
-        sum(array.gain for array in arrays),
         f"<line> writes {written} to memory, and all readers reduce {them} to an eighth or less."
         f" Writing and reading the {noun} takes <gain>.",
         FOR_REDUCED,
         SEEN,
         list(ran.values()),
-        place_of_longest([array.writer for array in arrays]),
-        {"shape": shape},
+        [Resize(array.value, 0) for array in arrays],
+        place=place_of_longest([array.writer for array in arrays]),
+        evidence={"shape": shape},
     )
 
 
@@ -258,16 +246,17 @@ def _scores_cause(of: StepProgram, dots: list[Instruction], entries: list[Entry]
         needed = needed / 2
     gain = total - min(total, round(needed))
     result = next(iter(dot.arrays or ()))
+    part = (total - gain) / max(1, total)
     return Cause(
-        gain,
         f"<line> computes all attention scores, {result.text}, and ops on them take {time(total)}."
         f" A fused kernel needs about {time(total - gain)} for the"
         f" matmuls{' (half of them masked)' if is_masked else ''}, so it would save <gain>.",
         FOR_SCORES,
         LIKELY,
         members,
-        of.place_at(dot),
-        {"shape": result.text},
+        [Retime(ran, part * ran.total) for ran in members],
+        place=of.place_at(dot),
+        evidence={"shape": result.text},
     )
 
 

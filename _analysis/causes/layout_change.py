@@ -46,8 +46,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
+from _analysis.arrays.engine import Remove, Retime
+from _analysis.arrays.graph import ELEMENTWISE, operand
 from _analysis.causes.shared.cause import LIKELY, SEEN, Cause, Place
-from _analysis.causes.shared.graph import ELEMENTWISE, operand
 from _analysis.causes.shared.sentences import clipped
 from _analysis.causes.shared.step_program import StepProgram, place_of, total_of
 from _pipeline.executions import Executions
@@ -126,14 +127,14 @@ def _causes_of_copies(changes: Iterable[Executions]) -> Iterator[Cause]:
         shape = longest.op.instruction.shape if longest.op.instruction else None
         n = sum(executions.n for executions in members)
         yield Cause(
-            total_of(members),
             f"{counted(n, 'copy')} at <line> only {'changes' if n == 1 else 'change'} the layout of"
             f" arrays such as {clipped(shape or '?')}. This takes <gain>.",
             FOR_COPIES,
             SEEN,
             members,
-            place,
-            {"shape": shape},
+            [Remove(members)],
+            place=place,
+            evidence={"shape": shape},
         )
 
 
@@ -152,18 +153,18 @@ def _pairs_of(executions: Executions) -> Array | None:
 def _cause_of_pairs(pairs: dict[Executions, Array], hbm: Fraction) -> Cause:
     members = list(pairs)
     total, shape = total_of(members), pairs[members[0]].text
-    needed = sum(
-        min(executions.total, round(2 * executions.n * _n_bytes(array) / hbm))
+    needed = {
+        executions: min(executions.total, round(2 * executions.n * _n_bytes(array) / hbm))
         for executions, array in pairs.items()
-    )
+    }
     return Cause(
-        total - needed,
         f"{counted(len(members), 'op')} on arrays whose last dimension is 2, such as {shape}, take"
-        f" {time(total)}, with most time at <line>. Moving the bytes takes only {time(needed)}, so"
-        " another layout would save <gain>.",
+        f" {time(total)}, with most time at <line>. Moving the bytes takes only"
+        f" {time(sum(needed.values()))}, so another layout would save <gain>.",
         FOR_PAIRS,
         SEEN,
         members,
+        [Retime(executions, least) for executions, least in needed.items()],
         evidence={"shape": shape},
     )
 
@@ -193,13 +194,13 @@ def _flat_arrays(of: StepProgram) -> Iterator[Cause]:
     total = total_of(members)
     if joins and cuts and largest and total >= of.floor:
         yield Cause(
-            total,
             f"Arrays are joined into one flat array {largest.text} ({size(_n_bytes(largest))}),"
             f" which is later split again. This takes <gain> in {counted(len(members), 'op')}, most"
             " of it at <line>.",
             FOR_FLAT,
             LIKELY,
             members,
+            [Remove(members)],
             evidence={"shape": largest.text},
         )
 

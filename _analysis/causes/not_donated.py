@@ -83,7 +83,6 @@ def _cause(wasted: list[tuple[Parameter, int]], n_bytes: int) -> Cause:
     )
     more = ", …" if len(wasted) > 2 else ""
     return Cause(
-        0,
         f"{counted(len(wasted), 'argument')} ({names}{more})"
         f" {'stays' if len(wasted) == 1 else 'stay'} in memory next to outputs of the same shapes."
         " Donating the arguments that are not used after the call would free about"

@@ -36,8 +36,9 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import NamedTuple
 
+from _analysis.arrays.engine import Retime
+from _analysis.arrays.graph import DOTS, Value, is_layout, operand, origins
 from _analysis.causes.shared.cause import LIKELY, SEEN, Cause, Confidence
-from _analysis.causes.shared.graph import DOTS, Value, is_layout, operand, origins
 from _analysis.causes.shared.step_program import StepProgram, own_line_of, total_of
 from _pipeline.executions import Executions
 from _proto.hlo.collectives import collective_name
@@ -159,6 +160,8 @@ def _causes(of: StepProgram, row: list[_Lookup]) -> Iterator[Cause]:
     members = list(ran.values())
     hbm = of.roofs.hbm
     total = total_of(members)
+    needed = gathered / float(_GATHER_SPEED * hbm) if hbm else 0.0
+    changes = [Retime(ran, min(1.0, needed / max(1, total)) * ran.total) for ran in members]
     first = row[0]
     array = first.matrix.array
     matrix = array.text if array else "of unknown shape"
@@ -171,12 +174,12 @@ def _causes(of: StepProgram, row: list[_Lookup]) -> Iterator[Cause]:
         what = f"by a matrix of weighted one-hot rows ({matrix}), mostly zeros, which"
         instead = "Gathering or scattering rows, such as an expert's tokens,"
     yield Cause(
-        max(0, total - round(gathered / (_GATHER_SPEED * hbm))) if hbm else total,
         f"<line> multiplies {what} takes {time(total)} with the ops that build the matrix."
         f" {instead} would save <gain>.",
         helps,
         first.confidence,
         members,
-        place,
-        {"shape": array.text if array else None},
+        changes,
+        place=place,
+        evidence={"shape": array.text if array else None},
     )

@@ -39,7 +39,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from _analysis.causes.shared.cause import LIKELY, SEEN, Cause, Place, StepFacts
+from _analysis.causes.shared.cause import LIKELY, SEEN, Cause, Measured, Place, StepFacts
 from _analysis.causes.shared.host_in_pauses import Call, HostInPause, hosts_in
 from _analysis.causes.shared.sentences import listed
 from _analysis.idle.periods import Occurrences, Pause, Periods
@@ -156,12 +156,14 @@ def cause_of(group: Group, periods: Periods) -> Cause:
         occurrences = occurrences._replace(when=f"a single time, after the step with index {after}")
     host, reported = group.reason
     lines = [call.frame.line for call in host.calls if call.frame]
+    gain = periods.mean_of(group.pauses)
+    measured = Measured(gain, gain, gain)
     return Cause(
-        periods.mean_of(group.pauses),
         f"{when(occurrences, group, periods)}{what_host_does(group.reason)}",
         REMEDY,
         # A loop around the steps runs in every pause, so it does not explain one.
         LIKELY if all(call.is_loop for call in host.calls) else SEEN,
+        measured=measured,
         place=Place(
             reported.frame.line if reported and reported.frame else None,
             lines[-1] if lines else None,

@@ -33,7 +33,7 @@ from _analysis.causes.shared.cause import LIKELY, Cause, StepFacts
 from _analysis.causes.shared.checkpoints import common_place_of, recomputed_in
 from _analysis.causes.shared.step_program import total_of
 from _analysis.memory.allocator import runtime_of
-from _units import size
+from _units import size, time
 
 REMEDY = (
     "If memory is free, save more activations: use a checkpoint policy that keeps the outputs of"
@@ -57,13 +57,11 @@ def find(facts: StepFacts) -> Iterator[Cause]:
     free = runtime.min_available if runtime else None
     memory = "costs memory" if free is None else f"costs memory ({size(free)} of HBM stayed free)"
     yield Cause(
-        total_of(members),
-        "The checkpoint at <line> runs forward work again in the backward pass, which takes <gain>."
-        f" Saving activations instead {memory} and time, too, so the real gain may be small or"
-        " zero.",
+        "The checkpoint at <line> runs forward work again in the backward pass, which takes"
+        f" {time(total_of(members))}. Saving activations instead {memory} and time, too, so the"
+        " step can also become slower.",
         REMEDY,
         LIKELY,
         members,
-        common_place_of(members),
-        {"hbm_free_bytes": free},
+        place=common_place_of(members),
     )

@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
+from _analysis.arrays.engine import Remove
 from _analysis.causes.shared.cause import SEEN, Cause, StepFacts
 from _analysis.causes.shared.checkpoints import (
     REPEATED_PART,
@@ -43,7 +44,6 @@ from _analysis.causes.shared.checkpoints import (
     recomputed_in,
 )
 from _analysis.causes.shared.sentences import line_says
-from _analysis.causes.shared.step_program import total_of
 from _pipeline.executions import Executions
 from _pipeline.normalize import Step
 
@@ -97,11 +97,11 @@ def _cause(excess: list[Executions], is_outer: bool, recomputed: Sequence[Recomp
         inner = common_place_of([work.executions for work in recomputed if work.depth > 1])
         which = f"contains other checkpoints ({line_says(inner)})"
     return Cause(
-        total_of(excess),
         f"The checkpoint at <line> {which}, so the same forward work is recomputed twice. The"
         " second time takes <gain>.",
         FOR_OUTER if is_outer else FOR_INNER,
         SEEN,
         excess,
-        common_place_of(excess),
+        [Remove(excess)],
+        place=common_place_of(excess),
     )

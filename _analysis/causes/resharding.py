@@ -59,8 +59,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from _analysis.causes.shared.cause import LIKELY, SEEN, Cause, Confidence
-from _analysis.causes.shared.graph import (
+from _analysis.arrays.engine import Remove, Retime
+from _analysis.arrays.graph import (
     DOTS,
     Reached,
     Value,
@@ -70,6 +70,7 @@ from _analysis.causes.shared.graph import (
     producers,
     reach,
 )
+from _analysis.causes.shared.cause import LIKELY, SEEN, Cause, Confidence
 from _analysis.causes.shared.matmul_arrays import (
     GATHER,
     REDUCTIONS,
@@ -155,7 +156,7 @@ def _ids(causes: Iterable[Cause]) -> set[int]:
 def _joined(causes: Iterable[Cause]) -> list[Cause]:
     """Join causes of the same line, because one sharding often produces several forms."""
     by_line: dict[tuple[str | None, Confidence], list[Cause]] = {}
-    for cause in sorted(causes, key=lambda cause: -cause.gain_ps):
+    for cause in sorted(causes, key=lambda cause: -total_of(cause.executions)):
         line = place_of_cause(cause).source_user
         by_line.setdefault((line, cause.confidence), []).append(cause)
     return [
@@ -169,7 +170,7 @@ def _together(causes: Sequence[Cause]) -> Cause:
     first = causes[0]
     members = {id(executions): executions for cause in causes for executions in cause.executions}
     return first._replace(
-        gain_ps=sum(cause.gain_ps for cause in causes),
+        changes=[change for cause in causes for change in cause.changes],
         says=first.says.replace("<gain>", "<gain>, with all collectives and copies at this line"),
         place=place_of_cause(first),
         executions=list(members.values()),
@@ -245,15 +246,14 @@ def _cause_of_axes(of: StepProgram, row: _Row, members: list[Executions]) -> Cau
         why = "which calls no all_to_all (intended if the line dispatches tokens to experts)"
         helps = FOR_MODEL
     return Cause(
-        of.links.saved_without(all_members),
         f"{counted(n, collective or 'collective')}{among} {'changes' if n == 1 else 'change'} how"
         f" arrays are sharded, with most time at <line>, {why}. Matching shardings would save"
         " <gain>.",
         helps,
         SEEN if constraints else LIKELY,
         all_members,
-        place_of_longest(constraints or members),
-        {"collective": collective},
+        [Remove(all_members)],
+        place=place_of_longest(constraints or members),
     )
 
 
@@ -274,7 +274,6 @@ def _moved_by_matmuls(of: StepProgram, left_out: set[int]) -> list[Cause]:
 def _cause_of_line(of: StepProgram, line: MatmulsOfLine) -> Cause:
     largest = max(line.rows, key=lambda moved: moved.n_bytes)
     return Cause(
-        largest.part_of(of.links.saved_without(line.members)),
         f"The matmul at <line> gathers one operand and reduces its result"
         f" ({size(largest.n_bytes)}) among {largest.n_devices} devices, but the other operand has"
         f" only {size(largest.n_others)} on all of them together. Another sharding would save"
@@ -282,7 +281,8 @@ def _cause_of_line(of: StepProgram, line: MatmulsOfLine) -> Cause:
         FOR_MATMUL,
         LIKELY,
         line.members,
-        place_of_longest(line.dots),
+        [Retime(ran, ran.total - largest.part_of(ran.total)) for ran in line.members],
+        place=place_of_longest(line.dots),
     )
 
 
@@ -291,14 +291,16 @@ def _cause_of_moved(rows: list[Moved], action: str, others: str) -> Cause:
     name = collective_name_of(largest.executions.op)
     more = f" ({len(rows) - 1} more like it)" if len(rows) > 1 else ""
     return Cause(
-        sum(moved.part_of(moved.executions.total) for moved in rows),
         f"The {name} at <line> {action} of a matmul among {largest.n_devices} devices{more}:"
         f" {size(largest.n_bytes)}, but {others} have only {size(largest.n_others)} on all of them"
         " together. Another sharding would save <gain>.",
         FOR_MATMUL,
         LIKELY,
         [moved.executions for moved in rows],
-        evidence={"collective": name},
+        [
+            Retime(moved.executions, moved.executions.total - moved.part_of(moved.executions.total))
+            for moved in rows
+        ],
     )
 
 
@@ -347,29 +349,27 @@ def _copies_in(of: StepProgram, walk: Reached) -> dict[int, Executions]:
 
 
 def _cause_of_cut(of: StepProgram, members: list[Executions]) -> Cause:
-    parts = sum(executions.total // (devices_of(executions).size or 2) for executions in members)
     return Cause(
-        max(0, of.links.saved_without(members) - parts),
         f"Whole arrays are gathered by {counts_of(members)}, with most time at <line>, but each"
         " device then keeps only a part, so the shardings before and after disagree. Matching"
         " shardings would save <gain>.",
         FOR_MODEL,
         LIKELY,
         members,
+        [Retime(ran, ran.total / (devices_of(ran).size or 2)) for ran in members],
     )
 
 
 def _cause_of_spread(of: StepProgram, members: list[Executions], copies: list[Executions]) -> Cause:
     return Cause(
-        # Count only half of the saved time: the operand must still be gathered along the other
-        # dimension, among at least two devices.
-        of.links.saved_without(members) // 2 + total_of(copies),
         f"At {_lines([*members, *copies])}, operands of matmuls are split along two dimensions and"
         f" gathered by {counts_of(members)}. Splitting each matmul like its weight, along one"
         " dimension, would save <gain>.",
         FOR_TWO_DIMENSIONS,
         LIKELY,
         [*members, *copies],
+        # The operand must still be gathered along the other dimension, among at least two devices.
+        [*(Retime(ran, ran.total / 2) for ran in members), Remove(copies)],
     )
 
 
@@ -448,12 +448,12 @@ def _cause_of_kernels(
 ) -> Cause:
     n = sum(kernel.n for kernel in kernels)
     return Cause(
-        total_of(kernels) * (n_devices - 1) // n_devices + of.links.saved_without(moved),
         f"Kernels at <line> compute the same result on {n_devices} devices in"
         f" {counted(n, 'execution')}, because these devices gather all operands first. Sharing the"
         " work would save <gain>.",
         FOR_KERNEL,
         SEEN,
         [*kernels, *moved],
-        place_of_longest(kernels),
+        [*(Retime(ran, ran.total / n_devices) for ran in kernels), Remove(moved)],
+        place=place_of_longest(kernels),
     )

@@ -31,7 +31,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from operator import attrgetter
 
-from _analysis.causes.shared.cause import LIKELY, Cause, Place, StepFacts
+from _analysis.causes.shared.cause import LIKELY, Cause, Measured, Place, StepFacts
 from _analysis.causes.shared.sentences import short
 from _analysis.causes.shared.step_program import place_of
 from _analysis.comm.cohorts import Cohort, DeviceSteps, Member
@@ -95,11 +95,11 @@ def cause_of(step: Step, slow: PeerDevice, median: PeerDevice, gain: int) -> Cau
         line = None
     longest = max(at_line, key=attrgetter("total"), default=None)
     return Cause(
-        gain,
         f"{says}. One step can be chance; `--mode spread` compares all steps.",
         REMEDY,
         LIKELY,
         at_line,
-        place_of(longest.op) if longest else Place(line),
-        {"device": slow.name},
+        measured=Measured(gain, gain, gain),
+        place=place_of(longest.op) if longest else Place(line),
+        evidence={"device": slow.name},
     )

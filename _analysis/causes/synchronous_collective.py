@@ -35,8 +35,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from _analysis.arrays.engine import Overlap
 from _analysis.causes.shared.cause import LIKELY, SEEN, Cause
-from _analysis.causes.shared.sentences import listed, only
+from _analysis.causes.shared.sentences import listed
 from _analysis.causes.shared.step_program import (
     StepProgram,
     collective_name_of,
@@ -95,14 +96,11 @@ def find(of: StepProgram) -> Iterator[Cause]:
     if not members or total < of.floor:
         return
     yield Cause(
-        # The replay can also shorten the waits for other collectives, which are not part of this
-        # cause.
-        min(total, of.links.saved_if_asynchronous(members)),
         f"The core stops for {time(total)} in {counts_of(members)}, with most time at <line>. If"
         " this communication were asynchronous, math that does not need its results could hide"
         " <gain>.",
         REMEDY.format(flags=listed(list(flags))),
         LIKELY,
         members,
-        evidence={"collective": only(by_name)},
+        [Overlap(members)],
     )

@@ -46,8 +46,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from _analysis.causes.shared.cause import LIKELY, SEEN, Cause, Confidence
-from _analysis.causes.shared.graph import (
+from _analysis.arrays.engine import Resize
+from _analysis.arrays.graph import (
     DOTS,
     ELEMENTWISE,
     STRUCTURE,
@@ -60,8 +60,9 @@ from _analysis.causes.shared.graph import (
     reach,
     walk,
 )
+from _analysis.causes.shared.cause import LIKELY, SEEN, Cause, Confidence
 from _analysis.causes.shared.sentences import short
-from _analysis.causes.shared.step_program import StepProgram, own_line_of
+from _analysis.causes.shared.step_program import StepProgram, own_line_of, total_of
 from _analysis.roof.ledger import COLLECTIVE, DATA_MOVEMENT, KERNEL, MEMORY_BOUND, Entry
 from _proto.cached import cached_property
 from _proto.hlo.collectives import collective_name
@@ -187,7 +188,7 @@ def find(of: StepProgram) -> list[Cause]:
         for widening in widenings
         if not any(other.makes(widening) for other in widenings if other is not widening)
     ]
-    if any(cause.gain_ps >= of.floor for cause in found):
+    if any(2 * total_of(cause.executions) >= of.floor for cause in found):
         return found
     other = _before_mixed_matmuls(of, wide) or _residual_stream(of, wide) or _f32_matmul(of, wide)
     return [_cause(of, other, wide)] if other else []
@@ -425,8 +426,12 @@ def _cause(of: StepProgram, widening: _Widening, wide: _Wide) -> Cause:
     values = _with_backward(of, widening, wide)
     made = {v.instruction for v in values if wide[v.instruction] >= smallest / 4}
     affected = _affected(of, made)
-    kernels = sum(entry.total for entry in affected if entry.name == KERNEL)
     total = sum(entry.total for entry in affected)
+    changes = [
+        Resize(array.value, 0.5)
+        for array in of.arrays
+        if array.value.instruction in made and array.shape.dtype == _WIDE
+    ]
     dots, line = widening.dots, widening.line
     convert, join, is_implicit = widening.first
     is_convert = convert.opcode == "convert"
@@ -453,15 +458,14 @@ def _cause(of: StepProgram, widening: _Widening, wide: _Wide) -> Cause:
         what = f"{where} casts {source} to f32"
     if_wanted = f" (unless {'the cast' if is_convert else 'f32'} is intended)"
     return Cause(
-        total // 2,
         f"{what}, {follows}. The narrower dtype would halve the {time(total)} of the ops that write"
         f" or read these arrays, saving <gain>{if_wanted if confidence == LIKELY else ''}.",
         helps,
         confidence,
         [entry.executions for entry in affected],
-        of.place_at(convert),
-        {"shape": source},
-        unknown_ps=kernels or None,
+        changes,
+        place=of.place_at(convert),
+        evidence={"shape": source},
     )
 
 

@@ -43,8 +43,8 @@ def cause_in_file(cause: Cause) -> tuple[str, str]:
 def cause_row(before: Cause | None, after: Cause | None) -> Json:
     shown = after or before
     assert shown
-    before_ps = before["gain_ps"] if before else 0
-    after_ps = after["gain_ps"] if after else 0
+    before_ps = (before["gain_ps"] or 0) if before else 0
+    after_ps = (after["gain_ps"] or 0) if after else 0
     return {
         "cause": shown["cause"],
         "source_user": after["source_user"] if after else None,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
+from _analysis.arrays.engine import Change
+from _analysis.arrays.of_step import StepArrays
 from _analysis.idle.periods import Periods
 from _analysis.kernel.kernel_regions import Inside
 from _analysis.roof.ledger import Entry
@@ -12,6 +14,7 @@ from _analysis.roof.roofs import Roofs
 from _pipeline.context import Context
 from _pipeline.executions import Executions
 from _pipeline.normalize import Step
+from _proto.cached import cached_property
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,24 +39,34 @@ class Place(NamedTuple):
     scope: str | None = None
 
 
+class Measured(NamedTuple):
+    """A gain that the trace shows without the engine, such as the time of pauses."""
+
+    gain: int
+    low: int
+    high: int
+
+
 class Cause(NamedTuple):
-    """A cause of lost time; `gain_ps` is an estimate of the time that removing it saves.
+    """A cause of lost time, with the edits that remove it.
+
+    The engine computes the gain from `changes`. A cause without `changes` and without `measured`
+    has an unknown gain.
 
     In the sentence `says`, `<line>` stands for the line of the place, and `<gain>` for the gain and
-    its share of the step. Without a `place`, it is the line with the most time in `executions`,
-    from which the gain is computed.
+    its range. Without a `place`, it is the line with the most time in `executions`.
     """
 
-    gain_ps: int
     says: str
     what_helps: str
     confidence: Confidence
+    # Evidence: the ops that the cause affects.
     executions: Sequence[Executions] = ()
+    changes: Sequence[Change] = ()
+    measured: Measured | None = None
     place: Place | None = None
     # Further figures of the field `evidence`; those that are None are not printed.
     evidence: Mapping[str, Any] = {}
-    # Time of kernels that the cause slows down by an unknown amount.
-    unknown_ps: int | None = None
     # Memory that can be saved, if the cause costs memory instead of time.
     gain_bytes: int | None = None
     # Mean time from the start of a step to the start of the next step, if the cause costs time
@@ -63,17 +76,27 @@ class Cause(NamedTuple):
     name: str = ""
 
 
-class StepFacts(NamedTuple):
+class StepFacts:
     """The facts about a step. `found` has the causes of the rules that have run."""
 
-    step: Step
-    ledger: Sequence[Entry]
-    roofs: Roofs
-    inside: Inside
-    periods: Periods | None
-    peers: Peers | None
-    context: Context
-    found: dict[str, list[Cause]]
+    def __init__(
+        self,
+        step: Step,
+        ledger: Sequence[Entry],
+        roofs: Roofs,
+        inside: Inside,
+        periods: Periods | None,
+        peers: Peers | None,
+        context: Context,
+    ) -> None:
+        self.step, self.ledger, self.roofs, self.inside = step, ledger, roofs, inside
+        self.periods, self.peers, self.context = periods, peers, context
+        self.found: dict[str, list[Cause]] = {}
+
+    @cached_property
+    def arrays(self) -> StepArrays:
+        """Return the arrays that the step's ops read and write."""
+        return StepArrays(self.ledger, self.roofs)
 
     def explained_by(self, *names: str, confidence: Confidence | None = None) -> set[int]:
         """Return the ids of the executions that are evidence for causes of other rules."""

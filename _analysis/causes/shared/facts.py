@@ -31,7 +31,7 @@ def facts_of(
 ) -> StepFacts:
     on_time = peers.without_waits(ledger) if peers else ledger
     periods, inside = periods_of(step.device, step.picked), inside_kernels(step)
-    return StepFacts(step, on_time, roofs, inside, periods, peers, context, {})
+    return StepFacts(step, on_time, roofs, inside, periods, peers, context)
 
 
 def has_reason_to_compare(step: Step, ledger: Sequence[Entry]) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
+from _analysis.arrays.engine import Change, Engine, Gain
 from _analysis.causes import DEVICES, NAMES, PAUSES, PROGRAM, Rule, rule_named
 from _analysis.causes.shared.cause import SMALLEST_PART, Cause, StepFacts
 from _analysis.causes.shared.sentences import about, line_says, listed
@@ -16,12 +17,30 @@ Json = dict[str, Any]
 N_OPS_NAMED = 10
 
 
+class Found(NamedTuple):
+    """A cause with its gain; `after` is the gain after all causes above are removed.
+
+    The gain is unknown if the range has no ends.
+    """
+
+    cause: Cause
+    gain: Gain
+    after: int | None = None
+
+    @property
+    def is_known(self) -> bool:
+        return self.gain.low is not None
+
+    @property
+    def affected(self) -> int:
+        """Return the time of the ops that the cause affects."""
+        return Group(list(self.cause.executions)).total
+
+
 def causes_of(facts: StepFacts) -> list[Json]:
     """Return a row for each cause, sorted by gain, largest first.
 
-    Causes without a headline, such as recomputation, come after all other causes that cost time,
-    because their gain can be far smaller than the estimate: in two examined pairs of captures that
-    differ only in recomputation, the step without it was even slower. Causes that cost only memory
+    Causes of unknown gain come after all others that cost time, and causes that cost only memory
     come last.
     """
     rules = [rule_named(name) for name in NAMES]
@@ -35,18 +54,44 @@ def causes_of(facts: StepFacts) -> list[Json]:
             "the capture does not contain the program of this step, so causes can only include"
             f" {names}"
         )
-    large = [cause for name in NAMES for cause in facts.found[name] if is_large(cause, facts)]
-    is_last = {rule.name: rule.headline is None for rule in rules}
+    engine = Engine(
+        facts.ledger,
+        lambda: facts.arrays,
+        {program.program: program.links for program in programs}.get,
+    )
+    found = [Found(cause, gain_of(cause, engine)) for name in NAMES for cause in facts.found[name]]
+    large = [each for each in found if is_large(each, facts)]
     large.sort(
-        key=lambda cause: (
-            not cause.gain_ps,
-            is_last[cause.name],
-            -cause.gain_ps,
-            -(cause.gain_bytes or 0),
+        key=lambda each: (
+            bool(each.cause.gain_bytes),
+            not each.is_known,
+            -(each.gain.estimate if each.is_known else each.affected),
+            -(each.cause.gain_bytes or 0),
         )
     )
-    facts.context.warn(*overlap_notes(large))
-    return [row_of(cause, facts) for cause in large]
+    return [row_of(each, facts) for each in with_gains_after(large, engine)]
+
+
+def gain_of(cause: Cause, engine: Engine) -> Gain:
+    if cause.measured:
+        return Gain(*cause.measured)
+    return engine.without(cause.changes) if cause.changes else Gain(0, None, None)
+
+
+def with_gains_after(found: Iterable[Found], engine: Engine) -> Iterator[Found]:
+    """Add the gain that each cause has after the causes above it are removed."""
+    above: list[Change] = []
+    saved = 0
+    for each in found:
+        if not each.is_known:
+            yield each
+        elif each.cause.measured:
+            yield each._replace(after=each.gain.estimate)
+        else:
+            above += each.cause.changes
+            together = engine.without(above).estimate
+            yield each._replace(after=max(0, together - saved))
+            saved = together
 
 
 def programs_of(facts: StepFacts) -> list[StepProgram]:
@@ -78,39 +123,32 @@ def found_by(rule: Rule, facts: StepFacts, programs: Sequence[StepProgram]) -> I
         yield from rule.module.find(facts)
 
 
-def is_large(cause: Cause, facts: StepFacts) -> bool:
-    duration = cause.period_ps or facts.step.duration
-    return bool(cause.gain_bytes) or cause.gain_ps * SMALLEST_PART >= max(duration, 1)
+def is_large(found: Found, facts: StepFacts) -> bool:
+    """Return whether a cause gains, or affects if the gain is unknown, enough of the step."""
+    cause = found.cause
+    duration = max(1, cause.period_ps or facts.step.duration)
+    time = found.gain.estimate if found.is_known else found.affected
+    return bool(cause.gain_bytes) or time * SMALLEST_PART >= duration
 
 
-def overlap_notes(causes: Sequence[Cause]) -> list[str]:
-    """Return a note that lists the causes that share executions, if there are any."""
-    members = [{executions.metadata_id for executions in cause.executions} for cause in causes]
-    overlapping = [
-        cause.name
-        for i, (cause, mine) in enumerate(zip(causes, members, strict=True))
-        if any(mine & others for j, others in enumerate(members) if j != i)
-    ]
-    if not overlapping:
-        return []
-    names = listed(list(dict.fromkeys(overlapping)))
-    return [f"don't add up the gains of {names}, because they share executions"]
-
-
-def row_of(cause: Cause, facts: StepFacts) -> Json:
+def row_of(found: Found, facts: StepFacts) -> Json:
+    cause, gain = found.cause, found.gain
     place = place_of_cause(cause)
-    duration = facts.step.duration
+    duration = cause.period_ps or facts.step.duration
+    is_known = gain.low is not None
     says = cause.says.replace("<line>", line_says(place))
     return {
         "cause": cause.name,
-        "gain_ps": cause.gain_ps,
-        "gain_pct_of_step": percent(cause.gain_ps, cause.period_ps or duration) or 0.0,
-        "unknown_ps": cause.unknown_ps,
+        "gain_ps": gain.estimate if is_known else None,
+        "gain_range_ps": [gain.low, gain.high] if is_known else None,
+        "gain_after_ps": found.after,
+        "gain_pct_of_step": percent(gain.estimate, duration) if is_known else None,
+        "unknown_ps": None if is_known or cause.gain_bytes else found.affected,
         "gain_bytes": cause.gain_bytes,
         "source_inner": place.source_inner,
         "source_user": place.source_user,
         "scope": place.scope,
-        "says": says.replace("<gain>", about(cause.gain_ps, duration)),
+        "says": says.replace("<gain>", about(gain)),
         "what_helps": cause.what_helps,
         "evidence": evidence_row(cause),
         "confidence": cause.confidence,

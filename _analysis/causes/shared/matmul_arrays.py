@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from _analysis.causes.shared.graph import (
+from _analysis.arrays.graph import (
     DOTS,
     Reached,
     Value,

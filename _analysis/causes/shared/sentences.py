@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from _analysis.arrays.engine import Gain
 from _analysis.causes.shared.cause import Place
-from _pipeline.groups import percent
-from _units import percentage, time
+from _units import span, time
 
 # Longest name in a sentence; with two names of this length, a cause takes 300 characters at most.
 _LONGEST_NAME = 41
 
 
-def about(ps: int, duration: int) -> str:
-    """Format an estimate with its share, such as `about 13.3 ms (4.2 % of the step)`."""
-    return f"about {time(ps)} ({percentage(percent(ps, duration) or 0)} of the step)"
+def about(gain: Gain) -> str:
+    """Format an estimate with its range, such as `about 2.1 ms (1.4 to 3.0 ms)`."""
+    if gain.low is None or gain.high is None:
+        return "an unknown time"
+    if gain.low == gain.high:
+        return f"about {time(gain.estimate)}"
+    return f"about {time(gain.estimate)} ({span(gain.low, gain.high)})"
 
 
 def clipped(name: str) -> str:

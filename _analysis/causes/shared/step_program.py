@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+from _analysis.arrays.graph import WHILE, body_of, callers
+from _analysis.arrays.links import Links
+from _analysis.arrays.of_step import StepArrays
 from _analysis.causes.shared.cause import SMALLEST_PART, Cause, Place, StepFacts
-from _analysis.causes.shared.graph import WHILE, body_of, callers
-from _analysis.causes.shared.links import Links
 from _analysis.causes.shared.sentences import listed
 from _analysis.likely_lines import line_of
 from _analysis.roof.exposed import is_exposed
@@ -77,8 +78,13 @@ class StepProgram:
     def __init__(self, facts: StepFacts, program: Program, ledger: Sequence[Entry]) -> None:
         self.step, self.roofs, self.explained_by = facts.step, facts.roofs, facts.explained_by
         self.program, self.ledger = program, ledger
+        self._facts = facts
         # Causes that gain less than this time are not reported.
         self.floor = facts.step.duration // SMALLEST_PART
+
+    @property
+    def arrays(self) -> StepArrays:
+        return self._facts.arrays
 
     @cached_property
     def leaves(self) -> list[Executions]:

@@ -19,7 +19,7 @@ the trace.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from operator import attrgetter, itemgetter
 from typing import Literal, NamedTuple
 
@@ -100,6 +100,28 @@ class Links:
             events = self._events(computation)
             rest = [event for event in events if event.here not in gone]
             saved += self._saved(computation, events, rest)
+        return saved
+
+    def saved_with(
+        self, factors: Mapping[Instruction, float], overlapped: Collection[Instruction] = ()
+    ) -> int:
+        """Return the time that the step saves if ops take these fractions of their time, and the
+        given synchronous collectives overlap with math. A fraction of 0 removes the op."""
+        saved = 0
+        edited = {*factors, *overlapped}
+        for computation in dict.fromkeys(here.computation for here in edited):
+            events = self._events(computation)
+            if not events:
+                continue
+            then = [
+                event._replace(time=event.time * factor, n_bytes=round(event.n_bytes * factor))
+                for event in events
+                if (factor := factors.get(event.here, 1.0))
+            ]
+            moved = {here for here in overlapped if here.computation is computation}
+            if moved:
+                then = self._made_asynchronous(then, moved)
+            saved += self._saved(computation, events, then)
         return saved
 
     def saved_if_asynchronous(self, members: Iterable[Executions]) -> int:
