@@ -14,11 +14,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from _analysis.idle.period_timeline import period_row
-from _analysis.records.captures import find_captures, ready_record, refusals_of_records
 from _analysis.records.changed_causes import changed_causes
 from _analysis.report import head_of
 from _analysis.roof.class_times import (
@@ -37,7 +35,6 @@ from _modes.by_op import by_op
 from _modes.by_scope import by_scope
 from _modes.by_source import by_source
 from _modes.comm import comm
-from _modes.compare import compare
 from _modes.idle import idle
 from _modes.kernel import NO_KERNELS, NO_REGIONS, kernel
 from _modes.memory import memory
@@ -68,21 +65,22 @@ Json = dict[str, Any]
 Modes = dict[str, tuple[Callable[..., Mapping[str, Any]], dict[str, object]]]
 
 OK = "ok"
-# The modes shown on the page, with their options.
+# The modes shown on the page, with their options. Few people read more rows than these, and each
+# row takes time to compute and to write.
 PAGE_MODES: Modes = {
-    "bottleneck": (bottleneck, {"top": 400}),
+    "bottleneck": (bottleneck, {"top": 100}),
     "summary": (summary, {"top": 0}),
-    "by_source": (by_source, {"include_data_move": True, "include_comm": True, "top": 600}),
-    "non_compute": (non_compute, {"top": 200}),
-    "roofline": (roofline, {"top": 400}),
-    "comm": (comm, {"top": 200}),
-    "memory": (memory, {"top": 300}),
+    "by_source": (by_source, {"include_data_move": True, "include_comm": True, "top": 300}),
+    "non_compute": (non_compute, {"top": 100}),
+    "roofline": (roofline, {"top": 200}),
+    "comm": (comm, {"top": 100}),
+    "memory": (memory, {"top": 100}),
     "idle": (idle, {"top": 50}),
     "program": (program, {"top": 100}),
     "kernel": (kernel, {"top": 50}),
     "by_scope": (by_scope, {"depth": 12}),
-    "by_op": (by_op, {"top": 400, "no_merge": True}),
-    "by_array": (by_array, {"top": 100}),
+    "by_op": (by_op, {"top": 150, "no_merge": True}),
+    "by_array": (by_array, {"top": 50}),
 }
 # The modes needed for the baseline's charts.
 BASELINE_MODES: Modes = {
@@ -143,16 +141,25 @@ def page(
     encoded, notes = fitted(data)
     context.warn(*notes)
     html = html_of(encoded)
-    with replacing(out) as path:
-        Path(path).write_bytes(html)
+    write_file(out, html)
     if open:
-        # Import late, because only --open needs this module.
-        import webbrowser
-
-        if not webbrowser.open(Path(out).absolute().as_uri()):
-            context.warn(f"--open found no browser; open {out} yourself")
+        open_in_browser(out, context)
     says = answers["bottleneck"]["headline"]
     return {"out": out, "bytes": len(html), "parts": parts, "says": says}
+
+
+def write_file(out: str, html: bytes) -> None:
+    with replacing(out) as path, open(path, "wb") as file:
+        file.write(html)
+
+
+def open_in_browser(out: str, context: Context) -> None:
+    # Import late, because only --open needs these modules.
+    import webbrowser
+    from pathlib import Path
+
+    if not webbrowser.open(Path(out).absolute().as_uri()):
+        context.warn(f"--open found no browser; open {out} yourself")
 
 
 def side_of(
@@ -197,8 +204,8 @@ def compute_answers(
     for n_done, (name, (mode, options)) in enumerate(modes.items()):
         context.show_progress("computing", n_done, len(modes))
         of_mode = context.with_own_notes()
-        # If the file has several devices, show which device waits for which.
-        has_peers = name == "comm" and len(answers["bottleneck"]["capture"]["devices"]) > 1
+        # If `bottleneck` compared the devices, show which device waits for which.
+        has_peers = name == "comm" and answers["bottleneck"]["totals"]["peers"] is not None
         asked = {**options, "peers": True} if has_peers else options
         try:
             fields = mode(step, of_mode, **asked)
@@ -251,7 +258,8 @@ def compared(
 ) -> dict[str, Any]:
     """Return the `compare` answer, and add its notes to the page's notes."""
     of_compare = context.with_own_notes()
-    fields = compare(
+    of_mode = mode_named("compare").module
+    fields = of_mode.compare(
         of_compare,
         baseline=baseline,
         baseline_device=device,
@@ -261,7 +269,7 @@ def compared(
     context.warn(*of_compare.warnings)
     context.note(*of_compare.provenance)
     answer = {**fields, "mode": "compare"}
-    return answer | {"headline": mode_named("compare").module.headline(answer)}
+    return answer | {"headline": of_mode.headline(answer)}
 
 
 def side_before(
@@ -272,6 +280,9 @@ def side_before(
     context: Context,
 ) -> Json | None:
     """Return the page's data for one step of the baseline; None for a record, which has no ops."""
+    # Import late, because only --baseline needs this module.
+    from _analysis.records.captures import find_captures, ready_record, refusals_of_records
+
     request = context.request._replace(profile=profile, device=name, host=host)
     of_baseline = Context(request, context.on_progress)
     candidates = Candidates(find_captures(profile, of_baseline), host, of_baseline)

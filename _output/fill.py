@@ -168,6 +168,9 @@ def has(fields: Json, path: str) -> bool:
 
 def known_at(fields: Json, path: str) -> Any:
     """Return the value at a path; None if the object does not have the field."""
+    if "." not in path:
+        # Most paths are names, and most cells of a table ask for several.
+        return fields.get(path)
     try:
         return at(fields, path)
     except Missing:
@@ -269,7 +272,7 @@ def grid_of(table: Table, fields: Json, view: View) -> Grid | None:
     columns = [
         column
         for column in table.columns
-        if not of_all or any(has(row, path) for row in of_all for path in paths_of(column))
+        if not of_all or any(has_any(row, column) for row in of_all)
     ]
     if table.group:
         rows = table.group(rows)
@@ -337,14 +340,12 @@ def cell_of(column: Column, row: Json, scope_first: bool) -> Span:
     if is_figure(column):
         is_blank = bool(column.of) and known_at(row, column.of) is None
         # A row of sums has no fields for columns that cannot be summed.
-        is_blank = is_blank or not any(has(row, path) for path in paths_of(column))
-        is_blank = is_blank or (value is None and not column.null)
+        is_blank = is_blank or (value is None and not (column.null and has_any(row, column)))
         # A loop that runs its body once is not worth showing.
         is_blank = is_blank or (column.kind == "trips" and value == 1)
         return "" if is_blank else Figure(value, column.kind, column.null)
-    text = name_of(value, column.kind, column.null)
-    if not any(has(row, path) for path in paths_of(column)):
-        text = ""
+    is_there = value is not None or has_any(row, column)
+    text = name_of(value, column.kind, column.null) if is_there else ""
     if "source_user" in paths_of(column):
         if known_at(row, "source_is") == "doubtful":
             text += DOUBTFUL
@@ -426,6 +427,10 @@ def end_cell(column: Column, end: End, fields: Json) -> Span:
 
 def paths_of(column: Column) -> Sequence[str]:
     return (column.path,) if isinstance(column.path, str) else column.path
+
+
+def has_any(row: Json, column: Column) -> bool:
+    return any(has(row, path) for path in paths_of(column))
 
 
 def value_in(row: Json, column: Column) -> Any:

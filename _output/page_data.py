@@ -29,7 +29,11 @@ def shortened(data: Json, rows: int) -> Json:
             items = list(value.items())
             kept = items if path and path[0] in DRAWN else items[: max(rows, FIELDS)]
             count(len(items) - len(kept), path)
-            return {key: copied(item, (*path, key)) for key, item in kept}
+            # Most items are figures and names, which need no call.
+            return {
+                key: copied(item, (*path, key)) if isinstance(item, (dict, list)) else item
+                for key, item in kept
+            }
         if isinstance(value, list):
             if path[0] in DRAWN or len(value) <= rows:
                 places: Iterable[int] = range(len(value))
@@ -40,7 +44,10 @@ def shortened(data: Json, rows: int) -> Json:
                 places = sorted(longest)
             else:
                 places = around_picked(value, rows) if path[-1] == "steps" else range(rows)
-            chosen = [copied(value[place], path) for place in places]
+            chosen = [
+                copied(item, path) if isinstance(item := value[place], (dict, list)) else item
+                for place in places
+            ]
             count(len(value) - len(chosen), path)
             return chosen
         return value

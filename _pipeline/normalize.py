@@ -3,8 +3,9 @@ normalize)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from operator import sub
+from typing import Any, TypeVar
 
 from _pipeline.clocks import ON_DEVICE, ON_TRACE, Clock, clock_of, shifts_nearby
 from _pipeline.context import Context
@@ -29,6 +30,8 @@ from _pipeline.vocabulary import KINDS, LeafKind
 from _proto.cached import cached_property
 from _units import counted, time
 
+T = TypeVar("T")
+
 
 class Step:
     """A window of a device, with its ops, executions and timeline."""
@@ -52,6 +55,15 @@ class Step:
         self.executions = executions
         self.leaves = [entry for entry in executions.values() if not entry.op.is_container]
         self.containers = [entry for entry in executions.values() if entry.op.is_container]
+        self._known: dict[Hashable, Any] = {}
+
+    def once(self, key: Hashable, compute: Callable[[], T]) -> T:
+        """Return `compute()`, or what an earlier call with this key returned, because the modes of
+        a page need the same figures."""
+        if key not in self._known:
+            self._known[key] = compute()
+        found: T = self._known[key]
+        return found
 
     @cached_property
     def by_kind(self) -> dict[LeafKind, Group]:

@@ -22,6 +22,10 @@ _PARTS = (256, 16, 1)
 def durations_of(step: Step) -> dict[int, int]:
     """Return the durations of the device's steps by index. Steps without measured ops have only a
     duration on the trace's clock."""
+    return step.once(durations_of, lambda: _durations_of(step))
+
+
+def _durations_of(step: Step) -> dict[int, int]:
     steps = step.device.steps
     durations = {event.index: event.duration for event in steps}
     if step.picked:

@@ -56,11 +56,13 @@ class Execution(NamedTuple):
     metadata_id: int
 
 
-def read_peers(step: Step, wanted: Set[Place], context: Context) -> list[PeerDevice]:
-    """Return all devices that have the step, including the picked device, sorted by number.
+def read_peers(
+    step: Step, wanted: Set[Place], context: Context
+) -> tuple[list[PeerDevice], list[str]]:
+    """Return all devices that have the step, including the picked device, sorted by number, and
+    notes about devices that are left out because they do not have it.
 
-    `wanted` contains the program and name of each collective. Devices without the step are omitted,
-    and a note reports them.
+    `wanted` contains the program and name of each collective.
     """
     picked, trace = step.device, step.device.trace
     own = picked.plane.name
@@ -85,8 +87,8 @@ def read_peers(step: Step, wanted: Set[Place], context: Context) -> list[PeerDev
     found = dict(zip(to_read, results, strict=True))
     found[own] = _peer_of(step, wanted)
     left_out = ((name, why) for name, why in found.items() if isinstance(why, str))
-    context.warn(*(f"other devices: {name} is left out: {why}" for name, why in left_out))
-    return [peer for name in tpus or [own] if isinstance(peer := found[name], PeerDevice)]
+    notes = [f"other devices: {name} is left out: {why}" for name, why in left_out]
+    return [peer for name in tpus or [own] if isinstance(peer := found[name], PeerDevice)], notes
 
 
 def _keys_of(steps: Iterable[StepEvent]) -> list[StepKey]:

@@ -104,7 +104,9 @@ class Peers(NamedTuple):
 def peers_of(step: Step, transfers: Sequence[Transfer], context: Context) -> Peers:
     """Read the other devices of the file, and match their executions with those of the step."""
     places = {transfer.executions.metadata_id: transfer.op.place for transfer in transfers}
-    found = read_peers(step, set(places.values()), context)
+    # The host is no peer.
+    wanted = frozenset(transfer.op.place for transfer in transfers if transfer.op.waits_for != HOST)
+    found, notes = step.once((read_peers, wanted), lambda: read_peers(step, wanted, context))
     devices = [DeviceWaits(peer) for peer in found]
     of_ops = {metadata_id: Waits() for metadata_id in places}
     # Metadata entries with the same program and name are the same op.
@@ -116,7 +118,7 @@ def peers_of(step: Step, transfers: Sequence[Transfer], context: Context) -> Pee
         members = [member for member in devices if member.device.name in names]
         if _match(place, executions, members, of_ops):
             is_complete &= has_all
-    context.warn(*_notes(found, is_complete=is_complete))
+    context.warn(*notes, *_notes(found, is_complete=is_complete))
     return Peers(of_ops, devices, is_complete)
 
 

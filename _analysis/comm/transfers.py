@@ -119,10 +119,14 @@ class Transfer:
 
 
 def transfers_in(step: Step, is_wanted: Callable[[Op], bool]) -> list[Transfer]:
-    """Return the transfers among the ops that `is_wanted` accepts, in order of appearance; their
-    `flights` are empty."""
-    starts = Starts(step)
-    members = Group(step.leaves).where(lambda op: is_wanted(op) and is_communication(op)).members
+    """Return the transfers among the ops that `is_wanted` accepts, in order of appearance.
+    `transfers_of` adds their `flights`."""
+    transfers = step.once(transfers_in, lambda: _transfers_in(step))
+    return [transfer for transfer in transfers if is_wanted(transfer.op)]
+
+
+def _transfers_in(step: Step) -> list[Transfer]:
+    starts, members = Starts(step), Group(step.leaves).where(is_communication).members
     return [Transfer(executions, starts) for executions in members]
 
 

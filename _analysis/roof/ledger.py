@@ -73,7 +73,11 @@ class Entry(NamedTuple):
 
 
 def ledger_of(step: Step, roofs: Roofs, by_user: Mapping[str, KernelCost]) -> list[Entry]:
-    return [entry_of(executions, roofs, by_user) for executions in step.leaves]
+    """Return the entries of all ops. Several modes of a page ask for the same ones."""
+    key = ledger_of, tuple(roofs.flops.items()), roofs.hbm, tuple(by_user.items())
+    return step.once(
+        key, lambda: [entry_of(executions, roofs, by_user) for executions in step.leaves]
+    )
 
 
 def entry_of(executions: Executions, roofs: Roofs, by_user: Mapping[str, KernelCost]) -> Entry:

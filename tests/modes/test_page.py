@@ -24,10 +24,12 @@ from _modes.page import BASELINE_MODES, PAGE_MODES, TOP_OF_COMPARE
 from _output.page_sections import SECTIONS
 from _output.screen import View
 from _output.text import Style
+from _pipeline.device import open_device
 from tests.builders.allocator import allocator, with_host
 from tests.builders.xspace import Plane, Space, StatNames, encode, op, tpu_plane, trace
 from tests.harness import DEMO, FULL, OFFLOADING, InFolder, answer, run
 from tests.modes.small_steps import BF16, STEP, kernel, leaf
+from tests.modes.test_peers import device, durations
 from tests.shown import text_of
 
 Json = dict[str, Any]
@@ -116,7 +118,8 @@ class Contents(OfPages):
         self.assertEqual(data["left_out"], {})
         for mode in PAGE_MODES:
             asked = options_of(mode)
-            if mode == "comm" and len(data["answers"]["bottleneck"]["capture"]["devices"]) > 1:
+            # `comm` compares the devices if `bottleneck` did.
+            if mode == "comm" and data["answers"]["bottleneck"]["totals"]["peers"] is not None:
                 asked.append("--peers")
             outcome = run(profile, mode, *asked, *options).object
             with self.subTest(profile=profile.name, mode=mode):
@@ -200,6 +203,17 @@ class Contents(OfPages):
         own = {"mode", "headline", "notes", "out", "bytes", "parts", "says"}
         for name in set(result) - own:
             self.assertEqual(result[name], as_others[name])
+
+    def test_devices_are_compared_by_the_rule_of_bottleneck_and_read_once(self) -> None:
+        for lasted, n_read in ((499, 0), (500, 1)):
+            reads = mock.patch("_analysis.comm.peer_devices.open_device", wraps=open_device)
+            planes = [device(number, durations(lasted)) for number in range(2)]
+            with reads as read, self.subTest(lasted=lasted):
+                answers = self.data(encode(Space(planes)))["answers"]
+                self.assertEqual(read.call_count, n_read)
+                peers = [answers[mode]["totals"]["peers"] for mode in ("bottleneck", "comm")]
+                self.assertEqual(peers[0], peers[1])
+                self.assertEqual(peers[0] is not None, n_read > 0)
 
     def test_parts_without_an_answer_have_a_reason(self) -> None:
         data = with_host(trace([leaf(0, 5)], STEP), allocator((1, 0, {"peak_bytes_in_use": 7})))
