@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from _analysis.causes import rule_named
+from _analysis.causes import PAUSES, rule_named
 from _analysis.causes.shared.facts import facts_of, has_reason_to_compare, read_peers
 from _analysis.causes.shared.find import causes_of
 from _analysis.common_line import scopes_say_more
@@ -46,9 +46,10 @@ Json = dict[str, Any]
 # The headline mentions a cause only if the low end of its gain is at least this percentage of the
 # step, or of the period.
 WORTH_NAMING_PCT = 2
+# The end of a headline about a pause, by cause.
+HOST_DOES = {"host_sync": " to read a result", "recompilation": " to compile"}
 # Suggest a command about a part of the step, such as communication, only above this percentage.
 WORTH_A_LOOK_PCT = 3
-PAUSE = "pause_between_steps"
 SLOW_DEVICE = "slow_device"
 CLASSES = {
     "collective": "communication that nothing hides",
@@ -328,7 +329,7 @@ def sentences(answer: Json) -> Iterator[str]:
     if cause:
         yield cause_says(cause, answer)
     # The sentence about the pauses replaces the verdict if the device is idle mostly in pauses.
-    pause = "" if cause and cause["cause"] == PAUSE else pause_sentence(answer)
+    pause = "" if cause and is_pause(cause) else pause_sentence(answer)
     pause_first = answer["bottleneck"] == "idle" and mostly_pauses(answer)
     if pause_first:
         yield pause
@@ -346,7 +347,7 @@ def mostly_pauses(answer: Json) -> bool:
 
 def cause_says(cause: Json, answer: Json) -> str:
     likely, share = cause["confidence"] == "likely", bracketed(cause["gain_pct_of_step"])
-    if cause["cause"] == PAUSE:
+    if is_pause(cause):
         # The pause is outside the step, so its percentage is relative to the period.
         return pause_says(cause, answer["period_ps"] or 0)
     what, device = rule_named(cause["cause"]).headline, cause["evidence"].get("device")
@@ -357,11 +358,16 @@ def cause_says(cause: Json, answer: Json) -> str:
     return f"{what}{at_line_of(cause, answer)} {costs} about {gain}{share}."
 
 
+def is_pause(cause: Json) -> bool:
+    """Return whether a cause costs time between steps, and not in them."""
+    return rule_named(cause["cause"]).needs == PAUSES
+
+
 def pause_says(cause: Json, period_ps: int) -> str:
     share = bracketed(cause["gain_pct_of_step"])
     waits = part_of(cause["gain_ps"], period_ps) + share
     probably = " probably" if cause["confidence"] == "likely" else ""
-    host = f"for the host{at_line_of(cause)}"
+    host = f"for the host{HOST_DOES.get(cause['cause'], '')}{at_line_of(cause)}"
     pauses = cause["evidence"].get("pauses")
     if not pauses or pauses["n"] == pauses["n_gaps"]:
         return f"Between steps, the device{probably} waits {waits} {host}."
@@ -379,7 +385,7 @@ def main_cause(answer: Json) -> Json | None:
     period = answer["period_ps"] or 0
     for row in answer["causes"]:
         if row["gain_range_ps"] and rule_named(row["cause"]).headline:
-            whole = period if row["cause"] == PAUSE else answer["step_duration_ps"]
+            whole = period if is_pause(row) else answer["step_duration_ps"]
             is_large = 100 * row["gain_range_ps"][0] >= WORTH_NAMING_PCT * whole
             return row if is_large else None
     return None

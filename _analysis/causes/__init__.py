@@ -24,6 +24,8 @@ from typing import Any, NamedTuple
 
 # In this order, because a rule can leave out ops that a rule above has explained.
 NAMES = (
+    "recompilation",
+    "host_sync",
     "pause_between_steps",
     "recomputed_repeatedly",
     "recompute",

@@ -140,7 +140,7 @@ function goToOp(who) {
 
 // Returns the cause of the drawn pause: pauses can have several, with different lines.
 function reasonOfPause(frames) {
-  const causes = ANSWERS.bottleneck.causes.filter((row) => row.cause === "pause_between_steps");
+  const causes = ANSWERS.bottleneck.causes.filter((row) => row.evidence.pauses);
   return causes.length === 1 ? causes[0] : causes.find(({ source_user: line }) => line && frames.some(({ name }) => name.startsWith(`$${line} `)));
 }
 

@@ -33,7 +33,7 @@ function lead(host) {
     // Show advice that several causes share only once.
     const helps = told.has(row.what_helps) ? null : row.what_helps;
     told.add(row.what_helps);
-    const ofPeriod = row.cause === "pause_between_steps" ? " of the period" : "";
+    const ofPeriod = row.evidence.pauses ? " of the period" : "";
     const name = `${row.confidence === "likely" ? "probably " : ""}${row.cause.replaceAll("_", " ")}`;
     return item(row, name, row.gain_ps, row.gain_pct_of_step, ofPeriod, "cause", helps, `causes.${i}`);
   });

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 from _analysis.arrays.engine import Change, Engine, Gain
 from _analysis.causes import DEVICES, NAMES, PAUSES, PROGRAM, Rule, rule_named
 from _analysis.causes.shared.cause import SMALLEST_PART, Cause, StepFacts
+from _analysis.causes.shared.pauses import Group as PauseGroup
+from _analysis.causes.shared.pauses import groups_of
 from _analysis.causes.shared.sentences import about, line_says, listed
 from _analysis.causes.shared.step_program import StepProgram, place_of_cause
 from _pipeline.groups import Group, grouped, percent
@@ -44,9 +46,9 @@ def causes_of(facts: StepFacts) -> list[Json]:
     come last.
     """
     rules = [rule_named(name) for name in NAMES]
-    programs = programs_of(facts)
+    programs, pauses = programs_of(facts), groups_of(facts)
     for rule in rules:
-        causes = found_by(rule, facts, programs)
+        causes = found_by(rule, facts, programs, pauses)
         facts.found[rule.name] = [cause._replace(name=rule.name) for cause in causes]
     if facts.ledger and not programs:
         names = listed([rule.name for rule in rules if rule.needs != PROGRAM])
@@ -106,7 +108,9 @@ def programs_of(facts: StepFacts) -> list[StepProgram]:
     return programs
 
 
-def found_by(rule: Rule, facts: StepFacts, programs: Sequence[StepProgram]) -> Iterator[Cause]:
+def found_by(
+    rule: Rule, facts: StepFacts, programs: Sequence[StepProgram], pauses: Sequence[PauseGroup]
+) -> Iterator[Cause]:
     """Yield the causes of a rule if the capture has what the rule needs."""
     if rule.needs == PROGRAM:
         for program in programs:
@@ -115,10 +119,8 @@ def found_by(rule: Rule, facts: StepFacts, programs: Sequence[StepProgram]) -> I
         if facts.peers:
             yield from rule.module.find(facts, facts.peers)
     elif rule.needs == PAUSES:
-        # Reading the host's events takes time, so read them only if there is a pause.
-        periods = facts.periods
-        if periods and periods.mean_pause * SMALLEST_PART >= periods.mean > 0:
-            yield from rule.module.find(facts, periods)
+        if pauses:
+            yield from rule.module.find(pauses)
     else:
         yield from rule.module.find(facts)
 

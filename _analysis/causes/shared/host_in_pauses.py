@@ -18,13 +18,15 @@ Window = tuple[int, int]
 
 
 class Call(NamedTuple):
-    """An event of a thread that covers at least half of a pause."""
+    """An event of a thread that covers at least half of a pause, or its start."""
 
     start: int
     end: int
     name: str
     # True if the call also launches a program, or contains at least one other step.
     is_loop: bool
+    # True if the call ends before the pause does, so that the next step can wait for it.
+    ends: bool
 
     @property
     def frame(self) -> Frame | None:
@@ -40,10 +42,19 @@ class Call(NamedTuple):
         return self.name.removeprefix("$")
 
 
+class Calls(NamedTuple):
+    """The calls of a thread that cover at least half of a pause, and those at its start."""
+
+    covering: list[Call]
+    at_start: list[Call]
+
+
 class HostInPause(NamedTuple):
     """The calls of a launching thread during a pause, outermost first."""
 
     calls: list[Call]
+    # The calls during which the pause begins, outermost first.
+    at_start: list[Call]
     # True if any thread has an event during the pause.
     is_known: bool
 
@@ -54,7 +65,7 @@ def hosts_in(device: Device, periods: Periods, pauses: Sequence[Pause]) -> list[
     names = thread_planes(device.rank) if device.rank else []
     windows = [(pause.start + device.base, pause.end + device.base) for pause in pauses]
     # The lowest launch level of all threads, and the calls of a thread of this level.
-    found: list[tuple[int, list[Call]]] = [(NO_LAUNCH, [])] * len(pauses)
+    found: list[tuple[int, Calls]] = [(NO_LAUNCH, Calls([], []))] * len(pauses)
     # A call that is longer than two periods contains a whole step.
     loop = 2 * max(periods.durations)
     try:
@@ -76,44 +87,46 @@ def hosts_in(device: Device, periods: Periods, pauses: Sequence[Pause]) -> list[
             calls = calls_in(thread, host, windows, loop)
             for i in range(len(windows)) if launching else calls:
                 level = launch_level(thread, carriers[i])
-                if level < found[i][0] or (level == found[i][0] and not found[i][1]):
-                    found[i] = level, calls.get(i, [])
+                if level < found[i][0] or (level == found[i][0] and not found[i][1].covering):
+                    found[i] = level, calls.get(i, Calls([], []))
     except Damage:
-        return [HostInPause([], is_known=False)] * len(pauses)
+        return [HostInPause([], [], is_known=False)] * len(pauses)
     return [
-        HostInPause(calls, host.overlaps(*window))
+        HostInPause(*calls, host.overlaps(*window))
         for (_, calls), window in zip(found, windows, strict=True)
     ]
 
 
-def calls_in(
-    thread: Thread, host: Host, windows: Sequence[Window], loop: int
-) -> dict[int, list[Call]]:
-    """Return the thread's events that cover at least half of a window, outermost first, by the
-    index of the window. Windows must not overlap. Calls longer than `loop` are loops."""
+def calls_in(thread: Thread, host: Host, windows: Sequence[Window], loop: int) -> dict[int, Calls]:
+    """Return the thread's events that cover at least half of a window, or its start, outermost
+    first, by the index of the window. Windows must not overlap. Calls longer than `loop` are
+    loops."""
     order = sorted(range(len(windows)), key=windows.__getitem__)
     starts = [windows[i][0] - host.start for i in order]
     ends = [windows[i][1] - host.start for i in order]
-    calls: dict[int, list[Call]] = {}
+    calls: dict[int, Calls] = {}
     for track in thread.tracks:
         launched = launches_on(track, host)
         for start, end, name in zip(track.starts, track.ends, track.names):  # noqa: B905
             place = bisect_right(ends, start)
             while place < len(order) and starts[place] < end:
                 first, last = starts[place], ends[place]
-                # Most calls cover the whole window, which is faster to find out.
-                if (start <= first and last <= end) or (
-                    2 * (min(end, last) - max(start, first)) >= last - first
-                ):
+                is_covering = 2 * (min(end, last) - max(start, first)) >= last - first
+                if is_covering or start <= first:
                     is_loop = end - start > loop or (
                         (n := bisect_left(launched, start)) < len(launched) and launched[n] < end
                     )
-                    call = Call(start, end, host.names[name], is_loop)
-                    calls.setdefault(order[place], []).append(call)
+                    call = Call(start, end, host.names[name], is_loop, end <= last)
+                    known = calls.setdefault(order[place], Calls([], []))
+                    if is_covering:
+                        known.covering.append(call)
+                    if start <= first:
+                        known.at_start.append(call)
                 place += 1
     # The calls of a single track are already sorted.
-    for of_window in calls.values() if len(thread.tracks) > 1 else ():
-        of_window.sort(key=lambda call: (call.start, -call.end))
+    for found in calls.values() if len(thread.tracks) > 1 else ():
+        for of_window in found:
+            of_window.sort(key=lambda call: (call.start, -call.end))
     return calls
 
 

@@ -1,0 +1,55 @@
+"""Test the cause `host_sync`: the host reads a result before it launches the next step."""
+
+from __future__ import annotations
+
+import unittest
+from typing import Any
+
+from tests.analysis.causes.test_pause_between_steps import MS, answer_of, thread
+
+LOG, VALUE = "$log.py:12 log", "$array.py:615 _value"
+
+
+def row(*calls: tuple[str, int, int]) -> dict[str, Any]:
+    """Return the only cause; the device pauses from 80 to 100 ms, and from 180 to 200 ms."""
+    (found,) = answer_of(thread(*calls))["causes"]
+    assert isinstance(found, dict)
+    return found
+
+
+class HostSync(unittest.TestCase):
+    def test_pause_in_which_the_host_reads_a_result_is_a_sync_at_the_line_that_reads(self) -> None:
+        calls = [
+            (name, 100 * i + start, 100 * i + 98)
+            for i in range(2)
+            for name, start in ((LOG, 10), ("$array.py:298 __float__", 11), (VALUE, 12))
+        ]
+        found = row(("$train.py:20 main", -10, 300), *calls)
+        self.assertEqual((found["cause"], found["confidence"]), ("host_sync", "seen"))
+        self.assertEqual((found["source_user"], found["gain_ps"]), ("log.py:12", 20 * MS))
+        self.assertEqual(found["gain_range_ps"], [20 * MS, 20 * MS])
+
+    def test_sync_that_ends_when_the_pause_begins_is_likely(self) -> None:
+        calls = [(LOG, 10, 82), (VALUE, 11, 81), (LOG, 110, 182), (VALUE, 111, 181)]
+        found = row(("$train.py:20 main", -10, 300), *calls)
+        self.assertEqual((found["cause"], found["confidence"]), ("host_sync", "likely"))
+        self.assertEqual(found["source_user"], "log.py:12")
+        self.assertIn("the host still waits for a result in log.py:12 log >", found["says"])
+
+    def test_input_that_is_loaded_after_a_sync_is_the_reason_of_the_pause(self) -> None:
+        # Near miss: the host reads a result when the pause begins, but then it loads a batch.
+        calls = [(VALUE, 11, 81), ("$feed.py:17 get_batch", 81, 99)]
+        later = [(name, 100 + start, 100 + end) for name, start, end in calls]
+        found = row(*calls, *later)
+        self.assertEqual(
+            (found["cause"], found["source_user"]), ("pause_between_steps", "feed.py:17")
+        )
+
+    def test_function_of_the_users_that_waits_for_another_reason_is_no_sync(self) -> None:
+        calls = [("$feed.py:17 value", 75, 99), ("$feed.py:17 value", 175, 199)]
+        self.assertEqual(row(*calls)["cause"], "pause_between_steps")
+
+    def test_headline_says_what_the_host_does(self) -> None:
+        calls = [(LOG, 75, 99), (VALUE, 76, 99), (LOG, 175, 199), (VALUE, 176, 199)]
+        headline = answer_of(thread(*calls))["headline"]
+        self.assertIn("waits 20.0 of 100.0 ms (20.0 %) for the host to read a result", headline)
