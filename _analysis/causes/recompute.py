@@ -4,15 +4,18 @@ needs: only the trace
 
 What it finds: All ops that a checkpoint recomputes, except those of `recomputed_repeatedly`.
 
-Why it costs: Each block runs twice, memory for time. The gain is the time of the recomputation. It
-is often far smaller, because saving activations takes time, too, so this cause ranks after all
-others that cost time, and is in no headline.
+Why it costs: Each block runs twice, memory for time. The gain is unknown: a program with a
+checkpoint does not show how long it takes to write and read the activations instead. A step can
+become slower without its checkpoint. So this cause ranks after all others that cost time, and is in
+no headline.
 
 How the program shows it: The path of an op has `checkpoint` and `rematted_computation`. The cause
 is always `likely`, because the checkpoint may be there to save memory. Ops that the compiler
-recomputes without a checkpoint, because memory is short, are excluded.
+recomputes without a checkpoint, because memory is short, are excluded. The sentence says how many
+bytes would have to be kept: the recomputed arrays that the backward pass reads, for all rounds of a
+loop, except gathered weights.
 
-What to change: If memory is free (`hbm_free_bytes`), save more activations: use a checkpoint policy
+What to change: If memory is free, save more activations: use a checkpoint policy
 that keeps the outputs of matmuls, or remove the checkpoint in some layers.
 
 When it is intended: Most often. Treat it as a mistake only if memory is free.
@@ -27,12 +30,13 @@ Example:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from _analysis.causes.shared.cause import LIKELY, Cause, StepFacts
 from _analysis.causes.shared.checkpoints import common_place_of, recomputed_in
-from _analysis.causes.shared.step_program import total_of
+from _analysis.causes.shared.step_program import collective_name_of, total_of
 from _analysis.memory.allocator import runtime_of
+from _pipeline.executions import Executions
 from _units import size, time
 
 REMEDY = (
@@ -44,18 +48,20 @@ REMEDY = (
 def find(facts: StepFacts) -> Iterator[Cause]:
     left_out = facts.explained_by("recomputed_repeatedly")
     # Exclude ops of depth 0: the compiler recomputes them without a checkpoint if memory is short.
-    recomputed = [
-        work
+    members = [
+        work.executions
         for work in recomputed_in(facts.step)
         if work.depth and id(work.executions) not in left_out
     ]
-    if not recomputed:
+    if not members:
         return
-    members = [work.executions for work in recomputed]
     device = facts.step.device
     runtime = runtime_of(device.trace, device.plane.name, facts.context)
     free = runtime.min_available if runtime else None
-    memory = "costs memory" if free is None else f"costs memory ({size(free)} of HBM stayed free)"
+    kept = _bytes_to_keep(facts, members)
+    memory = f"takes {size(kept)}" if kept else "takes memory"
+    if free is not None:
+        memory += f" ({size(free)} of HBM stayed free)"
     yield Cause(
         "The checkpoint at <line> runs forward work again in the backward pass, which takes"
         f" {time(total_of(members))}. Saving activations instead {memory} and time, too, so the"
@@ -64,4 +70,19 @@ def find(facts: StepFacts) -> Iterator[Cause]:
         LIKELY,
         members,
         place=common_place_of(members),
+    )
+
+
+def _bytes_to_keep(facts: StepFacts, members: Sequence[Executions]) -> int:
+    """Return the bytes of the arrays that only recomputed ops write, and the backward pass
+    reads."""
+    recomputed = {ran for ran in members if collective_name_of(ran.op) != "all-gather"}
+    return sum(
+        (array.shape.n_bytes or 0) * max(use.executions.n for use in array.writes)
+        for array in facts.arrays
+        if array.writes
+        and all(use.executions in recomputed for use in array.writes)
+        and any(
+            use.executions.op.phase == "backward" for use in facts.arrays.effective_reads(array)
+        )
     )

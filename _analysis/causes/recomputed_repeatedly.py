@@ -5,15 +5,18 @@ headline: Recomputing the same work more than once
 
 What it finds: A checkpoint inside a checkpoint, of which one saves little memory.
 
-Why it costs: The forward pass runs three times instead of twice. The gain is the time of the second
-recomputation.
+Why it costs: The forward pass runs three times instead of twice. Besides, the compiler cannot fuse
+ops across the border of a checkpoint, so what enters the inner checkpoint is written to memory. The
+gain is the time of the second recomputation, with its communication, and of the ops that only write
+arrays for it.
 
 How the program shows it: The path of an op lists each enclosing `checkpoint` before
 `rematted_computation`. The cause is `seen` if a matmul or kernel inside two or more checkpoints
 also runs inside one, with the same path apart from the checkpoints. The outer checkpoint is
 superfluous if there is a loop between the two, or if the inner checkpoints contain nearly all of
 its backward matmuls and kernels, because it then saves little additional memory. Otherwise the
-inner checkpoint is superfluous.
+inner checkpoint is superfluous. Then ops without a matmul belong to the cause, too, if only ops of
+the inner checkpoint read their results.
 
 What to change: Remove the checkpoint that the row names.
 
@@ -46,6 +49,8 @@ from _analysis.causes.shared.checkpoints import (
 from _analysis.causes.shared.sentences import line_says
 from _pipeline.executions import Executions
 from _pipeline.normalize import Step
+from _pipeline.ops import Op
+from _pipeline.vocabulary import COMPUTE
 
 FOR_OUTER = "Remove the outer checkpoint; the inner checkpoints already save the memory."
 FOR_INNER = "Remove the inner checkpoint; the outer checkpoint already saves the memory."
@@ -71,7 +76,38 @@ def find(facts: StepFacts) -> Iterator[Cause]:
         if _starts(work.parts, prefixes) and (is_outer or work.path in once)
     ]
     if excess:
-        yield _cause(excess, is_outer, recomputed)
+        yield _cause(facts, excess, is_outer, recomputed)
+
+
+def _written_for(facts: StepFacts, excess: Sequence[Executions]) -> list[Executions]:
+    """Return the ops outside a checkpoint whose results only ops inside it read."""
+    inside = {_place_in_model(executions.op) for executions in excess}
+    read_elsewhere: set[Executions] = set()
+    written: set[Executions] = set()
+    for array in facts.arrays:
+        makers = {use.executions for use in array.writes}
+        written |= makers
+        is_only_inside = (
+            array.reads
+            and not array.is_result
+            and all(_place_in_model(use.executions.op) in inside for use in array.reads)
+        )
+        if not is_only_inside:
+            read_elsewhere |= makers
+    return [
+        executions
+        for executions in facts.step.leaves
+        if executions in written
+        and executions not in read_elsewhere
+        and executions.op.kind == COMPUTE
+        and not multiplies(executions.op)
+        and _place_in_model(executions.op) not in inside
+    ]
+
+
+def _place_in_model(op: Op) -> tuple[str, str | None] | None:
+    """Return the scope and the primitive, which all repetitions of an op have in common."""
+    return (op.scope.name, op.scope.primitive) if op.scope else None
 
 
 def _starts(parts: tuple[str, ...], prefixes: Collection[tuple[str, ...]]) -> bool:
@@ -91,7 +127,10 @@ def _is_outer_in_excess(step: Step, twice: Sequence[Recomputed]) -> bool:
     return 10 * in_inner >= 9 * in_outer
 
 
-def _cause(excess: list[Executions], is_outer: bool, recomputed: Sequence[Recomputed]) -> Cause:
+def _cause(
+    facts: StepFacts, excess: list[Executions], is_outer: bool, recomputed: Sequence[Recomputed]
+) -> Cause:
+    removed = excess if is_outer else [*excess, *_written_for(facts, excess)]
     which = "is inside another checkpoint"
     if is_outer:
         inner = common_place_of([work.executions for work in recomputed if work.depth > 1])
@@ -102,6 +141,6 @@ def _cause(excess: list[Executions], is_outer: bool, recomputed: Sequence[Recomp
         FOR_OUTER if is_outer else FOR_INNER,
         SEEN,
         excess,
-        [Remove(excess)],
+        [Remove(removed)],
         place=common_place_of(excess),
     )
