@@ -10,9 +10,11 @@ page in CAUSES.md, and what `--explain` prints. It begins with a sentence, and t
 and one paragraph or more for each of `HEADINGS`; the example is code before and after the change.
 
 The file defines the function `find`, which yields a `Cause` for each place that has the pattern.
-Its first argument is the step with the time of its ops (`StepFacts`), or the program that the step
-runs (`StepProgram`) if the rule needs one. The second argument is what else the rule needs. Places,
-ranks, floors, names and the wording of gains are the business of `shared/find.py`.
+Its argument is the program that the step runs (`StepProgram`), the pauses between steps (groups of
+them), or the step with the time of its ops (`StepFacts`), followed by what else the rule needs. A
+cause has the changes of the program that remove it; the engine, `_analysis/arrays/engine.py`,
+computes what they gain. Gains, places, ranks, floors, names and the wording of gains are the
+business of `shared/find.py`.
 """
 
 from __future__ import annotations

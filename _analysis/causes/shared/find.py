@@ -63,15 +63,15 @@ def causes_of(facts: StepFacts) -> list[Json]:
     )
     found = [Found(cause, gain_of(cause, engine)) for name in NAMES for cause in facts.found[name]]
     large = [each for each in found if is_large(each, facts)]
-    large.sort(
-        key=lambda each: (
-            bool(each.cause.gain_bytes),
-            not each.is_known,
-            -(each.gain.estimate if each.is_known else each.affected),
-            -(each.cause.gain_bytes or 0),
-        )
-    )
+    large.sort(key=order_of)
     return [row_of(each, facts) for each in with_gains_after(large, engine)]
+
+
+def order_of(found: Found) -> tuple[bool, bool, int, int]:
+    """Return the key by which causes are sorted, from the largest gain to causes of memory."""
+    n_bytes = found.cause.gain_bytes or 0
+    time = found.gain.estimate if found.is_known else found.affected
+    return bool(n_bytes), not found.is_known, -time, -n_bytes
 
 
 def gain_of(cause: Cause, engine: Engine) -> Gain:

@@ -1,0 +1,56 @@
+"""Test the order of causes, and the gain of a cause after those above it."""
+
+from __future__ import annotations
+
+import unittest
+from collections.abc import Sequence
+
+from _analysis.arrays.engine import Change, Engine, Gain, Overlap
+from _analysis.causes.shared.cause import LIKELY, Cause, Measured
+from _analysis.causes.shared.find import Found, gain_of, order_of, with_gains_after
+
+
+class Estimates(Engine):
+    """Stands in for the engine: each change saves 10, and the same change counts once."""
+
+    def __init__(self) -> None:
+        """Read no step."""
+
+    def without(self, changes: Sequence[Change]) -> Gain:
+        saved = 10 * len({id(change) for change in changes})
+        return Gain(saved, saved // 2, saved)
+
+
+def cause(*changes: Change, measured: int | None = None, n_bytes: int | None = None) -> Cause:
+    return Cause(
+        "says",
+        "helps",
+        LIKELY,
+        changes=changes,
+        measured=None if measured is None else Measured(measured, measured, measured),
+        gain_bytes=n_bytes,
+    )
+
+
+class Gains(unittest.TestCase):
+    ONE, OTHER = Overlap([]), Overlap(())
+
+    def found(self, *causes: Cause) -> list[Found]:
+        engine = Estimates()
+        ordered = sorted((Found(each, gain_of(each, engine)) for each in causes), key=order_of)
+        return list(with_gains_after(ordered, engine))
+
+    def test_gain_after_the_causes_above_counts_shared_changes_once(self) -> None:
+        first, second = self.found(cause(self.ONE), cause(self.ONE, self.OTHER))
+        self.assertEqual((first.gain.estimate, first.after), (20, 20))
+        self.assertEqual((second.gain.estimate, second.after), (10, 0))
+
+    def test_measured_gains_do_not_share_ops(self) -> None:
+        first, second = self.found(cause(self.ONE), cause(measured=30))
+        self.assertEqual([first.after, second.after], [30, 10])
+
+    def test_causes_of_unknown_gain_come_after_known_ones_and_before_memory(self) -> None:
+        unknown, memory = cause(), cause(n_bytes=1)
+        found = self.found(memory, unknown, cause(self.ONE))
+        self.assertEqual([each.cause for each in found[1:]], [unknown, memory])
+        self.assertEqual([each.after for each in found], [10, None, None])
