@@ -226,6 +226,22 @@ class StepArrays:
             return False
         return _SLOWEST * n_bytes * entry.executions.n >= self._peak * entry.total
 
+    @cached_property
+    def uses_of(self) -> dict[Executions, list[tuple[StepArray, Use]]]:
+        """Map ops to the arrays that they read and write."""
+        return grouped((use.executions, (array, use)) for array in self for use in array.uses)
+
+    def source_of(self, array: StepArray) -> StepArray:
+        """Return the array of which an array is a copy, possibly through other copies; without
+        copies, return the array itself."""
+        seen = {array}
+        while (origin := self.by_value.get(array.origin) if array.origin else None) is not None:
+            if origin in seen:
+                break
+            seen.add(origin)
+            array = origin
+        return array
+
     def effective_reads(self, array: StepArray) -> Iterator[Use]:
         """Yield the reads of an array. Reads by ops that only copy the array are followed by the
         reads of the copy."""

@@ -145,7 +145,7 @@ def _causes(of: StepProgram, row: list[_Lookup]) -> Iterator[Cause]:
     gathered = 0
     for lookup in row:
         executed = of.executed(lookup.dot)
-        if executed is None:
+        if executed is None or id(executed) in of.explained_by("parameter_relayout"):
             continue
         ran[id(executed)] = executed
         gathered += executed.n * 2 * sum(array.n_bytes or 0 for array in lookup.dot.arrays or ())

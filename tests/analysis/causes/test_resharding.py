@@ -13,10 +13,15 @@ GROUPS = listed_groups((0, 1, 2, 3))
 
 
 def main(primitive: str, *, before: Shape = COLUMNS) -> list[Op]:
-    """Return a chain of instructions: copy, all-to-all, copy, an op in the user's code, copy."""
+    """Return a chain of instructions: copy, all-to-all, copy, an op in the user's code, copy.
+
+    The copies read and write computed values, because copies of parameters and results are another
+    cause.
+    """
     path = f"jit(f)/layer/{primitive}"
     return [
-        op("x", "parameter", shape=before),
+        op("given", "parameter", shape=before),
+        op("x", "negate", "given", shape=before),
         op("copy.1", "copy", "x", shape=ROWS, line="model.py:3"),
         op("bitcast.1", "bitcast", "copy.1", shape=ROWS),
         op(
@@ -31,6 +36,7 @@ def main(primitive: str, *, before: Shape = COLUMNS) -> list[Op]:
         op("copy.2", "copy", "all-to-all.1", shape=COLUMNS, line="model.py:4"),
         op("out", "negate", "copy.2", shape=COLUMNS, line="model.py:5"),
         op("copy.3", "copy", "out", shape=ROWS, line="model.py:5"),
+        op("used", "negate", "copy.3", shape=ROWS),
     ]
 
 

@@ -1,0 +1,95 @@
+"""Find parameters and results whose elements each step moves to another layout.
+
+needs: a program
+headline: Changing the layout of parameters
+
+What it finds: An array crosses the boundary of the jitted function in a layout that its readers or
+makers inside cannot use, so that each step copies it to another layout. This includes weights from
+which each step takes elements with a stride.
+
+Why it costs: The copies read and write all bytes of the array in each step, and compute nothing.
+Callers pass arrays in the default layout unless they ask for another one. In a kernel library,
+swapping two axes of a weight before a Pallas kernel took as long as the kernel: without the copy,
+2.2 ms became 1.1 ms.
+
+How the program shows it: An op only moves elements: a copy, a transpose, a reshape that runs as an
+op, or a slice with a stride, which the compiler makes a matmul with zeros and ones. It reads a
+parameter of the program, possibly through a prefetch or a slice, or it writes a result. All such
+ops at one line share a row.
+
+What to change: Store the array in the order that the function needs: split or transpose weights
+when they are loaded. Or let the compiler choose: compile with `Format(Layout.AUTO)` of
+`jax.experimental.layout` in `in_shardings` and `out_shardings`, put the arrays into the chosen
+layouts once, and donate those that the step returns.
+
+When it is intended: Two ops need the same parameter in different layouts.
+
+Example:
+
+    # Before: each step separates the interleaved columns of the weight
+    gate, up = w["gate_up"][:, ::2], w["gate_up"][:, 1::2]
+    # After: the weights are separated when they are loaded
+    gate, up = w["gate"], w["up"]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from _analysis.arrays.engine import Remove
+from _analysis.causes.shared.cause import SEEN, Cause, Place
+from _analysis.causes.shared.copies import (
+    changes_layout,
+    long_ops,
+    moved_between,
+    selects_elements,
+)
+from _analysis.causes.shared.sentences import clipped
+from _analysis.causes.shared.step_program import StepProgram, place_of, total_of
+from _pipeline.executions import Executions
+from _proto.hlo.text import HBM
+from _units import counted
+
+REMEDY = (
+    "Store the array in the order that the step needs, for example when weights are loaded, or let"
+    " the compiler choose the layout (Layout.AUTO of jax.experimental.layout) and donate it."
+)
+
+
+def find(of: StepProgram) -> Iterator[Cause]:
+    rows: dict[str | None, list[tuple[Place, Executions, str]]] = {}
+    for ran in long_ops(of):
+        here = ran.op.instruction
+        if here and (changes_layout(here) or selects_elements(here)):
+            name = _at_boundary(of, ran)
+            if name:
+                place = place_of(ran.op)
+                line = place.source_user or place.source_inner
+                rows.setdefault(line, []).append((place, ran, name))
+    for row in rows.values():
+        members = [ran for _, ran, _ in row]
+        if total_of(members) < of.floor:
+            continue
+        place, longest, name = max(row, key=lambda member: member[1].total)
+        yield Cause(
+            f"Each step moves elements of {name} to another layout at <line>. This takes <gain> in"
+            f" {counted(len(members), 'op')}.",
+            REMEDY,
+            SEEN,
+            members,
+            [Remove(members)],
+            place=place,
+            evidence={"shape": longest.op.instruction.shape if longest.op.instruction else None},
+        )
+
+
+def _at_boundary(of: StepProgram, ran: Executions) -> str | None:
+    """Name the parameter or result of which an op changes the layout; None for other arrays."""
+    moved = moved_between(of, ran)
+    if moved is None:
+        return None
+    read, written = moved
+    source = of.arrays.source_of(read)
+    if source.is_parameter and source.shape.memory_space == HBM:
+        return f"parameters such as {clipped(source.name)}" if source.name else "parameters"
+    return "results" if written.is_result else None

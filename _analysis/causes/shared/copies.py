@@ -1,0 +1,59 @@
+"""Recognise ops that only move the elements of an array to other places in memory."""
+
+from __future__ import annotations
+
+from _analysis.arrays.graph import DOTS, operand
+from _analysis.arrays.of_step import StepArray
+from _analysis.causes.shared.step_program import StepProgram
+from _pipeline.executions import Executions
+from _proto.hlo.program import Instruction
+
+_REORDERING = frozenset(("copy", "transpose", "reshape"))
+_ONLY_LAYOUT = _REORDERING | {"bitcast", "parameter"}
+# A rule skips ops that take less than 1 / `_SHORT` of the smallest gain, because reading their
+# shapes takes time.
+_SHORT = 50
+
+
+def long_ops(of: StepProgram) -> list[Executions]:
+    """Return the ops that are long enough to look at their shapes."""
+    return [
+        ran for ran in of.leaves if ran.op.instruction and ran.total * _SHORT >= max(1, of.floor)
+    ]
+
+
+def changes_layout(op: Instruction) -> bool:
+    """Return whether an op only changes the layout of an array; other reshapes run no op."""
+    if op.opcode == "fusion":
+        inside = {inner.opcode for inner in op.inside()}
+        return inside <= _ONLY_LAYOUT and not inside.isdisjoint(_REORDERING)
+    if op.opcode == "reshape":
+        return True
+    source = operand(op, 0) if op.opcode in _REORDERING else None
+    return source is not None and source.layout != op.layout
+
+
+def selects_elements(op: Instruction) -> bool:
+    """Return whether a fusion takes elements out of an array by a matmul with zeros and ones.
+
+    The compiler makes such a matmul from a slice with a stride, and multiplies the bits of the
+    elements as integers.
+    """
+    if op.opcode != "fusion" or len(op.message.operand_ids) != 1:
+        return False
+    opcodes = {inner.opcode for inner in op.inside()}
+    return "bitcast-convert" in opcodes and not opcodes.isdisjoint(DOTS)
+
+
+def moved_between(of: StepProgram, ran: Executions) -> tuple[StepArray, StepArray] | None:
+    """Return the largest array that an op reads, and the largest that it writes."""
+    uses = of.arrays.uses_of.get(ran, [])
+    read = [array for array, use in uses if not use.is_write]
+    written = [array for array, use in uses if use.is_write]
+    if not read or not written:
+        return None
+    return max(read, key=_n_bytes), max(written, key=_n_bytes)
+
+
+def _n_bytes(array: StepArray) -> int:
+    return array.shape.n_bytes or 0

@@ -1,0 +1,42 @@
+"""Test the cause `array_of_pairs`."""
+
+from __future__ import annotations
+
+import unittest
+
+from tests.analysis.small_programs import causes
+from tests.builders.hlo_proto import array, op
+from tests.builders.xspace import op as event
+
+
+class Pairs(unittest.TestCase):
+    def test_ops_on_arrays_with_a_last_dimension_of_two_are_reported(self) -> None:
+        for last, n in ((2, 1), (4, 0)):
+            with self.subTest(last=last):
+                pairs = array("bf16", 64, 8192 // last, last)
+                main = [
+                    op("x", "parameter", shape=array("bf16", 64, 8192)),
+                    op("pairs.1", "pad", "x", shape=pairs, line="rope.py:3"),
+                ]
+                ran = [event("pairs.1", "loop fusion", 0, 400)]
+                peak = ("--peak-hbm-gibps", str(10**12 / 2**30 * 2**20 / 50))
+                rows = causes({"main": main}, ran, *peak)
+                # At the test's HBM peak, 1 MiB takes 50 ps.
+                lines = [(row["source_user"], row["gain_ps"], row["cause"]) for row in rows]
+                self.assertEqual(lines, [("rope.py:3", 300, "array_of_pairs")] * n)
+
+    def test_ops_that_compute_or_write_much_more_than_the_pairs_are_not_reported(self) -> None:
+        small, twice, larger = (array("bf16", 64, n, 128) for n in (64, 128, 192))
+        for opcode, category, result, n in (
+            ("pad", "loop fusion", small, 1),
+            ("pad", "loop fusion", twice, 1),
+            ("pad", "loop fusion", larger, 0),
+            ("dot", "convolution fusion", small, 0),
+        ):
+            with self.subTest(opcode=opcode, result=result):
+                main = [
+                    op("pairs.1", "parameter", shape=array("bf16", 64, 4096, 2)),
+                    op("out.1", opcode, "pairs.1", "pairs.1", shape=result, line="rope.py:3"),
+                ]
+                rows = causes({"main": main}, [event("out.1", category, 0, 400)])
+                self.assertEqual([row["cause"] for row in rows], ["array_of_pairs"] * n)

@@ -1,0 +1,90 @@
+"""Test the cause `parameter_relayout`."""
+
+from __future__ import annotations
+
+import unittest
+
+from tests.analysis.small_programs import Json, Program, causes
+from tests.builders.hlo_proto import Op, Shape, array, op, tuple_of
+from tests.builders.xspace import op as event
+
+ROWS = Shape("f32", (512, 1024), minor_to_major=(1, 0))
+COLUMNS = Shape("f32", (512, 1024), minor_to_major=(0, 1))
+
+
+def found(main: list[Op], *ran: tuple[str, str], inner: Program | None = None) -> list[Json]:
+    events = [event(name, category, 100 * i, 100) for i, (name, category) in enumerate(ran)]
+    return causes({**(inner or {}), "main": main}, events)
+
+
+def weight(shape: Shape = ROWS) -> Op:
+    return op("w", "parameter", shape=shape, tf_op="weights['gate']")
+
+
+class ParameterRelayout(unittest.TestCase):
+    def test_copy_of_a_parameter_names_its_path(self) -> None:
+        copy = op("copy.1", "copy", "w", shape=COLUMNS, line="model.py:3")
+        used = op("used", "negate", "copy.1", shape=COLUMNS)
+        (row,) = found([weight(), copy, used], ("copy.1", "data formatting"))
+        self.assertEqual((row["cause"], row["gain_ps"]), ("parameter_relayout", 100))
+        self.assertEqual((row["source_user"], row["confidence"]), ("model.py:3", "seen"))
+        self.assertIn("moves elements of parameters such as weights['gate'] to", row["says"])
+
+    def test_copy_of_a_prefetched_parameter_is_found(self) -> None:
+        shapes = tuple_of(ROWS, ROWS)
+        main = [
+            weight(),
+            op("fetch.1", "copy-start", "w", shape=shapes),
+            op("fetched.1", "copy-done", "fetch.1", shape=ROWS),
+            op("copy.1", "copy", "fetched.1", shape=COLUMNS, line="model.py:3"),
+            op("used", "negate", "copy.1", shape=COLUMNS),
+        ]
+        ran = ("fetched.1", "copy-done"), ("copy.1", "data formatting")
+        (row,) = found(main, *ran)
+        self.assertEqual((row["cause"], row["evidence"]["ops"]), ("parameter_relayout", ["copy.1"]))
+
+    def test_copy_that_writes_a_result_is_found(self) -> None:
+        main = [
+            weight(),
+            op("new", "negate", "w", shape=ROWS),
+            op("copy.1", "copy", "new", shape=COLUMNS, line="model.py:3"),
+        ]
+        (row,) = found(main, ("copy.1", "data formatting"))
+        self.assertIn("elements of results", row["says"])
+
+    def test_copy_inside_the_program_has_another_cause(self) -> None:
+        main = [
+            weight(),
+            op("new", "negate", "w", shape=ROWS),
+            op("copy.1", "copy", "new", shape=COLUMNS, line="model.py:3"),
+            op("used", "negate", "copy.1", shape=COLUMNS),
+        ]
+        (row,) = found(main, ("copy.1", "data formatting"))
+        self.assertEqual(row["cause"], "layout_change")
+
+    @staticmethod
+    def of_matmul(*inside: str) -> list[Json]:
+        """Return the causes if a fusion of a parameter multiplies it by a matrix that it makes."""
+        parts = array("u16", 512, 2048)
+        taken = array("u16", 512, 1024)
+        body = [
+            op("bits", "parameter", shape=array("bf16", 512, 2048)),
+            op("whole", inside[0], "bits", shape=parts),
+            op("ones", "iota", shape=array("pred", 2048, 1024)),
+            op("selected", "convolution", "whole", "ones", shape=taken),
+            op("half", inside[1], "selected", shape=array("bf16", 512, 1024)),
+        ]
+        half = op("f", "fusion", "w", shape=array("bf16", 512, 1024), calls=["fused"])
+        main = [weight(array("bf16", 512, 2048)), half, op("used", "negate", "f")]
+        return found(main, ("f", "convolution fusion"), inner={"fused": body})
+
+    def test_slice_with_a_stride_is_found(self) -> None:
+        (row,) = self.of_matmul("bitcast-convert", "bitcast-convert")
+        self.assertEqual((row["cause"], row["gain_ps"]), ("parameter_relayout", 100))
+
+    def test_other_matmul_of_a_parameter_is_not_found(self) -> None:
+        self.assertEqual(self.of_matmul("negate", "negate"), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
