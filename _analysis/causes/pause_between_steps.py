@@ -29,6 +29,7 @@ Example:
         state, loss = train_step(state, batch)
         log(float(loss))
     # After: the next batch is loaded during the step, and the loss of the step before is read
+    previous = 0.0
     for batch in prefetched(loader):
         state, loss = train_step(state, batch)
         log(float(previous))

@@ -1,0 +1,136 @@
+"""Run the examples on the page of causes: the code before and after a change.
+
+The syntax of all examples is checked everywhere. Running them needs JAX, which continuous
+integration installs.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+import textwrap
+import unittest
+from functools import partial
+
+from _analysis.causes import NAMES, rule_named
+
+# What an example needs before it can run. The stand-ins do as little as possible.
+COMMON = """
+import jax, jax.numpy as jnp
+from jax import lax
+from jax.nn import log_softmax
+from jax.scipy.special import logsumexp
+take_along_axis = jnp.take_along_axis
+"""
+LOOP = """
+batches = loader = [jnp.ones(3) * i for i in range(3)]
+state, previous, logged = jnp.zeros(3), None, []
+train_step = jax.jit(lambda state, batch: (state + batch, batch.sum()))
+log = lambda loss: logged.append(loss)
+prefetched = iter
+"""
+SETUPS = {
+    "recompilation": """
+BATCH_SIZE, batches, state = 4, [jnp.ones(4), jnp.ones(3)], jnp.zeros(())
+padded = lambda batch, size: jnp.pad(batch, (0, size - len(batch)))
+train_step = jax.jit(lambda state, batch: state + batch.sum())
+""",
+    "host_sync": LOOP,
+    "pause_between_steps": LOOP,
+    "recomputed_repeatedly": """
+block = jnp.sin
+loss_of_all_blocks = lambda x: block(block(x)).sum()
+""",
+    "recompute": "block = lambda x: jnp.sin(x @ x)",
+    "kernel_waits_for_input": "from jax.experimental import pallas as pl",
+    "slow_device": """
+x, tokens_per_expert = jnp.arange(12.0).reshape(3, 4), 1
+router = lambda x: x
+limited_to_capacity = lambda scores, n: jax.nn.one_hot(scores.argmax(-1), 4).cumsum(0) <= n
+""",
+    "collective_in_loop": """
+microbatches, grads = [jnp.ones(3), jnp.arange(3.0)], jnp.zeros(3)
+grad = lambda batch: 2 * batch
+psum = lambda x, axis: 4 * x
+""",
+    "parameter_relayout": """
+pairs = jnp.arange(12.0).reshape(2, 6)
+w = {"gate_up": pairs, "gate": pairs[:, ::2], "up": pairs[:, 1::2]}
+""",
+    "one_hot_matmul": """
+tokens, vocabulary = jnp.array([2, 0]), 3
+table = jnp.arange(6.0).reshape(3, 2)
+""",
+    "resharding": """
+from jax.sharding import PartitionSpec as P
+x = h = jnp.ones((2, 3, 4))
+with_sharding_constraint = lambda x, spec: x
+""",
+    "widened_dtype": """
+length, width = 3, 4
+x = jnp.ones((length, width), jnp.bfloat16)
+sinusoid = lambda length, width: jnp.sin(jnp.arange(length * 1.0)[:, None] * jnp.ones(width))
+""",
+    "large_intermediate": """
+logits, labels = jnp.arange(24.0).reshape(2, 3, 4), jnp.array([[0, 1, 2], [3, 0, 1]])
+""",
+    "array_of_pairs": "x, a, b = jnp.ones((2, 6)), jnp.ones((2, 3)), jnp.ones((2, 3))",
+    "flat_array": """
+import jax.flatten_util
+grads = {"a": jnp.ones(2), "b": jnp.arange(3.0)}
+jax.lax.psum = lambda x, axis: 4 * x
+""",
+    "layout_change": """
+b, t, heads, d, m = 2, 3, 2, 2, 4
+x, wq = jnp.arange(24.0).reshape(b, t, m), jnp.arange(16.0).reshape(m, heads * d)
+""",
+    "not_donated": "train_step = lambda params, state, batch: (params + batch, state)",
+}
+# A CPU knows no compiler options for TPUs.
+ONLY_ON_TPUS = "synchronous_collective"
+# The value that is the same before and after the change, or differs only by rounding.
+SAME = {
+    "host_sync": "state",
+    "pause_between_steps": "state",
+    "recompilation": "state",
+    "collective_in_loop": "grads",
+    "parameter_relayout": "gate",
+    "one_hot_matmul": "x",
+    "widened_dtype": "x",
+    "large_intermediate": "loss",
+    "flat_array": "grads",
+    "layout_change": "q",
+}
+
+
+def parts_of(name: str) -> list[str]:
+    """Return the code before and after the change."""
+    code = textwrap.dedent(rule_named(name).sections["Example"])
+    return re.split(r"(?m)^(?=# After)", code)
+
+
+class Examples(unittest.TestCase):
+    def test_examples_are_code(self) -> None:
+        for name in NAMES:
+            before, after = parts_of(name)
+            for part in (before, after):
+                with self.subTest(name):
+                    self.assertTrue(ast.parse(part).body)
+
+    @unittest.skipUnless(importlib.util.find_spec("jax"), "needs JAX")
+    def test_examples_run_and_compute_the_same(self) -> None:
+        for name in NAMES:
+            if name == ONLY_ON_TPUS:
+                continue
+            with self.subTest(name):
+                before, after = (self.values_of(name, part) for part in parts_of(name))
+                if name in SAME:
+                    close = importlib.import_module("numpy.testing").assert_allclose
+                    same = importlib.import_module("jax").tree.map
+                    same(partial(close, rtol=0.02), before[SAME[name]], after[SAME[name]])
+
+    def values_of(self, name: str, part: str) -> dict[str, object]:
+        values: dict[str, object] = {}
+        exec(COMMON + SETUPS.get(name, "") + "\n" + part, values)
+        return values
