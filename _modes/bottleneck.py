@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from _analysis.causes import PAUSES, rule_named
+from _analysis.causes import DEVICES, PAUSES, REGIONS, rule_named
 from _analysis.causes.shared.facts import facts_of, has_reason_to_compare, read_peers
 from _analysis.causes.shared.find import causes_of
 from _analysis.common_line import scopes_say_more
 from _analysis.findings import FindingRows, doubtful_notes, findings_of, tail_of_findings
 from _analysis.idle.periods import lower_median, steps_named_like
 from _analysis.loops import Loops
+from _analysis.main_cause import is_pause, main_cause, with_one_base
 from _analysis.roof.budget import Budget, mfu_of
 from _analysis.roof.costs import costs_by_kernel, declared_notes
 from _analysis.roof.hideable import Hideable
@@ -30,38 +31,38 @@ from _analysis.rows import (
     recompute_fields,
 )
 from _analysis.tokens import model_flops_of, tokens_per_s
+from _output.causes import cause_says, pause_says, start_at, told_once, with_sentences
 from _output.code import add_code
 from _output.columns import CLASS, LINE, LOOP, LOST, OP_LINE, PEERS, RUNS, SCOPE, STEP_SHARE, TIME
-from _output.phrases import Next, at_line_of, bracketed, joined, pause_sentence, short
+from _output.phrases import Next, at_line_of, capital, pause_sentence, short
 from _output.screen import Column, Part, Says, Section, Table
 from _pipeline.context import Context
 from _pipeline.normalize import Step
 from _pipeline.step_durations import durations_of
 from _pipeline.vocabulary import COMPUTE
 from _proto.trace.ranks import TPU_RE
-from _units import part_of, span, time
+from _units import part_of, time
 
 Json = dict[str, Any]
 
-# The headline mentions a cause only if the low end of its gain is at least this percentage of the
-# step, or of the period.
-WORTH_NAMING_PCT = 2
-# The end of a headline about a pause, by cause.
-HOST_DOES = {"host_sync": " to read a result", "recompilation": " to compile"}
 # Suggest a command about a part of the step, such as communication, only above this percentage.
 WORTH_A_LOOK_PCT = 3
 SLOW_DEVICE = "slow_device"
+# How the text names the classes.
 CLASSES = {
-    "collective": "communication that nothing hides",
+    "collective": "communication",
     "host": "transfers between host and device",
-    "data_movement": "data movement such as copies",
+    "data_movement": "copies and layout changes",
     "compute_bound": "compute-bound math",
     "memory_bound": "memory-bound math",
     "kernel": "kernels of unknown cost",
     "unjudged": "math of unknown cost",
     "other": "ops of unknown kind",
-    "idle": "idle time",
+    "idle": "idle",
+    "overlap": "overlap of ops",
 }
+IN_SENTENCES = {"idle": "idle time", "other": "ops of unknown kind"}
+WHOLE_BAR = 40
 
 
 def bottleneck(
@@ -156,38 +157,44 @@ def steps_row(step: Step) -> Json | None:
     }
 
 
-def told_once(rows: list[Json]) -> list[Json]:
-    """Add `advice` to rows: what helps, unless a row above has the same advice."""
-    told: set[str | None] = set()
-    found = []
-    for row in rows:
-        advice = row.get("what_helps")
-        found.append({**row, "advice": None if advice in told else advice})
-        told.add(advice)
-    return found
-
-
-def with_sentences(causes: list[Json]) -> list[Json]:
-    """Add the sentences below a cause: `in_full`, and `in_short` for the first cause and for a
-    second one that gains at least 5 % of the step."""
-    rows = told_once(causes)
-    for i, row in enumerate(rows):
-        helps = f" What helps: {row['advice']}" if row["advice"] else ""
-        row["in_full"] = row["says"] + helps
-        if i == 0 or (i == 1 and (row["gain_pct_of_step"] or 0) >= 5):
-            first = row["says"].partition(". ")[0].removesuffix(".")
-            row["in_short"] = f"{first}.{helps if i == 0 else ''}"
-    return rows
-
-
 def prepared(fields: Json) -> Json:
-    """Add `hfu_if_other`: the utilization with recomputation, unless it is printed like the MFU."""
+    """Add what only text shows: gains as percentages of one base, what helps at a line, and
+    `hfu_if_other`, the utilization with recomputation, unless it is printed like the MFU."""
     # Import late, because JSON does not need this module.
     from _output.figures import figure
 
     mfu, hfu = fields.get("mfu_at_least"), fields.get("hfu_at_least")
     is_other = mfu is not None and hfu is not None and figure(mfu, "share") != figure(hfu, "share")
-    return {**fields, "hfu_if_other": hfu if is_other else None}
+    fields = {**fields, "hfu_if_other": hfu if is_other else None}
+    if "causes" not in fields:
+        return fields
+    lines = [{**row, "what_helps": help_at(row, fields)} for row in fields["lines"]]
+    return {
+        **fields,
+        "causes": with_one_base(fields["causes"], fields["period_ps"]),
+        "lines": lines,
+    }
+
+
+def help_at(line: Json, answer: Json) -> str | None:
+    """Return what helps with the worst finding of a line, unless a cause says it or is there."""
+    causes = answer["causes"]
+    if any(row["source_user"] == line["source_user"] for row in causes):
+        return None
+    same = ("class", "source_user", "source_inner")
+    found = (row for row in answer["findings"] if all(row[name] == line[name] for name in same))
+    helps: str | None = next((row["what_helps"] for row in found), None)
+    return None if any(row["what_helps"] == helps for row in causes) else helps
+
+
+def with_bars(rows: list[Json]) -> list[Json]:
+    """Add the class in words, and a bar whose full length stands for the step."""
+    shares = (row["pct_of_step"] or 0 for row in rows)
+    bars = ("█" * max(1, round(share / 100 * WHOLE_BAR)) for share in shares)
+    return [
+        {**row, "what": CLASSES[row["class"]], "bar": bar}
+        for row, bar in zip(rows, bars, strict=True)
+    ]
 
 
 # The text output; `MAIN` is the path of the table that CSV prints.
@@ -195,13 +202,13 @@ MAIN = "findings"
 WHAT = Column("what", ("kernel", "waits_for", "top_signature"), "what", least=12)
 
 PARTS: tuple[Part, ...] = (
-    PEERS,
     Table(
         "",
         "causes",
         (
             Column("gain", "gain_ps", "time", of="gain_ps"),
-            Column("%", "gain_pct_of_step", "percent", of="gain_ps"),
+            Column("% step", "gain_pct_of_step", "percent", of="gain_pct_of_step"),
+            Column("% period", "pct_of_period", "percent", of="pct_of_period"),
             Column("cause", "cause", "word", also=(" ({confidence})",)),
             Column("line", ("source_user", "source_inner"), "file", null=""),
         ),
@@ -220,14 +227,17 @@ PARTS: tuple[Part, ...] = (
                 "",
                 "budget",
                 (
-                    Column("where the step goes", "class", "word"),
+                    Column("where the step goes", "what", "word"),
                     TIME,
                     STEP_SHARE,
-                    Column("at roof", "at_roof_ps", "time", of="n_executions"),
-                    Column("lost", "lost_ps", "time", of="n_executions"),
-                    Column("hideable", "hideable_ps", "time", null=""),
-                    Column("runs", "n_executions", "count", null=""),
+                    Column("", "bar", "word", only="brief"),
+                    Column("at roof", "at_roof_ps", "time", of="n_executions", only="all"),
+                    Column("lost", "lost_ps", "time", of="n_executions", only="all"),
+                    Column("hideable", "hideable_ps", "time", null="", only="all"),
+                    Column("runs", "n_executions", "count", null="", only="all"),
                 ),
+                derive=with_bars,
+                by="dur_ps",
                 unless_0="dur_ps",
                 size="dur_ps",
                 part=100,
@@ -258,20 +268,25 @@ PARTS: tuple[Part, ...] = (
             Says("{tokens_per_s:number} tokens per second.", when="tokens_per_s", continues=True),
         )
     ),
+    PEERS,
     Table(
-        "",
+        "lines by lost time, which the chip does not need",
         "lines",
         (
             LOST,
             TIME,
             STEP_SHARE,
-            Column("lines that lose most", LINE.path, "file", least=20),
+            LINE._replace(least=20),
             CLASS,
             Column("mostly", "mostly", "what", least=12),
             SCOPE,
         ),
         size="dur_ps",
         most=4,
+        group=told_once,
+        below="What to do: {advice:whole}",
+        # With --all, the findings say it.
+        below_all="",
         takes_top=True,
         what="line",
         omitted="tail.n_lines_omitted",
@@ -321,23 +336,17 @@ PARTS: tuple[Part, ...] = (
 
 
 def headline(answer: Json) -> str:
-    return joined(sentences(answer))
-
-
-def sentences(answer: Json) -> Iterator[str]:
-    cause = main_cause(answer)
+    """Return one sentence: where to start, and why."""
+    cause = main_cause(answer["causes"])
+    if cause and is_pause(cause):
+        # The pause is outside the step, so its percentage is relative to the period.
+        return pause_says(cause, answer["period_ps"] or 0, at_line_of(cause))
     if cause:
-        yield cause_says(cause, answer)
-    # The sentence about the pauses replaces the verdict if the device is idle mostly in pauses.
-    pause = "" if cause and is_pause(cause) else pause_sentence(answer)
-    pause_first = answer["bottleneck"] == "idle" and mostly_pauses(answer)
-    if pause_first:
-        yield pause
-    else:
-        yield verdict(answer)
-    yield from bounds(answer)
-    if not pause_first:
-        yield pause
+        what, at_line = rule_named(cause["cause"]).headline or "", at_line_of(cause, answer)
+        return cause_says(cause, what, answer["step_duration_ps"], at_line)
+    if answer["bottleneck"] == "idle" and mostly_pauses(answer):
+        return pause_sentence(answer) or verdict(answer)
+    return verdict(answer)
 
 
 def mostly_pauses(answer: Json) -> bool:
@@ -345,70 +354,26 @@ def mostly_pauses(answer: Json) -> bool:
     return (answer["between_steps_ps"] or 0) > time_of("idle", answer)
 
 
-def cause_says(cause: Json, answer: Json) -> str:
-    likely, share = cause["confidence"] == "likely", bracketed(cause["gain_pct_of_step"])
-    if is_pause(cause):
-        # The pause is outside the step, so its percentage is relative to the period.
-        return pause_says(cause, answer["period_ps"] or 0)
-    what, device = rule_named(cause["cause"]).headline, cause["evidence"].get("device")
-    if device:
-        what = f"{what}, {device.removeprefix('/device:')},"
-    costs = "probably costs" if likely else "costs"
-    gain = part_of(cause["gain_ps"], answer["step_duration_ps"])
-    return f"{what}{at_line_of(cause, answer)} {costs} about {gain}{share}."
-
-
-def is_pause(cause: Json) -> bool:
-    """Return whether a cause costs time between steps, and not in them."""
-    return rule_named(cause["cause"]).needs == PAUSES
-
-
-def pause_says(cause: Json, period_ps: int) -> str:
-    share = bracketed(cause["gain_pct_of_step"])
-    waits = part_of(cause["gain_ps"], period_ps) + share
-    probably = " probably" if cause["confidence"] == "likely" else ""
-    host = f"for the host{HOST_DOES.get(cause['cause'], '')}{at_line_of(cause)}"
-    pauses = cause["evidence"].get("pauses")
-    if not pauses or pauses["n"] == pauses["n_gaps"]:
-        return f"Between steps, the device{probably} waits {waits} {host}."
-    how_long = span(pauses["min_ps"], pauses["max_ps"])
-    how_often = f"The device{probably} waits {how_long} {pauses['when']}"
-    if pauses["n"] == 1:
-        # A pause that occurred once is not a cost of every step.
-        return f"{how_often}, {host}{share}."
-    return f"{how_often} {host}, on average {waits} per step."
-
-
-def main_cause(answer: Json) -> Json | None:
-    """Return the cause with the largest gain if even the low end of its range is worth naming. Skip
-    causes without a headline."""
-    period = answer["period_ps"] or 0
-    for row in answer["causes"]:
-        if row["gain_range_ps"] and rule_named(row["cause"]).headline:
-            whole = period if is_pause(row) else answer["step_duration_ps"]
-            is_large = 100 * row["gain_range_ps"][0] >= WORTH_NAMING_PCT * whole
-            return row if is_large else None
-    return None
-
-
 def verdict(answer: Json) -> str:
-    step = answer["step_duration_ps"]
+    """Say which class of ops takes the most time that the chip does not need, and where."""
     name = answer["bottleneck"]
     if name == "at_roof":
         return "The step is almost as fast as the chip allows."
     lost = time_of(name, answer)
-    if name in ("kernel", "unjudged"):
-        kernel = next(iter(answer["kernels_of_unknown_cost"]), None) if name == "kernel" else None
-        where = f" ({time(kernel['dur_ps'])}{place(kernel, answer)})" if kernel else ""
-        return f"The largest loss may be {CLASSES[name]}: {part_of(lost, step)}{where}."
-    worst = next((row for row in answer["findings"] if row["class"] == name), None)
-    where = ""
-    if worst and worst["lost_ps"]:
-        where = f" ({time(worst['lost_ps'])}{place(worst, answer)})"
-    if name == "collective":
-        where = waiting(answer) + where
-    peaks = f" on {answer['chip']}" if answer["chip_is_assumed"] else ""
-    return f"The largest loss{peaks} is {CLASSES[name]}: {part_of(lost, step)}{where}."
+    if name == "kernel":
+        worst = next(iter(answer["kernels_of_unknown_cost"]), None)
+    else:
+        worst = next((row for row in answer["findings"] if row["class"] == name), None)
+    where = place(worst, answer) if worst else ""
+    of_worst = (worst and (worst.get("lost_ps") or worst["dur_ps"])) or 0
+    here = f", {'all' if of_worst == lost else time(of_worst)} of it here" if where else ""
+    takes = "take" if name in ("host", "data_movement", "kernel", "other") else "takes"
+    chip = answer["chip"] if answer["chip_is_assumed"] else "the chip"
+    more = f" more than {chip} needs" if name in ("compute_bound", "memory_bound") else ""
+    more += waiting(answer) if name == "collective" else ""
+    of_step = part_of(lost, answer["step_duration_ps"])
+    what = IN_SENTENCES.get(name, CLASSES[name])
+    return capital(f"{start_at(where)}{what} {takes} {of_step}{more}{here}.")
 
 
 def waiting(answer: Json) -> str:
@@ -417,15 +382,6 @@ def waiting(answer: Json) -> str:
     wait = (peers and peers["peer_wait_ps"]) or 0
     is_large = wait * 100 >= WORTH_A_LOOK_PCT * answer["step_duration_ps"]
     return f", of which {time(wait)} is waiting for late devices" if is_large else ""
-
-
-def bounds(answer: Json) -> Iterator[str]:
-    """Yield a sentence about how fast the chip could run the step, if a bound is known."""
-    light = answer["speed_of_light"]
-    if light["at_least_ps"] and answer["bottleneck"] != "at_roof":
-        chip = answer["chip"] if answer["chip_is_assumed"] else "The chip"
-        most = min(light["at_most_ps"], answer["step_duration_ps"])
-        yield f"{chip} could run this step in {time(light['at_least_ps'])} to {time(most)}."
 
 
 def time_of(name: str, answer: Json) -> int:
@@ -440,34 +396,64 @@ def place(row: Json, answer: Json) -> str:
 
 
 def next_steps(answer: Json) -> Iterator[Next]:
-    is_late = bool(waiting(answer)) or any(row["cause"] == SLOW_DEVICE for row in answer["causes"])
-    if is_late:
-        yield Next("which device is late in all steps, and on which lines", ("--mode", "spread"))
+    """Yield commands, the one that says most about the headline first."""
+    found = dict.fromkeys((*of_headline(answer), *of_classes(answer)))
+    modes: set[str] = set()
+    for step in found:
+        mode = step.words[1]
+        if mode not in modes:
+            modes.add(mode)
+            yield step
+
+
+def of_headline(answer: Json) -> Iterator[Next]:
+    cause = main_cause(answer["causes"])
+    needs = rule_named(cause["cause"]).needs if cause else None
+    if needs == PAUSES:
+        yield OF_PAUSES
+    elif needs == DEVICES or waiting(answer):
+        yield OF_DEVICES
+    elif needs == REGIONS:
+        yield OF_KERNELS
+    elif not cause and answer["bottleneck"] in ("kernel", "idle", "collective"):
+        # The commands of the classes begin with the one about this class.
+        return
     yield from costliest_op(answer)
-    budget = {row["class"]: row for row in answer["budget"]}
-    exposed = (budget["collective"]["pct_of_step"] or 0) >= WORTH_A_LOOK_PCT
-    has_peers = len(answer["capture"]["devices"]) > 1
-    if exposed and has_peers and not is_late:
-        yield Next(
-            "whether communication waits for a slow device or for the network",
-            ("--mode", "comm", "--peers"),
-        )
-    if (budget["idle"]["pct_of_step"] or 0) >= WORTH_A_LOOK_PCT:
-        yield Next(
-            "why the device is idle, and what the host does at that time", ("--mode", "idle")
-        )
-    if (exposed and not has_peers) or (budget["host"]["pct_of_step"] or 0) >= WORTH_A_LOOK_PCT:
-        yield Next("the time of each collective, and how much of it is hidden", ("--mode", "comm"))
+
+
+def of_classes(answer: Json) -> Iterator[Next]:
+    budget = {row["class"]: row["pct_of_step"] or 0 for row in answer["budget"]}
+    is_large = {name for name, share in budget.items() if share >= WORTH_A_LOOK_PCT}
+    # `spread` has said which device is late.
+    has_peers = len(answer["capture"]["devices"]) > 1 and not waiting(answer)
+    steps = {
+        "idle": Next("why the device is idle, and what the host does then", ("--mode", "idle")),
+        "collective": OF_PEERS if has_peers else OF_COMM,
+        "host": OF_COMM,
+        "kernel": OF_KERNELS,
+        "memory_bound": Next("which arrays go through HBM", ("--mode", "by_array")),
+    }
+    names = sorted(is_large & steps.keys(), key=lambda name: -budget[name])
+    names.sort(key=lambda name: name != answer["bottleneck"])
+    yield from (steps[name] for name in names)
     if pause_sentence(answer):
-        yield Next("what the host does between steps", ("--mode", "idle", "--step", "all"))
-    if (budget["kernel"]["pct_of_step"] or 0) >= WORTH_A_LOOK_PCT:
-        yield Next("what happens inside kernels", ("--mode", "kernel"))
+        yield OF_PAUSES
+
+
+OF_PAUSES = Next("what the host does between steps", ("--mode", "idle", "--step", "all"))
+OF_DEVICES = Next("which device is late in all steps, and on which lines", ("--mode", "spread"))
+OF_PEERS = Next(
+    "whether communication waits for a slow device or for the network",
+    ("--mode", "comm", "--peers"),
+)
+OF_COMM = Next("the time of each transfer, and how much of it is hidden", ("--mode", "comm"))
+OF_KERNELS = Next("what happens inside kernels", ("--mode", "kernel"))
 
 
 def costliest_op(answer: Json) -> Iterator[Next]:
     """Yield the command that shows an op of the main cause, or else the op that loses the most
     time."""
-    cause = main_cause(answer)
+    cause = main_cause(answer["causes"])
     if cause and cause["evidence"]["ops"]:
         name, why = cause["evidence"]["ops"][0], f"details of an op of cause {cause['cause']}"
         device = cause["evidence"].get("device")

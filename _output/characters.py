@@ -12,10 +12,12 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 
 # Replacements for characters that the stream's encoding lacks.
-IN_ASCII = {"…": "...", "µ": "u", "·": "-"}
+IN_ASCII = {"…": "...", "µ": "u", "·": "-", "█": "#"}
 MICROSECONDS_RE = re.compile(r"(?<=\d) us\b")
 # Maximum number of marks on one letter, enough for all languages; further marks are escaped.
 MOST_MARKS = 2
+# A path is cut between folders only if at least this width remains.
+SHORTEST_PATH = 11
 
 
 class Characters:
@@ -98,8 +100,9 @@ class Characters:
         if self.width(text) <= width:
             return text
         tail = self._tail(text, width - len(self.ellipsis))
-        name = tail.find("/")
-        return f"{self.ellipsis}{tail[name:] if 0 <= name < tail.rfind('/') else tail}"
+        folder = tail[max(tail.find("/"), 0) :]
+        is_path = folder.count("/") > 1 and self.width(folder) >= SHORTEST_PATH
+        return f"{self.ellipsis}{folder if is_path else tail}"
 
     def _tail(self, text: str, width: int) -> str:
         n = fitting(reversed(text), width)

@@ -272,7 +272,8 @@ def grid_of(table: Table, fields: Json, view: View) -> Grid | None:
     columns = [
         column
         for column in table.columns
-        if not of_all or any(has_any(row, column) for row in of_all)
+        if column.only != ("brief" if view.shows_all else "all")
+        and (not of_all or any(has_any(row, column) for row in of_all))
     ]
     if table.group:
         rows = table.group(rows)
@@ -288,7 +289,8 @@ def grid_of(table: Table, fields: Json, view: View) -> Grid | None:
         cells.append([*texts, *(end_cell(column, end, fields) for end in ends)])
     # Omit columns without any value.
     kept = [i for i, texts in enumerate(cells) if any(texts)]
-    template = (view.shows_all and table.below_all) or table.below
+    has_other = view.shows_all and table.below_all is not None
+    template = table.below_all or "" if has_other else table.below
     below = {i: spans_of(template, row) for i, row in enumerate(rows) if knows(row, template)}
     title = spans_of(table.title, fields)
     shown_columns, shown_cells = [columns[i] for i in kept], [cells[i] for i in kept]
@@ -439,6 +441,31 @@ def value_in(row: Json, column: Column) -> Any:
         if value not in (None, "", {}, []):
             return value
     return None
+
+
+class Shown(NamedTuple):
+    """A column of a table as text. If all rows have the same value, `said` has it, and the title
+    says it instead of the column."""
+
+    column: Column
+    unit: str
+    cells: Sequence[Span]
+    texts: Sequence[str]
+    said: str
+
+
+def columns_of(grid: Grid, time: Unit) -> list[Shown]:
+    """Return the columns of a table as text."""
+    n_rows = len(grid.rows)
+    shown = []
+    for column, cells in zip(grid.columns, grid.cells, strict=True):
+        unit, texts = texts_of(column, cells, time)
+        is_same = n_rows > 1 and len(set(texts[:n_rows])) == 1 and not any(texts[n_rows:])
+        said = " ".join(filter(None, (column.heading, texts[0].strip(), unit))) if is_same else ""
+        shown.append(Shown(column, unit, cells, texts, said))
+    if all(column.said for column in shown):
+        return [column._replace(said="") for column in shown]
+    return shown
 
 
 def texts_of(column: Column, cells: Sequence[Span], time: Unit) -> tuple[str, list[str]]:

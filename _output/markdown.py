@@ -14,7 +14,7 @@ from typing import Any, Final
 from _output.blocks import blocks_of, shown_notes
 from _output.characters import Characters
 from _output.figures import WORDS
-from _output.fill import ALL, Figure, Grid, Name, is_figure, texts_of, with_unit
+from _output.fill import ALL, Figure, Grid, Name, columns_of, is_figure, with_unit
 from _output.screen import View
 from _units import plural
 
@@ -80,10 +80,13 @@ class Page:
             yield "**notes**\n\n" + "\n".join(f"- {line}" for line in lines)
 
     def table(self, grid: Grid, time: Unit) -> Iterator[str]:
-        columns = []
-        for column, cells in zip(grid.columns, grid.cells, strict=True):
-            unit, texts = texts_of(column, cells, time)
+        columns, all_rows = [], []
+        for column, unit, cells, texts, said in columns_of(grid, time):
             is_plain = is_figure(column) or column.kind in WORDS
+            if said:
+                value = self.characters.unit(said) if is_plain else said
+                all_rows.append(self.prose(value))
+                continue
             heading = f"{column.heading} {self.characters.unit(unit)}".rstrip()
             shown = [
                 self.cell(text, is_plain or is_word(cell))
@@ -91,6 +94,8 @@ class Page:
             ]
             columns.append([heading, "---:" if is_figure(column) else ":---", *shown])
         title = self.sentence(grid.title, time)
+        if all_rows:
+            title = "; ".join(filter(None, (title, f"all rows: {', '.join(all_rows)}")))
         if title:
             yield f"**{title}**"
         yield "\n".join(f"| {' | '.join(cells)} |" for cells in zip(*columns, strict=True))

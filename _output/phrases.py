@@ -79,6 +79,10 @@ def at(place: str | None) -> str:
     return f" at {short_path(place)}" if place else ""
 
 
+def capital(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]
+
+
 def joined(sentences: Iterable[str]) -> str:
     """Join the sentences, skipping those that would exceed LONGEST_HEADLINE characters."""
     headline = ""

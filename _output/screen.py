@@ -45,6 +45,10 @@ class Column(NamedTuple):
     depth: str = ""
     least: int = 8
     also: tuple[str, ...] = ()
+    # Leave out this column before others if the line is too long.
+    gives_way: bool = False
+    # Show the column only with `--all` (`all`), or only without it (`brief`).
+    only: str = ""
 
 
 class End(NamedTuple):
@@ -84,9 +88,9 @@ class Table(NamedTuple):
     # Functions that replace the rows, before and after small rows are hidden.
     derive: Callable[[list[Json]], list[Json]] | None = None
     group: Callable[[list[Json]], list[Json]] | None = None
-    # The sentence to show below each row, and its replacement with `--all`.
+    # The sentence to show below each row, and its replacement with `--all`, if there is one.
     below: str = ""
-    below_all: str = ""
+    below_all: str | None = None
     # Show the table only with the option named in `only` (`all` or `top`). Without `--all`, also
     # require at least `fewest` rows.
     only: str = ""

@@ -5,6 +5,7 @@ All figures and names come from the answer's JSON.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -18,9 +19,11 @@ from _output.fill import (
     Grid,
     Name,
     Paragraph,
+    Shown,
     Span,
+    columns_of,
     is_figure,
-    texts_of,
+    label_of,
     with_unit,
 )
 from _output.screen import Column, View
@@ -35,10 +38,13 @@ GAP: Final = "  "
 # A NUL character stands for a space at which lines must not break. Names contain no NUL, because it
 # is escaped in them.
 TIED: Final = "\0"
+# A name is not cut to fewer terminal columns than this.
+SHORTEST_CUT: Final = 12
 # Maximum width of a sentence, and of a name in a sentence, in terminal columns.
 LONGEST_SENTENCE, LONGEST_NAME = 1000, 70
 PROSE = ("whole",)
 WHOLE = (*PROSE, "stack", "values")
+PERCENT_RE: Final = re.compile(r"(?<=\d) %")
 BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
 
 
@@ -146,7 +152,8 @@ class Page:
         width = self.characters.width
         lines = [first]
         is_empty = True
-        for word in self.characters.ends_of(text, LONGEST_SENTENCE).split(" "):
+        text = PERCENT_RE.sub(f"{TIED}%", self.characters.ends_of(text, LONGEST_SENTENCE))
+        for word in text.split(" "):
             left = word
             if not is_empty and width(f"{lines[-1]} {left}") > self.width:
                 lines.append(rest)
@@ -162,25 +169,31 @@ class Page:
 
     def lines_of_table(self, grid: Grid, time: Unit) -> Iterator[str]:
         yield ""
-        if grid.title:
-            yield from self.bold(self.wrapped(self.sentence(grid.title, time)))
-        columns = []
-        for column, cells in zip(grid.columns, grid.cells, strict=True):
-            unit, texts = texts_of(column, cells, time)
-            heading = f"{column.heading} {self.characters.unit(unit)}".rstrip()
-            longest = self.width
-            columns.append([heading, *(self.characters.seen(text, longest) for text in texts)])
-        widths = self.widths_of(columns, grid.columns)
-        headings, *rows = zip(*columns, strict=True)
-        yield from self.bold([self.row(headings, grid.columns, widths)])
+        shown = columns_of(grid, time)
+        title = self.sentence(grid.title, time)
+        if said_once := ", ".join(self.said(column) for column in shown if column.said):
+            title = f"{title}; all rows: {said_once}" if title else f"all rows: {said_once}"
+        if title:
+            yield from self.bold(self.wrapped(title))
+        columns, cells = [], []
+        for column, unit, _, texts, said in shown:
+            if not said:
+                heading = f"{column.heading} {self.characters.unit(unit)}".rstrip()
+                cells.append([heading, *(self.characters.seen(text, self.width) for text in texts)])
+                columns.append(column)
+        kept = self.fitting(cells, columns)
+        cells, columns = [cells[i] for i in kept], [columns[i] for i in kept]
+        widths = self.widths_of(cells, columns)
+        headings, *rows = zip(*cells, strict=True)
+        yield from self.bold([self.row(headings, columns, widths)])
         for i, row in enumerate(rows):
-            yield self.row(row, grid.columns, widths)
+            yield self.row(row, columns, widths)
             if i in grid.below:
                 below = self.sentence(grid.below[i], time)
                 yield from self.wrapped(below, INDENT * 2, INDENT * 2)
             for line in grid.code.get(i, ()):
-                shown = self.characters.seen(line, LONGEST_SENTENCE)
-                yield INDENT * 2 + self.characters.start_of(shown, self.width - 2 * len(INDENT))
+                seen = self.characters.seen(line, LONGEST_SENTENCE)
+                yield INDENT * 2 + self.characters.start_of(seen, self.width - 2 * len(INDENT))
 
     def row(self, cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> str:
         last = max((i for i, cell in enumerate(cells) if cell), default=0)
@@ -197,6 +210,27 @@ class Page:
             pad = 0 if i > last else max(width, self.characters.width(shown))
             padded.append(self.characters.padded(shown, pad, is_figure(column)))
         return f"{INDENT}{GAP.join(padded)}".rstrip()
+
+    def said(self, column: Shown) -> str:
+        unit = self.characters.unit(column.unit)
+        return self.name(column.said.removesuffix(column.unit) + unit, column.column.kind)
+
+    def fitting(self, cells: Sequence[Sequence[str]], columns: Sequence[Column]) -> list[int]:
+        """Return the indices of the columns to show: if the line is too long even with short names,
+        leave out columns, first those that give way, from the right."""
+        least = []
+        for texts, column in zip(cells, columns, strict=True):
+            width = max(map(self.characters.width, texts))
+            is_name = column.kind not in FIGURES
+            least.append(min(width, max(column.least, SHORTEST_CUT)) if is_name else width)
+        kept = list(range(len(columns)))
+        label = label_of(columns)
+        while sum(least[i] + len(GAP) for i in kept) > self.width - len(INDENT) + len(GAP):
+            others = [i for i in kept[1:] if columns[i] is not label]
+            if not others:
+                break
+            kept.remove(max(others, key=lambda i: (columns[i].gives_way, i)))
+        return kept
 
     def widths_of(self, cells: Sequence[Sequence[str]], columns: Sequence[Column]) -> list[int]:
         """Return the columns' widths; if the line is too long, narrow the widest columns of

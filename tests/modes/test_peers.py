@@ -558,9 +558,11 @@ class ExplainedWait(unittest.TestCase):
             self.assertEqual("late device" in finding["what_helps"], is_late)
 
     def test_headline_says_how_much_communication_is_waiting(self) -> None:
-        headline = self.of_synchronous(700, 100)["headline"]
-        self.assertIn(
-            "nothing hides: 0.7 of 1.00 ns, of which 600 ps is waiting for late devices", headline
+        found = self.of_synchronous(700, 100)
+        self.assertEqual(
+            bottleneck.headline({**found, "causes": []}),
+            "Start at train.py:9: communication takes 0.7 of 1.00 ns, of which 600 ps is waiting"
+            " for late devices, all of it here.",
         )
 
 

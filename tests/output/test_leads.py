@@ -148,11 +148,11 @@ class NextSteps(unittest.TestCase):
 
     def test_next_steps_keep_device_step_and_chip(self) -> None:
         options = ("--device", "TPU:1", "--step=1", "--chip", "v6e", "--top", "3")
-        step = self.printed("bottleneck", *options)["next_steps"][-1]
+        step = self.printed("bottleneck", *options)["next_steps"][0]
         words = shlex.split(step["command"])
         self.assertEqual(words[:3], [sys.executable, SCRIPT.name, "tests/data/demo"])
-        self.assertEqual(words[3:5], ["--mode", "kernel"])
-        self.assertEqual(words[5:], ["--device", "TPU:1", "--step=1", "--chip", "v6e"])
+        self.assertEqual(words[3:5], ["--mode", "by_op"])
+        self.assertEqual(words[-5:], ["--device", "TPU:1", "--step=1", "--chip", "v6e"])
 
     def test_options_in_a_next_step_override_given_options(self) -> None:
         given = ["--mode", "idle", "--step", "3", "--own", "a b"]

@@ -8,7 +8,7 @@ import unittest
 from typing import Any
 
 from _output.characters import Characters
-from _output.fill import Grid, texts_of
+from _output.fill import Grid, columns_of
 from _output.markdown import Page
 from _output.screen import View
 from tests.answers import BATCH, answers, demo, error_answers
@@ -114,8 +114,7 @@ class Answers(unittest.TestCase):
                     )
                 )
                 columns = [
-                    texts_of(column, cells, block.unit)[1]
-                    for column, cells in zip(grid.columns, grid.cells, strict=True)
+                    column.texts for column in columns_of(grid, block.unit) if not column.said
                 ]
                 expected = list(zip(*columns, strict=True))
                 self.assertEqual(len(found), len(expected) + 2)

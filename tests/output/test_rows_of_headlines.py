@@ -178,7 +178,7 @@ class Contradictions(Checks):
         row = next(row for row in result["causes"] if row["cause"] == "pause_between_steps")
         lines = row["source_user"], row["source_inner"]
         self.assertEqual(lines, ("hooks.py:61", "fromnumeric.py:207"))
-        self.assertIn("for the host at hooks.py:61", result["headline"])
+        self.assertIn("Start at hooks.py:61: ", result["headline"])
 
     def test_headline_of_compare_names_the_line_of_the_other_side(self) -> None:
         steps = [(str(i), 1000 * i, 900) for i in range(4)]
@@ -195,7 +195,7 @@ class Contradictions(Checks):
 
     def test_headline_of_bottleneck_names_the_line_of_its_row(self) -> None:
         headline = self.headline("bottleneck", "--peak-hbm-gibps", "1e9")
-        self.assertIn("(240 ps at …/model/layer.py:15)", headline)
+        self.assertIn("Start at …/model/layer.py:15: ", headline)
 
     def test_headline_of_by_op_is_about_the_row_that_text_shows_first(self) -> None:
         # One op takes 100 ps, and three ops of unrolled layers take 90 ps each.

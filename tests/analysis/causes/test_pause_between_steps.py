@@ -122,7 +122,8 @@ class PauseBetweenSteps(unittest.TestCase):
         calls = [(FEED, 100 * i + 5, 100 * i + 99) for i in range(2)]
         data = encode(Space([device(), host(thread(*calls))]))
         self.assertIn(
-            "Between steps, the device waits 20.0 of 100.0 ms (20.0 %) for the host at feed.py:17.",
+            "Start at feed.py:17: between steps, the device waits 20.0 of 100.0 ms (20.0 %)"
+            " for the host.",
             answer(data, "bottleneck")["headline"],
         )
         sentence = "A step starts every 100.0 ms, with a pause of 20.0 ms (20.0 %)."
@@ -219,8 +220,8 @@ class SeveralReasons(unittest.TestCase):
             " while the host is in hook.py:12 on_step. The call of on_step takes 26.0 ms.",
         )
         self.assertIn(
-            "The device waits 20.0 to 24.0 ms after every second step for the host at hook.py:12,"
-            " on average 11.0 of 91.0 ms (12.1 %) per step.",
+            "Start at hook.py:12: the device waits 20.0 to 24.0 ms after every second step for the"
+            " host, on average 11.0 of 91.0 ms (12.1 %) per step.",
             result["headline"],
         )
 
@@ -252,8 +253,8 @@ class SeveralReasons(unittest.TestCase):
             cause["says"],
         )
         self.assertIn(
-            "The device waits 300.0 ms a single time, after the step with index 3, for the host at"
-            " save.py:7 (29.4 %).",
+            "Start at save.py:7: the device waits 300.0 ms a single time, after the step with index"
+            " 3, for the host (29.4 %).",
             result["headline"],
         )
 

@@ -49,7 +49,9 @@ class SlowDevice(unittest.TestCase):
 
     def test_headline_and_first_command_lead_to_the_slow_device(self) -> None:
         found = answer(with_slow_device(), "bottleneck", "--chip", "v7x")
-        self.assertTrue(found["headline"].startswith("A slow device, TPU:1, at model.py:7 "))
+        self.assertTrue(
+            found["headline"].startswith("Start at model.py:7 on TPU:1: a slow device ")
+        )
         lead: Any = bottleneck
         first, second, *_ = (step.words for step in lead.next_steps(found))
         self.assertEqual(first, ("--mode", "spread"))

@@ -1,0 +1,84 @@
+"""Say in text and in headlines what costs time, and what to do about it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from _output.phrases import bracketed, capital
+from _units import part_of, span
+
+Json = dict[str, Any]
+
+# What the host does in a pause, by cause.
+HOST_DOES = {"host_sync": " to read a result", "recompilation": " to compile"}
+# Separates two sentences: a capital letter follows, unlike after `e.g.`.
+NEXT_SENTENCE_RE = re.compile(r"(?<=\.) (?=[A-Z])")
+
+
+def cause_says(cause: Json, what: str, step_ps: int, place: str) -> str:
+    """Return a sentence about a cause that begins with the place to look at; `what` names the
+    cause."""
+    probably = " probably" if cause["confidence"] == "likely" else ""
+    device = cause["evidence"].get("device")
+    on = f" on {device.removeprefix('/device:')}" if device else ""
+    costs = (
+        f"costs about {part_of(cause['gain_ps'], step_ps)}{bracketed(cause['gain_pct_of_step'])}"
+    )
+    return capital(f"{start_at(place + on)}{what[:1].lower()}{what[1:]}{probably} {costs}.")
+
+
+def start_at(place: str) -> str:
+    return f"Start{place}: " if place else ""
+
+
+def pause_says(cause: Json, period_ps: int, place: str) -> str:
+    """Return a sentence about a cause that costs time between steps."""
+    return capital(f"{start_at(place)}{how_it_pauses(cause, period_ps)}")
+
+
+def how_it_pauses(cause: Json, period_ps: int) -> str:
+    share = bracketed(cause["gain_pct_of_step"])
+    waits = part_of(cause["gain_ps"], period_ps) + share
+    probably = " probably" if cause["confidence"] == "likely" else ""
+    host = f"for the host{HOST_DOES.get(cause['cause'], '')}"
+    pauses = cause["evidence"].get("pauses")
+    if not pauses or pauses["n"] == pauses["n_gaps"]:
+        return f"between steps, the device{probably} waits {waits} {host}."
+    how_long = span(pauses["min_ps"], pauses["max_ps"])
+    how_often = f"the device{probably} waits {how_long} {pauses['when']}"
+    if pauses["n"] == 1:
+        # A pause that occurred once is not a cost of every step.
+        return f"{how_often}, {host}{share}."
+    return f"{how_often} {host}, on average {waits} per step."
+
+
+def told_once(rows: list[Json]) -> list[Json]:
+    """Add `advice` to rows: what helps, unless a row above has the same advice."""
+    told: set[str | None] = set()
+    found = []
+    for row in rows:
+        advice = row.get("what_helps")
+        found.append({**row, "advice": None if advice in told else advice})
+        told.add(advice)
+    return found
+
+
+def with_sentences(causes: list[Json]) -> list[Json]:
+    """Add the sentences below a cause: `in_full`, and `in_short`, which has the reason of the first
+    cause only, one sentence of advice for the others, and none for a cause that is often
+    intended."""
+    rows = told_once(causes)
+    for i, row in enumerate(rows):
+        helps = f"What to do: {row['advice']}" if row["advice"] else ""
+        row["in_full"] = f"{helps} Why: {row['says']}".strip()
+        row["in_short"] = None
+        if i == 0:
+            row["in_short"] = f"{helps} Why: {first_sentence(row['says'])}".strip()
+        elif helps and row["is_named"]:
+            row["in_short"] = first_sentence(helps)
+    return rows
+
+
+def first_sentence(text: str) -> str:
+    return NEXT_SENTENCE_RE.split(text)[0]
