@@ -34,8 +34,7 @@ def is_pause(cause: Json) -> bool:
 
 def with_one_base(causes: Sequence[Json], period_ps: int | None) -> list[Json]:
     """Return the causes with the gain as a percentage of the period (`pct_of_period`) if one of
-    them costs time between steps, or else of the step. `is_named` is false for causes that are
-    often intended."""
+    them costs time between steps, or else of the step."""
     is_of_period = bool(period_ps) and any(map(is_pause, causes))
     rows = []
     for row in causes:
@@ -46,7 +45,6 @@ def with_one_base(causes: Sequence[Json], period_ps: int | None) -> list[Json]:
                 **row,
                 "gain_pct_of_step": None if is_of_period else of_step,
                 "pct_of_period": of_period if is_of_period else None,
-                "is_named": rule_named(row["cause"]).headline is not None,
             }
         )
     return rows

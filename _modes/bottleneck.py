@@ -207,6 +207,8 @@ PARTS: tuple[Part, ...] = (
         "causes",
         (
             Column("gain", "gain_ps", "time", of="gain_ps"),
+            Column("from", "gain_range_ps.0", "time", of="gain_range_ps"),
+            Column("to", "gain_range_ps.1", "time", of="gain_range_ps"),
             Column("% step", "gain_pct_of_step", "percent", of="gain_pct_of_step"),
             Column("% period", "pct_of_period", "percent", of="pct_of_period"),
             Column("cause", "cause", "word", also=(" ({confidence})",)),
@@ -241,8 +243,7 @@ PARTS: tuple[Part, ...] = (
                 unless_0="dur_ps",
                 size="dur_ps",
                 part=100,
-                what="class",
-                tail={"time": ""},
+                what="",
             ),
             Says(
                 "The chip needs {speed_of_light.at_least_ps:time} to"

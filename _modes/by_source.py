@@ -15,6 +15,7 @@ from typing import Any
 from _analysis.loops import Loops
 from _analysis.rows import costliest_groups, group_fields, left_out, operand_dtypes, tail_row
 from _output.columns import KIND, LINE, LOOP, MOSTLY, PHASE_INITIALS, RUNS, STEP_SHARE, TOTAL
+from _output.merged import merged_lines
 from _output.phrases import Next, at_line_of, joined
 from _output.screen import Column, Part, Says, Section, Table
 from _pipeline.context import Context
@@ -121,8 +122,8 @@ PARTS: tuple[Part, ...] = (
         )
     ),
     Table(
-        "groups of ops with the same stack and kind: {totals.n_groups_total:count}; math takes"
-        " {totals.compute_duration_ps:time}",
+        "lines by time, from {totals.n_groups_total:count} groups of ops with the same stack and"
+        " kind; math takes {totals.compute_duration_ps:time}",
         "groups",
         (
             TOTAL,
@@ -136,6 +137,7 @@ PARTS: tuple[Part, ...] = (
             LINE,
         ),
         by="total_dur_ps",
+        merges_lines=True,
         size="total_dur_ps",
         what="group",
         omitted="tail.n_groups_omitted",
@@ -153,11 +155,11 @@ def sentences(answer: Json) -> Iterator[str]:
     if not groups:
         yield "No math ran in this step."
         return
-    top = max(groups, key=lambda group: group["total_dur_ps"])
+    top = merged_lines(groups, with_scope=answer["totals"]["common_line"] is not None)[0]
     line = at_line_of(top, answer) or " without a source line"
     n_groups = len(groups) + answer.get("tail", {"n_groups_omitted": 0})["n_groups_omitted"]
     yield (
-        f"{counted(n_groups, 'group')} of ops by source line; the costliest group is{line}:"
+        f"{counted(n_groups, 'group')} of ops by source line; the costliest line is{line}:"
         f" {part_of(top['total_dur_ps'], step)}."
     )
     left_out = [

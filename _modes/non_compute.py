@@ -22,6 +22,7 @@ from _analysis.rows import (
     tail_row,
 )
 from _output.columns import AVERAGE, CATEGORY, KIND, LINE, RUNS, TOTAL
+from _output.merged import merged_lines
 from _output.phrases import Next, at_line_of, bracketed, joined, short
 from _output.screen import Column, Part, Says, Table
 from _pipeline.context import Context
@@ -201,8 +202,9 @@ PARTS: tuple[Part, ...] = (
             ),
         ),
         by="total_dur_ps",
+        merges_lines=True,
         size="total_dur_ps",
-        what="row",
+        what="group",
         omitted="tail.n_groups_omitted",
         tail={"time": "tail.dur_ps"},
     ),
@@ -222,7 +224,7 @@ def sentences(answer: Json) -> Iterator[str]:
     )
     rows = answer["by_source_within_category"]
     if rows:
-        top = max(rows, key=lambda row: row["total_dur_ps"])
+        top = merged_lines(rows, with_scope=answer["totals"]["common_line"] is not None)[0]
         line = at_line_of(top, answer)
         took = time(top["total_dur_ps"])
         yield f"The largest part is {short(top['hlo_category'])}{line}: {took}."

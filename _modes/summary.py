@@ -36,6 +36,7 @@ from _output.columns import (
     TIME,
     TOTAL,
 )
+from _output.merged import merged_lines
 from _output.phrases import Next, at_line_of, bracketed, joined, pause_sentence
 from _output.screen import Column, End, Part, Says, Table
 from _pipeline.context import Context
@@ -214,8 +215,9 @@ PARTS: tuple[Part, ...] = (
         "the costliest lines; phases: forward (F), backward (B), recompute (R), other (O)",
         "top_compute_groups",
         (TOTAL, STEP_SHARE, RUNS, KIND, PHASE_INITIALS, MOSTLY, LINE),
+        merges_lines=True,
         size="total_dur_ps",
-        what="line",
+        what="group",
         omitted="tail_compute.n_groups_omitted",
         tail={"time": "tail_compute.dur_ps"},
     ),
@@ -335,7 +337,7 @@ def sentences(answer: Json) -> Iterator[str]:
     yield f"The step takes {time(step)}: {', '.join(shares) or 'nothing ran in it'}."
     groups = answer["top_compute_groups"]
     if groups:
-        top = groups[0]
+        top = merged_lines(groups, with_scope=answer["totals"]["common_line"] is not None)[0]
         line = at_line_of(top, answer) or " unknown"
         taken = part_of(top["total_dur_ps"], step) + bracketed(top["pct_of_step"])
         yield f"The costliest listed line is{line}: {taken}."

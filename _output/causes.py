@@ -66,8 +66,7 @@ def told_once(rows: list[Json]) -> list[Json]:
 
 def with_sentences(causes: list[Json]) -> list[Json]:
     """Add the sentences below a cause: `in_full`, and `in_short`, which has the reason of the first
-    cause only, one sentence of advice for the others, and none for a cause that is often
-    intended."""
+    cause and of causes without a gain, and one sentence of advice for the others."""
     rows = told_once(causes)
     for i, row in enumerate(rows):
         helps = f"What to do: {row['advice']}" if row["advice"] else ""
@@ -75,7 +74,10 @@ def with_sentences(causes: list[Json]) -> list[Json]:
         row["in_short"] = None
         if i == 0:
             row["in_short"] = f"{helps} Why: {first_sentence(row['says'])}".strip()
-        elif helps and row["is_named"]:
+        elif row["gain_ps"] is None:
+            # The reason says how much time the cause takes.
+            row["in_short"] = first_sentence(row["says"])
+        elif helps:
             row["in_short"] = first_sentence(helps)
     return rows
 

@@ -22,6 +22,7 @@ from _output.figures import (
     name_of,
     unit_of,
 )
+from _output.merged import merged_lines
 from _output.screen import UNKNOWN, Column, Each, End, Part, Says, Section, Table, View
 from _units import Unit, plural
 
@@ -277,14 +278,14 @@ def grid_of(table: Table, fields: Json, view: View) -> Grid | None:
     ]
     if table.group:
         rows = table.group(rows)
-    scope_first = known_at(fields, "totals.common_line") is not None
+    scope_first = has_common_line(fields)
     if scope_first and any("source_user" in paths_of(column) for column in columns):
         columns = [column for column in columns if column.path not in SCOPES]
     n_more = known_at(fields, table.omitted) if table.omitted else 0
     cells = []
     for column in columns:
         texts = [cell_of(column, row, scope_first) for row in rows]
-        if hidden or n_more:
+        if table.what and (hidden or n_more):
             texts.append(more_cell(column, columns, table, fields, hidden, is_first=not rows))
         cells.append([*texts, *(end_cell(column, end, fields) for end in ends)])
     # Omit columns without any value.
@@ -296,6 +297,11 @@ def grid_of(table: Table, fields: Json, view: View) -> Grid | None:
     shown_columns, shown_cells = [columns[i] for i in kept], [cells[i] for i in kept]
     code = {i: numbered(row["code"]) for i, row in enumerate(rows) if row.get("code")}
     return Grid(title, rows, table.rows, shown_columns, shown_cells, below, code)
+
+
+def has_common_line(fields: Json) -> bool:
+    """Return whether one line has most of the time, so that rows show the scope before the line."""
+    return known_at(fields, "totals.common_line") is not None
 
 
 def knows(row: Json, template: str) -> bool:
@@ -311,6 +317,8 @@ def shown_rows(table: Table, fields: Json, view: View) -> tuple[list[Json], list
         rows = [row for row in rows if at(row, table.unless_0)]
     if table.derive:
         rows = table.derive(rows)
+    if table.merges_lines and not view.shows_all:
+        rows = merged_lines(rows, with_scope=has_common_line(fields))
     if table.by:
         rows.sort(key=lambda row: -(at(row, table.by) or 0))
     hidden = []
@@ -403,10 +411,13 @@ def more_cell(
     if column is not label_of(columns):
         return ""
     n_hidden = sum(row.get("n_merged", 1) for row in hidden)
-    n_more = n_hidden + int((known_at(fields, table.omitted) if table.omitted else 0) or 0)
+    n_omitted = int((known_at(fields, table.omitted) if table.omitted else 0) or 0)
+    n_more = n_hidden + n_omitted
     more = "" if is_first else "more "
     option = ALL if n_hidden else ""
-    return Name(f"{n_more} {more}{plural(table.what, n_more)}{option}", "word")
+    # Rows that the JSON omits cannot be merged with the lines above.
+    of_line = " of any line" if table.merges_lines and n_omitted else ""
+    return Name(f"{n_more} {more}{plural(table.what, n_more)}{of_line}{option}", "word")
 
 
 def label_of(columns: Sequence[Column]) -> Column | None:

@@ -78,13 +78,15 @@ class Table(NamedTuple):
     # Maximum number of rows; `--top` replaces it if `takes_top` is true.
     most: int = 0
     takes_top: bool = False
-    # The last row counts the hidden rows plus the rows omitted from the JSON, whose number is in
-    # field `omitted`. For the columns in `tail`, the last row also shows sums; `tail` maps a
-    # column's heading to the path of the sum over the omitted rows.
+    # If `what` is not empty, the last row counts the hidden rows plus the rows omitted from the
+    # JSON, whose number is in field `omitted`. For the columns in `tail`, the last row also shows
+    # sums; `tail` maps a column's heading to the path of the sum over the omitted rows.
     what: str = "row"
     omitted: str = ""
     tail: Mapping[str, str] = {}
     ends: tuple[End, ...] = ()
+    # Without `--all`, merge rows that have the same line.
+    merges_lines: bool = False
     # Functions that replace the rows, before and after small rows are hidden.
     derive: Callable[[list[Json]], list[Json]] | None = None
     group: Callable[[list[Json]], list[Json]] | None = None

@@ -9,9 +9,17 @@ import compute_breakdown
 from _modes import mode_named
 from _output import blocks, csv, markdown, text
 from _output.fill import Block
+from _output.merged import merged_lines
 from _output.screen import Part, View
 
 Json = dict[str, Any]
+
+# The lists whose rows text merges by line.
+MERGED = {
+    "summary": "top_compute_groups",
+    "by_source": "groups",
+    "non_compute": "by_source_within_category",
+}
 
 
 def text_of(
@@ -26,6 +34,14 @@ def markdown_of(fields: Json, encoding: str, view: View | None = None) -> str:
 
 def csv_of(fields: Json) -> str:
     return csv.csv_of(fields, main_of(fields["mode"]))
+
+
+def merged_of(fields: Json) -> list[Json]:
+    """Return the rows in which text and headlines add up the groups of a line."""
+    if fields["mode"] not in MERGED:
+        return []
+    has_common_line = fields["totals"]["common_line"] is not None
+    return merged_lines(fields[MERGED[fields["mode"]]], with_scope=has_common_line)
 
 
 def blocks_of(fields: Json, view: View) -> Iterator[Block]:

@@ -593,7 +593,7 @@ class Command(InFolder):
     def test_option_top_applies_after_ops_are_merged(self) -> None:
         text, _, _ = self.printed(str(DEMO), "--mode=by_op", "--text", "--top=3")
         of_all, _, _ = self.printed(str(DEMO), "--mode=by_op", "--text")
-        ops, first = (re.findall(r"  (\S+ · .*)", result) for result in (of_all, text))
+        ops, first = (re.findall(r"  (\S+) · ", result) for result in (of_all, text))
         self.assertEqual((first, len(first)), (ops[:3], 3))
 
     def test_texts_about_the_demo_are_short(self) -> None:

@@ -16,6 +16,7 @@ from _output import phrases
 from _output.command import following
 from tests.answers import BATCH, answers, demo
 from tests.harness import LISTED_MODES, ROOT, SCRIPT, sampled
+from tests.shown import merged_of
 
 Json = dict[str, Any]
 TIMES = dict(_units.TIMES)
@@ -62,7 +63,7 @@ class Headlines(unittest.TestCase):
 
     def test_times_in_a_headline_occur_in_the_answer(self) -> None:
         for result in self.led():
-            known = set(numbers_in({**result, "headline": ""}))
+            known = set(numbers_in({**result, "headline": "", "merged": merged_of(result)}))
             if result["mode"] == "comm":
                 known |= {row["sync_dur_ps"] + row["wait_dur_ps"] for row in result["rows"]}
             for part, whole, unit in AMOUNT.findall(result["headline"]):
@@ -75,7 +76,7 @@ class Headlines(unittest.TestCase):
         sizes = dict(_units.BYTES)
         n_checked = 0
         for result in self.led():
-            known = list(figures_in({**result, "headline": ""}))
+            known = list(figures_in({**result, "headline": "", "merged": merged_of(result)}))
             if result.get("period_ps"):
                 # The headline shows the pause as a percentage of the period; the answer has no such
                 # field.

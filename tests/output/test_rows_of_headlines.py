@@ -16,6 +16,7 @@ from tests.analysis.causes.test_pause_between_steps import answer_of, thread
 from tests.answers import BATCH, answers
 from tests.builders.xspace import op, trace
 from tests.harness import PROFILES, STEP_MODES, answer, run, sampled
+from tests.shown import merged_of
 
 Json = dict[str, Any]
 
@@ -42,6 +43,7 @@ def rows_in(value: Any) -> Iterator[Json]:
 
 def rows_of(result: Json) -> Iterator[Json]:
     yield from rows_in(result)
+    yield from merged_of(result)
     if result.get("peak_at"):
         yield {**result["peak_at"], "peak_bytes": result["peak_bytes"]}
 
