@@ -63,7 +63,7 @@ class Headlines(unittest.TestCase):
 
     def test_times_in_a_headline_occur_in_the_answer(self) -> None:
         for result in self.led():
-            known = set(numbers_in({**result, "headline": "", "merged": merged_of(result)}))
+            known = set(numbers_in({**result, "headline": "", "by line": merged_of(result)}))
             if result["mode"] == "comm":
                 known |= {row["sync_dur_ps"] + row["wait_dur_ps"] for row in result["rows"]}
             for part, whole, unit in AMOUNT.findall(result["headline"]):
@@ -76,7 +76,7 @@ class Headlines(unittest.TestCase):
         sizes = dict(_units.BYTES)
         n_checked = 0
         for result in self.led():
-            known = list(figures_in({**result, "headline": "", "merged": merged_of(result)}))
+            known = list(figures_in({**result, "headline": "", "by line": merged_of(result)}))
             if result.get("period_ps"):
                 # The headline shows the pause as a percentage of the period; the answer has no such
                 # field.
