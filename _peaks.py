@@ -7,7 +7,8 @@ One TFLOPS is 10**12 flops per second, and one GiB is 2**30 bytes. Vendors publi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+
+from _light import NamedTuple
 
 DTYPES = ("bf16", "fp8", "fp32", "fp16")
 DEFAULT_CHIP = "v7x"

@@ -4,7 +4,7 @@ one line has most of the step's time, also group by scope."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from _analysis.likely_lines import DOUBTFUL, LikelyLine, SourceIs, line_of
 from _analysis.loops import Loops
@@ -13,6 +13,7 @@ from _analysis.roof.exposed import is_exposed
 from _analysis.roof.hideable import Hideable
 from _analysis.roof.ledger import CLASSES, COLLECTIVE, KERNEL, Entry
 from _analysis.rows import likely_fields, scope_fields
+from _light import NamedTuple
 from _pipeline.groups import Group, most, percent, ranked_by, sum_known
 from _pipeline.normalize import Step
 from _pipeline.ops import Op

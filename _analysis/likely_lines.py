@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 from weakref import WeakKeyDictionary
 
 from _analysis.roof.exposed import collective_of
+from _light import NamedTuple
 from _pipeline import frames
 from _pipeline.groups import Group, group_by, most
 from _pipeline.ops import Op

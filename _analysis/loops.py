@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from _analysis.rows import op_name
+from _light import NamedTuple, cached_property
 from _pipeline.clocks import Piece
 from _pipeline.executions import Executions
 from _pipeline.groups import group_by, summed
@@ -15,7 +16,6 @@ from _pipeline.intervals import Nested
 from _pipeline.normalize import Step
 from _pipeline.ops import Op
 from _pipeline.timeline import columns_of, events_of
-from _proto.cached import cached_property
 
 Json = dict[str, Any]
 

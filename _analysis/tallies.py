@@ -12,8 +12,8 @@ from fractions import Fraction
 from heapq import nsmallest
 from itertools import islice
 from operator import le
-from typing import NamedTuple
 
+from _light import NamedTuple
 from _pipeline.texts import digest_of
 from _proto.errors import Damage
 from _proto.trace.plane import Plane, Stats, Value

@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from _analysis.comm.collective_plans import ASYNC, ASYNC_FUSION, How, Planned
+from _light import NamedTuple
 from _pipeline.context import Context
 from _pipeline.no_answer import NoAnswer
 from _pipeline.vocabulary import SPARSE_CORE

@@ -21,8 +21,9 @@ from __future__ import annotations
 import os
 import re
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
 
+from _light import NamedTuple
 from _pipeline.context import DEVICE
 from _pipeline.option_values import PEAK_ARGUMENTS
 

@@ -13,9 +13,10 @@ import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from _analysis.processes import work_on
+from _light import NamedTuple
 from _output.phrases import Next
 from _output.screen import Column, Each, Part, Says, Table
 from _pipeline.context import SCHEMA_VERSION, Context, forms_of_device

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from itertools import chain
 from operator import lt, sub
-from typing import Any, NamedTuple
+from typing import Any
 
 from _analysis.comm.flights import Flights
 from _analysis.comm.peer_rows import peer_fields, peer_totals
@@ -22,6 +22,7 @@ from _analysis.likely_lines import LikelyLine
 from _analysis.loops import Loops
 from _analysis.roof.roofs import rounded
 from _analysis.rows import likely_fields, scope_fields
+from _light import NamedTuple
 from _output.columns import LIKELY, LOOP, PEERS, RUNS
 from _output.phrases import Next, at_line_of, bracketed, joined
 from _output.screen import Column, Part, Says, Section, Table

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from _analysis.likely_lines import NO_LINE, likely_line, likely_line_of
 from _analysis.memory.allocator import runtime_of
@@ -21,6 +21,7 @@ from _analysis.memory.memory_peak import (
     peak_of,
 )
 from _analysis.report import Ran, program_id_of, runs_of
+from _light import NamedTuple, cached_property
 from _output.columns import BYTES, KIND
 from _output.phrases import Next, at_line_of, bracketed, joined
 from _output.screen import Column, End, Part, Says, Table
@@ -29,7 +30,6 @@ from _pipeline.context import Context
 from _pipeline.groups import grouped, percent
 from _pipeline.no_answer import NoAnswer
 from _pipeline.normalize import Step
-from _proto.cached import cached_property
 from _proto.hlo.buffers import read_buffers
 from _proto.hlo.program import Instruction, Program
 from _proto.hlo.shapes import Array

@@ -9,7 +9,7 @@ example: --no-comm-stalls
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from _analysis.report import coverage
 from _analysis.rows import (
@@ -21,6 +21,7 @@ from _analysis.rows import (
     source_fields,
     tail_row,
 )
+from _light import NamedTuple
 from _output.columns import AVERAGE, CATEGORY, KIND, LINE, RUNS, TOTAL
 from _output.merged import merged_lines
 from _output.phrases import Next, at_line_of, bracketed, joined, short

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from _light import NamedTuple
 from _output.blocks import HEAD, blocks_of, ready
 from _output.characters import Characters
 from _output.columns import LINE

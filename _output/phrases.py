@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from _light import NamedTuple
 from _units import percentage, span, time
 
 LONGEST_HEADLINE, LONGEST_NAME = 240, 60

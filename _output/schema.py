@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
+
+from _light import NamedTuple
 
 Json = dict[str, Any]
 

@@ -10,7 +10,9 @@ object without an answer has few fields.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
+
+from _light import NamedTuple
 
 Json = dict[str, Any]
 Part: TypeAlias = "Says | Table | Section | Each"

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from _light import NamedTuple
 from _output.blocks import blocks_of, shown_notes
 from _output.characters import Characters
 from _output.figures import FIGURES

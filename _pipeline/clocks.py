@@ -18,8 +18,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, compress
 from operator import add
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
+from _light import NamedTuple
 from _proto.trace.events import Events
 
 ClockName = Literal["device", "trace"]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+from _light import NamedTuple
 
 # A function that is called with the current activity, the amount done, and the total amount (0
 # if unknown).

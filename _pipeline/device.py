@@ -6,8 +6,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from itertools import accumulate
 from operator import attrgetter
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
+from _light import NamedTuple
 from _pipeline import frames
 from _pipeline.context import Context
 from _pipeline.no_answer import NoAnswer, no_device

@@ -6,9 +6,9 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 
+from _light import cached_property
 from _pipeline.clocks import Piece
 from _pipeline.device import AFTER_ALL, BEFORE_ALL, Device, StepEvent
-from _proto.cached import cached_property
 from _proto.trace.events import Events
 from _units import counted
 

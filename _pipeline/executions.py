@@ -8,11 +8,11 @@ from copy import copy
 from itertools import compress
 from operator import eq
 
+from _light import cached_property
 from _pipeline.clocks import Clock
 from _pipeline.device import AFTER_ALL
 from _pipeline.event_iterate import Admitted
 from _pipeline.ops import Op
-from _proto.cached import cached_property
 
 
 class Longest:

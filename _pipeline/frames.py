@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Final, Literal
 
+from _light import cached_property
 from _pipeline.texts import digest_of
-from _proto.cached import cached_property
 
 StackOrder = Literal["outermost_first", "innermost_first"]
 

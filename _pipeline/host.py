@@ -13,8 +13,9 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence, Set
 from itertools import chain, compress, count, islice, repeat
 from operator import add, lt
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
+from _light import NamedTuple
 from _pipeline.groups import grouped
 from _pipeline.intervals import union
 from _proto.trace.joined import AnyLine, AnyPlane

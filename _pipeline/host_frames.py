@@ -16,8 +16,8 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import NamedTuple
 
+from _light import NamedTuple
 from _pipeline.frames import Stack, file_of, is_not_plumbing
 
 _FRAME_RE = re.compile(r"\$(?P<line>(?P<file>.+):\d+) (?P<function>.+)")

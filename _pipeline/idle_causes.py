@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
+from _light import cached_property
 from _pipeline.device import AFTER_ALL
 from _pipeline.intervals import Cover, complement, union
 from _pipeline.timeline import Span, Timeline
-from _proto.cached import cached_property
 
 # Start and end of an event on the step's clock, and the event's name.
 NamedSpan = tuple[int, int, str | None]

@@ -6,8 +6,8 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
 
+from _light import NamedTuple
 from _pipeline import folders
 from _pipeline.context import Context
 from _pipeline.folders import (

@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from operator import sub
 from typing import Any, TypeVar
 
+from _light import cached_property
 from _pipeline.clocks import ON_DEVICE, ON_TRACE, Clock, clock_of, shifts_nearby
 from _pipeline.context import Context
 from _pipeline.device import AFTER_ALL, MODULES_LINE, Device, Event, StepEvent
@@ -27,7 +28,6 @@ from _pipeline.ops import Op
 from _pipeline.surroundings import Surroundings
 from _pipeline.timeline import Timeline, events_of, timeline_of
 from _pipeline.vocabulary import KINDS, LeafKind
-from _proto.cached import cached_property
 from _units import counted, time
 
 T = TypeVar("T")

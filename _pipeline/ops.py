@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from functools import cache
 
+from _light import cached_property
 from _pipeline import frames, scopes
 from _pipeline.frames import StackOrder
 from _pipeline.surroundings import Surroundings
@@ -35,7 +36,6 @@ from _pipeline.vocabulary import (
     async_collective,
     kind_of,
 )
-from _proto.cached import cached_property
 from _proto.hlo.text import (
     HOST_MEMORY,
     Array,

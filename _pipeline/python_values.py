@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import _peaks
+from _light import NamedTuple
 from _pipeline.names import suggestion
 from _pipeline.option_values import OF_CAPTURES
 from _proto.trace import STDIN

@@ -10,8 +10,8 @@ import re
 from collections.abc import Container, Iterable
 from functools import lru_cache
 from sys import intern
-from typing import NamedTuple
 
+from _light import NamedTuple
 from _pipeline.names import common_prefix_length
 
 # Parts of a path that describe how the program runs, not how it is structured.

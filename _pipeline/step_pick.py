@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
+from _light import NamedTuple
 from _pipeline.context import Context
 from _pipeline.device import Device, StepEvent, count_starts
 from _pipeline.intervals import length_of, union

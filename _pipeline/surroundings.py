@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Iterable
 from functools import cache
 
+from _light import cached_property
 from _pipeline.frames import Stack, file_of
 from _pipeline.scopes import Scope, names_layer, scope_of
-from _proto.cached import cached_property
 
 Words = frozenset[str]
 Path = tuple[str, ...]

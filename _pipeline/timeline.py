@@ -7,8 +7,8 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import accumulate, chain, compress, starmap
 from operator import add, gt, itemgetter, le
-from typing import NamedTuple
 
+from _light import NamedTuple
 from _pipeline.clocks import Clock, Piece
 from _pipeline.device import AFTER_ALL, BEFORE_ALL
 from _pipeline.event_iterate import Admitted

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence, Set
 from itertools import islice
 from operator import add, le
-from typing import NamedTuple
 
+from _light import NamedTuple
 from _pipeline.clocks import Clock, clock_of
 from _pipeline.device import StepEvent
 from _pipeline.event_iterate import Admitted

@@ -1,8 +1,8 @@
 """Test the rules in CONTRIBUTING.md for packages, imports and lengths.
 
 Imports must point downwards: from the script to modes, analysis, pipeline and decoders. `_output`
-may import only itself and `_units`. Modules must not import each other in a ring. Imports inside
-functions and imports only for type checkers are checked, too.
+may import only itself, `_units` and `_light`. Modules must not import each other in a ring. Imports
+inside functions and imports only for type checkers are checked, too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,17 @@ from tests.harness import LISTED_MODES, ROOT, sampled
 
 SCRIPT = "compute_breakdown"
 # A package may import only packages to its left.
-LAYERS = ("_units", "_peaks", "_output", "_proto", "_pipeline", "_analysis", "_modes", SCRIPT)
+LAYERS = (
+    "_light",
+    "_units",
+    "_peaks",
+    "_output",
+    "_proto",
+    "_pipeline",
+    "_analysis",
+    "_modes",
+    SCRIPT,
+)
 PACKAGES = ("_analysis", "_modes", "_output", "_pipeline", "_proto", "tests")
 MODULES_OF_MODES = {f"_modes.{mode.name}": mode.name for mode in LISTED_MODES}
 # Only the mode `page` calls other modes.
@@ -143,9 +153,9 @@ def layer_of(module: str) -> int:
 class Packages(unittest.TestCase):
     batch = BATCH
 
-    def test_top_folder_contains_only_the_script_two_files_and_the_packages(self) -> None:
+    def test_top_folder_contains_only_the_script_three_files_and_the_packages(self) -> None:
         at_the_top = {path.name for path in ROOT.glob("*.py")}
-        self.assertEqual(at_the_top, {f"{SCRIPT}.py", "_peaks.py", "_units.py"})
+        self.assertEqual(at_the_top, {f"{SCRIPT}.py", "_light.py", "_peaks.py", "_units.py"})
         made_by_tools = {"build", "dist"}
         folders = {path.parts[len(ROOT.parts)] for path in ROOT.glob("[!.]*/**/*.py")}
         self.assertEqual(folders - made_by_tools, set(PACKAGES))
@@ -199,10 +209,15 @@ class Imports(unittest.TestCase):
         up = [link for link in imports() if layer_of(link.of) > layer_of(link.by)]
         self.assertEqual(up, [])
 
-    def test_output_imports_only_the_units(self) -> None:
+    def test_output_imports_only_units_and_light_classes(self) -> None:
         found = [link for link in imports() if link.by.startswith("_output.")]
-        allowed = ("_output.", "_units")
+        allowed = ("_output.", "_units", "_light")
         self.assertEqual([link for link in found if not link.of.startswith(allowed)], [])
+
+    def test_named_tuples_are_the_light_ones(self) -> None:
+        heavy = re.compile(r"^ *from typing import .*\bNamedTuple\b", re.MULTILINE)
+        found = [str(source.path) for source in sources() if heavy.search(source.text)]
+        self.assertEqual(found, ["_light.py"], "import NamedTuple from _light, which is faster")
 
     def test_figures_do_not_depend_on_output(self) -> None:
         """Test that these packages know no output, not even for type checking."""
@@ -267,6 +282,9 @@ class Loaded(unittest.TestCase):
             with self.subTest(mode=name):
                 loaded = self.loaded(str(path), "--mode", name, *example)
                 self.assertIn(module, loaded)
+                # This module is protobuf's implementation in Python, which takes long to import.
+                in_c = "google._upb._message" in loaded
+                self.assertFalse(in_c and "google.protobuf.internal.python_message" in loaded)
                 if name != SHOWS_OTHERS:
                     self.assertEqual(loaded & set(MODULES_OF_MODES), {module})
                     self.assertEqual(loaded & TEXT, set())

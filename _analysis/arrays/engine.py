@@ -14,15 +14,15 @@ are left out. A compiler also schedules the edited program anew, so the range is
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 from _analysis.arrays.graph import Value
 from _analysis.arrays.links import Links
 from _analysis.arrays.of_step import StepArrays
 from _analysis.roof.ledger import COLLECTIVE, COMPUTE_BOUND, Entry
+from _light import NamedTuple, cached_property
 from _pipeline.executions import Executions
 from _pipeline.groups import grouped
-from _proto.cached import cached_property
 from _proto.hlo.program import Instruction, Program
 
 

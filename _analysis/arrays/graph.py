@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
 
+from _light import NamedTuple
 from _proto.hlo.program import Computation, Instruction
 from _proto.hlo.shapes import Array, Path
 

@@ -21,8 +21,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from operator import attrgetter, itemgetter
-from typing import Literal, NamedTuple
+from typing import Literal
 
+from _light import NamedTuple
 from _pipeline.executions import Executions
 from _proto.hlo.collectives import Collective
 from _proto.hlo.program import Computation, Instruction

@@ -6,16 +6,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from _analysis.arrays.graph import Value
 from _analysis.arrays.traffic import Access, accesses_of, copied_by, moves_parts
 from _analysis.arrays.values import Arrays, operand_values
 from _analysis.roof.ledger import DATA_MOVEMENT, MEMORY_BOUND, Entry
 from _analysis.roof.roofs import Roofs
+from _light import NamedTuple, cached_property
 from _pipeline.executions import Executions
 from _pipeline.groups import grouped
-from _proto.cached import cached_property
 from _proto.hlo.parameters import read_parameters
 from _proto.hlo.program import Instruction, Program
 from _proto.hlo.shapes import Array, Path

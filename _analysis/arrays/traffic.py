@@ -7,10 +7,10 @@ writes the update. A kernel is assumed to read and write each of its arrays once
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from _analysis.arrays.graph import Value, inputs_of_chain, is_layout, operand
 from _analysis.arrays.values import PASSING, Arrays, operand_values, output_at
+from _light import NamedTuple
 from _proto.hlo.program import Instruction
 from _proto.hlo.shapes import Array, Path
 from _proto.hlo.text import HBM

@@ -22,7 +22,9 @@ from __future__ import annotations
 import os
 import re
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
+
+from _light import NamedTuple
 
 # In this order, because a rule can leave out ops that a rule above has explained.
 NAMES = (

@@ -40,7 +40,6 @@ Example:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 from _analysis.arrays.engine import Once
 from _analysis.arrays.graph import (
@@ -64,6 +63,7 @@ from _analysis.causes.shared.step_program import (
     counts_of,
     total_of,
 )
+from _light import NamedTuple
 from _pipeline.executions import Executions
 from _proto.hlo.program import Computation, Instruction
 

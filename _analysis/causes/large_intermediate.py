@@ -37,7 +37,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
-from typing import NamedTuple
 
 from _analysis.arrays.engine import Resize, Retime
 from _analysis.arrays.graph import (
@@ -65,6 +64,7 @@ from _analysis.roof.ledger import (
     UNJUDGED,
     Entry,
 )
+from _light import NamedTuple
 from _pipeline.executions import Executions
 from _pipeline.vocabulary import COMPUTE
 from _proto.hlo.program import Instruction

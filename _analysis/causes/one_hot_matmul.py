@@ -34,12 +34,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import NamedTuple
 
 from _analysis.arrays.engine import Retime
 from _analysis.arrays.graph import DOTS, Value, is_layout, operand, origins
 from _analysis.causes.shared.cause import LIKELY, SEEN, Cause, Confidence
 from _analysis.causes.shared.step_program import StepProgram, own_line_of, total_of
+from _light import NamedTuple
 from _pipeline.executions import Executions
 from _proto.hlo.collectives import collective_name
 from _proto.hlo.program import Instruction

@@ -57,7 +57,6 @@ Example:
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 from _analysis.arrays.engine import Remove, Retime
 from _analysis.arrays.graph import (
@@ -91,6 +90,7 @@ from _analysis.causes.shared.step_program import (
     place_of_longest,
     total_of,
 )
+from _light import NamedTuple
 from _pipeline.executions import Executions
 from _pipeline.groups import summed
 from _pipeline.ops import Op

@@ -64,7 +64,7 @@ from _analysis.causes.shared.cause import LIKELY, SEEN, Cause, Confidence
 from _analysis.causes.shared.sentences import short
 from _analysis.causes.shared.step_program import StepProgram, own_line_of, total_of
 from _analysis.roof.ledger import COLLECTIVE, DATA_MOVEMENT, KERNEL, MEMORY_BOUND, Entry
-from _proto.cached import cached_property
+from _light import cached_property
 from _proto.hlo.collectives import collective_name
 from _proto.hlo.program import Instruction
 from _units import counted, time

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from _analysis.records.record_format import Record, RecordedStep
 from _analysis.records.recorded_steps import Line, Run, runs_of, source_of
 from _analysis.records.step_sums import StepSums, total_of
+from _light import NamedTuple
 from _pipeline.device import MODULES
 from _pipeline.groups import grouped
 from _pipeline.no_answer import NoAnswer

@@ -4,9 +4,10 @@ compiler planned it."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from _analysis.comm.transfers import Transfer, transfers_in
+from _light import NamedTuple
 from _pipeline.groups import grouped
 from _pipeline.normalize import Step
 from _pipeline.vocabulary import SOME_COLLECTIVE, SPARSE_CORE

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from typing import NamedTuple
 
+from _light import NamedTuple
 from _proto.hlo.collectives import Collective
 from _proto.hlo.program import Program
 from _proto.hlo.replica_groups import Participants, groups_in_text, pairs_in_text

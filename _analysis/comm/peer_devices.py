@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Set
 from itertools import compress
 from operator import attrgetter
-from typing import NamedTuple
 
 from _analysis.processes import work_on
 from _analysis.records.recording import is_waiting, part_of
 from _analysis.records.step_sums import StepSums
+from _light import NamedTuple
 from _pipeline.clocks import ON_DEVICE
 from _pipeline.context import Context
 from _pipeline.device import Device, StepEvent, open_device, tpus_of

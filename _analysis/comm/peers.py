@@ -16,11 +16,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from _analysis.comm.peer_devices import Execution, PeerDevice, executions_by_place, read_peers
 from _analysis.comm.transfers import Transfer
 from _analysis.roof.ledger import Entry, avoidable
+from _light import NamedTuple
 from _pipeline.context import Context
 from _pipeline.device import Device, number_of, tpus_of
 from _pipeline.normalize import Step

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from _analysis.comm.cohorts import (
     Cohort,
@@ -19,6 +19,7 @@ from _analysis.comm.cohorts import (
 from _analysis.processes import in_turn
 from _analysis.records.recorded_steps import ALPHA, source_of
 from _analysis.records.step_sums import StepSums, total_of
+from _light import NamedTuple
 from _pipeline.device import MODULES
 from _pipeline.frames import innermost_own, is_not_plumbing
 from _pipeline.groups import grouped, mean, percent, rounded_mean

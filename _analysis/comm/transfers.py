@@ -11,6 +11,7 @@ from _analysis.comm.exchanges import exchange_of
 from _analysis.comm.flights import Flights, flights_of
 from _analysis.likely_lines import line_of
 from _analysis.roof.exposed import collective_of, is_communication
+from _light import cached_property
 from _pipeline.device import MODULES, MODULES_LINE, read_steps
 from _pipeline.executions import Executions
 from _pipeline.groups import Group, grouped
@@ -20,7 +21,6 @@ from _pipeline.normalize import Step
 from _pipeline.ops import Op, Place
 from _pipeline.timeline import gaps_of
 from _pipeline.vocabulary import SPARSE_CORE
-from _proto.cached import cached_property
 from _proto.hlo.collectives import plan_of
 from _proto.hlo.text import HloText
 

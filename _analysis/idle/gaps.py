@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from heapq import nlargest
 from itertools import compress
 from operator import add, or_
-from typing import NamedTuple
 
+from _light import NamedTuple
 from _pipeline.host import NOBODY, track_of
 from _pipeline.normalize import Step
 from _pipeline.ops import Op

@@ -6,9 +6,9 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from operator import indexOf, sub
-from typing import NamedTuple
 
 from _analysis.idle.launches import NO_LAUNCH, Launches, launch_level
+from _light import NamedTuple
 from _pipeline.groups import summed
 from _pipeline.host import NEVER, NOBODY, NOTHING, Host, Thread, Track
 

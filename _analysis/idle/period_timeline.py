@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 from _analysis.idle.launches import Launches, launch_level
 from _analysis.idle.periods import steps_named_like
+from _light import NamedTuple
 from _pipeline.device import Device, StepEvent
 from _pipeline.host import Host, Track
 from _pipeline.intervals import complement, length_of, union

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
+from _light import NamedTuple
 from _pipeline.device import STEPS, Device, StepEvent
 from _pipeline.groups import mean
 from _pipeline.intervals import complement, union

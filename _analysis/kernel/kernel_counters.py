@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from operator import itemgetter
-from typing import NamedTuple
 
 from _analysis.kernel.kernel_regions import kernel_executions, starting_in
 from _analysis.tallies import Number, number_in
+from _light import NamedTuple
 from _pipeline.device import Event
 from _pipeline.normalize import Step
 from _proto.trace.event_stats import stats_on_line

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
+from _light import NamedTuple
 from _pipeline.clocks import ON_DEVICE
 from _pipeline.device import Event
 from _pipeline.idle_causes import AT_BARRIER, FOR_INPUTS, WAITS_LINE

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import NamedTuple
 
+from _light import NamedTuple
 from _pipeline.context import Context
 from _proto.errors import Damage
 from _proto.trace.event_stats import EventNumbers

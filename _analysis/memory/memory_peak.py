@@ -8,8 +8,9 @@ in XProf's memory viewer.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
+from _light import NamedTuple
 from _pipeline.groups import summed
 from _proto.hlo.buffers import ALLOC, FREE, Allocation, Buffer, BufferAssignment, HeapEvent
 from _proto.hlo.program import Instruction

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from _analysis.records.matching import Match, paired_files, split_frame
 from _analysis.records.recorded_steps import Line
+from _light import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from _analysis.records.changes_by_file import FileLines, Files
 from _analysis.records.matching import Match, matches_of
@@ -13,6 +13,7 @@ from _analysis.records.program_changes import ProgramChanges, program_changes
 from _analysis.records.record_format import KINDS, Record
 from _analysis.records.recorded_steps import ALPHA, Line, Run, run_of, source_of
 from _analysis.records.sides import Side, sides_of
+from _light import NamedTuple
 from _pipeline.context import DEVICE
 from _pipeline.groups import mean, percent
 from _pipeline.vocabulary import LeafKind

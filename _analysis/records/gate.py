@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from _analysis.records.comparison import Change, Comparison
+from _light import NamedTuple
 from _units import percentage
 
 TYPE_CHECKING = False

@@ -15,9 +15,10 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from fractions import Fraction
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from _analysis.records.recorded_steps import Line
+from _light import NamedTuple
 from _pipeline import scopes
 
 MatchedBy = Literal[

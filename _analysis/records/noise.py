@@ -8,9 +8,9 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from itertools import combinations, islice
-from typing import NamedTuple
 
 from _analysis.records.recorded_steps import ALPHA
+from _light import NamedTuple
 
 MOST_ASSIGNMENTS = 5000
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from _analysis.records.record_format import Fact, ProgramWhat, RecordedProgram
+from _light import NamedTuple
 
 DIMENSIONS = re.compile(r"\[([0-9,]+)\]")
 KERNEL_CODE = "kernel_code"

@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Sequence
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from _analysis.records.step_sums import StepSums
+from _light import NamedTuple
 from _pipeline.clocks import ClockName
 from _pipeline.device import StepSource
 from _pipeline.vocabulary import KeyKind, LeafKind

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import zip_longest
-from typing import NamedTuple
 
+from _light import NamedTuple
 from _pipeline.groups import mean
 from _pipeline.no_answer import NoAnswer
 from _pipeline.vocabulary import LeafKind

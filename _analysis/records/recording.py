@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import compress
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from _analysis.idle.periods import common_name, periods_by_index
 from _analysis.processes import work_on
 from _analysis.records.step_sums import StepSums
 from _analysis.roof.exposed import is_communication, is_exposed
+from _light import NamedTuple
 from _pipeline.clocks import ON_DEVICE, ON_TRACE, ClockName
 from _pipeline.context import Context
 from _pipeline.device import BEFORE_ALL, MODULES, Device, StepEvent, StepSource, open_device

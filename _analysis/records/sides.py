@@ -4,11 +4,11 @@ means of several captures."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from _analysis.records.record_format import RecordedGroup, RecordedStep
 from _analysis.records.recorded_steps import Line, Run
 from _analysis.records.step_sums import StepSums
+from _light import NamedTuple
 from _pipeline.groups import mean
 
 TYPE_CHECKING = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from _analysis.idle.periods import Periods
 from _analysis.likely_lines import line_of
@@ -18,6 +18,7 @@ from _analysis.roof.ledger import (
     counts_for_lower_bound,
 )
 from _analysis.roof.roofs import Roofs, over_roof_note, rounded
+from _light import NamedTuple
 from _pipeline.groups import Group, percent
 from _pipeline.normalize import Step
 from _pipeline.ops import Op

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
+from _light import NamedTuple
 from _pipeline.context import Context
 from _pipeline.groups import Group
 from _pipeline.names import resolve_name

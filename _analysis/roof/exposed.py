@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from _light import NamedTuple
 from _pipeline.groups import Group, ranked_by
 from _pipeline.normalize import Step
 from _pipeline.ops import Op

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from _analysis.roof.costs import (
     OPAQUE,
@@ -18,6 +18,7 @@ from _analysis.roof.costs import (
 )
 from _analysis.roof.ledger import Entry, judged
 from _analysis.roof.roofs import Roofs, rounded
+from _light import NamedTuple
 from _pipeline.executions import Executions
 from _pipeline.groups import Group, group_by, most, source_key, sum_known
 from _pipeline.vocabulary import OTHER

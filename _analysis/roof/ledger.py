@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from _analysis.roof.costs import DECLARED, OPAQUE, Cost, KernelCost, cost_of
 from _analysis.roof.roofs import Roofs
+from _light import NamedTuple
 from _pipeline.executions import Executions
 from _pipeline.normalize import Step
 from _pipeline.vocabulary import COMM, COMPUTE, DATA_MOVE, HOST, OTHER

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
-from typing import NamedTuple
 
 from _analysis.likely_lines import line_of
 from _analysis.rows import op_name, scope_fields
+from _light import NamedTuple
 from _pipeline.executions import Executions
 from _pipeline.groups import Group, group_by, grouped
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
-from typing import NamedTuple
 
 import _peaks
+from _light import NamedTuple
 from _pipeline.device import Device
 
 _N_LINES_NAMED = 3

@@ -4,8 +4,8 @@ bin."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
+from _light import NamedTuple
 from _pipeline.normalize import Step
 from _pipeline.ops import Op
 from _pipeline.timeline import leaves_of

@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
+
+from _light import NamedTuple
 
 _COUNT_RE = re.compile(r"[0-9]{1,20}")
 _VMEM = 1

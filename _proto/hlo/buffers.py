@@ -9,8 +9,8 @@ allocation.
 from __future__ import annotations
 
 from itertools import chain
-from typing import NamedTuple
 
+from _light import NamedTuple
 from _proto import hlo_pb2 as pb
 from _proto.errors import Damage
 from _proto.hlo.program import Instruction, Program

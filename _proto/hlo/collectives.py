@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import chain
-from typing import NamedTuple
 
+from _light import NamedTuple
 from _proto import hlo_pb2 as pb
 from _proto.hlo.program import DONE, START, UPDATE, Instruction
 from _proto.hlo.replica_groups import (

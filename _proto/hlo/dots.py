@@ -4,8 +4,8 @@ read."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
+from _light import NamedTuple
 from _proto import hlo_pb2 as pb
 from _proto.hlo.program import Instruction
 from _proto.hlo.shapes import Array

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
+from _light import NamedTuple
 from _proto.hlo.collectives import first_collective
 from _proto.hlo.program import Computation, Instruction
 from _proto.hlo.text import ASYNC_COLLECTIVE

@@ -3,8 +3,7 @@ memory."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from _light import NamedTuple
 from _proto import hlo_pb2 as pb
 from _proto.hlo.program import Program
 from _proto.hlo.shapes import Array, Path

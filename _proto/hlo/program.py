@@ -13,8 +13,8 @@ from typing import TypeVar
 
 from google.protobuf.message import Message
 
+from _light import cached_property
 from _proto import hlo_pb2 as pb
-from _proto.cached import cached_property
 from _proto.hlo.backend_config import BackendConfig, DeclaredCost, read_config
 from _proto.hlo.shapes import Array, Path, read_leaves, shape_text
 from _proto.hlo.stack_frames import StackFrame, StackFrames

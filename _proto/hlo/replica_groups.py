@@ -12,7 +12,8 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import chain
 from math import prod
-from typing import NamedTuple
+
+from _light import NamedTuple
 
 Groups = tuple[tuple[int, ...], ...]
 

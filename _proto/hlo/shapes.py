@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import zip_longest
-from typing import NamedTuple
 
+from _light import NamedTuple
 from _proto import hlo_pb2 as pb
 from _proto.hlo.text import bits_of, size_of
 from _proto.trace.wire import parse

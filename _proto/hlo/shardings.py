@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import prod
 
+from _light import cached_property
 from _proto import hlo_pb2 as pb
-from _proto.cached import cached_property
 from _proto.trace.wire import parse
 
 _KINDS = ("replicated", "maximal", "tuple", "tiled", "manual", "unknown", "unreduced")

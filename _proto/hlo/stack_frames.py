@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
+from _light import NamedTuple
 from _proto import hlo_pb2 as pb
 from _proto.trace.wire import parse
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from math import prod
 from typing import Final, Literal
 
-from _proto.cached import cached_property
+from _light import cached_property
 
 DtypeClass = Literal["bf16", "fp8", "fp32", "fp16", "other"]
 

@@ -4,8 +4,8 @@ slices of an operand or updates a slice in place."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import NamedTuple
 
+from _light import NamedTuple
 from _proto.hlo.program import Computation, Instruction
 from _proto.hlo.shapes import Array
 from _proto.hlo.text import HBM

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from itertools import chain
-from typing import NamedTuple
 
+from _light import NamedTuple
 from _proto import columns_pb2 as columns
 from _proto import xplane_pb2 as pb
 from _proto.errors import Damage

@@ -7,9 +7,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import compress
-from typing import NamedTuple
 
-from _proto.cached import cached_property
+from _light import NamedTuple, cached_property
 
 INT64_END = 1 << 63
 

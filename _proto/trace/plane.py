@@ -10,10 +10,11 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, pairwise
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from google.protobuf.message import Message
 
+from _light import NamedTuple
 from _proto import columns_pb2 as columns
 from _proto import xplane_pb2 as pb
 from _proto.errors import Damage

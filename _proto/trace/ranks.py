@@ -12,7 +12,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+
+from _light import NamedTuple
 
 THREADS, PROGRAMS, ENVIRONMENT = "/host:CPU", "/host:metadata", "Task Environment"
 # Planes that contain threads. Newer profilers write the last two in addition to /host:CPU.

@@ -15,8 +15,8 @@ import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from types import ModuleType
-from typing import NamedTuple
 
+from _light import NamedTuple
 from _proto.errors import Damage, MissingPackage
 from _proto.trace.wire import varint_at
 

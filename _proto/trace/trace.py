@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Set
 from contextlib import suppress
-from typing import NamedTuple
 
+from _light import NamedTuple
 from _proto import xplane_pb2 as pb
 from _proto.errors import Damage
 from _proto.trace.event_stats import integers_in

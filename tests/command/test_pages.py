@@ -219,7 +219,13 @@ class Files(unittest.TestCase):
         (block,) = (block for block in blocks(CONTRIBUTING) if "zipapp" in block.text)
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            for source in ("compute_breakdown.py", "_peaks.py", "_units.py", "FIELDS.md"):
+            for source in (
+                "compute_breakdown.py",
+                "_light.py",
+                "_peaks.py",
+                "_units.py",
+                "FIELDS.md",
+            ):
                 shutil.copy(ROOT / source, folder)
             for source in ("_analysis", "_modes", "_output", "_pipeline", "_proto"):
                 shutil.copytree(ROOT / source, folder / source)

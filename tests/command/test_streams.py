@@ -332,7 +332,7 @@ class Started(StreamsTest):
         package.mkdir()
         (package / "__init__.py").touch()
         shutil.copy(harness.SCRIPT, package / "__main__.py")
-        for name in ("_peaks.py", "_units.py", "_modes", "_pipeline", "_proto"):
+        for name in ("_light.py", "_peaks.py", "_units.py", "_modes", "_pipeline", "_proto"):
             (package / name).symlink_to(harness.ROOT / name)
         code = b"from compute_breakdown.__main__ import command; command()"
         installed = self.write("compute-breakdown", code)

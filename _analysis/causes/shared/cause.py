@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 from _analysis.arrays.engine import Change
 from _analysis.arrays.of_step import StepArrays
@@ -11,10 +11,10 @@ from _analysis.idle.periods import Periods
 from _analysis.kernel.kernel_regions import Inside
 from _analysis.roof.ledger import Entry
 from _analysis.roof.roofs import Roofs
+from _light import NamedTuple, cached_property
 from _pipeline.context import Context
 from _pipeline.executions import Executions
 from _pipeline.normalize import Step
-from _proto.cached import cached_property
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

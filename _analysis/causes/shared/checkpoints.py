@@ -7,10 +7,10 @@ the op's depth.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from _analysis.causes.shared.cause import Place
 from _analysis.causes.shared.step_program import place_of_longest
+from _light import NamedTuple
 from _pipeline import frames
 from _pipeline.executions import Executions
 from _pipeline.normalize import Step

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from _analysis.arrays.engine import Change, Engine, Gain
 from _analysis.causes import DEVICES, NAMES, PAUSES, PROGRAM, Rule, rule_named
@@ -12,6 +12,7 @@ from _analysis.causes.shared.pauses import Group as PauseGroup
 from _analysis.causes.shared.pauses import groups_of
 from _analysis.causes.shared.sentences import about, line_says, listed
 from _analysis.causes.shared.step_program import StepProgram, place_of_cause
+from _light import NamedTuple
 from _pipeline.groups import Group, grouped, percent
 
 Json = dict[str, Any]

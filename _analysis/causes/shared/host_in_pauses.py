@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from _analysis.idle.launches import NO_LAUNCH, Launches, launch_level
 from _analysis.idle.periods import Pause, Periods
+from _light import NamedTuple
 from _pipeline.device import Device
 from _pipeline.host import NO_LAUNCHER, Host, Thread, Track, launch_rank
 from _pipeline.host_frames import Frame, frame_of

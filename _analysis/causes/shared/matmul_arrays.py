@@ -4,7 +4,6 @@ its other arrays instead."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import NamedTuple
 
 from _analysis.arrays.graph import (
     DOTS,
@@ -22,6 +21,7 @@ from _analysis.causes.shared.step_program import (
     devices_of,
     place_of,
 )
+from _light import NamedTuple
 from _pipeline.executions import Executions
 from _proto.hlo.program import Instruction
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from _analysis.causes.shared.cause import (
     SMALLEST_PART,
@@ -17,6 +17,7 @@ from _analysis.causes.shared.host_in_pauses import Call, HostInPause, hosts_in
 from _analysis.causes.shared.sentences import listed
 from _analysis.idle.periods import Occurrences, Pause, Periods
 from _analysis.rows import occurrences_row
+from _light import NamedTuple
 from _pipeline.host_frames import OwnFiles, is_ambiguous
 from _units import percentage, span, time
 

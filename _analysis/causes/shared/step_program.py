@@ -4,7 +4,6 @@ lines."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
 
 from _analysis.arrays.graph import WHILE, body_of, callers
 from _analysis.arrays.links import Links
@@ -14,12 +13,12 @@ from _analysis.causes.shared.sentences import listed
 from _analysis.likely_lines import line_of
 from _analysis.roof.exposed import is_exposed
 from _analysis.roof.ledger import Entry
+from _light import NamedTuple, cached_property
 from _pipeline import frames
 from _pipeline.executions import Executions
 from _pipeline.groups import Group, most, ranked_by, summed
 from _pipeline.ops import Op
 from _pipeline.vocabulary import COLLECTIVES, COMM
-from _proto.cached import cached_property
 from _proto.hlo.program import Instruction, Program
 from _units import counted
 
