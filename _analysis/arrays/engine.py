@@ -138,7 +138,7 @@ class Engine:
 
         def set_factor(ran: Executions, factor: float) -> None:
             # If several changes edit an op, the one that saves most counts.
-            factors[ran] = min(factor, factors.get(ran, 1.0))
+            factors[ran] = min(factor, factors.get(ran, factor))
 
         for change in changes:
             if isinstance(change, Remove):

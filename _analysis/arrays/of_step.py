@@ -118,8 +118,22 @@ class StepArray:
     @cached_property
     def origin(self) -> Value | None:
         """Return the array of which this array is a copy, or None."""
+        return self._copied_by(self.writes)
+
+    @cached_property
+    def filled_from(self) -> Value | None:
+        """Return the array of which this array was a copy before updates in place changed parts of
+        it, or None."""
+        return self._copied_by(filter(self.is_filled_by, self.writes))
+
+    def is_filled_by(self, use: Use) -> bool:
+        """Return whether a write is no update in place."""
+        here = use.executions.op.instruction
+        return use.is_write and (here is None or not moves_parts(here))
+
+    def _copied_by(self, writes: Iterable[Use]) -> Value | None:
         found = None
-        for use in self.writes:
+        for use in writes:
             here = use.executions.op.instruction
             source = copied_by(here, use.path, self._arrays) if here is not None else None
             if source is None or source == self.value:
@@ -286,7 +300,7 @@ class StepArrays:
             # The ops that make copies have no phase of their own.
             if use.executions.op.phase != "unknown" or id(use.executions) not in self._copying
         }
-        return OPTIMIZER_STATE if phases == {"other"} and self._is_donated(array) else PARAMETER
+        return OPTIMIZER_STATE if phases == {"other"} and self.is_donated(array) else PARAMETER
 
     @cached_property
     def _copying(self) -> set[int]:
@@ -294,7 +308,8 @@ class StepArrays:
         copies = (copied for group in self._copies.values() for copied in group)
         return {id(use.executions) for copied in copies for use in copied.writes}
 
-    def _is_donated(self, array: StepArray) -> bool:
+    def is_donated(self, array: StepArray) -> bool:
+        """Return whether the caller lets the step reuse the memory of a parameter."""
         here = array.value.instruction
         return (here.message.parameter_number, array.value.path) in self._donated[here.program]
 

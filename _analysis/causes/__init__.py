@@ -37,6 +37,7 @@ NAMES = (
     "slow_device",
     "collective_in_loop",
     "parameter_relayout",
+    "aliased_copy",
     "one_hot_matmul",
     "resharding",
     "widened_dtype",

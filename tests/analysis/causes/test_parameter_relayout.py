@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unittest
+from dataclasses import replace
 
 from tests.analysis.small_programs import Json, Program, causes
 from tests.builders.hlo_proto import Op, Shape, array, op, tuple_of
@@ -31,11 +32,11 @@ class ParameterRelayout(unittest.TestCase):
         self.assertIn("moves elements of parameters such as weights['gate'] to", row["says"])
 
     def test_copy_of_a_prefetched_parameter_is_found(self) -> None:
-        shapes = tuple_of(ROWS, ROWS)
+        in_vmem = replace(ROWS, memory_space=1)
         main = [
             weight(),
-            op("fetch.1", "copy-start", "w", shape=shapes),
-            op("fetched.1", "copy-done", "fetch.1", shape=ROWS),
+            op("fetch.1", "copy-start", "w", shape=tuple_of(in_vmem, ROWS)),
+            op("fetched.1", "copy-done", "fetch.1", shape=in_vmem),
             op("copy.1", "copy", "fetched.1", shape=COLUMNS, line="model.py:3"),
             op("used", "negate", "copy.1", shape=COLUMNS),
         ]

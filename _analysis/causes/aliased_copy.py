@@ -1,0 +1,138 @@
+"""Find copies of whole buffers that only keep the old contents while an op writes in place.
+
+needs: a program
+headline: Copying buffers that are updated in place
+
+What it finds: An array is copied with equal layouts, because the step updates it in place while its
+old contents are still needed: by the caller, which did not donate it, or by an op that reads them
+after the update.
+
+Why it costs: A copy reads and writes all bytes, even if the update changes a single row. In a
+serving engine for TPUs, a kernel declared that its output shares the memory of the cache although
+the cache was still read: the copy of the cache took four times as long as the kernel, and without
+it the step took half the time.
+
+How the program shows it: A copy whose operand has the same shape and layout, from HBM to HBM. Or a
+result that is a copy of an argument, with parts updated, possibly by way of VMEM, while the
+argument's memory is not donated. Then ops that read the copy in VMEM become slower if it goes,
+because they read HBM instead; HBM is assumed to move 80 % of its peak.
+
+What to change: Donate the arrays that the step updates (`donate_argnums`), or read the old contents
+before the update. A kernel that does not write a buffer needs no entry for it in
+`input_output_aliases`.
+
+When it is intended: Both the old and the new contents are needed.
+
+Example:
+
+    # Before: the caller keeps the cache, so that each step copies it to write one position
+    step = jax.jit(decode)
+    # After: the update is done in the caller's buffer
+    step = jax.jit(decode, donate_argnums=1)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from _analysis.arrays.engine import Remove, Retime
+from _analysis.arrays.graph import is_layout
+from _analysis.arrays.of_step import StepArray, Use
+from _analysis.arrays.traffic import moves_parts
+from _analysis.causes.shared.cause import SEEN, Cause
+from _analysis.causes.shared.copies import changes_layout, long_ops, moved_between
+from _analysis.causes.shared.sentences import clipped
+from _analysis.causes.shared.step_program import StepProgram, place_of, total_of
+from _pipeline.executions import Executions
+from _proto.hlo.text import HBM
+from _units import counted
+
+# Large reads reach about this part of the peak bandwidth.
+_EFFICIENCY = 0.8
+
+FOR_ARGUMENTS = (
+    "Donate the arrays that the step updates: pass donate_argnums or donate_argnames to jax.jit."
+)
+FOR_VALUES = (
+    "Read the old contents before the update, or use only the new ones, and list only buffers that"
+    " the kernel writes in input_output_aliases."
+)
+
+
+def find(of: StepProgram) -> Iterator[Cause]:
+    chains = [chain for array in of.arrays if len(chain := _from_argument(of, array)) > 1]
+    of_arguments = [use.executions for chain in chains for use in _fills(chain)]
+    if chains and total_of(of_arguments) >= of.floor:
+        name = clipped(chains[0][-1].name or "an array")
+        yield Cause(
+            f"The step copies {counted(len(chains), 'argument')} such as {name} to update"
+            f" {'it' if len(chains) == 1 else 'them'} at <line>, because the caller keeps the old"
+            " contents. Donating would save <gain>.",
+            FOR_ARGUMENTS,
+            SEEN,
+            of_arguments,
+            [Remove(of_arguments), *_reads_from_hbm(of, chains)],
+        )
+    explained = {id(ran) for ran in of_arguments}
+    rows: dict[str | None, list[Executions]] = {}
+    for ran in long_ops(of):
+        if id(ran) not in explained and _keeps_old_contents(of, ran):
+            rows.setdefault(place_of(ran.op).source_user, []).append(ran)
+    for members in rows.values():
+        if total_of(members) >= of.floor:
+            shape = members[0].op.instruction.shape if members[0].op.instruction else None
+            yield Cause(
+                f"{counted(sum(ran.n for ran in members), 'copy')} at <line> keep the contents of"
+                f" buffers such as {clipped(shape or '?')} while another op writes in place. This"
+                " takes <gain>.",
+                FOR_VALUES,
+                SEEN,
+                members,
+                [Remove(members)],
+            )
+
+
+def _from_argument(of: StepProgram, result: StepArray) -> list[StepArray]:
+    """Return a result of the step, the arrays of which it is a copy, and the argument in which it
+    could be updated; an empty list for other arrays."""
+    chain = [result]
+    if not result.is_result or result.is_parameter:
+        return []
+    while (value := chain[-1].filled_from) and (source := of.arrays.by_value.get(value)):
+        if source in chain:
+            break
+        chain.append(source)
+    last = chain[-1]
+    if not last.is_parameter or last.shape != result.shape or of.arrays.is_donated(last):
+        return []
+    moves = (use.executions.op.instruction for use in _fills(chain))
+    return [] if any(here and changes_layout(here) for here in moves) else chain
+
+
+def _fills(chain: Sequence[StepArray]) -> Iterator[Use]:
+    """Yield the copies between the arrays of a chain."""
+    for array in chain[:-1]:
+        yield from (use for use in array.writes if array.is_filled_by(use))
+
+
+def _reads_from_hbm(of: StepProgram, chains: Iterable[Sequence[StepArray]]) -> Iterator[Retime]:
+    """Let the ops that read copies in VMEM read the arguments in HBM instead."""
+    if not of.roofs.hbm:
+        return
+    for chain in chains:
+        copies = {use.executions for use in _fills(chain)}
+        n_bytes = chain[-1].shape.n_bytes or 0
+        in_vmem = (array for array in chain if array.shape.memory_space != HBM)
+        for ran in {use.executions for array in in_vmem for use in array.reads} - copies:
+            if ran.op.instruction and not moves_parts(ran.op.instruction):
+                yield Retime(ran, ran.total + ran.n * n_bytes / (_EFFICIENCY * float(of.roofs.hbm)))
+
+
+def _keeps_old_contents(of: StepProgram, ran: Executions) -> bool:
+    """Return whether an op copies a whole array in HBM to the same layout in HBM."""
+    here = ran.op.instruction
+    moved = moved_between(of, ran) if here is not None and is_layout(here) else None
+    if here is None or moved is None or changes_layout(here):
+        return False
+    read, written = moved
+    return read.shape == written.shape and read.shape.memory_space == HBM
