@@ -72,8 +72,8 @@ class Gain(NamedTuple):
 
 # How much an edited array changes its ops.
 _CAUTIOUS, _LIKELY, _BOLD = range(3)
-# In recompiled pairs, the gain differed from the estimate by at most these fractions,
-# because the compiler schedules the edited program anew. A fault mostly slows down other ops, too.
+# In recompiled pairs, the gain was within these fractions of the estimate, because the compiler
+# schedules the edited program anew. A fault mostly slows down other ops, too.
 _LESS, _MORE = 0.2, 0.6
 # Greatest ratio of the ends of a range.
 _WIDEST: Final = 2.5
