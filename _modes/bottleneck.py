@@ -58,7 +58,7 @@ CLASSES = {
     "kernel": "kernels of unknown cost",
     "unjudged": "math of unknown cost",
     "other": "ops of unknown kind",
-    "idle": "idle",
+    "idle": "idle in the step",
     "overlap": "overlap of ops",
 }
 IN_SENTENCES = {"idle": "idle time", "other": "ops of unknown kind"}
@@ -192,7 +192,7 @@ def with_bars(rows: list[Json]) -> list[Json]:
     shares = (row["pct_of_step"] or 0 for row in rows)
     bars = ("█" * max(1, round(share / 100 * WHOLE_BAR)) for share in shares)
     return [
-        {**row, "what": CLASSES[row["class"]], "bar": bar}
+        {**row, "class_words": CLASSES[row["class"]], "bar": bar}
         for row, bar in zip(rows, bars, strict=True)
     ]
 
@@ -229,7 +229,7 @@ PARTS: tuple[Part, ...] = (
                 "",
                 "budget",
                 (
-                    Column("where the step goes", "what", "word"),
+                    Column("where the step goes", "class_words", "word"),
                     TIME,
                     STEP_SHARE,
                     Column("", "bar", "word", only="brief"),

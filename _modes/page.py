@@ -186,7 +186,7 @@ def side_of(
         "strip": strip_row(
             strip_of(step, {entry.executions.metadata_id: entry.name for entry in ledger})
         ),
-        "period": period_row(step.device, step.picked),
+        "period": period_row(step, context.request.mode_options.get("own") or ()),
         "left_out": {},
     }
 

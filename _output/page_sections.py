@@ -30,6 +30,8 @@ Json = dict[str, Any]
 EVERYTHING: Final = View(shows_all=True)
 # Most lines of a comparison did not change, so show only those that the text shows.
 VIEWS: Final = {"compare": View()}
+# Columns with the class of a row's ops, which the page shows with its colour and in words.
+CLASSES: Final = ("class", "class_words")
 CHARACTERS: Final = Characters("utf-8")
 
 
@@ -44,11 +46,11 @@ class Place(NamedTuple):
 
 SECTIONS: Final = {
     "changes": Place("compare"),
-    "lead": Place("bottleneck", ()),
-    "budget": Place("bottleneck", ("budget",), has_sentences=False),
+    "lead": Place("bottleneck", ("causes",), has_sentences=False),
+    "budget": Place("bottleneck", ("budget",)),
     "findings": Place(
         "bottleneck",
-        ("causes", "lines", "findings", "kernels_of_unknown_cost"),
+        ("lines", "findings", "kernels_of_unknown_cost"),
         has_sentences=False,
     ),
     "roofline": Place("roofline"),
@@ -148,7 +150,7 @@ def column_of(column: Column, cells: Sequence[Span], time: Unit) -> Json:
     # The page has no options.
     texts = [text.removesuffix(ALL) for text in found]
     heading = f"{column.heading} {CHARACTERS.unit(unit)}".rstrip()
-    kind = "class" if column.path == "class" else column.kind
+    kind = "class" if column.path in CLASSES else column.kind
     shown = {"heading": heading, "kind": kind, "texts": texts}
     if not is_figure(column):
         return shown

@@ -12,7 +12,9 @@ from _analysis.idle.periods import steps_named_like
 from _light import NamedTuple
 from _pipeline.device import Device, StepEvent
 from _pipeline.host import Host, Track
+from _pipeline.host_frames import OwnFiles, frame_of
 from _pipeline.intervals import complement, length_of, union
+from _pipeline.normalize import Step
 from _proto.errors import Damage
 from _proto.trace.trace import thread_planes
 
@@ -48,10 +50,12 @@ class Timeline(NamedTuple):
     frames: list[Frame]
 
 
-def period_row(device: Device, picked: StepEvent | None) -> Json | None:
-    timeline = timeline_of(device, picked)
+def period_row(step: Step, asked: Sequence[str]) -> Json | None:
+    """Return what to draw of a step's period; `asked` has the values of `--own`."""
+    timeline = timeline_of(step.device, step.picked)
     if timeline is None:
         return None
+    files = OwnFiles(asked, {op.stored_stack for op in step.ops if op.stored_stack})
 
     def span(start: int, end: int) -> Json:
         return {"start_ps": start - timeline.start, "dur_ps": end - start}
@@ -63,17 +67,28 @@ def period_row(device: Device, picked: StepEvent | None) -> Json | None:
                 **span(drawn.start, drawn.end),
                 "name": drawn.name,
                 "index": drawn.index,
-                "picked": drawn is picked,
+                "picked": drawn is step.picked,
             }
             for drawn in timeline.steps
         ],
         "pauses": [span(*pause) for pause in timeline.pauses],
         "thread": timeline.thread,
         "frames": [
-            {**span(frame.start, frame.end), "name": frame.name, "depth": frame.depth}
+            {
+                **span(frame.start, frame.end),
+                "name": frame.name,
+                "depth": frame.depth,
+                "is_own": is_own(frame.name, files),
+            }
             for frame in timeline.frames
         ],
     }
+
+
+def is_own(event_name: str, files: OwnFiles) -> bool:
+    """Return whether a host event is a Python function in the user's own code."""
+    frame = frame_of(event_name)
+    return frame is not None and (files.is_asked_for(frame.file) or files.is_own(frame.file))
 
 
 def timeline_of(device: Device, picked: StepEvent | None) -> Timeline | None:

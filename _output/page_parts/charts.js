@@ -1,24 +1,39 @@
-// Draws the budget bar, the strip (the step over time) and the step columns.
+// Draws the budget bar, the timeline and the step columns.
 
-// Returns a bar of the classes. A part's width is its share of the sum; labels that do not fit are
-// omitted.
-function budgetBar(side) {
-  const rows = side.answers.bottleneck.budget.filter((row) => row.dur_ps > 0);
-  const whole = rows.reduce((sum, row) => sum + row.dur_ps, 0);
-  const marks = rows.map((row) => ({
-    lines: [`${CLASSES[row.class]} ${asPercent(row.pct_of_step)}, ${asTime(row.dur_ps)}`, row.lost_ps ? `lost ${asTime(row.lost_ps)}` : ""],
-    go: side === DATA && (() => goToClass(row.class)),
+// Returns the parts of the period: the classes of the step, and the pause between steps if the text
+// shows it, too.
+function partsOf({ answers: { bottleneck } }) {
+  const { budget, between_steps_ps: pause, period_ps: period } = bottleneck;
+  const parts = budget.filter((row) => row.dur_ps > 0).map((row) => ({
+    ...row,
+    name: CLASSES[row.class],
+    share: `${asPercent(row.pct_of_step)} of the step`,
+    go: () => goToClass(row.class),
   }));
-  const nodes = rows.map((row) => element("div", { class: `part c-${row.class}`, "data-value": row.dur_ps, "data-name": CLASSES[row.class] }));
-  nodes.forEach((made, i) => (made.style.width = `${(100 * rows[i].dur_ps) / whole}%`));
+  const isShown = 100 * pause > period;
+  if (isShown) parts.push({ class: "idle", name: "between steps", dur_ps: pause, share: `${asShare(pause / period)} of the period`, go: goToPause() });
+  return parts;
+}
+
+const sumOf = (parts) => parts.reduce((sum, part) => sum + part.dur_ps, 0);
+
+// Returns a bar of the parts of the period, which are as wide as their share; labels that do not fit
+// are omitted.
+function budgetBar(side) {
+  const parts = partsOf(side);
+  const whole = sumOf(parts);
+  const marks = parts.map(({ name, dur_ps: ps, share, lost_ps: lost, go }) => ({
+    lines: [`${name} ${asTime(ps)}`, share, lost ? `lost ${asTime(lost)}` : ""],
+    go: side === DATA && go,
+  }));
+  const nodes = parts.map((part) => element("div", { class: `part c-${part.class}`, "data-value": part.dur_ps, "data-name": part.name }));
+  nodes.forEach((made, i) => (made.style.width = `${(100 * parts[i].dur_ps) / whole}%`));
   const host = element("div", { class: "bar" }, ...nodes);
-  makeMarks(host, nodes, (i) => marks[i], "the step's budget");
+  makeMarks(host, nodes, (i) => marks[i], "the budget");
   drawnByWidth(host, (width) => {
-    rows.forEach((row, i) => {
+    parts.forEach((part, i) => {
       // Each label is a part of the tooltip's first line, which is the name for screen readers.
-      const [says] = marks[i].lines;
-      const share = asPercent(row.pct_of_step);
-      nodes[i].textContent = fitting((width * row.dur_ps) / whole - 16, says, `${CLASSES[row.class]} ${share}`, share);
+      nodes[i].textContent = fitting((width * part.dur_ps) / whole - 16, marks[i].lines[0], asTime(part.dur_ps));
     });
   });
   return host;
@@ -30,15 +45,18 @@ function goToClass(name) {
   else TABLES.find(({ path }) => path === "findings")?.goToRows(`class=${name}`);
 }
 
-// ---------------------------------------------------------------------------------------------
-// Draws the timeline: the period, and the strip, the step over time.
-
-function drawTimeline(host, side) {
-  drawPeriod(host, side);
-  drawStrip(host, side);
+// Returns a function that goes to the cause of pauses. Pauses can have several causes; then a drawn
+// pause has the one whose line is among its frames.
+function goToPause(frames) {
+  const { causes } = ANSWERS.bottleneck;
+  const found = causes.filter((row) => row.evidence.pauses);
+  const isDrawn = ({ source_user: line }) => line && frames.some(({ name }) => name.startsWith(`$${line} `));
+  const cause = frames && found.length > 1 ? found.find(isDrawn) : found[0];
+  return cause && (() => goTo("bottleneck", `causes.${causes.indexOf(cause)}`));
 }
 
-// Draws the strip: the time by class in each bin, stacked from the bottom; idle time stays empty.
+// ---------------------------------------------------------------------------------------------
+// Draws the timeline: the period, with the strip of the step in it.
 
 function binEdge(side, i) {
   const [start, end] = side.page.step_window_ps.map(Number);
@@ -65,9 +83,10 @@ function stripPaths(side, names, rows) {
   });
 }
 
-function drawStrip(host, side) {
+// Returns the strip, the time by class in each bin of the step, stacked from the bottom; idle time
+// stays empty.
+function stripOf(side) {
   const { n_bins: n, by_class: byClass, idle, ops, longest } = side.strip;
-  if (!n) return;
   const names = Object.keys(CLASSES).filter((name) => byClass[name]);
   const cursor = svg("rect", { class: "cursor", y: 0, width: 1, height: 1, visibility: "hidden" });
   const picture = svg(
@@ -83,7 +102,7 @@ function drawStrip(host, side) {
     const who = op(i);
     const parts = names.filter((name) => byClass[name][i]).map((name) => `${CLASSES[name]} ${asTime(byClass[name][i])}`);
     return [
-      `from ${asTime(binEdge(side, i) - binEdge(side, 0))} for ${asTime(binEdge(side, i + 1) - binEdge(side, i))}`,
+      `at ${asTime(binEdge(side, i) - binEdge(side, 0))} of the step, for ${asTime(binEdge(side, i + 1) - binEdge(side, i))}`,
       who ? `longest op: ${shortened(readable(who.hlo_op), 80)}` : "nothing runs",
       who && lineOf(who) ? shortened(readable(lineOf(who)), 120) : "",
       [...parts, idle[i] ? `idle ${asTime(idle[i])}` : ""].filter(Boolean).join(", "),
@@ -128,7 +147,7 @@ function drawStrip(host, side) {
     else return;
     event.preventDefault();
   });
-  host.append(holder, gapLane(side), axis(side.page.step_duration_ps));
+  return element("div", { class: "step" }, holder, gapLane(side));
 }
 
 // Goes to an op's row or, if the table lacks the op, to the findings of its class.
@@ -138,39 +157,59 @@ function goToOp(who) {
   else goToClass(who.class);
 }
 
-// Returns the cause of the drawn pause: pauses can have several, with different lines.
-function reasonOfPause(frames) {
-  const causes = ANSWERS.bottleneck.causes.filter((row) => row.evidence.pauses);
-  return causes.length === 1 ? causes[0] : causes.find(({ source_user: line }) => line && frames.some(({ name }) => name.startsWith(`$${line} `)));
+// Draws the period: the strip of this page's step, beside it the pause, and above the pause what the
+// host does, innermost call last. If there are many steps up to the nearest pause, the strip has a
+// chart of its own.
+function drawTimeline(host, side) {
+  if (!side.strip.n_bins) return;
+  const ofStep = { start_ps: 0, dur_ps: side.page.step_duration_ps, picked: true };
+  const alone = { dur_ps: ofStep.dur_ps, steps: [ofStep], pauses: [], frames: [] };
+  const period = side.period ?? alone;
+  const isWide = 2 * period.steps.find((step) => step.picked).dur_ps >= period.dur_ps;
+  if (side.period) host.append(element("p", { class: "says" }, saysOfHost(period)));
+  drawPeriod(host, side, period, isWide);
+  if (!isWide) drawPeriod(host, side, alone, true);
 }
 
-// Draws the step, the pause after it, and above the pause the host's events, innermost last.
-function drawPeriod(host, side) {
-  const { period } = side;
-  if (!period) return;
-  const { dur_ps: duration, steps, pauses, frames, thread } = period;
-  const reason = reasonOfPause(frames);
-  const bottom = frames.reduce((most, { depth }) => Math.max(most, depth + 1), 0);
-  const named = frames.map((frame) => ({ ...frame, cls: "frame", name: readable(frame.name.replace(/^\$/, "")) }));
+function saysOfHost({ thread, frames }) {
+  if (thread === null) return "The capture has no host events in the pause.";
+  const own = frames.some((frame) => frame.is_own) ? "; own code is blue" : "";
+  return `Above the pause: what the host's thread ${shortened(readable(thread), 80)} calls${own}.`;
+}
+
+function drawPeriod(host, side, { dur_ps: duration, steps, pauses, frames }, hasStrip) {
+  const top = 20 * frames.reduce((most, { depth }) => Math.max(most, depth + 1), 0);
+  const height = hasStrip ? 119 : 19;
+  const place = (node, { start_ps: start, dur_ps: ps }, top) =>
+    Object.assign(node.style, { left: `${(100 * start) / duration}%`, width: `${(100 * ps) / duration}%`, top: `${top}px` });
+  const nameOf = ({ name }) => readable((name ?? "(unnamed)").replace(/^\$/, ""));
+  const go = goToPause(frames);
   const parts = [
-    ...named,
-    ...steps.map((step) => ({ ...step, depth: bottom, cls: `frame ${step.picked ? "picked" : ""}`, name: `step ${readable(step.name ?? "(unnamed)")}${step.picked ? ", this page's" : ""}` })),
-    ...pauses.map((span) => ({ ...span, depth: bottom, cls: "frame c-idle", name: `pause ${asTime(span.dur_ps)}`, isPause: true })),
+    ...frames.map((frame) => ({ ...frame, cls: frame.is_own ? "own" : "", top: 20 * frame.depth, says: nameOf(frame) })),
+    ...steps.filter((step) => !(hasStrip && step.picked)).map((step) => ({ ...step, cls: step.picked ? "picked" : "", top, height, says: `step ${nameOf(step)}${step.picked ? ", this page's" : ""}` })),
+    ...pauses.map((pause) => ({ ...pause, cls: "c-idle", top, height, says: `pause ${asTime(pause.dur_ps)}`, go })),
   ];
-  const nodes = parts.map(({ cls, depth, start_ps: start, dur_ps: ps, name }) => {
-    const made = element("div", { class: cls, "data-value": ps }, name);
-    Object.assign(made.style, { left: `${(100 * start) / duration}%`, width: `${(100 * ps) / duration}%`, top: `${20 * depth}px` });
+  const nodes = parts.map((part) => {
+    const made = element("div", { class: `frame ${part.cls}`, "data-value": part.dur_ps }, part.says);
+    place(made, part, part.top);
+    if (part.height) made.style.height = `${part.height}px`;
     return made;
   });
-  const chart = element("div", { class: "flame" }, ...nodes);
-  chart.style.height = `${20 * (bottom + 1)}px`;
-  const markOf = ({ name, start_ps: start, dur_ps: ps, isPause }) => ({
-    lines: [shortened(name, 300), `${asTime(ps)}, ${asPercent((100 * ps) / duration)}`, `at ${asTime(start)}`],
-    go: isPause && side === DATA && reason && (() => goTo("bottleneck", `causes.${ANSWERS.bottleneck.causes.indexOf(reason)}`)),
+  const markOf = ({ says, start_ps: start, dur_ps: ps, go }) => ({
+    lines: [shortened(says, 300), `${asTime(ps)}, ${asPercent((100 * ps) / duration)} of what is drawn`, `at ${asTime(start)}`],
+    go: side === DATA && go,
   });
-  makeMarks(chart, nodes, (i) => markOf(parts[i]), "the period");
-  const says = thread === null ? "the capture has no host events in the pause" : `thread ${shortened(readable(thread), 80)}`;
-  host.append(element("h3", {}, "The period, with what the host does in the pause"), element("p", { class: "says" }, says), chart, axis(duration));
+  const marks = element("div", {}, ...nodes);
+  makeMarks(marks, nodes, (i) => markOf(parts[i]), "the period");
+  const chart = element("div", { class: "period" }, marks);
+  chart.style.height = `${top + height + 1}px`;
+  if (hasStrip) {
+    const strip = stripOf(side);
+    place(strip, steps.find((step) => step.picked), top);
+    chart.append(strip);
+    chart.style.height = `${top + 138}px`;
+  }
+  host.append(chart, axis(duration));
 }
 
 // Shows the longest gaps below the strip, because most gaps are too short to be visible in the

@@ -8,16 +8,16 @@ const PAGE = DATA.page;
 const BEFORE = DATA.before;
 
 const CLASSES = {
-  collective: "collective",
-  host: "host",
-  data_movement: "data movement",
-  compute_bound: "compute bound",
-  memory_bound: "memory bound",
-  kernel: "kernel",
-  unjudged: "unjudged",
-  other: "other",
-  idle: "idle",
-  overlap: "overlap",
+  collective: "communication",
+  host: "transfers between host and device",
+  data_movement: "copies and layout changes",
+  compute_bound: "compute-bound math",
+  memory_bound: "memory-bound math",
+  kernel: "kernels of unknown cost",
+  unjudged: "math of unknown cost",
+  other: "ops of unknown kind",
+  idle: "idle in the step",
+  overlap: "overlap of ops",
 };
 
 // Matches invisible characters: control characters, and characters that change the writing direction.
@@ -132,5 +132,5 @@ const widthOf = (text) => pen.measureText(text).width;
 const fitting = (width, ...texts) => texts.find((text) => widthOf(text) <= width) ?? "";
 
 function classElement(name) {
-  return element("span", { class: "class" }, element("span", { class: `swatch c-${name}` }), CLASSES[name] ?? name);
+  return element("span", { class: "class" }, element("span", { class: `swatch c-${name}` }), CLASSES[name]);
 }

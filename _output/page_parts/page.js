@@ -1,6 +1,4 @@
-// Draws the header, the summary and the sections, and starts the page.
-
-const MOST_OF_LEAD = 3;
+// Draws the header and the sections, and starts the page.
 
 function head() {
   const name = PAGE.step_name === null ? "all ops" : PAGE.step_name || "(unnamed)";
@@ -22,66 +20,20 @@ function captureDate() {
   return element("time", { datetime: date.toISOString() }, `${date.toISOString().slice(0, 16).replace("T", " ")} UTC`);
 }
 
-// ---------------------------------------------------------------------------------------------
-// Draws the summary: the headline, the causes and lines that cost the most, and the notes.
-
+// Draws what stands above the causes. With a baseline, the page begins with the changes.
 function lead(host) {
-  const { headline, causes, lines } = ANSWERS.bottleneck;
-  if (ANSWERS.compare) host.append(element("h2", {}, "After the change"), element("p", { class: "after" }, readable(headline)));
-  const told = new Set();
-  const items = causes.slice(0, MOST_OF_LEAD).map((row, i) => {
-    // Show advice that several causes share only once.
-    const helps = told.has(row.what_helps) ? null : row.what_helps;
-    told.add(row.what_helps);
-    const ofPeriod = row.evidence.pauses ? " of the period" : "";
-    const name = `${row.confidence === "likely" ? "probably " : ""}${row.cause.replaceAll("_", " ")}`;
-    return item(row, name, row.gain_ps, row.gain_pct_of_step, ofPeriod, "cause", helps, `causes.${i}`);
-  });
-  const losses = lines.filter((row) => row.lost_ps).slice(0, MOST_OF_LEAD).map((row) => {
-    const name = element("span", {}, classElement(row.class), ` ${shortened(readable(row.mostly ?? "").replace(/ \[.*/, ""), 32)}`);
-    const pct = (100 * row.lost_ps) / PAGE.step_duration_ps;
-    return item(row, name, row.lost_ps, pct, "", `c-${row.class}`, null, `lines.${lines.indexOf(row)}`);
-  });
-  host.append(element("div", { class: "columns-of-lead" }, itemList("Change first", items), itemList("Lines that lose most", losses)));
+  const { headline, causes } = ANSWERS.bottleneck;
+  host.append(element("h2", {}, ANSWERS.compare ? "After the change" : "What to change first"));
+  if (ANSWERS.compare) host.append(element("p", { class: "after" }, readable(headline)));
+  if (!causes.length) host.append(element("p", { class: "absent" }, "No known cause. The findings show which lines lose most."));
 }
 
-function itemList(title, items) {
-  return items.length ? element("div", { class: "items" }, element("h2", {}, title), element("ol", {}, ...items)) : null;
-}
-
-// Returns an entry of the summary. The bar's length is the share of the step.
-function item(row, name, ps, pct, ofPeriod, look, helps, path) {
-  const line = lineOf(row);
-  const bar = element("div", { class: look, "data-value": ps });
-  bar.style.width = `${Math.min(100, pct ?? 0)}%`;
-  const share = element("strong", {}, asPercent(pct), ofPeriod);
-  return element(
-    "li",
-    {},
-    element(
-      "div",
-      { class: "item-head" },
-      element("button", { type: "button", onclick: () => goTo("bottleneck", path) }, name),
-      line === null ? null : nameElement(line, 44, shortLine(line)),
-      element("span", { class: "item-time" }, figure("time", ps), share),
-    ),
-    element("div", { class: "item-bar" }, bar),
-    helps ? element("p", {}, readable(helps)) : null,
-  );
-}
-
-// Shows warnings, and collapses the notes about where figures come from.
+// Returns a line that opens to show the warnings, and the notes about where figures come from.
 function notes() {
-  const items = DATA.notes.map((note) => element("li", {}, readable(shortened(note, 4000))));
-  const warnings = items.slice(0, DATA.n_warnings);
-  const others = items.slice(DATA.n_warnings);
-  const count = others.length === 1 ? "1 note" : `${others.length} notes`;
-  return element(
-    "div",
-    { id: "notes" },
-    warnings.length ? element("ul", { class: "warnings", "aria-label": "warnings" }, ...warnings) : null,
-    others.length ? element("details", {}, element("summary", {}, `${count} about where the figures come from`), element("ul", {}, ...others)) : null,
-  );
+  const items = DATA.notes.map((note, i) => element("li", { class: i < DATA.n_warnings && "warning" }, readable(shortened(note, 4000))));
+  const counts = [[DATA.n_warnings, "warning"], [items.length - DATA.n_warnings, "note"]].filter(([n]) => n);
+  const says = counts.map(([n, what]) => `${n} ${what}${n === 1 ? "" : "s"}`).join(" and ");
+  return items.length ? element("details", { id: "notes" }, element("summary", {}, says), element("ul", {}, ...items)) : "";
 }
 
 // ---------------------------------------------------------------------------------------------
@@ -119,10 +71,11 @@ function drawSection(host) {
 // Draws both sides' budgets on the same scale.
 function barsOfSides(host) {
   const sides = BEFORE ? [["before", BEFORE], ["after", DATA]] : [];
-  const longest = Math.max(...sides.map(([, side]) => side.page.step_duration_ps), 1);
+  const wholeOf = (side) => sumOf(partsOf(side));
+  const longest = Math.max(...sides.map(([, side]) => wholeOf(side)), 1);
   for (const [name, side] of sides) {
     const bar = budgetBar(side);
-    bar.style.width = `${(100 * side.page.step_duration_ps) / longest}%`;
+    bar.style.width = `${(100 * wholeOf(side)) / longest}%`;
     host.append(element("h3", {}, `${name}: step ${readable(side.page.step_name ?? "(all ops)")}, `, figure("time", side.page.step_duration_ps)), bar);
   }
 }

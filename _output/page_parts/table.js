@@ -142,7 +142,7 @@ class Table {
     if (!text) return element("td", { ...fields, "data-label": null });
     let content;
     if (values) content = element("span", { title: values[i] ?? "unknown", "data-value": JSON.stringify(values[i]) }, text);
-    else if (kind === "class" && this.paths.length > i) content = classElement(text);
+    else if (kind === "class" && this.paths.length > i) content = classElement(valueAt(ANSWERS[this.mode], this.paths[i]).class);
     else content = nameElement(text, 60, kind === "file" ? shortLine(text) : text);
     const made = element("td", fields, content);
     if (largest && i < this.paths.length) made.style.backgroundSize = `${Math.max(0, (100 * values[i]) / largest)}% 100%`;

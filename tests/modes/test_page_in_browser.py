@@ -6,16 +6,19 @@ import json
 import tempfile
 import time
 import unittest
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import compute_breakdown
+from _modes import bottleneck
+from _output.screen import Table
 from tests.analysis.causes.test_pause_between_steps import FEED
 from tests.analysis.causes.test_pause_between_steps import device as pausing
 from tests.analysis.causes.test_pause_between_steps import thread as host_thread
 from tests.builders import browser
 from tests.builders.xspace import Space, encode, op, trace
-from tests.harness import answer
+from tests.harness import OFFLOADING, answer
 from tests.modes.small_steps import STEP, leaf
 from tests.modes.test_idle import host
 from tests.modes.test_page import HOSTILE, captured_at, data_of, hostile_trace, page_of_demo
@@ -35,6 +38,8 @@ FINDINGS, OPS = ('.table[data-rows="bottleneck.findings"]', '.table[data-rows="b
 BOXES = """[...document.querySelectorAll('.box')].map((box) =>
     ({name: box.textContent, value: Number(box.dataset.value), depth: Number(box.dataset.depth),
       found: box.classList.contains('found'), width: box.getBoundingClientRect().width}))"""
+TILES = """[...document.querySelectorAll('#budget .part')].map((tile) =>
+    [tile.dataset.name, Number(tile.dataset.value), tile.getAttribute('aria-label')])"""
 TEXTS = "[...document.querySelectorAll('%s')].map((element) => element.innerText)"
 # Controls and headings that a screen reader cannot name.
 NAMELESS = """[...document.querySelectorAll('button, th, input, select, summary, a, [role=button],'
@@ -108,7 +113,7 @@ class InBrowser(unittest.TestCase):
         self.tab.open(path)
         return data_of(html)
 
-    def show_page(self, profile: bytes, *options: str) -> Json:
+    def show_page(self, profile: bytes | Path, *options: str) -> Json:
         out = self.folder / "made.html"
         answer(profile, "page", "--out", str(out), *options)
         return self.show(out.read_bytes())
@@ -191,32 +196,41 @@ class Demo(InBrowser):
         says = self.tab.value("document.querySelector('.roofline').innerText")
         self.assertIn(f"{len(groups) - len(points)} more points, each less than 0.5 %", says)
 
-    def test_top_of_the_page_shows_the_capture_headline_causes_and_lines(self) -> None:
+    def test_top_of_the_page_shows_the_capture_the_headline_and_the_causes(self) -> None:
         head = self.tab.value("document.querySelector('header').textContent")
         version = compute_breakdown.__version__
         for text in (version, "t1v-n-0.xplane.pb.gz", "/device:TPU:0", "TPU v7x", "101"):
             self.assertIn(text, head)
         found = self.answers("bottleneck")
         self.assertEqual(self.tab.value(TEXTS % "h1"), [found["headline"]])
-        gains = [cause["gain_ps"] for cause in found["causes"][:3]]
-        losses = [line["lost_ps"] for line in found["lines"][:3]]
-        self.assertEqual(self.values_of(".item-bar div"), [*gains, *losses])
-        helps = self.tab.value(TEXTS % ".items p")
+        first = self.tab.value(TABLES)[0]
+        self.assertEqual(first["rows"], "bottleneck.causes")
+        for row, cause in zip(first["values"], found["causes"], strict=True):
+            known = [] if cause["gain_ps"] is None else [cause["gain_ps"], *cause["gain_range_ps"]]
+            self.assertEqual(row[:3], known)
         # Causes that share advice show it once.
-        advice = list(dict.fromkeys(cause["what_helps"] for cause in found["causes"][:3]))
-        self.assertLess(len(advice), 3)
-        self.assertEqual(helps, advice)
-        self.tab.click(".items li:nth-child(2) button")
-        self.assertEqual(self.opened(), "bottleneck.causes.1")
+        helps = self.tab.value(TEXTS % "#lead tr.below")
+        for advice in {cause["what_helps"] for cause in found["causes"]}:
+            self.assertEqual(sum(advice in text for text in helps), 1)
 
-    def test_warnings_are_visible_and_other_notes_folded(self) -> None:
-        n = self.data["n_warnings"]
-        self.assertTrue(0 < n < len(self.data["notes"]))
-        self.assertEqual(self.tab.value(TEXTS % ".warnings li"), self.data["notes"][:n])
-        folded = TEXTS % "#notes details[open] li"
-        self.assertEqual(self.tab.value(folded), [])
+    def test_sections_are_in_the_order_of_the_text(self) -> None:
+        tables = [table["rows"] for table in self.tab.value(TABLES)]
+        parts = [*chain(*(getattr(part, "parts", (part,)) for part in bottleneck.PARTS))]
+        text = [f"bottleneck.{part.rows}" for part in parts if isinstance(part, Table)]
+        self.assertEqual(tables[: len(text)], text)
+
+    def test_warnings_and_notes_are_a_line_until_it_is_opened(self) -> None:
+        notes, n = self.data["notes"], self.data["n_warnings"]
+        self.assertTrue(0 < n < len(notes))
+        shown = TEXTS % "#notes :is(summary, li)"
+        height = self.tab.value("document.querySelector('#notes').offsetHeight")
+        self.assertLess(height, 24)
         self.tab.click("#notes summary")
-        self.assertEqual(self.tab.value(folded), self.data["notes"][n:])
+        self.assertEqual(
+            self.tab.value(shown), [f"{n} warnings and {len(notes) - n} notes", *notes]
+        )
+        marked = self.tab.value(TEXTS % "#notes .warning")
+        self.assertEqual(marked, notes[:n])
 
     def test_navigation_marks_the_current_section(self) -> None:
         current = TEXTS % "nav a[aria-current]"
@@ -307,8 +321,9 @@ class Demo(InBrowser):
     def test_marks_in_charts_respond_to_the_keyboard(self) -> None:
         self.tab.focus(".bar .part")
         self.tab.press("ArrowRight")
-        self.assertEqual(self.tab.value(f"{ACTIVE}.dataset.name"), "data movement")
-        self.assertIn("data movement", self.tab.value("document.querySelector('#tip').innerText"))
+        name = "copies and layout changes"
+        self.assertEqual(self.tab.value(f"{ACTIVE}.dataset.name"), name)
+        self.assertIn(name, self.tab.value("document.querySelector('#tip').innerText"))
         self.tab.press("Escape")
         self.assertTrue(self.tab.value("document.querySelector('#tip').hidden"))
         self.tab.press("End")
@@ -470,7 +485,7 @@ class OtherPages(InBrowser):
         )
         # A click on a chart of the baseline opens no row.
         self.tab.click("#changes .bar .part")
-        self.tab.click("#timeline > div .strip-holder")
+        self.tab.click("#timeline > div:not(.period) .strip-holder")
         self.tab.click("#flame > div:last-child .box")
         self.assertEqual(self.tab.value("document.querySelectorAll('tr.detail').length"), 0)
 
@@ -479,20 +494,66 @@ class OtherPages(InBrowser):
         planes = [pausing(), host(host_thread((FEED, 5, 99)))]
         self.show_page(encode(Space(planes)), "--step", "0")
         drawn = self.tab.value(
-            "[...document.querySelectorAll('.frame')].map((frame) => [frame.innerText,"
-            " frame.style.left, frame.style.width, Number(frame.dataset.value) / 1e9])"
+            "[...document.querySelectorAll('.period :is(.frame, .step)')].map((part) =>"
+            " [part.matches('.step') ? 'strip' : part.innerText, part.className,"
+            " part.style.left, part.style.width])"
         )
         self.assertEqual(
             drawn,
             [
-                ["feed.py:17 get_batch", "5%", "94%", 94],
-                ["step 0, this page's", "0%", "80%", 80],
-                ["pause 20.00 ms", "80%", "20%", 20],
+                ["feed.py:17 get_batch", "frame own mark", "5%", "94%"],
+                ["pause 20.00 ms", "frame c-idle mark", "80%", "20%"],
+                ["strip", "step", "0%", "80%"],
             ],
         )
+        self.assertEqual([ps / 1e9 for ps in self.values_of(".frame")], [94, 20])
         self.tab.click(".frame[role=button]")
         opened = "document.querySelector('tr[aria-expanded=true]').closest('.table').dataset.rows"
         self.assertEqual(self.tab.value(opened), "bottleneck.causes")
+
+    def assert_tiles_agree_with_the_answer(self, data: Json) -> tuple[int, str] | None:
+        """Compare the tiles of the bar with the table below it. Return the tile of the pause."""
+        tiles = {name: (ps, says) for name, ps, says in self.tab.value(TILES)}
+        pause = tiles.pop("between steps", None)
+        names, times, shares = data["sections"]["budget"][0]["columns"][:3]
+        rows = zip(names["texts"], times["values"], shares["values"], strict=True)
+        table = {name: (ps, pct) for name, ps, pct in rows}
+        # Overlap is negative, so it has no tile.
+        self.assertEqual(tiles.keys(), {name for name, (ps, _) in table.items() if ps > 0})
+        for name, (ps, says) in tiles.items():
+            self.assertEqual((name, ps), (name, table[name][0]))
+            share = "<0.1" if 0 < table[name][1] < 0.05 else f"{table[name][1]:.1f}"
+            self.assertIn(f", {share} % of the step", says)
+        whole = sum(ps for ps, _ in table.values())
+        self.assertEqual(whole, data["page"]["step_duration_ps"])
+        return pause
+
+    def test_tiles_agree_with_the_answer_and_with_the_headline(self) -> None:
+        feed = host_thread((FEED, 80, 99), (FEED, 180, 199))
+        data = self.show_page(encode(Space([pausing(), host(feed)])), "--step", "0")
+        pause = self.assert_tiles_agree_with_the_answer(data)
+        assert pause
+        found = data["answers"]["bottleneck"]
+        gains = [row["gain_ps"] for row in found["causes"] if "pauses" in row["evidence"]]
+        self.assertEqual([pause[0], pause[0]], [found["between_steps_ps"], sum(gains)])
+        self.assertIn("20.00 ms, 20.0 % of the period", pause[1])
+        self.assertIn("20.0 of 100.0 ms (20.0 %)", found["headline"])
+        self.assertIn("20.00 ms", self.tab.value("document.querySelector('#facts').innerText"))
+
+    def test_tiles_of_a_capture_without_pauses_are_those_of_the_step(self) -> None:
+        data = self.show(page_of_demo()[1])
+        self.assertIsNone(self.assert_tiles_agree_with_the_answer(data))
+
+    def test_captures_have_tiles_that_agree(self) -> None:
+        if not OFFLOADING.exists():
+            self.skipTest("no captures")
+        for path in sorted(OFFLOADING.parent.glob("*.xplane.pb")):
+            with self.subTest(path.name):
+                data = self.show_page(path)
+                pause = self.assert_tiles_agree_with_the_answer(data)
+                found = data["answers"]["bottleneck"]
+                if pause:
+                    self.assertEqual(pause[0], found["between_steps_ps"])
 
     def test_time_of_the_capture_is_shown(self) -> None:
         shown = "document.querySelector('#product').innerText"
