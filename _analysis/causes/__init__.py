@@ -36,6 +36,7 @@ NAMES = (
     "kernel_waits_for_input",
     "slow_device",
     "collective_in_loop",
+    "loop_of_tiny_ops",
     "parameter_relayout",
     "aliased_copy",
     "one_hot_matmul",

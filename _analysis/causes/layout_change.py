@@ -48,7 +48,9 @@ REMEDY = (
 
 
 def find(of: StepProgram) -> Iterator[Cause]:
-    left_out = of.explained_by("parameter_relayout", "array_of_pairs", "flat_array", "resharding")
+    left_out = of.explained_by(
+        "loop_of_tiny_ops", "parameter_relayout", "array_of_pairs", "flat_array", "resharding"
+    )
     changes = [
         ran
         for ran in long_ops(of)
