@@ -94,20 +94,16 @@ class Links:
         for here, (kind, n_bytes) in synchronous.items():
             self._alone[here] = n_bytes / fastest[kind]
 
-    def saved_without(self, removed: Iterable[Executions]) -> int:
-        """Return the time that the step saves if the given ops are removed."""
-        by_computation, saved = _by_computation(removed)
-        for computation, gone in by_computation.items():
-            events = self._events(computation)
-            rest = [event for event in events if event.here not in gone]
-            saved += self._saved(computation, events, rest)
-        return saved
-
     def saved_with(
         self, factors: Mapping[Instruction, float], overlapped: Collection[Instruction] = ()
     ) -> int:
         """Return the time that the step saves if ops take these fractions of their time, and the
-        given synchronous collectives overlap with math. A fraction of 0 removes the op."""
+        given synchronous collectives overlap with math. A fraction of 0 removes the op.
+
+        An overlapping collective begins when its operands are ready. Short ops that compute the
+        operands, such as the cast of a weight before a gather, run earlier, too. Short ops that
+        read the result run later.
+        """
         saved = 0
         edited = {*factors, *overlapped}
         for computation in dict.fromkeys(here.computation for here in edited):
@@ -119,22 +115,13 @@ class Links:
                 for event in events
                 if (factor := factors.get(event.here, 1.0))
             ]
+            edited_saves = self._saved(computation, events, then)
+            saved += edited_saves
             moved = {here for here in overlapped if here.computation is computation}
             if moved:
-                then = self._made_asynchronous(then, moved)
-            saved += self._saved(computation, events, then)
-        return saved
-
-    def saved_if_asynchronous(self, members: Iterable[Executions]) -> int:
-        """Return the time that the step saves if the given synchronous collectives overlap with
-        math. Each collective begins when its operands are ready. Short ops that compute the
-        operands, such as the cast of a weight before a gather, run earlier, too. Short ops that
-        read the result run later."""
-        by_computation, _ = _by_computation(members)
-        saved = 0
-        for computation, moved in by_computation.items():
-            events = self._events(computation)
-            saved += self._saved(computation, events, self._made_asynchronous(events, moved))
+                more = self._saved(computation, events, self._made_asynchronous(then, moved))
+                # The bytes on the links stay the same, so no other collective ends earlier.
+                saved += min(more - edited_saves, sum(map(self._total_of, moved)))
         return saved
 
     def waited_for_at_once(self) -> set[Instruction]:
@@ -298,19 +285,3 @@ def _bytes_of(collective: Collective) -> int:
         for arrays in (collective.inputs, collective.outputs)
     ]
     return max(sides) * (2 if collective.opcode == "all-reduce" else 1)
-
-
-def _by_computation(
-    members: Iterable[Executions],
-) -> tuple[dict[Computation, set[Instruction]], int]:
-    """Group instructions by computation; also return the total time of executions without an
-    instruction."""
-    found: dict[Computation, set[Instruction]] = {}
-    unknown = 0
-    for executions in members:
-        here = executions.op.instruction
-        if here is None:
-            unknown += executions.total
-        else:
-            found.setdefault(here.computation, set()).add(here)
-    return found, unknown

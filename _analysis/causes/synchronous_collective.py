@@ -70,7 +70,13 @@ REMEDY = (
 
 
 def find(of: StepProgram) -> Iterator[Cause]:
-    left_out = of.explained_by("collective_in_loop", "resharding", confidence=SEEN)
+    left_out = of.explained_by(
+        "collective_in_loop",
+        "resharding",
+        "reduce_then_slice",
+        "repeated_kernel",
+        confidence=SEEN,
+    )
     flags_of = {**_FLAGS.get(of.roofs.choice.chip, {}), "collective-permute": _PERMUTE_FLAGS}
     asynchronous = {
         collective_name_of(executions.op) for executions in of.collectives if executions.op.is_wait

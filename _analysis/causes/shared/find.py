@@ -127,10 +127,12 @@ def found_by(
 
 
 def is_large(found: Found, facts: StepFacts) -> bool:
-    """Return whether a cause gains, or affects if the gain is unknown, enough of the step."""
+    """Return whether a cause gains enough of the step, or affects enough of it if there is no
+    estimate."""
     cause = found.cause
     duration = max(1, cause.period_ps or facts.step.duration)
-    time = found.gain.estimate if found.is_known else found.affected
+    has_estimate = cause.changes or cause.measured
+    time = found.gain.estimate if has_estimate else found.affected
     return bool(cause.gain_bytes) or time * SMALLEST_PART >= duration
 
 

@@ -42,8 +42,6 @@ class Accumulators(unittest.TestCase):
         self.assertEqual((row["gain_ps"], row["gain_pct_of_step"]), (150, 15.0))
         self.assertEqual((row["source_user"], row["confidence"]), ("train.py:5", "seen"))
         self.assertEqual(row["evidence"]["ops"], ["reduced"])
-        self.assertEqual(row["evidence"]["trips"], 4)
-        self.assertEqual(row["evidence"]["collective"], "all-reduce")
         self.assertIn("A loop of 4 rounds only adds up the results of 4 all-reduces", row["says"])
 
     def test_scaled_all_reduce_result_is_reported(self) -> None:
@@ -110,7 +108,7 @@ class Accumulators(unittest.TestCase):
         ]
         (row,) = [row for row in causes(program, ran) if row["cause"] == "collective_in_loop"]
         # The outer loop has 4 iterations, and the collective runs twice in each.
-        self.assertEqual((row["gain_ps"], row["evidence"]["trips"]), (240, 4))
+        self.assertEqual(row["gain_ps"], 240)
         self.assertEqual((row["source_user"], row["confidence"]), ("hook.py:3", "seen"))
         # If the outer loop accumulates nothing, the inner loop could be a loop over layers.
         outer[-2] = op("new", "tanh", "grads")
@@ -185,7 +183,7 @@ class SameEachRound(unittest.TestCase):
         ]
         (row,) = [row for row in causes(program, ran) if row["cause"] == "collective_in_loop"]
         # Each inner iteration gathers a different layer, so only the outer loop repeats a gather.
-        self.assertEqual((row["gain_ps"], row["evidence"]["trips"]), (240, 4))
+        self.assertEqual(row["gain_ps"], 240)
         self.assertEqual(row["confidence"], "likely")
         # Weights that the outer loop changes must be gathered again.
         outer[-1] = op("root", "tuple", "x", "x")

@@ -67,6 +67,22 @@ from jax.sharding import PartitionSpec as P
 x = h = jnp.ones((2, 3, 4))
 with_sharding_constraint = lambda x, spec: x
 """,
+    "oversized_transfer": """
+from jax.sharding import NamedSharding, PartitionSpec as P
+mesh = jax.sharding.Mesh(jax.devices()[:1], ("model",))
+""",
+    "reduce_then_slice": """
+y, part = jnp.arange(4.0), 4
+psum, axis_index = lambda x, axis: 4 * x, lambda axis: 0
+psum_scatter = lambda x, axis, **how: 4 * x
+dynamic_slice_in_dim = lax.dynamic_slice_in_dim
+""",
+    "repeated_kernel": """
+from jax.sharding import PartitionSpec as P
+mesh = jax.sharding.Mesh([jax.devices()[:1]], ("data", "model"))
+q = k = v = jnp.ones((2, 3))
+kernel = lambda q, k, v: q + k + v
+""",
     "widened_dtype": """
 length, width = 3, 4
 x = jnp.ones((length, width), jnp.bfloat16)
@@ -97,6 +113,8 @@ SAME = {
     "collective_in_loop": "grads",
     "parameter_relayout": "gate",
     "one_hot_matmul": "x",
+    "reduce_then_slice": "y",
+    "repeated_kernel": "out",
     "widened_dtype": "x",
     "large_intermediate": "loss",
     "flat_array": "grads",

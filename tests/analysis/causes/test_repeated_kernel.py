@@ -1,4 +1,4 @@
-"""Test the cause `resharding` for kernels that several devices run on identical data."""
+"""Test the cause `repeated_kernel`."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def kernel() -> Event:
     return event("kernel.1", "custom-call", 100, 400, attributes=target, stack="model.py:8:1")
 
 
-def resharding(program: list[Op], ran: list[Event]) -> list[Json]:
-    return [row for row in causes({"main": program}, ran) if row["cause"] == "resharding"]
+def repeated(program: list[Op], ran: list[Event]) -> list[Json]:
+    return [row for row in causes({"main": program}, ran) if row["cause"] == "repeated_kernel"]
 
 
 def found(gathered: str, reduced_among: bytes | None = None) -> list[Json]:
@@ -42,7 +42,7 @@ def found(gathered: str, reduced_among: bytes | None = None) -> list[Json]:
     if reduced_among:
         program.append(op("sum", "all-reduce", "kernel.1", shape=WHOLE, extra=reduced_among))
         ran.append(event("sum", "all-reduce", 500, 50))
-    return resharding(program, ran)
+    return repeated(program, ran)
 
 
 class RepeatedKernel(unittest.TestCase):
@@ -66,7 +66,7 @@ class RepeatedKernel(unittest.TestCase):
             op("kernel.1", "custom-call", "x", "all-gather.1", shape=x, target=TARGET),
         ]
         ran = [event("all-gather.1", "all-gather", 0, 100), kernel()]
-        self.assertEqual(resharding(program, ran), [])
+        self.assertEqual(repeated(program, ran), [])
 
     def test_gain_includes_an_all_reduce_only_among_the_same_devices(self) -> None:
         for groups, reducing in ((GROUPS, 50), (OTHER_GROUPS, 0)):

@@ -1,0 +1,102 @@
+"""Find collectives whose result is whole on every device, although each device keeps only a part.
+
+needs: a program
+headline: Communication of parts that no device keeps
+
+What it finds: An all-reduce, or an all-gather, before a slice whose place depends on the device.
+
+Why it costs: A reduce-scatter moves half the bytes of an all-reduce, because it does not send the
+sums of the parts to all devices. An all-to-all of n devices moves 1 / n of the bytes of an
+all-gather. The gain is this part of the collective's time.
+
+How the program shows it: All ops that read the result of the collective, through layout ops and
+casts, are a `dynamic-slice` whose index is computed from the number of the device (`seen` for a
+reduction, `likely` for a gather, whose shardings are set elsewhere). All-reduces that the compiler
+has fused with such a slice (`all-reduce-scatter`) already move only the parts.
+
+What to change: Use `jax.lax.psum_scatter` instead of `psum` and a slice. Without `shard_map`, give
+the result the sharding of the slice, so that the compiler creates a reduce-scatter.
+
+When it is intended: Never: the result is the same.
+
+Example:
+
+    # Before: every device gets all sums
+    y = psum(y, "model")
+    y = dynamic_slice_in_dim(y, axis_index("model") * part, part)
+    # After: every device gets the sums of its part
+    y = psum_scatter(y, "model", scatter_dimension=0, tiled=True)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from _analysis.arrays.engine import Retime
+from _analysis.arrays.graph import Value, consumers, is_same, producers, reach
+from _analysis.causes.shared.cause import LIKELY, SEEN, Cause
+from _analysis.causes.shared.step_program import (
+    StepProgram,
+    collective_name_of,
+    counts_of,
+    devices_of,
+)
+from _pipeline.executions import Executions
+from _pipeline.groups import grouped
+from _proto.hlo.program import Instruction
+
+_GATHER, _REDUCTION = "all-gather", "all-reduce"
+_SLICE = "dynamic-slice"
+# Opcodes that return the number of the device.
+_DEVICE = ("partition-id", "replica-id")
+
+FOR_SUMS = (
+    "Use psum_scatter instead of psum and a slice, or give the result the sharding of its slices,"
+    " so that the compiler creates a reduce-scatter."
+)
+FOR_GATHERS = (
+    "Look near this line for a with_sharding_constraint, in_specs or parameter spec that splits a"
+    " different dimension than its neighbours. If there is none, constrain the activations."
+)
+
+
+def find(of: StepProgram) -> Iterator[Cause]:
+    sliced = (
+        (collective_name_of(ran.op), ran)
+        for ran in of.long_collectives
+        if collective_name_of(ran.op) in (_GATHER, _REDUCTION)
+        and ran.op.instruction
+        and _is_sliced(ran.op.instruction)
+    )
+    for name, members in grouped(sliced).items():
+        yield _cause(name == _REDUCTION, members)
+
+
+def _is_sliced(collective: Instruction) -> bool:
+    starts = [Value(collective, path) for path, _ in collective.leaves or ()]
+    readers = {value.instruction for value in reach(starts, consumers, is_same).stopped}
+    return bool(readers) and all(
+        reader.opcode == _SLICE and _depends_on_device(reader) for reader in readers
+    )
+
+
+def _depends_on_device(cut: Instruction) -> bool:
+    """Return True if a dynamic-slice cuts out a different part on each device."""
+    walk = reach([Value(index) for index in cut.operands[1:]], producers, lambda _: True)
+    return any(value.instruction.opcode in _DEVICE for value in walk.passed)
+
+
+def _cause(is_sum: bool, members: list[Executions]) -> Cause:
+    what = "sums are" if is_sum else "arrays are"
+    instead = "A reduce-scatter" if is_sum else "Matching shardings"
+    return Cause(
+        f"Whole {what} sent to all devices by {counts_of(members)}, with most time at <line>, but"
+        f" each device then keeps only a part. {instead} would save <gain>.",
+        FOR_SUMS if is_sum else FOR_GATHERS,
+        SEEN if is_sum else LIKELY,
+        members,
+        [
+            Retime(ran, ran.total / (2 if is_sum else max(2, devices_of(ran).size)))
+            for ran in members
+        ],
+    )

@@ -1,0 +1,56 @@
+"""Test the cause `reduce_then_slice`."""
+
+from __future__ import annotations
+
+import unittest
+
+from tests.analysis.small_programs import Json, causes
+from tests.builders.hlo_proto import array, listed_groups, op
+from tests.builders.xspace import op as event
+
+FOUR = listed_groups((0, 1, 2, 3))
+
+
+def cut(
+    collective: str, *more_users: str, reader: str = "dynamic-slice", index: str = "partition-id"
+) -> list[Json]:
+    """Return the causes if each device slices a part out of the collective's output."""
+    part, whole = array("f32", 256, 512), array("f32", 1024, 512)
+    program = [
+        op("x", "parameter", shape=part),
+        op("index", index, shape=array("s32"), number=1),
+        op("whole", collective, "x", shape=whole, line="model.py:3", extra=FOUR),
+        op("narrow", "convert", "whole", shape=whole),
+        op("part", reader, "narrow", "index", shape=part),
+        *(op(f"user.{i}", user, "whole", shape=whole) for i, user in enumerate(more_users)),
+    ]
+    ran = [event("whole", collective, 100, 200), event("part", "loop fusion", 300, 10)]
+    return [row for row in causes({"main": program}, ran) if row["cause"] == "reduce_then_slice"]
+
+
+class Cut(unittest.TestCase):
+    def test_gathered_array_is_reported_if_each_device_uses_only_a_part(self) -> None:
+        (row,) = cut("all-gather")
+        # An all-to-all among four devices would move a quarter of the all-gather's bytes.
+        self.assertEqual((row["gain_ps"], row["confidence"]), (150, "likely"))
+        self.assertEqual(row["source_user"], "model.py:3")
+        self.assertIn("each device then keeps only a part", row["says"])
+
+    def test_slice_that_does_not_depend_on_the_device_is_not_reported(self) -> None:
+        self.assertEqual(cut("all-gather", index="parameter"), [])
+
+    def test_sliced_sum_is_reported(self) -> None:
+        (row,) = cut("all-reduce")
+        # A reduce-scatter moves half the bytes of an all-reduce.
+        self.assertEqual((row["gain_ps"], row["confidence"]), (100, "seen"))
+        self.assertIn("psum_scatter", row["what_helps"])
+
+    def test_sum_that_is_also_used_whole_is_not_reported(self) -> None:
+        self.assertEqual(cut("all-reduce", "negate"), [])
+
+    def test_reduce_scatter_is_not_reported(self) -> None:
+        self.assertEqual(cut("reduce-scatter"), [])
+
+    def test_array_that_is_used_whole_is_not_reported(self) -> None:
+        self.assertEqual(cut("all-gather", reader="add"), [])
+        self.assertEqual(cut("all-gather", "negate"), [])
