@@ -6,18 +6,18 @@ headline: Writing and re-reading a large array
 What it finds: An array that is much larger than what is later used of it, such as log-probabilities
 of a whole vocabulary, or the scores of attention.
 
-Why it costs: Each byte is written and read at the speed of HBM. The gain of an array that is
-reduced is only the time to write and read it at peak HBM bandwidth, because these ops often do
-other vector work, which remains. The gain of scores is the time of all ops on the lines that write
-or read them, minus the time that their flops take at the peak rate; if the scores are masked, only
-half of the flops count.
+Why it costs: Each byte is written and read at the speed of HBM. For an array that is reduced, the
+estimate leaves out the array, the op that only writes it, and the ops of the backward pass that
+only build its gradient of a few values. For scores, the estimate leaves out their bytes in HBM; the
+matmuls keep the time that their flops need, as in a kernel.
 
-How the program shows it: There are two patterns.
+How the program shows it: There are two patterns. Arrays in VMEM do not count.
 
-- No op that writes or reads the array has a dot, no reader is a kernel, and the output of each
-  reader has at most an eighth of the array's size (`seen`).
+- No matmul or kernel writes or reads the array, and all that is made of it has at most an eighth of
+  its size (`seen`).
 - A dot's result is at least 4 times as large as either operand, and is multiplied again after a
-  softmax (`likely`). A kernel such as flash attention never writes scores to memory.
+  softmax (`likely`). All arrays in HBM with these dimensions are scores, also those that the
+  backward pass makes. A kernel such as flash attention never writes scores to memory.
 
 What to change: Compute only what is used, for example `logsumexp` minus the selected logit instead
 of `log_softmax`, or work in chunks. For scores, use a fused attention kernel.
@@ -35,45 +35,34 @@ Example:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from fractions import Fraction
+from collections.abc import Iterator
 
-from _analysis.arrays.engine import Resize, Retime
+from _analysis.arrays.engine import Change, Remove, Resize
 from _analysis.arrays.graph import (
     DOTS,
     ELEMENTWISE,
     Value,
     consumers,
+    is_backward,
     is_layout,
-    origins,
     reach,
 )
+from _analysis.arrays.of_step import TEMPORARY, StepArray, Use
 from _analysis.causes.shared.cause import LIKELY, SEEN, Cause
-from _analysis.causes.shared.step_program import (
-    StepProgram,
-    own_line_of,
-    place_of,
-    place_of_longest,
-    total_of,
-)
-from _analysis.roof.ledger import (
-    COMPUTE_BOUND,
-    DATA_MOVEMENT,
-    KERNEL,
-    MEMORY_BOUND,
-    UNJUDGED,
-    Entry,
-)
-from _light import NamedTuple
+from _analysis.causes.shared.step_program import StepProgram, place_of, place_of_longest
 from _pipeline.executions import Executions
-from _pipeline.vocabulary import COMPUTE
+from _pipeline.groups import grouped
 from _proto.hlo.program import Instruction
-from _units import size, time
+from _units import size
 
-_ON_THE_CORE = (COMPUTE_BOUND, MEMORY_BOUND, DATA_MOVEMENT, KERNEL, UNJUDGED)
+# What is made of an array is small if it has at most 1 / `_SHRINKING` of the array's bytes: a row
+# of a vocabulary becomes one number, but a change of dtype only halves or quarters the bytes.
 _SHRINKING = 8
+# Scores of short sequences are not much larger than queries and keys: a kernel saves little.
 _GROWING = 4
-_HBM = 0
+# Scores that stay on the chip have no bytes in HBM. At exactly 0, the engine would also remove the
+# matmuls that make them, but a kernel still needs these.
+_ON_THE_CHIP = 2**-20
 # Name of the kernel into which XLA fuses a softmax and the following matmul.
 _SOFTMAX_KERNEL = "online-softmax"
 
@@ -86,117 +75,171 @@ FOR_SCORES = (
 )
 
 
-class _Written(NamedTuple):
-    """An array that one op writes and other ops only reduce."""
-
-    value: Value
-    writer: Executions
-    readers: list[Executions]
-    n_bytes: int
-
-
 def find(of: StepProgram) -> Iterator[Cause]:
-    if of.roofs.hbm is not None:
-        yield from _reduced(of, of.roofs.hbm)
-    yield from _scores(of)
+    # Arrays whose bytes take less time than the smallest reported gain are not worth a row.
+    least = of.floor * of.roofs.hbm / 2 if of.roofs.hbm is not None else None
+    large = [
+        array
+        for array in of.arrays
+        if array.value.instruction.program is of.program
+        and least is not None
+        and array.moved > least
+        and of.arrays.kind_of(array) == TEMPORARY
+    ]
+    yield from _Reduced(of, large).causes()
+    yield from _scores(of, large)
 
 
-def _reduced(of: StepProgram, hbm: Fraction) -> Iterator[Cause]:
-    found: dict[tuple[str | None, str], list[_Written]] = {}
-    for writer in of.leaves:
-        instruction = writer.op.instruction
-        if instruction is None or writer.op.kind != COMPUTE or writer.total < of.floor:
-            continue
-        for path, array in instruction.leaves or ():
-            n_bytes = array.n_bytes if array and array.memory_space == _HBM else None
-            # Skip arrays that are too small: writing and reading one takes less time than the
-            # smallest reported gain.
-            if array is None or not n_bytes or 2 * writer.n * n_bytes < of.floor * hbm:
-                continue
-            readers = _readers(of, Value(instruction, path), n_bytes)
-            if readers and writer.op.dot is None:
-                place = place_of(writer.op)
-                line = place.source_user or place.source_inner
-                found.setdefault((line, array.text), []).append(
-                    _Written(Value(instruction, path), writer, readers, n_bytes)
+class _Reduced:
+    """The arrays of which only small arrays are made."""
+
+    def __init__(self, of: StepProgram, large: list[StepArray]) -> None:
+        self.of = of
+        self.uses_of: dict[Executions, list[tuple[StepArray, Use]]] = grouped(
+            (use.executions, (array, use)) for array in of.arrays for use in array.uses
+        )
+        self.left_out: dict[Value, StepArray] = {}
+        # Arrays that are made of each other have one line.
+        self.line_of: dict[Value, str | None] = {}
+        place = {ran: place for place, ran in enumerate(of.leaves)}
+        last = {
+            a.value: max((place[use.executions] for use in a.writes), default=-1) for a in large
+        }
+        # Judge what is made of an array before the array.
+        for array in sorted(large, key=lambda array: -last[array.value]):
+            if self.is_only_reduced(array):
+                self.left_out[array.value] = array
+                self.line_of[array.value] = next(
+                    (
+                        self.line_of[made.value]
+                        for made, _ in self.made_of(array)
+                        if made.value in self.left_out
+                    ),
+                    place_of(array.makers[0].op).source_user,
                 )
-    for (_, shape), rows in found.items():
-        yield _reduced_cause(shape, rows)
 
-
-def _readers(of: StepProgram, value: Value, n_bytes: int) -> list[Executions] | None:
-    """Return the ops that read an array if all their results are small; otherwise return None."""
-    readers: dict[int, Executions] = {}
-    to_do = [value]
-    while to_do:
-        here = to_do.pop()
-        for user in here.instruction.users:
-            if user.opcode == "get-tuple-element":
-                if here.path[:1] == (user.message.tuple_index,):
-                    to_do.append(Value(user, here.path[1:]))
-                continue
-            if user.opcode == "bitcast":
-                to_do.append(Value(user))
-                continue
-            executed = of.executed(user)
-            output = (
-                executed.op.instruction.chain[-1].arrays
-                if executed and executed.op.instruction
-                else None
+    def causes(self) -> Iterator[Cause]:
+        arrays_of = grouped((self.line_of[value], array) for value, array in self.left_out.items())
+        for arrays in arrays_of.values():
+            writers = list(dict.fromkeys(ran for array in arrays for ran in array.makers))
+            only_for_them = [
+                ran
+                for ran in writers
+                if all(a.value in self.left_out for a, use in self.uses_of[ran] if use.is_write)
+            ]
+            changes: list[Change] = [Resize(array.value, 0) for array in arrays]
+            changes.append(Remove([*only_for_them, *self.gradients(arrays)]))
+            readers = dict.fromkeys(use.executions for array in arrays for use in array.reads)
+            biggest = max(arrays, key=lambda array: array.moved)
+            shape = biggest.shape.text
+            yield Cause(
+                f"<line> writes {shape} ({size(biggest.shape.n_bytes or 0)}) to memory, and all"
+                " that is made of it is an eighth of its size or less. Without the array, the step"
+                " would save <gain>.",
+                FOR_REDUCED,
+                SEEN,
+                [*writers, *(ran for ran in readers if ran not in writers)],
+                changes,
+                place=place_of_longest(writers),
+                evidence={"shape": shape},
             )
-            if executed is None or not output or executed.op.dot or executed.op.kernel:
-                return None
-            if _SHRINKING * sum(array.n_bytes or n_bytes for array in output) > n_bytes:
-                return None
-            readers[id(executed)] = executed
-        if here.instruction.computation.root is here.instruction:
-            return None
-    return list(readers.values())
+
+    def is_only_reduced(self, array: StepArray) -> bool:
+        n_bytes = array.shape.n_bytes or 0
+        n_bytes_made = sum(
+            (made.shape.n_bytes or 0) * use.executions.n
+            for made, use in self.made_of(array)
+            if made.value not in self.left_out
+        )
+        is_written_whole = all(use.n_bytes == n_bytes * use.executions.n for use in array.writes)
+        return (
+            bool(array.reads and array.makers)
+            and array.origin is None
+            and not any(_multiplies(use.executions) for use in array.uses)
+            # Loops write an array for many rounds slice by slice, and can read it in this way.
+            and is_written_whole
+            and _SHRINKING * n_bytes_made <= array.written
+        )
+
+    def made_of(self, array: StepArray) -> Iterator[tuple[StepArray, Use]]:
+        for ran in dict.fromkeys(use.executions for use in array.reads):
+            yield from ((made, use) for made, use in self.uses_of[ran] if use.is_write)
+
+    def gradients(self, arrays: list[StepArray]) -> Iterator[Executions]:
+        """Yield the ops of the backward pass that build an array's gradient of a few values, and
+        reduce it at once: without the array, there is no such gradient."""
+        lines = {place_of(use.executions.op).source_user for a in arrays for use in a.reads}
+        shapes = {_dims(array.shape.dims) for array in arrays}
+        smallest = min(array.shape.n_bytes or 0 for array in arrays)
+        for ran in self.of.leaves:
+            here = ran.op.instruction
+            if here is None or ran.op.phase != "backward" or _multiplies(ran):
+                continue
+            if all(
+                _SHRINKING * (array.shape.n_bytes or 0) <= smallest
+                for array, _ in self.uses_of.get(ran, ())
+            ) and any(
+                inner.opcode == "select"
+                and is_backward(inner)
+                and self.of.place_at(inner).source_user in lines
+                and any(_dims(shape.dims) in shapes for shape in inner.arrays or ())
+                for inner in (here, *here.inside())
+            ):
+                yield ran
 
 
-def _reduced_cause(shape: str, arrays: list[_Written]) -> Cause:
-    # Count each op once, because it can read several of the arrays.
-    ran = {
-        id(executions): executions
-        for array in arrays
-        for executions in (array.writer, *array.readers)
-    }
-    each = size(arrays[0].n_bytes)
-    written, them, noun = f"{shape} ({each})", "it", "array"
-    if len(arrays) > 1:
-        written, them, noun = f"{len(arrays)} arrays {shape} ({each} each)", "them", "arrays"
-    return Cause(
-        f"<line> writes {written} to memory, and all readers reduce {them} to an eighth or less."
-        f" Writing and reading the {noun} takes <gain>.",
-        FOR_REDUCED,
-        SEEN,
-        list(ran.values()),
-        [Resize(array.value, 0) for array in arrays],
-        place=place_of_longest([array.writer for array in arrays]),
-        evidence={"shape": shape},
-    )
+def _multiplies(ran: Executions) -> bool:
+    return ran.op.dot is not None or bool(ran.op.kernel)
 
 
-def _scores(of: StepProgram) -> Iterator[Cause]:
-    found: dict[str | None, list[Instruction]] = {}
-    for dot in of.program.instructions():
-        if dot.opcode in DOTS and _is_grown(dot) and _is_softmaxed(dot):
-            found.setdefault(own_line_of(dot, of.is_own), []).append(dot)
-    for dots in found.values():
-        if entries := _on_scores(of, dots):
-            yield _scores_cause(of, dots, entries)
+def _dims(dims: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the sorted dimensions, because compilers transpose arrays and add dimensions of size
+    1."""
+    return tuple(sorted(n for n in dims if n > 1))
+
+
+def _scores(of: StepProgram, large: list[StepArray]) -> Iterator[Cause]:
+    dots = [
+        here
+        for here in of.program.instructions()
+        if here.opcode in DOTS and not is_backward(here) and _is_grown(here) and _is_softmaxed(here)
+    ]
+    by_dims = grouped((_dims(shape.dims), dot) for dot in dots for shape in dot.arrays or ())
+    for dims, made in by_dims.items():
+        arrays = [array for array in large if _has_dims(array, dims)]
+        if not arrays:
+            continue
+        dot = next((dot for dot in made if of.executed(dot)), made[0])
+        shape = max(arrays, key=lambda array: array.moved).shape.text
+        moved = sum(array.moved for array in arrays)
+        yield Cause(
+            f"<line> computes all attention scores, and writes them to memory ({shape}): ops move"
+            f" {size(moved)} of them. A fused kernel keeps them on the chip, and would save"
+            " <gain>.",
+            FOR_SCORES,
+            LIKELY,
+            list(dict.fromkeys(use.executions for array in arrays for use in array.uses)),
+            [Resize(array.value, _ON_THE_CHIP) for array in arrays],
+            place=of.place_at(dot),
+            evidence={"shape": shape},
+        )
+
+
+def _has_dims(array: StepArray, dims: tuple[int, ...]) -> bool:
+    """Return whether an array has the dimensions of scores, or stacks scores of several layers."""
+    own = list(_dims(array.shape.dims))
+    for n in dims:
+        if n not in own:
+            return False
+        own.remove(n)
+    return len(own) <= 1
 
 
 def _is_grown(dot: Instruction) -> bool:
-    """Return True if a dot's result is much larger than both operands."""
+    """Return whether a dot's result is much larger than both operands."""
     operands = [array for arrays in dot.operand_arrays[:2] for array in arrays or ()]
-    if len(operands) < 2:
-        return False
-    return _n_elements(dot) >= _GROWING * max(array.n_elements for array in operands)
-
-
-def _n_elements(dot: Instruction) -> int:
-    return next((array.n_elements for array in dot.arrays or ()), 0)
+    result = next((array.n_elements for array in dot.arrays or ()), 0)
+    return len(operands) == 2 and result >= _GROWING * max(a.n_elements for a in operands)
 
 
 def _is_computed(value: Value) -> bool:
@@ -205,86 +248,11 @@ def _is_computed(value: Value) -> bool:
 
 
 def _is_softmaxed(dot: Instruction) -> bool:
-    """Return True if a dot's result goes through a softmax into another dot."""
+    """Return whether a dot's result goes through a softmax into another dot of the same pass."""
     reached = reach([Value(dot)], consumers, _is_computed)
     opcodes = {value.instruction.opcode for value in reached.passed}
-    readers = {value.instruction for value in reached.stopped if value.instruction.op_name}
+    readers = {value.instruction for value in reached.stopped}
     return any(reader.op_name == _SOFTMAX_KERNEL for reader in readers) or (
         {"exponential", "reduce"} <= opcodes
-        and any(
-            reader.opcode in DOTS and _is_backward(reader) == _is_backward(dot)
-            for reader in readers
-        )
+        and any(reader.opcode in DOTS and not is_backward(reader) for reader in readers)
     )
-
-
-def _is_backward(dot: Instruction) -> bool:
-    return "transpose(" in (dot.op_name or "")
-
-
-def _is_masked(dot: Instruction) -> bool:
-    """Return True if scores are masked: by a select, or by adding the result of a select."""
-    reached = reach([Value(dot)], consumers, _is_computed)
-    added = {
-        value
-        for here, _ in reached.passed
-        if here.opcode == "add"
-        for operand in here.operands
-        for value in origins(Value(operand), _is_computed)
-    }
-    return any(value.instruction.opcode == "select" for value in reached.passed | added)
-
-
-def _scores_cause(of: StepProgram, dots: list[Instruction], entries: list[Entry]) -> Cause:
-    members = [entry.executions for entry in entries]
-    dot = next((candidate for candidate in dots if of.executed(candidate)), dots[0])
-    total = total_of(members)
-    needed = sum((entry.t_compute for entry in entries), Fraction(0))
-    is_masked = _is_masked(dot)
-    if is_masked:
-        # A kernel skips fully masked blocks: half of all blocks if the mask is causal.
-        needed = needed / 2
-    gain = total - min(total, round(needed))
-    result = next(iter(dot.arrays or ()))
-    part = (total - gain) / max(1, total)
-    return Cause(
-        f"<line> computes all attention scores, {result.text}, and ops on them take {time(total)}."
-        f" A fused kernel needs about {time(total - gain)} for the"
-        f" matmuls{' (half of them masked)' if is_masked else ''}, so it would save <gain>.",
-        FOR_SCORES,
-        LIKELY,
-        members,
-        [Retime(ran, part * ran.total) for ran in members],
-        place=of.place_at(dot),
-        evidence={"shape": result.text},
-    )
-
-
-def _on_scores(of: StepProgram, dots: list[Instruction]) -> list[Entry]:
-    """Return the ledger entries of ops that read or write scores, and of other ops on the same
-    lines.
-
-    The other ops may work on blocks of the scores, which have other shapes.
-    """
-    # Compare sorted dimensions, because compilers can transpose the scores and add dimensions of
-    # size 1.
-    wanted = {_sorted_dims(map(str, array.dims)) for dot in dots for array in dot.arrays or ()}
-    ops = [entry for entry in of.ledger if entry.name in _ON_THE_CORE]
-    whole = {
-        entry.executions.op: place_of(entry.executions.op).source_user
-        for entry in ops
-        if any(
-            _sorted_dims(array.dims.split(",")) in wanted
-            for array in (*entry.executions.op.hlo.outputs, *entry.executions.op.hlo.operands)
-        )
-    }
-    lines = set(whole.values()) - {None}
-    return [
-        entry
-        for entry in ops
-        if entry.executions.op in whole or place_of(entry.executions.op).source_user in lines
-    ]
-
-
-def _sorted_dims(dims: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted(n for n in dims if n != "1"))

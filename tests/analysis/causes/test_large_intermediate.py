@@ -12,119 +12,189 @@ from tests.builders.xspace import op as event
 # At this peak, memory moves 1000 bytes per picosecond.
 HBM = ("--peak-hbm-gibps", str(10**15 / 2**30))
 BIG, SMALL = array("f32", 500, 125), array("f32", 500)
+N_BIG, N_SMALL = 4 * 500 * 125, 4 * 500
 
 
-class LargeArrays(unittest.TestCase):
+class Reduced(unittest.TestCase):
     @staticmethod
-    def found(reader: str = "reduce", output: Any = SMALL, **more: Any) -> list[Json]:
+    def found(reader: str = "reduce", output: Any = SMALL, *more: Op) -> list[Json]:
         """Return the causes in a program that writes a 250 kB array and reads it with one op."""
         main = [
             op("x", "parameter", shape=BIG),
-            op("exp.1", "exponential", "x", shape=BIG, line="loss.py:5", **more),
-            op("out.1", reader, "exp.1", "x", shape=output),
+            op("exp.1", "exponential", "x", shape=BIG, line="loss.py:5"),
+            op("out.1", reader, "exp.1", "exp.1", shape=output, line="loss.py:6"),
+            *more,
         ]
         category = {"dot": "convolution fusion", "gather": "gather"}.get(reader, "loop fusion")
         ran = [
-            event("exp.1", "loop fusion", 0, 600, bytes_accessed=500000),
-            event("out.1", category, 600, 300, bytes_accessed=250000),
+            event("exp.1", "loop fusion", 0, 500, bytes_accessed=2 * N_BIG),
+            event("out.1", category, 500, 300, bytes_accessed=N_BIG + N_SMALL),
+            *(event(each.name, "loop fusion", 800, 60, bytes_accessed=1000) for each in more),
         ]
         return causes({"main": main}, ran, *HBM)
 
     def test_large_array_that_is_only_reduced_is_reported(self) -> None:
         (row,) = self.found()
         self.assertEqual((row["cause"], row["confidence"]), ("large_intermediate", "seen"))
-        # The array has 250 kB and is written once and read once.
-        self.assertEqual((row["gain_ps"], row["source_user"]), (500, "loss.py:5"))
+        # The op that only writes the array goes. The other still writes its 2 kB.
+        self.assertEqual((row["gain_ps"], row["source_user"]), (799, "loss.py:5"))
         self.assertEqual(row["evidence"]["shape"], "f32[500,125]")
 
-    def test_arrays_of_equal_shape_share_a_row_if_they_share_a_line(self) -> None:
-        def found(second: str) -> list[Json]:
-            """Return the causes if one op reduces two arrays; `second` is the second array's
-            line."""
-            main = [
-                op("x", "parameter", shape=BIG),
-                op("exp.1", "exponential", "x", shape=BIG, line="loss.py:5"),
-                op("exp.2", "exponential", "x", shape=BIG, line=second),
-                op("out.1", "reduce", "exp.1", "exp.2", shape=SMALL),
-            ]
-            ran = [
-                event(name, "loop fusion", start, 300, bytes_accessed=500000)
-                for name, start in (("exp.1", 0), ("exp.2", 300), ("out.1", 600))
-            ]
-            return causes({"main": main}, ran, *HBM)
+    def test_gather_reads_little_so_only_the_writer_goes(self) -> None:
+        (row,) = self.found("gather")
+        self.assertGreaterEqual(row["gain_ps"], 500)
 
-        (row,) = found("loss.py:5")
-        self.assertEqual((row["gain_ps"], row["source_user"]), (1000, "loss.py:5"))
-        # The op that reads both arrays is counted only once.
-        self.assertEqual(row["evidence"]["ops"], ["exp.1", "exp.2", "out.1"])
-        self.assertEqual(row["evidence"]["dur_ps"], 900)
-        self.assertIn("writes 2 arrays f32[500,125] (244.1 KiB each) to memory", row["says"])
-        self.assertEqual([row["gain_ps"] for row in found("loss.py:6")], [500, 500])
+    def test_array_of_which_a_reduced_array_is_made_is_reported_with_it(self) -> None:
+        last = op("out.2", "reduce", "out.1", shape=SMALL)
+        (row,) = self.found("negate", BIG, last)
+        self.assertEqual(row["evidence"]["ops"], ["exp.1", "out.1", "out.2"])
 
-    def test_gather_is_assumed_to_read_little_of_a_large_array(self) -> None:
-        self.assertEqual([row["gain_ps"] for row in self.found("gather")], [250])
-
-    def test_large_array_read_by_a_dot_is_not_reported(self) -> None:
-        self.assertEqual(self.found("dot"), [])
-
-    def test_large_array_with_a_large_result_is_not_reported(self) -> None:
+    def test_array_with_a_large_result_is_not_reported(self) -> None:
         self.assertEqual(len(self.found(output=array("f32", 7812))), 1)
         self.assertEqual(self.found(output=array("f32", 7813)), [])
 
+    def test_array_that_a_matmul_reads_is_not_reported(self) -> None:
+        self.assertEqual(self.found("dot"), [])
+
+    def test_array_in_vmem_is_not_reported(self) -> None:
+        on_chip = array("f32", 500, 125, space=1)
+        main = [
+            op("x", "parameter", shape=BIG),
+            op("exp.1", "exponential", "x", shape=on_chip, line="loss.py:5"),
+            op("out.1", "reduce", "exp.1", shape=SMALL),
+        ]
+        ran = [
+            event("exp.1", "loop fusion", 0, 500, bytes_accessed=N_BIG),
+            event("out.1", "loop fusion", 500, 300, bytes_accessed=1000),
+        ]
+        self.assertEqual(causes({"main": main}, ran, *HBM), [])
+
+    def test_copy_is_not_reported(self) -> None:
+        main = [
+            op("x", "parameter", shape=BIG),
+            op("copy.1", "copy", "x", shape=BIG, line="loss.py:5"),
+            op("out.1", "reduce", "copy.1", shape=SMALL),
+        ]
+        ran = [
+            event("copy.1", "copy", 0, 500, bytes_accessed=2 * N_BIG),
+            event("out.1", "loop fusion", 500, 300, bytes_accessed=N_BIG),
+        ]
+        rows = [row["cause"] for row in causes({"main": main}, ran, *HBM)]
+        self.assertNotIn("large_intermediate", rows)
+
+    def test_array_that_is_read_whole_in_slices_is_not_reported(self) -> None:
+        def found(n: int) -> list[Json]:
+            """Return the causes if `n` ops read a tenth of the array each."""
+            main = [
+                op("x", "parameter", shape=BIG),
+                op("exp.1", "exponential", "x", shape=BIG, line="loss.py:5"),
+                *(op(f"s.{i}", "slice", "exp.1", shape=array("f32", 50, 125)) for i in range(n)),
+            ]
+            ran = [
+                event("exp.1", "loop fusion", 0, 500, bytes_accessed=2 * N_BIG),
+                *(event(f"s.{i}", "slice", 500 + i, 1, bytes_accessed=2000) for i in range(n)),
+            ]
+            return causes({"main": main}, ran, *HBM)
+
+        self.assertEqual((len(found(1)), len(found(2))), (1, 0))
+
+    def test_op_that_only_builds_the_gradient_of_a_few_values_goes(self) -> None:
+        def gain(line: str) -> int:
+            name = "transpose(jvp())/scatter-add"
+            fused = [
+                op("p.0", "parameter", shape=SMALL),
+                op("pick", "select", "p.0", shape=BIG, tf_op=name, line=line),
+                op("sum.1", "reduce", "pick", shape=SMALL),
+            ]
+            main = [
+                op("x", "parameter", shape=BIG),
+                op("exp.1", "exponential", "x", shape=BIG, line="loss.py:5"),
+                op("out.1", "gather", "exp.1", shape=SMALL, line="loss.py:6"),
+                op("grad.1", "fusion", "out.1", shape=SMALL, calls=["fused"], line="loss.py:5"),
+            ]
+            ran = [
+                event("exp.1", "loop fusion", 0, 500, bytes_accessed=2 * N_BIG),
+                event("out.1", "gather", 500, 50, bytes_accessed=2 * N_SMALL),
+                event("grad.1", "loop fusion", 550, 250, tf_op=f"jit(f)/{name}:"),
+            ]
+            (row,) = causes({"fused": fused, "main": main}, ran, *HBM)
+            estimate: int = row["gain_ps"]
+            return estimate
+
+        # An op at another line can need the gradient for something else.
+        self.assertEqual((gain("loss.py:6"), gain("loss.py:7")), (750, 500))
+
+    def test_tuple_elements_are_judged_separately(self) -> None:
+        both = tuple_of(BIG, BIG)
+        main = [
+            op("x", "parameter", shape=BIG),
+            op("pair", "fusion", "x", shape=both, calls=["fused"], line="loss.py:5"),
+            take("first", "pair", 0, BIG),
+            take("second", "pair", 1, BIG),
+            op("sum.1", "reduce", "first", shape=SMALL),
+            op("dot.1", "dot", "second", "second", shape=SMALL),
+        ]
+        fused = [
+            op("p.0", "parameter", shape=BIG),
+            op("e", "exponential", "p.0", shape=BIG),
+            op("t", "tuple", "e", "e", shape=both),
+        ]
+        ran = [
+            event("pair", "loop fusion", 0, 800, bytes_accessed=3 * N_BIG),
+            event("sum.1", "reduce", 800, 100, bytes_accessed=N_BIG // 4),
+            event("dot.1", "convolution fusion", 900, 100, bytes_accessed=250000),
+        ]
+        (row,) = causes({"fused": fused, "main": main}, ran, *HBM)
+        # The fusion also writes the other array, so it does not go.
+        self.assertEqual(row["evidence"]["ops"], ["pair", "sum.1"])
+        self.assertLess(row["gain_ps"], 500)
+
+
+class Scores(unittest.TestCase):
     @staticmethod
-    def attention(*extra: Op, squash: str = "exponential", peak: str = "1e9") -> list[Json]:
-        """Return the causes in an attention program; the op `block` processes only part of the
-        scores."""
-        head, scores = array("bf16", 400, 64), array("bf16", 400, 400)
+    def found(
+        squash: str = "exponential", *more: Op, width: int = 64, space: int = 0
+    ) -> list[Json]:
+        """Return the causes in an attention program without a kernel."""
+        head, scores = array("bf16", 400, width), array("bf16", 400, 400, space=space)
         main = [
             op("q", "parameter", shape=head),
             op("k", "parameter", shape=head, number=1),
             op("scores", "dot", "q", "k", shape=scores, line="attn.py:3", tf_op="jit(f)/x"),
-            *extra,
-            op(
-                "exp.1",
-                squash,
-                extra[-1].name if extra else "scores",
-                shape=scores,
-                line="attn.py:4",
-            ),
+            op("exp.1", squash, "scores", shape=scores, line="attn.py:4"),
             op("sum.1", "reduce", "exp.1", shape=array("bf16", 400)),
             op("wide", "broadcast", "sum.1", shape=scores),
             op("share", "divide", "exp.1", "wide", shape=scores),
             op("out", "dot", "share", "k", shape=head, tf_op="jit(f)/y"),
-            op("block", "negate", "q", shape=head, line="attn.py:4"),
+            *more,
         ]
-        whole, part = "bf16[400,400]{1,0}", "bf16[400,64]{1,0}"
+        whole = "bf16[400,400]{1,0}"
+        n_bytes = 400 * 400 * (0 if space else 2)
         ran = [
-            event(name, "loop fusion", start, 150, shape=shape, bytes_accessed=10000, flops=40)
-            for name, start, shape in (
-                ("exp.1", 0, whole),
-                ("share", 200, whole),
-                ("block", 400, part),
+            event(name, category, start, 350, shape=whole, bytes_accessed=2 * n_bytes, flops=flops)
+            for name, category, start, flops in (
+                ("scores", "convolution fusion", 0, 200),
+                ("share", "loop fusion", 400, 0),
             )
         ]
-        return causes({"main": main}, ran, *HBM, "--peak-tflops-bf16", peak)
+        return causes({"main": main}, ran, *HBM, "--peak-tflops-bf16", "1")
 
-    def test_attention_scores_are_a_likely_cause(self) -> None:
-        (row,) = self.attention()
+    def test_scores_in_hbm_are_a_likely_cause(self) -> None:
+        (row,) = self.found()
         self.assertEqual((row["cause"], row["confidence"]), ("large_intermediate", "likely"))
-        # The op `block` has the same line as the exponential, so its time counts as time spent
-        # on the scores.
-        self.assertEqual((row["gain_ps"], row["source_user"]), (450, "attn.py:3"))
+        self.assertEqual(row["source_user"], "attn.py:3")
+        # The softmax goes, and the matmul keeps the time of its flops.
+        self.assertLess(row["gain_ps"], 700)
+        self.assertGreater(row["gain_ps"], 350)
+
+    def test_scores_in_vmem_are_not_reported(self) -> None:
+        self.assertEqual(self.found(space=1), [])
 
     def test_scores_without_softmax_are_not_reported(self) -> None:
-        self.assertEqual(self.attention(squash="tanh"), [])
+        self.assertEqual(self.found("tanh"), [])
 
-    def test_masking_the_scores_halves_the_required_flops(self) -> None:
-        # The flops of each op take 40 ps.
-        (row,) = self.attention(peak="1")
-        self.assertEqual(row["gain_ps"], 450 - 120)
-        scores = array("bf16", 400, 400)
-        masked = op("masked", "select", "scores", "scores", shape=scores)
-        mask = op("mask", "select", "q", "k", shape=scores)
-        for extra in ([masked], [mask, op("sum", "add", "scores", "mask", shape=scores)]):
-            (row,) = self.attention(*extra, peak="1")
-            self.assertEqual(row["gain_ps"], 450 - 60)
+    def test_scores_that_are_not_larger_than_queries_are_not_reported(self) -> None:
+        self.assertEqual(self.found(width=128), [])
 
     def test_softmax_compiled_into_a_kernel_is_found(self) -> None:
         head, scores = array("bf16", 400, 64), array("bf16", 400, 400)
@@ -134,33 +204,14 @@ class LargeArrays(unittest.TestCase):
             op("scores", "dot", "q", "q", shape=scores, line="attn.py:3"),
             op(name, "custom-call", "scores", "q", shape=head, target=target, tf_op=name),
         ]
-        given = "bf16[400,400]{1,0} %scores"
         called = f', custom_call_target="{target}"'
-        ran = [event(name, "custom-call", 0, 150, operands=given, attributes=called)]
-        (row,) = causes({"main": main}, ran, *HBM)
-        self.assertEqual((row["gain_ps"], row["source_user"]), (150, "attn.py:3"))
-
-
-class Tuples(unittest.TestCase):
-    def test_tuple_elements_are_judged_separately(self) -> None:
-        both = tuple_of(BIG, BIG)
-        main = [
-            op("x", "parameter", shape=BIG),
-            op("pair", "fusion", "x", shape=both, calls=["fused"], line="loss.py:5"),
-            take("first", "pair", 0, BIG),
-            take("second", "pair", 1, BIG),
-            op("sum.1", "reduce", "first", shape=SMALL),
-            op("dot.1", "dot", "second", "second", shape=BIG),
-        ]
-        fused = [
-            op("p.0", "parameter", shape=BIG),
-            op("e", "exponential", "p.0", shape=BIG),
-            op("t", "tuple", "e", "e", shape=both),
-        ]
         ran = [
-            event("pair", "loop fusion", 0, 600, bytes_accessed=500000),
-            event("sum.1", "reduce", 600, 200, bytes_accessed=250000),
-            event("dot.1", "convolution fusion", 800, 200, bytes_accessed=250000),
+            event("scores", "convolution fusion", 0, 400, bytes_accessed=320000),
+            event(name, "custom-call", 400, 150, attributes=called),
         ]
-        (row,) = causes({"fused": fused, "main": main}, ran, *HBM)
-        self.assertEqual((row["gain_ps"], row["evidence"]["ops"]), (500, ["pair", "sum.1"]))
+        rows = causes({"main": main}, ran, *HBM)
+        self.assertEqual([row["source_user"] for row in rows], ["attn.py:3"])
+
+
+if __name__ == "__main__":
+    unittest.main()
