@@ -8,34 +8,28 @@ example: --baseline BASELINE
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from _analysis.records import comparison
-from _analysis.records.captures import read_records
-from _analysis.records.comparison import (
-    FileChange,
-    LineChange,
-    agg_keys,
-    compare_records,
-    sums_of,
-)
+from _analysis.causes import rule_named
+from _analysis.records.captures import RECORD_SUFFIXES, read_records
+from _analysis.records.comparison import compare_records
 from _analysis.records.comparison_notes import RUN_TO_RUN, warnings_of
+from _analysis.records.comparison_rows import fields_of
 from _analysis.records.gate import Gate, gate_of
-from _analysis.records.matching import MATCHED_BY
-from _analysis.records.program_changes import ProgramChange
-from _analysis.records.record_format import KINDS
-from _analysis.records.recorded_steps import ALPHA, source_of
-from _analysis.records.sides import Side
-from _output.phrases import Next, at, bracketed, joined, short
-from _output.screen import Column, End, Part, Says, Table
+from _output.phrases import Next, at, bracketed, joined, short, short_path
+from _output.program_facts import differing, facts, minor_facts
+from _output.screen import Column, Part, Says, Table
 from _pipeline.context import DEVICE, SCHEMA_VERSION, Context
-from _pipeline.groups import percent
 from _pipeline.no_answer import NoAnswer
 from _pipeline.texts import cut_texts
-from _units import time
+from _units import counted, size, time
 
 Json = dict[str, Any]
+
+# Longer paths of captures are shown without their equal parts.
+LONGEST_PATH = 40
 
 
 def compare(
@@ -86,65 +80,6 @@ def compare(
     return answer
 
 
-def fields_of(found: comparison.Comparison, top: int) -> Json:
-    before, after = found.before.first.device, found.after.first.device
-    omitted = found.lines[top:]
-    return {
-        "before": side_row(found.before),
-        "after": side_row(found.after),
-        "same_device_type": before.device_type == after.device_type,
-        "program_changes": {
-            "same_program": found.program.same,
-            "rows": [program_row(row) for row in found.program.rows],
-        },
-        "noise": noise_row(found),
-        "totals": totals_row(found),
-        "by_file": [file_row(row) for row in found.files],
-        "unmatched": unmatched_row(found),
-        "by_match": {
-            level: match_row([row for row in found.lines if row.match.matched_by == level])
-            for level in MATCHED_BY
-        },
-        "rows": [line_row(row) for row in found.lines[:top]],
-        "tail": {
-            "n_rows_omitted": len(omitted),
-            "by_kind": {
-                kind: tail_row([row for row in omitted if row.kind == kind]) for kind in KINDS
-            },
-        },
-    }
-
-
-def program_row(row: ProgramChange) -> Json:
-    return {"what": row.what, "name": row.name, "before": row.before, "after": row.after}
-
-
-def side_row(side: Side) -> Json:
-    run = side.first
-    return {
-        "xplane_file": run.record.xplane_file,
-        "host": run.record.host,
-        "device": run.device.name,
-        "device_type": run.device.device_type,
-        "clock": run.device.clock,
-        "program": run.device.program,
-        "n_steps": sum(len(of_capture.steps) for of_capture in side.runs),
-        "n_captures": len(side.runs),
-    }
-
-
-def noise_row(found: comparison.Comparison) -> Json:
-    noise = found.noise
-    return {
-        "noise_unit": found.unit,
-        "alpha": float(ALPHA),
-        "n_before": noise.n_before,
-        "n_after": noise.n_after,
-        "n_tested": found.n_tested,
-        "why_not": found.why_not,
-    }
-
-
 def gate_row(gate: Gate) -> Json:
     return {
         "fail_over_pct": gate.limit,
@@ -154,85 +89,10 @@ def gate_row(gate: Gate) -> Json:
     }
 
 
-def totals_row(found: comparison.Comparison) -> Json:
-    rows = {name: change_row(change) for name, change in found.totals.items()}
-    period = change_row(found.period) if found.period else None
-    return {"step_duration": rows["step_duration"], "period": period, **rows}
-
-
-def change_row(change: comparison.Change) -> Json:
-    before, after = change.before.samples, change.after.samples
-    return {
-        **tested_row(change),
-        "before_range_ps": [min(before), max(before)],
-        "after_range_ps": [min(after), max(after)],
-    }
-
-
-def tested_row(change: comparison.Change) -> Json:
-    before, after = change.before.mean, change.after.mean
-    return {
-        "before_ps": before,
-        "after_ps": after,
-        "delta_ps": change.delta,
-        "delta_pct": percent(change.delta, before),
-        "p_value": None if change.p_value is None else round(float(change.p_value), 6),
-        "significant": change.is_significant,
-    }
-
-
-def line_row(row: LineChange) -> Json:
-    before, after = row.match.before, row.match.after
-    return {
-        "kind": row.kind,
-        "matched_by": row.match.matched_by,
-        "source_inner": source_of(after) or source_of(before),
-        "before_source_inner": source_of(before),
-        "agg_keys_before": agg_keys(before),
-        "agg_keys_after": agg_keys(after),
-        **change_row(row.change),
-    }
-
-
-def file_row(row: FileChange) -> Json:
-    return {
-        "file": row.lines.file,
-        "before_file": row.lines.before_file,
-        "n_rows": row.lines.n_rows,
-        **tested_row(row.change),
-    }
-
-
-def unmatched_row(found: comparison.Comparison) -> Json:
-    before, after = sums_of(found.unmatched)
-    before_pct, after_pct = found.unmatched_pct
-    return {
-        "before_ps": before,
-        "after_ps": after,
-        "before_pct": before_pct,
-        "after_pct": after_pct,
-    }
-
-
-def match_row(rows: Sequence[LineChange]) -> Json:
-    before, after = sums_of(rows)
-    return {
-        "n_rows": len(rows),
-        "before_ps": before,
-        "after_ps": after,
-    }
-
-
-def tail_row(rows: Sequence[LineChange]) -> Json:
-    before, after = sums_of(rows)
-    return {"before_ps": before, "after_ps": after, "delta_ps": after - before}
-
-
 # The text output; `MAIN` is the path of the table that CSV prints.
 MAIN = "rows"
 
-P_VALUE = Column("p", "p_value", "chance")
-SIGNIFICANT = Column("significant", "significant", "word")
+P_VALUE = Column("p", "p_value", "chance", null="")
 STEP = "totals.step_duration.before_ps"
 BEFORE_AFTER = (
     Column("before", "before_ps", "time"),
@@ -240,33 +100,111 @@ BEFORE_AFTER = (
     Column("change", "delta_ps", "delta"),
     Column("%", "delta_pct", "change"),
 )
-LINE = ("source_inner", "agg_keys_after.0", "agg_keys_before.0")
+LINE = ("source_user", "before_source_user", "source_inner", "agg_keys_after.0",
+        "agg_keys_before.0")  # fmt: skip
+FACTS = (
+    Column("what", "what", "word"),
+    Column("before", "seen_before", null="-", least=30),
+    Column("after", "seen_after", null="-", least=30),
+    Column("name", "name", null=""),
+)
+
+
+def prepared(fields: Json) -> Json:
+    """Add the names of the captures, and what was captured."""
+    if fields["status"] == "absent":
+        return fields
+    paths = fields["baseline_dir"], fields["profile_dir"]
+    samples = [samples_of(fields[side]) for side in ("before", "after")]
+    return {**fields, "names": [*differing(*paths, LONGEST_PATH)], "samples": samples}
+
+
+def samples_of(side: Json) -> str:
+    steps = counted(side["n_steps"], "step")
+    return steps if side["n_captures"] == 1 else f"{steps} of {side['n_captures']} captures"
+
+
+def main_parts(totals: list[Json]) -> list[Json]:
+    """Leave out a missing period, and add `weight`, by which rows are hidden: never those of step
+    and period, and always sums that overlap with other rows."""
+    weights = {"step_duration": "before_ps", "period": "before_ps", "busy": "", "wait": ""}
+    known = (row for row in totals if "before_ps" in row)
+    return [{**row, "weight": row.get(weights.get(row["key"], "delta_ps"), 0)} for row in known]
+
+
+def with_lines(rows: list[Json]) -> list[Json]:
+    """Add `was`, the line before the change if it differs, and `inside`, the line of a library if
+    the user's line has several rows."""
+    repeated = repeated_lines(rows)
+    for row in rows:
+        after, before = row["source_user"], row["before_source_user"]
+        is_repeated = line_of(row) in repeated
+        has_moved = after and before and after != before and not is_repeated
+        row["was"] = before.rpartition("/")[2] if has_moved else None
+        row["inside"] = short_path(row["source_inner"]) if is_repeated else None
+        row["n_more"] = row["n_lines"] - 1 or None
+    return rows
+
 
 PARTS: tuple[Part, ...] = (
-    Says("{mode:word}: {baseline_dir:file} before, {profile_dir:file} after"),
     *(
         Says(
-            f"{side}: {{{side}.device}} of {{{side}.host}} ({{{side}.device_type}}),"
-            f" {{{side}.xplane_file:file}}; captures: {{{side}.n_captures:count}},"
-            f" steps: {{{side}.n_steps:count}}, clock: {{{side}.clock:word}}"
+            f"{start}: {{names.{i}:file}}, {{{side}.device}} ({{{side}.device_type}}),"
+            f" {{samples.{i}:word}}, {{{side}.clock:word}}'s clock"
         )
-        for side in ("before", "after")
+        for i, (side, start) in enumerate((("before", "{mode:word}: before"), ("after", "after")))
+    ),
+    Table(
+        "causes that are new, gone or changed, with their estimated gains",
+        "causes",
+        (
+            *BEFORE_AFTER[:3],
+            Column("cause", "cause", "word"),
+            Column("is", "change", "word"),
+            Column("line", ("source_user", "before_source_user"), "file", null=""),
+            Column("device", "device", null=""),
+        ),
+        most=3,
+        what="cause",
+    ),
+    Table(
+        "means over the steps, + is slower",
+        "totals",
+        (Column("total", "key", "word"), *BEFORE_AFTER, P_VALUE),
+        derive=main_parts,
+        size="weight",
+        whole=STEP,
+        what="part",
+    ),
+    Table(
+        "by line of your code; a change is significant if p is at most 0.05",
+        "rows",
+        (
+            *BEFORE_AFTER[:3],
+            P_VALUE,
+            Column("kind", "kind", "word"),
+            Column(
+                "line",
+                LINE,
+                "file",
+                also=(" (was {was})", " and {n_more:count} more", ", in {inside:file}"),
+            ),
+        ),
+        derive=with_lines,
+        size="delta_ps",
+        whole=STEP,
+        most=5,
+        what="row",
+        omitted="tail.n_rows_omitted",
+        tail={"before": "tail.before_ps", "after": "tail.after_ps", "change": "tail.delta_ps"},
     ),
     Table(
         "changes in the compiled program",
         "program_changes.rows",
-        (
-            Column("what", "what", "word"),
-            Column("before", "before", "values", null="-"),
-            Column("after", "after", "values", null="-"),
-            Column("name", "name", null=""),
-        ),
-    ),
-    Says("The devices are of different types.", when="!same_device_type"),
-    Table(
-        "means over the steps, + is slower; significant means more than noise between steps",
-        "totals",
-        (Column("total", "key", "word"), *BEFORE_AFTER, P_VALUE, SIGNIFICANT),
+        FACTS,
+        derive=facts,
+        most=3,
+        what="fact",
     ),
     Table(
         "by file",
@@ -274,65 +212,21 @@ PARTS: tuple[Part, ...] = (
         (
             *BEFORE_AFTER,
             P_VALUE,
-            SIGNIFICANT,
-            Column("rows", "n_rows", "count"),
             Column("file", ("file", "before_file"), "file", "(none known)"),
         ),
-        size="delta_ps",
-        whole=STEP,
-        what="file",
-        tail={"before": "", "after": "", "change": ""},
+        only="all",
     ),
     Table(
-        "by line; significant if p is at most {noise.alpha:word}",
-        "rows",
-        (
-            *BEFORE_AFTER,
-            P_VALUE,
-            Column("kind", "kind", "word"),
-            Column("matched by", "matched_by", "word"),
-            Column("line", LINE, "file"),
-        ),
-        size="delta_ps",
-        whole=STEP,
-        what="row",
-        tail={"before": "", "after": "", "change": ""},
-        ends=(
-            *(
-                End(
-                    f"tail.by_kind.{kind}.before_ps",
-                    {
-                        "before": f"tail.by_kind.{kind}.before_ps",
-                        "after": f"tail.by_kind.{kind}.after_ps",
-                        "change": f"tail.by_kind.{kind}.delta_ps",
-                        "kind": kind,
-                        "line": "in omitted rows",
-                    },
-                )
-                for kind in ("compute", "data_move", "comm", "other")
-            ),
-            End("tail.n_rows_omitted", {"line": "{tail.n_rows_omitted:count} rows beyond --top"}),
-        ),
-    ),
-    Says(
-        "\nlines without a counterpart: {unmatched.before_ps:time} before"
-        " ({unmatched.before_pct:percent}), {unmatched.after_ps:time} after"
-        " ({unmatched.after_pct:percent})"
-    ),
-    Table(
-        "how lines were matched",
-        "by_match",
-        (
-            Column("matched by", "key", "word"),
-            Column("rows", "n_rows", "count"),
-            Column("before", "before_ps", "time"),
-            Column("after", "after_ps", "time"),
-        ),
-        unless_0="n_rows",
+        "further changes in the compiled program",
+        "program_changes.rows",
+        FACTS,
+        derive=minor_facts,
+        only="all",
     ),
 )
 
 
+LESS = {"slower": "faster", "longer": "shorter"}
 FIGURES = {"step_duration": "step", "period": "period"}
 
 
@@ -343,7 +237,77 @@ def headline(answer: Json) -> str:
 def sentences(answer: Json) -> Iterator[str]:
     if answer["gate"]:
         yield gate_sentence(answer["gate"])
+    cause = main_cause(answer)
+    if cause:
+        yield cause_sentence(cause, answer)
     yield from program_sentences(answer["program_changes"])
+    if not cause:
+        yield from time_sentences(answer)
+        yield from line_sentences(answer["rows"])
+    yield from (f"{cause_says(row)}." for row in answer["causes"] or () if row is not cause)
+
+
+def main_cause(answer: Json) -> Json | None:
+    """Return the cause that changed most, if that is at least 2 % of the step or half of the step's
+    change. Prefer a cause that changed in the direction of the step, then one of unknown gain."""
+    total = total_of(answer["totals"])
+    least = min(max(total["before_ps"], total["after_ps"]) / 50, abs(total["delta_ps"]) / 2)
+    large = [
+        row
+        for row in answer["causes"] or ()
+        if abs(row["delta_ps"] or row["unknown_ps"] or 0) > least
+        and rule_named(row["cause"]).headline
+    ]
+    large.sort(key=lambda row: agreement(row, total["delta_ps"]))
+    return next(iter(large), None)
+
+
+def agreement(cause: Json, delta_ps: int) -> int:
+    """Return a sort key: causes that changed in the direction of the step, causes of unknown gain
+    that could explain its change, other causes."""
+    is_more = cause["change"] == "new" or (cause["delta_ps"] or 0) > 0
+    if is_more != (delta_ps > 0):
+        return 2
+    return 1 if cause["delta_ps"] is None else 0
+
+
+def total_of(totals: Json) -> Json:
+    """Return the period if pauses changed more than the step, else the step."""
+    step: Json = totals["step_duration"]
+    period: Json | None = totals["period"]
+    pauses_more = abs(pause_delta(totals)) > abs(step["delta_ps"])
+    return period if period and pauses_more else step
+
+
+def cause_sentence(cause: Json, answer: Json) -> str:
+    """Say how a cause changed, with its estimated gain beside the measured change."""
+    total, unit = total_of(answer["totals"]), answer["noise"]["noise_unit"]
+    is_step = total is answer["totals"]["step_duration"]
+    what, more = ("step", "slower") if is_step else ("period", "longer")
+    measured = f"is {change(total, more)}{noise_of(total, unit)}"
+    if not total["delta_ps"]:
+        measured = f"takes {time(total['after_ps'])} before and after"
+    return f"{cause_says(cause)}; the {what} {measured}."
+
+
+def cause_says(cause: Json) -> str:
+    rule = rule_named(cause["cause"])
+    what = rule.headline or cause["cause"].replace("_", " ").capitalize()
+    device = f", {cause['device'].removeprefix('/device:')}," if cause["device"] else ""
+    where = at(cause["source_user"] or cause["before_source_user"])
+    gain = f": about {signed(cause['delta_ps'])}" if cause["delta_ps"] else ""
+    if cause["unknown_ps"]:
+        gain = f" in ops that take {time(cause['unknown_ps'])}"
+    if cause["gain_bytes"]:
+        gain = f": about {'-' if cause['change'] == 'gone' else '+'}{size(cause['gain_bytes'])}"
+    is_changed = "costs more" if (cause["delta_ps"] or 0) > 0 else "costs less"
+    how = is_changed if cause["change"] == "changed" else f"is {cause['change']}"
+    return f"{what}{device}{where} {how}{gain}"
+
+
+def time_sentences(answer: Json) -> Iterator[str]:
+    """Yield the changes of the step and of the pauses; changes within noise come last, and the
+    larger change comes first."""
     totals, unit = answer["totals"], answer["noise"]["noise_unit"]
     step, period, pauses = totals["step_duration"], totals["period"], pause_delta(totals)
     of_step = step_sentence(step, unit)
@@ -353,32 +317,56 @@ def sentences(answer: Json) -> Iterator[str]:
     if period:
         of_pauses = pause_sentence(period, pauses, unit)
         found.append((period["significant"] is False, -abs(pauses), of_pauses))
-    # Changes within noise come last, and the larger change comes first.
     yield from (sentence for *_, sentence in sorted(found))
-    rows = [row for row in answer["rows"] if row["significant"] and row["delta_ps"]]
-    if rows:
-        rows.sort(key=lambda row: -abs(row["delta_ps"]))
-        top = rows[0]
-        yield f"The largest change is{at_lines(top) or ' without a source line'}: {by(top)}."
-        at_line = next((row for row in rows if at_lines(row)), top)
-        if at_line is not top:
-            yield f"The largest change with a source line is{at_lines(at_line)}: {by(at_line)}."
 
 
-def at_lines(row: Json) -> str:
-    """Return ` at LINE`, or nothing if the line is unknown. If lines share the row, name the line
-    with the most time on the slower side."""
-    is_shared = max(len(row["agg_keys_before"]), len(row["agg_keys_after"])) > 1
-    if not is_shared:
-        return at(row["source_inner"])
-    of_before = row["before_ps"] > row["after_ps"] and row["before_source_inner"]
-    line = at(of_before or row["source_inner"])
-    return f"{line} and other lines" if line else ""
+def line_sentences(rows: list[Json]) -> Iterator[str]:
+    changed = [row for row in rows if row["significant"] and row["delta_ps"]]
+    if not changed:
+        return
+    top = max(changed, key=lambda row: abs(row["delta_ps"]))
+    repeated = repeated_lines(rows)
+    where = at_lines(top, repeated)
+    yield f"The largest change is{where or ' in ops without a line'}: {signed(top['delta_ps'])}."
+    with_line = [row for row in changed if line_of(row)]
+    if with_line and not where:
+        most = max(with_line, key=lambda row: abs(row["delta_ps"]))
+        yield (
+            f"The largest change with a source line is{at_lines(most, repeated)}:"
+            f" {signed(most['delta_ps'])}."
+        )
 
 
-def by(row: Json) -> str:
-    """Format a row's change in time, with a sign."""
-    return f"{'+' if row['delta_ps'] > 0 else '-'}{time(abs(row['delta_ps']))}"
+def line_of(row: Json) -> str | None:
+    """Return the line of the user's code; that before the change if there is none after it, or if
+    several lines share the row and took longer before."""
+    lines: list[str | None] = [row["source_user"], row["before_source_user"]]
+    if row["n_lines"] > 1 and row["before_ps"] > row["after_ps"]:
+        lines.reverse()
+    return lines[0] or lines[1]
+
+
+def repeated_lines(rows: list[Json]) -> set[str]:
+    """Return the lines of the user's code that have several rows of one kind on a side. Their rows
+    are told apart by lines of libraries."""
+    sides = "before_source_user", "source_user"
+    times = Counter((side, row["kind"], row[side]) for row in rows for side in sides if row[side])
+    return {line for (_, _, line), n in times.items() if n > 1}
+
+
+def at_lines(row: Json, repeated: set[str]) -> str:
+    """Return ` at LINE`, or nothing if the line is unknown. If lines share the row, say so."""
+    line, inner = line_of(row), row["source_inner"]
+    if not line:
+        return ""
+    more = " and other lines" if row["n_lines"] > 1 else ""
+    inside = f", in {short_path(inner)}" if line in repeated and inner != line else ""
+    return f"{at(line)}{more}{inside}"
+
+
+def signed(delta_ps: int) -> str:
+    """Format a change in time with a sign, such as `+8.93 ms`."""
+    return f"{'+' if delta_ps > 0 else '-'}{time(abs(delta_ps))}"
 
 
 def gate_sentence(gate: Json) -> str:
@@ -403,25 +391,26 @@ def program_sentences(found: Json) -> Iterator[str]:
         )
 
 
-def change(total: Json) -> str:
+def change(total: Json, more: str = "slower") -> str:
     """Describe a change in time in words, such as `0.14 ms (0.7 %) slower`."""
     share = total["delta_pct"]
-    known = bracketed(share and abs(share))
-    how = "slower" if total["delta_ps"] > 0 else "faster"
-    return f"{time(abs(total['delta_ps']))}{known} {how}"
+    how = more if total["delta_ps"] > 0 else LESS[more]
+    return f"{time(abs(total['delta_ps']))}{bracketed(share and abs(share))} {how}"
 
 
 def step_sentence(step: Json, unit: str) -> str:
     if not step["delta_ps"]:
         return f"The step takes {time(step['after_ps'])} before and after."
-    if step["significant"] is None:
-        return f"The step is {change(step)}, {too_few(unit)}."
-    noise = "more than" if step["significant"] else "within"
-    return f"The step is {change(step)}, which is {noise} the noise between {unit}s."
+    if step["significant"]:
+        return f"The step is {change(step)}, which is more than the noise between {unit}s."
+    return f"The step is {change(step)}{noise_of(step, unit)}."
 
 
-def too_few(unit: str) -> str:
-    return f"but too few {unit}s were captured to exclude noise"
+def noise_of(total: Json, unit: str) -> str:
+    """Return what makes a change uncertain, or nothing if it is significant."""
+    if total["significant"] is None:
+        return f", but too few {unit}s were captured to exclude noise"
+    return "" if total["significant"] else f", within the noise between {unit}s"
 
 
 def largest_part(totals: Json) -> str:
@@ -449,17 +438,20 @@ def pause_sentence(period: Json, pauses: int, unit: str) -> str:
     if 100 * abs(pauses) <= period["after_ps"]:
         return ""
     how = "longer" if pauses > 0 else "shorter"
-    noise = f", {too_few(unit)}" if period["significant"] is None else ""
-    if period["significant"] is False:
-        noise = f", within the noise between {unit}s"
     return (
         f"The time between steps is {how}: a step starts every {time(period['after_ps'])}, which is"
-        f" {change(period)}{noise}."
+        f" {change(period)}{noise_of(period, unit)}."
     )
 
 
 def next_steps(answer: Json) -> Iterator[Next]:
-    step = answer["totals"]["step_duration"]
+    totals = answer["totals"]
+    step, period = totals["step_duration"], totals["period"]
     is_slower = step["significant"] and step["delta_ps"] > 0
-    if is_slower and answer["program_changes"]["same_program"]:
+    is_late = any(row["device"] and row["after_ps"] for row in answer["causes"] or ())
+    if is_late or (is_slower and answer["program_changes"]["same_program"]):
         yield Next("whether a device or a host is slow", ("--mode", "spread"))
+    has_pauses = period and period["significant"] and 100 * pause_delta(totals) > period["after_ps"]
+    if has_pauses and not answer["profile_dir"].endswith(RECORD_SUFFIXES):
+        words = ("--mode", "bottleneck", "--step", "all")
+        yield Next("where the time goes, with the pauses between steps", words)

@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from _analysis.idle.period_timeline import period_row
-from _analysis.records.changed_causes import changed_causes
 from _analysis.report import head_of
 from _analysis.roof.class_times import (
     classes_of_groups,
@@ -88,8 +87,6 @@ BASELINE_MODES: Modes = {
     **{mode: PAGE_MODES[mode] for mode in ("by_source", "roofline", "idle", "by_scope")},
 }
 TOP_OF_COMPARE = 400
-# Show a changed cause if its gain differs by at least this fraction of the step.
-CAUSE_DIFFERS = 1 / 200
 
 # Limits: JSON size in bytes, rows per list, and length of a text. ROWS and LONGEST_TEXT are halved
 # until the JSON fits.
@@ -128,13 +125,6 @@ def page(
         "version": context.request.version,
         "captured_at_ns": captured_at(step),
         "before": before,
-        "changed_causes": changed_causes(
-            before["answers"]["bottleneck"]["causes"],
-            answers["bottleneck"]["causes"],
-            CAUSE_DIFFERS * step.duration,
-        )
-        if before
-        else [],
         "notes": context.notes,
         "n_warnings": len(set(context.warnings)),
     }
@@ -290,8 +280,8 @@ def side_before(
         with candidates.attempt(place), refusals_of_records(place.path):
             if ready_record(place.path, context):
                 context.warn(
-                    "the baseline is a record, which has no ops, so the page lacks its charts"
-                    " and causes; pass the capture instead"
+                    "the baseline is a record, which has no ops, so the page lacks its charts;"
+                    " pass the capture instead"
                 )
                 return None
             with opened(place, name, of_baseline) as trace:

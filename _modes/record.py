@@ -22,5 +22,5 @@ def record(context: Context, *, steps: slice = slice(None)) -> Json:
     candidates = Candidates(find_files(request.profile, context), request.host, context)
     for place in candidates.places:
         with candidates.attempt(place):
-            return record_of_trace(place, request.device, steps, context)
+            return record_of_trace(place, request.device, steps, context, has_causes=True)
     raise candidates.no_answer()

@@ -8,7 +8,6 @@ from typing import Any, Final
 from _light import NamedTuple
 from _output.blocks import HEAD, blocks_of, ready
 from _output.characters import Characters
-from _output.columns import LINE
 from _output.fill import (
     ALL,
     Block,
@@ -22,7 +21,7 @@ from _output.fill import (
     texts_of,
     with_unit,
 )
-from _output.screen import Column, Table, View
+from _output.screen import Column, View
 from _units import Unit
 
 Json = dict[str, Any]
@@ -70,18 +69,6 @@ SECTIONS: Final = {
     ),
     "program": Place("program"),
 }
-CHANGED_CAUSES: Final = Table(
-    "causes that appeared, disappeared or changed in gain between these two steps",
-    "changed_causes",
-    (
-        Column("before", "before_ps", "time"),
-        Column("after", "after_ps", "time"),
-        Column("change", "delta_ps", "delta"),
-        Column("cause", "cause", "word"),
-        Column("line", (*LINE.path, "before_source_user"), "file", null=""),
-    ),
-    below="{says:whole}",
-)
 
 
 def sections_of(data: Json, screens: Mapping[str, Any]) -> Json:
@@ -93,9 +80,6 @@ def sections_of(data: Json, screens: Mapping[str, Any]) -> Json:
         for section, place in SECTIONS.items()
         if place.mode in blocks
     }
-    if data["changed_causes"]:
-        changed = filled(CHANGED_CAUSES, data, EVERYTHING)
-        sections["changes"] += [shown(block, "") for block in changed]
     head = {**ready(whole(data, "bottleneck"), None), "mode": "capture"}
     header = (block for part in HEAD for block in filled(part, head, EVERYTHING))
     return {"header": [shown(block, "") for block in header], **sections}

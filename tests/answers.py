@@ -457,6 +457,24 @@ def odd_program(code: str = "") -> bytes:
     return encode(Space([plane, hlo_proto.metadata_plane({7: ("f", program)})]))
 
 
+def comparisons_of_unknown_gains(folder: Path) -> list[Json]:
+    """Return answers about causes of unknown gain that are new or gone."""
+    folder.mkdir()
+    of_demo = answer(DEMO, "record")
+    for name, gains in (("without", []), ("with", [None])):
+        causes = of_demo["devices"][0]["causes"]
+        of_demo["devices"][0]["causes"] = [
+            {**causes[0], "gain_ps": gain, "unknown_ps": 10**9} for gain in gains
+        ]
+        (folder / f"{name}.json").write_text(json.dumps(of_demo))
+        of_demo["devices"][0]["causes"] = causes
+    pairs = (("with", "without"), ("without", "with"))
+    return [
+        answer(folder / f"{after}.json", "compare", "--baseline", str(folder / f"{before}.json"))
+        for before, after in pairs
+    ]
+
+
 def captures() -> list[Json]:
     """Return answers of `compare` and `spread`."""
     odd = odd_program()
@@ -476,6 +494,7 @@ def captures() -> list[Json]:
         other_code.write_bytes(odd_program("other"))
         found.append(answer(odd, "compare", "--baseline", str(other_code)))
         found.append(answer(AFTER, "compare", "--baseline", str(nameless)))
+        found += comparisons_of_unknown_gains(Path(folder) / "unknown")
         found.append(answer(nameless, "compare", "--baseline", str(BEFORE)))
         names = [(host, f"/device:TPU:{number}") for host in "ab" for number in range(2)]
         for those in (names[1:2], names[2:]):

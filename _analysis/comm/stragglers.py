@@ -21,7 +21,6 @@ from _analysis.records.recorded_steps import ALPHA, source_of
 from _analysis.records.step_sums import StepSums, total_of
 from _light import NamedTuple
 from _pipeline.device import MODULES
-from _pipeline.frames import innermost_own, is_not_plumbing
 from _pipeline.groups import grouped, mean, percent, rounded_mean
 from _pipeline.scopes import scope_of
 from _pipeline.vocabulary import LeafKind
@@ -316,14 +315,13 @@ def slow_vs_median(cohort: Cohort, slow: Member, median: Member) -> SlowVsMedian
     for key in of_slow.keys() | of_median.keys():
         ours, theirs = of_slow.get(key), of_median.get(key)
         there = [line for line in (ours, theirs) if line]
-        source, group = source_of(there), there[0].group
-        frames = group.frames or ([source] if source else [])
+        group = there[0].group
         lines.append(
             LineDelta(
                 kind=there[0].kind,
                 agg_key=group.agg_key,
-                source=source,
-                source_user=innermost_own(frames, is_not_plumbing),
+                source=source_of(there),
+                source_user=there[0].source_user,
                 kernel=group.kernel,
                 scope=scope_of(group.tf_ops[0]).name if group.tf_ops else None,
                 median=theirs.mean if theirs else 0,

@@ -89,12 +89,13 @@ def begins_record(head: bytes, *, is_gzipped: bool) -> bool:
 def read_records(
     profiles: Sequence[str], host: str | None, device: str, context: Context
 ) -> dict[str, Record]:
-    """Read the records of one side, keyed by profile; skip a capture that was passed before."""
+    """Read the records of one side, keyed by profile; skip a capture that was passed before.
+    Traces give causes only in the first record, because `compare` uses no others."""
     records: dict[str, Record] = {}
     places: set[tuple[str, str | None]] = set()
     for profile in profiles:
         of_profile = context.with_own_notes()
-        place, record = read_record(profile, host, device, of_profile)
+        place, record = read_record(profile, host, device, of_profile, has_causes=not records)
         context.warn(*of_profile.warnings)
         context.note(*of_profile.provenance)
         key = os.path.realpath(place.path), place.host
@@ -107,22 +108,25 @@ def read_records(
 
 
 def read_record(
-    profile: str, host: str | None, device: str, context: Context
+    profile: str, host: str | None, device: str, context: Context, *, has_causes: bool
 ) -> tuple[Place, Record]:
     """Return the record of the first readable file that contains the device."""
     candidates = Candidates(find_captures(profile, context), host, context)
     for place in candidates.places:
         with candidates.attempt(place):
-            return place, record_at(place, device, context)
+            return place, record_at(place, device, context, has_causes=has_causes)
     raise candidates.no_answer()
 
 
-def record_at(place: Place, device: str | None, context: Context) -> Record:
+def record_at(
+    place: Place, device: str | None, context: Context, *, has_causes: bool = False
+) -> Record:
     """Read a record, or build one from a trace; raise NoAnswer if the device is missing."""
     with refusals_of_records(place.path):
         found = ready_record(place.path, context)
         if found is None:
-            return record_of(record_of_trace(place, device, slice(None), context))
+            row = record_of_trace(place, device, slice(None), context, has_causes=has_causes)
+            return record_of(row)
     available = [found_device.name for found_device in found.devices]
     if device is not None and not planes_named(device, available):
         raise NoAnswer(DEVICE_NOT_FOUND, available_devices=available)

@@ -2,55 +2,143 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable
+from typing import Literal
 
-Json = dict[str, Any]
-Cause = Mapping[str, Any]
+from _analysis.causes import NAMES, PROGRAM, rule_named
+from _analysis.causes.shared.cause import SMALLEST_PART
+from _analysis.records.matching import paired_files, split_frame
+from _analysis.records.record_format import RecordedCause, RecordedCauses
+from _light import NamedTuple
+
+# Gains are estimates from the times of ops, which differ a little between two runs of a program.
+SIMILAR_PART = 10
+# Causes of one kind in different scopes of a file are the same only if one gain is at most this
+# many times the other.
+MOST_TIMES = 2
+
+Key = Callable[[RecordedCause, str | None], Hashable]
 
 
-def changed_causes(before: Sequence[Cause], after: Sequence[Cause], least: float) -> list[Json]:
-    """Return the causes whose gain changes by at least `least`, largest change first.
+class CauseChange(NamedTuple):
+    """A cause before and after; None on a side that does not have it."""
 
-    Causes before and after are matched by name and line. The rest are matched by name and file,
-    because an edit moves the lines of a file.
+    before: RecordedCause | None
+    after: RecordedCause | None
+
+    @property
+    def shown(self) -> RecordedCause:
+        found = self.after or self.before
+        assert found
+        return found
+
+    @property
+    def change(self) -> Literal["new", "gone", "changed"]:
+        if self.before is None:
+            return "new"
+        return "gone" if self.after is None else "changed"
+
+    @property
+    def gains(self) -> tuple[int | None, int | None]:
+        """Return the gain of each side: 0 on a side that does not have the cause, and None if
+        unknown."""
+        before, after = (side.gain_ps if side else 0 for side in self)
+        return before, after
+
+    @property
+    def delta(self) -> int | None:
+        before, after = self.gains
+        return None if before is None or after is None else after - before
+
+    def exceeds(self, step: int) -> bool:
+        """Return whether the change is more than a difference in estimates, or in the floors below
+        which a step has no causes."""
+        floor = step / SMALLEST_PART
+        if self.change != "changed" and self.delta is None:
+            return (self.shown.unknown_ps or 0) > floor
+        if self.change != "changed" and self.shown.gain_bytes:
+            return True
+        largest = max(gain or 0 for gain in self.gains)
+        return abs(self.delta or 0) > max(largest / SIMILAR_PART, floor)
+
+
+def changed_causes(
+    before: RecordedCauses, after: RecordedCauses, step: int, *, same_program: bool
+) -> list[CauseChange]:
+    """Return the causes that differ, largest change first. `step` is the time of the slower step.
+
+    Causes that only one of the captures can show are left out. Equal programs have equal causes,
+    except those that are not in the program.
     """
-    left = list(before)
-    rows: list[Json] = []
-    pairs: dict[int, Cause] = {}
-    for facts_of in (cause_at_line, cause_in_file):
-        for place, cause in enumerate(after):
-            same = (other for other in left if facts_of(other) == facts_of(cause))
-            found = None if place in pairs else next(same, None)
-            if found:
-                left.remove(found)
-                pairs[place] = found
-    for place, cause in enumerate(after):
-        rows.append(cause_row(pairs.get(place), cause))
-    rows += [cause_row(cause, None) for cause in left]
-    differing = [row for row in rows if abs(row["delta_ps"]) >= least]
-    return sorted(differing, key=lambda row: -abs(row["delta_ps"]))
+    names = {*before.examined} & {*after.examined}.intersection(NAMES)
+    if same_program:
+        names = {name for name in names if rule_named(name).needs != PROGRAM}
+    sides = ([cause for cause in side.found if cause.cause in names] for side in (before, after))
+    differing = [row for row in matched(*sides) if row.exceeds(step)]
+    return sorted(differing, key=lambda row: -abs(row.delta or 0))
 
 
-def cause_at_line(cause: Cause) -> tuple[str, str | None]:
-    return cause["cause"], cause["source_user"]
+def matched(before: list[RecordedCause], after: list[RecordedCause]) -> list[CauseChange]:
+    """Match causes by name and place. An edit moves the lines of a file, so the place can also be
+    the scope."""
+    files = paired_files(*map(files_of, (before, after)))
+    found: list[CauseChange] = []
+    for key, is_same in KEYS:
+        for cause in list(after):
+            place = key(cause, named(cause, files[1]))
+            same = [
+                other
+                for other in before
+                if place and key(other, named(other, files[0])) == place and is_same(other, cause)
+            ]
+            if same:
+                nearest = min(same, key=lambda other: abs(line_of(other) - line_of(cause)))
+                before.remove(nearest)
+                after.remove(cause)
+                found.append(CauseChange(nearest, cause))
+    found += [CauseChange(None, cause) for cause in after]
+    return found + [CauseChange(cause, None) for cause in before]
 
 
-def cause_in_file(cause: Cause) -> tuple[str, str]:
-    return cause["cause"], (cause["source_user"] or "").rpartition(":")[0]
+def named(cause: RecordedCause, names: dict[str, str]) -> str | None:
+    """Return the file of a cause by the name that both sides share."""
+    file = file_of(cause)
+    return names.get(file, file) if file else None
 
 
-def cause_row(before: Cause | None, after: Cause | None) -> Json:
-    shown = after or before
-    assert shown
-    before_ps = (before["gain_ps"] or 0) if before else 0
-    after_ps = (after["gain_ps"] or 0) if after else 0
-    return {
-        "cause": shown["cause"],
-        "source_user": after["source_user"] if after else None,
-        "before_source_user": before["source_user"] if before else None,
-        "before_ps": before_ps,
-        "after_ps": after_ps,
-        "delta_ps": after_ps - before_ps,
-        "says": shown["says"],
-    }
+def files_of(causes: Iterable[RecordedCause]) -> set[str]:
+    return {file for cause in causes if (file := file_of(cause))}
+
+
+def file_of(cause: RecordedCause) -> str | None:
+    return split_frame(cause.source_user)[0] if cause.source_user else None
+
+
+def line_of(cause: RecordedCause) -> int:
+    return split_frame(cause.source_user)[1] if cause.source_user else 0
+
+
+def is_similar(before: RecordedCause, after: RecordedCause) -> bool:
+    gains = sorted((before.gain_ps or 0, after.gain_ps or 0))
+    return gains[1] <= MOST_TIMES * gains[0]
+
+
+def is_similar_without_line(before: RecordedCause, after: RecordedCause) -> bool:
+    """Return whether a capture does not show the line, for example for want of host events."""
+    has_lines = before.source_user and after.source_user
+    return not has_lines and is_similar(before, after)
+
+
+def always(before: RecordedCause, after: RecordedCause) -> bool:
+    return True
+
+
+# The places by which causes are matched, most certain first, and what else must be true.
+KEYS: tuple[tuple[Key, Callable[[RecordedCause, RecordedCause], bool]], ...] = (
+    (lambda cause, file: (cause.cause, file, line_of(cause), cause.scope), always),
+    (lambda cause, file: (cause.cause, file, line_of(cause)), always),
+    (lambda cause, file: cause.scope and (cause.cause, file, cause.scope), always),
+    (lambda cause, file: (cause.cause, file), is_similar),
+    (lambda cause, file: cause.scope and (cause.cause, cause.scope), always),
+    (lambda cause, file: cause.cause, is_similar_without_line),
+)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
+from _analysis.records.changed_causes import CauseChange, changed_causes
 from _analysis.records.changes_by_file import FileLines, Files
 from _analysis.records.matching import Match, matches_of
 from _analysis.records.noise import Noise, noise_of, p_values_of
@@ -13,11 +14,14 @@ from _analysis.records.program_changes import ProgramChanges, program_changes
 from _analysis.records.record_format import KINDS, Record
 from _analysis.records.recorded_steps import ALPHA, Line, Run, run_of, source_of
 from _analysis.records.sides import Side, sides_of
+from _analysis.records.user_lines import joined_by_user_line
 from _light import NamedTuple
 from _pipeline.context import DEVICE
 from _pipeline.groups import mean, percent
 from _pipeline.vocabulary import LeafKind
 
+# None if the causes of a side are unknown.
+Causes: TypeAlias = "list[CauseChange] | None"
 # Rows below this share of the total time are not tested for significance, because with fewer tests
 # smaller differences become significant.
 TESTED_PART = Fraction(1, 1000)
@@ -89,16 +93,15 @@ class Comparison(NamedTuple):
     noise: Noise
     # Unit of the samples: steps if each side is a single capture, else captures.
     unit: Literal["step", "capture"]
-    # Number of lines that were tested for significance.
-    n_tested: int
     program: ProgramChanges
+    causes: Causes
     totals: dict[str, Change]
     # Change in the period (the time from the start of a step to the start of the next step). None
     # if a side has no period.
     period: Change | None
     lines: list[LineChange]
     files: list[FileChange]
-    # Lines that are in different files on the two sides.
+    # Lines that are in different files on the two sides, before they are joined by user line.
     moved: list[LineChange]
 
     @property
@@ -140,7 +143,9 @@ def compare_records(
     figures = [totals_of(*side) for side in zip(samples, lines, strict=True)]
     totals = {name: Change(figures[0][name], figures[1][name]) for name in figures[0]}
     matches, files = matches_of(*lines), Files(*lines)
-    line_changes = [LineChange(match, change_of(match, noise)) for match in matches]
+    line_changes = [
+        LineChange(match, change_of(match, noise)) for match in joined_by_user_line(matches, *lines)
+    ]
     line_changes.sort(key=lambda row: row.order)
     file_changes = [
         FileChange(of_file, change_of(of_file, noise)) for of_file in files.with_lines(matches)
@@ -148,19 +153,31 @@ def compare_records(
     file_changes.sort(key=lambda row: row.order)
     tested = large_of([row.change for row in line_changes])
     test([tested, large_of([row.change for row in file_changes]), list(totals.values())], noise)
+    program = program_changes(*([run.device.hlo for run in side.runs] for side in sides))
     return Comparison(
         before=sides[0],
         after=sides[1],
         noise=noise,
         unit="step" if sides[0].samples is sides[0].first else "capture",
-        n_tested=0 if noise.too_few_samples else len(tested),
-        program=program_changes(*([run.device.hlo for run in side.runs] for side in sides)),
+        program=program,
+        causes=causes_of(sides, totals["step_duration"], program),
         totals=totals,
         period=change_of_period(*samples),
         lines=line_changes,
         files=file_changes,
-        moved=[row for row in line_changes if files.is_moved(row.match)],
+        moved=[
+            LineChange(match, change_of(match, noise)) for match in matches if files.is_moved(match)
+        ],
     )
+
+
+def causes_of(sides: Sequence[Side], step: Change, program: ProgramChanges) -> Causes:
+    """Return the causes that differ between the first captures of the sides."""
+    before, after = (side.first.device.causes for side in sides)
+    if before is None or after is None:
+        return None
+    longest = max(step.before.mean, step.after.mean)
+    return changed_causes(before, after, longest, same_program=program.same is True)
 
 
 def large_of(changes: Sequence[Change]) -> list[Change]:

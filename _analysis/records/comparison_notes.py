@@ -16,6 +16,7 @@ RUN_TO_RUN = (
 
 def warnings_of(found: Comparison) -> Iterator[str]:
     noise, unit = found.noise, found.unit
+    yield from notes_on_causes(found)
     yield from notes_on_devices(found)
     if unit == "step" and noise.n_before != noise.n_after:
         yield f"the number of steps differs: {noise.n_before} before, {noise.n_after} after"
@@ -28,8 +29,8 @@ def warnings_of(found: Comparison) -> Iterator[str]:
     if max(part or 0 for part in parts) > UNMATCHED_PCT:
         of_before, of_after = ("nothing" if part is None else percentage(part) for part in parts)
         yield (
-            f"lines without a counterpart take {of_before} of the op time before the change and"
-            f" {of_after} after it; use by_file instead, which compares files"
+            f"lines without a counterpart: {of_before} of the time before, {of_after} after;"
+            " by_file compares files"
         )
     if found.moved:
         time_before, time_after = sums_of(found.moved)
@@ -40,15 +41,33 @@ def warnings_of(found: Comparison) -> Iterator[str]:
         )
 
 
+def notes_on_causes(found: Comparison) -> Iterator[str]:
+    """Yield notes on causes that cannot be compared."""
+    devices = {"before": found.before.first.device, "after": found.after.first.device}
+    for side, device in devices.items():
+        if device.causes is None:
+            yield (
+                f"causes are not compared, because the record {side} the change has none for"
+                f" {device.name}: version 2.0 recorded no causes, and this version records those of"
+                " the first device; pass the trace, or record it again"
+            )
+    examined = {side: device.causes.examined for side, device in devices.items() if device.causes}
+    for side, names in examined.items() if len(examined) == len(devices) else ():
+        only = sorted(name for name in names if any(name not in of for of in examined.values()))
+        if only:
+            yield (
+                f"these causes are not compared, because only the capture {side} the change can"
+                f" show them: {', '.join(only)}"
+            )
+
+
 def notes_on_devices(found: Comparison) -> Iterator[str]:
     """Yield notes on devices that differ between the two sides or within one side."""
     sides = {"before": found.before.runs, "after": found.after.runs}
-    for what, attribute in (
-        ("device", "name"),
-        ("device_type", "device_type"),
-        ("clock", "clock"),
-        ("program", "program"),
-    ):
+    attributes = [("device", "name"), ("device_type", "device_type"), ("clock", "clock")]
+    if found.program.same is None and not found.program.rows:
+        attributes.append(("program", "program"))
+    for what, attribute in attributes:
         values = {
             side: list(dict.fromkeys(str(getattr(run.device, attribute)) for run in runs))
             for side, runs in sides.items()

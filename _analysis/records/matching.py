@@ -27,6 +27,8 @@ MatchedBy = Literal[
     "same_scopes",
     "similar_scopes",
     "same_places",
+    # Only after joining by user line.
+    "same_user_line",
     "only_before",
     "only_after",
 ]
@@ -182,7 +184,6 @@ LEVELS: dict[MatchedBy, Callable[[list[Traits], list[Traits]], Iterator[Pair]]] 
     "similar_scopes": similar,
     "same_places": partial(alike_in_order, places_of),
 }
-MATCHED_BY: tuple[MatchedBy, ...] = (*LEVELS, "only_before", "only_after")
 
 
 def traits_of(before: Sequence[Line], after: Sequence[Line]) -> list[list[Traits]]:

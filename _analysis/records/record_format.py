@@ -106,6 +106,29 @@ class RecordedStep(NamedTuple):
     period: int | None = None
 
 
+class RecordedCause(NamedTuple):
+    """A cause of lost time; its fields are those of an answer of `bottleneck`."""
+
+    cause: str
+    # None if unknown.
+    gain_ps: int | None
+    # Time of the affected ops if the gain is unknown; None for other causes.
+    unknown_ps: int | None
+    # Memory that can be saved; None if the cause costs time.
+    gain_bytes: int | None
+    source_user: str | None
+    scope: str | None
+    # The slow device; None for other causes.
+    device: str | None
+
+
+class RecordedCauses(NamedTuple):
+    """The causes of a step, and the names of all causes that the capture can show."""
+
+    found: list[RecordedCause]
+    examined: list[str]
+
+
 class RecordedDevice(NamedTuple):
     """A device and its steps in order of time."""
 
@@ -117,6 +140,8 @@ class RecordedDevice(NamedTuple):
     program: str
     # Missing from records written by version 2.0.
     hlo: RecordedProgram | None
+    # Missing from records written by version 3, and for devices after the first.
+    causes: RecordedCauses | None
     steps: list[RecordedStep]
 
 
@@ -230,8 +255,25 @@ def device_of(row: JsonObject, programs: Sequence[RecordedProgram]) -> RecordedD
         step_source=row.choice("step_source", STEP_SOURCES),
         program=row.text("program"),
         hlo=None if place is None else programs[place],
+        causes=causes_of(row) if row.get("causes") is not None else None,
         steps=[],
     )
+
+
+def causes_of(row: JsonObject) -> RecordedCauses:
+    found = [
+        RecordedCause(
+            cause=cause.text("cause"),
+            gain_ps=cause.number_or_null("gain_ps"),
+            unknown_ps=cause.number_or_null("unknown_ps"),
+            gain_bytes=cause.number_or_null("gain_bytes"),
+            source_user=cause.text_or_null("source_user"),
+            scope=cause.text_or_null("scope"),
+            device=cause.text_or_null("device"),
+        )
+        for cause in row.rows("causes")
+    ]
+    return RecordedCauses(found, row.texts("examined"))
 
 
 def step_of(row: JsonObject, n_groups: int) -> RecordedStep:

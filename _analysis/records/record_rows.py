@@ -4,7 +4,7 @@ from a file, or build them directly from a trace."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from _analysis.records.record_format import FORMAT
@@ -16,16 +16,22 @@ from _analysis.records.recording import (
     record_devices,
 )
 from _pipeline.context import SCHEMA_VERSION, Context
+from _pipeline.device import open_device
+from _pipeline.event_iterate import read_events
 from _pipeline.folders import host_of
 from _pipeline.groups import SourceKey, grouped
 from _pipeline.load import Place, opened, opened_hosts
 from _pipeline.no_answer import NoAnswer, no_device
+from _pipeline.normalize import normalize
+from _pipeline.step_pick import StepChoice, pick_step
 from _pipeline.texts import LONGEST_TEXT, cut_texts, digest_of
 from _proto.trace import STDIN
 from _proto.trace.ranks import TPU_RE, planes_named
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from _analysis.causes.shared.facts import Found
+    from _proto.hlo.programs import Programs
     from _proto.trace.trace import Trace
 
 Json = dict[str, Any]
@@ -34,10 +40,13 @@ Json = dict[str, Any]
 N_LISTED = 32
 
 
-def record_of_trace(place: Place, device: str | None, asked: slice, context: Context) -> Json:
-    """Return the record of a host; it contains `device`, or without `device` all TPUs with ops."""
+def record_of_trace(
+    place: Place, device: str | None, asked: slice, context: Context, *, has_causes: bool
+) -> Json:
+    """Return the record of a host; it contains `device`, or without `device` all TPUs with ops.
+    Causes take as long as the rest."""
     with opened(place, device, context) as trace:
-        return record_of_host(trace, place.path, device, asked, context)
+        return record_of_host(trace, place.path, device, asked, context, has_causes=has_causes)
 
 
 def records_of_trace(path: str, device: str | None, context: Context) -> list[Json | NoAnswer]:
@@ -56,7 +65,8 @@ def record_or_no_answer(
 ) -> Json | NoAnswer:
     its_device = trace.device_named(device) if device else None
     try:
-        return record_of_host(trace, path, its_device, slice(None), context.with_own_notes())
+        own_notes = context.with_own_notes()
+        return record_of_host(trace, path, its_device, slice(None), own_notes, has_causes=False)
     except NoAnswer as failure:
         if not trace.host.is_one_of_several:
             raise
@@ -66,7 +76,13 @@ def record_or_no_answer(
 
 
 def record_of_host(
-    trace: Trace, path: str, device: str | None, asked: slice, context: Context
+    trace: Trace,
+    path: str,
+    device: str | None,
+    asked: slice,
+    context: Context,
+    *,
+    has_causes: bool,
 ) -> Json:
     names = list(filter(TPU_RE.match, trace.plane_names))
     if device is not None:
@@ -83,7 +99,12 @@ def record_of_host(
     for of_device in devices:
         for key, facts in of_device.groups.items():
             groups.setdefault(key, facts).merge(facts)
-    digests = digests_of_programs(trace, devices, context)
+    # Import late, because the module requires protobuf, which may be missing.
+    from _proto.hlo.programs import Programs
+
+    programs = Programs(trace, devices[0].device)
+    digests = digests_of_programs(trace, devices, programs, context)
+    found = found_in(path, trace, devices[0].device, programs, context) if has_causes else None
     frames: dict[str, int] = {}
     group_rows = [group_row(facts, frames) for facts in groups.values()]
     answer: Json = {
@@ -99,7 +120,7 @@ def record_of_host(
         "frames": list(frames),
         "groups": group_rows,
         "programs": list(digests.values()),
-        "devices": [device_row(of_device, list(digests)) for of_device in devices],
+        "devices": device_rows(devices, list(digests), found),
         "steps": [
             step_row(number, step, groups)
             for number, of_device in enumerate(devices)
@@ -118,8 +139,6 @@ def record_of_host(
 
 def group_row(facts: GroupFacts, frames: dict[str, int]) -> Json:
     """Return the row of a group, and add its frames to the table of all frames."""
-    tf_ops, signatures = sorted(facts.tf_ops), sorted(facts.signatures)
-    shapes = sorted(facts.shapes)
     return {
         "kind": facts.kind,
         "agg_key": facts.agg_key,
@@ -128,35 +147,68 @@ def group_row(facts: GroupFacts, frames: dict[str, int]) -> Json:
         # A group without a stack can have several sources; take the minimum, so that the order of
         # devices does not matter.
         "source": min(facts.sources, default=None),
-        "tf_ops": tf_ops[:N_LISTED],
-        "signatures": signatures[:N_LISTED],
-        "shapes": shapes[:N_LISTED],
+        "tf_ops": sorted(facts.tf_ops)[:N_LISTED],
+        "signatures": sorted(facts.signatures)[:N_LISTED],
         "kernel": min(facts.kernels, default=None),
-        "truncated": max(len(tf_ops), len(signatures), len(shapes)) > N_LISTED,
         "ops": digest_of_all(facts.texts),
     }
 
 
+def found_in(path: str, trace: Trace, name: str, programs: Programs, context: Context) -> Found:
+    """Return the causes in the step of the device that modes of one step pick."""
+    # Import late, because most records that `compare` and `spread` make of traces need no causes.
+    from _analysis.causes.shared.facts import found_by_default
+
+    of_causes = context.with_own_notes()
+    device = open_device(path, trace, name, [], of_causes, programs=programs)
+    picked = pick_step(device, StepChoice(), of_causes)
+    step = normalize(device, picked, read_events(device, picked), of_causes)
+    return found_by_default(step, of_causes)
+
+
 def digests_of_programs(
-    trace: Trace, devices: Iterable[DeviceFacts], context: Context
+    trace: Trace, devices: Sequence[DeviceFacts], of_first: Programs, context: Context
 ) -> dict[int, Json]:
     """Map program ids to the digests of the devices' programs; programs missing from the trace are
     omitted."""
     from _analysis.records.program_digest import digest_of_program
     from _proto.hlo.programs import Programs
 
-    notes: list[str] = []
+    notes = of_first.notes
     digests: dict[int, Json] = {}
     for device in devices:
         program_id = device.program_id
         if program_id is None or program_id in digests:
             continue
-        program = Programs(trace, device.device, notes).program(program_id)
+        programs = of_first if device is devices[0] else Programs(trace, device.device, notes)
+        program = programs.program(program_id)
         digest = digest_of_program(program) if program else None
         if digest:
             digests[program_id] = digest
     context.warn(*notes)
     return digests
+
+
+def device_rows(
+    devices: Sequence[DeviceFacts], program_ids: list[int], found: Found | None
+) -> list[Json]:
+    """Return the rows of the devices. Only the first has causes."""
+    first, *others = devices
+    rows = [device_row(first, program_ids) | causes_fields(found)]
+    return rows + [device_row(device, program_ids) | causes_fields(None) for device in others]
+
+
+def causes_fields(found: Found | None) -> Json:
+    return {
+        "causes": found and [cause_row(row) for row in found.causes],
+        "examined": found and found.examined,
+    }
+
+
+def cause_row(row: Mapping[str, Any]) -> Json:
+    """Return the fields of a cause that `compare` needs."""
+    names = ("cause", "gain_ps", "unknown_ps", "gain_bytes", "source_user", "scope")
+    return {**{name: row[name] for name in names}, "device": row["evidence"].get("device")}
 
 
 def device_row(device: DeviceFacts, program_ids: list[int]) -> Json:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from itertools import zip_longest
 
-from _light import NamedTuple
+from _light import NamedTuple, cached_property
+from _pipeline.frames import innermost_own, is_not_plumbing
 from _pipeline.groups import mean
 from _pipeline.no_answer import NoAnswer
 from _pipeline.vocabulary import LeafKind
@@ -20,20 +21,26 @@ if TYPE_CHECKING:
 ALPHA = Fraction(1, 20)
 
 
-class Line(NamedTuple):
+class Line:
     """A group, with its time and number of executions in each step."""
 
-    group: RecordedGroup
-    durs: tuple[int, ...]
-    ns: tuple[float, ...]
+    def __init__(self, group: RecordedGroup, durs: tuple[int, ...], ns: tuple[float, ...]) -> None:
+        self.group, self.durs, self.ns = group, durs, ns
 
     @property
     def kind(self) -> LeafKind:
         return self.group.kind
 
-    @property
+    @cached_property
     def mean(self) -> int:
         return mean(self.durs)
+
+    @cached_property
+    def source_user(self) -> str | None:
+        """Return the innermost line in the user's own code; None if it is unknown."""
+        group = self.group
+        frames = group.frames or ([group.source] if group.source else [])
+        return innermost_own(frames, is_not_plumbing)
 
 
 class Run(NamedTuple):
@@ -91,7 +98,16 @@ def run_of(record: Record, device: str, asked: slice, **more: str) -> Run:
     return run
 
 
-def source_of(lines: Sequence[Line]) -> str | None:
+def source_of(lines: Iterable[Line]) -> str | None:
     """Return the source with the most time among the given lines, or None if no line has one."""
-    known = [(-line.mean, line.group.source) for line in lines if line.group.source]
+    return longest((line.group.source, line.mean) for line in lines)
+
+
+def user_line_of(lines: Iterable[Line]) -> str | None:
+    """Return the user's line with the most time, or None if none is known."""
+    return longest((line.source_user, line.mean) for line in lines)
+
+
+def longest(times: Iterable[tuple[str | None, int]]) -> str | None:
+    known = [(-time, place) for place, time in times if place]
     return min(known)[1] if known else None

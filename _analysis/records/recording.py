@@ -51,7 +51,6 @@ class GroupFacts:
         self.tf_ops: set[str] = set()
         self.signatures: set[str] = set()
         self.kernels: set[str] = set()
-        self.shapes: set[str] = set()
         self.texts: set[str] = set()
         # Properties of the ops added so far; an op with equal properties adds nothing.
         self._seen: set[tuple[str | None, ...]] = set()
@@ -69,7 +68,6 @@ class GroupFacts:
         self.signatures.add(op.signature)
         if op.kernel:
             self.kernels.add(op.kernel)
-        self.shapes.update(f"{array.dtype}[{array.dims}]" for array in op.hlo.outputs)
         self.texts.add(op.text)
 
     def merge(self, other: GroupFacts) -> None:
@@ -77,7 +75,6 @@ class GroupFacts:
         self.tf_ops |= other.tf_ops
         self.signatures |= other.signatures
         self.kernels |= other.kernels
-        self.shapes |= other.shapes
         self.texts |= other.texts
 
 

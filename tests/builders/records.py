@@ -385,6 +385,8 @@ def record(
                 "clock": "device",
                 "step_source": step_source,
                 "program": digest(op.text for op in program),
+                "causes": [],
+                "examined": [],
             }
             for device in devices
         ],
@@ -411,8 +413,6 @@ def facts_of_group(kind: str, agg_key: str, ops: list[Op], place: dict[str, int]
         "source": str(first.frames[-1]).rpartition(":")[0] if first.frames else None,
         "tf_ops": distinct(op.tf_op for op in ops),
         "signatures": distinct(op.signature for op in ops),
-        "shapes": distinct(op.shape for op in ops),
-        "truncated": False,
         "ops": digest(op.text for op in ops),
     }
 

@@ -18,7 +18,6 @@ from typing import Any
 from unittest import mock
 
 import compute_breakdown
-from _analysis.records.changed_causes import changed_causes
 from _modes import NAMES, mode_named
 from _modes.page import BASELINE_MODES, PAGE_MODES, TOP_OF_COMPARE
 from _output.page_sections import SECTIONS
@@ -279,12 +278,6 @@ class Contents(OfPages):
         self.assertEqual(+summed, +Counter(budget))
 
 
-def cause(name: str, line: str | None, gain: int) -> Any:
-    """Return a cause with only the fields that matter in a comparison."""
-    says = f"{name} costs {gain}"
-    return {"cause": name, "source_user": line, "gain_ps": gain, "says": says}
-
-
 class Comparison(OfPages):
     ops = (leaf(0, 5, stack="a.py:3:1"), leaf(10, 5, "g.1", stack="b.py:1:1"))
 
@@ -319,36 +312,8 @@ class Comparison(OfPages):
         baseline = self.write("before.json", record)
         result, html = self.page(self.small(40), "--baseline", str(baseline))
         data = data_of(html)
-        self.assertEqual((data["before"], data["changed_causes"]), (None, []))
+        self.assertIsNone(data["before"])
         self.assertIn("the baseline is a record, which has no ops", "\n".join(result["notes"]))
-
-    def test_causes_are_matched_by_line_then_by_file(self) -> None:
-        before = [
-            cause("recompute", "a.py:1", 90),
-            cause("resharding", "a.py:5", 50),
-            cause("layout_change", "a.py:7", 30),
-            cause("layout_change", "a.py:9", 20),
-            cause("not_donated", None, 0),
-        ]
-        after = [
-            cause("recompute", "a.py:3", 95),
-            cause("layout_change", "a.py:9", 60),
-            cause("widened_dtype", None, 40),
-            cause("layout_change", "a.py:8", 30),
-        ]
-        rows = changed_causes(before, after, 5)
-        lines = [(row["cause"], row["before_source_user"], row["source_user"]) for row in rows]
-        self.assertEqual(
-            lines,
-            [
-                ("resharding", "a.py:5", None),
-                ("layout_change", "a.py:9", "a.py:9"),
-                ("widened_dtype", None, None),
-                ("recompute", "a.py:1", "a.py:3"),
-            ],
-        )
-        self.assertEqual([row["delta_ps"] for row in rows], [-50, 40, 40, 5])
-        self.assertEqual(rows[0]["says"], "resharding costs 50")
 
     def test_baseline_without_an_answer_is_rejected(self) -> None:
         out = self.folder / "step.html"

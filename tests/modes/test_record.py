@@ -68,9 +68,12 @@ class Demo(unittest.TestCase):
                 # worded differently.
                 del result["schema_version"], result["programs"], result["notes"], kept["notes"]
                 for device in result["devices"]:
-                    del device["hlo"]
+                    del device["hlo"], device["causes"], device["examined"]
                 for group in result["groups"]:
                     del group["kernel"]
+                # Later versions do not write these fields.
+                for group in kept["groups"]:
+                    del group["shapes"], group["truncated"]
                 for step in result["steps"]:
                     del step["period_ps"]
                 self.assertEqual(result, kept)
@@ -224,8 +227,7 @@ class Groups(unittest.TestCase):
                     "loop fusion",
                     i,
                     1,
-                    shape=f"f32[{99 - i},<=8]{{1,0}}",
-                    tf_op=f"t{i % 3}:",
+                    tf_op=f"t{99 - i}:",
                     stack="a.py:1:2",
                 )
                 for i in range(n)
@@ -234,17 +236,9 @@ class Groups(unittest.TestCase):
             of: Json = only
             return of
 
-        self.assertEqual(group(32)["shapes"], [f"f32[{i},<=8]" for i in range(68, 100)])
-        self.assertFalse(group(32)["truncated"])
-        self.assertEqual(group(33)["shapes"], [f"f32[{i},<=8]" for i in range(67, 99)])
-        self.assertTrue(group(33)["truncated"])
-        self.assertEqual(group(33)["tf_ops"], ["t0:", "t1:", "t2:"])
+        for n in (32, 33):
+            self.assertEqual(group(n)["tf_ops"], [f"t{i}:" for i in range(100 - n, 132 - n)])
         self.assertEqual(group(33)["signatures"], ["f [loop fusion]"])
-
-    def test_shapes_in_nested_tuples_are_listed(self) -> None:
-        shape = "(bf16[8,128]{1,0:T(8,128)(2,1)}, (s32[]{:T(128)}, token[]), /*index=2*/f32[4]{0})"
-        [group] = record(tpu_plane([op("f.1", "loop fusion", 0, 1, shape=shape)]))["groups"]
-        self.assertEqual(group["shapes"], ["bf16[8,128]", "f32[4]", "s32[]"])
 
     def test_source_of_a_group_without_a_stack_is_the_first_in_alphabetical_order(self) -> None:
         ops = [
@@ -344,7 +338,7 @@ class Processes(unittest.TestCase):
         )
         self.assert_same(data)
 
-    def test_shapes_and_paths_of_a_group_are_merged_across_processes(self) -> None:
+    def test_paths_of_a_group_are_merged_across_processes(self) -> None:
         planes = [
             tpu_plane(
                 [
@@ -353,7 +347,6 @@ class Processes(unittest.TestCase):
                         "loop fusion",
                         0,
                         1,
-                        shape=f"f32[{i}]",
                         stack="a.py:1:2",
                         tf_op=f"{i}:",
                     )
@@ -364,7 +357,6 @@ class Processes(unittest.TestCase):
             for i in range(3)
         ]
         [group] = self.assert_same(encode(Space(planes)))["groups"]
-        self.assertEqual(group["shapes"], ["f32[0]", "f32[1]", "f32[2]"])
         self.assertEqual(group["tf_ops"], ["0:", "1:", "2:"])
 
     def assert_same(self, data: bytes) -> Json:

@@ -63,7 +63,7 @@ def figures_of(row: Json) -> set[int]:
 def line_of(row: Json) -> str:
     """Return the line of a row as in headlines. If a row of `compare` has no line after the change,
     its line is that before the change."""
-    return phrases.at_line_of(row) or phrases.at(row.get("before_source_inner"))
+    return phrases.at_line_of(row) or phrases.at(row.get("before_source_user"))
 
 
 def is_in(figure: str, unit: str, row: Json) -> bool:
@@ -73,7 +73,7 @@ def is_in(figure: str, unit: str, row: Json) -> bool:
 def clauses_of(headline: str) -> Iterator[str]:
     """Yield the parts of a headline that describe one row: parentheses, and sentences without
     them."""
-    for sentence in re.split(r"(?<=[.]) (?=[A-Z])", headline):
+    for sentence in re.split(r"(?<=[.]) (?=[A-Z])|; ", headline):
         yield from re.findall(r"\(([^()]*:\d+[^()]*)\)", sentence)
         yield re.sub(r"\([^()]*\)", "", sentence)
 
@@ -87,7 +87,7 @@ def claims_of(headline: str) -> Iterator[tuple[str, list[tuple[str, str]]]]:
 
 def lines_before(row: Json) -> Json:
     """Return the line of a row of `compare` before the change, as the row's line."""
-    return {"source_inner": row["before_source_inner"]} if "before_source_inner" in row else {}
+    return {"source_user": row["before_source_user"]} if "before_source_user" in row else {}
 
 
 class Checks(unittest.TestCase):

@@ -1,19 +1,22 @@
-"""Collect the facts about a step from which rules find causes."""
+"""Collect the facts about a step from which rules find causes, for `bottleneck` and for records."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+from _analysis.causes import DEVICES, NAMES, PAUSES, PROGRAM, REGIONS, Rule, rule_named
 from _analysis.causes.shared.cause import StepFacts
+from _analysis.causes.shared.find import causes_of
 from _analysis.idle.periods import periods_of
 from _analysis.kernel.kernel_regions import inside_kernels
-from _analysis.roof.ledger import COLLECTIVE, Entry
-from _analysis.roof.roofs import Roofs
+from _analysis.roof.costs import costs_by_kernel
+from _analysis.roof.ledger import COLLECTIVE, Entry, ledger_of
+from _analysis.roof.roofs import Roofs, roofs_of
 from _pipeline.context import Context
 from _pipeline.device import tpus_of
 from _pipeline.normalize import Step
-from _pipeline.vocabulary import HOST
+from _pipeline.vocabulary import COMPUTE, HOST
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,6 +27,39 @@ Json = dict[str, Any]
 
 # Devices are compared if collectives take at least 1/WORTH_COMPARING of the step.
 WORTH_COMPARING = 20
+
+
+class Found(NamedTuple):
+    """The rows of the causes of a step, and the names of all causes that its capture can show."""
+
+    causes: list[Json]
+    examined: list[str]
+
+
+def found_by_default(step: Step, context: Context) -> Found:
+    """Return the causes that `bottleneck` finds in a step if it has no options."""
+    roofs = roofs_of(step.device, None, {})
+    ledger = ledger_of(step, roofs, costs_by_kernel(step.by_kind[COMPUTE], (), context))
+    is_compared = has_reason_to_compare(step, ledger)
+    peers, _ = read_peers(step, context) if is_compared else (None, None)
+    facts = facts_of(step, roofs, ledger, peers, context)
+    rules = map(rule_named, NAMES)
+    return Found(causes_of(facts), [rule.name for rule in rules if can_find(rule, facts)])
+
+
+def can_find(rule: Rule, facts: StepFacts) -> bool:
+    """Return whether the capture has what the rule needs, so that no cause means that the step does
+    not have it."""
+    leaves = facts.step.leaves
+    if rule.needs == PROGRAM:
+        return any(executions.op.program for executions in leaves)
+    if rule.needs == DEVICES:
+        return facts.step.picked is not None and len(tpus_of(facts.step.device)) > 1
+    if rule.needs == PAUSES:
+        return facts.periods is not None
+    if rule.needs == REGIONS:
+        return bool(facts.inside.of_kernel) or not any(ran.op.kernel for ran in leaves)
+    return True
 
 
 def facts_of(

@@ -1,0 +1,94 @@
+"""Format the facts that differ between two programs, so that the difference stays visible."""
+
+from __future__ import annotations
+
+import re
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Final
+
+from _output.figures import name_of
+from _units import size
+
+Json = dict[str, Any]
+
+# Facts that say little to most readers.
+MINOR: Final = ("opcode", "fusion", "kernel_code", "other")
+# Shorter texts are shown whole.
+LONGEST: Final = 12
+TOKEN_RE = re.compile(r"[\w.]+|\W")
+
+
+def facts(rows: list[Json]) -> list[Json]:
+    """Return the facts that matter to most readers, memory first."""
+    shown = [row for row in rows if row["what"] not in MINOR]
+    return with_texts(sorted(shown, key=lambda row: row["what"] != "memory"))
+
+
+def minor_facts(rows: list[Json]) -> list[Json]:
+    return with_texts([row for row in rows if row["what"] in MINOR])
+
+
+def with_texts(rows: list[Json]) -> list[Json]:
+    """Add the values of both sides as texts."""
+    for row in rows:
+        row["seen_before"], row["seen_after"] = texts_of(row["what"], row["before"], row["after"])
+        if row["what"] == "memory" and row["before"] and row["after"]:
+            pct = 100 * (row["after"] - row["before"]) / row["before"]
+            row["seen_after"] += f" ({pct:+.1f} %)"
+    return rows
+
+
+def texts_of(name: str, before: Any, after: Any) -> tuple[str, str]:
+    """Format the values of a fact; of an object, only the fields that differ."""
+    if isinstance(before, dict) or isinstance(after, dict):
+        sides = before or {}, after or {}
+        names = [name for name in sides[0] or sides[1] if sides[0].get(name) != sides[1].get(name)]
+        parts = [texts_of(name, *(side.get(name) for side in sides)) for name in names]
+        return joined(names, [one for one, _ in parts]), joined(
+            names, [other for _, other in parts]
+        )
+    if name in ("donation", "memory") or "bytes" in name:
+        return size_text(before), size_text(after)
+    return differing(name_of(before, "name", ""), name_of(after, "name", ""))
+
+
+def joined(names: list[str], texts: list[str]) -> str:
+    """Return the values with their names; sizes and shapes need none."""
+    pairs = zip(names, texts, strict=True)
+    labels = {"bytes": "", "shapes": "", "vmem_used_bytes": "vmem="}
+    return ", ".join(f"{labels.get(name, f'{name}=')}{text}" for name, text in pairs if text)
+
+
+def size_text(value: int | None) -> str:
+    return "" if value is None else size(value)
+
+
+def differing(before: str, after: str, longest: int = LONGEST) -> tuple[str, str]:
+    """Shorten two texts to what differs if one is too long. Words stay whole."""
+    if before == after or max(len(before), len(after)) <= longest:
+        return before, after
+    first, second = (TOKEN_RE.findall(text) for text in (before, after))
+    if len(first) == len(second):
+        is_equal = [one == other for one, other in zip(first, second, strict=True)]
+        return shown(first, is_equal), shown(second, is_equal)
+    n_start = n_equal(first, second)
+    n_end = n_equal(first[n_start:][::-1], second[n_start:][::-1])
+
+    def cut(tokens: list[str]) -> str:
+        end = len(tokens) - n_end
+        return shown(tokens, [not n_start <= i < end for i in range(len(tokens))])
+
+    return cut(first), cut(second)
+
+
+def n_equal(before: list[str], after: list[str]) -> int:
+    """Return the number of equal tokens at the start."""
+    pairs = enumerate(zip(before, after, strict=False))
+    return next((i for i, (one, other) in pairs if one != other), min(len(before), len(after)))
+
+
+def shown(tokens: list[str], is_equal: list[bool]) -> str:
+    """Join tokens, with an ellipsis for each run of equal tokens."""
+    runs = groupby(zip(tokens, is_equal, strict=True), key=itemgetter(1))
+    return "".join("…" if equal else "".join(token for token, _ in run) for equal, run in runs)
