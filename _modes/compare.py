@@ -252,14 +252,9 @@ def main_cause(answer: Json) -> Json | None:
     change. Prefer a cause that changed in the direction of the step, then one of unknown gain."""
     total = total_of(answer["totals"])
     least = min(max(total["before_ps"], total["after_ps"]) / 50, abs(total["delta_ps"]) / 2)
-    large = [
-        row
-        for row in answer["causes"] or ()
-        if abs(row["delta_ps"] or row["unknown_ps"] or 0) > least
-        and rule_named(row["cause"]).headline
-    ]
-    large.sort(key=lambda row: agreement(row, total["delta_ps"]))
-    return next(iter(large), None)
+    named = (row for row in answer["causes"] or () if rule_named(row["cause"]).headline)
+    large = [row for row in named if abs(row["delta_ps"] or row["unknown_ps"] or 0) > least]
+    return min(large, key=lambda row: agreement(row, total["delta_ps"]), default=None)
 
 
 def agreement(cause: Json, delta_ps: int) -> int:
@@ -297,7 +292,7 @@ def cause_says(cause: Json) -> str:
     where = at(cause["source_user"] or cause["before_source_user"])
     gain = f": about {signed(cause['delta_ps'])}" if cause["delta_ps"] else ""
     if cause["unknown_ps"]:
-        gain = f" in ops that take {time(cause['unknown_ps'])}"
+        gain = f", in ops that take {time(cause['unknown_ps'])}"
     if cause["gain_bytes"]:
         gain = f": about {'-' if cause['change'] == 'gone' else '+'}{size(cause['gain_bytes'])}"
     is_changed = "costs more" if (cause["delta_ps"] or 0) > 0 else "costs less"

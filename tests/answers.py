@@ -457,22 +457,20 @@ def odd_program(code: str = "") -> bytes:
     return encode(Space([plane, hlo_proto.metadata_plane({7: ("f", program)})]))
 
 
-def comparisons_of_unknown_gains(folder: Path) -> list[Json]:
-    """Return answers about causes of unknown gain that are new or gone."""
+def comparisons_of_causes(folder: Path) -> list[Json]:
+    """Return answers about causes that are new or gone: one of unknown gain, and a slow device."""
     folder.mkdir()
-    of_demo = answer(DEMO, "record")
-    for name, gains in (("without", []), ("with", [None])):
-        causes = of_demo["devices"][0]["causes"]
-        of_demo["devices"][0]["causes"] = [
-            {**causes[0], "gain_ps": gain, "unknown_ps": 10**9} for gain in gains
-        ]
-        (folder / f"{name}.json").write_text(json.dumps(of_demo))
-        of_demo["devices"][0]["causes"] = causes
-    pairs = (("with", "without"), ("without", "with"))
-    return [
-        answer(folder / f"{after}.json", "compare", "--baseline", str(folder / f"{before}.json"))
-        for before, after in pairs
-    ]
+    made = answer(DEMO, "record")
+    of_device = made["devices"][0]
+    unknown = {"cause": "recompute", "gain_ps": None, "unknown_ps": 10**9, "device": None}
+    slow = {"cause": "slow_device", "gain_ps": 10**9, "unknown_ps": None, "device": "TPU:1"}
+    lines = [{**of_device["causes"][0], **facts} for facts in (unknown, slow)]
+    paths = folder / "without.json", folder / "with.json"
+    for path, causes in zip(paths, ([], lines), strict=True):
+        of_device.update(causes=causes, examined=["recompute", "slow_device"])
+        path.write_text(json.dumps(made))
+    pairs = (paths, paths[::-1])
+    return [answer(after, "compare", "--baseline", str(before)) for before, after in pairs]
 
 
 def captures() -> list[Json]:
@@ -494,7 +492,7 @@ def captures() -> list[Json]:
         other_code.write_bytes(odd_program("other"))
         found.append(answer(odd, "compare", "--baseline", str(other_code)))
         found.append(answer(AFTER, "compare", "--baseline", str(nameless)))
-        found += comparisons_of_unknown_gains(Path(folder) / "unknown")
+        found += comparisons_of_causes(Path(folder) / "causes")
         found.append(answer(nameless, "compare", "--baseline", str(BEFORE)))
         names = [(host, f"/device:TPU:{number}") for host in "ab" for number in range(2)]
         for those in (names[1:2], names[2:]):

@@ -44,13 +44,13 @@ def warnings_of(found: Comparison) -> Iterator[str]:
 def notes_on_causes(found: Comparison) -> Iterator[str]:
     """Yield notes on causes that cannot be compared."""
     devices = {"before": found.before.first.device, "after": found.after.first.device}
-    for side, device in devices.items():
-        if device.causes is None:
-            yield (
-                f"causes are not compared, because the record {side} the change has none for"
-                f" {device.name}: version 2.0 recorded no causes, and this version records those of"
-                " the first device; pass the trace, or record it again"
-            )
+    lacking = [side for side, device in devices.items() if device.causes is None]
+    if lacking:
+        yield (
+            f"causes are not compared, because {' and '.join(lacking)} the change, there is a"
+            " record without them (of version 2.0, or of a device after the first); record the"
+            " trace again"
+        )
     examined = {side: device.causes.examined for side, device in devices.items() if device.causes}
     for side, names in examined.items() if len(examined) == len(devices) else ():
         only = sorted(name for name in names if any(name not in of for of in examined.values()))

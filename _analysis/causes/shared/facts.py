@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from _analysis.causes import DEVICES, NAMES, PAUSES, PROGRAM, REGIONS, Rule, rule_named
 from _analysis.causes.shared.cause import StepFacts
@@ -13,6 +13,7 @@ from _analysis.kernel.kernel_regions import inside_kernels
 from _analysis.roof.costs import costs_by_kernel
 from _analysis.roof.ledger import COLLECTIVE, Entry, ledger_of
 from _analysis.roof.roofs import Roofs, roofs_of
+from _light import NamedTuple
 from _pipeline.context import Context
 from _pipeline.device import tpus_of
 from _pipeline.normalize import Step
