@@ -6,9 +6,10 @@ headline: A matmul with a one-hot matrix
 What it finds: A matmul whose operand has a single one in each row, or a single weight.
 
 Why it costs: For each token, the matmul multiplies the entire table, mostly by zeros, and the
-one-hot matrix may first be written to memory or gathered from other devices. The gain is the time
-of these matmuls and of the ops that compute or move the matrix, minus the time of a gather, which
-is assumed to read and write the results at a tenth of the peak HBM bandwidth.
+one-hot matrix may first be written to memory or gathered from other devices, as may the table. The
+gain is the time of these matmuls, of the ops that compute or move the matrix, and of the gather of
+the table and the reduce-scatter of its gradient, minus the time of a lookup or an update, which is
+assumed to read and write the rows at a tenth of the peak HBM bandwidth.
 
 How the program shows it: A one-hot matrix is a comparison for equality with an iota, to which the
 offset of a shard may be added.
@@ -32,13 +33,29 @@ Example:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
-from _analysis.arrays.engine import Retime
-from _analysis.arrays.graph import DOTS, Value, is_layout, operand, origins
+from _analysis.arrays.engine import Change, Remove, Retime
+from _analysis.arrays.graph import (
+    DOTS,
+    Value,
+    consumers,
+    is_backward,
+    is_layout,
+    is_same,
+    operand,
+    origins,
+    reach,
+)
 from _analysis.causes.shared.cause import LIKELY, SEEN, Cause, Confidence
-from _analysis.causes.shared.step_program import StepProgram, own_line_of, total_of
+from _analysis.causes.shared.step_program import (
+    StepProgram,
+    collective_name_of,
+    own_line_of,
+    total_of,
+)
 from _light import NamedTuple
 from _pipeline.executions import Executions
 from _proto.hlo.collectives import collective_name
@@ -141,27 +158,26 @@ def _is_shifted(value: Value) -> bool:
 
 def _causes(of: StepProgram, row: list[_Lookup]) -> Iterator[Cause]:
     """Yield the cause for the lookups of a row, unless none of them ran."""
-    ran: dict[int, Executions] = {}
-    gathered = 0
+    dots: dict[Executions, float] = {}
+    removed: dict[Executions, None] = {}
     for lookup in row:
         executed = of.executed(lookup.dot)
         if executed is None or id(executed) in of.explained_by("parameter_relayout"):
             continue
-        ran[id(executed)] = executed
-        gathered += executed.n * 2 * sum(array.n_bytes or 0 for array in lookup.dot.arrays or ())
+        dots[executed] = dots.get(executed, 0.0) + executed.n * _time_of_lookup(of, lookup)
         for value in lookup.values:
             maker = of.executed(value.instruction)
             # Include the ops that compute the matrix, except ops with a dot, because the matrix is
             # only a part of their work.
             if maker and maker.op.instruction and not maker.op.dot:
-                ran[id(maker)] = maker
-    if not ran:
+                removed[maker] = None
+        removed |= dict.fromkeys(_moves_of_table(of, lookup))
+    if not dots:
         return
-    members = list(ran.values())
-    hbm = of.roofs.hbm
+    members = [*dots, *removed]
     total = total_of(members)
-    needed = gathered / float(_GATHER_SPEED * hbm) if hbm else 0.0
-    changes = [Retime(ran, min(1.0, needed / max(1, total)) * ran.total) for ran in members]
+    lookups = [Retime(ran, min(ran.total, time)) for ran, time in dots.items()]
+    changes: list[Change] = [*lookups, Remove(list(removed))]
     first = row[0]
     array = first.matrix.array
     matrix = array.text if array else "of unknown shape"
@@ -183,3 +199,32 @@ def _causes(of: StepProgram, row: list[_Lookup]) -> Iterator[Cause]:
         place=place,
         evidence={"shape": array.text if array else None},
     )
+
+
+def _time_of_lookup(of: StepProgram, lookup: _Lookup) -> float:
+    """Return the time of a gather of the rows, or of a scatter into the gradient of the table."""
+    result = _bytes_of([lookup.dot])
+    others = [each for each in lookup.dot.operands if each is not lookup.matrix.instruction]
+    is_update = is_backward(lookup.dot)
+    rows = _bytes_of(others) if is_update else result
+    filled = result if is_update else 0
+    hbm = float(of.roofs.hbm or math.inf)
+    return (2 * rows / float(_GATHER_SPEED) + filled) / hbm
+
+
+def _moves_of_table(of: StepProgram, lookup: _Lookup) -> Iterator[Executions]:
+    """Yield the collectives that gather the table for a matmul, and that scatter the sum of its
+    gradient: a lookup moves rows."""
+    if lookup.confidence != SEEN:
+        return
+    tables = [Value(each) for each in lookup.dot.operands if each is not lookup.matrix.instruction]
+    before = {value for table in tables for value in origins(table, _is_kept)}
+    after = reach([Value(lookup.dot)], consumers, is_same).stopped
+    for value in (*before, *after):
+        ran = of.executed(value.instruction)
+        if ran and collective_name_of(ran.op) in ("all-gather", "reduce-scatter"):
+            yield ran
+
+
+def _bytes_of(instructions: Iterable[Instruction]) -> int:
+    return sum(array.n_bytes or 0 for here in instructions for array in here.arrays or ())

@@ -77,6 +77,33 @@ class OneHot(unittest.TestCase):
         (row,) = causes({"main": lookup(whole, matrix="whole")}, ran, *HBM)
         self.assertEqual((row["cause"], row["gain_ps"]), ("one_hot_matmul", 600 - 41))
 
+    def test_matmul_that_is_faster_than_a_lookup_is_not_reported(self) -> None:
+        ran = [event("dot.1", "convolution fusion", 100, 44)]
+        self.assertEqual(causes({"main": lookup()}, ran, *HBM), [])
+        ran = [event("dot.1", "convolution fusion", 100, 60)]
+        self.assertEqual(len(causes({"main": lookup()}, ran, *HBM)), 1)
+
+    def test_gather_of_the_table_is_not_needed_for_a_lookup(self) -> None:
+        table = array("f32", 1000, 8)
+        whole = op("whole", "all-gather", "table", shape=table, extra=listed_groups((0, 1)))
+        main = [*lookup(whole)[:-1], op("dot.1", "dot", "eq.1", "whole", shape=array("f32", 64, 8))]
+        ran = [
+            event("whole", "all-gather", 0, 300),
+            event("dot.1", "convolution fusion", 400, 200),
+        ]
+        (row,) = causes({"main": main}, ran, *HBM)
+        self.assertEqual(row["gain_ps"], 500 - 41)
+
+    def test_update_of_a_table_costs_the_rows_and_the_filling_of_the_table(self) -> None:
+        main = lookup()[:-1]
+        main[1] = op("rows", "parameter", shape=array("f32", 64, 8), number=1)
+        path, table = "jit(f)/transpose(jvp(embed))/dot_general", array("f32", 1000, 8)
+        main.append(op("dot.1", "dot", "eq.1", "rows", shape=table, tf_op=path))
+        ran = [event("dot.1", "convolution fusion", 100, 200, tf_op=f"{path}:")]
+        (row,) = causes({"main": main}, ran, *HBM)
+        # Writing 32 kB takes 32 ps, and updating 2 kB of rows takes 41 ps, as for a gather.
+        self.assertEqual(row["gain_ps"], 200 - 32 - 41)
+
     def test_masked_scores_are_not_a_lookup(self) -> None:
         scores = op("scores", "parameter", shape=array("f32", 64, 1000), number=2)
         masked = op("masked", "select", "eq.1", "scores", shape=array("f32", 64, 1000))
