@@ -54,6 +54,10 @@ def scope_of(path: str) -> Scope:
 
     If several paths are joined by `;`, only the first is parsed.
     """
+    outer, _, primitive = path.removesuffix(":").rpartition("/")
+    if primitive.isidentifier() and primitive not in REPEATING and outer and ";" not in outer:
+        # Many ops differ only in their primitive, so parse their scope once.
+        return Scope(scope_of(f"{outer}/").parts, primitive)
     marks = [(found.start(), found[0]) for found in MARK_RE.finditer(path)]
     closing = matched(marks)
     end = end_of_first(marks, closing, len(path))
