@@ -1,11 +1,12 @@
 """Write large synthetic traces that resemble real ones, for the benchmark and the tests.
 
-    python3 -m tests.builders.make_trace OUT.xplane.pb [--factor F]
+    python3 -m tests.builders.make_trace OUT.xplane.pb [--factor F] [--instructions N]
 
 Each device runs the same program in every step: some ops, then a `while` with a repeated body, then
 more ops. At factor 1, each of 8 devices has 316 000 `XLA Ops` events, and the file has 3.5 million
 events and about 120 MB. The factor scales the number of events, but not the number of ops (1000).
-One event in twelve has no duration. Traces with equal arguments have equal bytes.
+One event in twelve has no duration. With `--instructions`, the trace is another one: one step of a
+program with this many instructions. Traces with equal arguments have equal bytes.
 
 Writing is fast, because lines are encoded only once for all devices, as are the common parts of
 events.
@@ -19,9 +20,13 @@ import random
 from collections.abc import Sequence
 from typing import BinaryIO, NamedTuple
 
+from tests.builders.hlo_proto import array, hlo_proto, metadata_plane, tuple_of
+from tests.builders.hlo_proto import op as instruction
 from tests.builders.xspace import (
     EventMetadata,
+    Op,
     Plane,
+    Space,
     StatNames,
     StatValue,
     bytes_field,
@@ -29,8 +34,10 @@ from tests.builders.xspace import (
     int_field,
     memory_access_breakdown,
     text_field,
+    tpu_plane,
     varint,
 )
+from tests.builders.xspace import op as executed
 
 DEVICE = "/device:TPU:0"
 
@@ -351,13 +358,73 @@ def write_sparse_trace(path: str | os.PathLike[str], hole: int) -> None:
         write_plane(file, DEVICE, [*line(5, "Scalar Unit", 0, events), *device])
 
 
+def write_program_trace(path: str | os.PathLike[str], n_instructions: int) -> None:
+    """Write a trace with one step of a program. Each of the program's layers has ten instructions,
+    among them a fusion that updates a slice of an array."""
+    whole = array("f32", 4, 8, 128)
+    computations = {}
+    main = [
+        instruction("x", "parameter"),
+        instruction("i", "constant", shape=array("s32")),
+        instruction("state", "parameter", number=1, shape=whole),
+    ]
+    ran: list[Op] = []
+    before, state = "x", "state"
+    for layer in range(n_instructions // 10):
+        line = f"m.py:{layer % 50 + 1}"
+        negate, bitcast, fusion, copy, add = (
+            f"{name}.{layer}" for name in ("negate", "bitcast", "fusion", "copy", "add")
+        )
+        computations[f"fused.{layer}"] = [
+            instruction(f"p.{layer}", "parameter", shape=whole),
+            instruction(f"q.{layer}", "parameter", number=1),
+            instruction(f"k.{layer}", "parameter", number=2, shape=array("s32")),
+            instruction(f"n.{layer}", "negate", f"q.{layer}"),
+            instruction(
+                f"u.{layer}", "dynamic-update-slice",
+                f"p.{layer}", f"n.{layer}", *[f"k.{layer}"] * 3, shape=whole,
+            ),
+        ]  # fmt: skip
+        calls = [f"fused.{layer}"]
+        main += [
+            instruction(negate, "negate", before, line=line),
+            instruction(bitcast, "bitcast", negate),
+            instruction(fusion, "fusion", state, bitcast, "i", shape=whole, calls=calls, line=line),
+            instruction(copy, "copy", bitcast),
+            instruction(add, "add", copy, bitcast),
+        ]
+        before, state = add, fusion
+        for name in (negate, fusion, copy, add):
+            category = "data formatting" if name == copy else "loop fusion"
+            accesses = memory_access_breakdown((1, 1, 4096), (2, 1, 4096))
+            ran.append(
+                executed(
+                    name, category, len(ran) * 10, 9, program_id=7, bytes_accessed=8192,
+                    tf_op=f"jit(f)/layer_{layer}/neg:", memory_access_breakdown=accesses,
+                )
+            )  # fmt: skip
+    out = tuple_of(array("f32", 8, 128), whole)
+    main.append(instruction("out", "tuple", before, state, shape=out))
+    program = metadata_plane({7: ("jit_f(7)", hlo_proto({**computations, "main": main}))})
+    space = Space([tpu_plane(ran, [("0", 0, len(ran) * 10)]), program])
+    with open(path, "wb") as file:
+        file.write(encode(space))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="make_trace")
     parser.add_argument("path", metavar="OUT.xplane.pb")
     parser.add_argument("--factor", type=float, default=1.0, help="scales the events (1)")
     parser.add_argument("--others", type=int, default=1, help="copies of the other planes (1)")
+    parser.add_argument("--devices", type=int, default=8, help="devices (8)")
+    parser.add_argument("--steps", type=int, default=8, help="steps of each device (8)")
+    parser.add_argument("--instructions", type=int, help="write a program of this size instead")
     given = parser.parse_args()
-    write_trace(given.path, Shape(given.factor, others=given.others))
+    if given.instructions:
+        write_program_trace(given.path, given.instructions)
+    else:
+        shape = Shape(given.factor, given.steps, given.devices, others=given.others)
+        write_trace(given.path, shape)
 
 
 if __name__ == "__main__":
