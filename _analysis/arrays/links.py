@@ -58,6 +58,9 @@ class _Event(NamedTuple):
     time: float = 0
     n_bytes: int = 0
 
+    def scaled(self, factor: float) -> _Event:
+        return self._replace(time=self.time * factor, n_bytes=round(self.n_bytes * factor))
+
 
 class Links:
     """The collectives of a program, each with the bytes that it moves over the links, or the time
@@ -75,7 +78,8 @@ class Links:
         self._order, self._total_of, self._n_of = order, time_of, n_of
         self._bytes: dict[Instruction, int] = {}
         self._alone: dict[Instruction, float] = {}
-        self._paces: dict[Computation, float] = {}
+        # The time per byte on the links, and the duration of a replay with all events.
+        self._replays: dict[Computation, tuple[float, float]] = {}
         self._events_of: dict[Computation, list[_Event]] = {}
         fastest: dict[tuple[str, str | None], float] = {}
         synchronous = {}
@@ -111,9 +115,9 @@ class Links:
             if not events:
                 continue
             then = [
-                event._replace(time=event.time * factor, n_bytes=round(event.n_bytes * factor))
+                event.scaled(factors[event.here]) if event.here in factors else event
                 for event in events
-                if (factor := factors.get(event.here, 1.0))
+                if factors.get(event.here) != 0
             ]
             edited_saves = self._saved(computation, events, then)
             saved += edited_saves
@@ -241,11 +245,13 @@ class Links:
         """Return the time that all executions of a computation save if its events change from `now`
         to `then`."""
         n = max(self._n_of(event.here) for event in now)
-        pace = self._paces.get(computation)
-        if pace is None:
+        known = self._replays.get(computation)
+        if known is None:
             measured = sum(self._total_of(event.here) for event in now if event.kind != _BEGIN) / n
-            pace = self._paces[computation] = self._pace_of(now, measured)
-        return max(0, round((_replayed(now, pace) - _replayed(then, pace)) * n))
+            pace = self._pace_of(now, measured)
+            known = self._replays[computation] = pace, _replayed(now, pace)
+        pace, duration = known
+        return max(0, round((duration - _replayed(then, pace)) * n))
 
     def _pace_of(self, events: Sequence[_Event], measured: float) -> float:
         """Return the time per byte on the links, chosen so that the replay takes as long as the
