@@ -37,6 +37,7 @@ NAMES = (
     "slow_device",
     "collective_in_loop",
     "loop_of_tiny_ops",
+    "hoistable_matmul",
     "sort_for_a_few",
     "parameter_relayout",
     "aliased_copy",

@@ -39,7 +39,7 @@ from collections.abc import Iterator
 from _analysis.arrays.engine import Retime
 from _analysis.arrays.graph import loop_around
 from _analysis.causes.shared.cause import SEEN, Cause, Place
-from _analysis.causes.shared.recurrences import INDEPENDENT, LINEAR, recurrence_of
+from _analysis.causes.shared.recurrences import INDEPENDENT, LINEAR, Rounds
 from _analysis.causes.shared.step_program import StepProgram, own_line_of
 from _analysis.roof.ledger import Entry
 from _pipeline.groups import grouped
@@ -73,7 +73,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
     rows: dict[tuple[str | None, str], list[Instruction]] = {}
     for loop, entries in in_loops.items():
         if _is_tiny(of, loop, entries):
-            kind = recurrence_of(loop)
+            kind = Rounds(loop).kind
             if kind in REMEDY:
                 line = own_line_of(loop, of.is_own) or loop.line
                 rows.setdefault((line, kind), []).append(loop)

@@ -9,6 +9,7 @@ from _analysis.arrays.graph import (
     Value,
     body_of,
     consumers,
+    is_layout,
     is_moved,
     operand,
     origins,
@@ -16,6 +17,7 @@ from _analysis.arrays.graph import (
     walk,
 )
 from _analysis.arrays.of_step import is_float
+from _proto.hlo.collectives import collective_name
 from _proto.hlo.program import Computation, Instruction
 from _proto.hlo.shapes import Path
 
@@ -36,16 +38,35 @@ _KEEPING = frozenset(
 )
 
 
-def recurrence_of(loop: Instruction) -> str:
-    body = body_of(loop)
-    state = parameter(body, 0) if body else None
-    if body is None or state is None or body.root is None:
-        return OTHER
-    carried = set(_carried(state, body.root))
-    given = {path: int(path in carried) for path, _ in state.leaves or ()}
-    degrees = _degrees_of(body, [given])
-    degree = max((_at(degrees, path) for path in carried), default=_NONE)
-    return (INDEPENDENT, LINEAR, OTHER)[degree]
+class Rounds:
+    """Tell how the values in a loop's body depend on what the rounds carry."""
+
+    def __init__(self, loop: Instruction) -> None:
+        self._degrees: dict[Instruction, Degrees] = {}
+        self._highest: int = _HIGHER
+        body = body_of(loop)
+        state = parameter(body, 0) if body else None
+        if body is None or state is None or body.root is None:
+            return
+        carried = set(_carried(state, body.root))
+        # A value that a round computes ahead for the next one is carried, but needs no other round.
+        while True:
+            given = {path: int(path in carried) for path, _ in state.leaves or ()}
+            degrees = _degrees_of(body, [given], self._degrees)
+            ahead = {path for path in carried if not _at(degrees, path)}
+            if not ahead:
+                break
+            carried -= ahead
+        self._highest = max((_at(degrees, path) for path in carried), default=_NONE)
+
+    @property
+    def kind(self) -> str:
+        return (INDEPENDENT, LINEAR, OTHER)[self._highest]
+
+    def is_independent(self, here: Instruction) -> bool:
+        """Return whether an instruction, possibly inside a fusion, needs no other round."""
+        degrees = self._degrees.get(here)
+        return degrees is not None and not any(degrees.values())
 
 
 def _carried(state: Instruction, root: Instruction) -> Iterator[Path]:
@@ -72,16 +93,23 @@ def _is_output(value: Value) -> bool:
     )
 
 
-def _degrees_of(computation: Computation, given: Sequence[Degrees]) -> Degrees:
-    """Return the degrees of the output's parts if the parameters have the given degrees."""
-    known: dict[Instruction, Degrees] = {}
+def _degrees_of(
+    computation: Computation, given: Sequence[Degrees], known: dict[Instruction, Degrees]
+) -> Degrees:
+    """Return the degrees of the output's parts if the parameters have the given degrees. Add those
+    of all instructions to `known`."""
     for here in computation.instructions:
         of_operands = [known.get(source, {}) for source in here.operands]
-        known[here] = _degrees(here, of_operands, given)
+        known[here] = _degrees(here, of_operands, given, known)
     return known.get(computation.root, {}) if computation.root else {}
 
 
-def _degrees(here: Instruction, operands: Sequence[Degrees], given: Sequence[Degrees]) -> Degrees:
+def _degrees(
+    here: Instruction,
+    operands: Sequence[Degrees],
+    given: Sequence[Degrees],
+    known: dict[Instruction, Degrees],
+) -> Degrees:
     opcode = here.opcode
     if opcode == "parameter":
         return given[here.message.parameter_number]
@@ -91,7 +119,10 @@ def _degrees(here: Instruction, operands: Sequence[Degrees], given: Sequence[Deg
         index = here.message.tuple_index
         return {path[1:]: n for path, n in operands[0].items() if path[:1] in ((), (index,))}
     if opcode in ("fusion", "call") and here.called:
-        return _degrees_of(here.called[0], operands)
+        return _degrees_of(here.called[0], operands, known)
+    if collective_name(opcode) or (here.is_asynchronous and not is_layout(here)):
+        # Devices cannot communicate for all rounds at once as they do for each.
+        return {(): _HIGHER}
     degrees = [max(of.values(), default=_NONE) for of in operands]
     highest = max(degrees, default=_NONE)
     if opcode == "select":

@@ -1,0 +1,90 @@
+"""Test the cause `hoistable_matmul`."""
+
+from __future__ import annotations
+
+import unittest
+
+from tests.analysis.small_programs import FAST, Json, causes, rounds, take
+from tests.builders.hlo_proto import Op, array, op, tuple_of
+from tests.builders.xspace import op as event
+
+ROWS = array("bf16", 64, 128)
+ALL = array("bf16", 4, 64, 128)
+# The test's chip does this many flops in 1 ps.
+FLOPS = 197
+PEAK = (*FAST, "--peak-tflops-bf16", str(FLOPS))
+FORWARD, BACKWARD = "jit(f)/jvp(loop)/dot:", "jit(f)/transpose(jvp(loop))/dot:"
+
+
+def found(*body: Op, ran: dict[str, int], path: str = FORWARD, flops: int = 5) -> list[Json]:
+    """Return the causes if four rounds do the matmul `y`, whose operands are computed in `body`."""
+    state = tuple_of(ROWS, ALL, ROWS)
+    inner = [
+        op("state", "parameter", shape=state),
+        take("h", "state", 0, ROWS),
+        take("xs", "state", 1, ALL),
+        take("w", "state", 2, ROWS),
+        *body,
+        op("new", "tanh", "y", shape=ROWS),
+        op("next", "tuple", "new", "xs", "w", shape=state),
+    ]
+    program = {
+        "body": inner,
+        "condition": [op("rounds", "parameter", shape=state)],
+        "main": [
+            op("h.0", "parameter", shape=ROWS),
+            op("xs.0", "parameter", shape=ALL, number=1),
+            op("w.0", "parameter", shape=ROWS, number=2),
+            op("large", "dot", "h.0", "w.0", shape=ROWS),
+            op("init", "tuple", "large", "xs.0", "w.0", shape=state),
+            op("while.1", "while", "init", shape=state, calls=["body", "condition"]),
+        ],
+    }
+    events = [event("large", "convolution fusion", 0, 100, flops=FLOPS * 50)]
+    for name, time in ran.items():
+        start = 100 + 50 * list(ran).index(name)
+        facts = {"flops": FLOPS * flops, "tf_op": path} if name == "y" else {}
+        events += rounds(name, "convolution fusion", start, time, 4, **facts)
+    return causes(program, [event("while.1", "while", 100, 400), *events], *PEAK)
+
+
+SLICE = op("x", "dynamic-slice", "xs", shape=ROWS)
+MATMUL = op("y", "dot", "x", "w", shape=ROWS, line="gru.py:3")
+
+
+class HoistableMatmul(unittest.TestCase):
+    def test_matmul_that_needs_no_other_round_is_reported(self) -> None:
+        (row,) = found(SLICE, MATMUL, ran={"x": 10, "y": 40})
+        # Four matmuls of 5 ps at the peak take 10 ps each at the efficiency of the large one. The
+        # slices of the result take as long as those of the inputs.
+        self.assertEqual((row["cause"], row["gain_ps"]), ("hoistable_matmul", 120))
+        self.assertEqual((row["source_user"], row["confidence"]), ("gru.py:3", "seen"))
+        self.assertIn("multiplies in each of 4 rounds", row["says"])
+
+    def test_slices_inside_the_matmul_become_ops(self) -> None:
+        other = op("z", "dynamic-slice", "xs", shape=ROWS)
+        whole = op("y", "dot", "xs", "w", shape=ROWS, line="gru.py:3")
+        (row,) = found(other, whole, ran={"y": 40, "z": 20})
+        self.assertEqual((row["cause"], row["gain_ps"]), ("hoistable_matmul", 40))
+        self.assertEqual(found(other, whole, ran={"y": 40, "z": 30}), [])
+
+    def test_matmul_of_what_the_loop_carries_is_not_reported(self) -> None:
+        carried = op("y", "dot", "h", "w", shape=ROWS, line="gru.py:3")
+        self.assertEqual(found(SLICE, carried, ran={"x": 10, "y": 40}), [])
+
+    def test_matmul_of_a_gathered_weight_is_not_reported(self) -> None:
+        gathered = op("whole", "all-gather", "w", shape=ROWS)
+        used = op("y", "dot", "x", "whole", shape=ROWS, line="gru.py:3")
+        rows = found(SLICE, gathered, used, ran={"x": 10, "y": 40})
+        self.assertNotIn("hoistable_matmul", [row["cause"] for row in rows])
+
+    def test_efficient_matmul_is_not_reported(self) -> None:
+        self.assertEqual(found(SLICE, MATMUL, ran={"x": 10, "y": 40}, flops=10), [])
+
+    def test_matmul_of_the_backward_pass_is_not_reported(self) -> None:
+        rows = found(SLICE, MATMUL, ran={"x": 10, "y": 40}, path=BACKWARD)
+        self.assertEqual(rows, [])
+
+
+if __name__ == "__main__":
+    unittest.main()
