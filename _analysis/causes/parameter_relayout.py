@@ -15,7 +15,7 @@ swapping two axes of a weight before a Pallas kernel took as long as the kernel:
 How the program shows it: An op only moves elements: a copy, a transpose, a reshape that runs as an
 op, or a slice with a stride, which the compiler makes a matmul with zeros and ones. It reads a
 parameter of the program, possibly through a prefetch or a slice, or it writes a result. All such
-ops at one line share a row.
+ops at one line share a row, and the copy of a result is in the row of a parameter of its shape.
 
 What to change: Store the array in the order that the function needs: split or transpose weights
 when they are loaded. Or let the compiler choose: compile with `Format(Layout.AUTO)` of
@@ -37,7 +37,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from _analysis.arrays.engine import Remove
-from _analysis.causes.shared.cause import SEEN, Cause, Place
+from _analysis.arrays.of_step import StepArray
+from _analysis.causes.shared.cause import SEEN, Cause
 from _analysis.causes.shared.copies import (
     changes_layout,
     long_ops,
@@ -57,39 +58,44 @@ REMEDY = (
 
 
 def find(of: StepProgram) -> Iterator[Cause]:
-    rows: dict[str | None, list[tuple[Place, Executions, str]]] = {}
-    for ran in long_ops(of):
-        here = ran.op.instruction
-        if here and (changes_layout(here) or selects_elements(here)):
-            name = _at_boundary(of, ran)
-            if name:
-                place = place_of(ran.op)
-                line = place.source_user or place.source_inner
-                rows.setdefault(line, []).append((place, ran, name))
+    moves = [
+        (ran, source, result)
+        for ran in long_ops(of)
+        if (here := ran.op.instruction) and (changes_layout(here) or selects_elements(here))
+        for source, result in _at_boundary(of, ran)
+    ]
+    # A result that replaces a parameter is copied back, often at another line.
+    of_shape = {source.shape: ran for ran, source, _ in moves if source}
+    rows: dict[str | None, list[tuple[Executions, StepArray | None]]] = {}
+    for ran, source, result in moves:
+        place = place_of(of_shape.get(result.shape, ran).op if result else ran.op)
+        rows.setdefault(place.source_user or place.source_inner, []).append((ran, source))
     for row in rows.values():
-        members = [ran for _, ran, _ in row]
-        if total_of(members) < of.floor:
-            continue
-        place, longest, name = max(row, key=lambda member: member[1].total)
-        yield Cause(
-            f"Each step moves elements of {name} to another layout at <line>. This takes <gain> in"
-            f" {counted(len(members), 'op')}.",
-            REMEDY,
-            SEEN,
-            members,
-            [Remove(members)],
-            place=place,
-            evidence={"shape": longest.op.instruction.shape if longest.op.instruction else None},
-        )
+        members = [ran for ran, _ in row]
+        longest, source = max(row, key=lambda move: (move[1] is not None, move[0].total))
+        here = longest.op.instruction
+        name = f"parameters such as {clipped(source.name or '?')}" if source else "results"
+        if total_of(members) >= of.floor:
+            yield Cause(
+                f"Each step moves elements of {name} to another layout at <line>. This takes <gain>"
+                f" in {counted(len(members), 'op')}.",
+                REMEDY,
+                SEEN,
+                members,
+                [Remove(members)],
+                place=place_of(longest.op),
+                evidence={"shape": here.shape if here else None},
+            )
 
 
-def _at_boundary(of: StepProgram, ran: Executions) -> str | None:
-    """Name the parameter or result of which an op changes the layout; None for other arrays."""
-    moved = moved_between(of, ran)
-    if moved is None:
-        return None
-    read, written = moved
-    source = of.arrays.source_of(read)
-    if source.is_parameter and source.shape.memory_space == HBM:
-        return f"parameters such as {clipped(source.name)}" if source.name else "parameters"
-    return "results" if written.is_result else None
+def _at_boundary(
+    of: StepProgram, ran: Executions
+) -> Iterator[tuple[StepArray | None, StepArray | None]]:
+    """Yield the parameter or the result of which an op changes the layout, if there is one."""
+    if moved := moved_between(of, ran):
+        read, written = moved
+        source = of.arrays.source_of(read)
+        if source.is_parameter and source.shape.memory_space == HBM:
+            yield source, None
+        elif written.is_result:
+            yield None, written

@@ -53,6 +53,16 @@ class ParameterRelayout(unittest.TestCase):
         (row,) = found(main, ("copy.1", "data formatting"))
         self.assertIn("elements of results", row["says"])
 
+    def test_copy_of_a_result_is_in_the_row_of_its_parameter(self) -> None:
+        main = [
+            weight(),
+            op("copy.1", "copy", "w", shape=COLUMNS, line="model.py:3"),
+            op("new", "negate", "copy.1", shape=COLUMNS),
+            op("copy.2", "copy", "new", shape=ROWS, line="model.py:7"),
+        ]
+        (row,) = found(main, ("copy.1", "data formatting"), ("copy.2", "data formatting"))
+        self.assertEqual((row["gain_ps"], row["source_user"]), (200, "model.py:3"))
+
     def test_copy_inside_the_program_has_another_cause(self) -> None:
         main = [
             weight(),
