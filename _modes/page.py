@@ -74,11 +74,11 @@ PAGE_MODES: Modes = {
     "roofline": (roofline, {"top": 200}),
     "comm": (comm, {"top": 100}),
     "memory": (memory, {"top": 100}),
-    "idle": (idle, {"top": 50}),
+    "idle": (idle, {"top": 20}),
     "program": (program, {"top": 100}),
     "kernel": (kernel, {"top": 50}),
     "by_scope": (by_scope, {"depth": 12}),
-    "by_op": (by_op, {"top": 150, "no_merge": True}),
+    "by_op": (by_op, {"top": 100, "no_merge": True}),
     "by_array": (by_array, {"top": 50}),
 }
 # The modes needed for the baseline's charts.

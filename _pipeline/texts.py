@@ -40,7 +40,7 @@ def _cut_in(value: Any, longest: int) -> int:
         elif isinstance(item, str) and len(item) > longest:
             value[place] = f"{item[:longest]}…"
             n_cut += 1
-    if isinstance(value, dict) and any(len(key) > longest for key in value):
+    if isinstance(value, dict) and max(map(len, value), default=0) > longest:
         n_cut += sum(len(key) > longest for key in value)
         items = list(value.items())
         value.clear()

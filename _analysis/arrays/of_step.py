@@ -159,6 +159,15 @@ class StepArray:
         return widest.dtype
 
 
+def arrays_of(program: Program) -> tuple[Arrays, dict[Instruction, list[Access]]]:
+    """Return the arrays of a program, and the accesses of those of its ops that were asked for.
+    Causes and `by_array` need the same, for different times of the ops."""
+    if arrays_of not in program.derived:
+        program.derived[arrays_of] = Arrays(program), {}
+    found: tuple[Arrays, dict[Instruction, list[Access]]] = program.derived[arrays_of]
+    return found
+
+
 class StepArrays:
     """The arrays of all programs of a step."""
 
@@ -184,10 +193,11 @@ class StepArrays:
         return iter(self.by_value.values())
 
     def _add(self, entry: Entry, here: Instruction) -> None:
-        arrays = self._programs.get(here.program)
-        if arrays is None:
-            arrays = self._programs[here.program] = Arrays(here.program)
-        accesses = accesses_of(here, arrays)
+        arrays, known = arrays_of(here.program)
+        self._programs[here.program] = arrays
+        accesses = known.get(here)
+        if accesses is None:
+            accesses = known[here] = accesses_of(here, arrays)
         executions = entry.executions
         n_bytes = self._corrected(executions, accesses)
         total = sum(n_bytes)

@@ -82,7 +82,12 @@ class Peers(NamedTuple):
     def waits_of(self, transfers: Iterable[Transfer]) -> Waits:
         waits = Waits()
         for transfer in transfers:
-            waits.add(self.of_ops[transfer.executions.metadata_id])
+            of_op = self.of_ops.get(transfer.executions.metadata_id)
+            if of_op is None:
+                # A transfer to or from the host has no peers.
+                waits.n_unmatched += transfer.executions.n
+            else:
+                waits.add(of_op)
         return waits
 
     def time_waiting_in(self, metadata_ids: Iterable[int]) -> int:
@@ -104,10 +109,19 @@ class Peers(NamedTuple):
 
 def peers_of(step: Step, transfers: Sequence[Transfer], context: Context) -> Peers:
     """Read the other devices of the file, and match their executions with those of the step."""
-    places = {transfer.executions.metadata_id: transfer.op.place for transfer in transfers}
     # The host is no peer.
-    wanted = frozenset(transfer.op.place for transfer in transfers if transfer.op.waits_for != HOST)
-    found, notes = step.once((read_peers, wanted), lambda: read_peers(step, wanted, context))
+    among = [transfer for transfer in transfers if transfer.op.waits_for != HOST]
+    key = peers_of, frozenset(transfer.op.place for transfer in among)
+    peers, notes = step.once(key, lambda: _peers_of(step, among, context))
+    context.warn(*notes)
+    return peers
+
+
+def _peers_of(
+    step: Step, transfers: Sequence[Transfer], context: Context
+) -> tuple[Peers, list[str]]:
+    places = {transfer.executions.metadata_id: transfer.op.place for transfer in transfers}
+    found, notes = read_peers(step, set(places.values()), context)
     devices = [DeviceWaits(peer) for peer in found]
     of_ops = {metadata_id: Waits() for metadata_id in places}
     # Metadata entries with the same program and name are the same op.
@@ -119,8 +133,8 @@ def peers_of(step: Step, transfers: Sequence[Transfer], context: Context) -> Pee
         members = [member for member in devices if member.device.name in names]
         if _match(place, executions, members, of_ops):
             is_complete &= has_all
-    context.warn(*notes, *_notes(found, is_complete=is_complete))
-    return Peers(of_ops, devices, is_complete)
+    notes += _notes(found, is_complete=is_complete)
+    return Peers(of_ops, devices, is_complete), notes
 
 
 def _match(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
@@ -54,6 +54,8 @@ class Program:
         self.read_buffer_assignment = read_buffer_assignment
         self.complain = complain
         self.inside_of: dict[Instruction, list[Instruction]] = {}
+        # What other packages derive from the program, by the function that derives it.
+        self.derived: dict[object, Any] = {}
         self.computations = [Computation(self, part) for part in self.message.computations]
         # Index names without creating Instruction objects, because most instructions are inside
         # fusions, where few answers need them.

@@ -167,7 +167,7 @@ class Demo(InBrowser):
                         exact = [of[i] for of, text in zip(figures, texts, strict=True) if text[i]]
                         self.assertEqual(row, exact)
                     n_rows += len(table["values"])
-        self.assertGreater(n_rows, 900)
+        self.assertGreater(n_rows, 800)
         says = [block["says"] for blocks in self.data["sections"].values() for block in blocks
                 if "says" in block]  # fmt: skip
         self.assertEqual(sorted(self.tab.value(TEXTS % ".sentence")), sorted(says))
