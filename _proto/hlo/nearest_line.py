@@ -51,11 +51,29 @@ def nearest_line(
     for part in (op, chain[0]):
         if line := line_of(part):
             return NearestLine(line, "own", 0, part)
+    if sources:
+        return _around(chain, producer_first, line_of)
+    if not op.program.has_lines:
+        return None
+    # All parts of an asynchronous op have the same line around them.
+    known = op.program.derived.setdefault(nearest_line, {})
+    key = chain[0], producer_first
+    if key not in known:
+        known[key] = _around(chain, producer_first, line_of)
+    found: NearestLine | None = known[key]
+    return found
+
+
+def _around(
+    chain: Sequence[Instruction],
+    producer_first: bool,
+    line_of: Callable[[Instruction], str | None],
+) -> NearestLine | None:
+    """Return the line of an instruction inside an asynchronous op, or of the nearest producer or
+    consumer."""
     for inner in _innermost(chain):
         if line := line_of(inner):
             return NearestLine(line, "inside", 0, inner)
-    if not sources and not op.program.has_lines:
-        return None
     # A done's operands are parts of the same op, so search from the earlier parts for producers.
     producer: _Direction = "producer", chain[:-1] or chain, before
     consumer: _Direction = "consumer", chain[-1:], _after
