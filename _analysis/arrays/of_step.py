@@ -255,6 +255,11 @@ class StepArrays:
         """Map ops to the arrays that they read and write."""
         return grouped((use.executions, (array, use)) for array in self for use in array.uses)
 
+    def array_at(self, value: Value) -> StepArray | None:
+        """Return the array of a value, if an op of the step reads or writes it."""
+        arrays = self._programs.get(value.instruction.program)
+        return self.by_value.get(arrays.array_of(value)) if arrays else None
+
     def source_of(self, array: StepArray) -> StepArray:
         """Return the array of which an array is a copy, possibly through other copies; without
         copies, return the array itself."""

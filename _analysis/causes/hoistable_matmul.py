@@ -32,23 +32,17 @@ Example:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 
-from _analysis.arrays.engine import Change, Remove, Retime
-from _analysis.arrays.graph import DOTS, loop_around
+from _analysis.arrays.engine import Remove, Retime
+from _analysis.arrays.graph import DOTS, Value, is_same, producers, reach
+from _analysis.arrays.of_step import StepArray
 from _analysis.causes.shared.cause import SEEN, Cause
 from _analysis.causes.shared.recurrences import Rounds
-from _analysis.causes.shared.step_program import (
-    StepProgram,
-    own_line_of,
-    place_of,
-    total_of,
-)
+from _analysis.causes.shared.step_program import StepProgram, own_line_of, place_of, total_of
 from _analysis.roof.ledger import COMPUTE_BOUND, Entry
 from _pipeline.executions import Executions
-from _pipeline.groups import grouped
 from _proto.hlo.program import Instruction
-from _proto.hlo.shapes import Array
 from _units import size
 
 # A sixteenth of the memory of the smallest chips.
@@ -66,78 +60,65 @@ REMEDY = (
 
 
 def find(of: StepProgram) -> Iterator[Cause]:
-    in_loops = grouped(
-        (loop_around(here.computation), entry) for here, entry in of.entry_of.items()
-    )
-    efficiency = _efficiency_of(in_loops.pop(None, ()))
-    by_line = grouped(
-        (own_line_of(dot, of.is_own), entry)
-        for entries in in_loops.values()
+    large = [entry for entry in of.by_loop.get(None, ()) if entry.name == COMPUTE_BOUND]
+    total = sum(entry.total for entry in large)
+    efficiency = float(sum(entry.t_compute for entry in large) / total) if total else _EFFICIENCY
+    matmuls = [
+        (loop, entry, dot)
+        for loop, entries in of.by_loop.items()
         for entry in entries
-        if (dot := _dot_of(entry)) is not None
-    )
-    for loop, entries in in_loops.items():
-        slow = [
-            (entry, dot)
-            for entry in entries
-            if entry.name == COMPUTE_BOUND
-            and _SLOW * entry.t_compute < efficiency * entry.total
-            and (dot := _dot_of(entry)) is not None
-        ]
-        if not slow or loop is None or (of.trips(loop) or 0) < 2:
+        if loop and entry.t_compute and (dot := _only_dot(entry))
+    ]
+    for loop, entry, dot in matmuls:
+        is_slow = _SLOW * entry.t_compute < efficiency * entry.total
+        if not is_slow or entry.executions.op.phase in ("backward", "recompute"):
             continue
-        rounds = Rounds(loop)
-        for entry, dot in slow:
-            same_line = by_line[own_line_of(dot, of.is_own)]
-            phases = {other.executions.op.phase for other in same_line}
-            n_bytes = sum(array.n_bytes or 0 for array in dot.arrays or ()) * entry.executions.n
-            is_forward = entry.executions.op.phase not in ("backward", "recompute")
-            if (
-                is_forward
-                and "recompute" not in phases
-                and rounds.is_independent(dot)
-                and n_bytes <= _MOST_BYTES
-            ):
-                backward = [each for each in same_line if each.executions.op.phase == "backward"]
-                yield from _cause(of, [entry, *backward], entries, efficiency, n_bytes)
+        line, inputs = own_line_of(dot, of.is_own), _inputs_of(of, dot)
+        again = [
+            other
+            for _, other, its in matmuls
+            if other.executions.op.phase in ("backward", "recompute")
+            and own_line_of(its, of.is_own) == line
+            and inputs & _inputs_of(of, its)
+        ]
+        if "recompute" in {other.executions.op.phase for other in again}:
+            continue
+        n_bytes = sum(array.n_bytes or 0 for array in dot.arrays or ()) * entry.executions.n
+        if n_bytes <= _MOST_BYTES and Rounds(loop).is_independent(dot):
+            yield from _cause(of, loop, [entry, *again], efficiency, n_bytes)
 
 
-def _dot_of(entry: Entry) -> Instruction | None:
-    """Return the only matmul of an op, or None."""
+def _only_dot(entry: Entry) -> Instruction | None:
+    """Return the matmul of an op; None if it has none or several."""
     here = entry.executions.op.instruction
     dots = [part for part in (here, *here.inside()) if part.opcode in DOTS] if here else []
     return dots[0] if len(dots) == 1 else None
 
 
-def _efficiency_of(entries: Iterable[Entry]) -> float:
-    """Return the efficiency of the step's matmuls outside of loops."""
-    math = [entry for entry in entries if entry.name == COMPUTE_BOUND]
-    total = sum(entry.total for entry in math)
-    return float(sum(entry.t_compute for entry in math) / total) if total else _EFFICIENCY
+def _inputs_of(of: StepProgram, dot: Instruction) -> set[StepArray]:
+    """Return the arrays outside of the loop of which a matmul reads the whole or slices."""
+    passed = reach([Value(dot)], producers, lambda v: is_same(v) or v.instruction.opcode in _SLICES)
+    arrays = (of.arrays.array_at(v) for v in passed.passed if v.instruction.opcode == "parameter")
+    return {of.arrays.source_of(array) for array in arrays if array}
 
 
 def _cause(
-    of: StepProgram,
-    matmuls: Sequence[Entry],
-    entries: Iterable[Entry],
-    efficiency: float,
-    n_bytes: int,
+    of: StepProgram, loop: Instruction, matmuls: list[Entry], efficiency: float, n_bytes: int
 ) -> Iterator[Cause]:
     """Yield the cause if the matmuls save more time than the slices of the result need."""
-    slices = [ran for entry in matmuls for ran in _only_slices_for(of, entry)]
-    of_inputs = [ran for ran in slices if ran.op.phase != "backward"]
-    read = sum(ran.n * (array.n_bytes or 0) for ran in of_inputs for array in _arrays(ran))
+    members = [entry.executions for entry in matmuls]
+    then = [float(entry.t_compute) / efficiency for entry in matmuls]
+    slices = [ran for member in members for ran in _slices_for(of, member)]
     # A slice of the result takes as long per byte as a slice of the inputs, or as the longest op of
     # the loop that only moves slices.
-    others = (entry.total for entry in entries if _moves_slices(entry.executions.op.instruction))
+    of_inputs = list(_slices_for(of, members[0]))
+    uses = [use for ran in of_inputs for _, use in of.arrays.uses_of.get(ran, ())]
+    read = sum(use.n_bytes for use in uses if not use.is_write)
+    others = (entry.total for entry in of.by_loop[loop] if _moves_slices(entry.executions))
     needed = total_of(of_inputs) * n_bytes / read if read else max(others, default=0)
-    then = [float(entry.t_compute) / efficiency for entry in matmuls]
-    members = [entry.executions for entry in matmuls]
-    if total_of(members) + total_of(slices) - sum(then) - needed < of.floor:
+    if total_of([*members, *slices]) - sum(then) - needed < of.floor:
         return
-    changes: list[Change] = [Remove(slices)]
-    changes += [Retime(ran, new) for ran, new in zip(members, then, strict=True)]
-    changes[1] = Retime(members[0], then[0] + needed)
+    then[0] += needed
     yield Cause(
         f"<line> multiplies in each of {members[0].n} rounds of a loop, although the matmul needs"
         f" no other round. One matmul before the loop, whose result has {size(n_bytes)}, would save"
@@ -145,24 +126,21 @@ def _cause(
         REMEDY,
         SEEN,
         [*members, *slices],
-        changes,
+        [Remove(slices), *map(Retime, members, then)],
         place=place_of(members[0].op),
     )
 
 
-def _only_slices_for(of: StepProgram, entry: Entry) -> Iterator[Executions]:
-    """Yield the ops that only take a slice for this op."""
-    here = entry.executions.op.instruction
+def _slices_for(of: StepProgram, matmul: Executions) -> Iterator[Executions]:
+    """Yield the ops that only take a slice for a matmul."""
+    here = matmul.op.instruction
     for source in here.operands if here else ():
         ran = of.ran.get(source)
-        if ran and list(source.users) == [here] and _moves_slices(source):
+        if ran and list(source.users) == [here] and _moves_slices(ran):
             yield ran
 
 
-def _moves_slices(op: Instruction | None) -> bool:
-    opcodes = {part.opcode for part in (op, *op.inside())} if op else set()
+def _moves_slices(ran: Executions) -> bool:
+    here = ran.op.instruction
+    opcodes = {part.opcode for part in (here, *here.inside())} if here else set()
     return not opcodes.isdisjoint(_SLICES) and opcodes.isdisjoint(DOTS)
-
-
-def _arrays(ran: Executions) -> Sequence[Array]:
-    return (ran.op.instruction.arrays if ran.op.instruction else None) or ()

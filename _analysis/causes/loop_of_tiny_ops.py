@@ -37,12 +37,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from _analysis.arrays.engine import Retime
-from _analysis.arrays.graph import loop_around
 from _analysis.causes.shared.cause import SEEN, Cause, Place
 from _analysis.causes.shared.recurrences import INDEPENDENT, LINEAR, Rounds
 from _analysis.causes.shared.step_program import StepProgram, own_line_of
 from _analysis.roof.ledger import Entry
-from _pipeline.groups import grouped
 from _proto.hlo.program import Instruction
 from _units import counted, time
 
@@ -65,20 +63,15 @@ REMEDY = {
 
 
 def find(of: StepProgram) -> Iterator[Cause]:
-    in_loops = grouped(
-        (loop, entry)
-        for here, entry in of.entry_of.items()
-        if (loop := loop_around(here.computation)) is not None
-    )
     rows: dict[tuple[str | None, str], list[Instruction]] = {}
-    for loop, entries in in_loops.items():
-        if _is_tiny(of, loop, entries):
+    for loop, entries in of.by_loop.items():
+        if loop is not None and _is_tiny(of, loop, entries):
             kind = Rounds(loop).kind
             if kind in REMEDY:
                 line = own_line_of(loop, of.is_own) or loop.line
                 rows.setdefault((line, kind), []).append(loop)
     for (line, kind), loops in rows.items():
-        entries = [entry for loop in loops for entry in in_loops[loop]]
+        entries = [entry for loop in loops for entry in of.by_loop[loop]]
         trips, n = max(of.trips(loop) or 0 for loop in loops), sum(map(of.n_of, loops))
         total = sum(entry.total for entry in entries)
         factor = _PASSES if kind == LINEAR else 1

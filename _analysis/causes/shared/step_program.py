@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from _analysis.arrays.graph import WHILE, body_of, callers
+from _analysis.arrays.graph import WHILE, body_of, callers, loop_around
 from _analysis.arrays.links import Links
 from _analysis.arrays.of_step import StepArrays
 from _analysis.causes.shared.cause import SMALLEST_PART, Cause, Place, StepFacts
@@ -16,7 +16,7 @@ from _analysis.roof.ledger import Entry
 from _light import NamedTuple, cached_property
 from _pipeline import frames
 from _pipeline.executions import Executions
-from _pipeline.groups import Group, most, ranked_by, summed
+from _pipeline.groups import Group, grouped, most, ranked_by, summed
 from _pipeline.ops import Op
 from _pipeline.vocabulary import COLLECTIVES, COMM
 from _proto.hlo.program import Instruction, Program
@@ -105,6 +105,13 @@ class StepProgram:
             for entry in self.ledger
             if entry.executions.op.instruction
         }
+
+    @cached_property
+    def by_loop(self) -> dict[Instruction | None, list[Entry]]:
+        """Group the ops by the innermost loop in which they run; None is no loop."""
+        return grouped(
+            (loop_around(here.computation), entry) for here, entry in self.entry_of.items()
+        )
 
     @cached_property
     def order(self) -> dict[Instruction, int]:

@@ -42,8 +42,9 @@ def found(*body: Op, ran: dict[str, int], path: str = FORWARD, flops: int = 5) -
     }
     events = [event("large", "convolution fusion", 0, 100, flops=FLOPS * 50)]
     for name, time in ran.items():
-        start = 100 + 50 * list(ran).index(name)
+        start = 100 + 30 * list(ran).index(name)
         facts = {"flops": FLOPS * flops, "tf_op": path} if name == "y" else {}
+        facts = {"flops": FLOPS * flops, "tf_op": BACKWARD} if name == "dy" else facts
         events += rounds(name, "convolution fusion", start, time, 4, **facts)
     return causes(program, [event("while.1", "while", 100, 400), *events], *PEAK)
 
@@ -80,6 +81,14 @@ class HoistableMatmul(unittest.TestCase):
 
     def test_efficient_matmul_is_not_reported(self) -> None:
         self.assertEqual(found(SLICE, MATMUL, ran={"x": 10, "y": 40}, flops=10), [])
+
+    def test_gradient_that_reads_the_same_weight_becomes_one_matmul_too(self) -> None:
+        for operands, gain in ((("z", "w"), 240), (("h", "z"), 120)):
+            other = op("z", "tanh", "h", shape=ROWS)
+            gradient = op("dy", "dot", *operands, shape=ROWS, line="gru.py:3")
+            with self.subTest(operands):
+                rows = found(SLICE, MATMUL, other, gradient, ran={"x": 10, "y": 40, "dy": 40})
+                self.assertEqual([row["gain_ps"] for row in rows], [gain])
 
     def test_matmul_of_the_backward_pass_is_not_reported(self) -> None:
         rows = found(SLICE, MATMUL, ran={"x": 10, "y": 40}, path=BACKWARD)
