@@ -435,7 +435,10 @@ def answered(context: Context) -> Json:
         answer = answer_on_step(mode, context, **request.mode_options)
     else:
         answer = getattr(mode.module, mode.name)(context, **request.mode_options)
-    return with_lead(answer, request)
+    answer = with_lead(answer, request)
+    # The columns of CSV do not depend on the rows.
+    is_brief = not request.shows_all and request.form != "csv" and hasattr(mode.module, "brief")
+    return mode.module.brief(answer) if is_brief else answer
 
 
 def with_lead(answer: Json, request: Request) -> Json:

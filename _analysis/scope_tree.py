@@ -103,7 +103,7 @@ def path_of(name: str, paths: Iterable[Path]) -> Path:
     raise NoAnswer(
         "scope_not_found",
         detail=f"no scope is named {name!r}",
-        available_scopes=nearest_names(name, near - {""}),
+        available_scopes=nearest_names(name, sorted(near - {""})),
     )
 
 

@@ -31,6 +31,7 @@ from _analysis.rows import (
     recompute_fields,
 )
 from _analysis.tokens import model_flops_of, tokens_per_s
+from _output.brief import without_repetition
 from _output.causes import cause_says, pause_says, start_at, told_once, with_sentences
 from _output.code import add_code
 from _output.columns import CLASS, LINE, LOOP, LOST, OP_LINE, PEERS, RUNS, SCOPE, STEP_SHARE, TIME
@@ -182,9 +183,11 @@ def help_at(line: Json, answer: Json) -> str | None:
     if any(row["source_user"] == line["source_user"] for row in causes):
         return None
     same = ("class", "source_user", "source_inner")
-    found = (row for row in answer["findings"] if all(row[name] == line[name] for name in same))
-    helps: str | None = next((row["what_helps"] for row in found), None)
-    return None if any(row["what_helps"] == helps for row in causes) else helps
+    found = (
+        row for row in answer["findings"] if all(row.get(name) == line.get(name) for name in same)
+    )
+    helps: str | None = next((row.get("what_helps") for row in found), None)
+    return None if any(row.get("what_helps") == helps for row in causes) else helps
 
 
 def with_bars(rows: list[Json]) -> list[Json]:
@@ -195,6 +198,11 @@ def with_bars(rows: list[Json]) -> list[Json]:
         {**row, "class_words": CLASSES[row["class"]], "bar": bar}
         for row, bar in zip(rows, bars, strict=True)
     ]
+
+
+def brief(answer: Json) -> Json:
+    lists = ("causes", "findings", "lines", "kernels_of_unknown_cost")
+    return without_repetition(answer, lists)
 
 
 # The text output; `MAIN` is the path of the table that CSV prints.
@@ -246,7 +254,7 @@ PARTS: tuple[Part, ...] = (
                 what="",
             ),
             Says(
-                "The chip needs {speed_of_light.at_least_ps:time} to"
+                "\nThe chip needs {speed_of_light.at_least_ps:time} to"
                 " {speed_of_light.at_most_ps:time}."
             ),
             Says(

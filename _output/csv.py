@@ -40,7 +40,7 @@ def declared_columns(mode: str, outer: str, inner: str) -> list[str]:
     """Return the columns of a table that has no rows."""
     from _output.schema import schema_of
 
-    schema = schema_of(mode)
+    schema = schema_of(mode, with_all=True)
     declared = schema["oneOf"][0]
     for name in filter(None, (outer, inner)):
         declared = declared["properties"][name]["items"]

@@ -472,7 +472,8 @@ def columns_of(grid: Grid, time: Unit) -> list[Shown]:
     shown = []
     for column, cells in zip(grid.columns, grid.cells, strict=True):
         unit, texts = texts_of(column, cells, time)
-        is_same = n_rows > 1 and len(set(texts[:n_rows])) == 1 and not any(texts[n_rows:])
+        rows, ends = set(texts[:n_rows]), set(texts[n_rows:])
+        is_same = n_rows > 1 and len(rows) == 1 and ends <= {"", *rows}
         said = " ".join(filter(None, (column.heading, texts[0].strip(), unit))) if is_same else ""
         shown.append(Shown(column, unit, cells, texts, said))
     if all(column.said for column in shown):

@@ -32,6 +32,7 @@ OR = re.compile(r" or (?![^(]*\))")
 OBJECT = re.compile(r"objects?(?: with (?P<shared>[\w, ]+))?")
 MAP_OF = re.compile(r"map of (?P<keys>`[^()]*`) to (?P<values>.+)")
 OPTIONAL = " (optional)"
+ONLY_WITH_ALL = "Only with `--all`: "
 
 
 class Row(NamedTuple):
@@ -42,9 +43,13 @@ class Row(NamedTuple):
     meaning: str
 
 
-def schema_of(mode: str, page: str = "") -> Json:
-    """Return the JSON Schema of everything that a mode prints on standard output."""
-    declared = Page(page or fields_page())
+def schema_of(mode: str, page: str = "", *, with_all: bool = False) -> Json:
+    """Return the JSON Schema of everything that a mode prints on standard output; `with_all` for
+    answers with --all."""
+    text = page or fields_page()
+    declared = Page(text)
+    if not with_all:
+        declared.optional = declared.only_with_all(mode, text)
     answer = declared.object_at(mode, "", declared.objects[mode]["."].type)
     answer["properties"]["mode"]["enum"] = [mode]
     refused = f"Absent in {mode}" if f"Absent in {mode}" in declared.objects else "Absent"
@@ -93,6 +98,8 @@ class Page:
         self.objects: dict[str, dict[str, Row]] = {}
         # Types that the page defines, such as units, by name.
         self.types: dict[str, str] = {}
+        # Fields, and objects whose fields, the answer has only with --all.
+        self.optional: set[str] = set()
         # The schemas of the shared objects that the schemas so far refer to.
         self.shared: Json = {}
         for heading, header, cells in rows_of_tables(page):
@@ -102,10 +109,21 @@ class Page:
                 row = Row(cells[0].strip("`"), LINK.sub(r"\1", cells[1]), cells[2])
                 self.objects.setdefault(heading, {})[row.path] = row
 
+    def only_with_all(self, mode: str, page: str) -> set[str]:
+        """Return the names of the fields and objects that the mode prints only with --all."""
+        _, _, section = page.partition(f"\n## {mode}\n")
+        lines = section.partition("\n## ")[0].splitlines()
+        line = next((line for line in lines if line.startswith(ONLY_WITH_ALL)), "")
+        return set(re.findall(r"`(\w+)`", LINK.sub(r"`\1`", line)))
+
     def object_at(self, name: str, path: str, words: str) -> Json:
         """Return the schema of the object `name`, or of the object at a path inside it."""
         fields = self.fields_of(name, path, words)
-        required = [field for field, row in fields.items() if not row[1].type.endswith(OPTIONAL)]
+        required = [
+            field
+            for field, (of, row) in fields.items()
+            if not row.type.endswith(OPTIONAL) and self.optional.isdisjoint((field, of))
+        ]
         properties = {
             field: {
                 "description": row.meaning,

@@ -6,6 +6,7 @@ All figures and names come from the answer's JSON.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
@@ -187,13 +188,21 @@ class Page:
         widths = self.widths_of(cells, columns)
         headings, *rows = zip(*cells, strict=True)
         yield from self.bold([self.row(headings, columns, widths)])
-        for i, row in enumerate(rows):
-            yield self.row(row, columns, widths)
-            if i in grid.below:
-                below = self.sentence(grid.below[i], time)
-                yield from self.wrapped(below, INDENT * 2, INDENT * 2)
-            for line in grid.code.get(i, ()):
-                seen = self.characters.seen(line, LONGEST_SENTENCE)
+        lines = [self.row(row, columns, widths) for row in rows]
+        below = [self.sentence(grid.below.get(i, ""), time) for i in range(len(rows))]
+        n_alike = Counter(zip(lines, below, strict=True))
+        for i, line in enumerate(lines):
+            n = n_alike.pop((line, below[i]), 0)
+            if not n:
+                # A row above stands for this one.
+                continue
+            yield line
+            if n > 1:
+                yield f"{INDENT * 2}({n} rows like this)"
+            if below[i]:
+                yield from self.wrapped(below[i], INDENT * 2, INDENT * 2)
+            for line_of_code in grid.code.get(i, ()):
+                seen = self.characters.seen(line_of_code, LONGEST_SENTENCE)
                 yield INDENT * 2 + self.characters.start_of(seen, self.width - 2 * len(INDENT))
 
     def row(self, cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> str:

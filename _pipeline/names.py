@@ -64,16 +64,21 @@ def with_suggestion(fields: Mapping[str, Any], asked: Mapping[str, Any]) -> dict
 
 
 def nearest_names(name: str, names: Iterable[str]) -> list[str]:
-    """Return names similar to a text: first those that contain it, then those that share the
-    longest prefix with it."""
+    """Return names similar to a text: first those that contain it, then those that share most
+    sequences of three letters with it. Otherwise, keep the order of the names."""
     text = name.lower()
+    wanted = triples_of(text)
 
-    def rank(candidate: str) -> tuple[bool, int, int, str]:
+    def rank(candidate: str) -> tuple[bool, float]:
         lower = candidate.lower()
-        shared = common_prefix_length(text, lower)
-        return text not in lower, -shared, len(candidate), candidate
+        found = triples_of(lower)
+        return text not in lower, -len(wanted & found) / max(1, len(wanted | found))
 
     return heapq.nsmallest(N_NEAREST, names, key=rank)
+
+
+def triples_of(text: str) -> set[str]:
+    return {text[i : i + 3] for i in range(len(text) - 2)}
 
 
 def common_prefix_length(first: Sequence[str], second: Sequence[str]) -> int:

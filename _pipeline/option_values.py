@@ -162,7 +162,7 @@ FORM_OPTIONS: dict[str, Json] = {
     "--all": {
         "action": "store_true",
         "help": "in text and Markdown, show all rows of the answer, also those below 0.1 %% of the"
-        " step, all notes, and whole sentences",
+        " step, all notes, and whole sentences; in bottleneck, also all fields",
     },
     "--no-merge": {
         "action": "store_true",
@@ -235,8 +235,8 @@ def contradictions_in(mode: str, given: Json, more: Sequence[str]) -> Iterator[s
     form = given["format"]
     if form not in FORMS_OF.get(mode, FORMS):
         yield f"--mode {mode} has no {form} format; leave out --format {form}"
-    if "all" in given and form not in ("text", "markdown"):
-        yield "--all requires --format text or --format markdown"
+    if "all" in given and form not in ("text", "markdown") and mode != "bottleneck":
+        yield f"--all requires --format text or --format markdown in mode {mode}"
     if mode == "anatomy" and "device" in given:
         yield "--mode anatomy does not accept --device; use --plane"
     if given.keys() & {"line", "grep", "sample"} and "plane" not in given:

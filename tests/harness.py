@@ -170,6 +170,10 @@ def without_next_steps(outcome: Outcome) -> Outcome:
     return outcome
 
 
+# As an option of `run`: do not add --all.
+BRIEF = "brief"
+
+
 def run_as_printed(profile: str | Path | bytes, mode: str, *options: str) -> Outcome:
     """Run the program in the test process; a profile given as bytes is written to a file first."""
     if isinstance(profile, bytes):
@@ -179,8 +183,17 @@ def run_as_printed(profile: str | Path | bytes, mode: str, *options: str) -> Out
             return run_as_printed(path, mode, *options)
         finally:
             path.unlink()
+    # Some fields are printed only with --all.
+    everything = ["--all"] if mode == "bottleneck" and BRIEF not in options else []
+    words = [
+        str(profile),
+        "--mode",
+        mode,
+        *everything,
+        *(word for word in options if word != BRIEF),
+    ]
     with mock.patch.object(compute_breakdown, "parser_of_modes", _parser_of_modes):
-        outcome = compute_breakdown.outcome_of([str(profile), "--mode", mode, *options])
+        outcome = compute_breakdown.outcome_of(words)
     result = json.loads(json.dumps(outcome.fields, allow_nan=False))
     assert_declared(result)
     return Outcome(result, outcome.status, outcome.complaint)

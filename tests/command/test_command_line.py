@@ -21,6 +21,7 @@ from tests.builders.xspace import Space, encode, op, tpu_plane, trace
 from tests.harness import (
     AFTER,
     BEFORE,
+    BRIEF,
     DEMO,
     LISTED_MODES,
     ROOT,
@@ -81,7 +82,7 @@ class WithoutMode(unittest.TestCase):
 
     def test_mode_without_the_option_is_bottleneck_or_compare(self) -> None:
         outcome = command(DEMO, "--top", "3")
-        self.assertEqual(outcome.object, run(DEMO, "bottleneck", "--top", "3").object)
+        self.assertEqual(outcome.object, run(DEMO, "bottleneck", "--top", "3", BRIEF).object)
         outcome = command(AFTER, "--baseline", BEFORE)
         self.assertEqual(outcome.object["mode"], "compare")
         outcome = command(DEMO, "--kernel", "x")

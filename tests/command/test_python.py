@@ -31,6 +31,7 @@ from tests.harness import (
     AFTER,
     ALL_MODES,
     BEFORE,
+    BRIEF,
     DEMO,
     MODES_OF_TRACE,
     ROOT,
@@ -54,7 +55,7 @@ MODES = tuple(mode for mode in ALL_MODES if mode not in ("compare", "page", "exp
 def printed(profile: str | Path, mode: str, *options: str) -> Json:
     """Return the answer that the command prints, without `next_steps`, which contain the command's
     name."""
-    return run(profile, mode, *options).object
+    return run(profile, mode, *options, BRIEF).object
 
 
 def without_commands(answer: Json) -> Json:

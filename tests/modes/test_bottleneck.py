@@ -7,6 +7,7 @@ import unittest
 from typing import Any
 
 import compute_breakdown
+from tests.answers import demo
 from tests.builders import hlo_proto
 from tests.builders.xspace import (
     Op,
@@ -17,8 +18,9 @@ from tests.builders.xspace import (
     tpu_plane,
     trace,
 )
-from tests.harness import DEMO, OFFLOADING, PROFILES, answer, command, run
+from tests.harness import BRIEF, DEMO, OFFLOADING, PROFILES, answer, command, run
 from tests.modes.small_steps import BF16, HERE, PEAKS, STEP, kernel, leaf, matmul
+from tests.shown import text_of
 
 Json = dict[str, Any]
 
@@ -29,14 +31,6 @@ def bottleneck(ops: list[Op], *options: str) -> Json:
 
 def notes_of_roofs(result: Json) -> list[str]:
     return [note for note in result["notes"] if "faster than their roof" in note]
-
-
-# The JSON of a capture has at most 12 kB, except for captures with many causes or kernels.
-LARGER = {
-    DEMO.name: 16896,
-    "tpu7x-dense-train.xplane.pb": 16896,
-    "vllm-fp4-tuned.xplane.pb": 13824,
-}
 
 
 class Findings(unittest.TestCase):
@@ -72,8 +66,25 @@ class Size(unittest.TestCase):
     def test_default_json_is_small(self) -> None:
         for path in (DEMO, *sorted(PROFILES.glob("*.xplane.pb"))):
             with self.subTest(path.name):
-                printed = json.dumps(run(path, "bottleneck").object, separators=(",", ":"))
-                self.assertLessEqual(len(printed), LARGER.get(path.name, 12288))
+                printed = json.dumps(run(path, "bottleneck", BRIEF).object, separators=(",", ":"))
+                self.assertLessEqual(len(printed), 12288)
+
+    def test_text_needs_nothing_that_only_all_prints(self) -> None:
+        texts = [text_of(demo("bottleneck", *options), "utf-8") for options in ((), (BRIEF,))]
+        self.assertEqual(*texts)
+
+    def test_answer_without_all_leaves_out_what_says_nothing_new(self) -> None:
+        whole, brief = demo("bottleneck"), demo("bottleneck", BRIEF)
+        self.assertLess(set(brief["totals"]), set(whole["totals"]))
+        told = []
+        for name in ("causes", "findings", "lines", "kernels_of_unknown_cost"):
+            self.assertEqual(len(brief[name]), len(whole[name]))
+            for row, full in zip(brief[name], whole[name], strict=True):
+                self.assertFalse({"source_user", "source_inner"} <= row.keys())
+                same = {"evidence": None, **row}.items() <= {**full, "evidence": None}.items()
+                self.assertTrue(same or row["evidence"]["ops"] == full["evidence"]["ops"][:3])
+                told += [row["what_helps"]] if row.get("what_helps") else []
+        self.assertEqual(len(told), len(set(told)))
 
     def test_evidence_has_only_known_figures(self) -> None:
         for cause in answer(DEMO, "bottleneck")["causes"]:
