@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from _output.phrases import sentences_of
+from _units import time
+
 Json = dict[str, Any]
 
 # Fields of rows that are left out if they are null.
@@ -54,7 +57,15 @@ def brief(row: Json, told: set[str]) -> Json:
     kept = without(row, left_out)
     if "evidence" in kept:
         kept["evidence"] = {**row["evidence"], "ops": row["evidence"]["ops"][:N_OPS]}
+        kept["says"] = without_gain(row)
     return kept
+
+
+def without_gain(cause: Json) -> str:
+    """Return what a cause says, without a second sentence that repeats the gain."""
+    first, *others = sentences_of(cause["says"])
+    gain = f"about {time(cause['gain_ps'])}" if cause["gain_ps"] else None
+    return " ".join([first, *(text for text in others if gain is None or gain not in text)])
 
 
 def nulls_of(row: Json) -> set[str]:

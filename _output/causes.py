@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
-from _output.phrases import bracketed, capital
+from _output.phrases import bracketed, capital, sentences_of
 from _units import part_of, span
 
 Json = dict[str, Any]
 
 # What the host does in a pause, by cause.
 HOST_DOES = {"host_sync": " to read a result", "recompilation": " to compile"}
-# Separates two sentences: a capital letter follows, unlike after `e.g.`.
-NEXT_SENTENCE_RE = re.compile(r"(?<=\.) (?=[A-Z])")
 
 
 def cause_says(cause: Json, what: str, step_ps: int, place: str) -> str:
@@ -73,14 +70,10 @@ def with_sentences(causes: list[Json]) -> list[Json]:
         row["in_full"] = f"{helps} Why: {row['says']}".strip()
         row["in_short"] = None
         if i == 0:
-            row["in_short"] = f"{helps} Why: {first_sentence(row['says'])}".strip()
+            row["in_short"] = f"{helps} Why: {sentences_of(row['says'])[0]}".strip()
         elif row["gain_ps"] is None:
             # The reason says how much time the cause takes.
-            row["in_short"] = first_sentence(row["says"])
+            row["in_short"] = sentences_of(row["says"])[0]
         elif helps:
-            row["in_short"] = first_sentence(helps)
+            row["in_short"] = sentences_of(helps)[0]
     return rows
-
-
-def first_sentence(text: str) -> str:
-    return NEXT_SENTENCE_RE.split(text)[0]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from _light import NamedTuple
 from _units import percentage, span, time
 
+NEXT_SENTENCE_RE = re.compile(r"(?<=\.) (?=[A-Z])")
 LONGEST_HEADLINE, LONGEST_NAME = 240, 60
 # Fields with the line of a row. Headlines and tables show the first one that has a value: the line
 # of the user's own code, else the innermost line.
@@ -78,6 +80,11 @@ def at_line_of(row: Mapping[str, object], answer: Mapping[str, Any] | None = Non
 def at(place: str | None) -> str:
     """Return ` at LINE`, or nothing if the line is unknown."""
     return f" at {short_path(place)}" if place else ""
+
+
+def sentences_of(text: str) -> list[str]:
+    """Split a text after each full stop that a capital letter follows, unlike after `e.g.`."""
+    return NEXT_SENTENCE_RE.split(text)
 
 
 def capital(sentence: str) -> str:

@@ -77,8 +77,10 @@ class Page:
         self.characters = characters
         self.width = max(style.width, NARROWEST)
         self.has_colours = style.has_colours
+        self.shows_all = False
 
     def lines_of(self, fields: Json, screen: object, view: View) -> Iterator[str]:
+        self.shows_all = view.shows_all
         if fields.get("headline"):
             yield from self.bold(self.wrapped(self.characters.prose(fields["headline"]), rest=""))
         for block in blocks_of(fields, view, screen):
@@ -192,7 +194,7 @@ class Page:
         below = [self.sentence(grid.below.get(i, ""), time) for i in range(len(rows))]
         n_alike = Counter(zip(lines, below, strict=True))
         for i, line in enumerate(lines):
-            n = n_alike.pop((line, below[i]), 0)
+            n = 1 if self.shows_all else n_alike.pop((line, below[i]), 0)
             if not n:
                 # A row above stands for this one.
                 continue

@@ -506,12 +506,12 @@ class Names(unittest.TestCase):
             self.assertEqual(notes, [] if is_whole else [expected])
 
     def test_unknown_or_ambiguous_name_is_rejected_and_similar_names_are_listed(self) -> None:
-        everything = ["fusion.1", "fusion.12", "42", "copy-done.7", "while.9"]
+        everything = ["42", "copy-done.7", "fusion.1", "fusion.12", "while.9"]
         for asked, near in (
             ("fusion", ["fusion.1", "fusion.12", "42", "copy-done.7", "while.9"]),
             ("FUSION.12", ["fusion.12", "fusion.1", "42", "copy-done.7", "while.9"]),
             ("fusion.13", ["fusion.1", "fusion.12", "42", "copy-done.7", "while.9"]),
-            ("done", ["copy-done.7", "fusion.1", "fusion.12", "42", "while.9"]),
+            ("done", ["copy-done.7", "42", "fusion.1", "fusion.12", "while.9"]),
             # A name that is a number must match exactly.
             ("4", everything),
             ("%nothing", everything),
