@@ -52,10 +52,10 @@ class Timeline(NamedTuple):
 
 def period_row(step: Step, asked: Sequence[str]) -> Json | None:
     """Return what to draw of a step's period; `asked` has the values of `--own`."""
-    timeline = timeline_of(step.device, step.picked)
+    files = OwnFiles(asked, {op.stored_stack for op in step.ops if op.stored_stack})
+    timeline = timeline_of(step.device, step.picked, files)
     if timeline is None:
         return None
-    files = OwnFiles(asked, {op.stored_stack for op in step.ops if op.stored_stack})
 
     def span(start: int, end: int) -> Json:
         return {"start_ps": start - timeline.start, "dur_ps": end - start}
@@ -91,7 +91,7 @@ def is_own(event_name: str, files: OwnFiles) -> bool:
     return frame is not None and (files.is_asked_for(frame.file) or files.is_own(frame.file))
 
 
-def timeline_of(device: Device, picked: StepEvent | None) -> Timeline | None:
+def timeline_of(device: Device, picked: StepEvent | None, files: OwnFiles) -> Timeline | None:
     """Return the picked step and the pause after it, or before it for the last step.
 
     If not every step is followed by a pause, also return the steps up to the nearest pause that
@@ -117,7 +117,7 @@ def timeline_of(device: Device, picked: StepEvent | None) -> Timeline | None:
     end = steps[nearest + 1].start if is_after else picked.end
     if length_of(gaps[nearest]) * SHORTEST_PAUSE < end - start:
         return None
-    thread, frames = frames_in(device, gaps[nearest], (start, end))
+    thread, frames = frames_in(device, gaps[nearest], (start, end), files)
     return Timeline(
         start,
         end,
@@ -129,10 +129,14 @@ def timeline_of(device: Device, picked: StepEvent | None) -> Timeline | None:
 
 
 def frames_in(
-    device: Device, pauses: Sequence[Window], period: Window
+    device: Device, pauses: Sequence[Window], period: Window, files: OwnFiles
 ) -> tuple[str | None, list[Frame]]:
     """Return the thread that most likely launches the programs around the longest pause, and its
-    events during the pauses, except events that contain the whole period."""
+    events during the pauses.
+
+    Of the events that contain the whole period, return only the innermost one in own code, and
+    only if no other event is in own code.
+    """
     names = thread_planes(device.rank) if device.rank else []
     absolute = [(start + device.base, end + device.base) for start, end in pauses]
     longest = max(absolute, key=lambda pause: pause[1] - pause[0])
@@ -147,13 +151,39 @@ def frames_in(
             tracks = [drawn(track, host.names, shift, pauses, period) for track in thread.tracks]
             frames = max(tracks, key=time_in_frames, default=[])
             if frames:
-                found.append((level, -time_in_frames(frames), thread.name, frames))
+                rank = level, -time_in_frames(frames), thread.name
+                if not any(is_own(frame.name, files) for frame in frames):
+                    track = thread.tracks[tracks.index(frames)]
+                    frames = below_own(frames, track, host.names, shift, period, files)
+                found.append((*rank, frames))
     except Damage:
         return None, []
     if not found:
         return None, []
     *_, thread_name, frames = min(found)
     return thread_name, frames
+
+
+def below_own(
+    frames: list[Frame],
+    track: Track,
+    names: Sequence[str],
+    shift: int,
+    period: Window,
+    files: OwnFiles,
+) -> list[Frame]:
+    """Return the frames below the innermost event in own code that contains the whole period, if
+    there is one."""
+    around = (
+        (end - begin, number)
+        for begin, end, number in zip(track.starts, track.ends, track.names)  # noqa: B905
+        if begin + shift <= period[0] and end + shift >= period[1]
+    )
+    own = min((event for event in around if is_own(names[event[1]], files)), default=None)
+    if own is None:
+        return frames
+    below = [frame._replace(depth=frame.depth + 1) for frame in frames]
+    return [Frame(*period, 0, names[own[1]]), *below]
 
 
 def time_in_frames(frames: Sequence[Frame]) -> int:

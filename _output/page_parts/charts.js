@@ -46,12 +46,13 @@ function goToClass(name) {
 }
 
 // Returns a function that goes to the cause of pauses. Pauses can have several causes; then a drawn
-// pause has the one whose line is among its frames.
+// pause has the only one whose line is among its frames.
 function goToPause(frames) {
   const { causes } = ANSWERS.bottleneck;
   const found = causes.filter((row) => row.evidence.pauses);
   const isDrawn = ({ source_user: line }) => line && frames.some(({ name }) => name.startsWith(`$${line} `));
-  const cause = frames && found.length > 1 ? found.find(isDrawn) : found[0];
+  const likely = frames && found.length > 1 ? found.filter(isDrawn) : found.slice(0, 1);
+  const [cause] = likely.length === 1 ? likely : [];
   return cause && (() => goTo("bottleneck", `causes.${causes.indexOf(cause)}`));
 }
 
@@ -158,14 +159,14 @@ function goToOp(who) {
 }
 
 // Draws the period: the strip of this page's step, beside it the pause, and above the pause what the
-// host does, innermost call last. If there are many steps up to the nearest pause, the strip has a
+// host does, innermost call last. If the step takes less than a third of the period, the strip has a
 // chart of its own.
 function drawTimeline(host, side) {
   if (!side.strip.n_bins) return;
   const ofStep = { start_ps: 0, dur_ps: side.page.step_duration_ps, picked: true };
   const alone = { dur_ps: ofStep.dur_ps, steps: [ofStep], pauses: [], frames: [] };
   const period = side.period ?? alone;
-  const isWide = 2 * period.steps.find((step) => step.picked).dur_ps >= period.dur_ps;
+  const isWide = 3 * period.steps.find((step) => step.picked).dur_ps >= period.dur_ps;
   if (side.period) host.append(element("p", { class: "says" }, saysOfHost(period)));
   drawPeriod(host, side, period, isWide);
   if (!isWide) drawPeriod(host, side, alone, true);

@@ -59,7 +59,10 @@ const unitOf = (units, number) => units.findLast(([, size]) => Math.abs(number) 
 // Formats a number with the decimals that give the largest number four digits.
 function inUnit(number, [, size], largest = number) {
   const nDigits = String(Math.floor(Math.abs(largest / size))).length;
-  return (number / size).toFixed(size === 1 ? 0 : Math.max(0, 4 - nDigits));
+  const nDecimals = size === 1 ? 0 : Math.max(0, 4 - nDigits);
+  // Round half up, as the tables do. toFixed rounds the nearest float, which can be less than half.
+  const scale = 10 ** nDecimals;
+  return ((Math.sign(number) * Math.round((Math.abs(number) * scale) / size)) / scale).toFixed(nDecimals);
 }
 
 function scaled(units, number) {

@@ -9,8 +9,11 @@ function head() {
     element("span", {}, "captured ", captureDate()),
   );
   drawBlocks(byId("facts"), DATA.sections.header);
-  byId("title").append(readable((ANSWERS.compare ?? ANSWERS.bottleneck).headline));
+  byId("title").append(prose((ANSWERS.compare ?? ANSWERS.bottleneck).headline));
 }
+
+// In JSON, microseconds are us.
+const prose = (text) => readable(text).replace(/(\d) us\b/g, "$1 µs");
 
 function captureDate() {
   if (DATA.captured_at_ns === null) return figure("number", null, "the trace does not say when it was captured");
@@ -24,13 +27,13 @@ function captureDate() {
 function lead(host) {
   const { headline, causes } = ANSWERS.bottleneck;
   host.append(element("h2", {}, ANSWERS.compare ? "After the change" : "What to change first"));
-  if (ANSWERS.compare) host.append(element("p", { class: "after" }, readable(headline)));
+  if (ANSWERS.compare) host.append(element("p", { class: "after" }, prose(headline)));
   if (!causes.length) host.append(element("p", { class: "absent" }, "No known cause. The findings show which lines lose most."));
 }
 
 // Returns a line that opens to show the warnings, and the notes about where figures come from.
 function notes() {
-  const items = DATA.notes.map((note, i) => element("li", { class: i < DATA.n_warnings && "warning" }, readable(shortened(note, 4000))));
+  const items = DATA.notes.map((note, i) => element("li", { class: i < DATA.n_warnings && "warning" }, prose(shortened(note, 4000))));
   const counts = [[DATA.n_warnings, "warning"], [items.length - DATA.n_warnings, "note"]].filter(([n]) => n);
   const says = counts.map(([n, what]) => `${n} ${what}${n === 1 ? "" : "s"}`).join(" and ");
   return items.length ? element("details", { id: "notes" }, element("summary", {}, says), element("ul", {}, ...items)) : "";

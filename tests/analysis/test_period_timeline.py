@@ -18,13 +18,18 @@ Json = dict[str, Any]
 EVERY_THIRD = [(str(i), (80 * i + 20 * (i // 3)) * MS, 80 * MS) for i in range(7)]
 
 
-def period(*threads: Calls, step: int, steps: list[tuple[str, int, int]] | None = None) -> Any:
+def period(
+    *threads: Calls,
+    step: int,
+    steps: list[tuple[str, int, int]] | None = None,
+    options: tuple[str, ...] = (),
+) -> Any:
     """Return the data of the page about the period; times are in milliseconds."""
     plane = device(steps) if steps else device()
     with TemporaryDirectory() as folder:
         out = Path(folder, "step.html")
         data = encode(Space([plane, host(*threads)]))
-        answer(data, "page", "--out", str(out), "--step", str(step))
+        answer(data, "page", "--out", str(out), "--step", str(step), *options)
         found = data_of(out.read_bytes())["period"]
     if found:
         for row in (found, *found["steps"], *found["pauses"], *found["frames"]):
@@ -81,6 +86,34 @@ class Period(unittest.TestCase):
         found = period(step=0, steps=steps)
         self.assertEqual([row["name"] for row in found["steps"]], ["train", "eval"])
         self.assertEqual(spans(found["pauses"]), [(80, 10), (95, 5)])
+
+
+class OwnCode(unittest.TestCase):
+    """Test which frames count as own code."""
+
+    LOOP, WAIT = "$loop.py:8 run", "$api.py:2551 block_until_ready"
+    # Both calls contain the whole period; `run` is the inner one.
+    AROUND = ("$train.py:3 main", -3, 400), (LOOP, -3, 300)
+
+    def frames(self, *calls: tuple[str, int, int], options: tuple[str, ...] = ()) -> Any:
+        found = period(thread(*calls), step=0, options=options)["frames"]
+        return [(row["name"], row["depth"], row["is_own"]) for row in found]
+
+    def test_python_functions_outside_of_libraries_are_own_code(self) -> None:
+        calls = (FEED, 80, 90), (self.WAIT, 90, 95), ("TransferToDevice", 95, 98)
+        self.assertEqual(
+            self.frames(*calls),
+            [(FEED, 0, True), (self.WAIT, 0, False), ("TransferToDevice", 0, False)],
+        )
+        (frame,) = self.frames((self.WAIT, 80, 95), options=("--own", "api.py"))
+        self.assertEqual(frame, (self.WAIT, 0, True))
+
+    def test_own_call_around_the_period_is_drawn_if_the_pause_has_none(self) -> None:
+        self.assertEqual(
+            self.frames(*self.AROUND, (self.WAIT, 80, 95)),
+            [(self.LOOP, 0, True), (self.WAIT, 1, False)],
+        )
+        self.assertEqual(self.frames(*self.AROUND, (FEED, 80, 95)), [(FEED, 0, True)])
 
 
 class Frames(unittest.TestCase):

@@ -6,6 +6,7 @@ import json
 import tempfile
 import time
 import unittest
+from decimal import ROUND_HALF_UP, Decimal
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,7 @@ FINDINGS, OPS = ('.table[data-rows="bottleneck.findings"]', '.table[data-rows="b
 BOXES = """[...document.querySelectorAll('.box')].map((box) =>
     ({name: box.textContent, value: Number(box.dataset.value), depth: Number(box.dataset.depth),
       found: box.classList.contains('found'), width: box.getBoundingClientRect().width}))"""
+UNITS = {"ps": 1, "ns": 10**3, "µs": 10**6, "ms": 10**9, "s": 10**12}
 TILES = """[...document.querySelectorAll('#budget .part')].map((tile) =>
     [tile.dataset.name, Number(tile.dataset.value), tile.getAttribute('aria-label')])"""
 TEXTS = "[...document.querySelectorAll('%s')].map((element) => element.innerText)"
@@ -52,7 +54,7 @@ RENAMED = """[...document.querySelectorAll('.part')].filter((node) =>
 CLIPPED = """[...document.querySelectorAll('nav, main *')].filter((node) =>
     node.scrollWidth > node.clientWidth + 1 && node.clientWidth > 0 &&
     getComputedStyle(node).overflowX !== 'visible' &&
-    !node.closest('.flame, .bar, .lane, .unseen')).map((node) =>
+    !node.closest('.flame, .period, .bar, .lane, .unseen')).map((node) =>
         `${node.closest('section')?.id} ${node.className}`)"""
 # Labels that are cut off without an ellipsis.
 CUT = """[...document.querySelectorAll('.part, .box, .frame')].filter((box) =>
@@ -220,7 +222,8 @@ class Demo(InBrowser):
         self.assertEqual(tables[: len(text)], text)
 
     def test_warnings_and_notes_are_a_line_until_it_is_opened(self) -> None:
-        notes, n = self.data["notes"], self.data["n_warnings"]
+        notes = [note.replace(" us)", " µs)") for note in self.data["notes"]]
+        n = self.data["n_warnings"]
         self.assertTrue(0 < n < len(notes))
         shown = TEXTS % "#notes :is(summary, li)"
         height = self.tab.value("document.querySelector('#notes').offsetHeight")
@@ -522,6 +525,10 @@ class OtherPages(InBrowser):
         self.assertEqual(tiles.keys(), {name for name, (ps, _) in table.items() if ps > 0})
         for name, (ps, says) in tiles.items():
             self.assertEqual((name, ps), (name, table[name][0]))
+            # The time is the exact one, rounded half up.
+            shown, unit = says.removeprefix(f"{name} ").partition(",")[0].split()
+            exact = Decimal(int(ps)) / UNITS[unit]
+            self.assertEqual(Decimal(shown), exact.quantize(Decimal(shown), ROUND_HALF_UP))
             share = "<0.1" if 0 < table[name][1] < 0.05 else f"{table[name][1]:.1f}"
             self.assertIn(f", {share} % of the step", says)
         whole = sum(ps for ps, _ in table.values())
@@ -539,6 +546,11 @@ class OtherPages(InBrowser):
         self.assertIn("20.00 ms, 20.0 % of the period", pause[1])
         self.assertIn("20.0 of 100.0 ms (20.0 %)", found["headline"])
         self.assertIn("20.00 ms", self.tab.value("document.querySelector('#facts').innerText"))
+        for width in (400, 1280):
+            self.show_size(width)
+            self.tab.open(self.folder / "step.html")
+            self.assertEqual([self.tab.value(wrong) for wrong in (CLIPPED, CUT)], [[], []])
+        self.show_size(1300)
 
     def test_tiles_of_a_capture_without_pauses_are_those_of_the_step(self) -> None:
         data = self.show(page_of_demo()[1])
