@@ -7,15 +7,14 @@ What it finds: An array is copied with equal layouts, because the step updates i
 old contents are still needed: by the caller, which did not donate it, or by an op that reads them
 after the update.
 
-Why it costs: A copy reads and writes all bytes, even if the update changes a single row. In a
-serving engine for TPUs, a kernel declared that its output shares the memory of the cache although
-the cache was still read: the copy of the cache took four times as long as the kernel, and without
-it the step took half the time.
+Why it costs: A copy moves all bytes, even if the update changes a single row. In a serving engine
+for TPUs, a kernel declared that its output shares the memory of a cache that was still read: the
+copy took four times as long as the kernel, and without it the step took half the time.
 
 How the program shows it: A copy whose operand has the same shape and layout, from HBM to HBM. Or a
 result that is a copy of an argument, with parts updated, possibly by way of VMEM, while the
-argument's memory is not donated. Then ops that read the copy in VMEM become slower if it goes,
-because they read HBM instead; HBM is assumed to move 80 % of its peak.
+argument is not donated. Ops that read such a copy in VMEM read HBM without it, which is assumed to
+move 80 % of its peak.
 
 What to change: Donate the arrays that the step updates (`donate_argnums`), or read the old contents
 before the update. A kernel that does not write a buffer needs no entry for it in
@@ -44,15 +43,14 @@ from _analysis.causes.shared.copies import changes_layout, long_ops, moved_betwe
 from _analysis.causes.shared.sentences import clipped
 from _analysis.causes.shared.step_program import StepProgram, place_of, total_of
 from _pipeline.executions import Executions
+from _pipeline.groups import grouped
 from _proto.hlo.text import HBM
 from _units import counted
 
 # Large reads reach about this part of the peak bandwidth.
 _EFFICIENCY = 0.8
 
-FOR_ARGUMENTS = (
-    "Donate the arrays that the step updates: pass donate_argnums or donate_argnames to jax.jit."
-)
+FOR_ARGUMENTS = "Donate the arrays that the step updates: pass donate_argnums to jax.jit."
 FOR_VALUES = (
     "Read the old contents before the update, or use only the new ones, and list only buffers that"
     " the kernel writes in input_output_aliases."
@@ -60,7 +58,7 @@ FOR_VALUES = (
 
 
 def find(of: StepProgram) -> Iterator[Cause]:
-    chains = [chain for array in of.arrays if len(chain := _from_argument(of, array)) > 1]
+    chains = [chain for array in of.arrays if (chain := _from_argument(of, array))]
     of_arguments = [use.executions for chain in chains for use in _fills(chain)]
     if chains and total_of(of_arguments) >= of.floor:
         name = clipped(chains[0][-1].name or "an array")
@@ -73,11 +71,9 @@ def find(of: StepProgram) -> Iterator[Cause]:
             of_arguments,
             [Remove(of_arguments), *_reads_from_hbm(of, chains)],
         )
-    explained = {id(ran) for ran in of_arguments}
-    rows: dict[str | None, list[Executions]] = {}
-    for ran in long_ops(of):
-        if id(ran) not in explained and _keeps_old_contents(of, ran):
-            rows.setdefault(place_of(ran.op).source_user, []).append(ran)
+    explained = set(of_arguments)
+    others = [ran for ran in long_ops(of) if ran not in explained]
+    rows = grouped((place_of(r.op).source_user, r) for r in others if _keeps_old_contents(of, r))
     for members in rows.values():
         if total_of(members) >= of.floor:
             shape = members[0].op.instruction.shape if members[0].op.instruction else None
@@ -93,16 +89,15 @@ def find(of: StepProgram) -> Iterator[Cause]:
 
 
 def _from_argument(of: StepProgram, result: StepArray) -> list[StepArray]:
-    """Return a result of the step, the arrays of which it is a copy, and the argument in which it
-    could be updated; an empty list for other arrays."""
-    chain = [result]
-    if not result.is_result or result.is_parameter:
-        return []
-    while (value := chain[-1].filled_from) and (source := of.arrays.by_value.get(value)):
-        if source in chain:
-            break
+    """Return a result, the arrays of which it is a copy, and the argument that could have become
+    it; an empty list for other arrays."""
+    chain = [result] if result.is_result and not result.is_parameter else []
+    while chain and (value := chain[-1].filled_from):
+        source = of.arrays.by_value.get(value)
+        if source is None or source in chain:
+            return []
         chain.append(source)
-    last = chain[-1]
+    last = chain[-1] if chain else result
     if not last.is_parameter or last.shape != result.shape or of.arrays.is_donated(last):
         return []
     moves = (use.executions.op.instruction for use in _fills(chain))
@@ -117,15 +112,14 @@ def _fills(chain: Sequence[StepArray]) -> Iterator[Use]:
 
 def _reads_from_hbm(of: StepProgram, chains: Iterable[Sequence[StepArray]]) -> Iterator[Retime]:
     """Let the ops that read copies in VMEM read the arguments in HBM instead."""
-    if not of.roofs.hbm:
-        return
-    for chain in chains:
+    speed = _EFFICIENCY * float(of.roofs.hbm or 0)
+    for chain in chains if speed else ():
         copies = {use.executions for use in _fills(chain)}
         n_bytes = chain[-1].shape.n_bytes or 0
         in_vmem = (array for array in chain if array.shape.memory_space != HBM)
         for ran in {use.executions for array in in_vmem for use in array.reads} - copies:
             if ran.op.instruction and not moves_parts(ran.op.instruction):
-                yield Retime(ran, ran.total + ran.n * n_bytes / (_EFFICIENCY * float(of.roofs.hbm)))
+                yield Retime(ran, ran.total + ran.n * n_bytes / speed)
 
 
 def _keeps_old_contents(of: StepProgram, ran: Executions) -> bool:
