@@ -48,6 +48,7 @@ NAMES = (
     "repeated_kernel",
     "widened_dtype",
     "large_intermediate",
+    "second_pass",
     "synchronous_collective",
     "array_of_pairs",
     "flat_array",

@@ -1,0 +1,130 @@
+"""Find reductions that read a large array a second time, because they need a first reduction of it.
+
+needs: a program
+headline: Reading a large array a second time
+
+What it finds: A sum over a large array whose elements depend on another sum over the same array,
+such as a variance that is computed from the differences to the mean.
+
+Why it costs: The second sum begins when the first is complete, so it reads the whole array from HBM
+once more, and often so does its gradient. The estimate removes the ops that read the array for the
+second sum. People saw a fifth of the time of batch norms go when they computed both sums at once.
+
+How the program shows it: An op that only reduces: it reads large arrays from HBM, has no matmul,
+and all its results are small. Each large array that it reads was summed before, by an op whose
+small result leads to this op. The first op can also be the one that writes the array. A maximum, as
+in a softmax, does not count as a first reduction, because the sum cannot do without it.
+
+What to change: Compute both sums in one pass: the variance is E[x²] - E[x]², in f32. In flax, this
+is `use_fast_variance`. Or fuse both sums with the op that makes the array.
+
+When it is intended: The variance of values far from zero, where E[x²] - E[x]² is inexact.
+
+Example:
+
+    # Before: jnp.var subtracts the mean from each element
+    mean, var = x.mean((0, 1, 2)), x.var((0, 1, 2))
+    # After
+    mean = x.mean((0, 1, 2))
+    var = jnp.square(x).mean((0, 1, 2)) - jnp.square(mean)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from _analysis.arrays.engine import Remove
+from _analysis.arrays.of_step import StepArray, Use
+from _analysis.causes.shared.cause import LIKELY, Cause
+from _analysis.causes.shared.step_program import StepProgram, place_of
+from _pipeline.executions import Executions
+from _pipeline.groups import grouped
+from _pipeline.vocabulary import COMPUTE
+from _proto.hlo.text import HBM
+from _units import counted, size
+
+# A reduction makes an array much smaller. Programs sum over rows of hundreds of elements; a pooling
+# of neighbours by 2 x 2 is no reduction of this kind.
+_SHRINKING = 8
+# Number of ops between the first and the second reduction, such as a division by the number of
+# elements and an all-reduce among devices. The gradient of a variance needs one or two more.
+_MOST_STEPS = 6
+
+WHAT_HELPS = (
+    "Compute both sums in one pass: the variance as E[x²] - E[x]² in f32 (in flax:"
+    " use_fast_variance), if the values are not far from zero."
+)
+_Uses = dict[Executions, list[tuple[StepArray, Use]]]
+
+
+def find(of: StepProgram) -> Iterator[Cause]:
+    uses_of: _Uses = grouped(
+        (use.executions, (array, use)) for array in of.arrays for use in array.uses
+    )
+    second: dict[str | None, list[tuple[Executions, StepArray, int]]] = {}
+    for ran in of.leaves:
+        reduced = _reduced_by(ran, uses_of)
+        if reduced and _was_summed(ran, *reduced, uses_of):
+            second.setdefault(place_of(ran.op).source_user, []).append((ran, *reduced))
+    for found in second.values():
+        members = [ran for ran, _, _ in found]
+        _, biggest, _ = max(found, key=lambda each: each[2])
+        n_bytes = sum(n_bytes * ran.n for ran, _, n_bytes in found)
+        yield Cause(
+            f"Sums at <line> over arrays such as {biggest.shape.text} need a first sum over the"
+            f" same array, so {counted(len(members), 'op')} read {size(n_bytes)} a second time. One"
+            " pass for both sums would save <gain>.",
+            WHAT_HELPS,
+            LIKELY,
+            members,
+            [Remove(members)],
+            evidence={"shape": biggest.shape.text},
+        )
+
+
+def _size(array: StepArray, use: Use) -> int:
+    """Return the bytes that one execution reads or writes. Arrays in VMEM have no bytes in HBM."""
+    is_in_hbm = array.shape.memory_space == HBM
+    return use.n_bytes // use.executions.n if is_in_hbm else array.shape.n_bytes or 0
+
+
+def _reduced_by(ran: Executions, uses_of: _Uses) -> tuple[StepArray, int] | None:
+    """Return the array that an op reads, and its size, if the op only sums over this array."""
+    sizes = {(array, use.is_write): _size(array, use) for array, use in uses_of.get(ran, ())}
+    if ran.op.kind != COMPUTE or ran.op.dot or ran.op.kernel or not sizes or not _sums(ran):
+        return None
+    (array, is_write), n_bytes = max(sizes.items(), key=lambda item: item[1])
+    others = [other for key, other in sizes.items() if key != (array, is_write)]
+    is_reduced = not is_write and all(_SHRINKING * other <= n_bytes for other in others)
+    return (array, n_bytes) if is_reduced and others else None
+
+
+def _sums(ran: Executions) -> bool:
+    """Return whether an op sums; a maximum does not."""
+    here = ran.op.instruction
+    return here is not None and any(
+        part.opcode == "reduce"
+        and part.called
+        and part.called[0].root is not None
+        and part.called[0].root.opcode == "add"
+        for part in (here, *here.inside())
+    )
+
+
+def _was_summed(ran: Executions, array: StepArray, n_bytes: int, uses_of: _Uses) -> bool:
+    """Return whether a small operand of an op comes from a sum over `array`."""
+    touching = {use.executions for use in array.uses} - {ran}
+    seen, front = {ran}, [ran]
+    for _ in range(_MOST_STEPS):
+        makers = [
+            written.executions
+            for op in front
+            for small, use in uses_of.get(op, ())
+            if not use.is_write and _SHRINKING * _size(small, use) <= n_bytes
+            for written in small.writes
+        ]
+        front = [maker for maker in dict.fromkeys(makers) if maker not in seen]
+        seen.update(front)
+        if any(maker in touching and _sums(maker) for maker in front):
+            return True
+    return False
