@@ -243,7 +243,8 @@ def sentences(answer: Json) -> Iterator[str]:
     yield from program_sentences(answer["program_changes"])
     if not cause:
         yield from time_sentences(answer)
-        yield from line_sentences(answer["rows"])
+        if not has_uniform_slowdown(answer):
+            yield from line_sentences(answer["rows"])
     yield from (f"{cause_says(row)}." for row in answer["causes"] or () if row is not cause)
 
 
@@ -307,7 +308,12 @@ def time_sentences(answer: Json) -> Iterator[str]:
     step, period, pauses = totals["step_duration"], totals["period"], pause_delta(totals)
     of_step = step_sentence(step, unit)
     if answer["program_changes"]["same_program"] and step["significant"]:
-        of_step = f"{of_step.removesuffix('.')}: {largest_part(totals)}."
+        part = (
+            "all lines take longer by about the same factor, as with a slow clock or chip"
+            if has_uniform_slowdown(answer)
+            else largest_part(totals)
+        )
+        of_step = f"{of_step.removesuffix('.')}: {part}."
     found = [(step["significant"] is False, -abs(step["delta_ps"]), of_step)]
     if period:
         of_pauses = pause_sentence(period, pauses, unit)
@@ -406,6 +412,17 @@ def noise_of(total: Json, unit: str) -> str:
     if total["significant"] is None:
         return f", but too few {unit}s were captured to exclude noise"
     return "" if total["significant"] else f", within the noise between {unit}s"
+
+
+def has_uniform_slowdown(answer: Json) -> bool:
+    """Return whether the program is the same, and one factor on all lines explains three quarters
+    of the time by which they became slower. Communication also waits for other devices."""
+    rows = [row for row in answer["rows"] if row["kind"] != "comm"]
+    before, after = (sum(row[side] for row in rows) for side in ("before_ps", "after_ps"))
+    if not answer["program_changes"]["same_program"] or not 0 < before < after:
+        return False
+    off = sum(abs(row["after_ps"] * before - row["before_ps"] * after) for row in rows)
+    return 4 * off <= 2 * before * (after - before)
 
 
 def largest_part(totals: Json) -> str:

@@ -21,6 +21,7 @@ from tests.modes.test_compare import compare
 from tests.modes.test_compare import op as recorded_op
 from tests.modes.test_idle import host
 from tests.modes.test_peers import with_slow_device
+from tests.shown import headline_of
 
 Json = dict[str, Any]
 PROGRAM_ID = 7
@@ -194,6 +195,30 @@ class FirstSentences(InFolder):
             for headline in self.headlines(data, data):
                 self.assertNotIn(" is new", headline)
                 self.assertNotIn(" is gone", headline)
+
+
+class SameProgram(unittest.TestCase):
+    def headline(self, *durations: int) -> str:
+        """Return the headline if each of three lines takes 300 ps before the change."""
+        sides = (
+            record([recorded_op(n, f"m.py:{n}:1", tf_op=f"f/{n}:", duration=time)
+                    for n, time in enumerate(side)], 5)
+            for side in ((300, 300, 300), durations)
+        )  # fmt: skip
+        found = compare(*sides)
+        found["program_changes"]["same_program"] = True
+        return headline_of(found)
+
+    def test_headline_tells_a_slow_clock_from_a_slow_line(self) -> None:
+        for durations, is_uniform in (
+            ((310, 310, 310), True),
+            ((310, 315, 310), True),
+            ((310, 330, 310), False),
+            ((290, 290, 290), False),
+        ):
+            found = self.headline(*durations)
+            self.assertEqual("all lines take longer by about the same factor" in found, is_uniform)
+            self.assertEqual("The largest change is at" in found, not is_uniform, found)
 
 
 class Unknown(InFolder):
