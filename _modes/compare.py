@@ -194,6 +194,7 @@ PARTS: tuple[Part, ...] = (
         size="delta_ps",
         whole=STEP,
         most=5,
+        takes_top=True,
         what="row",
         omitted="tail.n_rows_omitted",
         tail={"before": "tail.before_ps", "after": "tail.after_ps", "change": "tail.delta_ps"},

@@ -27,8 +27,8 @@ from _units import Unit
 Json = dict[str, Any]
 
 EVERYTHING: Final = View(shows_all=True)
-# Most lines of a comparison did not change, so show only those that the text shows.
-VIEWS: Final = {"compare": View()}
+# Most lines of a comparison did not change, so hide these as the text does.
+VIEWS: Final = {"compare": View(top=20)}
 # Columns with the class of a row's ops, which the page shows with its colour and in words.
 CLASSES: Final = ("class", "class_words")
 CHARACTERS: Final = Characters("utf-8")
