@@ -423,7 +423,7 @@ def has_uniform_slowdown(answer: Json) -> bool:
     if not answer["program_changes"]["same_program"] or not 0 < before < after:
         return False
     off = sum(abs(row["after_ps"] * before - row["before_ps"] * after) for row in rows)
-    return 4 * off <= 2 * before * (after - before)
+    return bool(4 * off <= 2 * before * (after - before))
 
 
 def largest_part(totals: Json) -> str:
