@@ -105,7 +105,13 @@ class Engine:
         least = round((1 - _LESS) * min(cautious, likely))
         if least <= 0 or bold > _WIDEST * least:
             return Gain(estimate, None, None)
-        return Gain(estimate, least, round(min((1 + _MORE) * estimate, _WIDEST * least)))
+        most = round(min((1 + _MORE) * estimate, _WIDEST * least))
+        overlaps = [change for change in changes if isinstance(change, Overlap)]
+        if len(overlaps) == len(changes):
+            # Communication that is hidden saves at most its own time.
+            waits = {ran for change in overlaps for ran in change.collectives}
+            most = max(estimate, min(most, sum(ran.total for ran in waits)))
+        return Gain(estimate, least, most)
 
     def _saved(self, changes: Sequence[Change], degree: int) -> int:
         factors = self._factors(changes, degree)

@@ -201,3 +201,5 @@ class Collectives(unittest.TestCase):
         ]
         gain = estimated(program, ran, lambda find: [Overlap([find("gather")])])
         self.assertEqual(gain.estimate, 100)
+        # Hidden communication saves at most its own time.
+        self.assertEqual(gain.high, 100)
