@@ -11,10 +11,11 @@ from _analysis.arrays.graph import (
     consumers,
     is_layout,
     is_moved,
+    is_same,
     operand,
     origins,
     parameter,
-    walk,
+    reach,
 )
 from _analysis.arrays.of_step import is_float
 from _proto.hlo.collectives import collective_name
@@ -70,26 +71,28 @@ class Rounds:
 
 
 def _carried(state: Instruction, root: Instruction) -> Iterator[Path]:
-    """Yield the parts of a loop's state that the next round computes with: no counters, inputs, or
-    buffers into which each round writes its result."""
+    """Yield the parts of a loop's state that the next round computes with: no counters, inputs,
+    sums, or buffers into which each round writes its result."""
     for path, array in state.leaves or ():
         value = Value(state, path)
         is_input = value in origins(Value(root, path), is_moved)
-        if array and is_float(array.dtype) and not is_input and not _is_output(value):
+        if array and is_float(array.dtype) and not is_input and not _is_result(value):
             yield path
 
 
-def _is_output(value: Value) -> bool:
-    """Return whether all rounds only write parts of an array."""
-    passed = {value.instruction}
-    stopped: set[Instruction] = set()
-    for reached, is_passed in walk([value], consumers, is_moved):
-        (passed if is_passed else stopped).add(reached.instruction)
-    return bool(stopped) and all(
+def _is_result(value: Value) -> bool:
+    """Return whether all rounds only write parts of an array, or only add to it."""
+    walked = reach([value], consumers, is_same)
+    before = {passed.instruction for passed in walked.passed}
+    found = {stopped.instruction for stopped in walked.stopped}
+    if {here.opcode for here in found} == {"add"} and len(found) == 1:
+        sums = reach(map(Value, found), consumers, is_same).stopped
+        return {later.instruction for later in sums} <= found
+    return bool(found) and all(
         here.opcode == _UPDATE
-        and operand(here, 0) in passed
-        and passed.isdisjoint(here.operands[1:])
-        for here in stopped
+        and operand(here, 0) in before
+        and before.isdisjoint(here.operands[1:])
+        for here in found
     )
 
 

@@ -62,6 +62,13 @@ class LoopOfTinyOps(unittest.TestCase):
         self.assertEqual(row["cause"], "loop_of_tiny_ops")
         self.assertIn("jax.vmap", row["what_helps"])
 
+    def test_sum_over_rounds_needs_no_order(self) -> None:
+        program = recurrence(op("y", "tanh", "x"), op("new", "add", "h", "y"))
+        (row,) = found(program, "y", "new")
+        self.assertIn("jax.vmap", row["what_helps"])
+        read = recurrence(op("y", "tanh", "h"), op("new", "add", "h", "y"))
+        self.assertEqual(found(read, "y", "new"), [])
+
     def test_linear_recurrence_inside_a_fusion_is_found(self) -> None:
         program = recurrence(op("new", "fusion", "h", "x", calls=["fused"]))
         inside = [
