@@ -49,6 +49,7 @@ NAMES = (
     "widened_dtype",
     "large_intermediate",
     "second_pass",
+    "kept_for_little",
     "synchronous_collective",
     "array_of_pairs",
     "flat_array",
