@@ -11,10 +11,10 @@ Why it costs: A copy moves all bytes, even if the update changes a single row. I
 for TPUs, a kernel declared that its output shares the memory of a cache that was still read: the
 copy took four times as long as the kernel, and without it the step took half the time.
 
-How the program shows it: A copy whose operand has the same shape and layout, from HBM to HBM. Or a
-result that is a copy of an argument, with parts updated, possibly by way of VMEM, while the
-argument is not donated. Ops that read such a copy in VMEM read HBM without it, which is assumed to
-move 80 % of its peak.
+How the program shows it: A copy whose operand has the same shape and layout, from HBM to HBM, while
+another op updates either of them in place. Or a result that is a copy of an argument, with parts
+updated, possibly by way of VMEM, while the argument is not donated. Ops that read such a copy in
+VMEM read HBM without it, which is assumed to move 80 % of its peak.
 
 What to change: Donate the arrays that the step updates (`donate_argnums`), or read the old contents
 before the update. A kernel that does not write a buffer needs no entry for it in
@@ -123,10 +123,12 @@ def _reads_from_hbm(of: StepProgram, chains: Iterable[Sequence[StepArray]]) -> I
 
 
 def _keeps_old_contents(of: StepProgram, ran: Executions) -> bool:
-    """Return whether an op copies a whole array in HBM to the same layout in HBM."""
+    """Return whether an op copies a whole array in HBM to the same layout in HBM, and another op
+    updates one of the two in place."""
     here = ran.op.instruction
     moved = moved_between(of, ran) if here is not None and is_layout(here) else None
     if here is None or moved is None or changes_layout(here):
         return False
     read, written = moved
-    return read.shape == written.shape and read.shape.memory_space == HBM
+    is_updated = not all(map(read.is_filled_by, (*read.writes, *written.writes)))
+    return is_updated and read.shape == written.shape and read.shape.memory_space == HBM

@@ -48,8 +48,8 @@ class AliasedCopy(unittest.TestCase):
         self.assertIn("donate_argnums", row["what_helps"])
 
     def test_donated_argument_is_copied_because_old_contents_are_read(self) -> None:
-        donated = aliases((0, ()))
-        (row,) = found(COPY, ran={"old.1": "data formatting"}, extra=donated)
+        ran = {"old.1": "data formatting", "new": "data formatting"}
+        (row,) = found(COPY, ran=ran, extra=aliases((0, ())))
         self.assertEqual((row["cause"], row["gain_ps"]), ("aliased_copy", 200))
         self.assertIn("Read the old contents before the update", row["what_helps"])
 
@@ -58,6 +58,15 @@ class AliasedCopy(unittest.TestCase):
         copy = op("old.1", "copy", "cache", shape=turned, line="cache.py:4")
         rows = found(copy, ran={"old.1": "data formatting"}, extra=aliases((0, ())))
         self.assertEqual([row["cause"] for row in rows], ["parameter_relayout"])
+
+    def test_copy_without_an_update_in_place_is_not_reported(self) -> None:
+        main = [
+            op("x", "parameter", shape=CACHE),
+            op("y", "negate", "x", shape=CACHE),
+            op("copy.1", "copy", "y", shape=CACHE, line="cache.py:4"),
+            op("used", "negate", "copy.1", shape=CACHE),
+        ]
+        self.assertEqual(causes({"main": main}, [event("copy.1", "data formatting", 0, 200)]), [])
 
     @staticmethod
     def by_way_of_vmem(*options: str, extra: bytes = b"") -> list[Json]:
