@@ -69,8 +69,10 @@ class Finding:
         return signature
 
     def what_helps_if(self, *, is_late: bool) -> str | None:
-        """Return a remedy; pass whether most of the time is waiting for late devices."""
-        return LATE_DEVICE if is_late else remedy_of(self.costliest)
+        """Return the remedy for most of the time; pass whether it is waiting for late devices."""
+        if is_late:
+            return LATE_DEVICE
+        return most((remedy_of(entry), entry.total) for entry in self.entries)
 
 
 def shape_of(op: Op) -> str | None:

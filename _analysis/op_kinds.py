@@ -6,6 +6,7 @@ user's program. The compiler adds such ops for its own reasons, which the user's
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Final
 
@@ -20,6 +21,7 @@ from _proto.hlo.text import HBM, Array
 ALL_TO_ALL: Final = "`all-to-all`"
 CALLED: Final = "collective that the code calls"
 SMALL: Final = "collective of at most 64 KiB"
+COMBINED: Final = "collective that the compiler combined from several"
 STOPS: Final = "other synchronous collective"
 WAIT: Final = "wait"
 # Other executions of the step tell whether an op waits for a late device; `kind_of` cannot.
@@ -69,8 +71,10 @@ _MOVES = _COPIES | frozenset(
     "get-tuple-element pad parameter reduce-precision slice tuple".split()
 )
 _NO_WORK = frozenset("bitcast constant fusion get-tuple-element parameter tuple".split())
-# Part of the paths of the slices that a scan takes.
-_OF_SCAN = "/while/body/jit(dynamic_index_in_dim)/"
+# Part of the paths of the slices that a scan takes and updates.
+_OF_SCAN = re.compile(r"/while/body/jit\(dynamic_(?:update_)?index_in_dim\)/")
+# A scattered or gathered row of this length fills the lanes of a tile.
+_WIDE_ROW = 128
 _SLICES = frozenset(("dynamic-slice", "dynamic-update-slice"))
 
 
@@ -111,7 +115,9 @@ def _kind_of_collective(op: Op) -> str | None:
     n_bytes = [array.n_bytes for array in op.outputs]
     if n_bytes and None not in n_bytes and sum(n or 0 for n in n_bytes) <= _SMALL_BYTES:
         return SMALL
-    return CALLED if is_called else STOPS
+    if is_called:
+        return CALLED
+    return COMBINED if len(n_bytes) > 1 else STOPS
 
 
 def _kind_of_host_transfer(op: Op) -> str:
@@ -133,8 +139,24 @@ def _kind_of_matmul(entry: Entry) -> str | None:
         depth = cost.flops / 2 / (sides[0] * sides[1] or 1) if cost and cost.flops else 0
         return SMALL_MATMUL if min(*sides, depth) < _LARGE_DIMENSION else None
     if min(sides) < _FEW_ROWS:
-        return FEW_ROWS
+        return None if _is_batched(op, cost.flops if cost else None) else FEW_ROWS
     return WIDE if _is_wide(op) else None
+
+
+def _is_batched(op: Op, flops: int | None) -> bool:
+    """Return True if a matmul multiplies pairs of matrices, such as an attention's scores and
+    values, so that no operand is a weight."""
+    here = op.instruction
+    dots = [part for part in (here, *here.inside()) if _MATMULS.match(part.opcode)] if here else []
+    if len(dots) != 1 or not flops:
+        return False
+    output, *operands = (
+        sum(array.n_elements for array in arrays or ())
+        for arrays in (dots[0].arrays, *dots[0].operand_arrays)
+    )
+    # Without batches, the operands have m * k and k * n elements, and the output has m * n.
+    depth = flops / 2 / max(1, output)
+    return math.prod(operands[:2]) >= 2 * output * depth**2
 
 
 def _sides(output: Array) -> tuple[int, int]:
@@ -152,7 +174,10 @@ def _kind_of_order(op: Op, opcodes: frozenset[str]) -> str | None:
         return None
     words = f"{op.category} {op.hlo.opcode} {op.name}"
     is_gather = op.category == "custom fusion" and _GATHERS.search(primitive)
-    return GATHER if is_gather or _GATHERS.search(words) else None
+    if not is_gather and not _GATHERS.search(words):
+        return None
+    rows = [int(n) for array in op.outputs for n in re.findall(r"\d+", array.dims)[-1:]]
+    return GATHER if max(rows, default=1) < _WIDE_ROW else None
 
 
 def _kind_of_movement(op: Op, opcodes: frozenset[str]) -> str | None:
@@ -165,20 +190,22 @@ def _kind_of_movement(op: Op, opcodes: frozenset[str]) -> str | None:
         # A kernel's arrays have the shapes that the kernel demands.
         return None
     if primitive == "pad":
-        # In the backward pass, a pad is the gradient of a slice, unless the code calls `jnp.pad`.
-        is_gradient = op.phase == "backward" and "jit(_pad)/" not in (op.path or "")
-        return PARTS if is_gradient else PAD
+        # A pad without `jnp.pad` is the gradient of a slice, or a part of an associative scan.
+        return PAD if "jit(_pad)/" in (op.path or "") else None
     if _is_saved(op, opcodes):
         return WIDE if _is_wide(op) else SAVED
     if _CUTS.fullmatch(primitive):
         # A scan takes slices of its operands by itself.
-        return None if _OF_SCAN in (op.path or "") else PARTS
-    is_spread = any(array.rank for array in op.hlo.operands)
+        return None if _OF_SCAN.search(op.path or "") else PARTS
+    # In the backward pass, a broadcast is the gradient of a sum.
+    is_spread = any(array.rank for array in op.hlo.operands) and op.phase != "backward"
     return BROADCAST if primitive == "broadcast_in_dim" and is_spread else None
 
 
 def _kind_of_copy(op: Op) -> str | None:
     source, copy = op.hlo.operands[:1], op.hlo.outputs[:1]
+    if _OF_SCAN.search(op.path or "") or _adds_dimension(op):
+        return None
     if op.hlo.opcode == "copy" and source and copy:
         layouts = [(array.dtype, array.order_and_tiles()) for array in (source[0], copy[0])]
         if layouts[0] == layouts[1]:
@@ -189,6 +216,13 @@ def _kind_of_copy(op: Op) -> str | None:
         here = here.operands[0]
     is_argument = here and here.opcode == "parameter" and here.computation.caller is None
     return ARGUMENT if is_argument else LAYOUT
+
+
+def _adds_dimension(op: Op) -> bool:
+    """Return True if a reshape only adds or drops dimensions of length 1, as a scan does."""
+    shapes = [op.hlo.operands[:1], op.hlo.outputs[:1]]
+    dims = [[n for n in array.dims.split(",") if n != "1"] for arrays in shapes for array in arrays]
+    return op.hlo.opcode == "reshape" and len(dims) == 2 and dims[0] == dims[1]
 
 
 def _kind_of_math(entry: Entry, opcodes: frozenset[str]) -> str | None:

@@ -49,6 +49,12 @@ FINDINGS: tuple[tuple[tuple[OpClass, ...], str, str], ...] = (
     ),
     (
         (COLLECTIVE,),
+        kinds.COMBINED,
+        "Make the collective asynchronous (see the flags in `program`), or run it for more data at"
+        " once: a larger batch per device, or gradients that are accumulated before it.",
+    ),
+    (
+        (COLLECTIVE,),
         kinds.STOPS,
         "Make the collective asynchronous (see the flags in `program`), or shard so that this"
         " line needs no collective.",
@@ -123,8 +129,7 @@ FINDINGS: tuple[tuple[tuple[OpClass, ...], str, str], ...] = (
     (
         _MOVED,
         kinds.GATHER,
-        "Gather and scatter whole rows of at least 128 elements, in sorted order, each row"
-        " only once.",
+        "Gather and scatter rows of at least 128 elements, in sorted order, each row only once.",
     ),
     (
         _MOVED,

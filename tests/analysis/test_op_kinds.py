@@ -61,21 +61,37 @@ class WithoutProgram(Advice):
             ("convert", "convert_element_type", CAST),
             ("slice", "slice", PARTS),
             ("concatenate", "concatenate", PARTS),
-            ("pad", "pad", PAD),
             ("broadcast", "broadcast_in_dim", SMALL_ARRAY),
         ):
             self.check(begin, moved(opcode, primitive))
             self.check(None, moved(opcode, "dot_general"))
             self.check(None, moved(opcode, ""))
 
-    def test_pad_in_the_backward_pass_is_the_gradient_of_a_slice(self) -> None:
-        self.check(PARTS, moved("pad", "pad", path="jit(f)/transpose(jvp(loss))"))
-        self.check(PAD, moved("pad", "pad", path="jit(f)/transpose(jvp(loss))/jit(_pad)"))
+    def test_only_a_pad_that_the_code_calls_has_advice(self) -> None:
+        for path in ("jit(f)", "jit(f)/transpose(jvp(loss))"):
+            # The gradient of a slice is a pad, too.
+            self.check(None, moved("pad", "pad", path=path))
+            self.check(PAD, moved("pad", "pad", path=f"{path}/jit(_pad)"))
+
+    def test_broadcast_in_the_backward_pass_is_the_gradient_of_a_sum(self) -> None:
+        path = "jit(f)/transpose(jvp(loss))"
+        self.check(None, moved("broadcast", "broadcast_in_dim", path=path))
+
+    def test_reshape_that_adds_a_dimension_has_no_advice(self) -> None:
+        for dims, begin in (("8,1,128", None), ("128,8", LAYOUT)):
+            operands = f"f32[{dims}]{{0}} %x"
+            self.check(begin, moved("reshape", "reshape", operands=operands))
+
+    def test_rows_that_fill_the_lanes_are_not_told_to_be_wider(self) -> None:
+        for width, begin in ((64, "Gather and scatter rows"), (128, None)):
+            shape = f"bf16[512,{width}]{{1,0}}"
+            self.check(begin, math("gather.1", "gather", "gather", shape))
 
     def test_slices_that_a_scan_takes_have_no_advice(self) -> None:
         of_scan = "jit(f)/while/body/jit(dynamic_index_in_dim)"
         self.check(None, moved("dynamic-slice", "dynamic_slice", path=of_scan))
         self.check(PARTS, moved("dynamic-slice", "dynamic_slice", path="jit(f)/while/body"))
+        self.check(None, moved("copy", "dynamic_slice", path=of_scan))
 
     def test_broadcast_of_a_constant_has_no_advice(self) -> None:
         self.check(None, moved("broadcast", "broadcast_in_dim", operands="f32[]{:T(128)} %zero"))
@@ -119,6 +135,8 @@ class WithoutProgram(Advice):
             ("all-reduce", "dot_general", small, "Run this collective less often"),
             ("all-reduce", "dot_general", large, "Make the collective asynchronous (see the flags"
              " in `program`), or shard"),
+            ("all-reduce", "", f"({large}, {small})", "Make the collective asynchronous (see the"
+             " flags in `program`), or run"),
             ("all-reduce", "psum", large, "Make the collective asynchronous (see the flags in"
              " `program`), or call"),
             ("all-to-all", "dot_general", large, "Shard the array in the same way"),
@@ -154,6 +172,21 @@ def fusion(name: str, of: str, inside: list[Instruction], shape: Shape) -> Progr
 
 
 class WithProgram(Advice):
+    def test_matmuls_of_pairs_of_activations_have_no_advice_about_weights(self) -> None:
+        # The same number of rows and flops, for two matmuls and for one.
+        for x, w, begin in (
+            (array("bf16", 2, 64, 512), array("bf16", 2, 512, 128), None),
+            (array("bf16", 128, 512), array("bf16", 512, 128), "Process more rows"),
+        ):
+            main = [
+                op("x", "parameter", shape=x),
+                op("w", "parameter", shape=w, number=1),
+                op("dot.1", "dot", "x", "w", shape=array("bf16", 2, 64, 128)),
+            ]
+            shape, flops = "bf16[2,64,128]{2,1,0}", 2 * 128 * 128 * 512
+            ran = matmul(0, 9, flops, 1 << 30, shape=shape, name="dot.1")
+            self.check(begin, ran, {"main": main})
+
     def test_copy_of_an_argument_is_told_to_store_it_in_the_other_layout(self) -> None:
         ran = moved("copy", "", operands="f32[8,128]{0,1:T(8,128)} %x")
         for opcode, begin in (("parameter", ARGUMENT), ("negate", LAYOUT)):

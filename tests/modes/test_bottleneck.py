@@ -137,6 +137,7 @@ class WhatHelps(unittest.TestCase):
     def test_advice_depends_on_class_and_kind_of_the_costliest_op(self) -> None:
         host = "f32[8]{0:S(5)}"
         large = "bf16[256,129]{1,0}"
+        few: dict[str, Any] = {"shape": "f32[8,64]{1,0}", "bytes_accessed": 1}
         path = {"tf_op": "jit(f)/dot:"}
         for ran, begin in (
             (op("all-to-all.1", "all-to-all", 0, 9), "Shard the array in the same way"),
@@ -147,14 +148,14 @@ class WhatHelps(unittest.TestCase):
             (op("infeed.1", "infeed", 0, 9), "Move callbacks"),
             (op("copy-done.1", "copy-done", 0, 9), "The copy comes too late"),
             (op("transpose.1", "transpose", 0, 9), "Use the same order of dimensions"),
-            (op("gather.1", "gather", 0, 9), "Gather and scatter"),
+            (op("gather.1", "gather", 0, 9, **few), "Gather and scatter"),
             (matmul(0, 9, 8, 0), "Make matmuls larger"),
             (matmul(0, 9, 8, 0, shape="f32[8]{0}"), None),
             (matmul(0, 9, 0, 1), "Process more rows"),
             (leaf(0, 9, bytes_accessed=1, flops=0, **path), "Keep these f32 arrays in bf16"),
             (leaf(0, 9, "copy_bitcast_fusion.1", bytes_accessed=1, **path), "Use the same order"),
-            (op("f", "custom fusion", 0, 9, bytes_accessed=1, tf_op="f/gather:"), "Gather and"),
-            (leaf(0, 9, "scatter.1", bytes_accessed=1, **path), "Gather and scatter"),
+            (op("f", "custom fusion", 0, 9, tf_op="f/gather:", **few), "Gather and"),
+            (leaf(0, 9, "scatter.1", **few, **path), "Gather and scatter"),
             (leaf(0, 900 * 10**9, bytes_accessed=2**20, **path), "This is vector work"),
             (leaf(0, 9, bytes_accessed=0, **path), "This is vector work"),
             (leaf(0, 9, bytes_accessed=0, flops=8), "This is vector work"),
