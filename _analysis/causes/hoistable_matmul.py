@@ -7,9 +7,9 @@ What it finds: A matmul that each round of a loop does although its operands nee
 such as the projection of the inputs of a recurrent network inside `lax.scan`.
 
 Why it costs: A round has few rows, so that the matrix unit is mostly idle, and the gradient of the
-weight is accumulated in each round: all of it is read and written. In a library for reinforcement
-learning, projecting the inputs of a GRU before the scan and reducing the gradients after it made a
-training step ten times faster on a CPU.
+weight is read and written in each round. In a library for reinforcement learning, projecting the
+inputs of a GRU before the scan and reducing the gradients after it made the forward and backward
+passes ten times faster on a CPU.
 
 How the program shows it: A matmul in the body of a `while`, at most half as efficient as the large
 matmuls of the step. It depends on the loop's inputs, but on nothing that a round carries to the

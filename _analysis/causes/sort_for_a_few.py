@@ -62,7 +62,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
             continue
         array = here.arrays[0]
         sorted_dim = _DIM_RE.search(ran.op.text)
-        n = array.dims[int(sorted_dim[1])] if sorted_dim else 0
+        n = dict(enumerate(array.dims)).get(int(sorted_dim[1]), 0) if sorted_dim else 0
         if n < _LEAST_ELEMENTS or not hbm:
             continue
         few = _most_taken(here)

@@ -52,6 +52,7 @@ class Rounds:
         carried = set(_carried(state, body.root))
         # A value that a round computes ahead for the next one is carried, but needs no other round.
         while True:
+            self._degrees.clear()
             given = {path: int(path in carried) for path, _ in state.leaves or ()}
             degrees = _degrees_of(body, [given], self._degrees)
             ahead = {path for path in carried if not _at(degrees, path)}
@@ -115,13 +116,16 @@ def _degrees(
 ) -> Degrees:
     opcode = here.opcode
     if opcode == "parameter":
-        return given[here.message.parameter_number]
+        return dict(enumerate(given)).get(here.message.parameter_number, {})
     if opcode == "tuple":
         return {(i, *path): n for i, of in enumerate(operands) for path, n in of.items()}
     if opcode == "get-tuple-element":
         index = here.message.tuple_index
-        return {path[1:]: n for path, n in operands[0].items() if path[:1] in ((), (index,))}
-    if opcode in ("fusion", "call") and here.called:
+        of = operands[0] if operands else {}
+        return {path[1:]: n for path, n in of.items() if path[:1] in ((), (index,))}
+    if opcode in ("fusion", "call") and here.called and here not in known:
+        # A damaged program can call itself.
+        known[here] = {}
         return _degrees_of(here.called[0], operands, known)
     if collective_name(opcode) or (here.is_asynchronous and not is_layout(here)):
         # Devices cannot communicate for all rounds at once as they do for each.
@@ -129,11 +133,11 @@ def _degrees(
     degrees = [max(of.values(), default=_NONE) for of in operands]
     highest = max(degrees, default=_NONE)
     if opcode == "select":
-        highest = _HIGHER if degrees[0] else highest
+        highest = _HIGHER if any(degrees[:1]) else highest
     elif opcode == "multiply":
         highest = min(sum(degrees), _HIGHER)
     elif opcode == "divide":
-        highest = _HIGHER if degrees[1] else highest
+        highest = _HIGHER if any(degrees[1:]) else highest
     elif opcode not in _KEEPING and highest:
         highest = _HIGHER
     return {(): highest}
