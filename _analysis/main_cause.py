@@ -34,17 +34,21 @@ def is_pause(cause: Json) -> bool:
 
 def with_one_base(causes: Sequence[Json], period_ps: int | None) -> list[Json]:
     """Return the causes with the gain as a percentage of the period (`pct_of_period`) if one of
-    them costs time between steps, or else of the step."""
+    them costs time between steps, or else of the step; `low_ps` and `high_ps` are its range."""
     is_of_period = bool(period_ps) and any(map(is_pause, causes))
     rows = []
     for row in causes:
         of_step = row["gain_pct_of_step"] if row["gain_ps"] else None
+        low, high = row["gain_range_ps"] or (None, None)
         of_period = 100 * row["gain_ps"] / period_ps if row["gain_ps"] and period_ps else None
         rows.append(
             {
                 **row,
                 "gain_pct_of_step": None if is_of_period else of_step,
                 "pct_of_period": of_period if is_of_period else None,
+                # The range of a gain that was measured has no width.
+                "low_ps": low if low != high else None,
+                "high_ps": high if low != high else None,
             }
         )
     return rows

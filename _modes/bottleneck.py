@@ -215,8 +215,8 @@ PARTS: tuple[Part, ...] = (
         "causes",
         (
             Column("gain", "gain_ps", "time", of="gain_ps"),
-            Column("from", "gain_range_ps.0", "time", of="gain_range_ps"),
-            Column("to", "gain_range_ps.1", "time", of="gain_range_ps"),
+            Column("from", "low_ps", "time", null=""),
+            Column("to", "high_ps", "time", null=""),
             Column("% step", "gain_pct_of_step", "percent", of="gain_pct_of_step"),
             Column("% period", "pct_of_period", "percent", of="pct_of_period"),
             Column("cause", "cause", "word", also=(" ({confidence})",)),
@@ -440,8 +440,9 @@ def of_classes(answer: Json) -> Iterator[Next]:
         "collective": OF_PEERS if has_peers else OF_COMM,
         "host": OF_COMM,
         "kernel": OF_KERNELS,
-        "memory_bound": Next("which arrays go through HBM", ("--mode", "by_array")),
     }
+    if answer["program"]["hlo"]:
+        steps["memory_bound"] = Next("which arrays go through HBM", ("--mode", "by_array"))
     names = sorted(is_large & steps.keys(), key=lambda name: -budget[name])
     names.sort(key=lambda name: name != answer["bottleneck"])
     yield from (steps[name] for name in names)

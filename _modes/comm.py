@@ -400,4 +400,5 @@ def next_steps(answer: Json) -> Iterator[Next]:
             > answer["totals"]["exposed_ps"]
         ):
             yield Next("on which lines the late device is slow", ("--mode", "spread"))
-        yield Next("how the compiler moves each collective", ("--mode", "program"))
+        if answer["program"]["hlo"]:
+            yield Next("how the compiler moves each collective", ("--mode", "program"))

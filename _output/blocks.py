@@ -15,6 +15,8 @@ from _output.screen import Says, Section, View
 
 Json = dict[str, Any]
 
+# In the note about the time between steps.
+PAUSES_NOTE = "pass between steps; --step all"
 # Maximum number of notes without `--all`.
 MOST_NOTES = 3
 # The first sentences of every single-step mode. A sentence is omitted if the answer lacks one of
@@ -34,9 +36,10 @@ HEAD = (
         (
             Says(
                 "step {step_name} (index {step_id:word}): {step_duration_ps:time} on the"
-                " {clock:word}'s clock; program {program.name}",
+                " {clock:word}'s clock",
                 when="step_source",
             ),
+            Says("; program {program.name}", when="step_source other_program", continues=True),
             Says(
                 "; {unequal_steps.n:count} steps take {unequal_steps.min_ps:time} to"
                 " {unequal_steps.max_ps:time} (median {unequal_steps.median_ps:time})",
@@ -120,7 +123,10 @@ def ready(fields: Json, screen: Any) -> Json:
     name, file = fields["profile_dir"], fields.get("xplane_file")
     if file:
         fields = {**fields, "trace": name if name.endswith(file) else f"{name}, {file}"}
-    fields = {**fields, **about_period(fields), "unequal_steps": unequal_steps(fields)}
+    program = fields.get("program") or {}
+    is_other = program.get("name") != fields.get("step_name")
+    more = {"unequal_steps": unequal_steps(fields), "other_program": is_other}
+    fields = {**fields, **about_period(fields), **more}
     prepare = getattr(screen, "prepared", None)
     return prepare(fields) if prepare else fields
 
@@ -162,5 +168,8 @@ def unequal_steps(fields: Json) -> Json | None:
 def shown_notes(fields: Json, view: View) -> tuple[list[str], int]:
     """Return the notes to show, and the number of hidden notes."""
     notes = list(dict.fromkeys(fields["notes"]))
+    if about_period(fields)["has_pause"] or fields["mode"] == "idle":
+        # The screen already says how long the pauses are.
+        notes = [note for note in notes if PAUSES_NOTE not in note]
     n_shown = len(notes) if view.shows_all else MOST_NOTES
     return notes[:n_shown], len(notes[n_shown:])

@@ -474,7 +474,7 @@ def columns_of(grid: Grid, time: Unit) -> list[Shown]:
         unit, texts = texts_of(column, cells, time)
         rows, ends = set(texts[:n_rows]), set(texts[n_rows:])
         is_same = n_rows > 1 and len(rows) == 1 and ends <= {"", *rows}
-        said = " ".join(filter(None, (column.heading, texts[0].strip(), unit))) if is_same else ""
+        said = f"{texts[0].strip()} {unit}".rstrip() if is_same else ""
         shown.append(Shown(column, unit, cells, texts, said))
     if all(column.said for column in shown):
         return [column._replace(said="") for column in shown]

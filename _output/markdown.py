@@ -84,8 +84,9 @@ class Page:
         for column, unit, cells, texts, said in columns_of(grid, time):
             is_plain = is_figure(column) or column.kind in WORDS
             if said:
-                value = self.characters.unit(said) if is_plain else said
-                all_rows.append(self.prose(value))
+                value = said.removesuffix(unit) + self.characters.unit(unit)
+                shown_value = self.prose(value) if is_plain else self.code(value)
+                all_rows.append(f"{column.heading} {shown_value}".strip())
                 continue
             heading = f"{column.heading} {self.characters.unit(unit)}".rstrip()
             shown = [

@@ -199,10 +199,10 @@ class Page:
                 # A row above stands for this one.
                 continue
             yield line
-            if n > 1:
-                yield f"{INDENT * 2}({n} rows like this)"
             if below[i]:
                 yield from self.wrapped(below[i], INDENT * 2, INDENT * 2)
+            if n > 1:
+                yield f"{INDENT * 2}({n} rows like this)"
             for line_of_code in grid.code.get(i, ()):
                 seen = self.characters.seen(line_of_code, LONGEST_SENTENCE)
                 yield INDENT * 2 + self.characters.start_of(seen, self.width - 2 * len(INDENT))
@@ -224,12 +224,13 @@ class Page:
         return f"{INDENT}{GAP.join(padded)}".rstrip()
 
     def said(self, column: Shown) -> str:
-        unit = self.characters.unit(column.unit)
-        return self.name(column.said.removesuffix(column.unit) + unit, column.column.kind)
+        value = self.name(column.said.removesuffix(column.unit), column.column.kind)
+        return f"{column.column.heading} {value}{self.characters.unit(column.unit)}".strip()
 
     def fitting(self, cells: Sequence[Sequence[str]], columns: Sequence[Column]) -> list[int]:
         """Return the indices of the columns to show: if the line is too long even with short names,
-        leave out columns, first those that give way, from the right."""
+        leave out columns: first those that give way, then figures, then names, from the
+        right."""
         least = []
         for texts, column in zip(cells, columns, strict=True):
             width = max(map(self.characters.width, texts))
@@ -241,7 +242,8 @@ class Page:
             others = [i for i in kept[1:] if columns[i] is not label]
             if not others:
                 break
-            kept.remove(max(others, key=lambda i: (columns[i].gives_way, i)))
+            is_figure = [column.kind in FIGURES for column in columns]
+            kept.remove(max(others, key=lambda i: (columns[i].gives_way, is_figure[i], i)))
         return kept
 
     def widths_of(self, cells: Sequence[Sequence[str]], columns: Sequence[Column]) -> list[int]:
