@@ -35,8 +35,8 @@ _HALVINGS = 12
 # Maximum number of unread results of collectives that become asynchronous. Without this limit,
 # collectives whose results are read late could delay collectives whose results are read early.
 _UNREAD = 2
-# An op is short if it takes at most 1 / `_SHORT` of the mean time of the collectives that become
-# asynchronous.
+# Ops are short if they together take at most 1 / `_SHORT` of the mean time of the collectives that
+# become asynchronous.
 _SHORT = 2
 # Math that takes at most 1 / `_LITTLE` of the wait is assumed to hide nothing.
 _LITTLE = 20
@@ -169,9 +169,11 @@ class Links:
             begin = max(makers, default=-1)
             if i >= _UNREAD:
                 begin = max(begin, by_reader[i - _UNREAD][0] - 1)
+            # A collective begins no later than in the trace, and its operands are ready then.
+            begin = min(begin, place - 1)
             for op in passed:
                 place_of[op] = min(place_of.get(op, begin), begin)
-            found.append(self._beginning(min(begin + 1, place), reader, here))
+            found.append(self._beginning(begin + 1, reader, here))
             found.append(_Event(reader, _END, 0, here))
         for event in events:
             if event.here not in moved:
@@ -213,9 +215,10 @@ class Links:
         short: float = 0,
         beyond: Container[Instruction] = (),
     ) -> tuple[list[int], set[Instruction]]:
-        """Return the positions of the nearest ops, in one direction, that take longer than `short`.
+        """Return the positions of the nearest ops, in one direction, that are not short.
 
-        Also return the short ops between `starts` and these ops. Ops in `beyond` count as short.
+        Also return the short ops between `starts` and these ops. All short ops together take at
+        most the time `short`, because the replay moves them. Ops in `beyond` count as short.
         """
         places = []
         passed = set()
@@ -227,12 +230,13 @@ class Links:
                 if here in seen:
                     continue
                 seen.add(here)
-                is_long = here in self._order and self._time_of(here) > short
-                if is_long and here not in beyond:
-                    places.append(self._order[here])
-                else:
-                    passed.add(here)
-                    to_do.append(here)
+                if here in self._order and here not in beyond:
+                    if self._time_of(here) > short:
+                        places.append(self._order[here])
+                        continue
+                    short -= self._time_of(here)
+                passed.add(here)
+                to_do.append(here)
         return places, passed
 
     def _time_of(self, here: Instruction) -> float:
