@@ -137,8 +137,7 @@ def always(before: RecordedCause, after: RecordedCause) -> bool:
 KEYS: tuple[tuple[Key, Callable[[RecordedCause, RecordedCause], bool]], ...] = (
     (lambda cause, file: (cause.cause, file, line_of(cause), cause.scope), always),
     (lambda cause, file: (cause.cause, file, line_of(cause)), always),
-    (lambda cause, file: cause.scope and (cause.cause, file, cause.scope), always),
-    (lambda cause, file: (cause.cause, file), is_similar),
     (lambda cause, file: cause.scope and (cause.cause, cause.scope), always),
+    (lambda cause, file: (cause.cause, file), is_similar),
     (lambda cause, file: cause.cause, is_similar_without_line),
 )

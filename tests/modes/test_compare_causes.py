@@ -9,6 +9,7 @@ from typing import Any
 
 from _analysis.records.changed_causes import changed_causes
 from _analysis.records.record_format import RecordedCause, RecordedCauses
+from _modes import mode_named
 from _output.program_facts import differing, facts
 from tests.analysis.causes.test_one_hot_matmul import lookup
 from tests.analysis.causes.test_pause_between_steps import MS, thread
@@ -67,6 +68,12 @@ class Changed(unittest.TestCase):
             changed([cause("resharding", "a.py:5", 40, "mlp")], [other]),
             [("new", "a.py:7", 90), ("gone", "a.py:5", -40)],
         )
+
+    def test_scope_tells_the_causes_of_a_file_apart_if_its_lines_moved(self) -> None:
+        places = (("a.py:10", 40, "mlp"), ("a.py:20", 50, "x"))
+        before = [cause("resharding", *place) for place in places]
+        after = [cause("resharding", "a.py:19", 44, "mlp")]
+        self.assertEqual(changed(before, after), [("gone", "a.py:20", -50)])
 
     def test_files_in_another_folder_are_the_same(self) -> None:
         before, after = (cause("resharding", f"/{side}/a.py:5", 40) for side in ("old", "new"))
@@ -197,6 +204,58 @@ class FirstSentences(InFolder):
                 self.assertNotIn(" is gone", headline)
 
 
+class MainCause(unittest.TestCase):
+    """The step takes 1000 ps before the change."""
+
+    def compared(self, *causes: Json, more: int = 100) -> Json:
+        sides = (
+            record([recorded_op(1, "m.py:1:1", tf_op="f/x:", duration=duration)], 5, idle=0)
+            for duration in (1000, 1000 + more)
+        )
+        found = compare(*sides)
+        found["profile_dir"] = "after.xplane.pb"
+        found["causes"] = [
+            {
+                "device": None, "unknown_ps": None, "gain_bytes": None, "change": "new",
+                "cause": "resharding", "source_user": "a.py:5", "before_source_user": None,
+                "before_ps": 0, "after_ps": row["delta_ps"], **row,
+            }
+            for row in causes
+        ]  # fmt: skip
+        return found
+
+    def test_cause_that_changed_like_the_step_comes_first(self) -> None:
+        gone = {"delta_ps": -90, "change": "gone", "source_user": "b.py:6"}
+        new = {"delta_ps": 40}
+        unknown = {"delta_ps": None, "unknown_ps": 500, "source_user": "c.py:7"}
+        for causes, first in (
+            ((gone, unknown, new), "Resharding arrays at a.py:5 is new: about +40 ps; the step is"),
+            ((gone, unknown), "Resharding arrays at c.py:7 is new, in ops that take 500 ps; the"),
+            ((gone,), "Resharding arrays at b.py:6 is gone: about -90 ps; the step is 100 ps"),
+        ):
+            self.assertTrue(headline_of(self.compared(*causes)).startswith(first), first)
+
+    def test_small_change_in_a_cause_comes_last(self) -> None:
+        # To come first, it must be more than 2 % of the step, or half of the step's change.
+        for delta, more, is_first in ((22, 100, False), (23, 100, True), (11, 20, True)):
+            headline = headline_of(self.compared({"delta_ps": delta}, more=more))
+            self.assertEqual(headline.startswith("Resharding"), is_first, headline)
+            self.assertIn(f"Resharding arrays at a.py:5 is new: about +{delta} ps", headline)
+
+    def test_late_device_suggests_spread_and_pauses_suggest_all_steps(self) -> None:
+        lead: Any = mode_named("compare").module
+        late = self.compared({"delta_ps": 90, "cause": "slow_device", "device": "TPU:1"})
+        self.assertEqual([step.words for step in lead.next_steps(late)], [("--mode", "spread")])
+        found = self.compared(more=0)
+        step = found["totals"]["step_duration"]
+        found["totals"]["period"] = {**step, "significant": True, "delta_ps": 500}
+        all_steps = ("--mode", "bottleneck", "--step", "all")
+        self.assertEqual([step.words for step in lead.next_steps(found)], [all_steps])
+        # Only a trace can be read by `bottleneck`.
+        found["profile_dir"] = "after.json.gz"
+        self.assertEqual(list(lead.next_steps(found)), [])
+
+
 class SameProgram(unittest.TestCase):
     def headline(self, *durations: int) -> str:
         """Return the headline if each of three lines takes 300 ps before the change."""
@@ -252,6 +311,14 @@ class Unknown(InFolder):
         note = "only the capture after the change can show them: slow_device"
         self.assertIn(note, " ".join(found["notes"]))
 
+    def test_capture_without_a_program_cannot_show_causes_in_the_program(self) -> None:
+        steps = [(str(i), STEP * i, STEP) for i in range(5)]
+        ops = [op("f.1", "loop fusion", start, 9) for _, start, _ in steps]
+        without = self.write("without.xplane.pb", encode(Space([tpu_plane(ops, steps)])))
+        found = self.compared(without, self.write("with.xplane.pb", one_hot()))
+        self.assertEqual(found["causes"], [])
+        self.assertRegex(" ".join(found["notes"]), "only the capture after .* one_hot_matmul")
+
     def test_record_with_an_invalid_cause_is_rejected(self) -> None:
         made = answer(one_hot(), "record")
         made["devices"][0]["causes"][0]["gain_ps"] = "much"
@@ -293,17 +360,23 @@ class UserLines(unittest.TestCase):
     def test_rewritten_code_of_a_line_is_compared_if_the_lines_of_its_file_have_not_moved(
         self,
     ) -> None:
-        def program(call: str, kept: int) -> Json:
+        def program(call: str, kept: int, other: tuple[int, int] = (20, 1)) -> Json:
+            called = "m.py:7:1", f"/lib/python3.11/{call}.py:7:1"
+            line, duration = other
             ops = [
                 recorded_op(1, f"m.py:{kept}:1", tf_op="f/x:", duration=40),
                 recorded_op(2, f"n.py:{kept}:1", tf_op="f/z:", duration=40),
-                recorded_op(
-                    3, "m.py:7:1", f"/lib/python3.11/{call}.py:7:1", tf_op=f"f/{call}:", duration=30
-                ),
+                recorded_op(3, *called, tf_op=f"f/{call}:", duration=30),
+                recorded_op(4, f"m.py:{line}:1", tf_op="f/y:", duration=duration),
             ]
             return record(ops)
 
-        self.assertIn(("m.py:7", "m.py:7", 30, 30, 1), self.rows(program("a", 5), program("b", 5)))
+        same = ("m.py:7", "m.py:7", 30, 30, 1)
+        self.assertIn(same, self.rows(program("a", 5), program("b", 5)))
+        # A tenth of the file's time may have moved: calls on one line can be alike.
+        for duration, is_same in ((4, True), (5, False)):
+            sides = program("a", 5, (20, duration)), program("b", 5, (21, duration))
+            self.assertEqual(same in self.rows(*sides), is_same)
         moved = self.rows(program("a", 5), program("b", 6))
         self.assertIn(("m.py:7", None, 30, 0, 1), moved)
         self.assertIn((None, "m.py:7", 0, 30, 1), moved)
