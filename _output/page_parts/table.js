@@ -3,6 +3,8 @@
 
 const TABLES = [];
 const FIRST_ROWS = 12;
+// As many as in the text: with sentences below them, more causes would hide what follows.
+const FIRST_CAUSES = 3;
 
 function drawBlocks(host, blocks) {
   for (const block of blocks) {
@@ -24,7 +26,8 @@ class Table {
   constructor({ mode, path, title, columns, rows, below, code }) {
     Object.assign(this, { mode, path, columns, below, code, paths: rows });
     this.label = readable(title || columns.find(({ values }) => !values).heading);
-    this.most = rows.length < 1.5 * FIRST_ROWS ? Infinity : FIRST_ROWS;
+    this.first = path === "causes" ? FIRST_CAUSES : FIRST_ROWS;
+    this.most = rows.length < 1.5 * this.first ? Infinity : this.first;
     this.sorted = null;
     this.words = "";
     this.open = null;
@@ -186,7 +189,7 @@ class Table {
   showAll() {
     this.most = Infinity;
     this.draw();
-    this.line(this.shown()[FIRST_ROWS])?.focus();
+    this.line(this.shown()[this.first])?.focus();
   }
 
   // Opens a row and scrolls to it; called by a click on a mark.

@@ -205,6 +205,9 @@ class Demo(InBrowser):
             self.assertIn(text, head)
         found = self.answers("bottleneck")
         self.assertEqual(self.tab.value(TEXTS % "h1"), [found["headline"]])
+        causes = '.table[data-rows="bottleneck.causes"]'
+        self.assertEqual(self.shown_rows(causes), [0, 1, 2])
+        self.tab.click(f"{causes} .more")
         first = self.tab.value(TABLES)[0]
         self.assertEqual(first["rows"], "bottleneck.causes")
         for row, cause in zip(first["values"], found["causes"], strict=True):
