@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from typing import Any, TypeVar
 
 from google.protobuf.message import Message
@@ -258,6 +259,14 @@ def _path_from_start(done: Instruction) -> list[Instruction]:
     return []
 
 
+@cache
+def _stage_of(opcode: str) -> tuple[str, str] | None:
+    if opcode in ("send", "recv"):
+        return opcode, START
+    kind, _, part = opcode.rpartition("-")
+    return (kind, part) if kind and part in (START, UPDATE, DONE) else None
+
+
 class Instruction:
     """An instruction of a program. The class has slots because programs have many instructions."""
 
@@ -325,13 +334,10 @@ class Instruction:
     def stage(self) -> tuple[str, str] | None:
         """Return the kind of the asynchronous op to which the instruction belongs, and the name of
         its part, or None for other instructions."""
-        if self.opcode in ("send", "recv"):
-            return self.opcode, START
         if self.opcode == "fusion":
             end = named_after(self.name, ASYNC_COLLECTIVE_ENDS)
             return (ASYNC_COLLECTIVE, end.rpartition("-")[2]) if end else None
-        kind, _, part = self.opcode.rpartition("-")
-        return (kind, part) if kind and part in (START, UPDATE, DONE) else None
+        return _stage_of(self.opcode)
 
     @property
     def is_asynchronous(self) -> bool:
@@ -418,7 +424,7 @@ class Instruction:
         ).SerializeToString()
 
     @property
-    def leaves(self) -> list[tuple[Path, Array | None]] | None:
+    def leaves(self) -> Sequence[tuple[Path, Array | None]] | None:
         """Return the output's arrays, each with its path in nested tuples.
 
         The array of a part without data is None. The result is None if the shape is unreadable.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import zip_longest
 
 from _light import NamedTuple
@@ -62,7 +63,9 @@ class Array(NamedTuple):
 # The following functions are recursive; protobuf's limit on nested messages bounds their depth.
 
 
-def read_leaves(shape: bytes) -> list[tuple[Path, Array | None]] | None:
+# Cache results, because the instructions of a program have few different shapes.
+@lru_cache(maxsize=1 << 12)
+def read_leaves(shape: bytes) -> Sequence[tuple[Path, Array | None]] | None:
     """Return the leaves of a ShapeProto with their paths, or None if the message is unreadable.
 
     The array of a token or of an opaque value is None, because they have no data.
