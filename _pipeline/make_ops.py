@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import accumulate, chain
 
@@ -29,12 +29,23 @@ USED_STATS = {
 }
 
 
-def make_ops(device: Device, windows: Sequence[Admitted], context: Context) -> dict[int, Op]:
-    """Return the ops that run in the windows, by metadata id. Windows must be sorted by start."""
+def make_ops(
+    device: Device,
+    windows: Sequence[Admitted],
+    context: Context,
+    other: tuple[Device, Mapping[int, Op]] | None = None,
+) -> dict[int, Op]:
+    """Return the ops that run in the windows, by metadata id. Windows must be sorted by start.
+
+    `other` is another device with its ops. In most captures, all devices have the same metadata.
+    Then return the other device's ops, for which much is already computed.
+    """
     ids: dict[int, None] = {}
     for piece in chain.from_iterable(window.pieces for window in windows):
         if not piece.distinct_ids <= ids.keys():
             ids |= dict.fromkeys(piece.metadata_ids)
+    if other and are_same_ops(device, *other, ids):
+        return {metadata_id: other[1][metadata_id] for metadata_id in ids}
     entries: dict[int, Metadata] = {}
     for metadata_id in ids:
         metadata = device.plane.metadata(metadata_id)
@@ -55,13 +66,32 @@ def op_of_entry(device: Device, metadata_id: int) -> Op | None:
     return Op(metadata, device.programs, device.is_own, None) if metadata else None
 
 
+def are_same_ops(
+    device: Device, other: Device, ops: Mapping[int, Op], metadata_ids: Collection[int]
+) -> bool:
+    """Return whether the metadata alone defines a device's ops, and another device has the same."""
+    return (
+        all(map(ops.__contains__, metadata_ids))
+        and device.programs is other.programs
+        and device.is_own is other.is_own
+        and not stats_on_events(device)
+        and not stats_on_events(other)
+        and device.plane.has_same_metadata(other.plane, metadata_ids)
+    )
+
+
+def stats_on_events(device: Device) -> set[str]:
+    """Return the names of stats of ops that the events of a device can have."""
+    return USED_STATS & set().union(*(line.stat_names() for line in device.lines))
+
+
 def add_event_stats(
     device: Device, entries: Mapping[int, Metadata], windows: Sequence[Admitted]
 ) -> None:
     """Add stats that metadata entries lack. Each stat comes from the op's first execution that has
     it."""
     plane = device.plane
-    on_events = USED_STATS & set().union(*(line.stat_names() for line in device.lines))
+    on_events = stats_on_events(device)
     if not on_events:
         return
     # Import late, because the module imports protobuf, which may be missing.

@@ -73,7 +73,7 @@ def read_peers(
             of_device = context.with_own_notes()
             programs = picked.programs if trace.rank_of(name) is picked.rank else None
             device = open_device(picked.path, trace, name, [], of_device, picked.is_own, programs)
-            return _read_device(device, key, wanted, of_device)
+            return _read_device(device, key, wanted, of_device, step)
         except NoAnswer as failure:
             return failure.reason
         except Damage as damage:
@@ -101,9 +101,10 @@ def _keys_of(steps: Iterable[StepEvent]) -> list[StepKey]:
 
 
 def _read_device(
-    device: Device, key: StepKey | None, wanted: Set[Place], context: Context
+    device: Device, key: StepKey | None, wanted: Set[Place], context: Context, picked: Step
 ) -> PeerDevice | str:
-    """Read the step with the given key; without a key, read the entire line."""
+    """Read the step with the given key; without a key, read the entire line. `picked` is the step
+    of the picked device."""
     events = dict(zip(_keys_of(device.steps), device.steps, strict=True))
     if key is not None and key not in events:
         name, n_earlier = key
@@ -114,7 +115,8 @@ def _read_device(
     admitted = read_events(device, event)
     if event is None and not admitted.pieces:
         raise NoAnswer("empty_xla_ops_line")
-    ops = make_ops(device, [admitted], context)
+    of_picked = {metadata_id: ran.op for metadata_id, ran in picked.executions.items()}
+    ops = make_ops(device, [admitted], context, (picked.device, of_picked))
     return _peer_of(step_of(device, event, admitted, ops), wanted)
 
 

@@ -27,6 +27,8 @@ from _units import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from _proto.hlo.programs import Programs
+    from _proto.trace.ranks import Rank
     from _proto.trace.trace import Trace
 
 # A step is not used if its number of ops differs from the median by more than one op in
@@ -119,15 +121,29 @@ class DeviceFacts(NamedTuple):
     notes: list[str]
 
 
-def record_device(
-    device: Device, asked: slice, known: dict[SourceKey, GroupFacts], context: Context
-) -> DeviceFacts:
-    """Record a device: groups from all usable steps, but figures only for the steps selected by
-    `asked`.
+class Shared:
+    """Facts that the devices recorded in one process share: most groups, and most ops."""
 
-    `known` is shared by all devices recorded in one process, because they have most groups in
-    common.
-    """
+    def __init__(self) -> None:
+        self.groups: dict[SourceKey, GroupFacts] = {}
+        # The first device, with its ops.
+        self.first: tuple[Device, dict[int, Op]] | None = None
+
+    def programs(self, rank: Rank | None, notes: list[str]) -> Programs | None:
+        """Return the programs of the first device, which from now on note damage in `notes`. Return
+        None for another rank, or if a program is damaged, because each device needs a note."""
+        if self.first is None or rank is None:
+            return None
+        device, _ = self.first
+        if device.rank is not rank or not device.programs.is_intact:
+            return None
+        device.programs.notes = notes
+        return device.programs
+
+
+def record_device(device: Device, asked: slice, shared: Shared, context: Context) -> DeviceFacts:
+    """Record a device: groups from all usable steps, but figures only for the steps selected by
+    `asked`."""
     steps = device.steps or [StepEvent(0, None, 0, 0, None, 0)]
     windows = [(step.start, step.end) for step in device.steps] or [ALWAYS]
     admitted = admit(device, windows)
@@ -137,7 +153,8 @@ def record_device(
         raise NoAnswer("empty_xla_ops_line")
     reasons = reasons_not_used(device, steps)
     is_used = [not why_not for why_not in reasons]
-    ops = make_ops(device, list(compress(admitted, is_used)), context)
+    ops = make_ops(device, list(compress(admitted, is_used)), context, shared.first)
+    shared.first = shared.first or (device, ops)
     leaves = {metadata_id: leaf_of(op) for metadata_id, op in ops.items() if not op.is_container}
     containers = ops.keys() - leaves.keys()
     used = [
@@ -171,7 +188,7 @@ def record_device(
             )
             for event, step, why_not in zip(steps, used, reasons, strict=True)
         ],
-        groups=facts_of(leaves.values(), known),
+        groups=facts_of(leaves.values(), shared.groups),
         notes=context.notes,
     )
 
@@ -324,13 +341,14 @@ def record_devices(
 ) -> list[DeviceFacts]:
     """Record the devices that have ops; if no device has ops, raise NoAnswer with the first
     device's reason."""
-    known: dict[SourceKey, GroupFacts] = {}
+    shared = Shared()
 
     def record_one(name: str) -> DeviceFacts | tuple[str, dict[str, Any]]:
         try:
             of_device = context.with_own_notes()
-            device = open_device(path, trace, name, [], of_device)
-            return record_device(device, asked, known, of_device)
+            programs = shared.programs(trace.rank_of(name), of_device.warnings)
+            device = open_device(path, trace, name, [], of_device, programs=programs)
+            return record_device(device, asked, shared, of_device)
         except NoAnswer as failure:
             # Return reason and fields separately, because exceptions with keyword arguments cannot
             # be pickled.

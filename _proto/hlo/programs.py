@@ -48,6 +48,8 @@ class Programs:
         self, trace: Trace, device: str | None = None, notes: list[str] | None = None
     ) -> None:
         self.notes = [] if notes is None else notes
+        # False if anything was unreadable.
+        self.is_intact = True
         self._trace = trace
         self._entries: dict[int, _Entry] = {}
         damage: list[Damage] = []
@@ -135,6 +137,7 @@ class Programs:
             self._note(f"{entry.name}: {what}" if entry.name else what)
 
     def _note(self, what: str) -> None:
+        self.is_intact = False
         self.notes.append(
             f"the program's HLO can't be read: {what}; fields that depend on it are null"
         )

@@ -68,6 +68,10 @@ class JoinedPlane:
         """Return the ids without an entry in the event metadata."""
         return {_NOTHING}.intersection(joined_ids)
 
+    def has_same_metadata(self, other: object, metadata_ids: Iterable[int]) -> bool:
+        """Return False: entries of different planes come from different records."""
+        return False
+
     def metadata(self, joined_id: int) -> Metadata | None:
         return self._entries[joined_id]
 

@@ -203,6 +203,18 @@ class Plane:
         start, end = span
         return decode(pb.EventMetadataEntry, self.source.read(start, end - start), start).value
 
+    def has_same_metadata(self, other: object, metadata_ids: Iterable[int]) -> bool:
+        """Return whether another plane's entries have the same bytes and the same meaning."""
+        return (
+            isinstance(other, Plane)
+            and self.stat_names == other.stat_names
+            and all(self._bytes_of(i) == other._bytes_of(i) for i in metadata_ids)
+        )
+
+    def _bytes_of(self, metadata_id: int) -> bytes:
+        start, end = self._event_metadata[metadata_id]
+        return self.source.read(start, end - start)
+
     def metadata(self, metadata_id: int) -> Metadata | None:
         value = self.entry(metadata_id)
         if value is None:
