@@ -35,11 +35,9 @@ from collections.abc import Iterator
 
 from _analysis.arrays.engine import Change, Remove, Resize
 from _analysis.arrays.graph import loop_around
-from _analysis.arrays.of_step import TEMPORARY, StepArray, Use
+from _analysis.arrays.of_step import TEMPORARY, StepArray
 from _analysis.causes.shared.cause import SEEN, Cause
 from _analysis.causes.shared.step_program import StepProgram
-from _pipeline.executions import Executions
-from _pipeline.groups import grouped
 from _units import size
 
 # About 1 % of the memory of the chips with the least HBM, 16 GB. Smaller arrays save little.
@@ -54,13 +52,10 @@ WHAT_HELPS = (
 
 
 def find(of: StepProgram) -> Iterator[Cause]:
-    kept = [array for array in of.arrays if _is_filled_by_loop(of, array)]
-    if not kept:
-        return
-    uses_of: dict[Executions, list[tuple[StepArray, Use]]] = grouped(
-        (use.executions, (array, use)) for array in of.arrays for use in array.uses
-    )
-    for array in kept:
+    uses_of = of.arrays.uses_of
+    for array in of.arrays:
+        if not _is_filled_by_loop(of, array):
+            continue
         readers = list(dict.fromkeys(use.executions for use in of.arrays.effective_reads(array)))
         made = sum(
             (result.shape.n_bytes or 0) * ran.n

@@ -44,7 +44,7 @@ from _analysis.arrays.graph import (
     Value,
     consumers,
     is_backward,
-    is_layout,
+    is_moved,
     reach,
 )
 from _analysis.arrays.of_step import TEMPORARY, StepArray, Use
@@ -63,8 +63,6 @@ _GROWING = 4
 # Scores that stay on the chip have no bytes in HBM. At exactly 0, the engine would also remove the
 # matmuls that make them, but a kernel still needs these.
 _ON_THE_CHIP = 2**-20
-# Name of the kernel into which XLA fuses a softmax and the following matmul.
-_SOFTMAX_KERNEL = "online-softmax"
 
 FOR_REDUCED = (
     "Reduce before writing: compute only the elements that are used, for example logsumexp minus"
@@ -94,10 +92,7 @@ class _Reduced:
     """The arrays of which only small arrays are made."""
 
     def __init__(self, of: StepProgram, large: list[StepArray]) -> None:
-        self.of = of
-        self.uses_of: dict[Executions, list[tuple[StepArray, Use]]] = grouped(
-            (use.executions, (array, use)) for array in of.arrays for use in array.uses
-        )
+        self.of, self.uses_of = of, of.arrays.uses_of
         self.left_out: dict[Value, StepArray] = {}
         # Arrays that are made of each other have one line.
         self.line_of: dict[Value, str | None] = {}
@@ -201,15 +196,15 @@ def _dims(dims: tuple[int, ...]) -> tuple[int, ...]:
 def _scores(of: StepProgram, large: list[StepArray]) -> Iterator[Cause]:
     dots = [
         here
-        for here in of.program.instructions()
-        if here.opcode in DOTS and not is_backward(here) and _is_grown(here) and _is_softmaxed(here)
+        for here in of.softmaxed
+        if here.opcode in DOTS and not is_backward(here) and _is_grown(here) and _is_reread(here)
     ]
     by_dims = grouped((_dims(shape.dims), dot) for dot in dots for shape in dot.arrays or ())
     for dims, made in by_dims.items():
         arrays = [array for array in large if _has_dims(array, dims)]
         if not arrays:
             continue
-        dot = next((dot for dot in made if of.executed(dot)), made[0])
+        dot = min(made, key=lambda dot: of.order.get(dot, len(of.order)))
         shape = max(arrays, key=lambda array: array.moved).shape.text
         moved = sum(array.moved for array in arrays)
         yield Cause(
@@ -242,17 +237,14 @@ def _is_grown(dot: Instruction) -> bool:
     return len(operands) == 2 and result >= _GROWING * max(a.n_elements for a in operands)
 
 
-def _is_computed(value: Value) -> bool:
-    here = value.instruction
-    return here.opcode in ELEMENTWISE or here.opcode in ("reduce", "broadcast") or is_layout(here)
-
-
-def _is_softmaxed(dot: Instruction) -> bool:
-    """Return whether a dot's result goes through a softmax into another dot of the same pass."""
-    reached = reach([Value(dot)], consumers, _is_computed)
-    opcodes = {value.instruction.opcode for value in reached.passed}
+def _is_reread(dot: Instruction) -> bool:
+    """Return whether what a softmax makes of a dot's result is the operand of another dot of the
+    same pass, or of XLA's kernel for both. The logits of a loss are not."""
+    reached = reach(
+        [Value(dot)], consumers, lambda v: v.instruction.opcode in ELEMENTWISE or is_moved(v)
+    )
     readers = {value.instruction for value in reached.stopped}
-    return any(reader.op_name == _SOFTMAX_KERNEL for reader in readers) or (
-        {"exponential", "reduce"} <= opcodes
-        and any(reader.opcode in DOTS and not is_backward(reader) for reader in readers)
+    return any(
+        here.opcode == "custom-call" or (here.opcode in DOTS and not is_backward(here))
+        for here in readers
     )

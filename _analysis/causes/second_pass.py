@@ -38,7 +38,6 @@ from _analysis.arrays.of_step import StepArray, Use
 from _analysis.causes.shared.cause import LIKELY, Cause
 from _analysis.causes.shared.step_program import StepProgram, place_of
 from _pipeline.executions import Executions
-from _pipeline.groups import grouped
 from _pipeline.vocabulary import COMPUTE
 from _proto.hlo.text import HBM
 from _units import counted, size
@@ -58,9 +57,7 @@ _Uses = dict[Executions, list[tuple[StepArray, Use]]]
 
 
 def find(of: StepProgram) -> Iterator[Cause]:
-    uses_of: _Uses = grouped(
-        (use.executions, (array, use)) for array in of.arrays for use in array.uses
-    )
+    uses_of = of.arrays.uses_of
     second: dict[str | None, list[tuple[Executions, StepArray, int]]] = {}
     for ran in of.leaves:
         reduced = _reduced_by(ran, uses_of)

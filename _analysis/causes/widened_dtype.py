@@ -44,9 +44,7 @@ from _analysis.arrays.graph import (
     consumers,
     is_backward,
     is_layout,
-    is_same,
     origins,
-    producers,
     reach,
     walk,
 )
@@ -62,8 +60,6 @@ _NARROW, _WIDE = ("bf16", "f16", "f8"), "f32"
 _MIN_ELEMENTS = 1 << 16
 _MOVING = frozenset("concatenate dynamic-slice dynamic-update-slice pad slice".split())
 _USERS_CONVERT = "convert_element_type"
-# Name of the kernel into which XLA fuses a softmax and the following matmul.
-_SOFTMAX_KERNEL = "online-softmax"
 
 WHAT_HELPS = (
     "If f32 is not intended, cast the f32 operand to the other operand's dtype, as in"
@@ -72,7 +68,11 @@ WHAT_HELPS = (
 
 
 def find(of: StepProgram) -> Iterator[Cause]:
-    scores, arrays = _scores(of.program), _wide_arrays(of)
+    arrays = _wide_arrays(of)
+    # Most programs have few f32 arrays, so do not follow their values.
+    moving = {use.executions for array in arrays if _is_forward(array) for use in array.uses}
+    if sum(ran.total for ran in moving) < of.floor:
+        return
     written = {
         Value(here, use.path): array
         for array in arrays
@@ -81,20 +81,19 @@ def find(of: StepProgram) -> Iterator[Cause]:
     }
 
     def stays(value: Value) -> bool:
-        return value.instruction not in scores and _stays_wide(value)
+        return value.instruction not in of.softmaxed and _stays_wide(value)
 
     def arrays_in(values: Iterable[Value]) -> list[StepArray]:
         return list(dict.fromkeys(written[value] for value in values if value in written))
 
     by_line: dict[str | None, list[Instruction]] = {}
     for convert in sorted(_widened_in(of.program), key=lambda convert: _place(of, convert)):
-        if convert not in scores:
+        if convert not in of.softmaxed:
             by_line.setdefault(own_line_of(convert, of.is_own) or convert.line, []).append(convert)
     explained: set[Value] = set()
     for converts in by_line.values():
         starts = [Value(convert) for convert in converts]
-        joins = [Value(_joined(convert)[1]) for convert in converts]
-        if explained.issuperset(joins) or any(map(_is_looked_up, converts)):
+        if explained and explained.issuperset(Value(_joined(convert)[1]) for convert in converts):
             continue
         region = reach(starts, consumers, stays).passed
         dots = [value for value in region if _multiplies(value.instruction)]
@@ -102,7 +101,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
         after = arrays_in(reach(dots, consumers, stays).passed)
         is_carried = any(array.moved for array in after)
         wide = arrays_in(region if is_carried else _residual_stream(of.program, starts, stays))
-        if wide:
+        if wide and not any(map(_is_looked_up, converts)):
             explained |= region
             yield _cause(of, converts, [*wide, *_because_of(arrays, wide)])
 
@@ -176,21 +175,6 @@ def _stays_wide(value: Value) -> bool:
     return _is_large(value) and (here.opcode in ELEMENTWISE or _multiplies(here))
 
 
-def _scores(program: Program) -> set[Instruction]:
-    """Return what softmaxes and losses compute from the results of matmuls, with these matmuls: all
-    values before exponentials that are summed."""
-    summed = [
-        source
-        for here in program.instructions()
-        if here.opcode == "reduce" and here.operands
-        for source in origins(Value(here.operands[0]), is_same)
-    ]
-    exponentials = [value for value in summed if value.instruction.opcode == "exponential"]
-    kernels = [here for here in program.instructions() if here.op_name == _SOFTMAX_KERNEL]
-    scores = reach([*exponentials, *map(Value, kernels)], producers, _is_computed)
-    return {value.instruction for value in scores.passed | scores.stopped}
-
-
 def _residual_stream(
     program: Program, starts: list[Value], stays: Callable[[Value], bool]
 ) -> set[Value]:
@@ -249,10 +233,17 @@ def _wide_arrays(of: StepProgram) -> list[StepArray]:
     return [
         array
         for array in of.arrays
-        if array.value.instruction.program is of.program
-        and (array.shape.dtype, of.arrays.kind_of(array)) == (_WIDE, TEMPORARY)
+        if array.shape.dtype == _WIDE
         and array.shape.n_elements >= _MIN_ELEMENTS
+        and not array.is_parameter
+        and array.value.instruction.program is of.program
+        and of.arrays.kind_of(array) == TEMPORARY
     ]
+
+
+def _is_forward(array: StepArray) -> bool:
+    phases = {ran.op.phase for ran in array.makers}
+    return bool(array.moved) and "backward" not in phases and "other" not in phases
 
 
 def _because_of(arrays: Iterable[StepArray], wide: Collection[StepArray]) -> Iterator[StepArray]:

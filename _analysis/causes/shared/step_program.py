@@ -10,6 +10,7 @@ from _analysis.arrays.links import Links
 from _analysis.arrays.of_step import StepArrays
 from _analysis.causes.shared.cause import SMALLEST_PART, Cause, Place, StepFacts
 from _analysis.causes.shared.sentences import listed
+from _analysis.causes.shared.softmaxes import softmaxed_in
 from _analysis.likely_lines import line_of
 from _analysis.roof.exposed import is_exposed
 from _analysis.roof.ledger import Entry
@@ -84,6 +85,10 @@ class StepProgram:
     @property
     def arrays(self) -> StepArrays:
         return self._facts.arrays
+
+    @cached_property
+    def softmaxed(self) -> set[Instruction]:
+        return softmaxed_in(self.program)
 
     @cached_property
     def leaves(self) -> list[Executions]:

@@ -1,0 +1,23 @@
+"""Find the values that softmaxes and losses exponentiate and sum, such as scores and logits."""
+
+from __future__ import annotations
+
+from _analysis.arrays.graph import ELEMENTWISE, Value, is_moved, is_same, origins, producers, reach
+from _proto.hlo.program import Instruction, Program
+
+# Name of the kernel into which XLA fuses a softmax and the following matmul.
+_KERNEL = "online-softmax"
+
+
+def softmaxed_in(program: Program) -> set[Instruction]:
+    """Return the instructions that compute exponentials that are summed, back to the results of
+    matmuls, with these matmuls."""
+    ends = []
+    for here in program.instructions():
+        if here.opcode == "reduce" and here.operands:
+            sources = origins(Value(here.operands[0]), is_same)
+            ends += [value for value in sources if value.instruction.opcode == "exponential"]
+        elif here.op_name == _KERNEL:
+            ends.append(Value(here))
+    found = reach(ends, producers, lambda v: v.instruction.opcode in ELEMENTWISE or is_moved(v))
+    return {value.instruction for value in found.passed | found.stopped}
