@@ -13,8 +13,8 @@ from _light import NamedTuple
 
 # Gains are estimates from the times of ops, which differ a little between two runs of a program.
 SIMILAR_PART = 10
-# Causes of one kind in different scopes of a file are the same only if one gain is at most this
-# many times the other.
+# Causes of one kind in different scopes of a file are not the same if their gains differ by more
+# than this factor.
 MOST_TIMES = 2
 
 Key = Callable[[RecordedCause, str | None], Hashable]
