@@ -17,6 +17,7 @@ from _output.screen import Table
 from tests.analysis.causes.test_pause_between_steps import FEED
 from tests.analysis.causes.test_pause_between_steps import device as pausing
 from tests.analysis.causes.test_pause_between_steps import thread as host_thread
+from tests.analysis.test_period_timeline import EVERY_THIRD
 from tests.builders import browser
 from tests.builders.xspace import Space, encode, op, trace
 from tests.harness import OFFLOADING, answer
@@ -40,6 +41,9 @@ BOXES = """[...document.querySelectorAll('.box')].map((box) =>
     ({name: box.textContent, value: Number(box.dataset.value), depth: Number(box.dataset.depth),
       found: box.classList.contains('found'), width: box.getBoundingClientRect().width}))"""
 UNITS = {"ps": 1, "ns": 10**3, "µs": 10**6, "ms": 10**9, "s": 10**12}
+PERIOD = """[...document.querySelectorAll('.period :is(.frame, .step)')].map((part) =>
+    [part.matches('.step') ? 'strip' : part.innerText, part.className,
+     part.style.left, part.style.width])"""
 TILES = """[...document.querySelectorAll('#budget .part')].map((tile) =>
     [tile.dataset.name, Number(tile.dataset.value), tile.getAttribute('aria-label')])"""
 TEXTS = "[...document.querySelectorAll('%s')].map((element) => element.innerText)"
@@ -499,13 +503,8 @@ class OtherPages(InBrowser):
         """Draw a step of 80 ms and a pause of 20 ms; the host's frame takes 94 of the 100 ms."""
         planes = [pausing(), host(host_thread((FEED, 5, 99)))]
         self.show_page(encode(Space(planes)), "--step", "0")
-        drawn = self.tab.value(
-            "[...document.querySelectorAll('.period :is(.frame, .step)')].map((part) =>"
-            " [part.matches('.step') ? 'strip' : part.innerText, part.className,"
-            " part.style.left, part.style.width])"
-        )
         self.assertEqual(
-            drawn,
+            self.tab.value(PERIOD),
             [
                 ["feed.py:17 get_batch", "frame own mark", "5%", "94%"],
                 ["pause 20.00 ms", "frame c-idle mark", "80%", "20%"],
@@ -516,6 +515,19 @@ class OtherPages(InBrowser):
         self.tab.click(".frame[role=button]")
         opened = "document.querySelector('tr[aria-expanded=true]').closest('.table').dataset.rows"
         self.assertEqual(self.tab.value(opened), "bottleneck.causes")
+
+    def test_strip_has_a_chart_of_its_own_below_a_long_period(self) -> None:
+        data = encode(Space([pausing(EVERY_THIRD)]))
+        # Two steps and a pause: the strip takes 80 of 180 ms.
+        self.show_page(data, "--step", "1")
+        names = ["step 2", "pause 20.00 ms", "strip"]
+        self.assertEqual([row[0] for row in self.tab.value(PERIOD)], names)
+        self.assertEqual(self.tab.value(PERIOD)[-1][2:], ["0%", "44.4444%"])
+        # Three steps and a pause: the strip would take less than a third of 260 ms.
+        self.show_page(data, "--step", "0")
+        names = ["step 0, this page's", "step 1", "step 2", "pause 20.00 ms", "strip"]
+        self.assertEqual([row[0] for row in self.tab.value(PERIOD)], names)
+        self.assertEqual(self.tab.value(PERIOD)[-1][2:], ["0%", "100%"])
 
     def assert_tiles_agree_with_the_answer(self, data: Json) -> tuple[int, str] | None:
         """Compare the tiles of the bar with the table below it. Return the tile of the pause."""
