@@ -6,7 +6,8 @@ headline: A slow device
 What it finds: One device takes longer than all others for its part of the step.
 
 Why it costs: The other devices wait for it in collectives. The gain is the slow device's load (step
-duration minus communication) minus the largest load of the other devices.
+duration minus communication) minus the largest load of the other devices. The largest gain is the
+difference to the median load.
 
 How the program shows it: The trace does. If devices are compared (see `--peers`), and all of them
 ran the program, a device is reported by the rule of the mode `spread`: it has the largest load, by
@@ -65,7 +66,9 @@ def find(facts: StepFacts, peers: Peers) -> Iterator[Cause]:
     suspect, median = cohort.suspect(), cohort.median()
     lead = lead_of(cohort, suspect)
     if costs(cohort, lead):
-        yield cause_of(facts.step, devices[suspect.name[1]], devices[median.name[1]], lead)
+        # At best, the device becomes as fast as the median of all devices.
+        measured = Measured(lead, lead, cohort.load(suspect) - cohort.load(median))
+        yield cause_of(facts.step, devices[suspect.name[1]], devices[median.name[1]], measured)
 
 
 def member_of(device: PeerDevice) -> Member:
@@ -76,7 +79,7 @@ def member_of(device: PeerDevice) -> Member:
     )
 
 
-def cause_of(step: Step, slow: PeerDevice, median: PeerDevice, gain: int) -> Cause:
+def cause_of(step: Step, slow: PeerDevice, median: PeerDevice, measured: Measured) -> Cause:
     excess = {line: time - median.lines.get(line, 0) for line, time in slow.lines.items()}
     line = max(excess, key=excess.__getitem__, default=None)
     at_line = []
@@ -99,7 +102,7 @@ def cause_of(step: Step, slow: PeerDevice, median: PeerDevice, gain: int) -> Cau
         REMEDY,
         LIKELY,
         at_line,
-        measured=Measured(gain, gain, gain),
+        measured=measured,
         place=place_of(longest.op) if longest else Place(line),
         evidence={"device": slow.name},
     )
