@@ -97,9 +97,10 @@ class Engine:
         self._entry_of = {entry.executions: entry for entry in ledger}
 
     def without(self, changes: Sequence[Change]) -> Gain:
-        cautious, likely, bold = (
-            self._saved(changes, degree) for degree in (_CAUTIOUS, _LIKELY, _BOLD)
-        )
+        likely = cautious = bold = self._saved(changes, _LIKELY)
+        # Only a change of an array's size says too little about the ops that use the array.
+        if any(isinstance(change, Resize) for change in changes):
+            cautious, bold = (self._saved(changes, degree) for degree in (_CAUTIOUS, _BOLD))
         # Some of the ops that HBM does not limit become faster, too.
         estimate = round((likely + bold) / 2)
         least = round((1 - _LESS) * min(cautious, likely))
