@@ -88,12 +88,12 @@ def _size(array: StepArray, use: Use) -> int:
 def _reduced_by(ran: Executions, uses_of: _Uses) -> tuple[StepArray, int] | None:
     """Return the array that an op reads, and its size, if the op only sums over this array."""
     sizes = {(array, use.is_write): _size(array, use) for array, use in uses_of.get(ran, ())}
-    if ran.op.kind != COMPUTE or ran.op.dot or ran.op.kernel or not sizes or not _sums(ran):
+    if ran.op.kind != COMPUTE or ran.op.dot or ran.op.kernel or not sizes:
         return None
     (array, is_write), n_bytes = max(sizes.items(), key=lambda item: item[1])
     others = [other for key, other in sizes.items() if key != (array, is_write)]
     is_reduced = not is_write and all(_SHRINKING * other <= n_bytes for other in others)
-    return (array, n_bytes) if is_reduced and others else None
+    return (array, n_bytes) if is_reduced and others and _sums(ran) else None
 
 
 def _sums(ran: Executions) -> bool:
