@@ -60,6 +60,8 @@ WITH_TEXT = tuple(
 
 def by_columns(line: str) -> str:
     """Return one character for each terminal column that the line occupies."""
+    if line.isascii():
+        return line
     wide = (
         "" if unicodedata.category(character) in ("Mn", "Me")
         else character * (1 + (unicodedata.east_asian_width(character) in "WF"))
