@@ -88,9 +88,12 @@ class _Lookup(NamedTuple):
 
 
 def find(of: StepProgram) -> Iterator[Cause]:
+    hot = [Value(here) for here in of.program.instructions() if _is_one_hot(Value(here))]
+    # Following the few one-hot matrices takes less time than following the operands of all matmuls.
+    near = {value.instruction for value in reach(hot, consumers, _is_weighted).stopped}
     rows: dict[tuple[str | None, Confidence], list[_Lookup]] = {}
     for dot in of.program.instructions():
-        if dot.opcode in DOTS and (found := _lookup(dot)):
+        if dot in near and dot.opcode in DOTS and (found := _lookup(dot)):
             # Several matmuls can share the ops that compute a weighted matrix, so all matmuls with
             # weighted matrices are in one row.
             is_seen = found.confidence == SEEN
