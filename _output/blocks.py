@@ -124,7 +124,7 @@ def ready(fields: Json, screen: Any) -> Json:
     if file:
         fields = {**fields, "trace": name if name.endswith(file) else f"{name}, {file}"}
     program = fields.get("program") or {}
-    is_other = program.get("name") != fields.get("step_name")
+    is_other = program.get("name") not in (None, fields.get("step_name"))
     more = {"unequal_steps": unequal_steps(fields), "other_program": is_other}
     fields = {**fields, **about_period(fields), **more}
     prepare = getattr(screen, "prepared", None)
