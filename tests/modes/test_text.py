@@ -467,6 +467,36 @@ class Lines(unittest.TestCase):
             lines = table_of(table, {"rows": [row]})
             self.assertEqual(re.split("  +", lines[1].strip()), headings)
 
+    def test_value_of_all_rows_is_in_the_title(self) -> None:
+        table = Table("t", "rows", (Column("a", "a", "time"), Column("b", "b"), Column("c", "c")))
+        rows = [{"a": 2000, "b": "x", "c": "y"}, {"a": 2000, "b": "x", "c": "z"}]
+        lines = table_of(table, {"rows": rows})
+        self.assertEqual(lines, ["t; all rows: a 2.000 ns, b x", "  c", "  y", "  z"])
+        lines = table_of(table._replace(title=""), {"rows": rows})
+        self.assertEqual(lines[0], "all rows: a 2.000 ns, b x")
+        self.assertEqual(table_of(table, {"rows": rows[:1]})[1], "   a ns  b  c")
+
+    def test_rows_that_look_alike_appear_once_and_are_counted(self) -> None:
+        table = Table("", "rows", (Column("a", "a"), Column("b", "b")), below="{c:whole}")
+        rows = [{"a": a, "b": "x" if a == "1" else "y", "c": "s"} for a in "1213"]
+        lines = table_of(table, {"rows": rows})
+        alike = ["  1  x", "    s", "    (2 rows like this)"]
+        self.assertEqual(lines[1:], [*alike, "  2  y", "    s", "  3  y", "    s"])
+
+    def test_columns_are_left_out_before_names_are_cut_below_twelve_characters(self) -> None:
+        columns = (
+            Column("c", "c", "word"),
+            Column("n", "n", "count"),
+            Column("b", "b", gives_way=True),
+            Column("line", "f", "file"),
+        )
+        cells = [["c" * 30], ["1" * 9], ["b" * 30], ["/f" * 40]]
+        page = Page(UTF8, Style(60))
+        # Two columns indent the line, and two separate the columns.
+        for width, kept in ((53, [0, 1, 2, 3]), (52, [0, 1, 3]), (38, [0, 3])):
+            page.width = width
+            self.assertEqual(page.fitting(cells, columns), kept, width)
+
     def test_parts_without_fields_are_omitted(self) -> None:
         for part in (
             Says("{a.b:time}"),

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import _units
+from _modes import bottleneck, comm
 from _output import phrases
 from _output.command import following
 from tests.answers import BATCH, answers, demo
@@ -171,6 +172,32 @@ class NextSteps(unittest.TestCase):
             check=True,
         )
         self.assertEqual(json.loads(done.stdout)["next_steps"], [])
+
+    def test_next_steps_lead_to_answers_only(self) -> None:
+        """Test that a capture without a program suggests no mode that reads one."""
+        whole = demo("bottleneck")
+        without = {**whole, "program": {**whole["program"], "hlo": False}}
+        for fields, n in ((whole, 1), (without, 0)):
+            modes = [step.words[1] for step in bottleneck.next_steps(fields)]
+            self.assertEqual(modes.count("by_array"), n)
+            self.assertEqual(len(modes), len({*modes}))
+        whole = demo("comm")
+        without = {**whole, "program": {**whole["program"], "hlo": False}}
+        for fields, n in ((whole, 1), (without, 0)):
+            modes = [step.words[1] for step in comm.next_steps(fields)]
+            self.assertEqual(modes.count("program"), n)
+
+    def test_first_step_is_about_the_headline(self) -> None:
+        whole = demo("bottleneck")
+        (cause, *_) = whole["causes"]
+        for name, first in (
+            ("pause_between_steps", "idle"),
+            ("slow_device", "spread"),
+            ("kernel_waits_for_input", "kernel"),
+            ("resharding", "by_op"),
+        ):
+            fields = {**whole, "causes": [{**cause, "cause": name}]}
+            self.assertEqual(next(bottleneck.next_steps(fields)).words[1], first)
 
     def test_every_next_step_has_a_mode_and_an_explanation(self) -> None:
         for result in answers():

@@ -110,6 +110,13 @@ class Screens(unittest.TestCase):
             (heading,) = [names for names in Screen(fields).headings() if "cause" in names]
             self.assertEqual([name for name in heading if name.startswith("%")], [base])
 
+    def test_note_about_pauses_is_hidden_if_the_screen_shows_them(self) -> None:
+        note = "1.00 ms (2.0 % of the capture) pass between steps; --step all includes this time"
+        fields = {**demo("bottleneck"), "notes": [note]}
+        for pause, is_shown in ((0, True), (fields["period_ps"] // 10, False)):
+            lines = Screen({**fields, "between_steps_ps": pause}).lines
+            self.assertEqual(f"- {note}" in lines, is_shown)
+
     def test_faults_are_found(self) -> None:
         screen = Screen(demo("summary"))
         screen.cut = ["resharding_…all", "re…ing"]

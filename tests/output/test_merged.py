@@ -1,0 +1,66 @@
+"""Test the rows of a line that text adds up."""
+
+from __future__ import annotations
+
+import unittest
+from typing import Any
+
+from _output.merged import merged_lines
+
+Json = dict[str, Any]
+
+
+def group(line: str | None, time: int, **more: Any) -> Json:
+    return {
+        "source_user": line,
+        "source_inner": line,
+        "agg_key": f"key {time}",
+        "total_dur_ps": time,
+        "n_executions": 1,
+        **more,
+    }
+
+
+class Merged(unittest.TestCase):
+    def test_groups_of_a_line_are_added_up_and_named_by_the_costliest(self) -> None:
+        rows = merged_lines([group("a", 10), group("b", 15), group("a", 20)])
+        found = [(row["source_user"], row["total_dur_ps"], row["n_merged"]) for row in rows]
+        self.assertEqual(found, [("a", 30, 2), ("b", 15, 1)])
+        self.assertEqual((rows[0]["n_executions"], rows[0]["agg_key"]), (2, "key 20"))
+
+    def test_groups_without_a_line_and_of_other_kinds_stay_separate(self) -> None:
+        groups = [group(None, 1), group(None, 2)]
+        for name in ("kind", "hlo_category", "source_is"):
+            groups += [group("a", 3, **{name: "x"}), group("a", 4, **{name: "y"})]
+        self.assertEqual(len(merged_lines(groups)), len(groups))
+
+    def test_scopes_are_merged_unless_rows_show_the_scope_first(self) -> None:
+        groups = [group("a", 1, scope="x/y"), group("a", 2, scope="x/z")]
+        self.assertEqual(len(merged_lines(groups)), 1)
+        self.assertEqual(len(merged_lines(groups, with_scope=True)), 2)
+
+    def test_sum_with_an_unknown_part_is_unknown(self) -> None:
+        groups = [group("a", time, layout_change_dur_ps=part) for time, part in ((1, 5), (2, None))]
+        self.assertIsNone(merged_lines(groups)[0]["layout_change_dur_ps"])
+
+    def test_loop_and_scope_are_those_of_all_rows(self) -> None:
+        loop = {"depth": 1, "trips": 4}
+        for other, expected in (({**loop}, loop), (None, None)):
+            groups = [group("a", 1, loop=loop), group("a", 2, loop=other)]
+            self.assertEqual(merged_lines(groups)[0]["loop"], expected)
+        for scopes, common in (
+            (("x/y", "x/y"), "x/y"), (("x/y", "x/z"), "x"), (("x", None), None), (("x", "y"), None),
+        ):  # fmt: skip
+            groups = [group("a", 1, scopes=[{"scope": scope}]) for scope in scopes]
+            self.assertEqual(merged_lines(groups)[0]["scopes"][0]["scope"], common)
+
+    def test_phases_are_added_up(self) -> None:
+        groups = [
+            group("a", 1, phases={"forward": 1}),
+            group("a", 5, phases={"forward": 2, "x": 3}),
+        ]
+        self.assertEqual(merged_lines(groups)[0]["phases"], {"forward": 3, "x": 3})
+
+
+if __name__ == "__main__":
+    unittest.main()
