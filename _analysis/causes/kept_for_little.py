@@ -7,8 +7,9 @@ What it finds: A large array that a loop fills round by round, such as the logit
 that is reduced after the loop, for example to an accuracy.
 
 Why it costs: Each round copies its part into the array, and HBM must hold all rounds. The estimate
-removes these copies. Reading the array again takes time, too, but so does reducing each round. In
-long evaluations, people ran out of memory before they saw the time.
+removes these copies. Reading the array again takes time, too, but so does reducing each round.
+People who computed losses and metrics of 512 positions at a time, in a scan, kept 0.3 GB of logits
+instead of 9.6 GB (axlearn, pull request 1236).
 
 How the program shows it: The forward pass writes an array of at least 128 MiB slice by slice, in a
 loop. All ops that read it are outside of the backward pass, have no matmul, and make at most an

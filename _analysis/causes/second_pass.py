@@ -6,14 +6,16 @@ headline: Reading a large array a second time
 What it finds: A sum over a large array whose elements depend on another sum over the same array,
 such as a variance that is computed from the differences to the mean.
 
-Why it costs: The second sum begins when the first is complete, so it reads the whole array from HBM
-once more, and often so does its gradient. The estimate removes the ops that read the array for the
-second sum. People saw a fifth of the time of batch norms go when they computed both sums at once.
+Why it costs: The second sum begins when the first is complete, so it reads the whole array once
+more, and often so does its gradient. The estimate removes the ops that read the array for the
+second sum. When people compared both formulas in Keras on JAX, batch norm in one pass took 63 ms
+instead of 75 ms (keras-core, pull request 866).
 
-How the program shows it: An op that only reduces: it reads large arrays from HBM, has no matmul,
-and all its results are small. Each large array that it reads was summed before, by an op whose
-small result leads to this op. The first op can also be the one that writes the array. A maximum, as
-in a softmax, does not count as a first reduction, because the sum cannot do without it.
+How the program shows it: An op that only sums: it reads one large array, and its results and other
+operands have at most an eighth of the array's size. The array was summed before, by an op whose
+small result leads to this op. The first op can also be the one that writes the array, and the array
+can be in VMEM. A maximum, as in a softmax, does not count as a first sum, because the second sum
+cannot do without it.
 
 What to change: Compute both sums in one pass: the variance is E[x²] - E[x]², in f32. In flax, this
 is `use_fast_variance`. Or fuse both sums with the op that makes the array.
