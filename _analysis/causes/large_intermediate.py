@@ -49,6 +49,7 @@ from _analysis.arrays.graph import (
 )
 from _analysis.arrays.of_step import TEMPORARY, StepArray, Use
 from _analysis.causes.shared.cause import LIKELY, SEEN, Cause
+from _analysis.causes.shared.softmaxes import SOFTMAX_KERNEL
 from _analysis.causes.shared.step_program import StepProgram, place_of, place_of_longest
 from _pipeline.executions import Executions
 from _pipeline.groups import grouped
@@ -245,6 +246,6 @@ def _is_reread(dot: Instruction) -> bool:
     )
     readers = {value.instruction for value in reached.stopped}
     return any(
-        here.opcode == "custom-call" or (here.opcode in DOTS and not is_backward(here))
+        here.op_name == SOFTMAX_KERNEL or (here.opcode in DOTS and not is_backward(here))
         for here in readers
     )

@@ -6,7 +6,7 @@ from _analysis.arrays.graph import ELEMENTWISE, Value, is_moved, is_same, origin
 from _proto.hlo.program import Instruction, Program
 
 # Name of the kernel into which XLA fuses a softmax and the following matmul.
-_KERNEL = "online-softmax"
+SOFTMAX_KERNEL = "online-softmax"
 
 
 def softmaxed_in(program: Program) -> set[Instruction]:
@@ -17,7 +17,7 @@ def softmaxed_in(program: Program) -> set[Instruction]:
         if here.opcode == "reduce" and here.operands:
             sources = origins(Value(here.operands[0]), is_same)
             ends += [value for value in sources if value.instruction.opcode == "exponential"]
-        elif here.opcode == "custom-call" and here.op_name == _KERNEL:
+        elif here.opcode == "custom-call" and here.op_name == SOFTMAX_KERNEL:
             ends.append(Value(here))
     found = reach(ends, producers, lambda v: v.instruction.opcode in ELEMENTWISE or is_moved(v))
     return {value.instruction for value in found.passed | found.stopped}

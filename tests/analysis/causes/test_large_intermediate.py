@@ -197,20 +197,39 @@ class Scores(unittest.TestCase):
         self.assertEqual(self.found(width=128), [])
 
     def test_softmax_compiled_into_a_kernel_is_found(self) -> None:
-        head, scores = array("bf16", 400, 64), array("bf16", 400, 400)
-        target, name = "tpu_custom_call", "online-softmax"
+        def found(name: str) -> list[str]:
+            """Return the lines of causes if a kernel with this name reads the scores."""
+            head, scores = array("bf16", 400, 64), array("bf16", 400, 400)
+            target = "tpu_custom_call"
+            main = [
+                op("q", "parameter", shape=head),
+                op("scores", "dot", "q", "q", shape=scores, line="attn.py:3"),
+                op(name, "custom-call", "scores", "q", shape=head, target=target, tf_op=name),
+            ]
+            called = f', custom_call_target="{target}"'
+            ran = [
+                event("scores", "convolution fusion", 0, 400, bytes_accessed=320000),
+                event(name, "custom-call", 400, 150, attributes=called),
+            ]
+            return [row["source_user"] for row in causes({"main": main}, ran, *HBM)]
+
+        self.assertEqual((found("online-softmax"), found("top-k")), (["attn.py:3"], []))
+
+    def test_logits_are_not_scores(self) -> None:
+        head, logits = array("bf16", 400, 64), array("bf16", 400, 400)
         main = [
-            op("q", "parameter", shape=head),
-            op("scores", "dot", "q", "q", shape=scores, line="attn.py:3"),
-            op(name, "custom-call", "scores", "q", shape=head, target=target, tf_op=name),
+            op("x", "parameter", shape=head),
+            op("w", "parameter", shape=head, number=1),
+            op("logits", "dot", "x", "w", shape=logits, line="loss.py:3"),
+            op("exp.1", "exponential", "logits", shape=logits),
+            op("sum.1", "reduce", "exp.1", shape=array("bf16", 400)),
+            op("top.1", "custom-call", "exp.1", shape=head, target="TopK"),
         ]
-        called = f', custom_call_target="{target}"'
         ran = [
-            event("scores", "convolution fusion", 0, 400, bytes_accessed=320000),
-            event(name, "custom-call", 400, 150, attributes=called),
+            event("logits", "convolution fusion", 0, 400, bytes_accessed=320000),
+            event("exp.1", "loop fusion", 400, 400, bytes_accessed=640000),
         ]
-        rows = causes({"main": main}, ran, *HBM)
-        self.assertEqual([row["source_user"] for row in rows], ["attn.py:3"])
+        self.assertEqual(causes({"main": main}, ran, *HBM), [])
 
 
 if __name__ == "__main__":
