@@ -17,6 +17,8 @@ Json = dict[str, Any]
 
 # In the note about the time between steps.
 PAUSES_NOTE = "pass between steps; --step all"
+# In headlines with the period.
+SAYS_PERIOD = "tep starts every"
 # Maximum number of notes without `--all`.
 MOST_NOTES = 3
 # The first sentences of every single-step mode. A sentence is omitted if the answer lacks one of
@@ -137,16 +139,25 @@ def about_period(fields: Json) -> Json:
     pause after them."""
     period, pause = fields.get("period_ps") or 0, fields.get("between_steps_ps") or 0
     pauses = fields.get("pauses") or {"min_ps": 0, "max_ps": 0, "n": 0, "n_gaps": 0}
-    has_pause = 100 * pause > period
+    has_pause = is_pause_worth(fields)
     period_differs = differs(period, fields.get("period_median_ps"))
+    pause_differs = (
+        differs(pause, fields.get("between_steps_median_ps")) or pauses["n"] < pauses["n_gaps"]
+    )
+    # Some headlines have the means, too.
+    is_told = SAYS_PERIOD in fields.get("headline", "") and not (period_differs or pause_differs)
     return {
-        "has_pause": has_pause,
+        "has_pause": has_pause and not is_told,
         "period_differs": period_differs,
-        "pause_differs": differs(pause, fields.get("between_steps_median_ps"))
-        or pauses["n"] < pauses["n_gaps"],
+        "pause_differs": pause_differs,
         "pauses_equal": not differs(pauses["max_ps"], pauses["min_ps"]),
-        "shows_period": has_pause or period_differs,
+        "shows_period": (has_pause or period_differs) and not is_told,
     }
+
+
+def is_pause_worth(fields: Json) -> bool:
+    """Return whether the pauses between steps are longer than 1 % of the period."""
+    return 100 * (fields.get("between_steps_ps") or 0) > (fields.get("period_ps") or 0)
 
 
 def unequal_steps(fields: Json) -> Json | None:
@@ -168,7 +179,7 @@ def unequal_steps(fields: Json) -> Json | None:
 def shown_notes(fields: Json, view: View) -> tuple[list[str], int]:
     """Return the notes to show, and the number of hidden notes."""
     notes = list(dict.fromkeys(fields["notes"]))
-    if about_period(fields)["has_pause"] or fields["mode"] == "idle":
+    if is_pause_worth(fields) or fields["mode"] == "idle":
         # The screen already says how long the pauses are.
         notes = [note for note in notes if PAUSES_NOTE not in note]
     n_shown = len(notes) if view.shows_all else MOST_NOTES

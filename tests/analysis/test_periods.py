@@ -158,9 +158,15 @@ class TestPauses(unittest.TestCase):
             for i, length in enumerate(lengths, 1):
                 start += (80 + length) * MS
                 steps.append((str(i), start, 80 * MS))
-            text = text_of({**periods(steps, mode="idle"), "next_steps": []}, "utf-8")
+            found = {**periods(steps, mode="idle"), "next_steps": []}
+            text, without = (
+                text_of(fields, "utf-8").replace("\n  ", " ")
+                for fields in (found, {**found, "headline": "It idles."})
+            )
             with self.subTest(lengths):
-                self.assertIn(f"\n{shown}\n", text.replace("\n  ", " "))
+                self.assertIn(f"\n{shown}\n", without)
+                # The headline says means.
+                self.assertEqual(f"\n{shown}\n" in text, shown is not regular)
 
 
 class TestAgreement(unittest.TestCase):
