@@ -45,23 +45,24 @@ def texts_of(name: str, before: Any, after: Any) -> tuple[str, str]:
         sides = before or {}, after or {}
         names = [name for name in sides[0] or sides[1] if sides[0].get(name) != sides[1].get(name)]
         parts = [texts_of(name, *(side.get(name) for side in sides)) for name in names]
-        return joined(names, [one for one, _ in parts]), joined(
-            names, [other for _, other in parts]
-        )
+        of_before, of_after = (labelled(names, [part[side] for part in parts]) for side in (0, 1))
+        return of_before, of_after
     if name in ("donation", "memory") or "bytes" in name:
-        return size_text(before), size_text(after)
+        return sizes_of(before, after)
     return differing(name_of(before, "name", ""), name_of(after, "name", ""))
 
 
-def joined(names: list[str], texts: list[str]) -> str:
+def labelled(names: list[str], texts: list[str]) -> str:
     """Return the values with their names; sizes and shapes need none."""
     pairs = zip(names, texts, strict=True)
     labels = {"bytes": "", "shapes": "", "vmem_used_bytes": "vmem="}
     return ", ".join(f"{labels.get(name, f'{name}=')}{text}" for name, text in pairs if text)
 
 
-def size_text(value: int | None) -> str:
-    return "" if value is None else size(value)
+def sizes_of(before: int | None, after: int | None) -> tuple[str, str]:
+    """Format two sizes; sizes that would look the same in bytes."""
+    first, second = ("" if value is None else size(value) for value in (before, after))
+    return (first, second) if first != second else (f"{before} B", f"{after} B")
 
 
 def differing(before: str, after: str, longest: int = LONGEST) -> tuple[str, str]:

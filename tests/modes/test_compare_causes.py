@@ -404,6 +404,7 @@ class Facts(unittest.TestCase):
             {"what": "collective", "before": None, "after": {"n": 2, "bytes": 2048}},
             {"what": "kernel", "before": kernel, "after": wide},
             {"what": "opcode", "before": 1, "after": 2},
+            {"what": "donation", "before": 1 << 30, "after": (1 << 30) + 1},
             {"what": "memory", "before": 1 << 30, "after": 3 << 29},
         ]
         self.assertEqual(
@@ -412,6 +413,7 @@ class Facts(unittest.TestCase):
                 ("memory", "1.00 GiB", "1.50 GiB (+50.0 %)"),
                 ("collective", "", "n=2, 2.00 KiB"),
                 ("kernel", "vmem=1.00 MiB, bf16…", "vmem=3.00 MiB, f32…"),
+                ("donation", "1073741824 B", "1073741825 B"),
             ],
         )
 
