@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unittest
+from unittest import mock
 
 from tests.analysis.small_programs import FAST, Json, causes, rounds, take
 from tests.builders.hlo_proto import Op, array, op, tuple_of
@@ -102,6 +103,16 @@ class HoistableMatmul(unittest.TestCase):
         (row,) = found(SLICE, MATMUL, *body, ran=ran)
         # Two times 120 ps for the matmuls, 20 ps for the bias, and half of 40 ps for the slices.
         self.assertEqual(row["gain_ps"], 280)
+
+    def test_result_that_hardly_fits_into_memory_is_not_reported(self) -> None:
+        n_bytes = 4 * 64 * 128 * 2
+        for most, n in ((n_bytes, 1), (n_bytes - 1, 0)):
+            with mock.patch("_analysis.causes.hoistable_matmul._MOST_BYTES", most):
+                self.assertEqual(len(found(SLICE, MATMUL, ran={"x": 10, "y": 40})), n)
+
+    def test_recomputed_matmul_is_not_reported(self) -> None:
+        path = "jit(f)/transpose(jvp(loop))/rematted_computation/dot:"
+        self.assertEqual(found(SLICE, MATMUL, ran={"x": 10, "y": 40}, path=path), [])
 
     def test_matmul_of_the_backward_pass_is_not_reported(self) -> None:
         rows = found(SLICE, MATMUL, ran={"x": 10, "y": 40}, path=BACKWARD)
