@@ -1,7 +1,6 @@
 """Find collectives that move far more bytes than the ops next to them need.
 
 needs: a program
-headline: Moving the larger array
 
 What it finds: A matmul or a lookup reads or writes several arrays, and devices exchange the largest
 one, although exchanging all others would be cheaper.

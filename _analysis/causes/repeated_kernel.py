@@ -1,7 +1,6 @@
 """Find kernels that several devices run on the same data.
 
 needs: a program
-headline: A kernel that devices repeat
 
 What it finds: Devices gather all operands of a kernel, so that each of them computes the same
 result.
@@ -11,9 +10,9 @@ gain is (n - 1) / n of the kernel's time, and the time of the gathers, and of re
 result.
 
 How the program shows it: All large operands of a kernel come from all-gathers among the same
-devices, through layout ops only (`seen`). If only keys and values are gathered, each device works
-on different queries; if only weights are, on different activations. Other kernels, such as those of
-the backward pass, belong to the cause if they read only these all-gathers.
+devices, through layout ops only. If only keys and values are gathered, each device works on
+different queries; if only weights are, on different activations. Other kernels, such as those of
+the backward pass, belong to the cause if they read only these all-gathers. The cause is `likely`.
 
 What to change: Name the mesh axis in `in_specs` and `out_specs` of the `shard_map` around the
 kernel.
@@ -36,7 +35,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from _analysis.arrays.engine import Remove, Retime
 from _analysis.arrays.graph import Value, consumers, is_moved, producers, reach
-from _analysis.causes.shared.cause import SEEN, Cause
+from _analysis.causes.shared.cause import LIKELY, Cause
 from _analysis.causes.shared.step_program import (
     Devices,
     StepProgram,
@@ -128,7 +127,7 @@ def _cause(n_devices: int, kernels: list[Executions], moved: list[Executions]) -
         f" {counted(n, 'execution')}, because these devices gather all operands first. Sharing the"
         " work would save <gain>.",
         REMEDY,
-        SEEN,
+        LIKELY,
         [*kernels, *moved],
         [*(Retime(ran, ran.total / n_devices) for ran in kernels), Remove(moved)],
         place=place_of_longest(kernels),

@@ -74,7 +74,6 @@ def find(of: StepProgram) -> Iterator[Cause]:
         "collective_in_loop",
         "resharding",
         "reduce_then_slice",
-        "repeated_kernel",
         confidence=SEEN,
     )
     flags_of = {**_FLAGS.get(of.roofs.choice.chip, {}), "collective-permute": _PERMUTE_FLAGS}

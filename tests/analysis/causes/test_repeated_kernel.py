@@ -49,7 +49,7 @@ class RepeatedKernel(unittest.TestCase):
     def test_kernel_with_gathered_queries_keys_and_values_is_found(self) -> None:
         (row,) = found("qkv")
         # The gain is half of the kernel's time plus the time of the all-gathers.
-        self.assertEqual((row["gain_ps"], row["confidence"]), (200 + 30, "seen"))
+        self.assertEqual((row["gain_ps"], row["confidence"]), (200 + 30, "likely"))
         self.assertEqual(row["source_user"], "model.py:8")
         self.assertIn("compute the same result on 2 devices", row["says"])
         self.assertIn("in_specs", row["what_helps"])
