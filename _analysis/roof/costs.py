@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from typing import Final, Literal
+from weakref import WeakKeyDictionary
 
 from _light import NamedTuple
 from _pipeline.context import Context
@@ -79,12 +80,22 @@ class Cost(NamedTuple):
 def cost_of(op: Op, by_user: Mapping[str, KernelCost]) -> Cost:
     """Return the cost from the user if there is one. Otherwise return the cost from XLA or, for an
     op opaque to XLA, the cost declared by the kernel's author."""
-    precision = precision_of(op)
-    given = by_user.get(op.kernel or "")
+    given = by_user.get(op.kernel or "") if by_user else None
     if given:
-        if given.dtype:
-            precision = Precision(given.dtype, USER, False)
-        return Cost(USER, op.kernel, given.flops, None, given.n_bytes, given.n_bytes, precision)
+        user = Precision(given.dtype, USER, False) if given.dtype else precision_of(op)
+        return Cost(USER, op.kernel, given.flops, None, given.n_bytes, given.n_bytes, user)
+    found = FOUND.get(op)
+    if found is None:
+        found = FOUND[op] = known_cost(op)
+    return found
+
+
+# The modes of a page ask for the same costs.
+FOUND: WeakKeyDictionary[Op, Cost] = WeakKeyDictionary()
+
+
+def known_cost(op: Op) -> Cost:
+    precision = precision_of(op)
     declared = op.declared_cost if op.is_opaque else None
     if declared and declared.flops:
         size, hbm = declared.bytes_accessed, declared.bytes_accessed
