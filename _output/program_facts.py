@@ -34,9 +34,17 @@ def with_texts(rows: list[Json]) -> list[Json]:
     for row in rows:
         row["seen_before"], row["seen_after"] = texts_of(row["what"], row["before"], row["after"])
         if row["what"] == "memory" and row["before"] and row["after"]:
-            pct = 100 * (row["after"] - row["before"]) / row["before"]
-            row["seen_after"] += f" ({pct:+.1f} %)"
+            row["seen_before"] = size(row["before"])
+            row["seen_after"] = f"{size(row['after'])} ({growth(row['before'], row['after'])})"
     return rows
+
+
+def growth(before: int, after: int) -> str:
+    """Format a change in memory in percent, or in bytes if it is below 0.1 %."""
+    delta = after - before
+    if abs(delta) * 1000 >= before:
+        return f"{100 * delta / before:+.1f} %"
+    return f"{'+' if delta > 0 else '-'}{size(abs(delta))}"
 
 
 def texts_of(name: str, before: Any, after: Any) -> tuple[str, str]:

@@ -398,6 +398,9 @@ class Facts(unittest.TestCase):
             self.assertEqual(differing(before, after), shown)
 
     def test_facts_show_what_differs_with_units(self) -> None:
+        memory = {"what": "memory", "before": 1 << 30, "after": (1 << 30) - 2048}
+        (row,) = facts([memory])
+        self.assertEqual(row["seen_after"], "1.00 GiB (-2.00 KiB)")
         kernel = {"n": 1, "vmem_used_bytes": 1 << 20, "shapes": ["bf16[4,8,2048]", "s32[]"]}
         wide = {"n": 1, "vmem_used_bytes": 3 << 20, "shapes": ["f32[4,8,2048]", "s32[]"]}
         rows: list[Json] = [
