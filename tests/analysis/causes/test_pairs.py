@@ -24,6 +24,7 @@ PAIRS = (
     ("f", "fixed_f", "one_hot_matmul", ("transformer.py:20", "transformer.py:19")),
     ("g", "fixed_g", "collective_in_loop", ("train/step.py:13", "train/step.py:17")),
     ("h", "fixed_h", "recomputed_repeatedly", ("transformer.py:12", "transformer.py:26")),
+    ("resnet", "resnet_onepass", "second_pass", ("train_resnet.py:22",)),
 )
 
 
