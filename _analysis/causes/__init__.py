@@ -39,6 +39,7 @@ NAMES = (
     "loop_of_tiny_ops",
     "hoistable_matmul",
     "sort_for_a_few",
+    "wide_parameter",
     "parameter_relayout",
     "aliased_copy",
     "one_hot_matmul",

@@ -58,6 +58,25 @@ psum = lambda x, axis: 4 * x
 pairs = jnp.arange(12.0).reshape(2, 6)
 w = {"gate_up": pairs, "gate": pairs[:, ::2], "up": pairs[:, 1::2]}
 """,
+    "loop_of_tiny_ops": "a, b = jnp.full((5, 3), 0.5), jnp.arange(15.0).reshape(5, 3)",
+    "hoistable_matmul": """
+cell = lambda h, gx: jnp.tanh(h + gx)
+h0, xs, wx = jnp.zeros((2, 3)), jnp.arange(40.0).reshape(5, 2, 4), jnp.full((4, 3), 0.01)
+""",
+    "sort_for_a_few": """
+logits = jnp.sin(jnp.arange(40.0).reshape(4, 10))
+targets = jnp.arange(4)
+""",
+    "wide_parameter": """
+w, x = jnp.ones((4, 3)), jnp.ones((2, 4), jnp.bfloat16)
+step = jax.jit(lambda w, x: x @ w.astype(x.dtype))
+""",
+    "aliased_copy": "decode = lambda params, cache: cache + params",
+    "second_pass": "x = jnp.sin(jnp.arange(48.0)).reshape(2, 2, 3, 4)",
+    "kept_for_little": """
+chunks, head = jnp.sin(jnp.arange(24.0)).reshape(3, 2, 4), jnp.cos(jnp.arange(20.0)).reshape(4, 5)
+labels = jnp.array([[0, 1], [2, 3], [4, 0]])
+""",
     "one_hot_matmul": """
 tokens, vocabulary = jnp.array([2, 0]), 3
 table = jnp.arange(6.0).reshape(3, 2)
@@ -107,6 +126,11 @@ x, wq = jnp.arange(24.0).reshape(b, t, m), jnp.arange(16.0).reshape(m, heads * d
 ONLY_ON_TPUS = "synchronous_collective"
 # The value that is the same before and after the change, or differs only by rounding.
 SAME = {
+    "loop_of_tiny_ops": "h",
+    "hoistable_matmul": "h",
+    "wide_parameter": "y",
+    "second_pass": "var",
+    "kept_for_little": "hits",
     "host_sync": "state",
     "pause_between_steps": "state",
     "recompilation": "state",

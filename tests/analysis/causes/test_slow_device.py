@@ -28,7 +28,8 @@ class SlowDevice(unittest.TestCase):
             self.assertEqual(
                 cause["says"],
                 "On /device:TPU:1, the step without communication takes about 998 ps longer than on"
-                " any other device, and model.py:7 takes 998 ps longer than on /device:TPU:2. One step can be chance; `--mode spread` compares all steps.",
+                " any other device, and model.py:7 takes 998 ps longer than on /device:TPU:2. One"
+                " step can be chance; `--mode spread` compares all steps.",
             )
 
     def test_only_the_picked_step_decides_which_device_is_slow(self) -> None:
