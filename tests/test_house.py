@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.builders.xspace import op, trace
-from tests.harness import LISTED_MODES, ROOT, sampled
+from tests.harness import DEMO, LISTED_MODES, ROOT, sampled
 
 SCRIPT = "compute_breakdown"
 # A package may import only packages to its left.
@@ -293,6 +293,12 @@ class Loaded(unittest.TestCase):
                     loaded = self.loaded(str(path), "--mode", name, "--format=text", *example)
                     self.assertEqual(loaded & set(MODULES_OF_MODES), {module})
                     self.assertIn("_output.text", loaded)
+
+    def test_records_are_compared_without_protobuf(self) -> None:
+        before, after = (str(DEMO.parent / f"{side}.json.gz") for side in ("before", "after"))
+        loaded = self.loaded(after, "--mode", "compare", "--baseline", before)
+        self.assertIn("_analysis.records.changed_causes", loaded)
+        self.assertNotIn("google.protobuf", loaded)
 
     def test_help_loads_neither_modes_nor_protobuf(self) -> None:
         loaded = self.loaded("--help")

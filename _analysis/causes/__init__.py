@@ -73,6 +73,9 @@ HEADINGS = (
     "When it is intended",
     "Example",
 )
+# Causes that gain less than 1 / `SMALLEST_PART` of the step or period are omitted. Programs that
+# take less than this share of the step are not examined.
+SMALLEST_PART = 200
 FACT_RE = re.compile(r"^(needs|headline): (.*)$", re.MULTILINE)
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import Literal
 
-from _analysis.causes import NAMES, PROGRAM, rule_named
-from _analysis.causes.shared.cause import SMALLEST_PART
+from _analysis.causes import NAMES, PROGRAM, SMALLEST_PART, rule_named
 from _analysis.records.matching import paired_files, split_frame
 from _analysis.records.record_format import RecordedCause, RecordedCauses
 from _light import NamedTuple

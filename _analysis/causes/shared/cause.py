@@ -26,9 +26,6 @@ Confidence = Literal["seen", "likely"]
 # explanation.
 SEEN: Final = "seen"
 LIKELY: Final = "likely"
-# Causes that gain less than 1 / `SMALLEST_PART` of the step or period are omitted. Programs that
-# take less than this share of the step are not examined.
-SMALLEST_PART = 200
 
 
 class Place(NamedTuple):

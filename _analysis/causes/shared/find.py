@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from _analysis.arrays.engine import Change, Engine, Gain
-from _analysis.causes import DEVICES, NAMES, PAUSES, PROGRAM, Rule, rule_named
-from _analysis.causes.shared.cause import SMALLEST_PART, Cause, StepFacts
+from _analysis.causes import DEVICES, NAMES, PAUSES, PROGRAM, SMALLEST_PART, Rule, rule_named
+from _analysis.causes.shared.cause import Cause, StepFacts
 from _analysis.causes.shared.pauses import Group as PauseGroup
 from _analysis.causes.shared.pauses import groups_of
 from _analysis.causes.shared.sentences import about, line_says, listed

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, Literal
 
+from _analysis.causes import SMALLEST_PART
 from _analysis.causes.shared.cause import (
-    SMALLEST_PART,
     Cause,
     Confidence,
     Measured,

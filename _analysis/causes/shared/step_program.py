@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from _analysis.arrays.graph import WHILE, body_of, callers, loop_around
 from _analysis.arrays.links import Links
 from _analysis.arrays.of_step import StepArrays
-from _analysis.causes.shared.cause import SMALLEST_PART, Cause, Place, StepFacts
+from _analysis.causes import SMALLEST_PART
+from _analysis.causes.shared.cause import Cause, Place, StepFacts
 from _analysis.causes.shared.sentences import listed
 from _analysis.causes.shared.softmaxes import softmaxed_in
 from _analysis.likely_lines import line_of
