@@ -9,10 +9,11 @@ Why it costs: A reduce-scatter moves half the bytes of an all-reduce, because it
 sums of the parts to all devices. An all-to-all of n devices moves 1 / n of the bytes of an
 all-gather. The gain is this part of the collective's time.
 
-How the program shows it: All ops that read the result of the collective, through layout ops and
-casts, are a `dynamic-slice` whose index is computed from the number of the device (`seen` for a
-reduction, `likely` for a gather, whose shardings are set elsewhere). All-reduces that the compiler
-has fused with such a slice (`all-reduce-scatter`) already move only the parts.
+How the program shows it: All ops that read the result of the collective are a `dynamic-slice` whose
+index is computed from the number of the device (`seen` for a reduction, `likely` for a gather,
+whose shardings are set elsewhere). Between them can be layout ops, elementwise ops and ops that
+join arrays, such as all gradients into a flat one. All-reduces that the compiler has fused with
+such a slice (`all-reduce-scatter`) already move only the parts.
 
 What to change: Use `jax.lax.psum_scatter` instead of `psum` and a slice. Without `shard_map`, give
 the result the sharding of the slice, so that the compiler creates a reduce-scatter.
@@ -33,7 +34,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from _analysis.arrays.engine import Retime
-from _analysis.arrays.graph import Value, consumers, is_same, producers, reach
+from _analysis.arrays.graph import ELEMENTWISE, Value, consumers, is_same, producers, reach
 from _analysis.causes.shared.cause import LIKELY, SEEN, Cause
 from _analysis.causes.shared.step_program import (
     StepProgram,
@@ -49,6 +50,9 @@ _GATHER, _REDUCTION = "all-gather", "all-reduce"
 _SLICE = "dynamic-slice"
 # Opcodes that return the number of the device.
 _DEVICE = ("partition-id", "replica-id")
+
+# Instructions that join arrays, for example all gradients into a flat one.
+_JOINS = ("concatenate", "dynamic-update-slice", "pad")
 
 FOR_SUMS = (
     "Use psum_scatter instead of psum and a slice, or give the result the sharding of its slices,"
@@ -74,10 +78,25 @@ def find(of: StepProgram) -> Iterator[Cause]:
 
 def _is_sliced(collective: Instruction) -> bool:
     starts = [Value(collective, path) for path, _ in collective.leaves or ()]
-    readers = {value.instruction for value in reach(starts, consumers, is_same).stopped}
+    reached = reach(starts, consumers, _is_passed_on)
+    if any(_is_result(value.instruction) for value in reached.passed):
+        return False
+    readers = {value.instruction for value in reached.stopped}
     return bool(readers) and all(
         reader.opcode == _SLICE and _depends_on_device(reader) for reader in readers
     )
+
+
+def _is_result(here: Instruction) -> bool:
+    """Return True if the program returns what an instruction computes."""
+    return here.computation.root is here and here.computation.caller is None
+
+
+def _is_passed_on(value: Value) -> bool:
+    """Return True if an op computes each element from one element of the array: a device that keeps
+    a part of the result needs only this part of the array."""
+    opcode = value.instruction.opcode
+    return is_same(value) or opcode in _JOINS or opcode in ELEMENTWISE
 
 
 def _depends_on_device(cut: Instruction) -> bool:

@@ -45,8 +45,25 @@ class Cut(unittest.TestCase):
         self.assertEqual((row["gain_ps"], row["confidence"]), (100, "seen"))
         self.assertIn("psum_scatter", row["what_helps"])
 
-    def test_sum_that_is_also_used_whole_is_not_reported(self) -> None:
+    def test_sum_that_is_joined_with_others_before_the_slice_is_reported(self) -> None:
+        part, whole, flat = array("f32", 1024), array("f32", 4096), array("f32", 8192)
+        program = [
+            op("x", "parameter", shape=whole),
+            op("index", "partition-id", shape=array("s32")),
+            op("sum", "all-reduce", "x", shape=whole, line="model.py:3", extra=FOUR),
+            op("mean", "multiply", "sum", "x", shape=whole),
+            op("flat", "concatenate", "mean", "mean", shape=flat),
+            op("part", "dynamic-slice", "flat", "index", shape=part),
+        ]
+        ran = [event("sum", "all-reduce", 100, 200), event("part", "loop fusion", 300, 10)]
+        found = [row["cause"] for row in causes({"main": program}, ran)]
+        self.assertIn("reduce_then_slice", found)
+
+    def test_sum_that_the_program_also_returns_is_not_reported(self) -> None:
         self.assertEqual(cut("all-reduce", "negate"), [])
+
+    def test_sum_that_is_also_used_whole_is_not_reported(self) -> None:
+        self.assertEqual(cut("all-reduce", "dot"), [])
 
     def test_reduce_scatter_is_not_reported(self) -> None:
         self.assertEqual(cut("reduce-scatter"), [])
