@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unittest
+from math import prod
 from typing import Any
 
 from tests.analysis.small_programs import Json, causes, take
@@ -153,23 +154,28 @@ class Reduced(unittest.TestCase):
 class Scores(unittest.TestCase):
     @staticmethod
     def found(
-        squash: str = "exponential", *more: Op, width: int = 64, space: int = 0
+        squash: str = "exponential",
+        *more: Op,
+        width: int = 64,
+        space: int = 0,
+        dims: tuple[int, ...] = (400, 400),
+        hbm: tuple[str, str] = HBM,
     ) -> list[Json]:
         """Return the causes in an attention program without a kernel."""
-        head, scores = array("bf16", 400, width), array("bf16", 400, 400, space=space)
+        head, scores = array("bf16", dims[0], width), array("bf16", *dims, space=space)
         main = [
             op("q", "parameter", shape=head),
             op("k", "parameter", shape=head, number=1),
             op("scores", "dot", "q", "k", shape=scores, line="attn.py:3", tf_op="jit(f)/x"),
             op("exp.1", squash, "scores", shape=scores, line="attn.py:4"),
-            op("sum.1", "reduce", "exp.1", shape=array("bf16", 400)),
+            op("sum.1", "reduce", "exp.1", shape=array("bf16", dims[0])),
             op("wide", "broadcast", "sum.1", shape=scores),
             op("share", "divide", "exp.1", "wide", shape=scores),
             op("out", "dot", "share", "k", shape=head, tf_op="jit(f)/y"),
             *more,
         ]
-        whole = "bf16[400,400]{1,0}"
-        n_bytes = 400 * 400 * (0 if space else 2)
+        whole = f"bf16[{','.join(map(str, dims))}]"
+        n_bytes = prod(dims) * (0 if space else 2)
         ran = [
             event(name, category, start, 350, shape=whole, bytes_accessed=2 * n_bytes, flops=flops)
             for name, category, start, flops in (
@@ -177,7 +183,7 @@ class Scores(unittest.TestCase):
                 ("share", "loop fusion", 400, 0),
             )
         ]
-        return causes({"main": main}, ran, *HBM, "--peak-tflops-bf16", "1")
+        return causes({"main": main}, ran, *hbm, "--peak-tflops-bf16", "1")
 
     def test_scores_in_hbm_are_a_likely_cause(self) -> None:
         (row,) = self.found()
@@ -186,6 +192,12 @@ class Scores(unittest.TestCase):
         # The softmax goes, and the matmul keeps the time of its flops.
         self.assertLess(row["gain_ps"], 700)
         self.assertGreater(row["gain_ps"], 350)
+
+    def test_scores_of_pairs_of_heads_are_no_array_of_pairs(self) -> None:
+        # With a fast HBM, ops on pairs take longer than their bytes need.
+        fast = "--peak-hbm-gibps", str(10**16 * 2 / 2**30)
+        (row,) = self.found(dims=(800, 800, 2), hbm=fast)
+        self.assertEqual(row["cause"], "large_intermediate")
 
     def test_scores_in_vmem_are_not_reported(self) -> None:
         self.assertEqual(self.found(space=1), [])
