@@ -15,7 +15,7 @@ How the program shows it: An op that only sums: it reads one large array, and it
 operands have at most an eighth of the array's size. The array was summed before, by an op whose
 small result leads to this op. The first op can also be the one that writes the array, and the array
 can be in VMEM. A maximum, as in a softmax, does not count as a first sum, because the second sum
-cannot do without it.
+cannot do without it. Neither does a sum that is exponentiated on the way, as in attention.
 
 What to change: Compute both sums in one pass: the variance is E[x²] - E[x]², in f32. In flax, this
 is `use_fast_variance`. Or fuse both sums with the op that makes the array.
@@ -63,7 +63,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
     second: dict[str | None, list[tuple[Executions, StepArray, int]]] = {}
     for ran in of.leaves:
         reduced = _reduced_by(ran, uses_of)
-        if reduced and _was_summed(ran, *reduced, uses_of):
+        if reduced and not _exponentiates(ran) and _was_summed(ran, *reduced, uses_of):
             second.setdefault(place_of(ran.op).source_user, []).append((ran, *reduced))
     for found in second.values():
         members = [ran for ran, _, _ in found]
@@ -110,6 +110,11 @@ def _sums(ran: Executions) -> bool:
     )
 
 
+def _exponentiates(ran: Executions) -> bool:
+    here = ran.op.instruction
+    return here is not None and any(part.opcode == "exponential" for part in (here, *here.inside()))
+
+
 def _was_summed(ran: Executions, array: StepArray, n_bytes: int, uses_of: _Uses) -> bool:
     """Return whether a small operand of an op comes from a sum over `array`."""
     touching = {use.executions for use in array.uses} - {ran}
@@ -122,7 +127,12 @@ def _was_summed(ran: Executions, array: StepArray, n_bytes: int, uses_of: _Uses)
             if not use.is_write and _SHRINKING * _size(small, use) <= n_bytes
             for written in small.writes
         ]
-        front = [maker for maker in dict.fromkeys(makers) if maker not in seen]
+        front = [
+            maker
+            for maker in dict.fromkeys(makers)
+            # The weights of attention depend on a first sum, too, but no single pass has both.
+            if maker not in seen and not _exponentiates(maker)
+        ]
         seen.update(front)
         if any(maker in touching and _sums(maker) for maker in front):
             return True

@@ -29,7 +29,7 @@ def found(
         op("x", "copy", "input", shape=x) if space else op("x", "parameter", shape=x, number=1),
         op("y", "parameter", shape=X, number=2),
         op("sum.1", "fusion", "x", shape=ROWS, calls=["one"], line="norm.py:3"),
-        op("mean.1", between, "sum.1" if between == "negate" else "input", shape=ROWS),
+        op("mean.1", between, "input" if between == "copy" else "sum.1", shape=ROWS),
         op(
             "sum.2", "fusion", "x", "mean.1", *others, shape=result, calls=["two"], line="norm.py:4"
         ),
@@ -67,6 +67,10 @@ class SecondPass(unittest.TestCase):
 
     def test_sum_that_does_not_need_the_first_is_not_reported(self) -> None:
         self.assertEqual(found(between="copy"), [])
+
+    def test_weighted_sum_after_a_softmax_is_not_reported(self) -> None:
+        # Attention that reads one cache for the scores and for the result needs both passes.
+        self.assertEqual(found(between="exponential"), [])
 
     def test_sum_after_a_maximum_is_not_reported(self) -> None:
         self.assertEqual(found(first="maximum"), [])
