@@ -7,7 +7,6 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final
 
-from _output.figures import name_of
 from _units import size
 
 Json = dict[str, Any]
@@ -57,6 +56,9 @@ def texts_of(name: str, before: Any, after: Any) -> tuple[str, str]:
         return of_before, of_after
     if name in ("donation", "memory") or "bytes" in name:
         return sizes_of(before, after)
+    # Import late, because JSON does not need this module.
+    from _output.figures import name_of
+
     return differing(name_of(before, "name", ""), name_of(after, "name", ""))
 
 

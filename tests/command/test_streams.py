@@ -231,8 +231,11 @@ class Terminal(StreamsTest):
                     activity, _, share = line.removesuffix(" %").rpartition(": ")
                     found.setdefault(activity, []).append(int(share))
                 self.assertEqual(found.keys() - {"unpacking"}, activities)
+                # `record` reads the devices once for their steps, and once for the causes.
+                n_times = 2 if options == ("record",) else 1
                 for activity, shares in found.items():
-                    self.assertEqual(shares, sorted(shares), activity)
+                    n_falls = sum(later < share for share, later in itertools.pairwise(shares))
+                    self.assertLess(n_falls, n_times, activity)
                 self.assertRegex(answer, r"\A(?:\{|\x1b\[1mWrote )")
 
     def test_program_continues_if_the_terminal_closes(self) -> None:
