@@ -314,7 +314,9 @@ def sentences(answer: Json) -> Iterator[str]:
         return
     row = answer["arrays"][0]
     is_one = row["n_arrays"] == 1
-    shape = f"{row['shape']} ({size(row['bytes'])}{'' if is_one else ' each'})"
+    shape = row["shape"]
+    if row["bytes"] is not None:
+        shape += f" ({size(row['bytes'])}{'' if is_one else ' each'})"
     subject = shape
     if row["name"]:
         kind = row["kind"].replace("_", " ")

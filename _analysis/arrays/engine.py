@@ -94,6 +94,8 @@ class Engine:
         links_of: Callable[[Program], Links | None],
     ) -> None:
         self._arrays_of_step, self._links_of = arrays, links_of
+        ledger = list(ledger)
+        self._total = sum(entry.total for entry in ledger)
         self._entry_of = {entry.executions: entry for entry in ledger}
 
     def without(self, changes: Sequence[Change]) -> Gain:
@@ -106,7 +108,8 @@ class Engine:
         least = round((1 - _LESS) * min(cautious, likely))
         if least <= 0 or bold > _WIDEST * least:
             return Gain(estimate, None, None)
-        most = round(min((1 + _MORE) * estimate, _WIDEST * least))
+        # No change saves more than the time of all ops.
+        most = round(min((1 + _MORE) * estimate, _WIDEST * least, max(estimate, self._total)))
         overlaps = [change for change in changes if isinstance(change, Overlap)]
         if len(overlaps) == len(changes):
             # Communication that is hidden saves at most its own time.
@@ -134,7 +137,7 @@ class Engine:
             links = self._links_of(program)
             assert links is not None
             saved += links.saved_with(edited, moved & edited.keys())
-        return round(saved)
+        return max(0, round(saved))
 
     def _factors(self, changes: Sequence[Change], degree: int) -> dict[Executions, float]:
         """Map edited ops to their new time as a fraction of the present one."""
@@ -146,8 +149,10 @@ class Engine:
         factors = dict(resized)
 
         def set_factor(ran: Executions, factor: float) -> None:
-            # If several changes edit an op, the one that saves most counts.
+            # If several changes make an op faster, the one that saves most counts.
             factors[ran] = min(factor, factors.get(ran, factor))
+
+        slower: dict[Executions, float] = {}
 
         for change in changes:
             if isinstance(change, Remove):
@@ -157,7 +162,14 @@ class Engine:
                 for ran in change.ops:
                     set_factor(ran, resized.get(ran, 1.0) / change.trips)
             elif isinstance(change, Retime):
-                set_factor(change.op, change.time / max(1, change.op.total))
+                factor = change.time / max(1, change.op.total)
+                if factor > 1:
+                    slower[change.op] = slower.get(change.op, 0.0) + factor - 1
+                else:
+                    set_factor(change.op, factor)
+        for ran, more in slower.items():
+            if factors.get(ran) != 0:
+                factors[ran] = factors.get(ran, 1.0) + more
         return factors
 
     @cached_property
@@ -187,7 +199,7 @@ class Engine:
         rows = self._moved[ran]
         now = sum(n_bytes for _, _, n_bytes in rows)
         then = sum(sizes.get(value, 1.0) * n_bytes for value, _, n_bytes in rows)
-        written = [value for value, is_write, n_bytes in rows if is_write and n_bytes]
+        written = [value for value, is_write, _ in rows if is_write]
         is_only_for_it = bool(written) and all(sizes.get(value) == 0 for value in written)
         if is_only_for_it and degree != _CAUTIOUS:
             return 0.0

@@ -39,6 +39,10 @@ _CONCAT_BITCAST = b"ConcatBitcast"
 _FORMATTING = "data-format"
 
 
+# Tuples are nested less deeply than this.
+_DEEPEST = 16
+
+
 class Value(NamedTuple):
     """The output of an instruction, or the element at `path` if the output is a tuple."""
 
@@ -249,7 +253,8 @@ def walk(
     seen = set(to_do)
     while to_do:
         for value in step(to_do.popleft()):
-            if value not in seen:
+            # In a damaged program, a loop's state can contain itself, so that paths have no end.
+            if value not in seen and len(value.path) <= _DEEPEST:
                 seen.add(value)
                 is_passed = value.instruction.opcode in STRUCTURE or passes(value)
                 if is_passed:

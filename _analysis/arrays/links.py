@@ -121,11 +121,15 @@ class Links:
             ]
             edited_saves = self._saved(computation, events, then)
             saved += edited_saves
-            moved = {here for here in overlapped if here.computation is computation}
+            moved = {
+                here
+                for here in overlapped
+                if here.computation is computation and factors.get(here) != 0
+            }
             if moved:
                 more = self._saved(computation, events, self._made_asynchronous(then, moved))
                 # The bytes on the links stay the same, so no other collective ends earlier.
-                saved += min(more - edited_saves, sum(map(self._total_of, moved)))
+                saved += max(0, min(more - edited_saves, sum(map(self._total_of, moved))))
         return saved
 
     def waited_for_at_once(self) -> set[Instruction]:
@@ -255,7 +259,7 @@ class Links:
             pace = self._pace_of(now, measured)
             known = self._replays[computation] = pace, _replayed(now, pace)
         pace, duration = known
-        return max(0, round((duration - _replayed(then, pace)) * n))
+        return round((duration - _replayed(then, pace)) * n)
 
     def _pace_of(self, events: Sequence[_Event], measured: float) -> float:
         """Return the time per byte on the links, chosen so that the replay takes as long as the

@@ -72,8 +72,10 @@ def find(of: StepProgram) -> Iterator[Cause]:
         if loop and entry.t_compute and (dot := only_dot(entry))
     ]
     for loop, entry, dot in matmuls:
-        n_bytes = sum(array.n_bytes or 0 for array in dot.arrays or ()) * entry.executions.n
-        if entry.executions.op.phase in _LATER or not 0 < n_bytes <= _MOST_BYTES:
+        trips = of.trips(loop) or 1
+        n_bytes = sum(array.n_bytes or 0 for array in dot.arrays or ()) * trips
+        is_later = entry.executions.op.phase in _LATER
+        if is_later or trips == 1 or not 0 < n_bytes <= _MOST_BYTES:
             continue
         line, inputs = own_line_of(dot, of.is_own), inputs_of(of, dot)
         again = [
@@ -109,7 +111,7 @@ def _cause(
     if saved < of.floor:
         return None
     return Cause(
-        f"<line> multiplies in each of {members[0].n} rounds of a loop, although the matmul needs"
+        f"<line> multiplies in each of {of.trips(loop)} rounds of a loop, although the matmul needs"
         f" no other round. One matmul before the loop, whose result has {size(n_bytes)}, would save"
         " <gain>.",
         REMEDY,

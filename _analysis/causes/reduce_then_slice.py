@@ -44,10 +44,13 @@ from _analysis.causes.shared.step_program import (
 )
 from _pipeline.executions import Executions
 from _pipeline.groups import grouped
+from _proto.hlo.collectives import collective_name
 from _proto.hlo.program import Instruction
 
 _GATHER, _REDUCTION = "all-gather", "all-reduce"
 _SLICE = "dynamic-slice"
+# Ignore arrays that have less than 1 / `_SMALL` of the bytes of a collective's largest array.
+_SMALL = 100
 # Opcodes that return the number of the device.
 _DEVICE = ("partition-id", "replica-id")
 
@@ -70,20 +73,27 @@ def find(of: StepProgram) -> Iterator[Cause]:
         for ran in of.long_collectives
         if collective_name_of(ran.op) in (_GATHER, _REDUCTION)
         and ran.op.instruction
-        and _is_sliced(ran.op.instruction)
+        and _is_sliced(ran.op.instruction, devices_of(ran).size)
     )
     for name, members in grouped(sliced).items():
         yield _cause(name == _REDUCTION, members)
 
 
-def _is_sliced(collective: Instruction) -> bool:
-    starts = [Value(collective, path) for path, _ in collective.leaves or ()]
+def _is_sliced(collective: Instruction, n_devices: int) -> bool:
+    sizes = {path: (array and array.n_bytes) or 0 for path, array in collective.leaves or ()}
+    # The compiler joins small arrays, such as the loss, with large ones.
+    starts = [
+        Value(collective, path)
+        for path, size in sizes.items()
+        if _SMALL * size >= max(sizes.values())
+    ]
     reached = reach(starts, consumers, _is_passed_on)
     if any(_is_result(value.instruction) for value in reached.passed):
         return False
     readers = {value.instruction for value in reached.stopped}
     return bool(readers) and all(
-        reader.opcode == _SLICE and _depends_on_device(reader) for reader in readers
+        reader.opcode == _SLICE and _depends_on_device(reader) and _is_part(reader, n_devices)
+        for reader in readers
     )
 
 
@@ -101,8 +111,19 @@ def _is_passed_on(value: Value) -> bool:
 
 def _depends_on_device(cut: Instruction) -> bool:
     """Return True if a dynamic-slice cuts out a different part on each device."""
-    walk = reach([Value(index) for index in cut.operands[1:]], producers, lambda _: True)
+    indices = [Value(index) for index in cut.operands[1:]]
+    # The result of a collective is equal on all devices.
+    walk = reach(indices, producers, lambda value: not collective_name(value.instruction.opcode))
     return any(value.instruction.opcode in _DEVICE for value in walk.passed)
+
+
+def _is_part(cut: Instruction, n_devices: int) -> bool:
+    """Return True if the parts of all devices together are about as large as the array."""
+    part, whole = Value(cut).array, Value(cut.operands[0]).array
+    if part is None or whole is None:
+        return False
+    together = part.n_elements * n_devices
+    return 4 * together <= 5 * whole.n_elements and 4 * whole.n_elements <= 5 * together
 
 
 def _cause(is_sum: bool, members: list[Executions]) -> Cause:

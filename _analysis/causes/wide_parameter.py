@@ -12,7 +12,7 @@ all weights for each token, so half of its time can be lost.
 How the program shows it: A float parameter of the jitted function goes only into converts to a
 narrower float, directly or through copies, slices and gathers. The program has no backward pass,
 and neither writes nor returns the parameter. All such parameters are one cause (`seen`); the line
-is the one whose casts take most time.
+is the one that reads them for the longest time.
 
 What to change: Cast the parameters once, when they are loaded (`param_dtype` in Flax), or pass the
 narrow copy to the step. In serving, people who stored bf16 weights halved the time and the memory
@@ -43,10 +43,12 @@ from _analysis.causes.shared.cause import SEEN, Cause
 from _analysis.causes.shared.sentences import clipped
 from _analysis.causes.shared.step_program import StepProgram
 from _pipeline.executions import Executions
+from _proto.hlo.text import HBM
 from _units import counted, size
 
 REMEDY = (
-    "Cast the parameters once, when they are loaded (param_dtype in Flax), instead of in each step."
+    "Cast weights once, when they are loaded (param_dtype in Flax), and pass inputs in the dtype in"
+    " which the step computes."
 )
 # Instructions that pass elements on without computing with them.
 _MOVES = frozenset("dynamic-slice gather slice".split())
@@ -75,8 +77,8 @@ def find(of: StepProgram) -> Iterator[Cause]:
     largest = max(wide, key=lambda array: array.read)
     total = sum(array.read for array in wide)
     yield Cause(
-        f"Each step reads {counted(len(wide), 'parameter')} such as {clipped(largest.name or '?')},"
-        f" {clipped(largest.shape.text)}, and casts {'it' if len(wide) == 1 else 'them'} to a"
+        f"Each step reads {counted(len(wide), 'parameter')} such as"
+        f" {clipped(largest.name or largest.shape.text)}, and casts what it reads to a"
         f" narrower dtype, mostly at <line>. Of the {size(total)} that are read, half or more is"
         " not needed: storing the narrow dtype would save <gain>.",
         REMEDY,
@@ -107,10 +109,12 @@ def _moves(value: Value) -> bool:
 
 
 def _only_casts(ran: Executions) -> bool:
-    """Return whether an op only casts an array. The layout of the result can differ, because
+    """Return whether an op only casts an array in HBM. The layout of the result can differ, because
     another layout costs nothing there."""
     here = ran.op.instruction
     if here is None or len(here.operands) != 1:
+        return False
+    if any(array.memory_space != HBM for array in here.arrays or ()):
         return False
     opcodes = {inner.opcode for inner in chain([here], here.inside())}
     return "convert" in opcodes and opcodes <= STRUCTURE | {"bitcast", "convert", "copy"}

@@ -35,6 +35,7 @@ from tests.builders.hlo_proto import array, listed_groups, op
 from tests.builders.xspace import Op, memory_access_breakdown
 from tests.builders.xspace import op as event
 
+NAMES = ("made", "used", "out")
 GROUPS = listed_groups((0, 1, 2, 3))
 LARGE = array("f32", 1024, 1024)
 Find = Callable[[str], Executions]
@@ -113,6 +114,23 @@ class Edits(unittest.TestCase):
 
     def test_op_with_another_time_saves_the_difference(self) -> None:
         self.assertEqual(self.gain(lambda find: [Retime(find("used"), 30)]), 170)
+
+    def test_op_that_becomes_slower_costs_what_another_saves(self) -> None:
+        changes = self.gain(lambda find: [Remove([find("made")]), Retime(find("used"), 260)])
+        self.assertEqual(changes, 100 - 60)
+
+    def test_op_that_becomes_slower_twice_adds_up(self) -> None:
+        slower = self.gain(
+            lambda find: [
+                Remove([find("made")]),
+                *(Retime(find("used"), 220), Retime(find("used"), 230)),
+            ]
+        )
+        self.assertEqual(slower, 100 - 20 - 30)
+
+    def test_no_change_saves_more_than_all_ops_take(self) -> None:
+        gain = estimated(self.CHAIN, self.ran(), lambda find: [Remove([*map(find, NAMES)])])
+        self.assertEqual((gain.estimate, gain.high), (350, 350))
 
     def test_narrow_array_speeds_up_the_two_ops_that_it_bounds(self) -> None:
         # The array is half of the bytes of both ops.

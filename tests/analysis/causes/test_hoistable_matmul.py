@@ -17,7 +17,13 @@ PEAK = (*FAST, "--peak-tflops-bf16", str(FLOPS))
 FORWARD, BACKWARD = "jit(f)/jvp(loop)/dot:", "jit(f)/transpose(jvp(loop))/dot:"
 
 
-def found(*body: Op, ran: dict[str, int], path: str = FORWARD, flops: int = 5) -> list[Json]:
+def found(
+    *body: Op,
+    ran: dict[str, int],
+    path: str = FORWARD,
+    flops: int = 5,
+    kept: tuple[str, str] = ("xs", "w"),
+) -> list[Json]:
     """Return the causes if four rounds do the matmul `y`, whose operands are computed in `body`."""
     state = tuple_of(ROWS, ALL, ROWS)
     inner = [
@@ -27,7 +33,7 @@ def found(*body: Op, ran: dict[str, int], path: str = FORWARD, flops: int = 5) -
         take("w", "state", 2, ROWS),
         *body,
         op("new", "tanh", "y", shape=ROWS),
-        op("next", "tuple", "new", "xs", "w", shape=state),
+        op("next", "tuple", "new", *kept, shape=state),
     ]
     program = {
         "body": inner,
@@ -70,6 +76,9 @@ class HoistableMatmul(unittest.TestCase):
         (row,) = found(other, whole, ran={"y": 40, "z": 20})
         self.assertEqual((row["cause"], row["gain_ps"]), ("hoistable_matmul", 40))
         self.assertEqual(found(other, whole, ran={"y": 40, "z": 30}), [])
+
+    def test_damaged_loop_whose_state_contains_itself_is_read(self) -> None:
+        self.assertEqual(found(SLICE, MATMUL, ran={"x": 10, "y": 40}, kept=("state", "w")), [])
 
     def test_matmul_of_what_the_loop_carries_is_not_reported(self) -> None:
         carried = op("y", "dot", "h", "w", shape=ROWS, line="gru.py:3")

@@ -12,10 +12,14 @@ FOUR = listed_groups((0, 1, 2, 3))
 
 
 def cut(
-    collective: str, *more_users: str, reader: str = "dynamic-slice", index: str = "partition-id"
+    collective: str,
+    *more_users: str,
+    reader: str = "dynamic-slice",
+    index: str = "partition-id",
+    n_rows: int = 256,
 ) -> list[Json]:
     """Return the causes if each device slices a part out of the collective's output."""
-    part, whole = array("f32", 256, 512), array("f32", 1024, 512)
+    part, whole = array("f32", n_rows, 512), array("f32", 1024, 512)
     program = [
         op("x", "parameter", shape=part),
         op("index", index, shape=array("s32"), number=1),
@@ -39,6 +43,12 @@ class Cut(unittest.TestCase):
     def test_slice_that_does_not_depend_on_the_device_is_not_reported(self) -> None:
         self.assertEqual(cut("all-gather", index="parameter"), [])
 
+    def test_slice_at_a_number_that_all_devices_share_is_not_reported(self) -> None:
+        self.assertEqual(cut("all-reduce", index="all-reduce"), [])
+
+    def test_slice_that_keeps_more_than_a_devices_part_is_not_reported(self) -> None:
+        self.assertEqual(cut("all-reduce", n_rows=1000), [])
+
     def test_sliced_sum_is_reported(self) -> None:
         (row,) = cut("all-reduce")
         # A reduce-scatter moves half the bytes of an all-reduce.
@@ -46,7 +56,7 @@ class Cut(unittest.TestCase):
         self.assertIn("psum_scatter", row["what_helps"])
 
     def test_sum_that_is_joined_with_others_before_the_slice_is_reported(self) -> None:
-        part, whole, flat = array("f32", 1024), array("f32", 4096), array("f32", 8192)
+        part, whole, flat = array("f32", 2048), array("f32", 4096), array("f32", 8192)
         program = [
             op("x", "parameter", shape=whole),
             op("index", "partition-id", shape=array("s32")),
