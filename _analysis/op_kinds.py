@@ -212,7 +212,10 @@ def _kind_of_copy(op: Op) -> str | None:
             # The layout stays as it is, so another order of axes does not help.
             return None
     here = op.instruction
-    while here and here.opcode in (*_COPIES, "bitcast") and here.operands:
+    # Only a damaged program has a copy of itself.
+    passed = set()
+    while here and here.opcode in (*_COPIES, "bitcast") and here.operands and here not in passed:
+        passed.add(here)
         here = here.operands[0]
     is_argument = here and here.opcode == "parameter" and here.computation.caller is None
     return ARGUMENT if is_argument else LAYOUT

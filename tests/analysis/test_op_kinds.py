@@ -272,3 +272,9 @@ class WithProgram(Advice):
                 tf_op=f"{path}/dynamic_slice:",
             )
             self.check(begin, ran, program)
+
+    def test_copy_of_itself_in_a_damaged_program_is_read(self) -> None:
+        program = {"main": [op("copy.1", "copy", "copy.1", shape=LARGE)]}
+        self.assertEqual(
+            small_programs.causes(program, [event("copy.1", "data formatting", 0, 500)]), []
+        )
