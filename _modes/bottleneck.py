@@ -48,7 +48,6 @@ Json = dict[str, Any]
 
 # Suggest a command about a part of the step, such as communication, only above this percentage.
 WORTH_A_LOOK_PCT = 3
-SLOW_DEVICE = "slow_device"
 # How the text names the classes.
 CLASSES = {
     "collective": "communication",

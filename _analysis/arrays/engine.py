@@ -70,6 +70,11 @@ class Gain(NamedTuple):
     low: int | None
     high: int | None
 
+    @classmethod
+    def exactly(cls, time: int) -> Gain:
+        """Return a gain that is measured, and not estimated."""
+        return cls(time, time, time)
+
 
 # How much an edited array changes its ops.
 _CAUTIOUS, _LIKELY, _BOLD = range(3)

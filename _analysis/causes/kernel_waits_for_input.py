@@ -28,7 +28,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from _analysis.causes.shared.cause import SEEN, Cause, Measured, StepFacts
+from _analysis.arrays.engine import Gain
+from _analysis.causes.shared.cause import SEEN, Cause, StepFacts
 from _analysis.causes.shared.sentences import clipped
 from _pipeline.groups import group_by
 from _units import time
@@ -53,5 +54,5 @@ def find(facts: StepFacts) -> Iterator[Cause]:
                 REMEDY,
                 SEEN,
                 group.members,
-                measured=Measured(regions.waiting, regions.waiting, regions.waiting),
+                measured=Gain.exactly(regions.waiting),
             )

@@ -32,7 +32,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from operator import attrgetter
 
-from _analysis.causes.shared.cause import LIKELY, Cause, Measured, Place, StepFacts
+from _analysis.arrays.engine import Gain
+from _analysis.causes.shared.cause import LIKELY, Cause, Place, StepFacts
 from _analysis.causes.shared.sentences import short
 from _analysis.causes.shared.step_program import place_of
 from _analysis.comm.cohorts import Cohort, DeviceSteps, Member
@@ -67,7 +68,7 @@ def find(facts: StepFacts, peers: Peers) -> Iterator[Cause]:
     lead = lead_of(cohort, suspect)
     if costs(cohort, lead):
         # At best, the device becomes as fast as the median of all devices.
-        measured = Measured(lead, lead, cohort.load(suspect) - cohort.load(median))
+        measured = Gain(lead, lead, cohort.load(suspect) - cohort.load(median))
         yield cause_of(facts.step, devices[suspect.name[1]], devices[median.name[1]], measured)
 
 
@@ -79,7 +80,7 @@ def member_of(device: PeerDevice) -> Member:
     )
 
 
-def cause_of(step: Step, slow: PeerDevice, median: PeerDevice, measured: Measured) -> Cause:
+def cause_of(step: Step, slow: PeerDevice, median: PeerDevice, measured: Gain) -> Cause:
     excess = {line: time - median.lines.get(line, 0) for line, time in slow.lines.items()}
     line = max(excess, key=excess.__getitem__, default=None)
     at_line = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
-from _analysis.arrays.engine import Change
+from _analysis.arrays.engine import Change, Gain
 from _analysis.arrays.of_step import StepArrays
 from _analysis.idle.periods import Periods
 from _analysis.kernel.kernel_regions import Inside
@@ -36,14 +36,6 @@ class Place(NamedTuple):
     scope: str | None = None
 
 
-class Measured(NamedTuple):
-    """A gain that the trace shows without the engine, such as the time of pauses."""
-
-    gain: int
-    low: int
-    high: int
-
-
 class Cause(NamedTuple):
     """A cause of lost time, with the edits that remove it.
 
@@ -60,7 +52,8 @@ class Cause(NamedTuple):
     # Evidence: the ops that the cause affects.
     executions: Sequence[Executions] = ()
     changes: Sequence[Change] = ()
-    measured: Measured | None = None
+    # The gain that the trace shows without the engine, such as the time of pauses.
+    measured: Gain | None = None
     place: Place | None = None
     # Further figures of the field `evidence`; those that are None are not printed.
     evidence: Mapping[str, Any] = {}

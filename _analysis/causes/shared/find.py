@@ -77,7 +77,7 @@ def order_of(found: Found) -> tuple[bool, bool, int, int]:
 
 def gain_of(cause: Cause, engine: Engine) -> Gain:
     if cause.measured:
-        return Gain(*cause.measured)
+        return cause.measured
     return engine.without(cause.changes) if cause.changes else Gain(0, None, None)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, Literal
 
+from _analysis.arrays.engine import Gain
 from _analysis.causes import SMALLEST_PART
 from _analysis.causes.shared.cause import (
     Cause,
     Confidence,
-    Measured,
     Place,
     StepFacts,
 )
@@ -194,7 +194,7 @@ def cause_of(group: Group, what_helps: str, confidence: Confidence) -> Cause:
         f"{when(occurrences, group, periods)}{what_host_does(group.reason)}",
         what_helps,
         confidence,
-        measured=Measured(gain, gain, gain),
+        measured=Gain.exactly(gain),
         place=Place(
             reported.frame.line if reported and reported.frame else None,
             lines[-1] if lines else None,

@@ -6,7 +6,7 @@ import unittest
 from collections.abc import Sequence
 
 from _analysis.arrays.engine import Change, Engine, Gain, Overlap
-from _analysis.causes.shared.cause import LIKELY, Cause, Measured
+from _analysis.causes.shared.cause import LIKELY, Cause
 from _analysis.causes.shared.find import Found, gain_of, order_of, with_gains_after
 
 
@@ -27,7 +27,7 @@ def cause(*changes: Change, measured: int | None = None, n_bytes: int | None = N
         "helps",
         LIKELY,
         changes=changes,
-        measured=None if measured is None else Measured(measured, measured, measured),
+        measured=None if measured is None else Gain.exactly(measured),
         gain_bytes=n_bytes,
     )
 

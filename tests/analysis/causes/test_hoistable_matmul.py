@@ -23,6 +23,7 @@ def found(
     path: str = FORWARD,
     flops: int = 5,
     kept: tuple[str, str] = ("xs", "w"),
+    n: int = 4,
 ) -> list[Json]:
     """Return the causes if four rounds do the matmul `y`, whose operands are computed in `body`."""
     state = tuple_of(ROWS, ALL, ROWS)
@@ -53,7 +54,7 @@ def found(
         facts = {"flops": FLOPS * flops, "tf_op": path} if name == "y" else {}
         facts = {"flops": FLOPS * flops, "tf_op": BACKWARD} if name == "dy" else facts
         facts = {"tf_op": BACKWARD} if name == "db" else facts
-        events += rounds(name, "convolution fusion", start, time, 4, **facts)
+        events += rounds(name, "convolution fusion", start, time, n, **facts)
     return causes(program, [event("while.1", "while", 100, 400), *events], *PEAK)
 
 
@@ -76,6 +77,9 @@ class HoistableMatmul(unittest.TestCase):
         (row,) = found(other, whole, ran={"y": 40, "z": 20})
         self.assertEqual((row["cause"], row["gain_ps"]), ("hoistable_matmul", 40))
         self.assertEqual(found(other, whole, ran={"y": 40, "z": 30}), [])
+
+    def test_loop_of_one_round_is_not_reported(self) -> None:
+        self.assertEqual(found(SLICE, MATMUL, ran={"x": 10, "y": 160}, flops=20, n=1), [])
 
     def test_damaged_loop_whose_state_contains_itself_is_read(self) -> None:
         self.assertEqual(found(SLICE, MATMUL, ran={"x": 10, "y": 40}, kept=("state", "w")), [])

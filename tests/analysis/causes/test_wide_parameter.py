@@ -33,6 +33,13 @@ class WideParameter(unittest.TestCase):
         # Without the cast, its op does not run.
         self.assertEqual(row["gain_ps"], 100)
 
+    def test_cast_into_vmem_still_reads_the_narrow_parameter(self) -> None:
+        fast = array("bf16", 512, 1024, space=1)
+        cast = op("cast.1", "convert", "w", shape=fast, line="model.py:12")
+        (row,) = found([WEIGHT, cast, USED])
+        # Without a known peak, what fewer bytes gain is unknown.
+        self.assertEqual((row["gain_ps"], row["unknown_ps"]), (None, 100))
+
     def test_parameter_that_is_cast_after_a_slice_is_found(self) -> None:
         part, cast = array("f32", 512, 512), array("bf16", 512, 512)
         main = [
