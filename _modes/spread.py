@@ -278,13 +278,13 @@ PARTS: tuple[Part, ...] = (
                     Says(
                         "straggler: {verdict.straggler.device} of {verdict.straggler.host},"
                         " slowest in {verdict.n_slowest:count} of {n_steps:count} steps"
-                        " (p = {verdict.p_value:number});"
-                        " scope {verdict.scope:word}, cause {verdict.cause:word}",
+                        " (p = {verdict.p_value:number}); cause {verdict.cause:word}",
                         when="verdict.straggler",
                     ),
+                    Says(", scope {verdict.scope:word}", when="verdict.scope", continues=True),
                     Says(
-                        "; {verdict.uniform_pct:percent} of the excess is a uniform slowdown of all"
-                        " lines",
+                        "; a slowdown common to all lines explains at most"
+                        " {verdict.uniform_pct:percent} of the excess",
                         when="verdict.straggler verdict.uniform_pct",
                         continues=True,
                     ),
