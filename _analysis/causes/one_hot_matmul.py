@@ -50,6 +50,7 @@ from _analysis.arrays.graph import (
     reach,
 )
 from _analysis.causes.shared.cause import LIKELY, SEEN, Cause, Confidence
+from _analysis.causes.shared.one_hots import is_one_hot
 from _analysis.causes.shared.step_program import (
     StepProgram,
     collective_name_of,
@@ -62,11 +63,9 @@ from _proto.hlo.collectives import collective_name
 from _proto.hlo.program import Instruction
 from _units import time
 
-_EQUAL = b"EQ"
 # Gathers and scatters move single rows, so they reach only about this fraction of the peak HBM
 # bandwidth.
 _GATHER_SPEED = Fraction(1, 10)
-_OFFSET = frozenset("add subtract broadcast convert".split())
 
 FOR_LOOKUP = (
     "Index the table instead of multiplying by one_hot: `table[tokens]`, or `jnp.take` along the"
@@ -88,7 +87,7 @@ class _Lookup(NamedTuple):
 
 
 def find(of: StepProgram) -> Iterator[Cause]:
-    hot = [Value(here) for here in of.program.instructions() if _is_one_hot(Value(here))]
+    hot = [Value(here) for here in of.program.instructions() if is_one_hot(Value(here))]
     # Following the few one-hot matrices takes less time than following the operands of all matmuls.
     near = {value.instruction for value in reach(hot, consumers, _is_weighted).stopped}
     rows: dict[tuple[str | None, Confidence], list[_Lookup]] = {}
@@ -106,11 +105,11 @@ def find(of: StepProgram) -> Iterator[Cause]:
 def _lookup(dot: Instruction) -> _Lookup | None:
     for matrix in map(Value, dot.operands):
         values = origins(matrix, _is_weighted)
-        hot = [value.array for value in values if _is_one_hot(value)]
+        hot = [value.array for value in values if is_one_hot(value)]
         if not hot:
             continue
         kept = origins(matrix, _is_kept)
-        if any(_is_one_hot(value) for value in kept):
+        if any(is_one_hot(value) for value in kept):
             return _Lookup(dot, matrix, kept, SEEN)
         # A comparison with fewer elements than the matrix is a mask of rows, not a one-hot matrix.
         n_elements = matrix.array.n_elements if matrix.array else 0
@@ -135,28 +134,6 @@ def _is_weighted(value: Value) -> bool:
             other = operand(other, 0)
         return other is not None and other.opcode == "constant"
     return here.opcode in ("multiply", "reduce") or _is_kept(value)
-
-
-def _is_one_hot(value: Value) -> bool:
-    """Return True if a value is a comparison for equality with the index along a dimension."""
-    here = value.instruction
-    return (
-        here.opcode == "compare"
-        and here.message.comparison_direction == _EQUAL
-        and any(_is_place(Value(source)) for source in here.operands)
-    )
-
-
-def _is_place(value: Value) -> bool:
-    """Return True if an operand is an iota, possibly plus or minus a scalar."""
-    return any(
-        value.instruction.opcode == "iota" and value.array is not None and value.array.dims
-        for value in origins(value, _is_shifted)
-    )
-
-
-def _is_shifted(value: Value) -> bool:
-    return value.instruction.opcode in _OFFSET or is_layout(value.instruction)
 
 
 def _causes(of: StepProgram, row: list[_Lookup]) -> Iterator[Cause]:
