@@ -42,6 +42,7 @@ NAMES = (
     "wide_parameter",
     "parameter_relayout",
     "aliased_copy",
+    "rewritten_buffer",
     "one_hot_matmul",
     "resharding",
     "oversized_transfer",

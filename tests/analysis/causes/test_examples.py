@@ -72,6 +72,9 @@ w, x = jnp.ones((4, 3)), jnp.ones((2, 4), jnp.bfloat16)
 step = jax.jit(lambda w, x: x @ w.astype(x.dtype))
 """,
     "aliased_copy": "decode = lambda params, cache: cache + params",
+    "rewritten_buffer": """
+cache, new, i = jnp.zeros((2, 5, 3)), jnp.arange(6.0).reshape(2, 3), 3
+""",
     "second_pass": "x = jnp.sin(jnp.arange(48.0)).reshape(2, 2, 3, 4)",
     "kept_for_little": """
 chunks, head = jnp.sin(jnp.arange(24.0)).reshape(3, 2, 4), jnp.cos(jnp.arange(20.0)).reshape(4, 5)
@@ -129,6 +132,7 @@ SAME = {
     "loop_of_tiny_ops": "h",
     "hoistable_matmul": "h",
     "wide_parameter": "y",
+    "rewritten_buffer": "cache",
     "second_pass": "var",
     "kept_for_little": "hits",
     "host_sync": "state",
