@@ -297,9 +297,10 @@ def cause_says(cause: Json) -> str:
         gain = f", in ops that take {time(cause['unknown_ps'])}"
     if cause["gain_bytes"]:
         gain = f": about {'-' if cause['change'] == 'gone' else '+'}{size(cause['gain_bytes'])}"
-    is_changed = "costs more" if (cause["delta_ps"] or 0) > 0 else "costs less"
-    how = is_changed if cause["change"] == "changed" else f"is {cause['change']}"
-    return f"{what}{device}{where} {how}{gain}"
+    if cause["change"] == "changed":
+        more = "more" if cause["delta_ps"] > 0 else "less"
+        return f"{what}{device}{where} is estimated to cost {time(abs(cause['delta_ps']))} {more}"
+    return f"{what}{device}{where} is {cause['change']}{gain}"
 
 
 def time_sentences(answer: Json) -> Iterator[str]:

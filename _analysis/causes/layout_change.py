@@ -34,11 +34,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from _analysis.arrays.engine import Remove
-from _analysis.causes.shared.cause import SEEN, Cause, Place
+from _analysis.causes.shared.cause import SEEN, Cause
 from _analysis.causes.shared.copies import changes_layout, long_ops
 from _analysis.causes.shared.sentences import clipped
 from _analysis.causes.shared.step_program import StepProgram, place_of, total_of
-from _pipeline.executions import Executions
+from _pipeline.groups import grouped
 from _units import counted
 
 REMEDY = (
@@ -58,13 +58,10 @@ def find(of: StepProgram) -> Iterator[Cause]:
     ]
     if total_of(changes) < of.floor:
         return
-    rows: dict[str | None, list[tuple[Place, Executions]]] = {}
-    for ran in changes:
-        place = place_of(ran.op)
-        rows.setdefault(place.source_user or place.source_inner, []).append((place, ran))
-    for row in rows.values():
-        members = [ran for _, ran in row]
-        place, longest = max(row, key=lambda member: member[1].total)
+    places = ((place_of(ran.op), ran) for ran in changes)
+    rows = grouped((place.source_user or place.source_inner, ran) for place, ran in places)
+    for members in rows.values():
+        longest = max(members, key=lambda ran: ran.total)
         shape = longest.op.instruction.shape if longest.op.instruction else None
         n = sum(ran.n for ran in members)
         yield Cause(
@@ -74,6 +71,5 @@ def find(of: StepProgram) -> Iterator[Cause]:
             SEEN,
             members,
             [Remove(members)],
-            place=place,
             evidence={"shape": shape},
         )

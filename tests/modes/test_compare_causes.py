@@ -232,6 +232,14 @@ class MainCause(unittest.TestCase):
             ((gone, unknown, new), "Resharding arrays at a.py:5 is new: about +40 ps; the step is"),
             ((gone, unknown), "Resharding arrays at c.py:7 is new, in ops that take 500 ps; the"),
             ((gone,), "Resharding arrays at b.py:6 is gone: about -90 ps; the step is 100 ps"),
+            (
+                ({"delta_ps": 40, "change": "changed"},),
+                "Resharding arrays at a.py:5 is estimated to cost 40 ps more; the step is 100 ps",
+            ),
+            (
+                ({"delta_ps": -40, "change": "changed"},),
+                "Resharding arrays at a.py:5 is estimated to cost 40 ps less; the step is 100 ps",
+            ),
         ):
             self.assertTrue(headline_of(self.compared(*causes)).startswith(first), first)
 

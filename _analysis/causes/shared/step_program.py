@@ -20,6 +20,7 @@ from _pipeline import frames
 from _pipeline.executions import Executions
 from _pipeline.groups import Group, grouped, most, ranked_by, summed
 from _pipeline.ops import Op
+from _pipeline.scopes import merged_layers
 from _pipeline.vocabulary import COLLECTIVES, COMM
 from _proto.hlo.program import Instruction, Program
 from _units import counted
@@ -42,11 +43,19 @@ def place_of(op: Op) -> Place:
 
 def place_of_longest(members: Sequence[Executions]) -> Place:
     """Return the place of the line with the most time; lines in the user's own files are
-    preferred."""
+    preferred. If numbered layers run this line, the scope is that of all of them: `block_*/mlp`."""
     times = summed((place_of(executions.op), executions.total) for executions in members)
     with_user = [place for place in times if place.source_user] or list(times)
     best = most((place.source_user, times[place]) for place in with_user)
-    return max((p for p in with_user if p.source_user == best), key=times.__getitem__)
+    layers = grouped(
+        (merged_layers(place.scope or ""), place)
+        for place in with_user
+        if place.source_user == best
+    )
+    alike = layers[most((name, times[place]) for name in layers for place in layers[name])]
+    longest = max(alike, key=times.__getitem__)
+    is_one = all(place.scope == longest.scope for place in alike)
+    return longest if is_one else longest._replace(scope=merged_layers(longest.scope or ""))
 
 
 def place_of_cause(cause: Cause) -> Place:
