@@ -13,10 +13,12 @@ arrays for it.
 How the program shows it: The path of an op lists each enclosing `checkpoint` before
 `rematted_computation`. The cause is `seen` if a matmul or kernel inside two or more checkpoints
 also runs inside one, with the same path apart from the checkpoints. The outer checkpoint is
-superfluous if there is a loop between the two, or if the inner checkpoints contain nearly all of
-its backward matmuls and kernels, because it then saves little additional memory. Otherwise the
-inner checkpoint is superfluous. Then ops without a matmul belong to the cause, too, if only ops of
-the inner checkpoint read their results.
+superfluous if there is a loop between the two: it then saves little additional memory. Otherwise
+the inner checkpoint is superfluous if the outer one is repeated, in a loop or in each of several
+layers, around one block, because only one block's activations are in memory at a time; or if the
+inner checkpoints contain less than nine tenths of the outer one's backward matmuls and kernels. If
+the inner checkpoint goes, ops without a matmul belong to the cause, too, if only ops of the inner
+checkpoint read their results.
 
 What to change: Remove the checkpoint that the row names.
 
@@ -48,8 +50,10 @@ from _analysis.causes.shared.checkpoints import (
 )
 from _analysis.causes.shared.sentences import line_says
 from _pipeline.executions import Executions
+from _pipeline.groups import grouped
 from _pipeline.normalize import Step
 from _pipeline.ops import Op
+from _pipeline.scopes import merged_layers
 from _pipeline.vocabulary import COMPUTE
 
 FOR_OUTER = "Remove the outer checkpoint; the inner checkpoints already save the memory."
@@ -117,6 +121,8 @@ def _starts(parts: tuple[str, ...], prefixes: Collection[tuple[str, ...]]) -> bo
 def _is_outer_in_excess(step: Step, twice: Sequence[Recomputed]) -> bool:
     if any("while" in work.parts[work.checkpoints[-2] : work.checkpoints[-1]] for work in twice):
         return True
+    if _is_around_each_block(twice):
+        return False
     outer, inner = ({work.prefix(place) for work in twice} for place in (-2, -1))
     in_outer = in_inner = 0
     for executions in step.leaves:
@@ -125,6 +131,17 @@ def _is_outer_in_excess(step: Step, twice: Sequence[Recomputed]) -> bool:
             in_outer += executions.total * _starts(parts, outer)
             in_inner += executions.total * _starts(parts, inner)
     return 10 * in_inner >= 9 * in_outer
+
+
+def _is_around_each_block(twice: Sequence[Recomputed]) -> bool:
+    """Return whether the outer checkpoint is repeated, around one block each time. It then keeps
+    only the activations of one block, so the inner checkpoints save little memory."""
+    inner_of = grouped((work.prefix(-2), "/".join(work.prefix(-1))) for work in twice)
+    is_repeated = len(inner_of) > 1 or any("while" in outer for outer in inner_of)
+    # Numbered layers inside one checkpoint are several blocks.
+    return is_repeated and all(
+        len({*inner}) == len(set(map(merged_layers, inner))) for inner in inner_of.values()
+    )
 
 
 def _cause(

@@ -57,6 +57,32 @@ class Repeatedly(unittest.TestCase):
         self.assertEqual((first["cause"], first["gain_ps"]), ("recomputed_repeatedly", 90))
         self.assertIn("Remove the outer checkpoint", first["what_helps"])
 
+    def found_with(self, *places: tuple[str, str]) -> tuple[str, int]:
+        """Return the advice and the gain for two levels of checkpoints. Each place is where the
+        outer checkpoint is, and the name of an inner checkpoint; these have all matmuls."""
+        ran = []
+        for i, (around, name) in enumerate(places):
+            once = matmul(f"{BACKWARD}{around}{AGAIN}{name}/", 300 * i, 90, STEP)
+            twice = f"{BACKWARD}{around}checkpoint/{name}/"
+            again = matmul(f"{twice}{AGAIN}", 300 * i + 100, 80, STEP, LOSS)
+            ran += [once, again, matmul(f"{twice}checkpoint/", 300 * i + 200, 99, STEP)]
+        row = answer_of(*ran)["causes"][0]
+        self.assertEqual(row["cause"], "recomputed_repeatedly")
+        return row["what_helps"].partition(";")[0], row["gain_ps"]
+
+    def test_inner_checkpoints_in_each_block_are_needless(self) -> None:
+        # The outer checkpoint is around one block, so removing it would need more memory.
+        inner = ("Remove the inner checkpoint", 160)
+        outer = ("Remove the outer checkpoint", 180)
+        for places, expected in (
+            (((LOOP, "attention_0"), (LOOP, "mlp_0")), inner),
+            ((("block_0/", "mlp"), ("block_1/", "mlp")), inner),
+            ((("", "attention_0"), ("", "mlp_0")), outer),
+            # A loop over parts of a batch runs all blocks in each round.
+            (((LOOP, "block_0"), (LOOP, "block_1")), outer),
+        ):
+            self.assertEqual(self.found_with(*places), expected, places)
+
     def gain_with_input_read_by(self, reader: str) -> int:
         """Return the gain for an inner checkpoint around a matmul whose input `norm` is written by
         an op before it, and is read again by an op with the path `reader`."""
