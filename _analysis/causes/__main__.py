@@ -15,7 +15,8 @@ The mode `bottleneck` looks for these patterns in the step's program, in the tra
 devices. `--explain CAUSE` prints a section of this page; `python -m _analysis.causes >CAUSES.md`
 writes the page from the docstrings of the files in `_analysis/causes/`.
 
-The line of a cause is the line to change. The confidence is `seen` if the pattern is unambiguous,
+The line of a cause is the line to change; if it is in an installed package, the sentence also names
+the line that calls it. The confidence is `seen` if the pattern is unambiguous,
 and `likely` if there can be another explanation. Gains are estimates, and overlap, so do not add
 them up. Causes that gain less than 0.5 % of the step or period are omitted.
 

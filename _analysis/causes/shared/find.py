@@ -7,13 +7,14 @@ from typing import Any
 
 from _analysis.arrays.engine import Change, Engine, Gain
 from _analysis.causes import DEVICES, NAMES, PAUSES, PROGRAM, SMALLEST_PART, Rule, rule_named
-from _analysis.causes.shared.cause import Cause, StepFacts
+from _analysis.causes.shared.cause import Cause, Place, StepFacts
 from _analysis.causes.shared.pauses import Group as PauseGroup
 from _analysis.causes.shared.pauses import groups_of
-from _analysis.causes.shared.sentences import about, line_says, listed
+from _analysis.causes.shared.sentences import about, line_says, listed, short
 from _analysis.causes.shared.step_program import StepProgram, place_of_cause
 from _light import NamedTuple
-from _pipeline.groups import Group, grouped, percent
+from _pipeline import frames
+from _pipeline.groups import Group, grouped, most, percent
 
 Json = dict[str, Any]
 
@@ -141,7 +142,7 @@ def row_of(found: Found, facts: StepFacts) -> Json:
     place = place_of_cause(cause)
     duration = cause.period_ps or facts.step.duration
     is_known = gain.low is not None
-    says = cause.says.replace("<line>", line_says(place))
+    says = cause.says.replace("<line>", line_says(place) + caller_says(cause, place))
     return {
         "cause": cause.name,
         "gain_ps": gain.estimate if is_known else None,
@@ -158,6 +159,20 @@ def row_of(found: Found, facts: StepFacts) -> Json:
         "evidence": evidence_row(cause),
         "confidence": cause.confidence,
     }
+
+
+def caller_says(cause: Cause, place: Place) -> str:
+    """Return ` (called at LINE)` for a line of an installed package, if stacks contain the line of
+    the user's files that leads to it."""
+    if not place.source_user or not frames.package_of(place.source_user):
+        return ""
+    callers: list[tuple[str, int]] = []
+    for ran in cause.executions:
+        if ran.op.stack and ran.op.source_user == place.source_user:
+            outside = [f for f in ran.op.stack.frames if not frames.package_of(f)]
+            line = frames.innermost_own(outside, ran.op.is_own)
+            callers += [(line, ran.total)] if line else []
+    return f" (called at {short(most(callers))})" if callers else ""
 
 
 def evidence_row(cause: Cause) -> Json:
