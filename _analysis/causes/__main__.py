@@ -16,9 +16,9 @@ devices. `--explain CAUSE` prints a section of this page; `python -m _analysis.c
 writes the page from the docstrings of the files in `_analysis/causes/`.
 
 The line of a cause is the line to change; if it is in an installed package, the sentence also names
-the line that calls it. The confidence is `seen` if the pattern is unambiguous,
-and `likely` if there can be another explanation. Gains are estimates, and overlap, so do not add
-them up. Causes that gain less than 0.5 % of the step or period are omitted.
+the line that calls it. The confidence is `seen` if the pattern is unambiguous, and `likely` if
+there can be another explanation. Gains are estimates, and overlap, so do not add them up. Causes
+that gain less than 0.5 % of the step or period are omitted.
 
 The time that a step saves without a collective is not the collective's exposed time: the next
 collective may wait instead, or other collectives get the links earlier. So the tool simulates the

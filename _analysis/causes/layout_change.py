@@ -42,8 +42,8 @@ from _pipeline.groups import grouped
 from _units import counted
 
 REMEDY = (
-    "Use the same order of dimensions before and after this line: avoid transposes, and reshapes"
-    " that split or interleave the last dimension."
+    "Use the same order of dimensions before and after this line: let einsum transpose, and avoid"
+    " reshapes that split or interleave the last dimension."
 )
 
 
