@@ -16,8 +16,10 @@ How the program shows it: There are two patterns. Arrays in VMEM do not count.
 - No matmul or kernel writes or reads the array, and all that is made of it has at most an eighth of
   its size (`seen`).
 - A dot's result is at least 4 times as large as either operand, and is multiplied again after a
-  softmax (`likely`). All arrays in HBM with these dimensions are scores, also those that the
-  backward pass makes. A kernel such as flash attention never writes scores to memory.
+  softmax (`likely`). Heads count as at least 128 wide, because a kernel pads them to the lanes of a
+  register. All arrays in HBM with these dimensions are scores, also those that the backward pass
+  makes. A kernel such as flash attention never writes scores to memory, and returns no metric of
+  them, so scores that the program also sums over several rows do not count.
 
 What to change: Compute only what is used, for example `logsumexp` minus the selected logit instead
 of `log_softmax`, or work in chunks. For scores, use a fused attention kernel.
@@ -36,6 +38,7 @@ Example:
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 
 from _analysis.arrays.engine import Change, Remove, Resize
 from _analysis.arrays.graph import (
@@ -54,13 +57,16 @@ from _analysis.causes.shared.step_program import StepProgram, place_of, place_of
 from _pipeline.executions import Executions
 from _pipeline.groups import grouped
 from _proto.hlo.program import Instruction
+from _proto.hlo.shapes import Array
 from _units import size
 
 # What is made of an array is small if it has at most 1 / `_SHRINKING` of the array's bytes: a row
 # of a vocabulary becomes one number, but a change of dtype only halves or quarters the bytes.
 _SHRINKING = 8
-# Scores of short sequences are not much larger than queries and keys: a kernel saves little.
+# Scores of short sequences are not much larger than queries and keys: a kernel saves little. A
+# kernel needs 128 lanes for each head, so heads of 64 elements take twice their bytes.
 _GROWING = 4
+_LANES = 128
 # Scores that stay on the chip have no bytes in HBM. At exactly 0, the engine would also remove the
 # matmuls that make them, but a kernel still needs these.
 _ON_THE_CHIP = 2**-20
@@ -195,13 +201,16 @@ def _dims(dims: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _scores(of: StepProgram, large: list[StepArray]) -> Iterator[Cause]:
-    dots = [
+    grown = (
         here
         for here in of.softmaxed
-        if here.opcode in DOTS and not is_backward(here) and _is_grown(here) and _is_reread(here)
-    ]
-    by_dims = grouped((_dims(shape.dims), dot) for dot in dots for shape in dot.arrays or ())
+        if here.opcode in DOTS and not is_backward(here) and _is_grown(here)
+    )
+    readers_of = {dot: readers for dot in grown if _are_multiplied(readers := _readers(dot))}
+    by_dims = grouped((_dims(shape.dims), dot) for dot in readers_of for shape in dot.arrays or ())
     for dims, made in by_dims.items():
+        if any(_are_measured(dims, readers_of[dot]) for dot in made):
+            continue
         arrays = [array for array in large if _has_dims(array, dims)]
         if not arrays:
             continue
@@ -232,20 +241,44 @@ def _has_dims(array: StepArray, dims: tuple[int, ...]) -> bool:
 
 
 def _is_grown(dot: Instruction) -> bool:
-    """Return whether a dot's result is much larger than both operands."""
+    """Return whether a dot's result is much larger than both operands, as a kernel stores them."""
     operands = [array for arrays in dot.operand_arrays[:2] for array in arrays or ()]
-    result = next((array.n_elements for array in dot.arrays or ()), 0)
-    return len(operands) == 2 and result >= _GROWING * max(a.n_elements for a in operands)
+    result = next(iter(dot.arrays or ()), None)
+    return (
+        result is not None
+        and len(operands) == 2
+        and all(result.n_elements >= _GROWING * _padded(a, result) for a in operands)
+    )
 
 
-def _is_reread(dot: Instruction) -> bool:
-    """Return whether what a softmax makes of a dot's result is the operand of another dot of the
-    same pass, or of XLA's kernel for both. The logits of a loss are not."""
-    reached = reach(
+def _padded(operand: Array, result: Array) -> float:
+    """Return the elements of queries or keys, with heads padded to the lanes of a register."""
+    width = list(operand.dims)
+    for n in result.dims:
+        if n in width:
+            width.remove(n)
+    return operand.n_elements * max(1, _LANES / max(1, prod(width)))
+
+
+def _readers(dot: Instruction) -> set[Instruction]:
+    """Return what reads a dot's result and the softmax of it, in the same pass."""
+    found = reach(
         [Value(dot)], consumers, lambda v: v.instruction.opcode in ELEMENTWISE or is_moved(v)
     )
-    readers = {value.instruction for value in reached.stopped}
+    return {value.instruction for value in found.stopped if not is_backward(value.instruction)}
+
+
+def _are_multiplied(readers: set[Instruction]) -> bool:
+    """Return whether another dot, or XLA's kernel for both, reads the weights of attention. The
+    logits of a loss have no such reader."""
+    return any(here.opcode in DOTS or here.op_name == SOFTMAX_KERNEL for here in readers)
+
+
+def _are_measured(dims: tuple[int, ...], readers: set[Instruction]) -> bool:
+    """Return whether the program also sums scores or weights over several rows, for example for a
+    mean entropy, which no kernel returns. A softmax only has sums of each row."""
+    n_rows = prod(dims) // max(dims)
     return any(
-        here.op_name == SOFTMAX_KERNEL or (here.opcode in DOTS and not is_backward(here))
+        here.opcode == "reduce" and any(array.n_elements < n_rows for array in here.arrays or ())
         for here in readers
     )
