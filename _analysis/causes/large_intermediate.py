@@ -38,35 +38,20 @@ Example:
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import prod
 
 from _analysis.arrays.engine import Change, Remove, Resize
-from _analysis.arrays.graph import (
-    DOTS,
-    ELEMENTWISE,
-    Value,
-    consumers,
-    is_backward,
-    is_moved,
-    reach,
-)
+from _analysis.arrays.graph import Value, is_backward
 from _analysis.arrays.of_step import TEMPORARY, StepArray, Use
+from _analysis.causes.shared.attention_scores import has_dims, scores_in, sorted_dims
 from _analysis.causes.shared.cause import LIKELY, SEEN, Cause
-from _analysis.causes.shared.softmaxes import SOFTMAX_KERNEL
 from _analysis.causes.shared.step_program import StepProgram, place_of, place_of_longest
 from _pipeline.executions import Executions
 from _pipeline.groups import grouped
-from _proto.hlo.program import Instruction
-from _proto.hlo.shapes import Array
 from _units import size
 
 # What is made of an array is small if it has at most 1 / `_SHRINKING` of the array's bytes: a row
 # of a vocabulary becomes one number, but a change of dtype only halves or quarters the bytes.
 _SHRINKING = 8
-# Scores of short sequences are not much larger than queries and keys: a kernel saves little. A
-# kernel needs 128 lanes for each head, so heads of 64 elements take twice their bytes.
-_GROWING = 4
-_LANES = 128
 # Scores that stay on the chip have no bytes in HBM. At exactly 0, the engine would also remove the
 # matmuls that make them, but a kernel still needs these.
 _ON_THE_CHIP = 2**-20
@@ -171,7 +156,7 @@ class _Reduced:
         """Yield the ops of the backward pass that build an array's gradient of a few values, and
         reduce it at once: without the array, there is no such gradient."""
         lines = {place_of(use.executions.op).source_user for a in arrays for use in a.reads}
-        shapes = {_dims(array.shape.dims) for array in arrays}
+        shapes = {sorted_dims(array.shape.dims) for array in arrays}
         smallest = min(array.shape.n_bytes or 0 for array in arrays)
         for ran in self.of.leaves:
             here = ran.op.instruction
@@ -184,7 +169,7 @@ class _Reduced:
                 inner.opcode == "select"
                 and is_backward(inner)
                 and self.of.place_at(inner).source_user in lines
-                and any(_dims(shape.dims) in shapes for shape in inner.arrays or ())
+                and any(sorted_dims(shape.dims) in shapes for shape in inner.arrays or ())
                 for inner in (here, *here.inside())
             ):
                 yield ran
@@ -194,27 +179,12 @@ def _multiplies(ran: Executions) -> bool:
     return ran.op.dot is not None or bool(ran.op.kernel)
 
 
-def _dims(dims: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the sorted dimensions, because compilers transpose arrays and add dimensions of size
-    1."""
-    return tuple(sorted(n for n in dims if n > 1))
-
-
 def _scores(of: StepProgram, large: list[StepArray]) -> Iterator[Cause]:
-    grown = (
-        here
-        for here in of.softmaxed
-        if here.opcode in DOTS and not is_backward(here) and _is_grown(here)
-    )
-    readers_of = {dot: readers for dot in grown if _are_multiplied(readers := _readers(dot))}
-    by_dims = grouped((_dims(shape.dims), dot) for dot in readers_of for shape in dot.arrays or ())
-    for dims, made in by_dims.items():
-        if any(_are_measured(dims, readers_of[dot]) for dot in made):
-            continue
-        arrays = [array for array in large if _has_dims(array, dims)]
+    for dims, dots in scores_in(of.softmaxed).items():
+        arrays = [array for array in large if has_dims(array.shape, dims)]
         if not arrays:
             continue
-        dot = min(made, key=lambda dot: of.order.get(dot, len(of.order)))
+        dot = min(dots, key=lambda dot: of.order.get(dot, len(of.order)))
         shape = max(arrays, key=lambda array: array.moved).shape.text
         moved = sum(array.moved for array in arrays)
         yield Cause(
@@ -228,57 +198,3 @@ def _scores(of: StepProgram, large: list[StepArray]) -> Iterator[Cause]:
             place=of.place_at(dot),
             evidence={"shape": shape},
         )
-
-
-def _has_dims(array: StepArray, dims: tuple[int, ...]) -> bool:
-    """Return whether an array has the dimensions of scores, or stacks scores of several layers."""
-    own = list(_dims(array.shape.dims))
-    for n in dims:
-        if n not in own:
-            return False
-        own.remove(n)
-    return len(own) <= 1
-
-
-def _is_grown(dot: Instruction) -> bool:
-    """Return whether a dot's result is much larger than both operands, as a kernel stores them."""
-    operands = [array for arrays in dot.operand_arrays[:2] for array in arrays or ()]
-    result = next(iter(dot.arrays or ()), None)
-    return (
-        result is not None
-        and len(operands) == 2
-        and all(result.n_elements >= _GROWING * _padded(a, result) for a in operands)
-    )
-
-
-def _padded(operand: Array, result: Array) -> float:
-    """Return the elements of queries or keys, with heads padded to the lanes of a register."""
-    width = list(operand.dims)
-    for n in result.dims:
-        if n in width:
-            width.remove(n)
-    return operand.n_elements * max(1, _LANES / max(1, prod(width)))
-
-
-def _readers(dot: Instruction) -> set[Instruction]:
-    """Return what reads a dot's result and the softmax of it, in the same pass."""
-    found = reach(
-        [Value(dot)], consumers, lambda v: v.instruction.opcode in ELEMENTWISE or is_moved(v)
-    )
-    return {value.instruction for value in found.stopped if not is_backward(value.instruction)}
-
-
-def _are_multiplied(readers: set[Instruction]) -> bool:
-    """Return whether another dot, or XLA's kernel for both, reads the weights of attention. The
-    logits of a loss have no such reader."""
-    return any(here.opcode in DOTS or here.op_name == SOFTMAX_KERNEL for here in readers)
-
-
-def _are_measured(dims: tuple[int, ...], readers: set[Instruction]) -> bool:
-    """Return whether the program also sums scores or weights over several rows, for example for a
-    mean entropy, which no kernel returns. A softmax only has sums of each row."""
-    n_rows = prod(dims) // max(dims)
-    return any(
-        here.opcode == "reduce" and any(array.n_elements < n_rows for array in here.arrays or ())
-        for here in readers
-    )
