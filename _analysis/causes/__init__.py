@@ -46,6 +46,7 @@ NAMES = (
     "one_hot_matmul",
     "resharding",
     "oversized_transfer",
+    "duplicated_work",
     "reduce_then_slice",
     "repeated_kernel",
     "widened_dtype",

@@ -7,10 +7,11 @@ from math import prod
 
 from _light import cached_property
 from _proto import hlo_pb2 as pb
+from _proto.hlo.replica_groups import AxisPart, Groups, iota_groups, listed_groups, mesh_groups
 from _proto.trace.wire import parse
 
 _KINDS = ("replicated", "maximal", "tuple", "tiled", "manual", "unknown", "unreduced")
-_MAXIMAL, _TUPLE, _TILED = (_KINDS.index(kind) for kind in ("maximal", "tuple", "tiled"))
+_REPLICATED, _MAXIMAL, _TUPLE, _TILED = range(4)
 # Kinds of shardings that do not split an array. In a tiled sharding, these kinds can also say how
 # devices share a tile. For other kinds, such as manual, only the program shows each device's part.
 _WHOLE = frozenset(_KINDS.index(kind) for kind in ("replicated", "maximal", "unreduced"))
@@ -29,6 +30,27 @@ class Sharding:
             return [1] * rank
         tiles = self._tiles
         return tiles if tiles is not None and len(tiles) == rank else None
+
+    def groups(self, n_devices: int) -> Groups | None:
+        """Return the groups of devices that have the same part of an array, or None if unknown."""
+        message = self._message
+        if self._named:
+            return _named_groups(self._named, n_devices)
+        if message.type == _REPLICATED:
+            return (tuple(range(n_devices)),)
+        shared_in = message.last_tile_dims or [_REPLICATED] * message.replicate_on_last_tile_dim
+        dims = message.tile_assignment_dimensions
+        if message.type != _TILED or len(dims) < len(shared_in) or any(shared_in):
+            return None
+        size = prod(dims[len(dims) - len(shared_in) :])
+        if not message.iota_reshape_dims:
+            devices = message.tile_assignment_devices
+            return listed_groups(
+                devices[i : i + size] for i in range(0, len(devices), max(1, size))
+            )
+        return iota_groups(
+            n_devices // max(1, size), size, message.iota_reshape_dims, message.iota_transpose_perm
+        )
 
     @cached_property
     def _leaves_whole(self) -> bool:
@@ -128,6 +150,20 @@ def _named_tiles(named: pb.NamedSharding) -> Sequence[int] | None:
     return [
         prod(max(0, _size(part, named.mesh)) for part in dim.axes) for dim in named.dim_shardings
     ]
+
+
+def _named_groups(named: pb.NamedSharding, n_devices: int) -> Groups | None:
+    if named.tuple_shardings or named.unreduced_axes or named.manual_axes:
+        return None
+    used = [axis for dim in named.dim_shardings for axis in dim.axes]
+    if not used:
+        return (tuple(range(n_devices)),)
+    if not _has_valid_axes(named) or any(axis.HasField("sub_axis_info") for axis in used):
+        return None
+    split = {axis.mesh_axis_index for axis in used}
+    sizes = [axis.size for axis in named.mesh.axes]
+    shared = [AxisPart(i) for i in range(len(sizes)) if i not in split]
+    return mesh_groups(sizes, shared, named.mesh.device_ids)
 
 
 def _has_valid_axes(named: pb.NamedSharding) -> bool:

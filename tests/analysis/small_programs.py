@@ -20,12 +20,14 @@ DURATION = 1000
 FAST = ("--peak-hbm-gibps", "1e9")
 
 
-def bottleneck(program: Program, ran: Sequence[Op], *options: str, **more: Any) -> Json:
-    """Run `bottleneck` on a step of 1000 ps and return the answer."""
+def bottleneck(
+    program: Program, ran: Sequence[Op], *options: str, duration: int = DURATION, **more: Any
+) -> Json:
+    """Run `bottleneck` on a step, of 1000 ps if no other duration is given; return the answer."""
     for execution in ran:
         execution.stats["program_id"] = PROGRAM_ID
     metadata = metadata_plane({PROGRAM_ID: ("jit_f(7)", hlo_proto.hlo_proto(program, **more))})
-    data = encode(Space([tpu_plane(ran, [("0", 0, DURATION)]), metadata]))
+    data = encode(Space([tpu_plane(ran, [("0", 0, duration)]), metadata]))
     result: Json = answer(data, "bottleneck", *(options or FAST))
     return result
 

@@ -93,6 +93,10 @@ with_sharding_constraint = lambda x, spec: x
 from jax.sharding import NamedSharding, PartitionSpec as P
 mesh = jax.sharding.Mesh(jax.devices()[:1], ("model",))
 """,
+    "duplicated_work": """
+time, batch, x = 2, 3, jnp.arange(24.0).reshape(2, 3, 4)
+layer = lambda x: jnp.tanh(x).sum(-1)
+""",
     "reduce_then_slice": """
 y, part = jnp.arange(4.0), 4
 psum, axis_index = lambda x, axis: 4 * x, lambda axis: 0
