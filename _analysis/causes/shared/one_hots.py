@@ -1,14 +1,15 @@
-"""Recognise one-hot arrays: comparisons of an index with the place along a dimension."""
+"""Recognise one-hot arrays, which are comparisons of an index with the places along a dimension,
+and what arrays keep where a one-hot array is 0."""
 
 from __future__ import annotations
 
-from _analysis.arrays.graph import Value, is_layout, origins
+from _analysis.arrays.graph import STRUCTURE, Value, is_layout, is_same, origins, producers
 from _light import NamedTuple
 from _proto.hlo.program import Instruction
+from _proto.hlo.shapes import Path
 
-EQUAL, UNEQUAL = b"EQ", b"NE"
+_EQUAL, _UNEQUAL = b"EQ", b"NE"
 _OFFSET = frozenset("add subtract broadcast convert".split())
-_SPREAD = frozenset(("broadcast", "convert"))
 
 
 class Hot(NamedTuple):
@@ -18,7 +19,15 @@ class Hot(NamedTuple):
     size: int
 
 
-def is_one_hot(value: Value, direction: bytes = EQUAL) -> bool:
+class Kept(NamedTuple):
+    """A value that an instruction changes only where a comparison is true."""
+
+    value: Value
+    update: Instruction
+    compare: Instruction
+
+
+def is_one_hot(value: Value, direction: bytes = _EQUAL) -> bool:
     """Return True if a value is a comparison for equality with the index along a dimension, or for
     another direction."""
     here = value.instruction
@@ -60,4 +69,65 @@ def _is_shifted(value: Value) -> bool:
 
 
 def _is_spread(value: Value) -> bool:
-    return value.instruction.opcode in _SPREAD or is_layout(value.instruction)
+    return value.instruction.opcode == "broadcast" or is_same(value)
+
+
+def unchanged(here: Instruction, path: Path) -> Kept | None:
+    """Return the operand from which a result of an op has all elements but those that one-hot
+    arrays select; None for other results."""
+    value, kept = Value(here, path), None
+    seen: set[Value] = set()
+    while value not in seen:
+        seen.add(value)
+        opened = value.instruction
+        if opened is not here and opened.computation is here.computation:
+            return kept._replace(value=value) if kept else None
+        found = _kept_by(opened)
+        if found:
+            # The last update is at the line that makes the new buffer.
+            value, kept = found.value, kept or found
+        elif opened.opcode in STRUCTURE or is_same(value):
+            value = next(iter(producers(value)), value)
+    return None
+
+
+def _kept_by(here: Instruction) -> Kept | None:
+    """Return the operand whose elements an instruction keeps unless a one-hot array selects
+    others."""
+    values = [Value(source) for source in here.operands]
+    if here.opcode == "select" and len(values) == 3:
+        mask, chosen, other = values
+        if compare := _hot_in(mask):
+            return Kept(other, here, compare)
+        compare = _hot_in(mask, _UNEQUAL)
+        return Kept(chosen, here, compare) if compare else None
+    if here.opcode in ("add", "multiply") and len(values) == 2:
+        for kept, factor in (values, reversed(values)):
+            parts = origins(factor, _is_spread)
+            found = (_neutral(value.instruction, here.opcode) for value in parts)
+            if compare := next(filter(None, found), None):
+                return Kept(kept, here, compare)
+    return None
+
+
+def _neutral(here: Instruction, opcode: str) -> Instruction | None:
+    """Return the comparison that selects the only elements that are not 0, in a sum, or not 1, in
+    a product."""
+    values = [Value(source) for source in here.operands]
+    if opcode == "multiply":
+        is_rest = here.opcode == "subtract" and _is_constant(values[0])
+        return _hot_in(values[1]) if is_rest and len(values) == 2 else None
+    if here.opcode == "multiply":
+        return next(filter(None, map(_hot_in, values)), None)
+    if here.opcode == "select" and len(values) == 3 and _is_constant(values[2]):
+        return _hot_in(values[0])
+    return None
+
+
+def _hot_in(value: Value, direction: bytes = _EQUAL) -> Instruction | None:
+    values = origins(value, _is_spread)
+    return next((each.instruction for each in values if is_one_hot(each, direction)), None)
+
+
+def _is_constant(value: Value) -> bool:
+    return any(each.instruction.opcode == "constant" for each in origins(value, _is_spread))

@@ -90,6 +90,11 @@ class RewrittenBuffer(unittest.TestCase):
         # One of 128 tiles is moved, and the new elements.
         self.assertEqual(row["gain_ps"], 99)
 
+    def test_line_is_that_of_the_update_inside_the_op(self) -> None:
+        write = op("root", "select", "mask", "new", "old", shape=CACHE, line="update.py:4")
+        (row,) = found(masked(write))
+        self.assertEqual(row["source_user"], "update.py:4")
+
     def test_mask_of_the_elements_that_stay_is_found(self) -> None:
         stays = masked(computed("select", "mask", "old", "new"), compare="NE")
         self.assertEqual(len(found(stays)), 1)
@@ -143,9 +148,12 @@ class RewrittenBuffer(unittest.TestCase):
         results = tuple_of(CACHE, CACHE)
         other = computed("negate", "old", name="other")
         body = masked(WRITE, other, op("results", "tuple", "root", "other", shape=results))
-        (row,) = found(body)
+        (row,) = found(body, peak=str(10**17 / 2**30))
         # One of three arrays is moved less.
         self.assertEqual(row["gain_ps"], 33)
+        # The rest of the op takes longer than its bytes: 4 MiB take 5 ps at 80 % of the peak.
+        (row,) = found(body, peak=str(10**18 / 2**30))
+        self.assertEqual(row["gain_ps"], 5)
 
     def test_buffer_that_the_caller_keeps_is_a_likely_cause(self) -> None:
         (row,) = found(masked(WRITE), extra=b"")
