@@ -120,10 +120,16 @@ class DeviceAssignment(_message.Message):
     def __init__(self, replica_count: _Optional[int] = ..., computation_count: _Optional[int] = ..., computation_devices: _Optional[_Iterable[_Union[DeviceAssignment.ComputationDevice, _Mapping]]] = ...) -> None: ...
 
 class DotDimensionNumbers(_message.Message):
-    __slots__ = ["lhs_contracting_dimensions"]
+    __slots__ = ["lhs_batch_dimensions", "lhs_contracting_dimensions", "rhs_batch_dimensions", "rhs_contracting_dimensions"]
+    LHS_BATCH_DIMENSIONS_FIELD_NUMBER: _ClassVar[int]
     LHS_CONTRACTING_DIMENSIONS_FIELD_NUMBER: _ClassVar[int]
+    RHS_BATCH_DIMENSIONS_FIELD_NUMBER: _ClassVar[int]
+    RHS_CONTRACTING_DIMENSIONS_FIELD_NUMBER: _ClassVar[int]
+    lhs_batch_dimensions: _containers.RepeatedScalarFieldContainer[int]
     lhs_contracting_dimensions: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, lhs_contracting_dimensions: _Optional[_Iterable[int]] = ...) -> None: ...
+    rhs_batch_dimensions: _containers.RepeatedScalarFieldContainer[int]
+    rhs_contracting_dimensions: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, lhs_contracting_dimensions: _Optional[_Iterable[int]] = ..., rhs_contracting_dimensions: _Optional[_Iterable[int]] = ..., lhs_batch_dimensions: _Optional[_Iterable[int]] = ..., rhs_batch_dimensions: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class FileLocation(_message.Message):
     __slots__ = ["column", "file_name_id", "line"]
@@ -140,6 +146,12 @@ class FrontendAttributes(_message.Message):
     MAP_FIELD_NUMBER: _ClassVar[int]
     map: _containers.RepeatedScalarFieldContainer[bytes]
     def __init__(self, map: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class GatherDimensionNumbers(_message.Message):
+    __slots__ = ["offset_dims"]
+    OFFSET_DIMS_FIELD_NUMBER: _ClassVar[int]
+    offset_dims: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, offset_dims: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class HeapSimulatorTrace(_message.Message):
     __slots__ = ["events"]
@@ -173,7 +185,7 @@ class HloComputation(_message.Message):
     def __init__(self, name: _Optional[str] = ..., instructions: _Optional[_Iterable[_Union[HloInstruction, _Mapping]]] = ..., id: _Optional[int] = ..., root_id: _Optional[int] = ..., execution_thread: _Optional[str] = ...) -> None: ...
 
 class HloInstruction(_message.Message):
-    __slots__ = ["async_execution_thread", "backend_config", "batch_group_count", "called_computation_ids", "channel_id", "collective_device_list", "comparison_direction", "control_predecessor_ids", "convolution_dimension_numbers", "custom_call_target", "dot_dimension_numbers", "feature_group_count", "frontend_attributes", "id", "iota_collective_device_list", "mesh_axes_replica_group_list", "metadata", "name", "opcode", "operand_ids", "original_value", "output_operand_aliasing", "parameter_number", "precision_config", "replica_groups", "shape", "source_target_pairs", "statistics_viz", "tuple_index", "window"]
+    __slots__ = ["async_execution_thread", "backend_config", "batch_group_count", "called_computation_ids", "channel_id", "collective_device_list", "comparison_direction", "control_predecessor_ids", "convolution_dimension_numbers", "custom_call_target", "dimensions", "dot_dimension_numbers", "feature_group_count", "frontend_attributes", "gather_dimension_numbers", "gather_slice_sizes", "id", "iota_collective_device_list", "literal", "mesh_axes_replica_group_list", "metadata", "name", "opcode", "operand_ids", "original_value", "output_operand_aliasing", "parameter_number", "precision_config", "replica_groups", "scatter_dimension_numbers", "shape", "slice_dimensions", "source_target_pairs", "statistics_viz", "tuple_index", "window"]
     ASYNC_EXECUTION_THREAD_FIELD_NUMBER: _ClassVar[int]
     BACKEND_CONFIG_FIELD_NUMBER: _ClassVar[int]
     BATCH_GROUP_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -184,11 +196,15 @@ class HloInstruction(_message.Message):
     CONTROL_PREDECESSOR_IDS_FIELD_NUMBER: _ClassVar[int]
     CONVOLUTION_DIMENSION_NUMBERS_FIELD_NUMBER: _ClassVar[int]
     CUSTOM_CALL_TARGET_FIELD_NUMBER: _ClassVar[int]
+    DIMENSIONS_FIELD_NUMBER: _ClassVar[int]
     DOT_DIMENSION_NUMBERS_FIELD_NUMBER: _ClassVar[int]
     FEATURE_GROUP_COUNT_FIELD_NUMBER: _ClassVar[int]
     FRONTEND_ATTRIBUTES_FIELD_NUMBER: _ClassVar[int]
+    GATHER_DIMENSION_NUMBERS_FIELD_NUMBER: _ClassVar[int]
+    GATHER_SLICE_SIZES_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     IOTA_COLLECTIVE_DEVICE_LIST_FIELD_NUMBER: _ClassVar[int]
+    LITERAL_FIELD_NUMBER: _ClassVar[int]
     MESH_AXES_REPLICA_GROUP_LIST_FIELD_NUMBER: _ClassVar[int]
     METADATA_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -199,7 +215,9 @@ class HloInstruction(_message.Message):
     PARAMETER_NUMBER_FIELD_NUMBER: _ClassVar[int]
     PRECISION_CONFIG_FIELD_NUMBER: _ClassVar[int]
     REPLICA_GROUPS_FIELD_NUMBER: _ClassVar[int]
+    SCATTER_DIMENSION_NUMBERS_FIELD_NUMBER: _ClassVar[int]
     SHAPE_FIELD_NUMBER: _ClassVar[int]
+    SLICE_DIMENSIONS_FIELD_NUMBER: _ClassVar[int]
     SOURCE_TARGET_PAIRS_FIELD_NUMBER: _ClassVar[int]
     STATISTICS_VIZ_FIELD_NUMBER: _ClassVar[int]
     TUPLE_INDEX_FIELD_NUMBER: _ClassVar[int]
@@ -214,11 +232,15 @@ class HloInstruction(_message.Message):
     control_predecessor_ids: _containers.RepeatedScalarFieldContainer[int]
     convolution_dimension_numbers: bytes
     custom_call_target: bytes
+    dimensions: _containers.RepeatedScalarFieldContainer[int]
     dot_dimension_numbers: bytes
     feature_group_count: int
     frontend_attributes: FrontendAttributes
+    gather_dimension_numbers: bytes
+    gather_slice_sizes: _containers.RepeatedScalarFieldContainer[int]
     id: int
     iota_collective_device_list: bytes
+    literal: bytes
     mesh_axes_replica_group_list: bytes
     metadata: OpMetadata
     name: str
@@ -229,12 +251,14 @@ class HloInstruction(_message.Message):
     parameter_number: int
     precision_config: bytes
     replica_groups: _containers.RepeatedScalarFieldContainer[bytes]
+    scatter_dimension_numbers: bytes
     shape: bytes
+    slice_dimensions: _containers.RepeatedScalarFieldContainer[bytes]
     source_target_pairs: _containers.RepeatedScalarFieldContainer[bytes]
     statistics_viz: bytes
     tuple_index: int
     window: bytes
-    def __init__(self, name: _Optional[str] = ..., opcode: _Optional[str] = ..., shape: _Optional[bytes] = ..., metadata: _Optional[_Union[OpMetadata, _Mapping]] = ..., parameter_number: _Optional[int] = ..., tuple_index: _Optional[int] = ..., window: _Optional[bytes] = ..., convolution_dimension_numbers: _Optional[bytes] = ..., channel_id: _Optional[int] = ..., custom_call_target: _Optional[bytes] = ..., dot_dimension_numbers: _Optional[bytes] = ..., id: _Optional[int] = ..., operand_ids: _Optional[_Iterable[int]] = ..., control_predecessor_ids: _Optional[_Iterable[int]] = ..., called_computation_ids: _Optional[_Iterable[int]] = ..., backend_config: _Optional[bytes] = ..., replica_groups: _Optional[_Iterable[bytes]] = ..., feature_group_count: _Optional[int] = ..., precision_config: _Optional[bytes] = ..., source_target_pairs: _Optional[_Iterable[bytes]] = ..., batch_group_count: _Optional[int] = ..., comparison_direction: _Optional[bytes] = ..., frontend_attributes: _Optional[_Union[FrontendAttributes, _Mapping]] = ..., output_operand_aliasing: _Optional[_Iterable[bytes]] = ..., async_execution_thread: _Optional[str] = ..., statistics_viz: _Optional[bytes] = ..., collective_device_list: _Optional[bytes] = ..., original_value: _Optional[bytes] = ..., iota_collective_device_list: _Optional[bytes] = ..., mesh_axes_replica_group_list: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., opcode: _Optional[str] = ..., shape: _Optional[bytes] = ..., metadata: _Optional[_Union[OpMetadata, _Mapping]] = ..., literal: _Optional[bytes] = ..., parameter_number: _Optional[int] = ..., tuple_index: _Optional[int] = ..., dimensions: _Optional[_Iterable[int]] = ..., window: _Optional[bytes] = ..., convolution_dimension_numbers: _Optional[bytes] = ..., slice_dimensions: _Optional[_Iterable[bytes]] = ..., channel_id: _Optional[int] = ..., custom_call_target: _Optional[bytes] = ..., dot_dimension_numbers: _Optional[bytes] = ..., gather_dimension_numbers: _Optional[bytes] = ..., gather_slice_sizes: _Optional[_Iterable[int]] = ..., id: _Optional[int] = ..., operand_ids: _Optional[_Iterable[int]] = ..., control_predecessor_ids: _Optional[_Iterable[int]] = ..., called_computation_ids: _Optional[_Iterable[int]] = ..., backend_config: _Optional[bytes] = ..., scatter_dimension_numbers: _Optional[bytes] = ..., replica_groups: _Optional[_Iterable[bytes]] = ..., feature_group_count: _Optional[int] = ..., precision_config: _Optional[bytes] = ..., source_target_pairs: _Optional[_Iterable[bytes]] = ..., batch_group_count: _Optional[int] = ..., comparison_direction: _Optional[bytes] = ..., frontend_attributes: _Optional[_Union[FrontendAttributes, _Mapping]] = ..., output_operand_aliasing: _Optional[_Iterable[bytes]] = ..., async_execution_thread: _Optional[str] = ..., statistics_viz: _Optional[bytes] = ..., collective_device_list: _Optional[bytes] = ..., original_value: _Optional[bytes] = ..., iota_collective_device_list: _Optional[bytes] = ..., mesh_axes_replica_group_list: _Optional[bytes] = ...) -> None: ...
 
 class HloModule(_message.Message):
     __slots__ = ["buffer_donor", "computations", "device_assignment", "entry_computation_id", "input_output_alias", "spmd_parameters_shardings", "stack_frame_index"]
@@ -288,6 +312,20 @@ class Layout(_message.Message):
     minor_to_major: _containers.RepeatedScalarFieldContainer[int]
     tiles: _containers.RepeatedScalarFieldContainer[bytes]
     def __init__(self, minor_to_major: _Optional[_Iterable[int]] = ..., tiles: _Optional[_Iterable[bytes]] = ..., memory_space: _Optional[int] = ...) -> None: ...
+
+class Literal(_message.Message):
+    __slots__ = ["bf16s", "f32s", "preds", "s32s", "u32s"]
+    BF16S_FIELD_NUMBER: _ClassVar[int]
+    F32S_FIELD_NUMBER: _ClassVar[int]
+    PREDS_FIELD_NUMBER: _ClassVar[int]
+    S32S_FIELD_NUMBER: _ClassVar[int]
+    U32S_FIELD_NUMBER: _ClassVar[int]
+    bf16s: bytes
+    f32s: _containers.RepeatedScalarFieldContainer[float]
+    preds: _containers.RepeatedScalarFieldContainer[bool]
+    s32s: _containers.RepeatedScalarFieldContainer[int]
+    u32s: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, preds: _Optional[_Iterable[bool]] = ..., s32s: _Optional[_Iterable[int]] = ..., u32s: _Optional[_Iterable[int]] = ..., f32s: _Optional[_Iterable[float]] = ..., bf16s: _Optional[bytes] = ...) -> None: ...
 
 class LogicalBuffer(_message.Message):
     __slots__ = ["defined_at", "id", "size"]
@@ -387,6 +425,14 @@ class ReplicaGroup(_message.Message):
     REPLICA_IDS_FIELD_NUMBER: _ClassVar[int]
     replica_ids: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, replica_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class ScatterDimensionNumbers(_message.Message):
+    __slots__ = ["inserted_window_dims", "update_window_dims"]
+    INSERTED_WINDOW_DIMS_FIELD_NUMBER: _ClassVar[int]
+    UPDATE_WINDOW_DIMS_FIELD_NUMBER: _ClassVar[int]
+    inserted_window_dims: _containers.RepeatedScalarFieldContainer[int]
+    update_window_dims: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, update_window_dims: _Optional[_Iterable[int]] = ..., inserted_window_dims: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Shape(_message.Message):
     __slots__ = ["dimensions", "element_type", "is_dynamic_dimension", "layout", "tuple_shapes"]

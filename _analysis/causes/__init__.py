@@ -39,6 +39,7 @@ NAMES = (
     "loop_of_tiny_ops",
     "hoistable_matmul",
     "sort_for_a_few",
+    "computed_then_dropped",
     "wide_parameter",
     "parameter_relayout",
     "aliased_copy",

@@ -67,6 +67,10 @@ h0, xs, wx = jnp.zeros((2, 3)), jnp.arange(40.0).reshape(5, 2, 4), jnp.full((4, 
 logits = jnp.sin(jnp.arange(40.0).reshape(4, 10))
 targets = jnp.arange(4)
 """,
+    "computed_then_dropped": """
+x, head = jnp.sin(jnp.arange(24.0)).reshape(2, 4, 3), jnp.cos(jnp.arange(15.0)).reshape(3, 5)
+where = jnp.array([[0, 2], [1, 3]])
+""",
     "wide_parameter": """
 w, x = jnp.ones((4, 3)), jnp.ones((2, 4), jnp.bfloat16)
 step = jax.jit(lambda w, x: x @ w.astype(x.dtype))
@@ -135,6 +139,7 @@ ONLY_ON_TPUS = "synchronous_collective"
 SAME = {
     "loop_of_tiny_ops": "h",
     "hoistable_matmul": "h",
+    "computed_then_dropped": "logits",
     "wide_parameter": "y",
     "rewritten_buffer": "cache",
     "second_pass": "var",

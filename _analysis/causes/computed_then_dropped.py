@@ -1,0 +1,244 @@
+"""Find matmuls of whose results a later op takes only a small part.
+
+needs: a program
+headline: Computing results that are dropped
+
+What it finds: Matmuls of whose results a later op takes only a small part, such as logits of all
+positions of which only the last, or the masked ones, are used. Also, in the backward pass, matmuls
+with the gradient of such results, which is zero except for this part.
+
+Why it costs: The matmuls compute everything, and their results are written and read as a whole.
+
+How the program shows it: From each slice and gather, the tool follows the dimensions that are cut
+back to what computes them: through elementwise ops, norms, changes of layout and further matmuls,
+as long as no other op uses more, and up to the sum after a block of the model, because blocks are
+written for all positions. In the backward pass, it follows scatters and pads into zeros, but only
+to ops of the lines that it has found in this way. At least half must be dropped. The estimate
+scales the time of the ops to the part that is used.
+
+What to change: Take the part first, such as `head(x[:, -1])` instead of `head(x)[:, -1]`. The
+gradient follows.
+
+When it is intended: The compiler or another program needs the whole shape.
+
+Example:
+
+    # Before: logits of all positions, of which few are picked
+    logits = take_along_axis(x @ head, where[..., None], 1)
+    # After
+    logits = take_along_axis(x, where[..., None], 1) @ head
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from _analysis.arrays.dims import PUTTING, TAKING, array_of
+from _analysis.arrays.engine import Retime
+from _analysis.arrays.graph import (
+    DOTS,
+    ELEMENTWISE,
+    STRUCTURE,
+    Value,
+    consumers,
+    inputs_of_chain,
+    is_same,
+    operand,
+    origins,
+    producers,
+)
+from _analysis.arrays.parts import Dims, Parts, fraction
+from _analysis.causes.shared.cause import LIKELY, Cause, Place
+from _analysis.causes.shared.step_program import StepProgram, place_of
+from _pipeline.executions import Executions
+from _pipeline.groups import grouped
+from _proto.hlo.program import Instruction
+from _units import counted, percentage
+
+# At most 1 / `_PART` must be used. Padding, shifts by a position and borders drop less.
+_PART = 2
+# A matmul takes at most about this many times as long as writing its result: it sums some thousand
+# products for each element. Smaller results cannot be worth a cause.
+_LONGEST = 32
+
+WHAT_HELPS = (
+    "Take the part before the matmul, not after it: pick the positions first, and apply the layer"
+    " only to these."
+)
+
+
+def find(of: StepProgram) -> Iterator[Cause]:
+    search = _Search()
+    least = of.floor * float(of.roofs.hbm or 0) / _LONGEST
+    ops = [(here, least / ran.n) for ran in of.leaves if (here := ran.op.instruction)]
+    for op, least_bytes in ops:
+        search.find_drops(op, least_bytes)
+    # Map the line of each matmul to the line that drops a part of its result, which is also the
+    # line of the ops that make the gradient.
+    dropped_at: dict[str | None, Place] = {}
+    for dot in search.dots:
+        place = of.place_at(search.seed_of[Value(dot)])
+        dropped_at[of.place_at(dot).source_user] = dropped_at[place.source_user] = place
+    dropped_at.pop(None, None)
+    if not dropped_at:
+        return
+    for op, least_bytes in ops:
+        search.find_zeros(op, least_bytes)
+    found = grouped(
+        (at, ran)
+        for value in search.left
+        for part in (value.instruction, *value.instruction.users)
+        if (ran := of.executed(part)) and (at := dropped_at.get(place_of(ran.op).source_user))
+    )
+    for place, members in found.items():
+        yield from _cause(search, list(dict.fromkeys(members)), place)
+
+
+class _Search:
+    """The values of which a program drops a part, or which are zero except for a part."""
+
+    def __init__(self) -> None:
+        self._parts = Parts()
+        self._seen: set[tuple[Value, Dims]] = set()
+        # Map values to the part of them that is used and not zero.
+        self.left: dict[Value, float] = {}
+        # What drops the part or sets it to zero.
+        self.seed_of: dict[Value, Instruction] = {}
+        # The matmuls that make or read such values.
+        self.dots: set[Instruction] = set()
+
+    def find_drops(self, op: Instruction, least_bytes: float) -> None:
+        """Follow what slices and gathers drop, back to what computes it."""
+        for seed in (op, *op.inside()):
+            # Asynchronous slices fetch the parts of an array one after the other.
+            if seed.opcode not in TAKING or (op.is_asynchronous and seed.opcode != "gather"):
+                continue
+            whole, part = array_of(operand(seed, 0)), array_of(seed)
+            if (
+                whole is None
+                or part is None
+                or part.n_elements * _PART > whole.n_elements
+                or (whole.n_bytes or 0) < least_bytes
+            ):
+                continue
+            starts = inputs_of_chain(op) if op.is_asynchronous else [seed.operands[0]]
+            dims = [x.inside for x in self._parts.links(seed) if x.place == 0 and x.taken < 1]
+            for given in starts:
+                if (array := array_of(given)) and array.dims == whole.dims:
+                    self._follow(seed, [(Value(given), each) for each in dims], is_back=True)
+
+    def find_zeros(self, op: Instruction, least_bytes: float) -> None:
+        """Follow arrays that are mostly zeros to the ops that read them."""
+        for seed in (op, *op.inside()):
+            if (
+                seed.opcode in PUTTING
+                and (whole := array_of(seed))
+                and (whole.n_bytes or 0) >= least_bytes
+            ):
+                zeros = origins(Value(seed.operands[0]), lambda _: False)
+                starts = [Value(seed), *zeros]
+                links = [x for x in self._parts.links(seed) if x.filled < 1]
+                to_do = [(value, x.outside) for value in starts for x in links]
+                self._follow(seed, to_do, is_back=False)
+
+    def _follow(self, seed: Instruction, to_do: list[tuple[Value, Dims]], *, is_back: bool) -> None:
+        """Follow dropped dimensions to producers, and dimensions with zeros to consumers."""
+        part_of = self._parts.used if is_back else self._parts.filled
+        for value, dims in to_do:
+            if (value, dims) in self._seen:
+                continue
+            self._seen.add((value, dims))
+            left = fraction(part_of(value, dims))
+            if left * _PART > 1:
+                continue
+            self.left[value] = min(left, self.left.get(value, left))
+            self.seed_of.setdefault(value, seed)
+            to_do += self._before(value, dims) if is_back else self._after(value, dims)
+
+    def _before(self, value: Value, dims: Dims) -> Iterator[tuple[Value, Dims]]:
+        here = value.instruction
+        if here.opcode in STRUCTURE or here.opcode == "copy-done":
+            yield from ((source, dims) for source in producers(value))
+            return
+        if here.opcode in DOTS:
+            self.dots.add(here)
+        if here.opcode == "add" and _joins_others(here):
+            return
+        for place, source in enumerate(here.operands):
+            if links := self._parts.back(here, place, dims):
+                yield Value(source), tuple(dim for link in links for dim in link.inside)
+
+    def _after(self, value: Value, dims: Dims) -> Iterator[tuple[Value, Dims]]:
+        for taker in consumers(value):
+            by = taker.instruction
+            if by.opcode in STRUCTURE or by.opcode == "copy-done":
+                yield taker, dims
+                continue
+            if by.opcode in DOTS:
+                self.dots.add(by)
+            for place, source in enumerate(by.operands):
+                if source is value.instruction and (links := self._parts.onward(by, place, dims)):
+                    yield taker, tuple(dim for link in links for dim in link.outside)
+
+    def dot_of(self, op: Instruction) -> Instruction | None:
+        """Return the matmul of an op if only a part of it is used and not zero."""
+        return next((part for part in (op, *op.inside()) if part in self.dots), None)
+
+    def left_of(self, op: Instruction) -> float:
+        """Return the part of an op's work that is used and not zero."""
+        dot = self.dot_of(op)
+        if dot is not None:
+            return min(self.left.get(Value(one), 1.0) for one in (dot, *dot.operands))
+        values = [Value(one, path) for one in (op, *op.operands) for path, _ in one.leaves or ()]
+        sizes = {value: value.array.n_elements for value in values if value.array}
+        left = sum(n * self.left.get(value, 1.0) for value, n in sizes.items())
+        return left / max(1, sum(sizes.values()))
+
+
+def _joins_others(add: Instruction) -> bool:
+    """Return whether a sum adds arrays that are computed from different ones, as the sum after each
+    block of a model does; a bias, or two functions of an array, are not."""
+    first, second = (_sources_of(operand(add, place)) for place in (0, 1))
+    return bool(first - second) and bool(second - first)
+
+
+def _sources_of(here: Instruction | None) -> set[Value]:
+    """Return the arrays from which a value is computed, element by element."""
+    found = origins(Value(here), _is_elementwise) if here else set()
+    return {
+        value
+        for value in found
+        if not _is_elementwise(value)
+        and value.instruction.opcode not in ("broadcast", "constant", "iota")
+        and (value.instruction.opcode not in STRUCTURE or not producers(value))
+    }
+
+
+def _is_elementwise(value: Value) -> bool:
+    return is_same(value) or value.instruction.opcode in ELEMENTWISE
+
+
+def _cause(search: _Search, ops: list[Executions], place: Place) -> Iterator[Cause]:
+    left_of = {
+        ran: search.left_of(here)
+        for ran in ops
+        if (here := ran.op.instruction) and not here.is_asynchronous
+    }
+    matmuls = [ran for ran in left_of if ran.op.instruction and search.dot_of(ran.op.instruction)]
+    if not matmuls:
+        return
+    longest = max(matmuls, key=lambda ran: ran.total)
+    dot = longest.op.instruction and search.dot_of(longest.op.instruction)
+    array = array_of(dot)
+    text = array.text if array else "an array"
+    yield Cause(
+        f"<line> takes {percentage(100 * left_of[longest])} of {text}, but"
+        f" {counted(len(matmuls), 'matmul')} computed or read all of it. Computing only this part"
+        " would save <gain>.",
+        WHAT_HELPS,
+        LIKELY,
+        list(left_of),
+        [Retime(ran, left * ran.total) for ran, left in left_of.items()],
+        place=place,
+        evidence={"shape": text},
+    )

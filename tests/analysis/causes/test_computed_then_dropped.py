@@ -1,0 +1,165 @@
+"""Test the cause `computed_then_dropped`."""
+
+from __future__ import annotations
+
+import unittest
+
+from tests.analysis.small_programs import Json, causes
+from tests.builders.hlo_proto import Op, Shape, array, op, packed
+from tests.builders.xspace import bytes_field, int_field
+from tests.builders.xspace import op as event
+
+X, HEAD, LOGITS = array("bf16", 512, 64), array("bf16", 64, 4096), array("bf16", 512, 4096)
+SCALAR, INDICES = array("bf16"), array("s32", 76, 1)
+
+
+def dot(name: str, left: str, right: str, shape: Shape, dims: tuple[int, int], line: str) -> Op:
+    """Return a matmul that sums over these dimensions of its operands."""
+    numbers = packed(1, [dims[0]]) + packed(2, [dims[1]])
+    return op(name, "dot", left, right, shape=shape, line=line, extra=bytes_field(30, numbers))
+
+
+def gather(name: str, source: str, shape: Shape, n_columns: int) -> Op:
+    """Return a gather of rows of a matrix with `n_columns`."""
+    extra = bytes_field(33, packed(1, [1])) + packed(34, [1, n_columns])
+    return op(name, "gather", source, "where", shape=shape, line="loss.py:12", extra=extra)
+
+
+def zeros(name: str, shape: Shape) -> list[Op]:
+    zero = op(f"{name}.0", "constant", shape=SCALAR, extra=bytes_field(8, bytes_field(13, b"\0\0")))
+    return [zero, op(name, "broadcast", f"{name}.0", shape=shape)]
+
+
+INPUTS = [
+    op("x", "parameter", shape=X),
+    op("head", "parameter", shape=HEAD, number=1),
+    op("where", "parameter", shape=INDICES, number=2),
+]
+ALL = dot("logits", "x", "head", LOGITS, (1, 0), "train.py:19")
+PICKED = gather("picked", "logits", array("bf16", 76, 4096), 4096)
+
+
+def found(*more: Op, times: dict[str, int] | None = None) -> list[Json]:
+    """Return the causes of a program in which the named ops take these times, and others none."""
+    times = times or {"logits": 400}
+    others = dict.fromkeys(one.name for one in more if one.opcode not in ("parameter", "constant"))
+    ran, start = [], 0
+    for name in {**times, **others}:
+        dur = times.get(name, 0)
+        ran.append(event(name, "loop fusion", start, dur, tf_op=f"jit(step)/{name}:"))
+        start += dur
+    rows = causes({"main": [*INPUTS, ALL, *more]}, ran)
+    return [row for row in rows if row["cause"] == "computed_then_dropped"]
+
+
+class Dropped(unittest.TestCase):
+    def test_matmul_of_which_rows_are_picked_is_found_at_the_line_that_picks(self) -> None:
+        (row,) = found(PICKED)
+        self.assertEqual((row["source_user"], row["confidence"]), ("loss.py:12", "likely"))
+        # 76 of 512 rows are left of 400 ps.
+        self.assertEqual(row["gain_ps"], 341)
+        self.assertIn("loss.py:12 takes 14.8 % of bf16[512,4096], but 1 matmul", row["says"])
+
+    def test_rows_are_followed_through_a_norm_a_reshape_and_a_matmul(self) -> None:
+        wide, out = array("bf16", 512, 4096), array("bf16", 512, 512)
+        more = [
+            op("sums", "reduce", "logits", "x", shape=array("bf16", 512), extra=packed(14, [1])),
+            op("all", "broadcast", "sums", shape=wide, extra=packed(14, [0])),
+            op("normed", "multiply", "logits", "all", shape=wide),
+            op("down", "parameter", shape=array("bf16", 4096, 512), number=3),
+            dot("y", "normed", "down", out, (1, 0), "train.py:20"),
+            op("split", "reshape", "y", shape=array("bf16", 4, 128, 512)),
+            op("joined", "reshape", "split", shape=out),
+            gather("picked", "joined", array("bf16", 76, 512), 512),
+        ]
+        (row,) = found(*more, times={"logits": 400, "y": 200})
+        self.assertEqual(row["gain_ps"], 511)
+
+    def test_result_that_is_also_used_whole_is_needed(self) -> None:
+        total = op("total", "reduce", "logits", "x", shape=array("bf16"), extra=packed(14, [0, 1]))
+        self.assertEqual(found(PICKED, total), [])
+
+    def test_result_that_the_program_returns_is_needed(self) -> None:
+        self.assertEqual(found(PICKED, op("out", "negate", "logits", shape=LOGITS)), [])
+
+    def test_two_halves_that_are_both_used_are_the_whole(self) -> None:
+        halves = [part("low", (0, 256)), part("high", (256, 512))]
+        self.assertEqual(found(*halves), [])
+        # Two ops that take the same half leave the other.
+        (row,) = found(part("low", (0, 256)), part("again", (0, 256)))
+        self.assertEqual(row["gain_ps"], 200)
+
+    def test_slice_that_drops_one_position_is_a_shift(self) -> None:
+        self.assertEqual(found(part("shifted", (1, 512))), [])
+
+    def test_block_whose_result_is_added_to_others_is_written_for_all_positions(self) -> None:
+        stream = op("stream", "dot", "x", "head", shape=LOGITS)
+        total = op("sum", "add", "logits", "stream", shape=LOGITS)
+        picked = gather("picked", "sum", array("bf16", 76, 4096), 4096)
+        self.assertEqual(found(stream, total, picked), [])
+
+    def test_gelu_that_adds_functions_of_one_array_is_followed(self) -> None:
+        cube = op("cube", "multiply", "logits", "logits", shape=LOGITS)
+        total = op("sum", "add", "logits", "cube", shape=LOGITS)
+        picked = gather("picked", "sum", array("bf16", 76, 4096), 4096)
+        self.assertEqual(len(found(cube, total, picked)), 1)
+
+
+def part(name: str, rows: tuple[int, int]) -> Op:
+    """Return a slice of rows of the logits."""
+    begin, end = rows
+    cut = bytes_field(17, int_field(1, begin) + int_field(2, end) + int_field(3, 1))
+    shape = array("bf16", end - begin, 4096)
+    return op(name, "slice", "logits", shape=shape, line="loss.py:12", extra=cut)
+
+
+class Zeros(unittest.TestCase):
+    def gradient(self, *more: Op, filled: str = "zeros") -> list[Json]:
+        """Return the causes if the gradient of the picked rows is scattered into `filled`."""
+        numbers = packed(1, [1]) + packed(2, [0])
+        program = [
+            PICKED,
+            *zeros("zeros", LOGITS),
+            op("state", "parameter", shape=LOGITS, number=3),
+            op(
+                "scattered",
+                "scatter",
+                filled,
+                "where",
+                "picked",
+                shape=LOGITS,
+                line="loss.py:12",
+                extra=bytes_field(48, numbers),
+            ),
+            *more,
+            dot("dw", "x", "scattered", HEAD, (0, 0), "train.py:19"),
+        ]
+        return found(*program, times={"logits": 400, "zeros": 100, "dw": 300})
+
+    def test_matmul_with_the_scattered_gradient_and_its_zeros_count(self) -> None:
+        (row,) = self.gradient()
+        self.assertEqual(row["gain_ps"], 100 + round(700 * (1 - 76 / 512)))
+
+    def test_gradient_that_is_added_to_an_array_is_no_array_of_zeros(self) -> None:
+        (row,) = self.gradient(filled="state")
+        self.assertEqual(row["gain_ps"], 341)
+
+    def test_parts_in_different_places_fill_the_array_together(self) -> None:
+        rows = array("bf16", 128, 4096)
+        pads = [
+            op(f"pad.{i}", "pad", "piece", "zeros.0", shape=LOGITS, line="loss.py:12")
+            for i in range(4)
+        ]
+        sums = [
+            op(f"sum.{i}", "add", "pad.0" if i == 1 else f"sum.{i - 1}", f"pad.{i}", shape=LOGITS)
+            for i in range(1, 4)
+        ]
+        piece = op("piece", "slice", "logits", shape=rows, line="loss.py:12")
+        end = dot("dw", "x", "sum.3", HEAD, (0, 0), "train.py:19")
+        times = {"logits": 400, "dw": 300}
+        (row,) = found(*zeros("zeros", LOGITS), piece, *pads, *sums, end, times=times)
+        self.assertEqual(row["gain_ps"], 300)
+        end = dot("dw", "x", "pad.1", HEAD, (0, 0), "train.py:19")
+        (row,) = found(*zeros("zeros", LOGITS), piece, *pads[:2], end, times=times)
+        # Of the gradient, too, only a quarter is not zero.
+        self.assertEqual(row["gain_ps"], 300 + 225)
