@@ -243,11 +243,15 @@ class Op:
             return self.inside.opcode if self.inside else SOME_COLLECTIVE
         if self.kind == COMM and self.category in ASYNC:
             return SOME_COLLECTIVE
-        arrays = [*self.hlo.outputs, *self.hlo.operands]
-        if self.kind == COMM or any(array.memory_space == HOST_MEMORY for array in arrays):
+        if self.kind == COMM or self._names_host_memory:
             # Communication that is not a collective is a transfer to or from the host.
             return HOST
         return SPARSE_CORE if "sparse-core" in self.name or "offload" in self.name else DMA
+
+    @property
+    def _names_host_memory(self) -> bool:
+        arrays = [*self.hlo.outputs, *self.hlo.operands] if self.hlo.can_name_host_memory else []
+        return any(array.memory_space == HOST_MEMORY for array in arrays)
 
     @cached_property
     def phase(self) -> Phase:
@@ -315,6 +319,8 @@ class Op:
     @property
     def is_to_host(self) -> bool:
         """Return whether the op moves data to host memory."""
+        if not self.hlo.can_name_host_memory:
+            return False
         # The result of a copy-start is (destination, source, context).
         outputs = self.hlo.outputs[:1] if self.has_only_started else self.hlo.outputs
         return any(array.memory_space == HOST_MEMORY for array in outputs)

@@ -25,6 +25,8 @@ OPCODE_RE = re.compile(r"\s*(?P<opcode>[a-z][\w\-]*)\(")
 # A layout is `minor_to_major:T(tile)(tile)…S(memory space)`; each part is optional.
 TILES_RE = re.compile(r"T(?P<tiles>(?:\([^()]*\))+)")
 MEMORY_SPACE_RE = re.compile(r"S\((?P<space>\d{1,20})\)")
+# Arrays in host memory have the layout `…S(5)`.
+HOST_MARK = "5)"
 TARGET_MARK = "custom_call_target"
 TARGET_RE = re.compile(r'custom_call_target="(?P<target>[^"]*)"')
 ON_SPARSE_CORE = 'async_execution_thread="sparsecore"'
@@ -81,6 +83,10 @@ class Array:
     def memory_space(self) -> int:
         space = MEMORY_SPACE_RE.search(self.layout or "")
         return int(space["space"]) if space else HBM
+
+    @property
+    def is_off_chip(self) -> bool:
+        return self.memory_space in (HBM, HOST_MEMORY)
 
     def order_and_tiles(self) -> tuple[str, str] | None:
         if self.layout is None:
@@ -170,6 +176,11 @@ class HloText:
         return target["target"] if target else None
 
     @property
+    def can_name_host_memory(self) -> bool:
+        """Return False if no array is in host memory; the text need not be parsed to know it."""
+        return HOST_MARK in self.text
+
+    @property
     def base_name(self) -> str:
         """Return the op's name without SSA parts: `fusion` for `fusion.48.clone.3`."""
         return base_name(self.name)
@@ -177,9 +188,12 @@ class HloText:
     @property
     def is_on_chip(self) -> bool:
         """Return whether the text contains arrays, all of them in on-chip memory."""
-        arrays = [*self.outputs, *self.operands]
-        off_chip = any(array.memory_space in (HBM, HOST_MEMORY) for array in arrays)
-        return bool(arrays) and not off_chip
+        # If an output is off the chip, the operands are not parsed.
+        if any(array.is_off_chip for array in self.outputs):
+            return False
+        return bool(self.outputs or self.operands) and not any(
+            array.is_off_chip for array in self.operands
+        )
 
     @property
     def moved_array(self) -> Array | None:
