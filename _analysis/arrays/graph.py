@@ -100,7 +100,7 @@ def operand(instruction: Instruction, index: int) -> Instruction | None:
 
 
 def parameter(computation: Computation, number: int) -> Instruction | None:
-    return next((p for p in computation.instructions if p.parameter_number == number), None)
+    return computation.parameters.get(number)
 
 
 def body_of(loop: Instruction) -> Computation | None:

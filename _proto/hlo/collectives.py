@@ -4,7 +4,7 @@ for it."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import chain
 
 from _light import NamedTuple
@@ -43,6 +43,7 @@ class Collective(NamedTuple):
     who: Participants | None
 
 
+@cache
 def collective_name(opcode: str) -> str | None:
     """Return the name of an opcode's collective, such as `all-gather` for `all-gather-start`, or
     None for other opcodes."""

@@ -193,6 +193,15 @@ class Computation:
     def instruction_of(self) -> dict[int, Instruction | None]:
         return _if_unique((found.message.id, found) for found in self.instructions)
 
+    @cached_property
+    def parameters(self) -> dict[int, Instruction]:
+        """Map the numbers of the parameters to the parameters; the first of equal ones counts."""
+        return {
+            here.message.parameter_number: here
+            for here in reversed(self.instructions)
+            if here.opcode == "parameter"
+        }
+
     @property
     def root(self) -> Instruction | None:
         root_id = self.message.root_id
@@ -212,7 +221,8 @@ class Computation:
         operands_of: _Links = {}
         users_of: _Links = {}
         for instruction in self.instructions:
-            found = [self.instruction(operand_id) for operand_id in instruction.message.operand_ids]
+            ids = instruction.message.operand_ids
+            found = [self.instruction_of.get(i) or self.instruction(i) for i in ids]
             operands_of[instruction] = [operand for operand in found if operand is not None]
             for operand in dict.fromkeys(operands_of[instruction]):
                 users_of.setdefault(operand, []).append(instruction)
@@ -368,8 +378,9 @@ class Instruction:
     @property
     def line(self) -> str | None:
         """Return the instruction's own source line, as `file:line`."""
-        if self.frame:
-            return self.frame.place
+        frame = self.frame
+        if frame:
+            return frame.place
         metadata = self.message.metadata
         if not metadata.source_file or metadata.source_line <= 0:
             return None

@@ -25,8 +25,9 @@ class StackFrames:
     def __init__(self, index: pb.StackFrameIndex, complain: Callable[[str], None]) -> None:
         self._index = index
         self._complain = complain
-        # Cache of frames by id, because many instructions share a frame.
+        # Caches by id, because many instructions share a frame.
         self._frames: dict[int, StackFrame | None] = {}
+        self._stacks: dict[int, tuple[list[StackFrame], bool]] = {}
 
     def frame(self, frame_id: int) -> StackFrame | None:
         if frame_id not in self._frames:
@@ -38,6 +39,11 @@ class StackFrames:
     def stack(self, frame_id: int) -> tuple[list[StackFrame], bool]:
         """Return a frame and its callers, innermost first, and whether the stack reaches the
         outermost frame."""
+        if frame_id not in self._stacks:
+            self._stacks[frame_id] = self._read_stack(frame_id)
+        return self._stacks[frame_id]
+
+    def _read_stack(self, frame_id: int) -> tuple[list[StackFrame], bool]:
         frames: dict[int, StackFrame] = {}
         while frame_id:
             frame = self.frame(frame_id)

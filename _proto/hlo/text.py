@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from math import prod
 from typing import Final, Literal
 
@@ -267,6 +268,7 @@ def dtype_class(hlo_dtype: str) -> DtypeClass:
     return DTYPE_CLASSES.get(hlo_dtype, OTHER)
 
 
+@cache
 def bits_of(hlo_dtype: str) -> int | None:
     """Return the number of bits per element, or None for an unknown dtype."""
     if hlo_dtype == "pred":

@@ -13,7 +13,7 @@ from _proto.hlo.text import HBM
 _BITCAST, _UPDATE = "bitcast", "dynamic-update-slice"
 # Instructions that read only those elements of their first operand that they return.
 _SLICES = ("dynamic-slice", "slice", "gather")
-_PARTIAL = (_UPDATE, *_SLICES)
+_PARTIAL = frozenset((_UPDATE, *_SLICES))
 
 
 class Traffic(NamedTuple):
@@ -53,7 +53,7 @@ def traffic_of(op: Instruction) -> FusionTraffic | None:
 
 def is_partial(op: Instruction) -> bool:
     """Return whether the instruction is a fusion that slices or updates arrays."""
-    return op.opcode == "fusion" and any(inner.opcode in _PARTIAL for inner in op.inside())
+    return op.opcode == "fusion" and not _PARTIAL.isdisjoint(inner.opcode for inner in op.inside())
 
 
 def _sum(parts: Sequence[tuple[Array, int, int]]) -> Traffic:
@@ -88,14 +88,10 @@ def _part(array: Array | None, moved: int | None) -> tuple[Array, int, int] | No
     return array, size, size if moved is None else min(size, moved)
 
 
-def _parameter(body: Computation, number: int) -> Instruction | None:
-    return next((given for given in body.instructions if given.parameter_number == number), None)
-
-
 def read_of(body: Computation, number: int, passing: Collection[str] = (_BITCAST,)) -> int | None:
     """Return the bytes that a fusion reads of a parameter through slices; None if it may read all
     of it. Instructions with an opcode in `passing` do not access memory."""
-    parameter = _parameter(body, number)
+    parameter = body.parameters.get(number)
     if parameter is None:
         return None
     total, seen, to_do = 0, {parameter}, [parameter]
@@ -113,7 +109,7 @@ def read_of(body: Computation, number: int, passing: Collection[str] = (_BITCAST
             if user.opcode in passing:
                 passed = [user]
             elif user.opcode == "fusion" and user.called:
-                passed = [_parameter(user.called[0], place) for place in places]
+                passed = [user.called[0].parameters.get(place) for place in places]
             elif user.opcode in _SLICES and places == [0]:
                 read = _size(user)
             elif user.opcode != _UPDATE or places != [0] or not _is_output(user, body, passing):
