@@ -96,7 +96,7 @@ class StepArray:
 
     @cached_property
     def moved(self) -> int:
-        return self.written + self.read
+        return sum(use.n_bytes for use in self.uses)
 
     @cached_property
     def time(self) -> int:

@@ -58,7 +58,8 @@ FOR_VALUES = (
 
 
 def find(of: StepProgram) -> Iterator[Cause]:
-    chains = [chain for array in of.arrays if (chain := _from_argument(of, array))]
+    results = [array for array in of.arrays if array.is_result and not array.is_parameter]
+    chains = [chain for result in results if (chain := _from_argument(of, result))]
     of_arguments = [use.executions for chain in chains for use in _fills(chain)]
     if chains and total_of(of_arguments) >= of.floor:
         name = clipped(chains[0][-1].name or "an array")
@@ -90,14 +91,14 @@ def find(of: StepProgram) -> Iterator[Cause]:
 
 def _from_argument(of: StepProgram, result: StepArray) -> list[StepArray]:
     """Return a result, the arrays of which it is a copy, and the argument that could have become
-    it; an empty list for other arrays."""
-    chain = [result] if result.is_result and not result.is_parameter else []
-    while chain and (value := chain[-1].filled_from):
+    it; an empty list if there is none."""
+    chain = [result]
+    while value := chain[-1].filled_from:
         source = of.arrays.by_value.get(value)
         if source is None or source in chain:
             return []
         chain.append(source)
-    last = chain[-1] if chain else result
+    last = chain[-1]
     if not last.is_parameter or last.shape != result.shape or of.arrays.is_donated(last):
         return []
     moves = (use.executions.op.instruction for use in _fills(chain))

@@ -36,6 +36,7 @@ Example:
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import floor
 
 from _analysis.arrays.engine import Change, Remove, Resize
 from _analysis.arrays.graph import (
@@ -76,7 +77,7 @@ FOR_SCORES = (
 
 def find(of: StepProgram) -> Iterator[Cause]:
     # Arrays whose bytes take less time than the smallest reported gain are not worth a row.
-    least = of.floor * of.roofs.hbm / 2 if of.roofs.hbm is not None else None
+    least = floor(of.floor * of.roofs.hbm / 2) if of.roofs.hbm is not None else None
     large = [
         array
         for array in of.arrays

@@ -91,7 +91,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
     # Following the few one-hot matrices takes less time than following the operands of all matmuls.
     near = {value.instruction for value in reach(hot, consumers, _is_weighted).stopped}
     rows: dict[tuple[str | None, Confidence], list[_Lookup]] = {}
-    for dot in of.program.instructions():
+    for dot in of.program.instructions() if near else ():
         if dot in near and dot.opcode in DOTS and (found := _lookup(dot)):
             # Several matmuls can share the ops that compute a weighted matrix, so all matmuls with
             # weighted matrices are in one row.

@@ -89,8 +89,10 @@ def _size(array: StepArray, use: Use) -> int:
 
 def _reduced_by(ran: Executions, uses_of: _Uses) -> tuple[StepArray, int] | None:
     """Return the array that an op reads, and its size, if the op only sums over this array."""
+    if ran.op.kind != COMPUTE or ran.op.dot or ran.op.kernel:
+        return None
     sizes = {(array, use.is_write): _size(array, use) for array, use in uses_of.get(ran, ())}
-    if ran.op.kind != COMPUTE or ran.op.dot or ran.op.kernel or not sizes:
+    if not sizes:
         return None
     (array, is_write), n_bytes = max(sizes.items(), key=lambda item: item[1])
     others = [other for key, other in sizes.items() if key != (array, is_write)]

@@ -139,8 +139,9 @@ def _place(of: StepProgram, here: Instruction) -> float:
 def _widened_in(program: Program) -> Iterator[Instruction]:
     """Yield the converts of the user's forward pass from a narrower float to f32."""
     for here in program.instructions():
-        is_users = (here.op_name or "").endswith(_USERS_CONVERT) and not is_backward(here)
-        if here.opcode == "convert" and is_users and here.operands and _is_large(Value(here)):
+        if here.opcode != "convert" or not (here.op_name or "").endswith(_USERS_CONVERT):
+            continue
+        if not is_backward(here) and here.operands and _is_large(Value(here)):
             source = Value(here.operands[0]).array
             # The compiler keeps a convert from f32 to f32 if it has removed the convert before it.
             if source and source.dtype.startswith((*_NARROW, _WIDE)):

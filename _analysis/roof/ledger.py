@@ -119,7 +119,7 @@ def judged(executions: Executions, cost: Cost, roofs: Roofs) -> Entry:
     name: OpClass = COMPUTE_BOUND if t_compute >= t_memory else MEMORY_BOUND
     is_certain = None not in (of_flops, of_bytes)
     # Times are rounded, so tolerate a deviation of 1 %.
-    is_over_roof = total > 0 and 100 * roof > 101 * total
+    is_over_roof = roof > total > 0 and 100 * roof > 101 * total
     lost = total - at_roof
     return Entry(executions, name, cost, at_roof, lost, is_certain, is_over_roof, *times)
 
