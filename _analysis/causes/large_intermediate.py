@@ -125,8 +125,9 @@ class _Reduced:
                 if all(a.value in self.left_out for a, use in self.uses_of[ran] if use.is_write)
             ]
             changes: list[Change] = [Resize(array.value, 0) for array in arrays]
-            changes.append(Remove([*only_for_them, *self.gradients(arrays)]))
-            readers = dict.fromkeys(use.executions for array in arrays for use in array.reads)
+            gradients = list(self.gradients(arrays))
+            changes.append(Remove([*only_for_them, *gradients]))
+            readers = [use.executions for array in arrays for use in array.reads]
             biggest = max(arrays, key=lambda array: array.moved)
             shape = biggest.shape.text
             yield Cause(
@@ -135,7 +136,7 @@ class _Reduced:
                 " would save <gain>.",
                 FOR_REDUCED,
                 SEEN,
-                [*writers, *(ran for ran in readers if ran not in writers)],
+                list(dict.fromkeys([*writers, *readers, *gradients])),
                 changes,
                 place=place_of_longest(writers),
                 evidence={"shape": shape},

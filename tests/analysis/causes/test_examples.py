@@ -121,6 +121,7 @@ sinusoid = lambda length, width: jnp.sin(jnp.arange(length * 1.0)[:, None] * jnp
     "large_intermediate": """
 logits, labels = jnp.arange(24.0).reshape(2, 3, 4), jnp.array([[0, 1, 2], [3, 0, 1]])
 """,
+    "expanded_then_reduced": "tokens, vocabulary = jnp.array([2, 0, 2]), 4",
     "array_of_pairs": "x, a, b = jnp.ones((2, 6)), jnp.ones((2, 3)), jnp.ones((2, 3))",
     "flat_array": """
 import jax.flatten_util
@@ -154,6 +155,7 @@ SAME = {
     "repeated_kernel": "out",
     "widened_dtype": "x",
     "large_intermediate": "loss",
+    "expanded_then_reduced": "seen",
     "flat_array": "grads",
     "layout_change": "q",
 }

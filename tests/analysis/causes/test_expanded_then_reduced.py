@@ -1,0 +1,147 @@
+"""Test the cause `expanded_then_reduced`."""
+
+from __future__ import annotations
+
+import unittest
+from collections.abc import Sequence
+
+from tests.analysis.small_programs import Json, Program, causes, equal
+from tests.builders.hlo_proto import Op, Shape, array, op
+from tests.builders.xspace import op as event
+
+# At this peak, memory moves 1000 bytes per picosecond.
+HBM = ("--peak-hbm-gibps", str(10**15 / 2**30))
+MATMUL = "jit(f)/dot_general"
+# The dimensions of the large array, and those of the result.
+LARGE, FEW = (8, 64, 1000), (8, 1000)
+
+
+def reduced(
+    inside: list[Op],
+    *,
+    n_elements: Sequence[int] = FEW,
+    how: str = "add",
+    dur: int = 300,
+    tf_op: str = "jit(f)/reduce_sum",
+) -> list[Json]:
+    """Return the rows for a fusion that reduces the value `large`."""
+    program = program_of(inside, array("f32", *n_elements), how, tf_op)
+    rows = causes(program, [event("fusion.1", "loop fusion", 0, dur)], *HBM)
+    return [row for row in rows if row["cause"] == "expanded_then_reduced"]
+
+
+def program_of(inside: list[Op], result: Shape, how: str, tf_op: str) -> Program:
+    numbers = array("f32", 8, 64)
+    return {
+        "sum": [
+            op("a", "parameter", shape=array("f32")),
+            op("b", "parameter", shape=array("f32"), number=1),
+            op("c", how, "a", "b", shape=array("f32")),
+        ],
+        "fused": [
+            op("given", "parameter", shape=numbers),
+            op("others", "parameter", shape=array("f32", 1000), number=1),
+            op("zero", "constant", shape=array("f32")),
+            op("spread", "broadcast", "given", shape=array("f32", *LARGE), line="model.py:3"),
+            op("across", "broadcast", "others", shape=array("f32", *LARGE), line="model.py:4"),
+            *inside,
+            op("few", "reduce", "large", "zero", shape=result, calls=["sum"], tf_op=tf_op),
+        ],
+        "main": [
+            op("x", "parameter", shape=numbers),
+            op("y", "parameter", shape=array("f32", 1000), number=1),
+            op("fusion.1", "fusion", "x", "y", shape=result, calls=["fused"], line="model.py:5"),
+        ],
+    }
+
+
+def combined(opcode: str, tf_op: str | None = None) -> list[Op]:
+    shape = array("f32", *LARGE)
+    return [op("large", opcode, "spread", "across", shape=shape, line="model.py:2", tf_op=tf_op)]
+
+
+def one_hot() -> list[Op]:
+    places = op("places", "iota", shape=array("s32", *LARGE))
+    return [places, equal("large", "spread", "places", shape=array("pred", *LARGE))]
+
+
+class Reduced(unittest.TestCase):
+    def test_counted_one_hot_array_is_reported(self) -> None:
+        (row,) = reduced(one_hot())
+        # The op moves 38 kB, which takes 38 ps.
+        self.assertEqual((row["gain_ps"], row["confidence"]), (300 - 38, "seen"))
+        self.assertIn(".at[].add", row["what_helps"])
+        self.assertEqual(row["evidence"]["shape"], "pred[8,64,1000]")
+
+    def test_sum_of_products_is_reported(self) -> None:
+        (row,) = reduced(combined("multiply"))
+        self.assertEqual(row["gain_ps"], 300 - 38)
+        self.assertEqual(row["source_user"], "model.py:2")
+        self.assertIn("einsum", row["what_helps"])
+
+    def test_comparisons_of_all_pairs_are_reported(self) -> None:
+        (row,) = reduced(combined("compare"), how="or")
+        self.assertIn("searchsorted", row["what_helps"])
+
+    def test_array_that_is_repeated_for_a_matmul_is_reported_at_its_line(self) -> None:
+        # The compiler writes a matmul of few rows as products and sums, which have its name.
+        (row,) = reduced(combined("multiply", MATMUL), tf_op=MATMUL)
+        self.assertEqual(row["source_user"], "model.py:3")
+        self.assertIn("Do not repeat", row["what_helps"])
+
+    def test_casts_for_the_op_are_part_of_its_cost(self) -> None:
+        program = program_of(combined("multiply"), array("f32", *FEW), "add", MATMUL)
+        main = program["main"]
+        main[0] = op("narrow", "parameter", shape=array("bf16", 8, 64))
+        main.insert(1, op("x", "convert", "narrow", shape=array("f32", 8, 64)))
+        ran = [event("x", "convert", 0, 50), event("fusion.1", "loop fusion", 50, 300)]
+        (row,) = causes(program, ran, *HBM)
+        self.assertEqual(row["gain_ps"], 350 - 38)
+        # Another op needs the cast array, too.
+        main.append(op("y.1", "negate", "x", shape=array("f32", 8, 64)))
+        (row,) = causes(program, ran, *HBM)
+        self.assertEqual(row["gain_ps"], 300 - 38)
+
+    def test_matmul_of_few_rows_is_not_reported(self) -> None:
+        inside = combined("multiply", MATMUL)
+        for i, name in enumerate(("spread", "across")):
+            inside[i:i] = [op(f"{name}.dot", "broadcast", ("given", "others")[i], tf_op=MATMUL)]
+            inside[i].instruction.shape = array("f32", *LARGE)
+        inside[-1] = op(
+            "large",
+            "multiply",
+            "spread.dot",
+            "across.dot",
+            shape=array("f32", *LARGE),
+            tf_op=MATMUL,
+        )
+        self.assertEqual(reduced(inside, tf_op=MATMUL), [])
+
+    def test_function_that_needs_all_pairs_is_not_reported(self) -> None:
+        self.assertEqual(reduced(combined("maximum")), [])
+        large = array("f32", *LARGE)
+        added = op("added", "add", "spread", "across", shape=large)
+        self.assertEqual(reduced([added, op("large", "tanh", "added", shape=large)]), [])
+
+    def test_largest_product_is_not_reported(self) -> None:
+        self.assertEqual(reduced(combined("multiply"), how="maximum"), [])
+
+    def test_array_that_is_not_made_of_broadcasts_is_not_reported(self) -> None:
+        bits = op("bits", "rng-bit-generator", shape=array("f32", *LARGE))
+        large = op("large", "multiply", "spread", "bits", shape=array("f32", *LARGE))
+        self.assertEqual(reduced([bits, large]), [])
+
+    def test_op_with_a_matmul_is_not_reported(self) -> None:
+        dot = op("product", "dot", "given", "given", shape=array("f32", 8, 8))
+        self.assertEqual(reduced([*one_hot(), dot]), [])
+
+    def test_op_that_moves_more_than_half_as_many_elements_is_not_reported(self) -> None:
+        self.assertEqual(len(reduced(one_hot(), n_elements=(8, 32, 1000), dur=2000)), 1)
+        self.assertEqual(reduced(one_hot(), n_elements=(8, 33, 1000), dur=2000), [])
+
+    def test_op_that_is_as_fast_as_its_bytes_is_not_reported(self) -> None:
+        self.assertEqual(reduced(one_hot(), dur=38), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
