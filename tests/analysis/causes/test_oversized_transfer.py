@@ -12,24 +12,35 @@ GROUPS = listed_groups((0, 1, 2, 3))
 FORWARD, BACKWARD = "jit(f)/jvp(g)/dot_general", "jit(f)/transpose(jvp(g))/dot_general"
 
 
-def reduced(width: int, path: str = FORWARD) -> list[Json]:
+def reduced(width: int, path: str = FORWARD, weight: str = "bitcast") -> list[Json]:
     """Return the causes if an all-reduce adds the partial sums of a matmul, arrays of shape
-    (1024, `width`)."""
-    shape = array("f32", 1024, width)
+    (1024, `width`). All devices compute the same with the sums.
+
+    The matmul's second operand is computed from a parameter by the opcode `weight`.
+    """
+    shape, sums = array("f32", 1024, width), array("f32", width)
     program = [
         op("x", "parameter", shape=array("f32", 1024, 8)),
-        op("w", "parameter", shape=array("f32", 8, width)),
-        op("dot.1", "dot", "x", "w", shape=shape, tf_op=path, line="model.py:7"),
+        op("w", "parameter", shape=array("f32", 8, width), number=1),
+        op("tanh", "tanh", "x", shape=array("f32", 1024, 8)),
+        op("layer", "negate", "w", shape=array("s32")),
+        op("weight", weight, "w", "layer", shape=array("f32", 8, width)),
+        op("dot.1", "dot", "tanh", "weight", shape=shape, tf_op=path, line="model.py:7"),
         op("copy.1", "copy", "dot.1", shape=shape),
         op("sum", "all-reduce", "copy.1", shape=shape, line="model.py:7", extra=GROUPS),
-        op("out", "exponential", "sum", shape=shape),
+        op("max", "exponential", "sum", shape=sums, line="model.py:8"),
+        op("device", "partition-id", shape=array("u32")),
+        op("out", "dynamic-slice", "max", "device", shape=array("f32", width // 4)),
     ]
     ran = [
-        event("dot.1", "convolution fusion", 0, 10),
+        event("weight", "loop fusion", 0, 10),
+        event("dot.1", "convolution fusion", 10, 10),
         event("sum", "all-reduce", 100, 200),
-        event("out", "loop fusion", 300, 10),
+        event("max", "loop fusion", 300, 100, tf_op="jit(f)/max:"),
+        event("out", "loop fusion", 400, 10),
     ]
-    return [row for row in causes({"main": program}, ran) if row["cause"] == "oversized_transfer"]
+    rows = causes({"main": program}, ran, devices=(1, 4))
+    return [row for row in rows if row["cause"] in ("oversized_transfer", "duplicated_work")]
 
 
 def gathered(width: int, reader: str = "dot") -> list[Json]:
@@ -49,15 +60,15 @@ def gathered(width: int, reader: str = "dot") -> list[Json]:
     return [row for row in causes({"main": program}, ran) if row["cause"] == "oversized_transfer"]
 
 
-def both(other: Shape, result: Shape) -> list[Json]:
-    """Return the causes if an operand of 1024 by 512 elements is gathered and the result is
+def both(other: Shape, result: Shape, width: int = 512, path: str = BACKWARD) -> list[Json]:
+    """Return the causes if an operand of 1024 by `width` elements is gathered and the result is
     all-reduced."""
-    whole = array("f32", 1024, 512)
+    whole = array("f32", 1024, width)
     program = [
-        op("x", "parameter", shape=array("f32", 256, 512)),
+        op("x", "parameter", shape=array("f32", 256, width)),
         op("w", "parameter", shape=other),
         op("whole", "all-gather", "x", shape=whole, line="model.py:3", extra=GROUPS),
-        op("part", "dot", "whole", "w", shape=result, tf_op=BACKWARD),
+        op("part", "dot", "whole", "w", shape=result, tf_op=path),
         op("sum", "all-reduce", "part", shape=result, line="model.py:5", extra=GROUPS),
         op("out", "exponential", "sum", shape=result),
     ]
@@ -98,19 +109,28 @@ def looked_up(n_rows: int) -> list[Json]:
 
 
 class LargerArray(unittest.TestCase):
-    def test_partial_sums_larger_than_both_operands_are_found(self) -> None:
+    def test_partial_sums_larger_than_the_activations_are_found(self) -> None:
         (row,) = reduced(1024)
-        # Gathering both operands from four devices would move 4 * 2 * 8 columns of 1024 elements;
-        # the all-reduce moves 1024 such columns.
-        self.assertEqual(row["gain_ps"], round(200 * (1024 - 64) / 1024))
+        # Gathering the activations from four devices would move 4 * 8 columns of 1024 elements; the
+        # all-reduce moves 1024 such columns. The four devices also work on the whole sum.
+        self.assertEqual(row["gain_ps"], round(200 * (1024 - 32) / 1024) + 75)
         self.assertEqual((row["source_user"], row["confidence"]), ("model.py:7", "likely"))
+        self.assertEqual(row["evidence"]["ops"], ["sum", "max"])
         self.assertIn("reduces partial sums of a matmul", row["says"])
+        self.assertIn("Split the weight along a dimension of the result", row["what_helps"])
 
-    def test_partial_sums_smaller_than_the_operands_are_not_reported(self) -> None:
-        self.assertEqual(reduced(16), [])
+    def test_operand_that_is_computed_needs_to_move(self) -> None:
+        (row,) = reduced(1024, weight="negate")
+        self.assertAlmostEqual(row["gain_ps"], 200 * (1024 - 64) / 1024 + 75, delta=1)
+        (row,) = reduced(1024, weight="dynamic-slice")
+        self.assertAlmostEqual(row["gain_ps"], 200 * (1024 - 32) / 1024 + 75, delta=1)
+
+    def test_partial_sums_smaller_than_the_activations_are_not_reported(self) -> None:
+        # The devices could still divide the work on the sum.
+        self.assertNotIn("oversized_transfer", [row["cause"] for row in reduced(64)])
 
     def test_summed_gradients_are_not_reported(self) -> None:
-        self.assertEqual(reduced(1024, BACKWARD), [])
+        self.assertNotIn("oversized_transfer", [row["cause"] for row in reduced(1024, BACKWARD)])
 
     def test_gathered_operand_larger_than_the_other_arrays_is_found(self) -> None:
         (row,) = gathered(1024)
@@ -131,6 +151,11 @@ class LargerArray(unittest.TestCase):
         self.assertEqual((row["source_user"], row["confidence"]), ("model.py:3", "likely"))
         self.assertEqual(row["evidence"]["ops"], ["whole", "sum"])
         self.assertEqual(both(array("f32", 512, 192), array("f32", 1024, 192)), [])
+
+    def test_reduction_that_alone_is_too_large_is_in_the_row_of_the_gather(self) -> None:
+        result = array("f32", 1024, 1024)
+        (row,) = both(array("f32", 64, 1024), result, width=64, path=FORWARD)
+        self.assertEqual(row["evidence"]["ops"], ["whole", "sum"])
 
     def test_weight_gradient_that_sums_along_the_gathered_dimension_is_not_reported(self) -> None:
         self.assertEqual(both(array("f32", 1024, 48), array("f32", 512, 48)), [])
