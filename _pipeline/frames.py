@@ -159,6 +159,12 @@ def package_of(path: str) -> str | None:
     return package[1].removesuffix(".py") if package else None
 
 
+@lru_cache(maxsize=1 << 12)
+def is_in_no_package(file: str) -> bool:
+    """Return whether a file is the user's, and no part of an installed package with models."""
+    return is_not_plumbing(file) and package_of(file) is None
+
+
 def own_code(texts: Sequence[str]) -> Callable[[str], bool]:
     """Return a predicate that recognises the user's own files.
 

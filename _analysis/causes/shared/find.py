@@ -166,12 +166,12 @@ def caller_says(cause: Cause, place: Place) -> str:
     the user's files that leads to it."""
     if not place.source_user or not frames.package_of(place.source_user):
         return ""
-    callers: list[tuple[str, int]] = []
-    for ran in cause.executions:
-        if ran.op.stack and ran.op.source_user == place.source_user:
-            outside = [f for f in ran.op.stack.frames if not frames.package_of(f)]
-            line = frames.innermost_own(outside, ran.op.is_own)
-            callers += [(line, ran.total)] if line else []
+    callers = [
+        (line, ran.total)
+        for ran in cause.executions
+        if ran.op.stack and ran.op.source_user == place.source_user
+        if (line := ran.op.stack.innermost_own(frames.is_in_no_package))
+    ]
     return f" (called at {short(most(callers))})" if callers else ""
 
 
