@@ -16,8 +16,10 @@ How the program shows it: There are two patterns. Arrays in VMEM do not count.
 - No matmul or kernel writes or reads the array, and all that is made of it has at most an eighth of
   its size (`seen`).
 - A dot's result is at least 4 times as large as either operand, and is multiplied again after a
-  softmax (`likely`). All arrays in HBM with these dimensions are scores, also those that the
-  backward pass makes. A kernel such as flash attention never writes scores to memory.
+  softmax (`likely`). Heads count as at least 128 wide, because a kernel pads them to the lanes of a
+  register. All arrays in HBM with these dimensions are scores, also those that the backward pass
+  makes. A kernel such as flash attention never writes scores to memory, and returns no metric of
+  them, so scores that the program also sums over several rows do not count.
 
 What to change: Compute only what is used, for example `logsumexp` minus the selected logit instead
 of `log_softmax`, or work in chunks. For scores, use a fused attention kernel.
@@ -39,29 +41,18 @@ from collections.abc import Iterator
 from math import floor
 
 from _analysis.arrays.engine import Change, Remove, Resize
-from _analysis.arrays.graph import (
-    DOTS,
-    ELEMENTWISE,
-    Value,
-    consumers,
-    is_backward,
-    is_moved,
-    reach,
-)
+from _analysis.arrays.graph import Value, is_backward
 from _analysis.arrays.of_step import TEMPORARY, StepArray, Use
+from _analysis.causes.shared.attention_scores import has_dims, scores_in, sorted_dims
 from _analysis.causes.shared.cause import LIKELY, SEEN, Cause
-from _analysis.causes.shared.softmaxes import SOFTMAX_KERNEL
 from _analysis.causes.shared.step_program import StepProgram, place_of, place_of_longest
 from _pipeline.executions import Executions
 from _pipeline.groups import grouped
-from _proto.hlo.program import Instruction
 from _units import size
 
 # What is made of an array is small if it has at most 1 / `_SHRINKING` of the array's bytes: a row
 # of a vocabulary becomes one number, but a change of dtype only halves or quarters the bytes.
 _SHRINKING = 8
-# Scores of short sequences are not much larger than queries and keys: a kernel saves little.
-_GROWING = 4
 # Scores that stay on the chip have no bytes in HBM. At exactly 0, the engine would also remove the
 # matmuls that make them, but a kernel still needs these.
 _ON_THE_CHIP = 2**-20
@@ -167,7 +158,7 @@ class _Reduced:
         """Yield the ops of the backward pass that build an array's gradient of a few values, and
         reduce it at once: without the array, there is no such gradient."""
         lines = {place_of(use.executions.op).source_user for a in arrays for use in a.reads}
-        shapes = {_dims(array.shape.dims) for array in arrays}
+        shapes = {sorted_dims(array.shape.dims) for array in arrays}
         smallest = min(array.shape.n_bytes or 0 for array in arrays)
         for ran in self.of.leaves:
             here = ran.op.instruction
@@ -180,7 +171,7 @@ class _Reduced:
                 inner.opcode == "select"
                 and is_backward(inner)
                 and self.of.place_at(inner).source_user in lines
-                and any(_dims(shape.dims) in shapes for shape in inner.arrays or ())
+                and any(sorted_dims(shape.dims) in shapes for shape in inner.arrays or ())
                 for inner in (here, *here.inside())
             ):
                 yield ran
@@ -190,24 +181,12 @@ def _multiplies(ran: Executions) -> bool:
     return ran.op.dot is not None or bool(ran.op.kernel)
 
 
-def _dims(dims: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the sorted dimensions, because compilers transpose arrays and add dimensions of size
-    1."""
-    return tuple(sorted(n for n in dims if n > 1))
-
-
 def _scores(of: StepProgram, large: list[StepArray]) -> Iterator[Cause]:
-    dots = [
-        here
-        for here in of.softmaxed
-        if here.opcode in DOTS and not is_backward(here) and _is_grown(here) and _is_reread(here)
-    ]
-    by_dims = grouped((_dims(shape.dims), dot) for dot in dots for shape in dot.arrays or ())
-    for dims, made in by_dims.items():
-        arrays = [array for array in large if _has_dims(array, dims)]
+    for dims, dots in scores_in(of.softmaxed).items():
+        arrays = [array for array in large if has_dims(array.shape, dims)]
         if not arrays:
             continue
-        dot = min(made, key=lambda dot: of.order.get(dot, len(of.order)))
+        dot = min(dots, key=lambda dot: of.order.get(dot, len(of.order)))
         shape = max(arrays, key=lambda array: array.moved).shape.text
         moved = sum(array.moved for array in arrays)
         yield Cause(
@@ -221,33 +200,3 @@ def _scores(of: StepProgram, large: list[StepArray]) -> Iterator[Cause]:
             place=of.place_at(dot),
             evidence={"shape": shape},
         )
-
-
-def _has_dims(array: StepArray, dims: tuple[int, ...]) -> bool:
-    """Return whether an array has the dimensions of scores, or stacks scores of several layers."""
-    own = list(_dims(array.shape.dims))
-    for n in dims:
-        if n not in own:
-            return False
-        own.remove(n)
-    return len(own) <= 1
-
-
-def _is_grown(dot: Instruction) -> bool:
-    """Return whether a dot's result is much larger than both operands."""
-    operands = [array for arrays in dot.operand_arrays[:2] for array in arrays or ()]
-    result = next((array.n_elements for array in dot.arrays or ()), 0)
-    return len(operands) == 2 and result >= _GROWING * max(a.n_elements for a in operands)
-
-
-def _is_reread(dot: Instruction) -> bool:
-    """Return whether what a softmax makes of a dot's result is the operand of another dot of the
-    same pass, or of XLA's kernel for both. The logits of a loss are not."""
-    reached = reach(
-        [Value(dot)], consumers, lambda v: v.instruction.opcode in ELEMENTWISE or is_moved(v)
-    )
-    readers = {value.instruction for value in reached.stopped}
-    return any(
-        here.op_name == SOFTMAX_KERNEL or (here.opcode in DOTS and not is_backward(here))
-        for here in readers
-    )

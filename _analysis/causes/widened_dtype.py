@@ -33,33 +33,26 @@ Example:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from math import inf
 
 from _analysis.arrays.engine import Resize
-from _analysis.arrays.graph import (
-    DOTS,
-    ELEMENTWISE,
-    Value,
-    consumers,
-    is_backward,
-    is_layout,
-    origins,
-    reach,
-    walk,
-)
+from _analysis.arrays.graph import Value, consumers, reach
 from _analysis.arrays.of_step import TEMPORARY, StepArray
 from _analysis.causes.shared.cause import LIKELY, SEEN, Cause
 from _analysis.causes.shared.step_program import StepProgram, own_line_of
-from _proto.hlo.collectives import collective_name
-from _proto.hlo.program import Instruction, Program
+from _analysis.causes.shared.widened_values import (
+    MIN_ELEMENTS,
+    WIDE,
+    is_looked_up,
+    joined,
+    multiplies,
+    residual_stream,
+    stays_wide,
+    widened_in,
+)
+from _proto.hlo.program import Instruction
 from _units import counted, size
-
-_NARROW, _WIDE = ("bf16", "f16", "f8"), "f32"
-# Smaller arrays, such as statistics and weights of norms, cost almost nothing.
-_MIN_ELEMENTS = 1 << 16
-_MOVING = frozenset("concatenate dynamic-slice dynamic-update-slice pad slice".split())
-_USERS_CONVERT = "convert_element_type"
 
 WHAT_HELPS = (
     "If f32 is not intended, cast the f32 operand to the other operand's dtype, as in"
@@ -81,27 +74,27 @@ def find(of: StepProgram) -> Iterator[Cause]:
     }
 
     def stays(value: Value) -> bool:
-        return value.instruction not in of.softmaxed and _stays_wide(value)
+        return value.instruction not in of.softmaxed and stays_wide(value)
 
     def arrays_in(values: Iterable[Value]) -> list[StepArray]:
         return list(dict.fromkeys(written[value] for value in values if value in written))
 
     by_line: dict[str | None, list[Instruction]] = {}
-    for convert in sorted(_widened_in(of.program), key=lambda convert: _place(of, convert)):
+    for convert in sorted(widened_in(of.program), key=lambda convert: _place(of, convert)):
         if convert not in of.softmaxed:
             by_line.setdefault(own_line_of(convert, of.is_own) or convert.line, []).append(convert)
     explained: set[Value] = set()
     for converts in by_line.values():
         starts = [Value(convert) for convert in converts]
-        if explained and explained.issuperset(Value(_joined(convert)[1]) for convert in converts):
+        if explained and explained.issuperset(Value(joined(convert)[1]) for convert in converts):
             continue
         region = reach(starts, consumers, stays).passed
-        dots = [value for value in region if _multiplies(value.instruction)]
+        dots = [value for value in region if multiplies(value.instruction)]
         # What a matmul makes of the value counts only if it is written to HBM in f32.
         after = arrays_in(reach(dots, consumers, stays).passed)
         is_carried = any(array.moved for array in after)
-        wide = arrays_in(region if is_carried else _residual_stream(of.program, starts, stays))
-        if wide and not any(map(_is_looked_up, converts)):
+        wide = arrays_in(region if is_carried else residual_stream(of.program, starts, stays))
+        if wide and not any(map(is_looked_up, converts)):
             explained |= region
             yield _cause(of, converts, [*wide, *_because_of(arrays, wide)])
 
@@ -109,7 +102,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
 def _cause(of: StepProgram, converts: list[Instruction], arrays: list[StepArray]) -> Cause:
     # An implicit promotion tells more about the place than an explicit cast.
     convert, join, is_implicit = next(
-        (found for found in map(_joined, converts) if found[2]), _joined(converts[0])
+        (found for found in map(joined, converts) if found[2]), joined(converts[0])
     )
     ran = dict.fromkeys(use.executions for array in arrays for use in array.uses if use.n_bytes)
     in_hbm = [array for array in arrays if array.moved]
@@ -136,106 +129,12 @@ def _place(of: StepProgram, here: Instruction) -> float:
     return of.order.get(ran.op.instruction, inf) if ran and ran.op.instruction else inf
 
 
-def _widened_in(program: Program) -> Iterator[Instruction]:
-    """Yield the converts of the user's forward pass from a narrower float to f32."""
-    for here in program.instructions():
-        if here.opcode != "convert" or not (here.op_name or "").endswith(_USERS_CONVERT):
-            continue
-        if not is_backward(here) and here.operands and _is_large(Value(here)):
-            source = Value(here.operands[0]).array
-            # The compiler keeps a convert from f32 to f32 if it has removed the convert before it.
-            if source and source.dtype.startswith((*_NARROW, _WIDE)):
-                yield here
-
-
-def _is_large(value: Value, *dtypes: str) -> bool:
-    array = value.array
-    is_one = array is not None and array.dtype.startswith(dtypes or (_WIDE,))
-    return is_one and array is not None and array.n_elements >= _MIN_ELEMENTS
-
-
-def _multiplies(here: Instruction) -> bool:
-    return here.opcode in DOTS or here.is_kernel
-
-
-def _only_moves(here: Instruction) -> bool:
-    moves = here.opcode in _MOVING or is_layout(here) or here.is_asynchronous
-    return moves or collective_name(here.opcode) is not None
-
-
-def _stays_wide(value: Value) -> bool:
-    """Return whether a value that is computed from an f32 value is f32 in the user's program."""
-    here = value.instruction
-    if is_backward(here):
-        return False
-    if here.opcode == "convert" and not here.op_name:
-        # The compiler narrows operands of matmuls. Its converts to f32 are inside bf16 ops.
-        return _is_large(value, *_NARROW)
-    if _only_moves(here):
-        return _is_large(value, _WIDE, *_NARROW)
-    return _is_large(value) and (here.opcode in ELEMENTWISE or _multiplies(here))
-
-
-def _residual_stream(
-    program: Program, starts: list[Value], stays: Callable[[Value], bool]
-) -> set[Value]:
-    """Return the sums of widened values with results of matmuls, if such sums are summed again."""
-
-    def is_summed(value: Value) -> bool:
-        here = value.instruction
-        return stays(value) and (here.opcode in ("add", "convert") or _only_moves(here))
-
-    stream = reach(starts, consumers, is_summed).passed
-    if sum(value.instruction.opcode == "add" for value in stream) < 2:
-        return set()
-    dots = [Value(here) for here in program.instructions() if _multiplies(here)]
-    of_dots = reach(dots, consumers, lambda value: value not in stream and _is_computed(value))
-    made = of_dots.passed - stream
-
-    def adds_matmul(value: Value) -> bool:
-        here = value.instruction
-        return here.opcode == "add" and any(Value(operand) in made for operand in here.operands)
-
-    sums = {value for value in stream if adds_matmul(value)}
-    first = reach(starts, consumers, lambda value: is_summed(value) and value not in sums)
-    return stream if sums - first.stopped else set()
-
-
-def _is_computed(value: Value) -> bool:
-    return value.instruction.opcode in ELEMENTWISE or _only_moves(value.instruction)
-
-
-def _joined(convert: Instruction) -> tuple[Instruction, Instruction, bool]:
-    """Return a convert, the first op that computes with its result, and whether both have the same
-    stack: an implicit promotion."""
-    frame = convert.message.metadata.stack_frame_id
-    found = walk([Value(convert)], consumers, lambda value: _only_moves(value.instruction))
-    taking = [value.instruction for value, is_passed in found if not is_passed]
-    same = [here for here in taking if frame and here.message.metadata.stack_frame_id == frame]
-    joins = [here for here in same if here.opcode in ELEMENTWISE and len(here.operands) > 1]
-    return convert, (joins or same or taking or [convert])[0], bool(joins)
-
-
-def _is_looked_up(convert: Instruction) -> bool:
-    """Return whether the value is combined with rows of an f32 table, one for each token: such a
-    stream was never narrower."""
-    _, join, _ = _joined(convert)
-    sources = (
-        source
-        for operand in join.operands
-        for source in origins(
-            Value(operand), lambda value: _is_large(value) and _is_computed(value)
-        )
-    )
-    return any(value.instruction.opcode == "gather" and _is_large(value) for value in sources)
-
-
 def _wide_arrays(of: StepProgram) -> list[StepArray]:
     return [
         array
         for array in of.arrays
-        if array.shape.dtype == _WIDE
-        and array.shape.n_elements >= _MIN_ELEMENTS
+        if array.shape.dtype == WIDE
+        and array.shape.n_elements >= MIN_ELEMENTS
         and not array.is_parameter
         and array.value.instruction.program is of.program
         and of.arrays.kind_of(array) == TEMPORARY
