@@ -10,7 +10,7 @@ one-hot array times the new elements.
 Why it costs: The op reads and writes all bytes of the buffer. An update in place writes the
 position. The gain is the time of the op, without the part that the update of a few elements needs.
 If the op has other results, it is only the time to write the buffer at 80 % of the peak bandwidth.
-If each row has its own index, each is assumed to take 5 us.
+If each row has its own index, the gain is unknown, because a scatter can be slower than the mask.
 
 How the program shows it: An op without a matmul writes an array of which each element comes
 unchanged from an array of the same shape, or, where a one-hot array selects it, from elsewhere. A
@@ -56,9 +56,6 @@ _MIN_BYTES = 1 << 20
 # An update of a position can move eight rows, the height of a tile. So a quarter of a dimension of
 # 32 is moved at most.
 _ROWS, _MIN_SIZE = 8, 32
-# In picoseconds: the compiler updates rows with an index each in a loop, in which a round takes
-# about as long as a small op.
-_TIME_OF_ROW = 5_000_000
 # Large reads and writes reach about this part of the peak bandwidth.
 _EFFICIENCY = 0.8
 
@@ -96,14 +93,23 @@ def find(of: StepProgram) -> Iterator[Cause]:
         largest = max(updates, key=lambda update: update.n_bytes)
         shape = largest.after.shape.text
         is_seen = all(_is_unambiguous(of, update) for update in updates)
+        has_one_index = all(update.hot.n_indices == 1 for update in updates)
+        gain = (
+            "Updating in place would save <gain>."
+            if has_one_index
+            else "Each row has its own index, so the capture does not tell how long updates would"
+            " take."
+        )
         yield Cause(
             f"{counted(len(row), 'op')} at <line> rewrite buffers such as {shape} to change a few"
             f" elements that a mask selects: {size(round(sum(u.n_bytes for u in updates)))} that"
-            " stay as they are. Updating in place would save <gain>.",
+            f" stay as they are. {gain}",
             WHAT_HELPS,
             SEEN if is_seen else LIKELY,
             list(row),
-            [Retime(ran, _time_after(of, ran, found)) for ran, found in row.items()],
+            [Retime(ran, _time_after(of, ran, found)) for ran, found in row.items()]
+            if has_one_index
+            else [],
             place=largest.place if largest.place.source_user else None,
             evidence={"shape": shape},
         )
@@ -122,8 +128,7 @@ def _time_after(of: StepProgram, ran: Executions, updates: list[_Update]) -> flo
     if speed and sum(use.is_write for use in uses) > len(updates):
         # What makes the other results can take longer than the bytes.
         saved = min(saved, n_bytes / speed)
-    of_rows = sum(_TIME_OF_ROW * u.hot.n_indices for u in updates if u.hot.n_indices > 1)
-    return min(ran.total, ran.total - saved + ran.n * of_rows)
+    return ran.total - saved
 
 
 def _updates_of(of: StepProgram, ran: Executions) -> list[_Update]:
