@@ -35,6 +35,7 @@ _ON_ALL_DEVICES = ("all-gather", "all-reduce")
 _SAME = frozenset(("bitcast", "copy", "opt-barrier"))
 # The compiler says so in the settings of kernels that send data to other devices.
 _SENDS = b'"has_communication": true'
+_COPIES = ("copy-done", "slice-done")
 _NOTHING: Parts = {(): None}
 # Only in a damaged program does the state of a loop change more often.
 _MOST_CHANGES = 64
@@ -49,6 +50,7 @@ class EqualCopies:
         # Remember results, because a program has only a few different values.
         self._together: dict[tuple[Equal, Equal], Equal] = {}
         self._exchanged: dict[tuple[str, Groups, Equal], Equal] = {}
+        self._n_alike: dict[Equal, int] = {}
         self._collectives: dict[Instruction, Collective | None] = {}
         self._is_special: dict[Instruction, bool] = {}
         entry = program.computation(program.message.entry_computation_id)
@@ -61,7 +63,11 @@ class EqualCopies:
         If there are several groups of such devices, return the number for the smallest.
         """
         equal = self._inputs(here) if here in self._of else None
-        return min(map(equal.count, equal)) if equal else 1
+        if equal is None or equal is self._unknown[()]:
+            return 1
+        if equal not in self._n_alike:
+            self._n_alike[equal] = min(map(equal.count, equal))
+        return self._n_alike[equal]
 
     def _parameters(self, program: Program, n_devices: int) -> dict[int, Parts]:
         found: dict[int, dict[Path, Equal]] = {}
@@ -118,7 +124,8 @@ class EqualCopies:
         return self._unknown
 
     def _inputs(self, here: Instruction) -> Equal:
-        sources = inputs_of_chain(here) if here.is_asynchronous else here.operands
+        is_part = here in here.computation.chains
+        sources = inputs_of_chain(here) if is_part else here.operands
         return self._all_of(self._of.get(each, self._unknown) for each in sources)
 
     def _all_of(self, given: Iterable[Parts]) -> Equal:
@@ -144,9 +151,12 @@ class EqualCopies:
 
     def _exchange(self, here: Instruction) -> Parts:
         """Return the result of a collective, or of another asynchronous op."""
+        equal = self._inputs(here)
+        if here.opcode in _COPIES:
+            return {(): equal}
         if here not in self._collectives:
             self._collectives[here] = collective_of(here)
-        equal, collective = self._inputs(here), self._collectives[here]
+        collective = self._collectives[here]
         if collective is None or equal is None:
             return {(): equal}
         groups = collective.who.groups if collective.who else None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from _analysis.arrays.engine import Retime
 from _analysis.arrays.equal_copies import EqualCopies
 from _analysis.arrays.of_step import StepArray, Use
 from _analysis.causes.shared.step_program import StepProgram, collective_name_of, total_of
 from _pipeline.executions import Executions
+from _pipeline.vocabulary import COMPUTE
 from _proto.hlo.text import HBM
 
 # Collecting an array from other devices takes this many times as long as reading it from HBM: on
@@ -18,6 +19,8 @@ _SLOWER = 16
 _LATENCY = 5_000_000
 # Smaller arrays, such as statistics and biases, do not decide how work is divided.
 _SMALL_BYTES = 1 << 20
+# Ops that take less than 1 / `_SHORT` of the smallest gain are only looked at next to longer ones.
+_SHORT = 50
 # Phase of the optimizer's ops in a program with a backward pass.
 _OPTIMIZER = "other"
 _LOOKUP, _SLICE = "gather", "dynamic-slice"
@@ -38,21 +41,30 @@ class Duplicates:
         if n_devices == 1 or not of.roofs.hbm:
             return
         equal = EqualCopies(of.program, n_devices)
-        trains = any(ran.op.phase == "backward" for ran in of.leaves)
-        self.n_of = {
-            ran: n
-            for ran in of.leaves
-            if ran.op.instruction and collective_name_of(ran.op) is None
-            # Dividing the optimizer is a choice: parameters then have to be gathered.
-            if not (trains and ran.op.phase == _OPTIMIZER)
-            if (n := equal.n_alike(ran.op.instruction)) > 1
-        }
-        if sum(ran.total - ran.total / n for ran, n in self.n_of.items()) < of.floor:
-            self.n_of = {}
+        # Look at long ops first, because most programs have nothing to divide.
+        long = [ran for ran in of.leaves if ran.total * _SHORT >= of.floor]
+        if self._saved(self._alike(long, equal)) >= of.floor:
+            self.n_of = self._alike(of.leaves, equal)
         # Without an op, others that feed it may not pay.
         while lost := [ran for group in self.groups() for ran in self._lost_in(group)]:
             for ran in lost:
                 del self.n_of[ran]
+
+    def _alike(self, ops: Sequence[Executions], equal: EqualCopies) -> dict[Executions, int]:
+        trains = any(ran.op.phase == "backward" for ran in self._of.leaves)
+        return {
+            ran: n
+            for ran in ops
+            if ran.op.instruction and (n := equal.n_alike(ran.op.instruction)) > 1
+            # Dividing the optimizer is a choice: parameters then have to be gathered.
+            if not (trains and ran.op.phase == _OPTIMIZER)
+            if collective_name_of(ran.op) is None
+        }
+
+    @staticmethod
+    def _saved(n_of: Mapping[Executions, int]) -> float:
+        """Return the time that dividing math saves if no results have to be collected."""
+        return sum(ran.total - ran.total / n for ran, n in n_of.items() if ran.op.kind == COMPUTE)
 
     def groups(self) -> list[list[Executions]]:
         """Group the ops that share arrays."""
@@ -96,6 +108,8 @@ class Duplicates:
 
     def _lost_in(self, group: Sequence[Executions]) -> list[Executions]:
         """Return the ops of a group that should not be divided."""
+        if self._saved({ran: self.n_of[ran] for ran in group}) < self._of.floor:
+            return list(group)
         shared = [
             ran
             for ran in group
