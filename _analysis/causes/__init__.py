@@ -55,6 +55,7 @@ NAMES = (
     "second_pass",
     "kept_for_little",
     "synchronous_collective",
+    "broadcast_in_memory",
     "expanded_then_reduced",
     "array_of_pairs",
     "flat_array",

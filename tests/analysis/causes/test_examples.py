@@ -121,6 +121,11 @@ sinusoid = lambda length, width: jnp.sin(jnp.arange(length * 1.0)[:, None] * jnp
     "large_intermediate": """
 logits, labels = jnp.arange(24.0).reshape(2, 3, 4), jnp.array([[0, 1, 2], [3, 0, 1]])
 """,
+    "broadcast_in_memory": """
+groups, q = 2, jnp.sin(jnp.arange(48.0)).reshape(1, 4, 3, 4)
+k, v = jnp.cos(jnp.arange(96.0)).reshape(2, 1, 2, 6, 4)
+attention = lambda q, k, v: jax.nn.softmax(q @ k.mT, -1) @ v
+""",
     "expanded_then_reduced": "tokens, vocabulary = jnp.array([2, 0, 2]), 4",
     "array_of_pairs": "x, a, b = jnp.ones((2, 6)), jnp.ones((2, 3)), jnp.ones((2, 3))",
     "flat_array": """
@@ -155,6 +160,7 @@ SAME = {
     "repeated_kernel": "out",
     "widened_dtype": "x",
     "large_intermediate": "loss",
+    "broadcast_in_memory": "out",
     "expanded_then_reduced": "seen",
     "flat_array": "grads",
     "layout_change": "q",

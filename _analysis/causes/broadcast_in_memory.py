@@ -1,0 +1,138 @@
+"""Find arrays in memory that repeat a smaller array.
+
+needs: a program
+headline: Writing an array that repeats a smaller one
+
+What it finds: An array that an op writes to memory although its elements are copies of a smaller
+array, such as keys and values that are repeated for each head of the queries, or a mask that is the
+same for each head.
+
+Why it costs: The copies are written once and read by each op that uses them. The gain is the time
+of these bytes, without those of one copy, and of ops that do nothing but repeat.
+
+How the program shows it: Only broadcasts, casts and layout changes are between the array in HBM and
+a smaller array (`seen`). Excluded are:
+
+- arrays that repeat a single number, which ops fill before they update them, and that the program
+  returns;
+- an input of a kernel that repeats numbers along its last dimension, as the tiles of kernels for
+  attention need it.
+
+What to change: Read the small array. In `einsum`, split the other operand into groups, or leave out
+the dimension. A kernel can read one block several times, if its index map leaves out the dimension;
+the splash attention kernel takes fewer heads of keys than of queries.
+
+When it is intended: A kernel that you cannot change needs the whole array.
+
+Example:
+
+    # Before: writes the keys and values for each of the heads that share them
+    k, v = (jnp.repeat(x, groups, axis=1) for x in (k, v))
+    out = attention(q, k, v)
+    # After: the heads of a group become rows of one head
+    batch, heads, length, width = q.shape
+    out = attention(q.reshape(batch, heads // groups, -1, width), k, v).reshape(q.shape)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from _analysis.arrays.engine import Change, Remove, Resize
+from _analysis.arrays.graph import STRUCTURE, Value, is_same, origins, producers
+from _analysis.arrays.of_step import TEMPORARY, StepArray
+from _analysis.causes.shared.cause import SEEN, Cause
+from _analysis.causes.shared.step_program import StepProgram
+from _light import NamedTuple
+from _pipeline.executions import Executions
+from _pipeline.groups import grouped
+from _proto.hlo.program import Instruction
+from _proto.hlo.shapes import Array
+from _units import size
+
+REMEDY = (
+    "Let ops read the small array: broadcast where it is used, split the other operand of an einsum"
+    " into groups, or use a kernel that shares keys and values between heads (splash attention)."
+)
+# Skip arrays that are written in less than 1 / `_SHORT` of the smallest gain. One line can write an
+# array for each layer.
+_SHORT = 50
+
+
+class _Repeated(NamedTuple):
+    """An array that repeats a smaller one, and the instruction that repeats it."""
+
+    array: StepArray
+    small: Array
+    broadcast: Instruction
+
+
+def find(of: StepProgram) -> Iterator[Cause]:
+    large = (
+        array
+        for array in of.arrays
+        if any(use.executions.total * _SHORT > of.floor for use in array.writes)
+        and array.value.instruction.program is of.program
+        and of.arrays.kind_of(array) == TEMPORARY
+    )
+    found = [repeated for array in large if (repeated := _repeated(array))]
+    for rows in grouped((each.array.shape.dims, each) for each in found).values():
+        biggest = max(rows, key=lambda each: each.array.moved)
+        factor = biggest.array.shape.n_elements // biggest.small.n_elements
+        makers = list(dict.fromkeys(ran for each in rows for ran in each.array.makers))
+        readers = [use.executions for each in rows for use in each.array.reads]
+        changes: list[Change] = [
+            Resize(each.array.value, each.small.n_elements / each.array.shape.n_elements)
+            for each in rows
+        ]
+        changes.append(Remove([ran for ran in makers if _only_repeats(ran)]))
+        yield Cause(
+            f"<line> writes {biggest.array.shape.text}"
+            f" ({size(biggest.array.shape.n_bytes or 0)}) to memory, which repeats an array"
+            f" {factor} times. Reading the small array instead would save <gain>.",
+            REMEDY,
+            SEEN,
+            list(dict.fromkeys([*makers, *readers])),
+            changes,
+            place=of.place_at(biggest.broadcast),
+            evidence={"shape": biggest.array.shape.text},
+        )
+
+
+def _repeated(array: StepArray) -> _Repeated | None:
+    # Other writes update parts of a buffer that the first one only fills.
+    if not array.reads or len(array.writes) != 1:
+        return None
+    (write,) = array.writes
+    here = write.executions.op.instruction
+    passed = origins(Value(here, write.path), _repeats) if here else set()
+    broadcasts = [value.instruction for value in passed if value.instruction.opcode == "broadcast"]
+    sources = [value for value in passed if not _is_passed(value)]
+    small = sources[0].array if len(sources) == 1 else None
+    if not broadcasts or not small or not small.dims:
+        return None
+    if small.n_elements >= array.shape.n_elements or _fills_lanes(array, small):
+        return None
+    return _Repeated(array, small, broadcasts[0])
+
+
+def _fills_lanes(array: StepArray, small: Array) -> bool:
+    """Return whether a kernel reads numbers that are repeated along the last dimension."""
+    whole, part = ([n for n in each.dims if n > 1] for each in (array.shape, small))
+    return whole[:-1] == part and all(use.executions.op.kernel for use in array.reads)
+
+
+def _repeats(value: Value) -> bool:
+    return value.instruction.opcode == "broadcast" or is_same(value)
+
+
+def _is_passed(value: Value) -> bool:
+    """Return whether a value repeats or moves another value of the program."""
+    is_passed = value.instruction.opcode in STRUCTURE or _repeats(value)
+    return is_passed and bool(producers(value))
+
+
+def _only_repeats(ran: Executions) -> bool:
+    here = ran.op.instruction
+    parts = (here, *here.inside()) if here else ()
+    return all(part.opcode in STRUCTURE or _repeats(Value(part)) for part in parts)
