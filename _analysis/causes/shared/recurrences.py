@@ -20,7 +20,7 @@ from _analysis.arrays.graph import (
 from _analysis.arrays.of_step import is_float
 from _proto.hlo.collectives import collective_name
 from _proto.hlo.program import Computation, Instruction
-from _proto.hlo.shapes import Path
+from _proto.hlo.shapes import Array, Path
 
 # No round needs another one, or what a round carries is a sum of multiples of what the round before
 # it carries, element by element, or anything else.
@@ -72,13 +72,19 @@ class Rounds:
 
 
 def _carried(state: Instruction, root: Instruction) -> Iterator[Path]:
-    """Yield the parts of a loop's state that the next round computes with: no counters, inputs,
-    sums, or buffers into which each round writes its result."""
+    """Yield the parts of a loop's state that the next round computes with: no counters, keys of
+    random numbers, inputs, sums, or buffers into which each round writes its result."""
     for path, array in state.leaves or ():
         value = Value(state, path)
         is_input = value in origins(Value(root, path), is_moved)
-        if array and is_float(array.dtype) and not is_input and not _is_result(value):
+        if array and _is_data(array) and not is_input and not _is_result(value):
             yield path
+
+
+def _is_data(array: Array) -> bool:
+    """Return whether an array has floats, or a signed integer for each row, such as the tokens that
+    a decoder has chosen."""
+    return is_float(array.dtype) or (bool(array.dims) and array.dtype.startswith("s"))
 
 
 def _is_result(value: Value) -> bool:
@@ -89,12 +95,22 @@ def _is_result(value: Value) -> bool:
     if {here.opcode for here in found} == {"add"} and len(found) == 1:
         sums = reach(map(Value, found), consumers, is_same).stopped
         return {later.instruction for later in sums} <= found
-    return bool(found) and all(
+    is_only_written = all(
         here.opcode == _UPDATE
         and operand(here, 0) in before
         and before.isdisjoint(here.operands[1:])
         for here in found
     )
+    if not found or not is_only_written:
+        return False
+    # What reads the updated buffer in the loop, such as attention, reads results of other rounds.
+    loop = value.instruction.computation.caller
+    updates = reach(
+        map(Value, found),
+        lambda update: [each for each in consumers(update) if each.instruction is not loop],
+        is_same,
+    )
+    return {later.instruction for later in updates.stopped} <= found
 
 
 def _degrees_of(

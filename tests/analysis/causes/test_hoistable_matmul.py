@@ -11,6 +11,8 @@ from tests.builders.xspace import op as event
 
 ROWS = array("bf16", 64, 128)
 ALL = array("bf16", 4, 64, 128)
+# What the loop carries from round to round.
+CARRIED = ROWS
 # The test's chip does this many flops in 1 ps.
 FLOPS = 197
 PEAK = (*FAST, "--peak-tflops-bf16", str(FLOPS))
@@ -26,24 +28,24 @@ def found(
     n: int = 4,
 ) -> list[Json]:
     """Return the causes if four rounds do the matmul `y`, whose operands are computed in `body`."""
-    state = tuple_of(ROWS, ALL, ROWS)
+    state = tuple_of(CARRIED, ALL, ROWS)
     inner = [
         op("state", "parameter", shape=state),
-        take("h", "state", 0, ROWS),
+        take("h", "state", 0, CARRIED),
         take("xs", "state", 1, ALL),
         take("w", "state", 2, ROWS),
         *body,
-        op("new", "tanh", "y", shape=ROWS),
+        op("new", "tanh", "y", shape=CARRIED),
         op("next", "tuple", "new", *kept, shape=state),
     ]
     program = {
         "body": inner,
         "condition": [op("rounds", "parameter", shape=state)],
         "main": [
-            op("h.0", "parameter", shape=ROWS),
+            op("h.0", "parameter", shape=CARRIED),
             op("xs.0", "parameter", shape=ALL, number=1),
             op("w.0", "parameter", shape=ROWS, number=2),
-            op("large", "dot", "h.0", "w.0", shape=ROWS),
+            op("large", "dot", "h.0", "w.0", shape=CARRIED),
             op("init", "tuple", "large", "xs.0", "w.0", shape=state),
             op("while.1", "while", "init", shape=state, calls=["body", "condition"]),
         ],
@@ -87,6 +89,23 @@ class HoistableMatmul(unittest.TestCase):
     def test_matmul_of_what_the_loop_carries_is_not_reported(self) -> None:
         carried = op("y", "dot", "h", "w", shape=ROWS, line="gru.py:3")
         self.assertEqual(found(SLICE, carried, ran={"x": 10, "y": 40}), [])
+
+    def test_matmul_of_a_token_that_the_loop_carries_is_not_reported(self) -> None:
+        # The state is [tokens, table, weight], and each round chooses the next tokens.
+        tokens = array("s32", 64)
+        lookup = op("x", "gather", "xs", "h", shape=ROWS)
+        for state, n in ((tokens, 0), (array("u32", 64), 1)):
+            with mock.patch(f"{__name__}.CARRIED", state):
+                self.assertEqual(len(found(lookup, MATMUL, ran={"x": 10, "y": 40})), n)
+
+    def test_matmul_of_a_cache_that_each_round_extends_is_not_reported(self) -> None:
+        update = op("cache", "dynamic-update-slice", "xs", "w", shape=ALL)
+        part = op("x", "slice", "cache", shape=ROWS)
+        rows = found(update, part, MATMUL, ran={"x": 10, "y": 40}, kept=("cache", "w"))
+        self.assertEqual(rows, [])
+        # Results that no round reads are no reason to run the rounds one after another.
+        rows = found(update, SLICE, MATMUL, ran={"x": 10, "y": 40}, kept=("xs", "w"))
+        self.assertEqual(len(rows), 1)
 
     def test_matmul_of_a_gathered_weight_is_not_reported(self) -> None:
         gathered = op("whole", "all-gather", "w", shape=ROWS)
