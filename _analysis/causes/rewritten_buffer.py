@@ -44,7 +44,7 @@ from _analysis.arrays.graph import loop_around
 from _analysis.arrays.of_step import StepArray, Use
 from _analysis.causes.shared.cause import LIKELY, SEEN, Cause, Place
 from _analysis.causes.shared.copies import long_ops
-from _analysis.causes.shared.one_hots import Hot, hot_of, unchanged
+from _analysis.causes.shared.one_hots import Hot, hot_of, near_one_hots, unchanged
 from _analysis.causes.shared.step_program import StepProgram
 from _light import NamedTuple
 from _pipeline.executions import Executions
@@ -84,8 +84,9 @@ class _Update(NamedTuple):
 def find(of: StepProgram) -> Iterator[Cause]:
     # A file updates all its buffers, such as keys and values, in the same way.
     rows: dict[str, dict[Executions, list[_Update]]] = {}
-    for ran in long_ops(of):
-        if not ran.op.dot and not ran.op.kernel and (updates := _updates_of(of, ran)):
+    near = {of.executed(value.instruction) for value in near_one_hots(of.program)}
+    for ran in long_ops(of) if near else ():
+        if ran in near and not ran.op.dot and (updates := _updates_of(of, ran)):
             file, _, _ = (updates[0].place.source_user or "").rpartition(":")
             rows.setdefault(file, {})[ran] = updates
     for row in rows.values():
@@ -132,11 +133,15 @@ def _time_after(of: StepProgram, ran: Executions, updates: list[_Update]) -> flo
 
 
 def _updates_of(of: StepProgram, ran: Executions) -> list[_Update]:
-    written = [(array, use) for array, use in of.arrays.uses_of.get(ran, ()) if use.is_write]
+    uses = of.arrays.uses_of.get(ran, ())
+    read = {array.shape.dims for array, use in uses if not use.is_write}
+    written = [(array, use) for array, use in uses if use.is_write]
     found = [
         update
         for array, use in written
-        if (array.shape.n_bytes or 0) >= _MIN_BYTES and (update := _update_of(of, array, use))
+        if array.shape.dims in read
+        and (array.shape.n_bytes or 0) >= _MIN_BYTES
+        and (update := _update_of(of, array, use))
     ]
     # What makes another result may need the old array as a whole.
     return found if len(found) == len(written) else [u._replace(read=0) for u in found]

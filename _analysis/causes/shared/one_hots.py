@@ -3,9 +3,18 @@ and what arrays keep where a one-hot array is 0."""
 
 from __future__ import annotations
 
-from _analysis.arrays.graph import STRUCTURE, Value, is_layout, is_same, origins, producers
+from _analysis.arrays.graph import (
+    STRUCTURE,
+    Value,
+    consumers,
+    is_layout,
+    is_same,
+    origins,
+    producers,
+    reach,
+)
 from _light import NamedTuple
-from _proto.hlo.program import Instruction
+from _proto.hlo.program import Instruction, Program
 from _proto.hlo.shapes import Path
 
 _EQUAL, _UNEQUAL = b"EQ", b"NE"
@@ -70,6 +79,24 @@ def _is_shifted(value: Value) -> bool:
 
 def _is_spread(value: Value) -> bool:
     return value.instruction.opcode == "broadcast" or is_same(value)
+
+
+def near_one_hots(program: Program) -> set[Value]:
+    """Return the values that are computed with a one-hot array, also by way of a product."""
+    compares = [Value(here) for here in program.instructions() if here.opcode == "compare"]
+    hot = [each for each in compares if is_one_hot(each) or is_one_hot(each, _UNEQUAL)]
+    reached = reach(hot, consumers, _stays_hot)
+    return reached.passed | reached.stopped
+
+
+def _stays_hot(value: Value) -> bool:
+    here = value.instruction
+    is_masked = here.opcode == "select" and len(here.operands) == 3
+    return (
+        here.opcode in ("multiply", "subtract")
+        or _is_spread(value)
+        or (is_masked and _is_constant(Value(here.operands[2])))
+    )
 
 
 def unchanged(here: Instruction, path: Path) -> Kept | None:
