@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import unittest
-from unittest import mock
 
 from tests.analysis.small_programs import FAST, Json, Program, causes, loop, take
 from tests.builders.hlo_proto import Op, OpMetadata, op
@@ -28,8 +27,7 @@ def found(
         for k, name in enumerate(names)
     ]
     container = event("while.1", "while", 0, 3 * each * n)
-    with mock.patch("tests.analysis.small_programs.DURATION", 500 * each):
-        return causes(program, [container, *ran], *options)
+    return causes(program, [container, *ran], *options, duration=500 * each)
 
 
 def recurrence(*body: Op) -> Program:
