@@ -470,6 +470,14 @@ class Sharding(_message.Message):
     type: int
     def __init__(self, type: _Optional[int] = ..., tile_assignment_dimensions: _Optional[_Iterable[int]] = ..., tile_assignment_devices: _Optional[_Iterable[int]] = ..., tuple_shardings: _Optional[_Iterable[bytes]] = ..., replicate_on_last_tile_dim: bool = ..., last_tile_dims: _Optional[_Iterable[int]] = ..., iota_reshape_dims: _Optional[_Iterable[int]] = ..., iota_transpose_perm: _Optional[_Iterable[int]] = ..., named_sharding: _Optional[_Union[NamedSharding, _Mapping]] = ...) -> None: ...
 
+class SliceDimensions(_message.Message):
+    __slots__ = ["start", "stride"]
+    START_FIELD_NUMBER: _ClassVar[int]
+    STRIDE_FIELD_NUMBER: _ClassVar[int]
+    start: int
+    stride: int
+    def __init__(self, start: _Optional[int] = ..., stride: _Optional[int] = ...) -> None: ...
+
 class SourceTarget(_message.Message):
     __slots__ = ["source", "target"]
     SOURCE_FIELD_NUMBER: _ClassVar[int]

@@ -78,7 +78,7 @@ def _links(here: Instruction, result: Array, operands: Sequence[Array | None]) -
         orders = [tuple(range(len(array.dims))) for array in (first, result)]
         if opcode == "bitcast":
             given = operand(here, 0)
-            orders = [_order(one.message.shape) for one in (given, here) if one]
+            orders = [order_of(one.message.shape) for one in (given, here) if one]
         yield from _of_groups(first.dims, result.dims, *orders)
     elif opcode == "broadcast":
         yield from (Link(0, (i,), (outside,)) for i, outside in enumerate(dimensions))
@@ -148,7 +148,7 @@ def _of_groups(
 
 
 @lru_cache(maxsize=1 << 12)
-def _order(shape: bytes) -> tuple[int, ...]:
+def order_of(shape: bytes) -> tuple[int, ...]:
     """Return the dimensions of a shape in the order of its memory, the outermost first."""
     message = parse(pb.Shape, shape) or pb.Shape()
     return tuple(message.layout.minor_to_major)[::-1] or tuple(range(len(message.dimensions)))

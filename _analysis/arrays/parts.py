@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from _analysis.arrays.dims import PUTTING, TAKING, Link, array_of, links_of
+from _analysis.arrays.elements import elements_of
 from _analysis.arrays.graph import (
     STRUCTURE,
     WHILE,
@@ -21,9 +22,7 @@ from _analysis.arrays.graph import (
     operand,
     producers,
 )
-from _proto import hlo_pb2 as pb
 from _proto.hlo.program import Instruction
-from _proto.trace.wire import parse
 
 Part: TypeAlias = "frozenset[tuple[object, float]]"
 Dims: TypeAlias = "tuple[int, ...]"
@@ -40,8 +39,6 @@ _ZERO_IF_FIRST = frozenset(
 )
 _ZERO_IF_ALL = frozenset("add subtract maximum minimum concatenate select".split()) | PUTTING
 _PASSING = frozenset("broadcast convert copy bitcast parameter".split())
-# Types whose elements `pb.Literal` declares.
-_READABLE = ("pred", "s32", "u32", "f32", "bf16")
 
 
 def fraction(part: Part) -> float:
@@ -220,12 +217,7 @@ def is_zero(here: Instruction | None) -> bool:
         seen.add(here)
         sources = producers(Value(here))
         here = sources[0].instruction if len(sources) == 1 else None
-    array = array_of(here)
-    if here is None or array is None or here.opcode != "constant" or not here.message.literal:
+    if here is None or here.opcode != "constant":
         return False
-    literal = parse(pb.Literal, here.message.literal)
-    if literal is None or array.dtype not in _READABLE:
-        return False
-    elements = literal.preds, literal.s32s, literal.u32s, literal.f32s, literal.bf16s
-    # A writer can leave zeros out.
-    return not any(any(some) for some in elements)
+    elements = elements_of(here.message.literal)
+    return bool(elements) and not any(elements)

@@ -40,6 +40,7 @@ NAMES = (
     "hoistable_matmul",
     "sort_for_a_few",
     "computed_then_dropped",
+    "masked_work",
     "wide_parameter",
     "parameter_relayout",
     "aliased_copy",

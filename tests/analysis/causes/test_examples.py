@@ -71,6 +71,10 @@ targets = jnp.arange(4)
 x, head = jnp.sin(jnp.arange(24.0)).reshape(2, 4, 3), jnp.cos(jnp.arange(15.0)).reshape(3, 5)
 where = jnp.array([[0, 2], [1, 3]])
 """,
+    "masked_work": """
+softmax = jax.nn.softmax
+q, k, v = (jnp.sin(jnp.arange(24.0) * n).reshape(8, 3) for n in (1, 2, 3))
+""",
     "wide_parameter": """
 w, x = jnp.ones((4, 3)), jnp.ones((2, 4), jnp.bfloat16)
 step = jax.jit(lambda w, x: x @ w.astype(x.dtype))
@@ -146,6 +150,7 @@ SAME = {
     "loop_of_tiny_ops": "h",
     "hoistable_matmul": "h",
     "computed_then_dropped": "logits",
+    "masked_work": "out",
     "wide_parameter": "y",
     "rewritten_buffer": "cache",
     "second_pass": "var",
