@@ -15,7 +15,7 @@ How the program shows it: There are two patterns. Arrays in VMEM do not count.
 
 - No matmul or kernel writes or reads the array, and all that is made of it has at most an eighth of
   its size (`seen`).
-- A dot's result is at least 4 times as large as either operand, and is multiplied again after a
+- A dot's result is at least 8 times as large as either operand, and is multiplied again after a
   softmax (`likely`). Heads count as at least 128 wide, because a kernel pads them to the lanes of a
   register. All arrays in HBM with these dimensions are scores, also those that the backward pass
   makes. A kernel such as flash attention never writes scores to memory, and returns no metric of

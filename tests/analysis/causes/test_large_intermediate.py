@@ -158,7 +158,7 @@ class Scores(unittest.TestCase):
         *more: Op,
         width: int = 64,
         space: int = 0,
-        dims: tuple[int, ...] = (512, 512),
+        dims: tuple[int, ...] = (1024, 1024),
         hbm: tuple[str, str] = HBM,
     ) -> list[Json]:
         """Return the causes in an attention program without a kernel."""
@@ -196,7 +196,7 @@ class Scores(unittest.TestCase):
     def test_scores_of_pairs_of_heads_are_no_array_of_pairs(self) -> None:
         # With a fast HBM, ops on pairs take longer than their bytes need.
         fast = "--peak-hbm-gibps", str(10**16 * 2 / 2**30)
-        (row,) = self.found(dims=(800, 800, 2), hbm=fast)
+        (row,) = self.found(dims=(1024, 1024, 2), hbm=fast)
         self.assertEqual(row["cause"], "large_intermediate")
 
     def test_scores_in_vmem_are_not_reported(self) -> None:
@@ -205,7 +205,7 @@ class Scores(unittest.TestCase):
     def test_weights_that_the_program_also_sums_are_not_reported(self) -> None:
         # A kernel does not return the mean entropy of the weights. A sum for each row is no such
         # metric, because a softmax needs one, too.
-        for shape, n in ((array("f32"), 0), (array("f32", 512), 1)):
+        for shape, n in ((array("f32"), 0), (array("f32", 1024), 1)):
             metric = op("entropy", "reduce", "share", shape=shape)
             self.assertEqual(len(self.found("exponential", metric)), n)
 
@@ -213,17 +213,17 @@ class Scores(unittest.TestCase):
         self.assertEqual(self.found("tanh"), [])
 
     def test_scores_that_are_not_larger_than_queries_are_not_reported(self) -> None:
-        self.assertEqual(self.found(dims=(1024, 1024), width=512), [])
-        self.assertEqual(len(self.found(dims=(1024, 1024), width=256)), 1)
+        self.assertEqual(self.found(dims=(2048, 2048), width=512), [])
+        self.assertEqual(len(self.found(dims=(2048, 2048), width=256)), 1)
 
     def test_scores_of_short_sequences_are_not_reported(self) -> None:
-        # A kernel pads each head to 128 lanes, and 4 * 128 is 512.
-        self.assertEqual(self.found(dims=(500, 500)), [])
+        # A kernel pads each head to 128 lanes, and 8 * 128 is 1024.
+        self.assertEqual(self.found(dims=(1000, 1000)), [])
 
     def test_softmax_compiled_into_a_kernel_is_found(self) -> None:
         def found(name: str) -> list[str]:
             """Return the lines of causes if a kernel with this name reads the scores."""
-            head, scores = array("bf16", 512, 64), array("bf16", 512, 512)
+            head, scores = array("bf16", 1024, 64), array("bf16", 1024, 1024)
             target = "tpu_custom_call"
             main = [
                 op("q", "parameter", shape=head),
@@ -240,13 +240,13 @@ class Scores(unittest.TestCase):
         self.assertEqual((found("online-softmax"), found("top-k")), (["attn.py:3"], []))
 
     def test_logits_are_not_scores(self) -> None:
-        head, logits = array("bf16", 512, 64), array("bf16", 512, 512)
+        head, logits = array("bf16", 1024, 64), array("bf16", 1024, 1024)
         main = [
             op("x", "parameter", shape=head),
             op("w", "parameter", shape=head, number=1),
             op("logits", "dot", "x", "w", shape=logits, line="loss.py:3"),
             op("exp.1", "exponential", "logits", shape=logits),
-            op("sum.1", "reduce", "exp.1", shape=array("bf16", 512)),
+            op("sum.1", "reduce", "exp.1", shape=array("bf16", 1024)),
             op("top.1", "custom-call", "exp.1", shape=head, target="TopK"),
         ]
         ran = [
