@@ -120,8 +120,8 @@ class Parts:
 
     def _taken_by_chain(self, by: Instruction, value: Value, dims: Dims) -> Part:
         """Return what an asynchronous gather or slice takes."""
-        taking = [one for part in by.chain for one in part.inside() if one.opcode in TAKING]
-        for one in taking[:1]:
+        taking = (one for part in by.chain for one in part.inside() if one.opcode in TAKING)
+        for one in taking:
             source = array_of(operand(one, 0))
             if source and value.array and source.dims == value.array.dims:
                 part = WHOLE

@@ -1,13 +1,14 @@
-"""Find matmuls of whose results a later op takes only a small part.
+"""Find ops of whose results a later op takes only a small part.
 
 needs: a program
 headline: Computing results that are dropped
 
-What it finds: Matmuls of whose results a later op takes only a small part, such as logits of all
-positions of which only the last, or the masked ones, are used. Also, in the backward pass, matmuls
-with the gradient of such results, which is zero except for this part.
+What it finds: Matmuls and other ops of whose results a later op takes only a small part, such as
+logits of all positions of which only the last, or the masked ones, are used, or a table that is
+normalised before its rows are looked up. Also, in the backward pass, ops on the gradient of such
+results, which is zero except for this part.
 
-Why it costs: The matmuls compute everything, and their results are written and read as a whole.
+Why it costs: The ops compute everything, and their results are written and read as a whole.
 
 How the program shows it: From each slice and gather, the tool follows the dimensions that are cut
 back to what computes them: through elementwise ops, norms, changes of layout and further matmuls,
@@ -49,11 +50,12 @@ from _analysis.arrays.graph import (
 )
 from _analysis.arrays.parts import Dims, Parts, fraction
 from _analysis.causes.shared.cause import LIKELY, Cause, Place
-from _analysis.causes.shared.step_program import StepProgram, place_of
+from _analysis.causes.shared.step_program import StepProgram, place_of, total_of
 from _pipeline.executions import Executions
 from _pipeline.groups import grouped
+from _pipeline.vocabulary import COMPUTE
 from _proto.hlo.program import Instruction
-from _units import counted, percentage
+from _units import counted, time
 
 # At most 1 / `_PART` must be used. Padding, shifts by a position and borders drop less.
 _PART = 2
@@ -62,8 +64,8 @@ _PART = 2
 _LONGEST = 32
 
 WHAT_HELPS = (
-    "Take the part before the matmul, not after it: pick the positions first, and apply the layer"
-    " only to these."
+    "Take the part first: pick the positions or rows, and apply the layer or function only to"
+    " these."
 )
 
 
@@ -73,12 +75,14 @@ def find(of: StepProgram) -> Iterator[Cause]:
     ops = [(here, least / ran.n) for ran in of.leaves if (here := ran.op.instruction)]
     for op, least_bytes in ops:
         search.find_drops(op, least_bytes)
-    # Map the line of each matmul to the line that drops a part of its result, which is also the
-    # line of the ops that make the gradient.
+    # Map the line of each op to the line that drops a part of its result, which is also the line of
+    # the ops that make the gradient.
     dropped_at: dict[str | None, Place] = {}
-    for dot in search.dots:
-        place = of.place_at(search.seed_of[Value(dot)])
-        dropped_at[of.place_at(dot).source_user] = dropped_at[place.source_user] = place
+    for each in of.leaves:
+        maker = search.maker_of(each)
+        if maker is not None:
+            place = of.place_at(search.seed_of[Value(maker)])
+            dropped_at[of.place_at(maker).source_user] = dropped_at[place.source_user] = place
     dropped_at.pop(None, None)
     if not dropped_at:
         return
@@ -184,11 +188,25 @@ class _Search:
         """Return the matmul of an op if only a part of it is used and not zero."""
         return next((part for part in (op, *op.inside()) if part in self.dots), None)
 
+    def maker_of(self, ran: Executions) -> Instruction | None:
+        """Return what computes an array of which only a part is used: the matmul of an op, or the
+        op."""
+        op = ran.op.instruction
+        if op is None or ran.op.kind != COMPUTE:
+            return None
+        if dot := self.dot_of(op):
+            return dot
+        values = [Value(op, path) for path, _ in op.leaves or ()]
+        return op if values and all(value in self.left for value in values) else None
+
     def left_of(self, op: Instruction) -> float:
         """Return the part of an op's work that is used and not zero."""
         dot = self.dot_of(op)
         if dot is not None:
             return min(self.left.get(Value(one), 1.0) for one in (dot, *dot.operands))
+        results = [self.left.get(Value(op, path), 1.0) for path, _ in op.leaves or ()]
+        if max(results, default=1.0) < 1:
+            return max(results)
         values = [Value(one, path) for one in (op, *op.operands) for path, _ in one.leaves or ()]
         sizes = {value: value.array.n_elements for value in values if value.array}
         left = sum(n * self.left.get(value, 1.0) for value, n in sizes.items())
@@ -224,21 +242,19 @@ def _cause(search: _Search, ops: list[Executions], place: Place) -> Iterator[Cau
         for ran in ops
         if (here := ran.op.instruction) and not here.is_asynchronous
     }
-    matmuls = [ran for ran in left_of if ran.op.instruction and search.dot_of(ran.op.instruction)]
-    if not matmuls:
+    makers = {ran: maker for ran in left_of if (maker := search.maker_of(ran))}
+    if not makers:
         return
-    longest = max(matmuls, key=lambda ran: ran.total)
-    dot = longest.op.instruction and search.dot_of(longest.op.instruction)
-    array = array_of(dot)
-    text = array.text if array else "an array"
+    longest = max(makers, key=lambda ran: ran.total)
+    whole = max(makers[longest].arrays or (), key=lambda array: array.n_elements)
     yield Cause(
-        f"<line> takes {percentage(100 * left_of[longest])} of {text}, but"
-        f" {counted(len(matmuls), 'matmul')} computed or read all of it. Computing only this part"
-        " would save <gain>.",
+        f"<line> takes {round(left_of[longest] * whole.n_elements)} of the {whole.n_elements}"
+        f" elements of {whole.text}. Computing only this part would save <gain> of the"
+        f" {time(total_of(list(left_of)))} in {counted(len(left_of), 'op')}.",
         WHAT_HELPS,
         LIKELY,
         list(left_of),
         [Retime(ran, left * ran.total) for ran, left in left_of.items()],
         place=place,
-        evidence={"shape": text},
+        evidence={"shape": whole.text},
     )

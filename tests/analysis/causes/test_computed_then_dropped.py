@@ -19,10 +19,10 @@ def dot(name: str, left: str, right: str, shape: Shape, dims: tuple[int, int], l
     return op(name, "dot", left, right, shape=shape, line=line, extra=bytes_field(30, numbers))
 
 
-def gather(name: str, source: str, shape: Shape, n_columns: int) -> Op:
+def gather(name: str, source: str, shape: Shape, n_columns: int, indices: str = "where") -> Op:
     """Return a gather of rows of a matrix with `n_columns`."""
     extra = bytes_field(33, packed(1, [1])) + packed(34, [1, n_columns])
-    return op(name, "gather", source, "where", shape=shape, line="loss.py:12", extra=extra)
+    return op(name, "gather", source, indices, shape=shape, line="loss.py:12", extra=extra)
 
 
 def zeros(name: str, shape: Shape) -> list[Op]:
@@ -58,7 +58,41 @@ class Dropped(unittest.TestCase):
         self.assertEqual((row["source_user"], row["confidence"]), ("loss.py:12", "likely"))
         # 76 of 512 rows are left of 400 ps.
         self.assertEqual(row["gain_ps"], 341)
-        self.assertIn("loss.py:12 takes 14.8 % of bf16[512,4096], but 1 matmul", row["says"])
+        taken = f"loss.py:12 takes {76 * 4096} of the {512 * 4096} elements of bf16[512,4096]."
+        self.assertIn(taken, row["says"])
+
+    def test_function_of_a_whole_table_is_found_where_rows_are_looked_up(self) -> None:
+        scaled = op("scaled", "negate", "table", shape=LOGITS, line="towers.py:17")
+        table = op("table", "parameter", shape=LOGITS, number=3)
+        looked_up = gather("picked", "scaled", array("bf16", 76, 4096), 4096)
+        (row,) = found(table, scaled, looked_up, times={"scaled": 300})
+        self.assertEqual((row["source_user"], row["gain_ps"]), ("loss.py:12", 255))
+        # The whole result is needed, too.
+        result = op("kept", "tanh", "scaled", shape=LOGITS)
+        self.assertEqual(found(table, scaled, looked_up, result, times={"scaled": 300}), [])
+
+    def test_asynchronous_lookup_that_first_slices_its_indices_is_followed(self) -> None:
+        picked = array("bf16", 76, 4096)
+        lookup = [
+            op("given", "parameter", shape=LOGITS),
+            op("indices", "parameter", shape=INDICES, number=1),
+            op("sliced", "slice", "indices", shape=INDICES),
+            gather("rows", "given", picked, 4096, "sliced"),
+        ]
+        main = [
+            *INPUTS,
+            ALL,
+            op("start", "async-start", "logits", "where", shape=LOGITS, calls=["lookup"]),
+            op("done", "async-done", "start", shape=picked),
+        ]
+        ran = [
+            event("logits", "loop fusion", 0, 400),
+            event("start", "async-start", 400, 1),
+            event("done", "async-done", 401, 1),
+        ]
+        rows = causes({"lookup": lookup, "main": main}, ran)
+        (row,) = (row for row in rows if row["cause"] == "computed_then_dropped")
+        self.assertEqual(row["gain_ps"], 341)
 
     def test_rows_are_followed_through_a_norm_a_reshape_and_a_matmul(self) -> None:
         wide, out = array("bf16", 512, 4096), array("bf16", 512, 512)
