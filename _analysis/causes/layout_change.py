@@ -8,7 +8,9 @@ are `parameter_relayout`.
 
 Why it costs: If two successive ops require different orders of dimensions or different tiles in
 memory, the compiler inserts a copy between them, which reads and writes all bytes and computes
-nothing. Around an attention kernel, such copies can take as long as the kernel.
+nothing. Around an attention kernel, such copies can take as long as the kernel. A scan saves arrays
+for its backward pass; if a gradient needs them in another order, each of them is copied. In
+recompiled pairs, einsums in the other order saved 7.3 of 27.4 ms and 5.9 of 50.2 ms.
 
 How the program shows it: A synchronous copy or transpose whose layout differs from its operand's, a
 fusion of only such ops, or a reshape that runs as an op; other reshapes are free. All changes at
