@@ -207,13 +207,8 @@ def _cause(of: StepProgram, does: str, rows: list[_Moved]) -> Cause:
         for ran in row.members:
             part_of[ran] = max(part_of.get(ran, 0.0), row.n_others / row.n_bytes)
     changes = [Retime(ran, ran.total * part) for ran, part in part_of.items()]
-    members = list(part_of)
     if does == _SUMS:
-        duplicates = Duplicates(of)
-        for group in duplicates.groups():
-            if any(ran in part_of for _, makers in duplicates.inputs(group) for ran in makers):
-                members += group
-                changes += duplicates.divided(group)
+        changes += Duplicates(of).divided_after(part_of)
     more = f" ({len(rows) - 1} more like it)" if len(rows) > 1 else ""
     of_table = "table" in does or "updates" in does
     of_what = "" if of_table else " of a matmul"
@@ -224,7 +219,7 @@ def _cause(of: StepProgram, does: str, rows: list[_Moved]) -> Cause:
         " would save <gain>.",
         FOR_TABLE if of_table else FOR_SUMS if does == _SUMS else FOR_MATMUL,
         LIKELY,
-        members,
+        [change.op for change in changes],
         changes,
         place=place_of_longest(list(part_of)),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from _analysis.arrays.engine import Retime
 from _analysis.arrays.equal_copies import EqualCopies
@@ -37,6 +37,7 @@ class Duplicates:
     def __init__(self, of: StepProgram) -> None:
         self._of = of
         self.n_of: dict[Executions, int] = {}
+        self._n_alike: Mapping[Executions, int] = {}
         n_devices = of.program.n_devices or 1
         if n_devices == 1 or not of.roofs.hbm:
             return
@@ -45,6 +46,7 @@ class Duplicates:
         long = [ran for ran in of.leaves if ran.total * _SHORT >= of.floor]
         if self._saved(self._alike(long, equal)) >= of.floor:
             self.n_of = self._alike(of.leaves, equal)
+        self._n_alike = dict(self.n_of)
         # Without an op, others that feed it may not pay.
         while lost := [ran for group in self.groups() for ran in self._lost_in(group)]:
             for ran in lost:
@@ -102,6 +104,25 @@ class Duplicates:
             are_collectives = makers and all(collective_name_of(ran.op) for ran in makers)
             if are_collectives and _is_large(array) and not self._is_needed_whole(array):
                 yield array, makers
+
+    def divided_after(self, collectives: Iterable[Executions]) -> list[Retime]:
+        """Return the changes that divide the ops which all devices run on the results of
+        collectives, and on arrays of that size which they make of them, if the collectives do not
+        make the results whole."""
+        to_do = list(collectives)
+        n_elements = min((array.shape.n_elements for array in self._made_by(to_do)), default=0)
+        found: dict[Executions, None] = {}
+        for ran in to_do:
+            for array in self._made_by([ran]):
+                if 2 * array.shape.n_elements >= n_elements:
+                    readers = (use.executions for use in array.reads)
+                    new = [r for r in readers if r in self._n_alike and r not in found]
+                    found.update(dict.fromkeys(new))
+                    to_do += new
+        return [Retime(ran, ran.total / self._n_alike[ran]) for ran in found]
+
+    def _made_by(self, ops: Iterable[Executions]) -> Iterator[StepArray]:
+        return (array for ran in ops for array, use in self._uses(ran) if use.is_write)
 
     def _uses(self, ran: Executions) -> Sequence[tuple[StepArray, Use]]:
         return self._of.arrays.uses_of.get(ran, ())

@@ -12,13 +12,15 @@ GROUPS = listed_groups((0, 1, 2, 3))
 FORWARD, BACKWARD = "jit(f)/jvp(g)/dot_general", "jit(f)/transpose(jvp(g))/dot_general"
 
 
-def reduced(width: int, path: str = FORWARD, weight: str = "bitcast") -> list[Json]:
+def reduced(
+    width: int, path: str = FORWARD, weight: str = "bitcast", last: str = "dynamic-slice"
+) -> list[Json]:
     """Return the causes if an all-reduce adds the partial sums of a matmul, arrays of shape
-    (1024, `width`). All devices compute the same with the sums.
+    (1024, `width`). All devices compute the same with the sums, for an op with the opcode `last`.
 
     The matmul's second operand is computed from a parameter by the opcode `weight`.
     """
-    shape, sums = array("f32", 1024, width), array("f32", width)
+    shape = array("f32", 1024, width)
     program = [
         op("x", "parameter", shape=array("f32", 1024, 8)),
         op("w", "parameter", shape=array("f32", 8, width), number=1),
@@ -28,16 +30,22 @@ def reduced(width: int, path: str = FORWARD, weight: str = "bitcast") -> list[Js
         op("dot.1", "dot", "tanh", "weight", shape=shape, tf_op=path, line="model.py:7"),
         op("copy.1", "copy", "dot.1", shape=shape),
         op("sum", "all-reduce", "copy.1", shape=shape, line="model.py:7", extra=GROUPS),
-        op("max", "exponential", "sum", shape=sums, line="model.py:8"),
+        op("max", "exponential", "sum", shape=shape, line="model.py:8"),
+        op("total", "reduce", "sum", shape=array("f32")),
+        op("more", "broadcast", "total", shape=shape),
         op("device", "partition-id", shape=array("u32")),
-        op("out", "dynamic-slice", "max", "device", shape=array("f32", width // 4)),
+        op("used", "dot", "more", "device", shape=shape),
+        op("out", last, "max", "device", shape=array("f32", width // 4, 1024)),
     ]
     ran = [
         event("weight", "loop fusion", 0, 10),
         event("dot.1", "convolution fusion", 10, 10),
         event("sum", "all-reduce", 100, 200),
         event("max", "loop fusion", 300, 100, tf_op="jit(f)/max:"),
-        event("out", "loop fusion", 400, 10),
+        event("total", "loop fusion", 400, 4),
+        event("more", "loop fusion", 404, 50),
+        event("used", "loop fusion", 455, 4),
+        event("out", "loop fusion", 460, 10),
     ]
     rows = causes({"main": program}, ran, devices=(1, 4))
     return [row for row in rows if row["cause"] in ("oversized_transfer", "duplicated_work")]
@@ -112,18 +120,22 @@ class LargerArray(unittest.TestCase):
     def test_partial_sums_larger_than_the_activations_are_found(self) -> None:
         (row,) = reduced(1024)
         # Gathering the activations from four devices would move 4 * 8 columns of 1024 elements; the
-        # all-reduce moves 1024 such columns. The four devices also work on the whole sum.
-        self.assertEqual(row["gain_ps"], round(200 * (1024 - 32) / 1024) + 75)
+        # all-reduce moves 1024 such columns. All devices also work on the whole sum, for 104 ps.
+        self.assertEqual(row["gain_ps"], round(200 * (1024 - 32) / 1024) + 75 + 3)
         self.assertEqual((row["source_user"], row["confidence"]), ("model.py:7", "likely"))
-        self.assertEqual(row["evidence"]["ops"], ["sum", "max"])
+        self.assertEqual(row["evidence"]["ops"], ["sum", "max", "total"])
         self.assertIn("reduces partial sums of a matmul", row["says"])
         self.assertIn("Split the weight along a dimension of the result", row["what_helps"])
 
+    def test_work_on_sums_that_other_ops_need_whole_is_divided_with_the_sums(self) -> None:
+        (row,) = reduced(1024, last="dot")
+        self.assertEqual(row["gain_ps"], round(200 * (1024 - 32) / 1024) + 75 + 3)
+
     def test_operand_that_is_computed_needs_to_move(self) -> None:
         (row,) = reduced(1024, weight="negate")
-        self.assertAlmostEqual(row["gain_ps"], 200 * (1024 - 64) / 1024 + 75, delta=1)
+        self.assertAlmostEqual(row["gain_ps"], 200 * (1024 - 64) / 1024 + 75 + 3, delta=1)
         (row,) = reduced(1024, weight="dynamic-slice")
-        self.assertAlmostEqual(row["gain_ps"], 200 * (1024 - 32) / 1024 + 75, delta=1)
+        self.assertAlmostEqual(row["gain_ps"], 200 * (1024 - 32) / 1024 + 75 + 3, delta=1)
 
     def test_partial_sums_smaller_than_the_activations_are_not_reported(self) -> None:
         # The devices could still divide the work on the sum.
