@@ -39,39 +39,37 @@ Example:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from _analysis.arrays.engine import Once
 from _analysis.arrays.graph import (
     DOTS,
     STRUCTURE,
     WHILE,
+    Reached,
     Value,
     body_of,
     callers,
     consumers,
     is_layout,
-    loop_around,
     operand,
     parameter,
     producers,
     reach,
 )
 from _analysis.causes.shared.cause import LIKELY, SEEN, Cause, Confidence
-from _analysis.causes.shared.step_program import (
-    StepProgram,
-    counts_of,
-    total_of,
-)
-from _light import NamedTuple
+from _analysis.causes.shared.step_program import StepProgram, counts_of, total_of
 from _pipeline.executions import Executions
 from _proto.hlo.program import Computation, Instruction
 
-# Linear ops: adding up their results over all iterations equals applying the op to the sum.
-_LINEAR = frozenset("add subtract multiply divide negate convert select".split())
+# Linear ops: adding up their results over all rounds equals applying the op to the sum.
+_LINEAR = frozenset(
+    "add convert divide dynamic-update-slice multiply negate select subtract".split()
+)
 _COPIES = ("copy", "copy-start", "copy-done")
 _COUNTERS = ("s32", "u32", "s64")
-_CONSTANT = frozenset(("constant", "iota", "replica-id", "partition-id"))
+# Instructions without operands that are the same in each round.
+_SAME = STRUCTURE | {"constant", "iota", "replica-id", "partition-id"}
 
 FOR_SUMS = (
     "Add up the local values in the loop and run the collective once on the sum, after the loop. A"
@@ -87,167 +85,124 @@ FOR_BOTH = (
 )
 
 
-class _Repeated(NamedTuple):
-    """The collectives that a loop repeats: `summed` if their results are added up, `same` if their
-    operands are the same in each iteration."""
-
-    summed: list[Executions]
-    same: list[Executions]
-
-
 def find(of: StepProgram) -> Iterator[Cause]:
-    rows: dict[Instruction, _Repeated] = {}
-    for executions in of.long_collectives:
-        here = executions.op.instruction
-        if here and (found := _repeated_by(here)):
-            loop, confidence = found
-            row = rows.setdefault(loop, _Repeated([], []))
-            (row.summed if confidence == SEEN else row.same).append(executions)
+    rows: dict[Instruction, dict[Executions, Confidence]] = {}
+    for ran in of.long_collectives:
+        here = ran.op.instruction
+        around = callers(here.computation) if here else ()
+        loops = [caller for caller in around if caller.opcode == WHILE]
+        if here and (loop := _adding(here, loops)):
+            rows.setdefault(loop, {})[ran] = SEEN
+        elif here and (loop := _repeating(here, loops)):
+            # Gathering the same array in each round may be intended, to save memory.
+            rows.setdefault(loop, {})[ran] = LIKELY
     for loop, row in rows.items():
-        trips = of.trips(loop)
-        if trips is not None and trips > 1:
-            yield _cause(of, trips, row)
+        if (trips := of.trips(loop) or 0) > 1:
+            yield _cause(trips, row)
 
 
-def _repeated_by(collective: Instruction) -> tuple[Instruction, Confidence] | None:
-    """Return the loop that repeats a collective needlessly, and the confidence of the cause."""
-    loop = loop_around(collective.computation)
-    if loop is None:
-        return None
-    accumulating = _accumulates_in(collective, loop)
-    if accumulating is not None:
-        return accumulating, SEEN
-    same = _same_each_round(collective, loop)
-    return (same, LIKELY) if same else None
-
-
-def _accumulates_in(collective: Instruction, loop: Instruction) -> Instruction | None:
-    """Return the loop that adds up the results of a collective, or None if no loop does."""
-    starts = [Value(collective, path) for path, _ in collective.leaves or ()]
-    if len(starts) > 1:
-        starts.append(Value(collective))
-    for within in _loops_from(loop):
-        body = body_of(within)
-        if body is None or body.root is None:
+def _adding(collective: Instruction, loops: Sequence[Instruction]) -> Instruction | None:
+    """Return the innermost loop that adds up the results of a collective."""
+    starts = {Value(collective), *(Value(collective, path) for path, _ in collective.leaves or ())}
+    for loop in loops:
+        body = body_of(loop)
+        if body is None:
             return None
-        flow = reach(starts, _within(body), _is_linear)
-        ends = [value for value in flow.passed if value.instruction is body.root and value.path]
-        if any(_is_accumulator(body, value, flow.passed) for value in ends):
-            return within
-        # Results that were written into slices of the state leave this loop with the state, so
-        # follow them into the next outer loop.
-        if not ends:
-            return None
-        starts = [Value(within, value.path) for value in ends]
+        flow = _linear_flow(starts, body)
+        ends = _ends(flow, body)
+        if any(_is_accumulator(body, end, flow.passed) for end in ends):
+            return loop
+        # Results that were written into slices of the state leave this loop with the state.
+        starts = {Value(loop, end.path) for end in ends}
     return None
 
 
-def _within(body: Computation) -> Callable[[Value], list[Value]]:
-    """Return a variant of `consumers` that stays within one iteration of a loop."""
+def _linear_flow(starts: Iterable[Value], body: Computation) -> Reached:
+    """Follow values through linear ops to the end of a round."""
+    return reach(
+        starts,
+        lambda value: [] if value.instruction is body.root else consumers(value),
+        lambda value: value.instruction.opcode in _LINEAR or is_layout(value.instruction),
+    )
 
-    def step(value: Value) -> list[Value]:
-        is_end = value.instruction is body.root
-        return [] if is_end else consumers(value)
 
-    return step
-
-
-def _is_linear(value: Value) -> bool:
-    here = value.instruction
-    return here.opcode in _LINEAR or here.opcode == "dynamic-update-slice" or is_layout(here)
+def _ends(flow: Reached, body: Computation) -> set[Value]:
+    return {value for value in flow.passed if value.instruction is body.root and value.path}
 
 
 def _is_accumulator(body: Computation, end: Value, results: set[Value]) -> bool:
-    """Return True if the loop only adds results of a collective to the element `end` of its
-    state."""
+    """Return whether the loop only adds results of a collective to a part of its state."""
     state = parameter(body, 0)
     if state is None:
         return False
-    flow = reach([Value(state, end.path)], _within(body), _is_linear)
-    ends = {value for value in flow.passed if value.instruction is body.root}
-    if flow.stopped or ends != {end}:
+    flow = _linear_flow([Value(state, end.path)], body)
+    if flow.stopped or _ends(flow, body) != {end}:
         return False
     return any(value.instruction.opcode == "add" for value in flow.passed & results)
 
 
-def _same_each_round(collective: Instruction, loop: Instruction) -> Instruction | None:
-    """Return the innermost loop whose iterations all pass the same operands to a collective.
+def _repeating(collective: Instruction, loops: Sequence[Instruction]) -> Instruction | None:
+    """Return the innermost loop whose rounds all pass the same operands to a collective.
 
     An inner loop may take the operands from slices of an array, such as the weights of all layers.
-    The slices are the same in each iteration of an outer loop that passes this array on unchanged.
+    The slices are the same in each round of an outer loop that passes this array on unchanged.
     """
     starts = producers(Value(collective))
-    for within in _loops_from(loop):
-        body = body_of(within)
+    for loop in loops:
+        body, before = body_of(loop), operand(loop, 0)
         state = parameter(body, 0) if body else None
-        elements = _elements_of(starts, state) if state else None
-        if not elements or state is None:
+        used = _used_parts(starts, state) if state else None
+        if state is None or before is None or not used:
             return None
-        changed = {element for element in elements if not _is_handed_on(state, element)}
+        changed = {part for part in used if not _is_passed_on(part)}
         if not changed:
-            return within
-        arrays = [Value(state, (element,)).array for element in changed]
+            return loop
+        arrays = [part.array for part in changed]
         if any(array is None or array.dims or array.dtype not in _COUNTERS for array in arrays):
             return None
-        before = operand(within, 0)
-        starts = [Value(before, (element,)) for element in elements - changed] if before else []
+        starts = [Value(before, part.path) for part in used - changed]
     return None
 
 
-def _loops_from(loop: Instruction) -> Iterator[Instruction]:
-    """Yield a loop and the loops around it, innermost first."""
-    yield loop
-    yield from (caller for caller in callers(loop.computation) if caller.opcode == WHILE)
-
-
-def _elements_of(values: list[Value], state: Instruction) -> set[int] | None:
-    """Return the indices of the elements of a loop's state from which values are computed; None if
-    anything else, except constants, contributes to the values."""
+def _used_parts(values: list[Value], state: Instruction) -> set[Value] | None:
+    """Return the parts of a loop's state from which values are computed; None if anything else,
+    except constants, contributes to the values."""
     flow = reach(values, producers, lambda value: value.instruction.opcode not in DOTS)
-    if flow.stopped:
+    passed = {value.instruction for value in flow.passed}
+    is_known = all(here.operands or here.opcode in _SAME for here in passed)
+    if flow.stopped or not is_known or any(here.opcode == WHILE for here in passed):
         return None
-    elements = set()
-    for here, path in flow.passed:
-        if here.opcode == WHILE:
-            return None
-        if here is state and path:
-            elements.add(path[0])
-        elif not here.operands and here.opcode not in (*_CONSTANT, *STRUCTURE):
-            return None
-    return elements
+    return {Value(state, value.path[:1]) for value in flow.passed if value.instruction is state} - {
+        Value(state)
+    }
 
 
-def _is_handed_on(state: Instruction, element: int) -> bool:
-    """Return True if an iteration passes on an element of the state unchanged.
-
-    A copy of the element to another memory space does not count as a change.
-    """
-    root = state.computation.root
-    if root is None:
-        return False
-    walk = reach(
-        [Value(root, (element,))], producers, lambda value: value.instruction.opcode in _COPIES
-    )
-    return Value(state, (element,)) in walk.passed and not walk.stopped
+def _is_passed_on(part: Value) -> bool:
+    """Return whether a round passes on a part of the state unchanged, possibly as a copy in another
+    memory space."""
+    root = part.instruction.computation.root
+    ends = [Value(root, part.path)] if root else []
+    flow = reach(ends, producers, lambda value: value.instruction.opcode in _COPIES)
+    return part in flow.passed and not flow.stopped
 
 
-def _cause(of: StepProgram, trips: int, row: _Repeated) -> Cause:
-    members = [*row.summed, *row.same]
-    parts = []
-    if row.summed:
-        parts.append(f"only adds up the results of {counts_of(row.summed)}")
-        once, helps = "Reducing the sum once, after the loop,", FOR_SUMS
-    if row.same:
-        parts.append(f"repeats {counts_of(row.same)} on the same data")
-        once, helps = "Running them once, before the loop,", FOR_SAME_DATA
-    if row.summed and row.same:
-        once, helps = "Running each once, after or before the loop,", FOR_BOTH
+def _cause(trips: int, row: Mapping[Executions, Confidence]) -> Cause:
+    summed = [ran for ran, confidence in row.items() if confidence == SEEN]
+    same = [ran for ran, confidence in row.items() if confidence == LIKELY]
+    does, when, helps = [], [], FOR_BOTH
+    if summed:
+        does.append(f"only adds up the results of {counts_of(summed)}")
+        when.append("after")
+    if same:
+        does.append(f"repeats {counts_of(same)} on the same data")
+        when.append("before")
+    if not (summed and same):
+        helps = FOR_SUMS if summed else FOR_SAME_DATA
     return Cause(
-        f"A loop of {trips} rounds {' and '.join(parts)}, with most time at <line>. {once} would"
-        " save <gain>.",
+        f"A loop of {trips} rounds {' and '.join(does)}, with most time at <line>. Running each"
+        f" once, {' or '.join(when)} the loop, would save <gain>.",
         helps,
-        # Gathering the same array in each iteration may be intended, to save memory.
-        SEEN if 2 * total_of(row.summed) >= total_of(members) else LIKELY,
-        members,
-        [Once(members, trips)],
+        SEEN if total_of(summed) >= total_of(same) else LIKELY,
+        [*summed, *same],
+        [Once([*summed, *same], trips)],
     )
