@@ -58,6 +58,7 @@ NAMES = (
     "synchronous_collective",
     "broadcast_in_memory",
     "expanded_then_reduced",
+    "random_bits",
     "array_of_pairs",
     "flat_array",
     "layout_change",
