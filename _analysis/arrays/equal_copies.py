@@ -10,6 +10,7 @@ count as different.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
@@ -45,14 +46,16 @@ class EqualCopies:
     """The values of a program that are equal on several devices."""
 
     def __init__(self, program: Program, n_devices: int) -> None:
-        self._unknown: Parts = {(): tuple(range(n_devices))}
         self._of: dict[Instruction, Parts] = {}
         # Remember results, because a program has only a few different values.
-        self._together: dict[tuple[Equal, Equal], Equal] = {}
-        self._exchanged: dict[tuple[str, Groups, Equal], Equal] = {}
-        self._n_alike: dict[Equal, int] = {}
+        self._together: dict[tuple[int, int], Equal] = {}
+        self._exchanged: dict[tuple[str, Groups, int], Equal] = {}
+        # Each value once, so that equal values, which can be long, are the same object.
+        self._known: dict[Equal, Equal] = {}
+        self._n_alike: dict[int, int] = {}
         self._collectives: dict[Instruction, Collective | None] = {}
         self._is_special: dict[Instruction, bool] = {}
+        self._unknown: Parts = {(): self._alike(range(n_devices))}
         entry = program.computation(program.message.entry_computation_id)
         if entry is not None:
             self._run(entry, self._parameters(program, n_devices))
@@ -63,18 +66,23 @@ class EqualCopies:
         If there are several groups of such devices, return the number for the smallest.
         """
         equal = self._inputs(here) if here in self._of else None
-        if equal is None or equal is self._unknown[()]:
+        if equal is None:
             return 1
-        if equal not in self._n_alike:
-            self._n_alike[equal] = min(map(equal.count, equal))
-        return self._n_alike[equal]
+        if id(equal) not in self._n_alike:
+            self._n_alike[id(equal)] = min(Counter(equal).values())
+        return self._n_alike[id(equal)]
 
     def _parameters(self, program: Program, n_devices: int) -> dict[int, Parts]:
         found: dict[int, dict[Path, Equal]] = {}
+        # Most parameters have one of a few shardings.
+        equal_in: dict[str | None, Equal] = {None: self._unknown[()]}
         for parameter in read_parameters(program) or ():
-            groups = parameter.sharding.groups(n_devices) if parameter.sharding else None
-            equal = _first_of(groups, n_devices) if groups else self._unknown[()]
-            found.setdefault(parameter.number, {})[parameter.shape_index] = equal
+            text = parameter.sharding.text if parameter.sharding else None
+            if parameter.sharding and text not in equal_in:
+                groups = parameter.sharding.groups(n_devices) or ()
+                first = {device: group[0] for group in groups for device in group}
+                equal_in[text] = self._alike(first.get(i, i) for i in range(n_devices))
+            found.setdefault(parameter.number, {})[parameter.shape_index] = equal_in[text]
         return dict(found)
 
     def _run(self, computation: Computation, given: Mapping[int, Parts]) -> Parts:
@@ -137,11 +145,18 @@ class EqualCopies:
         return equal
 
     def _where_both(self, one: Equal, other: Equal) -> Equal:
-        if one is None or other is None or one == other:
+        if one is None or other is None or one is other:
             return one or other
-        if (one, other) not in self._together:
-            self._together[one, other] = _alike(zip(one, other, strict=True))
-        return self._together[one, other]
+        key = id(one), id(other)
+        if key not in self._together:
+            self._together[key] = self._alike(zip(one, other, strict=True))
+        return self._together[key]
+
+    def _alike(self, values: Iterable[object]) -> Equal:
+        """Return the index of the first equal value for each value."""
+        first: dict[object, int] = {}
+        equal = tuple(first.setdefault(value, i) for i, value in enumerate(values))
+        return self._known.setdefault(equal, equal)
 
     def _has_special(self, fusion: Instruction) -> bool:
         if fusion not in self._is_special:
@@ -162,14 +177,14 @@ class EqualCopies:
         groups = collective.who.groups if collective.who else None
         if groups is None or collective.opcode not in _ON_ALL_DEVICES:
             return self._unknown
-        key = collective.opcode, groups, equal
-        if key not in self._exchanged:
+        sent = collective.opcode, groups, id(equal)
+        if sent not in self._exchanged:
             received: dict[int, object] = {}
             for group in groups or [range(len(equal))]:
-                sent = tuple(equal[i] for i in group if i < len(equal))
-                received.update(dict.fromkeys(group, sent))
-            self._exchanged[key] = _alike(received.get(i, i) for i in range(len(equal)))
-        return {(): self._exchanged[key]}
+                parts = tuple(equal[i] for i in group if i < len(equal))
+                received.update(dict.fromkeys(group, parts))
+            self._exchanged[sent] = self._alike(received.get(i, i) for i in range(len(equal)))
+        return {(): self._exchanged[sent]}
 
 
 def _part(parts: Parts, index: int) -> Parts:
@@ -181,14 +196,3 @@ def _part(parts: Parts, index: int) -> Parts:
 def _at(parts: Parts, path: Path) -> Equal:
     """Return the value at a path, or of the part that contains it."""
     return next((parts[path[:n]] for n in range(len(path), -1, -1) if path[:n] in parts), None)
-
-
-def _first_of(groups: Groups, n_devices: int) -> Equal:
-    first = {device: group[0] for group in groups for device in group}
-    return tuple(first.get(device, device) for device in range(n_devices))
-
-
-def _alike(values: Iterable[object]) -> tuple[int, ...]:
-    """Return the index of the first equal value for each value."""
-    first: dict[object, int] = {}
-    return tuple(first.setdefault(value, i) for i, value in enumerate(values))

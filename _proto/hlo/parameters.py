@@ -6,6 +6,7 @@ from __future__ import annotations
 from _light import NamedTuple
 from _proto import hlo_pb2 as pb
 from _proto.hlo.program import Program
+from _proto.hlo.replica_groups import MAX_DEVICES
 from _proto.hlo.shapes import Array, Path
 from _proto.hlo.shardings import Sharding, read_shardings
 
@@ -64,6 +65,16 @@ def read_parameters(program: Program) -> list[Parameter] | None:
     if len(places) < len(found) or not places >= aliased | donated:
         program.complain("two parameters have the same number, or an alias has no parameter")
     return found
+
+
+def n_partitions(program: Program) -> int:
+    """Return the number of devices over which a program splits its arrays.
+
+    Return 1 if the number is unknown, or if there are replicas, whose parameters differ.
+    """
+    assignment = program.read(pb.DeviceAssignment, program.message.device_assignment)
+    n = assignment.computation_count if assignment and assignment.replica_count == 1 else 1
+    return n if n <= MAX_DEVICES else 1
 
 
 def _places(listed: pb.InputOutputAlias | pb.BufferDonor | None) -> set[tuple[int, Path]]:

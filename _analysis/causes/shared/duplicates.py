@@ -10,6 +10,7 @@ from _analysis.arrays.of_step import StepArray, Use
 from _analysis.causes.shared.step_program import StepProgram, collective_name_of, total_of
 from _pipeline.executions import Executions
 from _pipeline.vocabulary import COMPUTE
+from _proto.hlo.parameters import n_partitions
 from _proto.hlo.text import HBM
 
 # Collecting an array from other devices takes this many times as long as reading it from HBM: on
@@ -38,8 +39,8 @@ class Duplicates:
         self._of = of
         self.n_of: dict[Executions, int] = {}
         self._n_alike: Mapping[Executions, int] = {}
-        n_devices = of.program.n_devices or 1
-        if n_devices == 1 or not of.roofs.hbm:
+        n_devices = n_partitions(of.program)
+        if n_devices < 2 or not of.roofs.hbm:
             return
         equal = EqualCopies(of.program, n_devices)
         # Look at long ops first, because most programs have nothing to divide.

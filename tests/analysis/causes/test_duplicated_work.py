@@ -30,6 +30,7 @@ def found(
     w: bytes = EVERYWHERE,
     source: str = FORWARD,
     scale: int = 1,
+    n_replicas: int = 1,
 ) -> list[Json]:
     """Return the causes if a matmul multiplies an array with a weight on four devices.
 
@@ -54,7 +55,11 @@ def found(
     names = {each.name for each in ops}
     events = [execution for name, execution in ran.items() if name in names]
     rows = causes(
-        {"main": ops}, events, duration=1000 * scale, devices=(1, N), extra=shardings(x, w)
+        {"main": ops},
+        events,
+        duration=1000 * scale,
+        devices=(n_replicas, N // n_replicas),
+        extra=shardings(x, w),
     )
     return [row for row in rows if row["cause"] == "duplicated_work"]
 
@@ -156,6 +161,11 @@ class WorkThatNobodyDivides(unittest.TestCase):
         grad = op("grad", "dot", "device", "device", shape=array("f32"))
         self.assertEqual(len(found(GATHER, MATMUL, grad, SLICE, source=FORWARD)), 1)
         self.assertEqual(found(GATHER, MATMUL, grad, SLICE, source=OPTIMIZER), [])
+
+    def test_replicas_whose_parameters_can_differ_are_no_cause(self) -> None:
+        matmul = op("y", "dot", "x", "w", shape=WHOLE)
+        self.assertEqual(len(found(matmul, SLICE, x=EVERYWHERE)), 1)
+        self.assertEqual(found(matmul, SLICE, x=EVERYWHERE, n_replicas=2), [])
 
     def test_gather_whose_readers_take_little_time_is_no_cause(self) -> None:
         little = op("part", "negate", "whole", shape=WHOLE)
