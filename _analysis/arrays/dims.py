@@ -101,8 +101,9 @@ def _links(here: Instruction, result: Array, operands: Sequence[Array | None]) -
 def _of_part(place: int, part: Array, whole: Array) -> Iterator[Link]:
     """Yield the links of an operand that has the same dimensions as the result, but possibly other
     sizes."""
-    for dim, (n, m) in enumerate(zip(part.dims, whole.dims, strict=True)):
-        yield Link(place, (dim,), (dim,), min(1.0, m / max(1, n)), min(1.0, n / max(1, m)))
+    for dim, sizes in enumerate(zip(part.dims, whole.dims, strict=True)):
+        n, m = (max(1, size) for size in sizes)
+        yield Link(place, (dim,), (dim,), min(1.0, m / n), min(1.0, n / m))
 
 
 def _of_gather(here: Instruction, source: Array, result: Array) -> Iterator[Link]:
@@ -112,7 +113,7 @@ def _of_gather(here: Instruction, source: Array, result: Array) -> Iterator[Link
     if numbers is None:
         return
     others = tuple(dim for dim in range(len(source.dims)) if dim not in whole)
-    yield Link(0, others, (), min(1.0, result.n_elements / source.n_elements))
+    yield Link(0, others, (), min(1.0, result.n_elements / max(1, source.n_elements)))
     # Other dimensions of the slices have a size of one, and are left out or are offsets, too.
     if len(numbers.offset_dims) == len(whole):
         for inside, outside in zip(whole, numbers.offset_dims, strict=True):
@@ -130,7 +131,7 @@ def _of_scatter(
     window = [dim for dim in dims if dim not in numbers.inserted_window_dims]
     for inside, outside in zip(numbers.update_window_dims, window, strict=True):
         yield Link(2, (inside,), (outside,))
-    filled = min(1.0, updates.n_elements / result.n_elements)
+    filled = min(1.0, updates.n_elements / max(1, result.n_elements))
     yield Link(2, (), tuple(numbers.inserted_window_dims), filled=filled)
 
 

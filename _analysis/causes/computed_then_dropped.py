@@ -126,10 +126,12 @@ class _Search:
             ):
                 continue
             starts = inputs_of_chain(op) if op.is_asynchronous else [seed.operands[0]]
-            dims = [x.inside for x in self._parts.links(seed) if x.place == 0 and x.taken < 1]
             for given in starts:
-                if (array := array_of(given)) and array.dims == whole.dims:
-                    self._follow(seed, [(Value(given), each) for each in dims], is_back=True)
+                array = array_of(given)
+                if array is None or array.dims != whole.dims or not _is_computed(Value(given)):
+                    continue
+                links = [x for x in self._parts.links(seed) if x.place == 0 and x.taken < 1]
+                self._follow(seed, [(Value(given), x.inside) for x in links], is_back=True)
 
     def find_zeros(self, op: Instruction, least_bytes: float) -> None:
         """Follow arrays that are mostly zeros to the ops that read them."""
@@ -211,6 +213,11 @@ class _Search:
         sizes = {value: value.array.n_elements for value in values if value.array}
         left = sum(n * self.left.get(value, 1.0) for value, n in sizes.items())
         return left / max(1, sum(sizes.values()))
+
+
+def _is_computed(value: Value) -> bool:
+    """Return whether an array is neither an input of the program nor the state of a loop."""
+    return any(one.instruction.opcode not in STRUCTURE for one in origins(value, lambda _: False))
 
 
 def _joins_others(add: Instruction) -> bool:

@@ -37,9 +37,8 @@ Example:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import product
-from math import sqrt
 
 from _analysis.arrays.dims import array_of
 from _analysis.arrays.elements import Element, Elements, Index
@@ -61,19 +60,22 @@ from _light import NamedTuple
 from _pipeline.executions import Executions
 from _pipeline.groups import grouped
 from _proto.hlo.program import Instruction
+from _proto.hlo.shapes import Array
 from _units import counted
 
 # At most this part may be kept: see the docstring.
 _KEPT = 0.25
 # Positions at which a mask is computed: first some, to leave out causal masks, then enough to know
 # the part to about 2 %.
-_FIRST, _SAMPLES = 16, 256
+_FIRST, _SAMPLES = 24, 512
 # The side of the blocks in which work can be skipped: that of the largest matrix unit.
 _BLOCK = 256
 # Smaller dimensions are no positions.
 _POSITIONS = 64
-# Numbers that fill space evenly, as coordinates of these positions.
-_STEPS = [sqrt(prime) % 1 for prime in (2, 3, 5, 7, 11, 13, 17, 19, 23, 29)]
+# Multiples of powers of this number fill a space of so many dimensions evenly: it is the inverse of
+# the root of x ** (n + 1) == x + 1.
+_N_COORDINATES = 6
+_ROOT = 0.8986537126286992
 # A softmax makes zeros of what is below: exp(-100) is nothing beside the largest, which is 1.
 _LOWEST = -100
 _SLICES = frozenset(("dynamic-slice", "dynamic-update-slice"))
@@ -144,15 +146,27 @@ class _Masks:
         drops = self._drops(by, source) if by.opcode in ("add", "select") else None
         if array is None or drops is None:
             return _ALL
+        kept = self._sampled(array, drops, range(1, 1 + _FIRST), with_blocks=False)
+        if kept.elements <= 1.5 * _KEPT:
+            kept = self._sampled(array, drops, range(1, 1 + _SAMPLES), with_blocks=True)
+        return kept
+
+    def _sampled(
+        self,
+        array: Array,
+        drops: Callable[[Index], bool],
+        samples: Sequence[int],
+        *,
+        with_blocks: bool,
+    ) -> _Kept:
         n_elements = n_blocks = 0
-        for self._sample in range(1, _SAMPLES + 1):
+        for self._sample in samples:
             index = tuple(int(self._at(i) * size) for i, size in enumerate(array.dims))
             is_kept = not drops(index)
             n_elements += is_kept
-            n_blocks += is_kept or not all(map(drops, _corners(index, array.dims)))
-            if self._sample == _FIRST and n_elements > 1.5 * _KEPT * _FIRST:
-                break
-        return _Kept(n_elements / self._sample, n_blocks / self._sample)
+            if with_blocks:
+                n_blocks += is_kept or not all(map(drops, _corners(index, array.dims)))
+        return _Kept(n_elements / len(samples), n_blocks / len(samples))
 
     def _drops(self, by: Instruction, source: Instruction) -> Callable[[Index], bool] | None:
         """Return the function that tells which elements of an operand a mask drops; None if an
@@ -175,12 +189,13 @@ class _Masks:
     def _round_of(self, loop: Instruction) -> int:
         if loop not in self._trips:
             self._trips[loop] = self._of.trips(loop) or 1
-        # Dimensions have the first coordinates, and loops the last.
-        return int(self._at(-1 - list(self._trips).index(loop)) * self._trips[loop])
+        # The first dimension after the last coordinate is the batch, of which no mask depends.
+        coordinate = _N_COORDINATES - 1 + list(self._trips).index(loop)
+        return int(self._at(coordinate) * self._trips[loop])
 
     def _at(self, coordinate: int) -> float:
         """Return a coordinate of the current sample, between 0 and 1."""
-        return (0.5 + self._sample * _STEPS[coordinate % len(_STEPS)]) % 1
+        return (0.5 + self._sample * _ROOT ** (1 + coordinate % _N_COORDINATES)) % 1
 
 
 def _corners(index: Index, dims: Index) -> Iterable[Index]:
