@@ -197,8 +197,8 @@ def _label(here: Instruction, link: Link) -> object:
     can be taken by several instructions."""
     if link.filled < 1:
         return here, link.place
-    ids = tuple(here.message.operand_ids)[1:]
-    begin = tuple(here.message.slice_dimensions) or (here.computation, ids)
+    starts = tuple(here.message.operand_ids)[1:]
+    begin = tuple(here.message.slice_dimensions) or (starts and (here.computation, starts)) or here
     return begin, link.inside
 
 

@@ -78,9 +78,11 @@ def find(of: StepProgram) -> Iterator[Cause]:
     # Map the line of each op to the line that drops a part of its result, which is also the line of
     # the ops that make the gradient.
     dropped_at: dict[str | None, Place] = {}
-    for each in of.leaves:
-        maker = search.maker_of(each)
-        if maker is not None:
+    dropped = dict.fromkeys(of.executed(value.instruction) for value in search.left)
+    explained = of.explained_by("large_intermediate")
+    for each in dropped:
+        maker = search.maker_of(each) if each else None
+        if maker in search.dots or (maker and id(each) not in explained):
             place = of.place_at(search.seed_of[Value(maker)])
             dropped_at[of.place_at(maker).source_user] = dropped_at[place.source_user] = place
     dropped_at.pop(None, None)

@@ -71,6 +71,22 @@ class Dropped(unittest.TestCase):
         result = op("kept", "tanh", "scaled", shape=LOGITS)
         self.assertEqual(found(table, scaled, looked_up, result, times={"scaled": 300}), [])
 
+    def test_array_that_is_also_reduced_is_left_to_the_rule_about_large_intermediates(self) -> None:
+        wide = array("f32", 512, 4096)
+        main = [
+            *INPUTS,
+            op("y", "parameter", shape=wide, number=3),
+            op("scaled", "negate", "y", shape=wide, line="loss.py:5"),
+            gather("picked", "scaled", array("f32", 4, 4096), 4096),
+        ]
+        ran = [
+            event("scaled", "loop fusion", 0, 500, bytes_accessed=2 * 4 * 512 * 4096),
+            event("picked", "gather", 500, 10, bytes_accessed=2 * 4 * 4 * 4096),
+        ]
+        # At this peak, memory moves 100 kB per picosecond.
+        rows = causes({"main": main}, ran, "--peak-hbm-gibps", str(10**17 / 2**30))
+        self.assertEqual([row["cause"] for row in rows], ["large_intermediate"])
+
     def test_asynchronous_lookup_that_first_slices_its_indices_is_followed(self) -> None:
         picked = array("bf16", 76, 4096)
         lookup = [
