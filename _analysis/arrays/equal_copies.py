@@ -55,6 +55,7 @@ class EqualCopies:
         self._n_alike: dict[int, int] = {}
         self._collectives: dict[Instruction, Collective | None] = {}
         self._is_special: dict[Instruction, bool] = {}
+        self._running: set[Computation] = set()
         self._unknown: Parts = {(): self._alike(range(n_devices))}
         entry = program.computation(program.message.entry_computation_id)
         if entry is not None:
@@ -88,6 +89,10 @@ class EqualCopies:
     def _run(self, computation: Computation, given: Mapping[int, Parts]) -> Parts:
         """Follow values through a computation, and return its result."""
         of, chains = self._of, computation.chains
+        if computation in self._running:
+            # A damaged program can call itself.
+            return self._unknown
+        self._running.add(computation)
         for here in computation.instructions:
             if here.opcode == "parameter":
                 of[here] = given.get(here.message.parameter_number, self._unknown)
@@ -95,6 +100,7 @@ class EqualCopies:
                 of[here] = self._exchange(here) if chains[here][-1] is here else _NOTHING
             else:
                 of[here] = self._result(here)
+        self._running.remove(computation)
         root = computation.root
         return of.get(root, self._unknown) if root else self._unknown
 

@@ -156,6 +156,23 @@ class Differences(unittest.TestCase):
         self.assertEqual(after(mask, op("sum", "add", "x", "mask"), given=EVERYWHERE), N)
 
 
+class Damage(unittest.TestCase):
+    def test_computation_that_calls_itself_is_read(self) -> None:
+        for opcode in ("call", "while"):
+            program = {
+                "inside": [
+                    op("p", "parameter", shape=X),
+                    op("again", opcode, "p", calls=["inside"]),
+                ],
+                "main": [
+                    op("x", "parameter", shape=X),
+                    op("first", opcode, "x", calls=["inside"]),
+                    op("y", "negate", "first"),
+                ],
+            }
+            self.assertEqual(n_alike("y", program, EVERYWHERE), 1)
+
+
 class Loops(unittest.TestCase):
     def loop(self, *body: Op, given: bytes = EVERYWHERE) -> int:
         """Return how many devices compute the same from the first part of a loop's state.
