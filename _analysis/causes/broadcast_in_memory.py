@@ -40,8 +40,10 @@ from collections.abc import Iterator
 
 from _analysis.arrays.engine import Change, Remove, Resize
 from _analysis.arrays.graph import STRUCTURE, Value, is_same, origins, producers
-from _analysis.arrays.of_step import TEMPORARY, StepArray
+from _analysis.arrays.of_step import TEMPORARY, StepArray, Use
+from _analysis.arrays.values import output_at
 from _analysis.causes.shared.cause import SEEN, Cause
+from _analysis.causes.shared.copies import long_ops
 from _analysis.causes.shared.step_program import StepProgram
 from _light import NamedTuple
 from _pipeline.executions import Executions
@@ -54,9 +56,6 @@ REMEDY = (
     "Let ops read the small array: broadcast where it is used, split the other operand of an einsum"
     " into groups, or use a kernel that shares keys and values between heads (splash attention)."
 )
-# Skip arrays that are written in less than 1 / `_SHORT` of the smallest gain. One line can write an
-# array for each layer.
-_SHORT = 50
 
 
 class _Repeated(NamedTuple):
@@ -68,14 +67,14 @@ class _Repeated(NamedTuple):
 
 
 def find(of: StepProgram) -> Iterator[Cause]:
-    large = (
-        array
-        for array in of.arrays
-        if any(use.executions.total * _SHORT > of.floor for use in array.writes)
-        and array.value.instruction.program is of.program
-        and of.arrays.kind_of(array) == TEMPORARY
-    )
-    found = [repeated for array in large if (repeated := _repeated(array))]
+    uses_of = of.arrays.uses_of
+    found = [
+        repeated
+        for ran in long_ops(of)
+        for array, use in uses_of.get(ran, ())
+        # Most arrays are computed, which their last instruction shows in less time than a walk.
+        if use.is_write and _passes(_last(use)) and (repeated := _repeated(of, array, use))
+    ]
     for rows in grouped((each.array.shape.dims, each) for each in found).values():
         biggest = max(rows, key=lambda each: each.array.moved)
         factor = biggest.array.shape.n_elements // biggest.small.n_elements
@@ -99,19 +98,26 @@ def find(of: StepProgram) -> Iterator[Cause]:
         )
 
 
-def _repeated(array: StepArray) -> _Repeated | None:
-    # Other writes update parts of a buffer that the first one only fills.
-    if not array.reads or len(array.writes) != 1:
-        return None
-    (write,) = array.writes
+def _last(write: Use) -> Instruction | None:
+    """Return the instruction that computes an array, also inside a fusion."""
     here = write.executions.op.instruction
-    passed = origins(Value(here, write.path), _repeats) if here else set()
-    broadcasts = [value.instruction for value in passed if value.instruction.opcode == "broadcast"]
-    sources = [value for value in passed if not _is_passed(value)]
-    small = sources[0].array if len(sources) == 1 else None
-    if not broadcasts or not small or not small.dims:
+    return output_at(here, write.path) if here and here.opcode == "fusion" else here
+
+
+def _repeated(of: StepProgram, array: StepArray, write: Use) -> _Repeated | None:
+    here = write.executions.op.instruction
+    # Other writes update parts of a buffer that the first one only fills.
+    if here is None or len(array.writes) != 1 or not array.reads:
         return None
-    if small.n_elements >= array.shape.n_elements or _fills_lanes(array, small):
+    passed = origins(Value(here, write.path), _repeats)
+    broadcasts = [value.instruction for value in passed if value.instruction.opcode == "broadcast"]
+    if not broadcasts:
+        return None
+    sources = [v for v in passed if not _passes(v.instruction) or not producers(v)]
+    small = sources[0].array if len(sources) == 1 else None
+    if not small or not small.dims or small.n_elements >= array.shape.n_elements:
+        return None
+    if _fills_lanes(array, small) or of.arrays.kind_of(array) != TEMPORARY:
         return None
     return _Repeated(array, small, broadcasts[0])
 
@@ -126,13 +132,10 @@ def _repeats(value: Value) -> bool:
     return value.instruction.opcode == "broadcast" or is_same(value)
 
 
-def _is_passed(value: Value) -> bool:
-    """Return whether a value repeats or moves another value of the program."""
-    is_passed = value.instruction.opcode in STRUCTURE or _repeats(value)
-    return is_passed and bool(producers(value))
+def _passes(here: Instruction | None) -> bool:
+    return here is not None and (here.opcode in STRUCTURE or _repeats(Value(here)))
 
 
 def _only_repeats(ran: Executions) -> bool:
     here = ran.op.instruction
-    parts = (here, *here.inside()) if here else ()
-    return all(part.opcode in STRUCTURE or _repeats(Value(part)) for part in parts)
+    return here is not None and all(map(_passes, (here, *here.inside())))

@@ -115,8 +115,9 @@ def _expansion(of: StepProgram, ran: Executions) -> _Expansion | None:
     here = ran.op.instruction
     if here is None or here.opcode != "fusion" or ran.op.dot:
         return None
-    most = max((array.n_elements for array in _moved(here)), default=0)
-    for reduce in (inner for inner in here.inside() if inner.opcode == "reduce"):
+    reduces = [inner for inner in here.inside() if inner.opcode == "reduce"]
+    most = max((array.n_elements for array in _moved(here)), default=0) if reduces else 0
+    for reduce in reduces:
         large = Value(reduce.operands[0])
         if large.array and large.array.n_elements >= _GROWING * most and _combines(large):
             made = [large, *(value for value, _ in walk([large], producers, _combines))]

@@ -93,9 +93,9 @@ def _bits_of(entry: Entry) -> _Bits | None:
     """Return the random numbers that an op computes; None if it computes few, or computes them
     while it moves its bytes."""
     here = entry.executions.op.instruction
-    if here is None or here.opcode != "fusion" or 2 * (entry.t_memory or 0) > entry.total:
+    if here is None or 2 * (entry.t_memory or 0) > entry.total:
         return None
-    if sum(inner.opcode == "xor" for inner in here.inside()) < _ROUNDS:
+    if len(here.inside()) < len(_OF_ROUNDS) * _ROUNDS:
         return None
     operations = [
         (inner.opcode, array)
@@ -108,6 +108,8 @@ def _bits_of(entry: Entry) -> _Bits | None:
         for opcode, array in operations
         if opcode in _OF_ROUNDS and array.dtype == "u32"
     ]
-    n_numbers = sum(n for opcode, n in rounds if opcode == "xor") // _ROUNDS
-    n_operations = sum(array.n_elements for _, array in operations)
-    return _Bits(n_numbers, sum(n for _, n in rounds) / n_operations) if n_numbers else None
+    xors = [n for opcode, n in rounds if opcode == "xor"]
+    if len(xors) < _ROUNDS:
+        return None
+    part = sum(n for _, n in rounds) / sum(array.n_elements for _, array in operations)
+    return _Bits(sum(xors) // _ROUNDS, part)
