@@ -56,6 +56,7 @@ NAMES = (
     "second_pass",
     "kept_for_little",
     "synchronous_collective",
+    "repeated_rows",
     "broadcast_in_memory",
     "expanded_then_reduced",
     "random_bits",

@@ -80,6 +80,10 @@ w, x = jnp.ones((4, 3)), jnp.ones((2, 4), jnp.bfloat16)
 step = jax.jit(lambda w, x: x @ w.astype(x.dtype))
 """,
     "aliased_copy": "decode = lambda params, cache: cache + params",
+    "repeated_rows": """
+batch, tokens, width = 2, 3, 4
+time, weights = jnp.sin(jnp.arange(8.0).reshape(2, 4)), jnp.cos(jnp.arange(20.0)).reshape(4, 5)
+""",
     "rewritten_buffer": """
 cache, new, i = jnp.zeros((2, 5, 3)), jnp.arange(6.0).reshape(2, 3), 3
 """,

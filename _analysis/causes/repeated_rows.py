@@ -1,0 +1,158 @@
+"""Find matmuls of rows that are copies of each other.
+
+needs: a program
+headline: Multiplying copies of the same rows
+
+What it finds: Matmuls of an operand whose rows repeat, because a small array was broadcast before
+the matmul and not after it, such as the embedding of a time that is repeated for each token.
+
+Why it costs: All copies are multiplied with the same weights, and give copies of the same result.
+
+How the program shows it: The operand is followed back through elementwise ops, changes of layout
+and other matmuls to a broadcast. All that is combined on the way must repeat along the same
+dimension, which the matmul does not sum and which the operands do not share. The gain is the time
+of the matmuls, except for one copy of the rows (at least 128), or for reading the other operand if
+that takes longer.
+
+What to change: Apply the layer to the small array, and broadcast its result.
+
+When it is intended: Hardly ever. Few rows do not fill the matrix unit, but take no longer.
+
+Example:
+
+    # Before: the same row of the time is multiplied for each token
+    time = jnp.broadcast_to(time[:, None], (batch, tokens, width))
+    shift = jax.nn.silu(time) @ weights
+    # After: one row for each sample
+    shift = (jax.nn.silu(time) @ weights)[:, None]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+
+from _analysis.arrays.dims import Link, array_of
+from _analysis.arrays.engine import Retime
+from _analysis.arrays.graph import DOTS, ELEMENTWISE, STRUCTURE, Value, operand, producers
+from _analysis.arrays.parts import Parts
+from _analysis.causes.shared.cause import SEEN, Cause
+from _analysis.causes.shared.step_program import StepProgram, place_of, total_of
+from _light import NamedTuple
+from _pipeline.executions import Executions
+from _pipeline.groups import grouped
+from _proto.hlo.program import Instruction
+from _units import counted, time
+
+REMEDY = (
+    "Apply the layer to the small array and broadcast its result, instead of broadcasting the input"
+    " of the layer."
+)
+# Skip matmuls that are shorter than 1 / `_SHORT` of the smallest gain. One line can have a matmul
+# for each layer.
+_SHORT = 50
+# The matrix unit takes about as long for fewer rows, because it first loads the other operand.
+_FEWEST_ROWS = 128
+_FOLLOWED = ELEMENTWISE | DOTS | frozenset("bitcast copy reduce reshape transpose".split())
+_MOVING = STRUCTURE | {"copy-done"}
+
+
+def find(of: StepProgram) -> Iterator[Cause]:
+    rows = _Rows()
+    found = []
+    for ran in of.leaves:
+        here = ran.op.instruction
+        if here and ran.op.dot and ran.total * _SHORT > of.floor:
+            dots = [part for part in (here, *here.inside()) if part.opcode in DOTS]
+            copied = min(map(rows.copied, dots), default=_Copied(1, 1.0))
+            if copied.n > 1:
+                found.append((place_of(ran.op).source_user, (ran, copied)))
+    for members in grouped(found).values():
+        _, most = max(members, key=lambda member: member[0].total)
+        ops = [ran for ran, _ in members]
+        yield Cause(
+            f"{time(total_of(ops))} in {counted(len(ops), 'op')} at <line> go to a matmul of rows"
+            f" that are repeated {most.n} times. Multiplying one copy would save <gain>.",
+            REMEDY,
+            SEEN,
+            ops,
+            [
+                Retime(ran, max(ran.total * copied.left, _reading(of, ran)))
+                for ran, copied in members
+            ],
+        )
+
+
+def _reading(of: StepProgram, ran: Executions) -> float:
+    """Return the time that the operands of an op take to be read from memory."""
+    n_bytes = sum(use.n_bytes for _, use in of.arrays.uses_of.get(ran, ()) if not use.is_write)
+    return n_bytes / float(of.roofs.hbm) if of.roofs.hbm else 0
+
+
+class _Copied(NamedTuple):
+    """The copies of the rows of a matmul: their number, and the part of its time that one takes."""
+
+    n: int
+    left: float
+
+
+class _Rows:
+    """The number of copies of rows in the arrays of a program."""
+
+    def __init__(self) -> None:
+        self._parts = Parts()
+        self._copies: dict[tuple[Value, int], int] = {}
+
+    def copied(self, dot: Instruction) -> _Copied:
+        """Return how often a matmul multiplies the same rows with the same columns."""
+        links = self._parts.links(dot)
+        free = [link for link in links if [each.outside for each in links].count(link.outside) == 1]
+        result = array_of(dot)
+        n, left = 1, 1.0
+        for sides in grouped((link.place, link) for link in free).values():
+            copies = prod(self._inside(dot, link) for link in sides)
+            n_rows = prod(result.dims[dim] for link in sides for dim in link.outside if result)
+            left *= max(n_rows / copies, _FEWEST_ROWS) / max(n_rows, _FEWEST_ROWS)
+            n *= copies
+        return _Copied(n, left)
+
+    def copies(self, value: Value, dim: int) -> int:
+        """Return how often an array repeats the same elements along a dimension."""
+        key = value, dim
+        if key not in self._copies:
+            # In a damaged program, a value can be computed from itself.
+            self._copies[key] = 1
+            self._copies[key] = self._read(value, dim)
+        return self._copies[key]
+
+    def _read(self, value: Value, dim: int) -> int:
+        here, array = value.instruction, value.array
+        if array is None or dim >= len(array.dims):
+            return 1
+        size = array.dims[dim]
+        if size == 1:
+            return 1
+        if here.opcode in _MOVING:
+            sources = producers(value)
+            return self.copies(sources[0], dim) if len(sources) == 1 else 1
+        if here.opcode == "broadcast" and dim not in here.message.dimensions:
+            return size
+        if here.opcode != "broadcast" and here.opcode not in _FOLLOWED:
+            return 1
+        found = []
+        for link in self._parts.links(here):
+            if dim in link.outside:
+                n = self._inside(here, link)
+                if link.outside != (dim,):
+                    n = size if n == prod(array.dims[each] for each in link.outside) else 1
+                found.append(n)
+        # Arrays that repeat differently have fewer copies together than each of them.
+        partly = [n for n in found if n < size]
+        return partly[0] if len(partly) == 1 else size if found and not partly else 1
+
+    def _inside(self, here: Instruction, link: Link) -> int:
+        """Return how often the elements of an operand repeat along its dimensions in a link."""
+        given = operand(here, link.place)
+        if given is None or link.taken * link.filled < 1 or array_of(given) is None:
+            return 1
+        return prod(self.copies(Value(given), dim) for dim in link.inside)
