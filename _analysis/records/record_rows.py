@@ -185,7 +185,9 @@ def digests_of_programs(
         digest = digest_of_program(program) if program else None
         if digest:
             digests[program_id] = digest
-    context.warn(*notes)
+    # The devices have noted the damage of programs that they have read.
+    of_devices = {note for device in devices for note in device.notes}
+    context.warn(*(note for note in notes if note not in of_devices))
     return digests
 
 

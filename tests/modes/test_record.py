@@ -14,6 +14,7 @@ from unittest.mock import patch
 
 from _analysis import processes
 from tests.builders import records, rewrite
+from tests.builders.hlo_proto import metadata_plane
 from tests.builders.make_runs import write_runs
 from tests.builders.records import DEVICE, Json
 from tests.builders.xspace import (
@@ -297,6 +298,13 @@ class Notes(unittest.TestCase):
             record(plane)["notes"],
             ["left out 1 event of the XLA Ops line (no metadata, no time or a negative duration)"],
         )
+
+    def test_damaged_program_is_noted_once(self) -> None:
+        # To read an asynchronous collective, the device needs the program; so does the digest.
+        executed = op("async-collective-done.1", "loop fusion", 10, 50, program_id=7)
+        programs = metadata_plane({7: ("jit_f(7)", b"damaged")})
+        (note,) = record([tpu_plane([executed], [("0", 0, STEP_PS)]), programs])["notes"]
+        self.assertIn("the program's HLO can't be read: jit_f(7): ", note)
 
     def test_note_about_all_devices_appears_once(self) -> None:
         planes = [
