@@ -247,7 +247,7 @@ def _opcodes(op: Op) -> frozenset[str]:
     of a fusion from its name, such as `copy_bitcast_fusion`."""
     here = op.instruction
     if here:
-        return frozenset((here.opcode, *(part.opcode for part in here.inside())))
+        return here.opcodes
     is_fusion = op.hlo.opcode in ("", "fusion")
     return frozenset(op.hlo.base_name.split("_") if is_fusion else (op.hlo.opcode,))
 
@@ -262,8 +262,7 @@ def _n_reduced(op: Op) -> int:
         return _largest(op.hlo.operands) if _primitive(op).startswith("reduce_") else 0
     reduced = (
         array.n_elements
-        for part in (op.instruction, *op.instruction.inside())
-        if part.opcode == "reduce"
+        for part in op.instruction.parts_with({"reduce"})
         for operand in part.operand_arrays[:1]
         for array in operand or ()
     )

@@ -22,6 +22,7 @@ from _pipeline.context import Context
 from _pipeline.groups import Group, group_by, source_key
 from _pipeline.normalize import Step
 from _pipeline.vocabulary import COMM, COMPUTE, DATA_MOVE
+from _proto.hlo.nearest_line import lines_inside
 from _units import counted, part_of, time
 
 Json = dict[str, Any]
@@ -90,8 +91,7 @@ def lines_fused(group: Group) -> Counter[str]:
     n_instructions: Counter[str] = Counter()
     for executions in group.members:
         if executions.op.instruction:
-            for (line, _), n in executions.op.instruction.lines_inside().items():
-                n_instructions[line] += n
+            n_instructions += lines_inside(executions.op.instruction)
     del n_instructions[group.op.source_inner or ""]
     return n_instructions
 

@@ -104,17 +104,14 @@ def _sums(ran: Executions) -> bool:
     """Return whether an op sums; a maximum does not."""
     here = ran.op.instruction
     return here is not None and any(
-        part.opcode == "reduce"
-        and part.called
-        and part.called[0].root is not None
-        and part.called[0].root.opcode == "add"
-        for part in (here, *here.inside())
+        part.called and part.called[0].root is not None and part.called[0].root.opcode == "add"
+        for part in here.parts_with({"reduce"})
     )
 
 
 def _exponentiates(ran: Executions) -> bool:
     here = ran.op.instruction
-    return here is not None and any(part.opcode == "exponential" for part in (here, *here.inside()))
+    return here is not None and "exponential" in here.opcodes
 
 
 def _was_summed(ran: Executions, array: StepArray, n_bytes: int, uses_of: _Uses) -> bool:

@@ -34,7 +34,6 @@ Example:
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
 
 from _analysis.arrays.engine import Change, Remove, Resize
 from _analysis.arrays.graph import STRUCTURE, Value, consumers, is_layout, reach
@@ -116,5 +115,4 @@ def _only_casts(ran: Executions) -> bool:
         return False
     if any(array.memory_space != HBM for array in here.arrays or ()):
         return False
-    opcodes = {inner.opcode for inner in chain([here], here.inside())}
-    return "convert" in opcodes and opcodes <= STRUCTURE | {"bitcast", "convert", "copy"}
+    return "convert" in here.opcodes and here.opcodes <= STRUCTURE | {"bitcast", "convert", "copy"}

@@ -4,8 +4,7 @@ for it."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache, lru_cache
-from itertools import chain
+from functools import lru_cache
 
 from _light import NamedTuple
 from _proto import hlo_pb2 as pb
@@ -27,6 +26,11 @@ COLLECTIVES = frozenset(
     "all-gather all-reduce all-to-all collective-broadcast collective-permute "
     "ragged-all-to-all reduce-scatter".split()
 )
+_NAME_OF = {
+    opcode: name
+    for name in COLLECTIVES
+    for opcode in (name, *(f"{name}-{part}" for part in (START, UPDATE, DONE)))
+}
 
 
 class Collective(NamedTuple):
@@ -43,20 +47,19 @@ class Collective(NamedTuple):
     who: Participants | None
 
 
-@cache
 def collective_name(opcode: str) -> str | None:
     """Return the name of an opcode's collective, such as `all-gather` for `all-gather-start`, or
     None for other opcodes."""
-    name, _, part = opcode.rpartition("-")
-    name = name if part in (START, UPDATE, DONE) else opcode
-    return name if name in COLLECTIVES else None
+    return _NAME_OF.get(opcode)
 
 
 def first_collective(parts: Sequence[Instruction]) -> Instruction | None:
     """Return the first collective among instructions and the instructions inside them, searching
     depth first."""
-    instructions = (inner for part in parts for inner in chain((part,), part.inside()))
-    return next((found for found in instructions if collective_name(found.opcode)), None)
+    for part in parts:
+        if found := part.parts_with(_NAME_OF.keys()):
+            return found[0]
+    return None
 
 
 def collective_of(op: Instruction) -> Collective | None:

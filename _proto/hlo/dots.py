@@ -12,7 +12,7 @@ from _proto.hlo.shapes import Array
 from _proto.hlo.text import OTHER, DtypeClass, dtype_class
 from _proto.trace.wire import parse
 
-_DOTS = ("convolution", "dot")
+_DOTS = frozenset(("convolution", "dot"))
 # Opcodes that change only dtype, layout or shape, and can be between a fusion's parameter and its
 # dot.
 _CONVERTS = ("convert", "bitcast", "copy", "reshape", "transpose")
@@ -39,14 +39,13 @@ def dot_of(op: Instruction) -> Dot | None:
     """
     classes: list[DtypeClass] = []
     arrays: list[Array] = []
-    for part in (op, *op.inside()):
-        if part.opcode in _DOTS:
-            operands = _operands(part)
-            if operands is None:
-                return None
-            for dtype, array in operands:
-                classes.append(dtype)
-                arrays.append(array)
+    for dot in op.parts_with(_DOTS):
+        operands = _operands(dot)
+        if operands is None:
+            return None
+        for dtype, array in operands:
+            classes.append(dtype)
+            arrays.append(array)
     if not arrays:
         return None
     widest = max(arrays, key=lambda array: array.bits or 0)
@@ -59,14 +58,13 @@ def dtypes_read(op: Instruction) -> list[str] | None:
     Return None if there is no dot, or if an operand is unreadable.
     """
     dtypes: list[str] = []
-    for part in (op, *op.inside()):
-        if part.opcode in _DOTS:
-            for operand_id in part.message.operand_ids[:2]:
-                operand = part.computation.instruction(operand_id)
-                arrays = operand and _before_converts(operand, op).arrays
-                if not arrays or len(arrays) != 1:
-                    return None
-                dtypes.append(arrays[0].dtype)
+    for dot in op.parts_with(_DOTS):
+        for operand_id in dot.message.operand_ids[:2]:
+            operand = dot.computation.instruction(operand_id)
+            arrays = operand and _before_converts(operand, op).arrays
+            if not arrays or len(arrays) != 1:
+                return None
+            dtypes.append(arrays[0].dtype)
     return list(dict.fromkeys(dtypes)) or None
 
 

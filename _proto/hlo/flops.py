@@ -9,7 +9,7 @@ from _proto import hlo_pb2 as pb
 from _proto.hlo.program import Instruction
 from _proto.trace.wire import parse
 
-_DOTS = ("convolution", "dot")
+_DOTS = frozenset(("convolution", "dot"))
 _WITHOUT_FLOPS = (*_DOTS, "bitcast", "broadcast", "constant", "fusion", "parameter", "tuple")
 # Positions in larger windows are not counted, so that a damaged program cannot take long.
 _LARGEST_WINDOW = 1 << 16
@@ -20,7 +20,7 @@ def flops_of(op: Instruction) -> int | None:
     flops are unknown."""
     if op.opcode not in ("fusion", *_DOTS):
         return None
-    found = [flops_of_dot(part) for part in (op, *op.inside()) if part.opcode in _DOTS]
+    found = [flops_of_dot(dot) for dot in op.parts_with(_DOTS)]
     return sum(flops for flops in found if flops) if found and all(found) else None
 
 

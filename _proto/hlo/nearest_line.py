@@ -1,7 +1,9 @@
-"""Find the most likely source line of an instruction that has no line of its own."""
+"""Find the most likely source line of an instruction that has no line of its own, and the lines
+inside a fusion."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal
 
@@ -14,6 +16,11 @@ How = Literal["own", "inside", "producer", "consumer"]
 _Links = Callable[[Instruction], Sequence[Instruction]]
 _Direction = tuple[How, Sequence[Instruction], _Links]
 
+# Opcodes that perform no computation; source lines of such instructions do not count as lines of a
+# fusion.
+_NOT_FUSED_WORK = frozenset(
+    "parameter constant bitcast tuple get-tuple-element broadcast iota".split()
+)
 # Maximum number of hops to the instruction that has the line.
 _MAX_HOPS = 8
 
@@ -28,6 +35,13 @@ class NearestLine(NamedTuple):
     how: How
     hops: int
     instruction: Instruction
+
+
+def lines_inside(op: Instruction) -> Counter[str]:
+    """Count the instructions inside a fusion, at any depth, by source line."""
+    inside = op.inside() if op.opcode == "fusion" else ()
+    working = (inner for inner in inside if inner.opcode not in _NOT_FUSED_WORK)
+    return Counter(line for inner in working if (line := inner.line))
 
 
 def nearest_line(

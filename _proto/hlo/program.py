@@ -7,8 +7,8 @@ damaged link is treated as missing.
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from functools import cache
 from typing import Any, TypeVar
 
@@ -33,11 +33,6 @@ START, UPDATE, DONE = "start", "update", "done"
 _SPARSE_CORE = "sparsecore"
 _COST_KEY, _RETRY_KEY = b'"cost_estimate"', b'"retry_count"'
 KERNEL_TARGET = b"tpu_custom_call"
-# Opcodes that perform no computation; source lines of such instructions do not count as lines of a
-# fusion.
-_NOT_FUSED_WORK = frozenset(
-    "parameter constant bitcast tuple get-tuple-element broadcast iota".split()
-)
 
 
 class Program:
@@ -55,6 +50,7 @@ class Program:
         self.read_buffer_assignment = read_buffer_assignment
         self.complain = complain
         self.inside_of: dict[Instruction, list[Instruction]] = {}
+        self.opcodes_of: dict[Instruction, frozenset[str]] = {}
         # What other packages derive from the program, by the function that derives it.
         self.derived: dict[object, Any] = {}
         self.computations = [Computation(self, part) for part in self.message.computations]
@@ -184,9 +180,8 @@ class Computation:
     def instruction(self, instruction_id: int) -> Instruction | None:
         found = self.instruction_of.get(instruction_id)
         if found is None:
-            self.program.complain(
-                f"instruction id {instruction_id} is missing or not unique in {self.name}"
-            )
+            what = f"instruction id {instruction_id} is missing or not unique in {self.name}"
+            self.program.complain(what)
         return found
 
     @cached_property
@@ -217,16 +212,19 @@ class Computation:
         return self.message.execution_thread == _SPARSE_CORE
 
     @cached_property
-    def operands_and_users(self) -> tuple[_Links, _Links]:
-        operands_of: _Links = {}
+    def operands_of(self) -> _Links:
+        return {
+            here: [found for found in map(self.instruction, here.message.operand_ids) if found]
+            for here in self.instructions
+        }
+
+    @cached_property
+    def users_of(self) -> _Links:
         users_of: _Links = {}
-        for instruction in self.instructions:
-            ids = instruction.message.operand_ids
-            found = [self.instruction_of.get(i) or self.instruction(i) for i in ids]
-            operands_of[instruction] = [operand for operand in found if operand is not None]
-            for operand in dict.fromkeys(operands_of[instruction]):
+        for instruction, operands in self.operands_of.items():
+            for operand in dict.fromkeys(operands):
                 users_of.setdefault(operand, []).append(instruction)
-        return operands_of, users_of
+        return users_of
 
     @cached_property
     def chains(self) -> dict[Instruction, tuple[Instruction, ...]]:
@@ -297,12 +295,12 @@ class Instruction:
 
     @property
     def operands(self) -> Sequence[Instruction]:
-        return self.computation.operands_and_users[0][self]
+        return self.computation.operands_of[self]
 
     @property
     def users(self) -> Sequence[Instruction]:
         """Return the instructions that have this instruction as an operand, in schedule order."""
-        return self.computation.operands_and_users[1].get(self, ())
+        return self.computation.users_of.get(self, ())
 
     @property
     def called(self) -> Sequence[Computation]:
@@ -339,6 +337,20 @@ class Instruction:
                         entered.add(computation)
                         to_do.extend(reversed(computation.instructions))
         return inside
+
+    @property
+    def opcodes(self) -> frozenset[str]:
+        """Return the opcodes of the instruction and of all instructions inside it."""
+        known = self.program.opcodes_of
+        if self not in known:
+            known[self] = frozenset((self.opcode, *(inner.opcode for inner in self.inside())))
+        return known[self]
+
+    def parts_with(self, opcodes: Set[str]) -> list[Instruction]:
+        """Return which of the instruction and all instructions inside it have these opcodes."""
+        if opcodes.isdisjoint(self.opcodes):
+            return []
+        return [part for part in (self, *self.inside()) if part.opcode in opcodes]
 
     @property
     def stage(self) -> tuple[str, str] | None:
@@ -378,8 +390,7 @@ class Instruction:
     @property
     def line(self) -> str | None:
         """Return the instruction's own source line, as `file:line`."""
-        frame = self.frame
-        if frame:
+        if frame := self.frame:
             return frame.place
         metadata = self.message.metadata
         if not metadata.source_file or metadata.source_line <= 0:
@@ -405,15 +416,6 @@ class Instruction:
         """Return the source line of the innermost frame in a wanted file."""
         frames, _ = self.program.frames.stack(self.message.metadata.stack_frame_id)
         return next((frame.place for frame in frames if is_wanted(frame.file)), None)
-
-    def lines_inside(self) -> Counter[tuple[str, str]]:
-        """Count the instructions inside a fusion, at any depth, by source line and opcode."""
-        inside = self.inside() if self.opcode == "fusion" else ()
-        return Counter(
-            (line, inner.opcode)
-            for inner in inside
-            if inner.opcode not in _NOT_FUSED_WORK and (line := inner.line)
-        )
 
     @property
     def shape(self) -> str | None:
@@ -455,9 +457,7 @@ class Instruction:
     def operand_arrays(self) -> list[list[Array] | None]:
         """Return the arrays of each operand, or None for an operand that is missing or
         unreadable."""
-        operands = (
-            self.computation.instruction(operand_id) for operand_id in self.message.operand_ids
-        )
+        operands = map(self.computation.instruction, self.message.operand_ids)
         return [operand.arrays if operand else None for operand in operands]
 
     @property

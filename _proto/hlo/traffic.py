@@ -53,7 +53,7 @@ def traffic_of(op: Instruction) -> FusionTraffic | None:
 
 def is_partial(op: Instruction) -> bool:
     """Return whether the instruction is a fusion that slices or updates arrays."""
-    return op.opcode == "fusion" and not _PARTIAL.isdisjoint(inner.opcode for inner in op.inside())
+    return op.opcode == "fusion" and not _PARTIAL.isdisjoint(op.opcodes)
 
 
 def _sum(parts: Sequence[tuple[Array, int, int]]) -> Traffic:

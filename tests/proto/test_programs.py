@@ -24,7 +24,7 @@ from _proto.hlo.buffers import (
 )
 from _proto.hlo.collectives import Collective, collective_of, plan_of
 from _proto.hlo.dots import Dot, dot_of
-from _proto.hlo.nearest_line import nearest_line
+from _proto.hlo.nearest_line import lines_inside, nearest_line
 from _proto.hlo.program import Instruction
 from _proto.hlo.programs import Programs
 from _proto.hlo.replica_groups import (
@@ -287,7 +287,7 @@ class Damaged(unittest.TestCase):
         self.assertIsNone(nearest(read, "op.0"))
         known = nearest(read, "op.0", producer_first=True, sources={"op.2": "m.py:1"})
         self.assertEqual(known, ("m.py:1", "producer", 2))
-        self.assertEqual(read["f"].lines_inside(), {})
+        self.assertEqual(lines_inside(read["f"]), {})
         self.assertIsNone(dot_of(read["f"]))
         self.assertEqual([operand.name for operand in read["op.0"].operands], ["op.1"])
 
@@ -359,7 +359,7 @@ def ask_everything(one: Instruction) -> None:
     dot_of(one)
     collective_of(one)
     plan_of(one)
-    one.lines_inside()
+    lines_inside(one)
 
 
 class Lines(unittest.TestCase):
@@ -412,10 +412,10 @@ class Lines(unittest.TestCase):
                 ],
             }
         )
-        expected = {("m.py:2", "multiply"): 2, ("m.py:3", "fusion"): 1, ("m.py:1", "add"): 1}
-        self.assertEqual(read["fusion.1"].lines_inside(), expected)
-        self.assertEqual(read["while.1"].lines_inside(), {})
-        self.assertEqual(read["add.1"].lines_inside(), {})
+        expected = {"m.py:2": 2, "m.py:3": 1, "m.py:1": 1}
+        self.assertEqual(lines_inside(read["fusion.1"]), expected)
+        self.assertEqual(lines_inside(read["while.1"]), {})
+        self.assertEqual(lines_inside(read["add.1"]), {})
 
 
 def dot_program(

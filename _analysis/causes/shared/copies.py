@@ -41,8 +41,7 @@ def selects_elements(op: Instruction) -> bool:
     """
     if op.opcode != "fusion" or len(op.message.operand_ids) != 1:
         return False
-    opcodes = {inner.opcode for inner in op.inside()}
-    return "bitcast-convert" in opcodes and not opcodes.isdisjoint(DOTS)
+    return "bitcast-convert" in op.opcodes and not op.opcodes.isdisjoint(DOTS)
 
 
 def moved_between(of: StepProgram, ran: Executions) -> tuple[StepArray, StepArray] | None:

@@ -180,6 +180,4 @@ def _is_large(array: StepArray) -> bool:
 
 def _has(ran: Executions, opcode: str) -> bool:
     here = ran.op.instruction
-    return here is not None and any(
-        inner.opcode == opcode for part in here.chain for inner in (part, *part.inside())
-    )
+    return here is not None and any(opcode in part.opcodes for part in here.chain)

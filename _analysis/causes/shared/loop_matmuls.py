@@ -17,7 +17,7 @@ _SLICES = frozenset(("dynamic-slice", "dynamic-update-slice"))
 def only_dot(entry: Entry) -> Instruction | None:
     """Return the matmul of an op; None if it has none or several."""
     here = entry.executions.op.instruction
-    dots = [part for part in (here, *here.inside()) if part.opcode in DOTS] if here else []
+    dots = here.parts_with(DOTS) if here else []
     return dots[0] if len(dots) == 1 else None
 
 
@@ -52,5 +52,6 @@ def bias_gradients(of: StepProgram, matmuls: list[Executions]) -> Iterator[Execu
 
 def moves_slices(ran: Executions) -> bool:
     here = ran.op.instruction
-    opcodes = {part.opcode for part in (here, *here.inside())} if here else set()
-    return not opcodes.isdisjoint(_SLICES) and opcodes.isdisjoint(DOTS)
+    if here is None:
+        return False
+    return not here.opcodes.isdisjoint(_SLICES) and here.opcodes.isdisjoint(DOTS)

@@ -238,7 +238,7 @@ def collective_name_of(op: Op) -> str | None:
     copies."""
     if op.waits_for in COLLECTIVES:
         return op.waits_for
-    return op.inside.opcode if op.inside and op.kind == COMM else None
+    return op.inside.opcode if op.kind == COMM and op.inside else None
 
 
 def total_of(members: Sequence[Executions]) -> int:
