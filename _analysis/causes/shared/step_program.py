@@ -97,8 +97,11 @@ class StepProgram:
         return self._facts.arrays
 
     @cached_property
-    def softmaxed(self) -> set[Instruction]:
-        return softmaxed_in(self.program)
+    def softmaxed(self) -> dict[Instruction, None]:
+        """Return what leads to softmaxes, in the order of the program: that of a set differs from
+        run to run."""
+        found = softmaxed_in(self.program)
+        return dict.fromkeys(here for here in self.program.instructions() if here in found)
 
     @cached_property
     def leaves(self) -> list[Executions]:
