@@ -86,6 +86,7 @@ class _Reduced:
 
     def __init__(self, of: StepProgram, large: list[StepArray]) -> None:
         self.of, self.uses_of = of, of.arrays.uses_of
+        self.repeating = of.explained_by("broadcast_in_memory")
         self.left_out: dict[Value, StepArray] = {}
         # Arrays that are made of each other have one line.
         self.line_of: dict[Value, str | None] = {}
@@ -143,6 +144,7 @@ class _Reduced:
         is_written_whole = all(use.n_bytes == n_bytes * use.executions.n for use in array.writes)
         return (
             bool(array.reads and array.makers)
+            and not self.repeating.issuperset(map(id, array.makers))
             and array.origin is None
             and not any(_multiplies(use.executions) for use in array.uses)
             # Loops write an array for many rounds slice by slice, and can read it in this way.

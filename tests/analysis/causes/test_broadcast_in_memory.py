@@ -22,6 +22,7 @@ def repeated(
     reader: str = "negate",
     result: str = "out",
     inside: tuple[Op, ...] = (),
+    cause: str = "broadcast_in_memory",
 ) -> list[Json]:
     """Return the rows for a program that repeats an array of 25.6 kB four times in memory."""
     is_kernel = reader == "custom-call"
@@ -50,7 +51,7 @@ def repeated(
         *(event(each.name, "loop fusion", 400 + 50 * i, 40) for i, each in enumerate(between)),
     ]
     rows = causes(program, ran, *HBM)
-    return [row for row in rows if row["cause"] == "broadcast_in_memory"]
+    return [row for row in rows if row["cause"] == cause]
 
 
 class Repeated(unittest.TestCase):
@@ -60,6 +61,9 @@ class Repeated(unittest.TestCase):
         self.assertIn("repeats an array 4 times", row["says"])
         # The broadcast goes, and its reader reads a quarter of the bytes.
         self.assertEqual(row["gain_ps"], 150 + 90)
+
+    def test_repeated_array_that_is_reduced_has_one_cause(self) -> None:
+        self.assertEqual(repeated(cause="large_intermediate"), [])
 
     def test_array_that_is_cast_and_moved_afterwards_is_reported(self) -> None:
         flat = array("bf16", 2, 16, 100, 8)

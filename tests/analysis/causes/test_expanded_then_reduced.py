@@ -102,6 +102,37 @@ class Reduced(unittest.TestCase):
         (row,) = causes(program, ran, *HBM)
         self.assertEqual(row["gain_ps"], 300 - 38)
 
+    def test_gradient_that_goes_with_a_large_array_is_not_reported_again(self) -> None:
+        def names(line: str) -> list[str]:
+            name, big, few = (
+                "transpose(jvp())/scatter-add",
+                array("f32", 500, 125),
+                array("f32", 500),
+            )
+            fused = [
+                op("labels", "parameter", shape=few),
+                op("spread", "broadcast", "labels", shape=big),
+                op("places", "iota", shape=big),
+                equal("hot", "spread", "places", shape=array("pred", 500, 125)),
+                op("pick", "select", "hot", "spread", "spread", shape=big, tf_op=name, line=line),
+                op("sum.1", "reduce", "pick", shape=few),
+            ]
+            main = [
+                op("x", "parameter", shape=big),
+                op("exp.1", "exponential", "x", shape=big, line="loss.py:5"),
+                op("out.1", "gather", "exp.1", shape=few, line="loss.py:6"),
+                op("grad.1", "fusion", "out.1", shape=few, calls=["fused"], line="loss.py:5"),
+            ]
+            ran = [
+                event("exp.1", "loop fusion", 0, 500, bytes_accessed=500_000),
+                event("out.1", "gather", 500, 50, bytes_accessed=4000),
+                event("grad.1", "loop fusion", 550, 250, tf_op=f"jit(f)/{name}:"),
+            ]
+            return [row["cause"] for row in causes({"fused": fused, "main": main}, ran, *HBM)]
+
+        self.assertEqual(names("loss.py:6"), ["large_intermediate"])
+        self.assertEqual(names("loss.py:7"), ["large_intermediate", "expanded_then_reduced"])
+
     def test_matmul_of_few_rows_is_not_reported(self) -> None:
         inside = combined("multiply", MATMUL)
         for i, name in enumerate(("spread", "across")):
