@@ -81,10 +81,10 @@ def find(of: StepProgram) -> Iterator[Cause]:
     dropped = dict.fromkeys(of.executed(value.instruction) for value in search.left)
     explained = of.explained_by("large_intermediate")
     for each in dropped:
-        maker = search.maker_of(each) if each else None
-        if maker in search.dots or (maker and id(each) not in explained):
-            place = of.place_at(search.seed_of[Value(maker)])
-            dropped_at[of.place_at(maker).source_user] = dropped_at[place.source_user] = place
+        made = search.made_by(each) if each else None
+        if made and (made.instruction in search.dots or id(each) not in explained):
+            place, own = of.place_at(search.seed_of[made]), of.place_at(made.instruction)
+            dropped_at[own.source_user] = dropped_at[place.source_user] = place
     dropped_at.pop(None, None)
     if not dropped_at:
         return
@@ -192,16 +192,18 @@ class _Search:
         """Return the matmul of an op if only a part of it is used and not zero."""
         return next((part for part in (op, *op.inside()) if part in self.dots), None)
 
-    def maker_of(self, ran: Executions) -> Instruction | None:
-        """Return what computes an array of which only a part is used: the matmul of an op, or the
-        op."""
+    def made_by(self, ran: Executions) -> Value | None:
+        """Return the result of an op's matmul if only a part of it is used, or the largest result
+        of the op if only a part of each is used."""
         op = ran.op.instruction
         if op is None or ran.op.kind != COMPUTE:
             return None
         if dot := self.dot_of(op):
-            return dot
-        values = [Value(op, path) for path, _ in op.leaves or ()]
-        return op if values and all(value in self.left for value in values) else None
+            return Value(dot)
+        made = {Value(op, path): array for path, array in op.leaves or () if array}
+        if not made or not all(value in self.left for value in made):
+            return None
+        return max(made, key=lambda value: made[value].n_elements)
 
     def left_of(self, op: Instruction) -> float:
         """Return the part of an op's work that is used and not zero."""
@@ -251,11 +253,13 @@ def _cause(search: _Search, ops: list[Executions], place: Place) -> Iterator[Cau
         for ran in ops
         if (here := ran.op.instruction) and not here.is_asynchronous
     }
-    makers = {ran: maker for ran in left_of if (maker := search.maker_of(ran))}
-    if not makers:
+    made = {ran: value for ran in left_of if (value := search.made_by(ran))}
+    if not made:
         return
-    longest = max(makers, key=lambda ran: ran.total)
-    whole = max(makers[longest].arrays or (), key=lambda array: array.n_elements)
+    longest = max(made, key=lambda ran: ran.total)
+    whole = made[longest].array
+    if whole is None:
+        return
     yield Cause(
         f"<line> takes {round(left_of[longest] * whole.n_elements)} of the {whole.n_elements}"
         f" elements of {whole.text}. Computing only this part would save <gain> of the"

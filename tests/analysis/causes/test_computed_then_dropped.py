@@ -5,7 +5,7 @@ from __future__ import annotations
 import unittest
 
 from tests.analysis.small_programs import Json, causes
-from tests.builders.hlo_proto import Op, Shape, array, op, packed
+from tests.builders.hlo_proto import Op, Shape, array, element, op, packed, tuple_of
 from tests.builders.xspace import bytes_field, int_field
 from tests.builders.xspace import op as event
 
@@ -86,6 +86,31 @@ class Dropped(unittest.TestCase):
         # At this peak, memory moves 100 kB per picosecond.
         rows = causes({"main": main}, ran, "--peak-hbm-gibps", str(10**17 / 2**30))
         self.assertEqual([row["cause"] for row in rows], ["large_intermediate"])
+
+    def test_op_with_two_results_of_which_parts_are_taken_is_found(self) -> None:
+        both = tuple_of(LOGITS, LOGITS)
+        parts = [
+            op("given", "parameter", shape=LOGITS),
+            op("first", "negate", "given", shape=LOGITS),
+            op("second", "tanh", "given", shape=LOGITS),
+            op("two", "tuple", "first", "second", shape=both),
+        ]
+        main = [
+            *INPUTS,
+            op("table", "parameter", shape=LOGITS, number=3),
+            op("scaled", "fusion", "table", shape=both, calls=["parts"], line="towers.py:17"),
+            *(
+                one
+                for i in (0, 1)
+                for one in (
+                    op(f"part.{i}", "get-tuple-element", "scaled", shape=LOGITS, extra=element(i)),
+                    gather(f"picked.{i}", f"part.{i}", array("bf16", 76, 4096), 4096),
+                )
+            ),
+        ]
+        rows = causes({"parts": parts, "main": main}, [event("scaled", "loop fusion", 0, 300)])
+        (row,) = (row for row in rows if row["cause"] == "computed_then_dropped")
+        self.assertEqual((row["source_user"], row["gain_ps"]), ("loss.py:12", 255))
 
     def test_asynchronous_lookup_that_first_slices_its_indices_is_followed(self) -> None:
         picked = array("bf16", 76, 4096)
