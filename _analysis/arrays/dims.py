@@ -158,9 +158,18 @@ def order_of(shape: bytes) -> tuple[int, ...]:
 Dims = tuple[int | None, int | None, int | None]
 
 
-def _dims_of_dot(here: Instruction, result: Array, operands: Sequence[Array | None]) -> list[Dims]:
+def dims_of_dot(here: Instruction) -> list[Dims]:
     """Return the dimensions of a matmul, each as the dimension of the result, of the left operand
     and of the right operand; None if the result or an operand does not have it."""
+    result, left, right = (array_of(one) for one in (here, operand(here, 0), operand(here, 1)))
+    try:
+        return _dims_of_dot(here, result, [left, right]) if result else []
+    except (IndexError, ValueError):
+        # Only damaged programs have dimensions that do not exist.
+        return []
+
+
+def _dims_of_dot(here: Instruction, result: Array, operands: Sequence[Array | None]) -> list[Dims]:
     left, right = operands[:2]
     if left is None or right is None:
         return []

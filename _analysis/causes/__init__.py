@@ -45,6 +45,7 @@ NAMES = (
     "aliased_copy",
     "rewritten_buffer",
     "one_hot_matmul",
+    "matmul_order",
     "resharding",
     "oversized_transfer",
     "duplicated_work",

@@ -79,6 +79,9 @@ q, k, v = (jnp.sin(jnp.arange(24.0) * n).reshape(8, 3) for n in (1, 2, 3))
 w, x = jnp.ones((4, 3)), jnp.ones((2, 4), jnp.bfloat16)
 step = jax.jit(lambda w, x: x @ w.astype(x.dtype))
 """,
+    "matmul_order": """
+q, k, v = (jnp.sin(jnp.arange(24.0) + i).reshape(8, 3) for i in range(3))
+""",
     "aliased_copy": "decode = lambda params, cache: cache + params",
     "repeated_rows": """
 batch, tokens, width = 2, 3, 4
@@ -156,6 +159,7 @@ SAME = {
     "computed_then_dropped": "logits",
     "masked_work": "out",
     "wide_parameter": "y",
+    "matmul_order": "y",
     "rewritten_buffer": "cache",
     "second_pass": "var",
     "kept_for_little": "hits",
