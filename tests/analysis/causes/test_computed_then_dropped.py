@@ -108,7 +108,12 @@ class Dropped(unittest.TestCase):
                 )
             ),
         ]
-        rows = causes({"parts": parts, "main": main}, [event("scaled", "loop fusion", 0, 300)])
+        ran = [
+            event("scaled", "loop fusion", 0, 300),
+            event("picked.0", "gather", 300, 0),
+            event("picked.1", "gather", 300, 0),
+        ]
+        rows = causes({"parts": parts, "main": main}, ran)
         (row,) = (row for row in rows if row["cause"] == "computed_then_dropped")
         self.assertEqual((row["source_user"], row["gain_ps"]), ("loss.py:12", 255))
 
