@@ -62,6 +62,7 @@ _PART = 2
 # A matmul takes at most about this many times as long as writing its result: it sums some thousand
 # products for each element. Smaller results cannot be worth a cause.
 _LONGEST = 32
+_LAYERS = 20
 
 WHAT_HELPS = (
     "Take the part first: pick the positions or rows, and apply the layer or function only to"
@@ -81,7 +82,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
     dropped = dict.fromkeys(of.executed(value.instruction) for value in search.left)
     explained = of.explained_by("large_intermediate")
     for each in dropped:
-        made = search.made_by(each) if each else None
+        made = search.made_by(each) if each and _is_long(of, each) else None
         if made and (made.instruction in search.dots or id(each) not in explained):
             place, own = of.place_at(search.seed_of[made]), of.place_at(made.instruction)
             dropped_at[own.source_user] = dropped_at[place.source_user] = place
@@ -98,6 +99,11 @@ def find(of: StepProgram) -> Iterator[Cause]:
     )
     for place, members in found.items():
         yield from _cause(search, list(dict.fromkeys(members)), place)
+
+
+def _is_long(of: StepProgram, ran: Executions) -> bool:
+    """Return whether an op is worth a look, if each unrolled layer has one like it."""
+    return ran.total * _LAYERS >= of.floor
 
 
 class _Search:

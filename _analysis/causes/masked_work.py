@@ -1,4 +1,4 @@
-"""Find matmuls of whose results a mask drops most, which depends only on positions.
+"""Find attention scores of which a mask that depends only on positions drops most.
 
 needs: a program
 headline: Computing what a mask drops
@@ -9,13 +9,13 @@ less, such as a window of 512 of 2048 positions.
 Why it costs: The matmul computes all scores, the softmax reads them, and the matmul after it, and
 those of the backward pass, multiply zeros.
 
-How the program shows it: The result of a matmul is only used through a `select` with a constant, or
-plus a constant that is very negative at some positions. The tool computes the mask at some
-positions, and in some rounds of a loop, from iotas, constants and the loops' counters; what depends
-on data counts as kept. At least three quarters must be dropped: a causal mask drops half, and a
-window that is cut into blocks with their neighbours up to two thirds, which is usual. The estimate
-scales all ops on the scores to the blocks of 256 by 256 positions in which something is kept. Masks
-inside of kernels are not seen.
+How the program shows it: The result of a matmul before a softmax is only used through a `select`
+with a constant, or plus a constant that is very negative at some positions. The tool computes the
+mask at some positions, and in some rounds of a loop, from iotas, constants and the loops' counters;
+what depends on data counts as kept. At least three quarters must be dropped: a causal mask drops
+half, and a window that is cut into blocks with their neighbours up to two thirds, which is usual.
+The estimate scales all ops on the scores to the blocks of 256 by 256 positions in which something
+is kept. Masks inside of kernels are not seen.
 
 What to change: Compute only the blocks in which the mask keeps something: slice the keys to the
 window of each block of queries, or use a kernel that skips blocks, such as splash attention.
@@ -93,9 +93,11 @@ def find(of: StepProgram) -> Iterator[Cause]:
     found = [
         (of.place_at(dot).source_user, (dot, kept))
         for ran in of.leaves
-        if ran.op.dot and ran.total * _LAYERS >= of.floor and (here := ran.op.instruction)
+        if ran.total * _LAYERS >= of.floor and ran.op.dot and (here := ran.op.instruction)
         for dot in (here, *here.inside())
-        if dot.opcode in DOTS and (kept := masks.kept_of(dot)).elements <= _KEPT
+        if dot.opcode in DOTS
+        and dot in of.softmaxed
+        and (kept := masks.kept_of(dot)).elements <= _KEPT
     ]
     for members in grouped(found).values():
         yield _cause(of, dict(members))

@@ -69,6 +69,7 @@ LOWEST = real("lowest", -1e30, SCORES)
 SELECT = op("chosen", "select", "mask", "scores", "lowest", shape=SCORES)
 SOFTMAX = [
     op("weights", "exponential", "chosen", shape=SCORES),
+    op("sums", "reduce", "weights", "lowest.0", shape=array("f32", 2048)),
     matmul("out", "weights", "v", ROWS),
 ]
 TIMES = {"scores": 400, "weights": 100, "out": 300}
@@ -123,7 +124,7 @@ class Masks(unittest.TestCase):
 
     def test_choice_between_two_arrays_is_no_mask(self) -> None:
         other = op("lowest", "parameter", shape=SCORES, number=4)
-        ops = [*INPUTS, DOT, other, *window(256), SELECT, *SOFTMAX]
+        ops = [*INPUTS, DOT, LOWEST[0], other, *window(256), SELECT, *SOFTMAX]
         rows = causes({"main": ops}, events())
         self.assertNotIn("masked_work", [row["cause"] for row in rows])
 
@@ -154,7 +155,8 @@ class Rounds(unittest.TestCase):
             matmul("scores", "q", "k", scores, "attention.py:9"),
             *real("lowest", -1e30, scores),
             op("chosen", "select", "mask", "scores", "lowest", shape=scores),
-            op("out", "reduce", "chosen", "lowest.0", shape=array("f32", 256)),
+            op("weights", "exponential", "chosen", shape=scores),
+            op("out", "reduce", "weights", "lowest.0", shape=array("f32", 256)),
             op("end", "tuple", "next", "k", "q", shape=state),
         ]
         program = {
