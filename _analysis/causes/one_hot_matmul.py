@@ -38,28 +38,16 @@ from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
 from _analysis.arrays.engine import Change, Remove, Retime
-from _analysis.arrays.graph import (
-    DOTS,
-    Value,
-    consumers,
-    is_backward,
-    is_layout,
-    is_same,
-    operand,
-    origins,
-    reach,
-)
-from _analysis.causes.shared.cause import LIKELY, SEEN, Cause, Confidence
-from _analysis.causes.shared.one_hots import is_one_hot
+from _analysis.arrays.graph import Value, consumers, is_backward, is_same, origins, reach
+from _analysis.causes.shared.cause import SEEN, Cause, Confidence
+from _analysis.causes.shared.lookups import Lookup, is_kept, lookups_in
 from _analysis.causes.shared.step_program import (
     StepProgram,
     collective_name_of,
     own_line_of,
     total_of,
 )
-from _light import NamedTuple
 from _pipeline.executions import Executions
-from _proto.hlo.collectives import collective_name
 from _proto.hlo.program import Instruction
 from _units import time
 
@@ -77,66 +65,19 @@ FOR_WEIGHTED = (
 )
 
 
-class _Lookup(NamedTuple):
-    """A dot with a one-hot matrix, and the values from which the matrix is computed."""
-
-    dot: Instruction
-    matrix: Value
-    values: set[Value]
-    confidence: Confidence
-
-
 def find(of: StepProgram) -> Iterator[Cause]:
-    hot = [Value(here) for here in of.program.instructions() if is_one_hot(Value(here))]
-    # Following the few one-hot matrices takes less time than following the operands of all matmuls.
-    near = {value.instruction for value in reach(hot, consumers, _is_weighted).stopped}
-    rows: dict[tuple[str | None, Confidence], list[_Lookup]] = {}
-    for dot in of.program.instructions() if near else ():
-        if dot in near and dot.opcode in DOTS and (found := _lookup(dot)):
-            # Several matmuls can share the ops that compute a weighted matrix, so all matmuls with
-            # weighted matrices are in one row.
-            is_seen = found.confidence == SEEN
-            line = own_line_of(dot, of.is_own) or dot.line if is_seen else None
-            rows.setdefault((line, found.confidence), []).append(found)
+    rows: dict[tuple[str | None, Confidence], list[Lookup]] = {}
+    for found in lookups_in(of.program):
+        # Several matmuls can share the ops that compute a weighted matrix, so all matmuls with
+        # weighted matrices are in one row.
+        is_seen = found.confidence == SEEN
+        line = own_line_of(found.dot, of.is_own) or found.dot.line if is_seen else None
+        rows.setdefault((line, found.confidence), []).append(found)
     for row in rows.values():
         yield from _causes(of, row)
 
 
-def _lookup(dot: Instruction) -> _Lookup | None:
-    for matrix in map(Value, dot.operands):
-        values = origins(matrix, _is_weighted)
-        hot = [value.array for value in values if is_one_hot(value)]
-        if not hot:
-            continue
-        kept = origins(matrix, _is_kept)
-        if any(is_one_hot(value) for value in kept):
-            return _Lookup(dot, matrix, kept, SEEN)
-        # A comparison with fewer elements than the matrix is a mask of rows, not a one-hot matrix.
-        n_elements = matrix.array.n_elements if matrix.array else 0
-        if any(array and array.n_elements >= n_elements for array in hot):
-            return _Lookup(dot, matrix, values, LIKELY)
-    return None
-
-
-def _is_kept(value: Value) -> bool:
-    here = value.instruction
-    is_moved = here.is_asynchronous or collective_name(here.opcode) is not None
-    return is_moved or here.opcode in ("convert", "broadcast") or is_layout(here)
-
-
-def _is_weighted(value: Value) -> bool:
-    here = value.instruction
-    if here.opcode == "select":
-        # The compiler turns a multiplication by the result of a comparison into a select between a
-        # value and 0.
-        other = operand(here, 2)
-        if other is not None and other.opcode == "broadcast":
-            other = operand(other, 0)
-        return other is not None and other.opcode == "constant"
-    return here.opcode in ("multiply", "reduce") or _is_kept(value)
-
-
-def _causes(of: StepProgram, row: list[_Lookup]) -> Iterator[Cause]:
+def _causes(of: StepProgram, row: list[Lookup]) -> Iterator[Cause]:
     """Yield the cause for the lookups of a row, unless none of them ran."""
     dots: dict[Executions, float] = {}
     removed: dict[Executions, None] = {}
@@ -181,7 +122,7 @@ def _causes(of: StepProgram, row: list[_Lookup]) -> Iterator[Cause]:
     )
 
 
-def _time_of_lookup(of: StepProgram, lookup: _Lookup) -> float:
+def _time_of_lookup(of: StepProgram, lookup: Lookup) -> float:
     """Return the time of a gather of the rows, or of a scatter into the gradient of the table."""
     result = _bytes_of([lookup.dot])
     others = [each for each in lookup.dot.operands if each is not lookup.matrix.instruction]
@@ -192,13 +133,13 @@ def _time_of_lookup(of: StepProgram, lookup: _Lookup) -> float:
     return (2 * rows / float(_GATHER_SPEED) + filled) / hbm
 
 
-def _moves_of_table(of: StepProgram, lookup: _Lookup) -> Iterator[Executions]:
+def _moves_of_table(of: StepProgram, lookup: Lookup) -> Iterator[Executions]:
     """Yield the collectives that gather the table for a matmul, and that scatter the sum of its
     gradient: a lookup moves rows."""
     if lookup.confidence != SEEN:
         return
     tables = [Value(each) for each in lookup.dot.operands if each is not lookup.matrix.instruction]
-    before = {value for table in tables for value in origins(table, _is_kept)}
+    before = {value for table in tables for value in origins(table, is_kept)}
     after = reach([Value(lookup.dot)], consumers, is_same).stopped
     for value in (*before, *after):
         ran = of.executed(value.instruction)
