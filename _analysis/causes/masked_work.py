@@ -130,7 +130,11 @@ class _Masks:
             takers = consumers(value)
             for taker in takers:
                 by = taker.instruction
-                kept = self._kept_by(by, value.instruction)
+                try:
+                    kept = self._kept_by(by, value.instruction)
+                except (IndexError, ValueError):
+                    # Only damaged programs have dimensions that do not exist.
+                    return _ALL
                 if kept.elements <= _KEPT:
                     largest = max(largest, kept)
                 elif by.opcode == WHILE or not _is_elementwise(taker):

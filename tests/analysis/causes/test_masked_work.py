@@ -122,6 +122,10 @@ class Masks(unittest.TestCase):
         total = op("total", "reduce", "scores", "lowest.0", shape=array("f32", 2048))
         self.assertEqual(found(*window(256), SELECT, *SOFTMAX, total), [])
 
+    def test_iota_of_a_damaged_program_without_a_dimension_is_no_mask(self) -> None:
+        iota = op("row", "iota", shape=PLACES)
+        self.assertEqual(found(iota, *window(256)[1:], SELECT, *SOFTMAX), [])
+
     def test_choice_between_two_arrays_is_no_mask(self) -> None:
         other = op("lowest", "parameter", shape=SCORES, number=4)
         ops = [*INPUTS, DOT, LOWEST[0], other, *window(256), SELECT, *SOFTMAX]
