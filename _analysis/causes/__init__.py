@@ -46,6 +46,7 @@ NAMES = (
     "rewritten_buffer",
     "one_hot_matmul",
     "matmul_order",
+    "weights_read_twice",
     "resharding",
     "oversized_transfer",
     "duplicated_work",

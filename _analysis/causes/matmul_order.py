@@ -1,7 +1,7 @@
 """Find chains of matmuls that take much longer than in another order.
 
 needs: a program
-headline: Matmuls in an expensive order
+headline: An expensive order of matmuls
 
 What it finds: A matmul of A and B whose large result is only multiplied by smaller arrays C, such
 as `A @ B @ C`, attention without a softmax, or LoRA weights that are merged into a kernel: the

@@ -82,6 +82,10 @@ step = jax.jit(lambda w, x: x @ w.astype(x.dtype))
     "matmul_order": """
 q, k, v = (jnp.sin(jnp.arange(24.0) + i).reshape(8, 3) for i in range(3))
 """,
+    "weights_read_twice": """
+w, x, other = jnp.ones((3, 5)), jnp.arange(6.0).reshape(2, 3), jnp.ones((2, 3))
+apply = lambda w, x: jnp.tanh(x @ w)
+""",
     "aliased_copy": "decode = lambda params, cache: cache + params",
     "repeated_rows": """
 batch, tokens, width = 2, 3, 4
@@ -160,6 +164,7 @@ SAME = {
     "masked_work": "out",
     "wide_parameter": "y",
     "matmul_order": "y",
+    "weights_read_twice": "z",
     "rewritten_buffer": "cache",
     "second_pass": "var",
     "kept_for_little": "hits",
