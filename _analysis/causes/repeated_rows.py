@@ -53,7 +53,9 @@ REMEDY = (
 _SHORT = 50
 # The matrix unit takes about as long for fewer rows, because it first loads the other operand.
 _FEWEST_ROWS = 128
-_FOLLOWED = ELEMENTWISE | DOTS | frozenset("bitcast copy reduce reshape transpose".split())
+_FOLLOWED = (
+    ELEMENTWISE | DOTS | frozenset("bitcast broadcast copy reduce reshape transpose".split())
+)
 _MOVING = STRUCTURE | {"copy-done"}
 
 
@@ -126,29 +128,39 @@ class _Rows:
         return self._copies[key]
 
     def _read(self, value: Value, dim: int) -> int:
-        here, array = value.instruction, value.array
-        if array is None or dim >= len(array.dims):
-            return 1
-        size = array.dims[dim]
-        if size == 1:
-            return 1
+        here = value.instruction
         if here.opcode in _MOVING:
             sources = producers(value)
             return self.copies(sources[0], dim) if len(sources) == 1 else 1
+        if here.opcode not in _FOLLOWED:
+            return 1
+        array = value.array
+        size = array.dims[dim] if array and dim < len(array.dims) else 1
+        if size == 1:
+            return 1
         if here.opcode == "broadcast" and dim not in here.message.dimensions:
             return size
-        if here.opcode != "broadcast" and here.opcode not in _FOLLOWED:
-            return 1
-        found = []
+        found = 0
+        for n in self._of_operands(here, dim, size):
+            # Arrays that repeat differently have fewer copies together than each of them.
+            if n == 1 or (n < size and 0 < found < size):
+                return 1
+            found = min(found or size, n)
+        return found or 1
+
+    def _of_operands(self, here: Instruction, dim: int, size: int) -> Iterator[int]:
+        """Yield how often each operand repeats along a dimension of the result."""
+        if here.opcode in ELEMENTWISE:
+            yield from (self.copies(Value(given), dim) for given in here.operands)
+            return
         for link in self._parts.links(here):
-            if dim in link.outside:
-                n = self._inside(here, link)
-                if link.outside != (dim,):
-                    n = size if n == prod(array.dims[each] for each in link.outside) else 1
-                found.append(n)
-        # Arrays that repeat differently have fewer copies together than each of them.
-        partly = [n for n in found if n < size]
-        return partly[0] if len(partly) == 1 else size if found and not partly else 1
+            if link.outside == (dim,):
+                yield self._inside(here, link)
+            elif dim in link.outside:
+                # A reshape splits a dimension, which must repeat as a whole.
+                given = array_of(operand(here, link.place))
+                whole = prod(given.dims[each] for each in link.inside) if given else 0
+                yield size if self._inside(here, link) == whole else 1
 
     def _inside(self, here: Instruction, link: Link) -> int:
         """Return how often the elements of an operand repeat along its dimensions in a link."""
