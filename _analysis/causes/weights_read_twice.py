@@ -91,8 +91,7 @@ def _key(of: StepProgram, ran: Executions) -> tuple[frozenset[StepArray], str, C
     if here is None:
         return None
     weights: set[StepArray] = set()
-    for dot in _dots(here):
-        known = _weights(of, dot)
+    for _, known in _dots(of, here):
         # Of two parameters, either can be the input.
         if len(known) > 1:
             return None
@@ -100,14 +99,23 @@ def _key(of: StepProgram, ran: Executions) -> tuple[frozenset[StepArray], str, C
     return (frozenset(weights), ran.op.phase, here.computation) if weights else None
 
 
-def _dots(op: Instruction) -> list[Instruction]:
-    return [part for part in (op, *op.inside()) if part.opcode in DOTS]
-
-
-def _weights(of: StepProgram, dot: Instruction) -> list[StepArray]:
-    """Return the parameters of the program that a matmul multiplies."""
-    known = (_parameter(of, source) for source in dot.operands[:2])
-    return [array for array in known if array and (array.shape.n_bytes or 0) >= _MIN_BYTES]
+def _dots(of: StepProgram, op: Instruction) -> Iterator[tuple[float, list[StepArray]]]:
+    """Yield the time of each matmul of an op at the peak rate, and the parameters of the program
+    that it multiplies, if reading them takes longer. The time is 0 if it is unknown."""
+    entry, hbm = of.entry_of[op], float(of.roofs.hbm or 0)
+    dots = [part for part in (op, *op.inside()) if part.opcode in DOTS]
+    flops = [flops_of_dot(dot) or 0 for dot in dots]
+    for dot, n in zip(dots, flops, strict=True):
+        time = float(entry.t_compute / entry.executions.n) * n / max(1, sum(flops))
+        sizes = (
+            sum(array.n_bytes or 0 for array in source.arrays or ()) for source in dot.operands
+        )
+        read = [
+            array
+            for source, size in zip(dot.operands, sizes, strict=True)
+            if size >= _MIN_BYTES and time * hbm < size and (array := _parameter(of, source))
+        ]
+        yield time, read
 
 
 def _parameter(of: StepProgram, source: Instruction) -> StepArray | None:
@@ -148,16 +156,12 @@ def _factor(of: StepProgram, members: Sequence[Executions], reading: float) -> f
     `reading` is the time to read the weights once at the peak bandwidth."""
     by_weights, others = [], 0.0
     for here in (ran.op.instruction for ran in members):
-        entry = of.entry_of[here] if here else None
-        dots = _dots(here) if here else []
-        flops = [flops_of_dot(dot) or 0 for dot in dots]
-        if not entry or not entry.t_compute or not all(flops):
+        dots = list(_dots(of, here)) if here else []
+        if not all(time for time, _ in dots):
             return 1.0
-        time = float(entry.t_compute / entry.executions.n)
-        weighted = (n for dot, n in zip(dots, flops, strict=True) if _weights(of, dot))
-        by_weights.append(time * sum(weighted) / sum(flops))
+        by_weights.append(sum(time for time, weights in dots if weights))
         # Other matmuls of the op, such as those of attention, stay the same.
-        others += time - by_weights[-1]
+        others += sum(time for time, weights in dots if not weights)
     now = sum(max(reading, each) for each in by_weights)
     return (max(reading, sum(by_weights)) + others) / (now + others)
 

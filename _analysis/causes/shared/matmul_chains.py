@@ -114,14 +114,15 @@ def _work(left: Names, right: Names, result: Names, sizes: Mapping[int, int]) ->
 def chain_from(dot: Instruction) -> Chain | None:
     """Return the chain that begins with a matmul; None if something else reads its result, or if a
     dimension cannot be followed."""
-    whole, flops = Value(dot).array, flops_of_dot(dot)
-    if whole is None or not flops:
+    whole = Value(dot).array
+    if whole is None:
         return None
     names = tuple(frozenset((dim,)) for dim in range(len(whole.dims)))
     passed = {Value(dot): View(whole.dims, names)}
     found = _followed(dot, passed)
-    sides = _sides_of(dot)
-    if not found or sides is None:
+    flops = flops_of_dot(dot) if found else None
+    sides = _sides_of(dot) if flops else None
+    if not found or not flops or sides is None:
         return None
     sizes = dict(enumerate(whole.dims)) | {SUMMED: flops // (2 * max(1, whole.n_elements))}
     for side, index in zip(sides, (0, 1), strict=True):
