@@ -52,6 +52,7 @@ NAMES = (
     "duplicated_work",
     "reduce_then_slice",
     "repeated_kernel",
+    "precise_matmul",
     "widened_dtype",
     "broadcast_in_memory",
     "large_intermediate",

@@ -94,6 +94,7 @@ time, weights = jnp.sin(jnp.arange(8.0).reshape(2, 4)), jnp.cos(jnp.arange(20.0)
     "rewritten_buffer": """
 cache, new, i = jnp.zeros((2, 5, 3)), jnp.arange(6.0).reshape(2, 3), 3
 """,
+    "precise_matmul": "x, w = jnp.ones((2, 3)), jnp.ones((3, 2))",
     "second_pass": "x = jnp.sin(jnp.arange(48.0)).reshape(2, 2, 3, 4)",
     "kept_for_little": """
 chunks, head = jnp.sin(jnp.arange(24.0)).reshape(3, 2, 4), jnp.cos(jnp.arange(20.0)).reshape(4, 5)
@@ -166,6 +167,7 @@ SAME = {
     "matmul_order": "y",
     "weights_read_twice": "z",
     "rewritten_buffer": "cache",
+    "precise_matmul": "h",
     "second_pass": "var",
     "kept_for_little": "hits",
     "host_sync": "state",
