@@ -39,7 +39,6 @@ from collections.abc import Iterator, Sequence
 from _analysis.arrays.engine import Remove, Retime
 from _analysis.arrays.graph import Value
 from _analysis.causes.shared.cause import LIKELY, SEEN, Cause
-from _analysis.causes.shared.copies import long_ops
 from _analysis.causes.shared.loop_matmuls import only_dot
 from _analysis.causes.shared.matmul_chains import Chain, Work, chain_from
 from _analysis.causes.shared.step_program import StepProgram, collective_name_of
@@ -55,6 +54,8 @@ REMEDY = (
 # Another order must need at most 1 / `_FEWER` of the flops. With more, memory or shapes that the
 # matrix unit likes decide which order is faster.
 _FEWER = 2
+# Matmuls that take less than 1 / `_SHORT` of the smallest gain are not followed, which takes time.
+_SHORT = 10
 
 
 class _Order(NamedTuple):
@@ -72,8 +73,9 @@ def find(of: StepProgram) -> Iterator[Cause]:
         return
     changed: set[Executions] = set()
     found: dict[str | None, list[_Order]] = {}
-    for ran in sorted(long_ops(of), key=lambda ran: -ran.total):
-        order = _order(of, ran, float(hbm)) if ran.op.dot else None
+    matmuls = [ran for ran in of.leaves if ran.total * _SHORT >= max(1, of.floor) and ran.op.dot]
+    for ran in sorted(matmuls, key=lambda ran: -ran.total):
+        order = _order(of, ran, float(hbm))
         members = {ran, *(reader for reader, _ in order.times)} if order else {ran}
         # In a longer chain, change each matmul only once.
         if order and changed.isdisjoint(members):
