@@ -120,6 +120,9 @@ def chain_from(dot: Instruction) -> Chain | None:
     names = tuple(frozenset((dim,)) for dim in range(len(whole.dims)))
     passed = {Value(dot): View(whole.dims, names)}
     found = _followed(dot, passed)
+    if found and len({reader for reader, _, _ in found}) < len(found):
+        # A product of the result with itself needs the result.
+        return None
     flops = flops_of_dot(dot) if found else None
     sides = _sides_of(dot) if flops else None
     if not found or not flops or sides is None:
@@ -162,9 +165,7 @@ def _followed(
             ids = by.message.operand_ids
             places = [i for i, id_ in enumerate(ids) if id_ == here.message.id]
             if by.opcode in DOTS:
-                if len(places) != 1:
-                    return None
-                found.append((by, places[0], view))
+                found += [(by, place, view) for place in places]
                 continue
             after = view if by.opcode in STRUCTURE else _carried(taker, value, places, view)
             if after is None:

@@ -91,7 +91,13 @@ class MatmulOrder(unittest.TestCase):
         self.assertEqual(found(ALL, LAST, both), [])
 
     def test_product_with_itself_has_no_other_order(self) -> None:
-        self.assertEqual(found(ALL, dot("y", "scores", "scores", SCORES, (1, 0))), [])
+        times = {"scores": 320, "y": 10240}
+        square = dot("y", "scores", "scores", SCORES, (1, 0))
+        self.assertEqual(found(ALL, square, times=times), [])
+        # The other operand can be a copy of the result.
+        turned = op("turned", "copy", "scores", shape=SCORES)
+        square = dot("y", "scores", "turned", SCORES, (1, 0))
+        self.assertEqual(found(ALL, turned, square, times=times), [])
 
     def test_small_rank_that_is_multiplied_first_is_the_best_order(self) -> None:
         rank = array("bf16", 4096, 16)
