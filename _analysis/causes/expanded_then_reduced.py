@@ -14,8 +14,10 @@ the time that their bytes take at the peak HBM bandwidth, and the time of casts 
 
 How the program shows it: Inside a fusion without a matmul, a reduce has an operand with at least
 twice as many elements as any array that the fusion reads or writes, which sums, products,
-comparisons and selections make of broadcasts alone (`seen`). A product must be summed. Other
-functions of pairs, such as a maximum or `tanh`, need all pairs.
+comparisons and selections make of broadcasts alone. A product must be summed. A comparison must
+have a side that is the same along a dimension of the sum. Other functions of pairs, such as a
+maximum or `tanh`, need all pairs. Comparisons that are not with indices are `likely`, because
+several of them together can need all pairs; all else is `seen`.
 
 What to change: It depends on what the op does with the pairs.
 
@@ -43,7 +45,7 @@ from fractions import Fraction
 
 from _analysis.arrays.engine import Remove, Retime
 from _analysis.arrays.graph import STRUCTURE, Value, is_layout, producers, walk
-from _analysis.causes.shared.cause import SEEN, Cause
+from _analysis.causes.shared.cause import LIKELY, SEEN, Cause
 from _analysis.causes.shared.copies import long_ops
 from _analysis.causes.shared.one_hots import is_one_hot
 from _analysis.causes.shared.step_program import StepProgram, own_line_of, total_of
@@ -103,7 +105,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
             f" in {counted(len(members), 'op')}, {at}, which takes {time(total_of(affected))}."
             " Without the large array, the step would save <gain>.",
             helps,
-            SEEN,
+            LIKELY if helps == FOR_ORDER else SEEN,
             affected,
             [*(Retime(ran, _least_time(ran, hbm)) for ran in members), Remove(casts)],
             place=place if place.source_user else None,
@@ -163,12 +165,27 @@ def _remedy(reduce: Instruction, makers: list[Instruction]) -> str | None:
         return None
     if any(is_one_hot(Value(maker)) for maker in makers):
         return FOR_PLACES
-    if any(maker.opcode == "compare" for maker in makers):
-        return FOR_ORDER
+    compares = [maker for maker in makers if maker.opcode == "compare"]
+    if compares:
+        return FOR_ORDER if all(_can_sort(compare, reduce) for compare in compares) else None
     if _is_matmul(reduce):
         return FOR_REPEATED
     is_sum = any(called.root and called.root.opcode == "add" for called in reduce.called)
     return FOR_PRODUCTS if is_sum else None
+
+
+def _can_sort(compare: Instruction, reduce: Instruction) -> bool:
+    """Return whether a sort can replace a comparison of all pairs. Each element of one side must be
+    compared with several elements of the sum."""
+    sides = [_dims_of(Value(side)) for side in compare.operands]
+    return any(sum(dim in side for side in sides) == 1 for dim in reduce.message.dimensions)
+
+
+def _dims_of(value: Value) -> set[int]:
+    """Return the dimensions along which an array of broadcasts has different elements."""
+    made = [value, *(each for each, _ in walk([value], producers, _combines))]
+    sources = (each.instruction for each in made if not _combines(each))
+    return {dim for source in sources for dim in source.message.dimensions}
 
 
 def _is_matmul(reduce: Instruction) -> bool:

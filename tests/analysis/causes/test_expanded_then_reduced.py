@@ -6,7 +6,7 @@ import unittest
 from collections.abc import Sequence
 
 from tests.analysis.small_programs import Json, Program, causes, equal
-from tests.builders.hlo_proto import Op, Shape, array, op
+from tests.builders.hlo_proto import Op, Shape, array, op, packed
 from tests.builders.xspace import op as event
 
 # At this peak, memory moves 1000 bytes per picosecond.
@@ -23,14 +23,17 @@ def reduced(
     how: str = "add",
     dur: int = 300,
     tf_op: str = "jit(f)/reduce_sum",
+    extra: bytes = packed(14, [1]),
 ) -> list[Json]:
     """Return the rows for a fusion that reduces the value `large`."""
-    program = program_of(inside, array("f32", *n_elements), how, tf_op)
+    program = program_of(inside, array("f32", *n_elements), how, tf_op, extra)
     rows = causes(program, [event("fusion.1", "loop fusion", 0, dur)], *HBM)
     return [row for row in rows if row["cause"] == "expanded_then_reduced"]
 
 
-def program_of(inside: list[Op], result: Shape, how: str, tf_op: str) -> Program:
+def program_of(
+    inside: list[Op], result: Shape, how: str, tf_op: str, extra: bytes = b""
+) -> Program:
     numbers = array("f32", 8, 64)
     return {
         "sum": [
@@ -42,10 +45,16 @@ def program_of(inside: list[Op], result: Shape, how: str, tf_op: str) -> Program
             op("given", "parameter", shape=numbers),
             op("others", "parameter", shape=array("f32", 1000), number=1),
             op("zero", "constant", shape=array("f32")),
-            op("spread", "broadcast", "given", shape=array("f32", *LARGE), line="model.py:3"),
-            op("across", "broadcast", "others", shape=array("f32", *LARGE), line="model.py:4"),
+            spread("spread", "given", [0, 1], line="model.py:3"),
+            spread("across", "others", [2], line="model.py:4"),
             *inside,
-            op("few", "reduce", "large", "zero", shape=result, calls=["sum"], tf_op=tf_op),
+            op(
+                *("few", "reduce", "large", "zero"),
+                shape=result,
+                calls=["sum"],
+                tf_op=tf_op,
+                extra=extra,
+            ),
         ],
         "main": [
             op("x", "parameter", shape=numbers),
@@ -53,6 +62,12 @@ def program_of(inside: list[Op], result: Shape, how: str, tf_op: str) -> Program
             op("fusion.1", "fusion", "x", "y", shape=result, calls=["fused"], line="model.py:5"),
         ],
     }
+
+
+def spread(name: str, of: str, dims: list[int], line: str | None = None) -> Op:
+    """Return a broadcast of an array to these dimensions of the large array."""
+    shape = array("f32", *LARGE)
+    return op(name, "broadcast", of, shape=shape, extra=packed(14, dims), line=line)
 
 
 def combined(opcode: str, tf_op: str | None = None) -> list[Op]:
@@ -82,6 +97,19 @@ class Reduced(unittest.TestCase):
     def test_comparisons_of_all_pairs_are_reported(self) -> None:
         (row,) = reduced(combined("compare"), how="or")
         self.assertIn("searchsorted", row["what_helps"])
+
+    def test_comparison_of_both_sides_along_the_sum_needs_all_pairs(self) -> None:
+        # Count in how many of 8 features each of 64 rows is below each of 1000 others. Only with a
+        # feature or place for one of the sides does a sort answer this.
+        for left, right, n in (([0, 1], [0, 2], 0), ([0, 1], [2], 1), ([1], [0, 2], 1)):
+            inside = [
+                spread("of.rows", "given", left),
+                spread("of.others", "others", right),
+                op("large", "compare", "of.rows", "of.others", shape=array("pred", *LARGE)),
+            ]
+            with self.subTest(left=left, right=right):
+                found = reduced(inside, n_elements=(64, 1000), dur=2000, extra=packed(14, [0]))
+                self.assertEqual([row["confidence"] for row in found], ["likely"] * n)
 
     def test_array_that_is_repeated_for_a_matmul_is_reported_at_its_line(self) -> None:
         # The compiler writes a matmul of few rows as products and sums, which have its name.
