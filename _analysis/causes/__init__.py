@@ -49,6 +49,7 @@ NAMES = (
     "weights_read_twice",
     "resharding",
     "oversized_transfer",
+    "wide_transfer",
     "duplicated_work",
     "reduce_then_slice",
     "repeated_kernel",

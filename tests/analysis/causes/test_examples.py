@@ -113,6 +113,11 @@ with_sharding_constraint = lambda x, spec: x
 from jax.sharding import NamedSharding, PartitionSpec as P
 mesh = jax.sharding.Mesh(jax.devices()[:1], ("model",))
 """,
+    "wide_transfer": """
+x, w = jnp.ones((2, 4), jnp.bfloat16), jnp.ones((4, 3))
+class lax:
+    all_gather = lambda w, axis, tiled: w
+""",
     "duplicated_work": """
 time, batch, x = 2, 3, jnp.arange(24.0).reshape(2, 3, 4)
 layer = lambda x: jnp.tanh(x).sum(-1)
@@ -164,6 +169,7 @@ SAME = {
     "computed_then_dropped": "logits",
     "masked_work": "out",
     "wide_parameter": "y",
+    "wide_transfer": "y",
     "matmul_order": "y",
     "weights_read_twice": "z",
     "rewritten_buffer": "cache",

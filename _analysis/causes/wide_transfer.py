@@ -1,0 +1,110 @@
+"""Find collectives that move numbers in a wider dtype than the ops before or after them use.
+
+needs: a program
+headline: Moving numbers in a wider dtype than needed
+
+What it finds: Collectives of f32 arrays that were bf16 just before, or that become bf16 just after,
+such as gradients that a cast after `all_gather` widens before they are added up.
+
+Why it costs: Each element takes twice the bytes on the links. The gain assumes that the time of the
+collectives is proportional to their bytes.
+
+How the program shows it: All operands of the collective are casts from a narrower float, past
+slices and changes of layout, or all ops that read its result first cast it to one. All such
+collectives are one cause, because one line often decides on all of them; the line is the one with
+the most time. The cause is `likely`, because a sum over many devices is less exact in a narrow
+dtype.
+
+What to change: Cast before a gather, not after it. The backward pass then adds up the gradients in
+the narrow dtype. Cast gradients before a reduction of your own, and widen its result.
+
+When it is intended: Sums over many devices that must be as exact as f32.
+
+Example:
+
+    # Before: the gradient of the cast makes f32 from bf16, which the devices add up
+    y = x @ lax.all_gather(w, "data", tiled=True).astype(x.dtype)
+    # After
+    y = x @ lax.all_gather(w.astype(x.dtype), "data", tiled=True)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from _analysis.arrays.engine import Retime
+from _analysis.arrays.graph import (
+    STRUCTURE,
+    Value,
+    consumers,
+    inputs_of_chain,
+    is_same,
+    origins,
+    producers,
+    reach,
+)
+from _analysis.causes.shared.cause import LIKELY, Cause
+from _analysis.causes.shared.step_program import StepProgram, place_of_longest, total_of
+from _proto.hlo.program import Instruction
+from _units import counted, time
+
+REMEDY = (
+    "Cast to the narrow dtype before the collective: before a gather, so that the gradients are"
+    " added up in this dtype, too, or before a reduction of your own."
+)
+_PARTS = frozenset(("concatenate", "dynamic-slice", "slice"))
+_BYTES_OF = {"f64": 8, "f32": 4, "bf16": 2, "f16": 2}
+
+
+def find(of: StepProgram) -> Iterator[Cause]:
+    found = {
+        ran: part
+        for ran in of.long_collectives
+        if (here := ran.op.instruction) and (part := _part_needed(here)) < 1
+    }
+    if found:
+        yield Cause(
+            f"{counted(len(found), 'collective')}, most of them at <line>, move numbers in a wider"
+            f" dtype than the ops beside them use, and take {time(total_of(list(found)))}. Casting"
+            " first would save <gain>.",
+            REMEDY,
+            LIKELY,
+            list(found),
+            [Retime(ran, ran.total * part) for ran, part in found.items()],
+            place=place_of_longest(list(found)),
+        )
+
+
+def _part_needed(here: Instruction) -> float:
+    """Return the part of a collective's bytes that it would move in the narrow dtype, or 1."""
+    done = here.chain[-1]
+    given = [_part_before(Value(source)) for source in inputs_of_chain(here)]
+    made = reach([Value(done, path) for path, _ in done.leaves or ()], consumers, _keeps).stopped
+    return min(max(given, default=1.0), max(map(_cast, made), default=1.0))
+
+
+def _part_before(value: Value) -> float:
+    """Return the largest part that an array had on one of the ways to a value, before it was
+    widened."""
+    ends = [
+        end
+        for end in origins(value, _keeps)
+        if not _keeps(end) and (end.instruction.opcode not in STRUCTURE or not producers(end))
+    ]
+    return max((1 / part if (part := _cast(end)) > 1 else 1.0 for end in ends), default=1.0)
+
+
+def _keeps(value: Value) -> bool:
+    """Return whether a value has elements of its operands, in the same width."""
+    is_part = value.instruction.opcode in _PARTS or value.instruction.is_asynchronous
+    return is_part or (is_same(value) and _cast(value) == 1)
+
+
+def _cast(value: Value) -> float:
+    """Return how many bytes a cast between floats makes of one byte; 1 for other values."""
+    here = value.instruction
+    source = Value(here.operands[0]).array if here.opcode == "convert" and here.operands else None
+    if source is None or value.array is None:
+        return 1.0
+    before, after = (_BYTES_OF.get(array.dtype) for array in (source, value.array))
+    return after / before if before and after else 1.0
