@@ -46,7 +46,7 @@ from _analysis.arrays.graph import (
 from _analysis.causes.shared.cause import LIKELY, Cause
 from _analysis.causes.shared.step_program import StepProgram, place_of_longest, total_of
 from _proto.hlo.program import Instruction
-from _units import counted, time
+from _units import time
 
 REMEDY = (
     "Cast to the narrow dtype before the collective: before a gather, so that the gradients are"
@@ -64,9 +64,8 @@ def find(of: StepProgram) -> Iterator[Cause]:
     }
     if found:
         yield Cause(
-            f"{counted(len(found), 'collective')}, most of them at <line>, move numbers in a wider"
-            f" dtype than the ops beside them use, and take {time(total_of(list(found)))}. Casting"
-            " first would save <gain>.",
+            f"{time(total_of(list(found)))} of collectives, most of it at <line>, go to numbers in a"
+            " wider dtype than the ops beside them use. Casting first would save <gain>.",
             REMEDY,
             LIKELY,
             list(found),
