@@ -64,8 +64,8 @@ def find(of: StepProgram) -> Iterator[Cause]:
     }
     if found:
         yield Cause(
-            f"{time(total_of(list(found)))} of collectives, most of it at <line>, go to numbers in a"
-            " wider dtype than the ops beside them use. Casting first would save <gain>.",
+            f"{time(total_of(list(found)))} of collectives, most of it at <line>, go to numbers in"
+            " a wider dtype than the ops beside them use. Casting first would save <gain>.",
             REMEDY,
             LIKELY,
             list(found),
