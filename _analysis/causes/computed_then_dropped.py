@@ -15,7 +15,8 @@ back to what computes them: through elementwise ops, norms, changes of layout an
 as long as no other op uses more, and up to the sum after a block of the model, because blocks are
 written for all positions. In the backward pass, it follows scatters and pads into zeros, but only
 to ops of the lines that it has found in this way. At least half must be dropped. The estimate
-scales the time of the ops to the part that is used.
+scales the time of the ops to the part that is used. Kernels, sorts and sums over windows keep their
+time, because they can need the whole.
 
 What to change: Take the part first, such as `head(x[:, -1])` instead of `head(x)[:, -1]`. The
 gradient follows.
@@ -59,6 +60,9 @@ from _units import counted, time
 
 # At most 1 / `_PART` must be used. Padding, shifts by a position and borders drop less.
 _PART = 2
+# A part of the result of these instructions can take as long as the whole: its elements need those
+# at other places, as in a cumsum, and a kernel can need a padded dimension.
+_NEEDING_ALL = frozenset(("custom-call", "fft", "reduce-window", "sort"))
 # A matmul takes at most about this many times as long as writing its result: it sums some thousand
 # products for each element. Smaller results cannot be worth a cause.
 _LONGEST = 32
@@ -82,7 +86,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
     dropped = dict.fromkeys(of.executed(value.instruction) for value in search.left)
     explained = of.explained_by("large_intermediate")
     for each in dropped:
-        made = search.made_by(each) if each and _is_long(of, each) else None
+        made = search.made_by(each) if each and _is_long(of, each) and _is_divisible(each) else None
         if made and (made.instruction in search.dots or id(each) not in explained):
             place, own = of.place_at(search.seed_of[made]), of.place_at(made.instruction)
             dropped_at[own.source_user] = dropped_at[place.source_user] = place
@@ -95,7 +99,9 @@ def find(of: StepProgram) -> Iterator[Cause]:
         (at, ran)
         for value in search.left
         for part in (value.instruction, *value.instruction.users)
-        if (ran := of.executed(part)) and (at := dropped_at.get(place_of(ran.op).source_user))
+        if (ran := of.executed(part))
+        and _is_divisible(ran)
+        and (at := dropped_at.get(place_of(ran.op).source_user))
     )
     for place, members in found.items():
         yield from _cause(search, list(dict.fromkeys(members)), place)
@@ -104,6 +110,12 @@ def find(of: StepProgram) -> Iterator[Cause]:
 def _is_long(of: StepProgram, ran: Executions) -> bool:
     """Return whether an op is worth a look, if each unrolled layer has one like it."""
     return ran.total * _LAYERS >= of.floor
+
+
+def _is_divisible(ran: Executions) -> bool:
+    """Return whether an op takes less time for a part of its result."""
+    here = ran.op.instruction
+    return here is not None and all(_NEEDING_ALL.isdisjoint(part.opcodes) for part in here.chain)
 
 
 class _Search:
