@@ -1,7 +1,7 @@
-"""Find ops that combine small arrays to a large one, and reduce it again.
+"""Find ops that combine small arrays into a large one, and reduce it again.
 
 needs: a program
-headline: Combining small arrays to a large one that is reduced
+headline: Combining small arrays into a large one that is reduced
 
 What it finds: An op that broadcasts small arrays to a common shape, compares or multiplies them
 there, and sums the result: a one-hot array of tokens that is counted, distances between all pairs
@@ -101,7 +101,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
         at = "mostly at <line>" if len(members) > 1 else "at <line>"
         place = of.place_at(longest.origin)
         yield Cause(
-            f"Small arrays are combined to a large one ({longest.shape.text}) and reduced at once"
+            f"Small arrays are combined into a large one ({longest.shape.text}) and reduced at once"
             f" in {counted(len(members), 'op')}, {at}, which takes {time(total_of(affected))}."
             " Without the large array, the step would save <gain>.",
             helps,

@@ -255,7 +255,7 @@ def _cause(of: StepProgram, kept_of: dict[Instruction, _Kept]) -> Cause:
     return Cause(
         f"<line> computes {text}, of which a mask of positions keeps about"
         f" {100 * kept_of[largest].elements:.0f} %, and {counted(len(matmuls), 'matmul')}"
-        " computed or read all of it. Skipping whole blocks would save <gain>.",
+        " compute or read all of it. Skipping whole blocks would save <gain>.",
         WHAT_HELPS,
         LIKELY,
         matmuls,
