@@ -79,6 +79,7 @@ _ROOT = 0.8986537126286992
 # A softmax makes zeros of what is below: exp(-100) is nothing beside the largest, which is 1.
 _LOWEST = -100
 _SLICES = frozenset(("dynamic-slice", "dynamic-update-slice"))
+_MASK = "pred"
 # Unrolled layers have a matmul each.
 _LAYERS = 20
 
@@ -227,7 +228,12 @@ def _work_on(of: StepProgram, dot: Instruction) -> Iterator[Executions]:
 
     def around(value: Value) -> list[Value]:
         near = consumers(value) + producers(value)
-        return [one for one in near if one.array and one.array.n_elements >= least]
+        # Other layers can share a mask.
+        return [
+            one
+            for one in near
+            if one.array and one.array.n_elements >= least and one.array.dtype != _MASK
+        ]
 
     passed = [
         value

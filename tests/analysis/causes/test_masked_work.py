@@ -72,7 +72,7 @@ SOFTMAX = [
     op("sums", "reduce", "weights", "lowest.0", shape=array("f32", 2048)),
     matmul("out", "weights", "v", ROWS),
 ]
-TIMES = {"scores": 400, "weights": 100, "out": 300}
+TIMES = {"scores": 400, "weights": 100, "out": 300, "all": 50, "y": 50}
 
 
 def events() -> list[Event]:
@@ -95,6 +95,17 @@ class Masks(unittest.TestCase):
         self.assertIn("keeps about 12 %, and 2 matmuls", row["says"])
         # Of 64 blocks, 15 contain something; softmax and matmuls are scaled to them.
         self.assertAlmostEqual(row["gain_ps"], 800 * (1 - 15 / 64), delta=10)
+
+    def test_layer_without_the_window_keeps_its_time(self) -> None:
+        # Both layers use the same causal mask.
+        other = [
+            matmul("all", "q", "k", line="attention.py:12"),
+            op("past", "select", "causal", "all", "lowest", shape=SCORES),
+            op("shares", "exponential", "past", shape=SCORES),
+            matmul("y", "shares", "v", ROWS),
+        ]
+        (row,) = found(*window(256), SELECT, *SOFTMAX, *other)
+        self.assertEqual(row["evidence"]["ops"], ["scores", "out"])
 
     def test_causal_mask_that_drops_half_is_usual(self) -> None:
         self.assertEqual(found(*window(2048), SELECT, *SOFTMAX), [])
