@@ -3,7 +3,7 @@ the rows of its result."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from math import prod
 
@@ -46,10 +46,17 @@ def links_of(here: Instruction) -> list[Link]:
     if result is None:
         return []
     try:
-        return list(_links(here, result, operands))
+        links = list(_links(here, result, operands))
     except (IndexError, ValueError):
-        # Only damaged programs have dimensions that do not exist.
         return []
+    # Only damaged programs have dimensions that do not exist.
+    exist = all(_has(operands[x.place], x.inside) and _has(result, x.outside) for x in links)
+    return links if exist else []
+
+
+def _has(array: Array | None, dims: Iterable[int | None]) -> bool:
+    n = len(array.dims) if array else 0
+    return all(dim is None or 0 <= dim < n for dim in dims)
 
 
 def array_of(here: Instruction | None) -> Array | None:
@@ -113,7 +120,7 @@ def _of_gather(here: Instruction, source: Array, result: Array) -> Iterator[Link
     if numbers is None:
         return
     others = tuple(dim for dim in range(len(source.dims)) if dim not in whole)
-    yield Link(0, others, (), min(1.0, result.n_elements / max(1, source.n_elements)))
+    yield Link(0, others, (), min(1.0, max(1, result.n_elements) / max(1, source.n_elements)))
     # Other dimensions of the slices have a size of one, and are left out or are offsets, too.
     if len(numbers.offset_dims) == len(whole):
         for inside, outside in zip(whole, numbers.offset_dims, strict=True):
@@ -131,7 +138,7 @@ def _of_scatter(
     window = [dim for dim in dims if dim not in numbers.inserted_window_dims]
     for inside, outside in zip(numbers.update_window_dims, window, strict=True):
         yield Link(2, (inside,), (outside,))
-    filled = min(1.0, updates.n_elements / max(1, result.n_elements))
+    filled = min(1.0, max(1, updates.n_elements) / max(1, result.n_elements))
     yield Link(2, (), tuple(numbers.inserted_window_dims), filled=filled)
 
 
@@ -163,10 +170,12 @@ def dims_of_dot(here: Instruction) -> list[Dims]:
     and of the right operand; None if the result or an operand does not have it."""
     result, left, right = (array_of(one) for one in (here, operand(here, 0), operand(here, 1)))
     try:
-        return _dims_of_dot(here, result, [left, right]) if result else []
+        found = _dims_of_dot(here, result, [left, right]) if result else []
     except (IndexError, ValueError):
-        # Only damaged programs have dimensions that do not exist.
         return []
+    # Only damaged programs have dimensions that do not exist.
+    columns = zip(*found, strict=True)
+    return found if all(map(_has, (result, left, right), columns)) else []
 
 
 def _dims_of_dot(here: Instruction, result: Array, operands: Sequence[Array | None]) -> list[Dims]:

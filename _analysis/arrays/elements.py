@@ -45,6 +45,8 @@ _OF_ONE: Mapping[str, Callable[[Number], Number]] = {
 _MOVING = frozenset("broadcast transpose reshape bitcast slice dynamic-slice".split())
 # Masks are made in fewer steps; values that depend on data can be made in many.
 _DEEPEST = 80
+# Steps to compute an element; a value that is used twice is computed twice.
+_MOST_STEPS = 1000
 
 
 class Elements:
@@ -56,7 +58,8 @@ class Elements:
     def __init__(self, round_of: Callable[[Instruction], int]) -> None:
         self._round_of = round_of
         self._known: dict[Value, Element | None] = {}
-        self._depth = 0
+        self._depth = self._n_steps = 0
+        self._steps_of: dict[Value, int] = {}
 
     def function(self, value: Value) -> Element | None:
         """Return the function that computes an array's elements; None if all of them depend on data
@@ -65,9 +68,14 @@ class Elements:
             # In a damaged program, a value can be computed from itself.
             self._known[value] = None
             self._depth += 1
+            before, self._n_steps = self._n_steps, 1
             if self._depth < _DEEPEST:
-                self._known[value] = self._read(value)
+                element = self._read(value)
+                self._known[value] = element if self._n_steps <= _MOST_STEPS else None
+            self._steps_of[value] = self._n_steps if self._known[value] else 0
+            self._n_steps = before
             self._depth -= 1
+        self._n_steps += self._steps_of.get(value, 0)
         return self._known[value]
 
     def _read(self, value: Value) -> Element | None:

@@ -40,6 +40,8 @@ _COPIES = ("copy-done", "slice-done")
 _NOTHING: Parts = {(): None}
 # Only in a damaged program does the state of a loop change more often.
 _MOST_CHANGES = 64
+# Nested loops run their bodies a few times for each change of the loops around them.
+_MOST_RUNS = 256
 
 
 class EqualCopies:
@@ -56,6 +58,7 @@ class EqualCopies:
         self._collectives: dict[Instruction, Collective | None] = {}
         self._is_special: dict[Instruction, bool] = {}
         self._running: set[Computation] = set()
+        self._n_runs: Counter[Computation] = Counter()
         self._unknown: Parts = {(): self._alike(range(n_devices))}
         entry = program.computation(program.message.entry_computation_id)
         if entry is not None:
@@ -89,8 +92,9 @@ class EqualCopies:
     def _run(self, computation: Computation, given: Mapping[int, Parts]) -> Parts:
         """Follow values through a computation, and return its result."""
         of, chains = self._of, computation.chains
-        if computation in self._running:
-            # A damaged program can call itself.
+        self._n_runs[computation] += 1
+        if computation in self._running or self._n_runs[computation] > _MOST_RUNS:
+            # A damaged program can call itself, or call a computation from very many places.
             return self._unknown
         self._running.add(computation)
         for here in computation.instructions:

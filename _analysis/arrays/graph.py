@@ -39,8 +39,9 @@ _CONCAT_BITCAST = b"ConcatBitcast"
 _FORMATTING = "data-format"
 
 
-# Tuples are nested less deeply than this.
-_DEEPEST = 16
+# Tuples are nested less deeply than this. In a damaged program, a tuple can contain itself, so that
+# paths would have no end.
+DEEPEST = 16
 
 
 class Value(NamedTuple):
@@ -133,6 +134,8 @@ def producers(value: Value) -> list[Value]:
     """Return the values from which a value is computed. The state at the start of a loop's body has
     no producers."""
     here, path = value
+    if len(path) > DEEPEST:
+        return []
     opcode = here.opcode
     found: Iterable[tuple[Instruction | None, Path]]
     if opcode == _ELEMENT:
@@ -169,6 +172,8 @@ def consumers(value: Value) -> list[Value]:
     """Return the values that are computed from a value, including those in the next iteration of a
     loop."""
     here, path = value
+    if len(path) > DEEPEST:
+        return []
     found = [taken for user in here.users for taken in _taken_by(user, here, path)]
     computation = here.computation
     caller = computation.caller if computation.root is here else None
@@ -253,8 +258,7 @@ def walk(
     seen = set(to_do)
     while to_do:
         for value in step(to_do.popleft()):
-            # In a damaged program, a loop's state can contain itself, so that paths have no end.
-            if value not in seen and len(value.path) <= _DEEPEST:
+            if value not in seen:
                 seen.add(value)
                 is_passed = value.instruction.opcode in STRUCTURE or passes(value)
                 if is_passed:

@@ -53,7 +53,10 @@ def copied_by(op: Instruction, path: Path, arrays: Arrays) -> Value | None:
         sources = list(dict.fromkeys(inputs_of_chain(op))) if is_layout(op) else []
         return arrays.array_of(Value(sources[0])) if len(sources) == 1 else None
     inner = output_at(op, path) if op.opcode == "fusion" else op
-    while inner is not None and inner.opcode in _COPIES:
+    # In a damaged program, an instruction can be its own operand.
+    seen: set[Instruction] = set()
+    while inner is not None and inner.opcode in _COPIES and inner not in seen:
+        seen.add(inner)
         inner = operand(inner, 0)
         if inner is not None:
             inner, is_argument = _through_fusions(inner, op)
@@ -65,7 +68,9 @@ def copied_by(op: Instruction, path: Path, arrays: Arrays) -> Value | None:
 def _through_fusions(inner: Instruction, op: Instruction) -> tuple[Instruction | None, bool]:
     """Follow a value inside an op into and out of nested fusions. Return the instruction that
     computes it, and True if this is an operand of the op."""
-    while True:
+    seen: set[Instruction] = set()
+    while inner not in seen:
+        seen.add(inner)
         if inner.computation is op.computation:
             return inner, True
         if inner.opcode == "fusion" and inner.called:
@@ -77,6 +82,7 @@ def _through_fusions(inner: Instruction, op: Instruction) -> tuple[Instruction |
         if root is None:
             return None, False
         inner = root
+    return None, False
 
 
 def accesses_of(op: Instruction, arrays: Arrays) -> list[Access]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from _analysis.arrays.graph import WHILE, Value, body_of, operand
+from _analysis.arrays.graph import DEEPEST, WHILE, Value, body_of, operand
 from _proto import hlo_pb2 as pb
 from _proto.hlo.program import Computation, Instruction, Program
 from _proto.hlo.shapes import Array, Path
@@ -54,8 +54,8 @@ class Arrays:
         passed: dict[Value, None] = {}
         while (before := self._next.get(value) or self._before(value)) is not None:
             passed[value] = None
-            if before in passed:
-                # Only a damaged program has a value that passes itself on.
+            if before in passed or len(before.path) > DEEPEST:
+                # Only a damaged program has a value that passes itself on, or contains itself.
                 break
             value = before
         for seen in passed:

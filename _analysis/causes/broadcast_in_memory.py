@@ -115,7 +115,7 @@ def _repeated(of: StepProgram, array: StepArray, write: Use) -> _Repeated | None
         return None
     sources = [v for v in passed if not _passes(v.instruction) or not producers(v)]
     small = sources[0].array if len(sources) == 1 else None
-    if not small or not small.dims or small.n_elements >= array.shape.n_elements:
+    if not small or not small.dims or not 0 < small.n_elements < array.shape.n_elements:
         return None
     if _fills_lanes(array, small) or of.arrays.kind_of(array) != TEMPORARY:
         return None

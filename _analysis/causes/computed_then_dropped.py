@@ -145,7 +145,7 @@ class _Search:
                 or (whole.n_bytes or 0) < least_bytes
             ):
                 continue
-            starts = inputs_of_chain(op) if op.is_asynchronous else [seed.operands[0]]
+            starts = inputs_of_chain(op) if op.is_asynchronous else seed.operands[:1]
             for given in starts:
                 array = array_of(given)
                 if array is None or array.dims != whole.dims or not _is_computed(Value(given)):
@@ -160,8 +160,9 @@ class _Search:
                 seed.opcode in PUTTING
                 and (whole := array_of(seed))
                 and (whole.n_bytes or 0) >= least_bytes
+                and (given := operand(seed, 0))
             ):
-                zeros = origins(Value(seed.operands[0]), lambda _: False)
+                zeros = origins(Value(given), lambda _: False)
                 starts = [Value(seed), *zeros]
                 links = [x for x in self._parts.links(seed) if x.filled < 1]
                 to_do = [(value, x.outside) for value in starts for x in links]

@@ -133,7 +133,7 @@ class _Masks:
                 by = taker.instruction
                 try:
                     kept = self._kept_by(by, value.instruction)
-                except (IndexError, ValueError):
+                except (ArithmeticError, IndexError, ValueError):
                     # Only damaged programs have dimensions that do not exist.
                     return _ALL
                 if kept.elements <= _KEPT:

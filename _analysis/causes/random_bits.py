@@ -109,7 +109,7 @@ def _bits_of(entry: Entry) -> _Bits | None:
         if opcode in _OF_ROUNDS and array.dtype == "u32"
     ]
     xors = [n for opcode, n in rounds if opcode == "xor"]
-    if len(xors) < _ROUNDS:
+    if len(xors) < _ROUNDS or not any(xors):
         return None
     part = sum(n for _, n in rounds) / sum(array.n_elements for _, array in operations)
     return _Bits(sum(xors) // _ROUNDS, part)

@@ -57,6 +57,8 @@ _FOLLOWED = (
     ELEMENTWISE | DOTS | frozenset("bitcast broadcast copy reduce reshape transpose".split())
 )
 _MOVING = STRUCTURE | {"copy-done"}
+# What longer chains of ops make is assumed to repeat nothing, to bound the depth of the search.
+_DEEPEST = 80
 
 
 def find(of: StepProgram) -> Iterator[Cause]:
@@ -104,6 +106,7 @@ class _Rows:
     def __init__(self) -> None:
         self._parts = Parts()
         self._copies: dict[tuple[Value, int], int] = {}
+        self._depth = 0
 
     def copied(self, dot: Instruction) -> _Copied:
         """Return how often a matmul multiplies the same rows with the same columns."""
@@ -124,7 +127,10 @@ class _Rows:
         if key not in self._copies:
             # In a damaged program, a value can be computed from itself.
             self._copies[key] = 1
-            self._copies[key] = self._read(value, dim)
+            self._depth += 1
+            if self._depth < _DEEPEST:
+                self._copies[key] = self._read(value, dim)
+            self._depth -= 1
         return self._copies[key]
 
     def _read(self, value: Value, dim: int) -> int:
@@ -136,7 +142,7 @@ class _Rows:
             return 1
         array = value.array
         size = array.dims[dim] if array and dim < len(array.dims) else 1
-        if size == 1:
+        if size <= 1:
             return 1
         if here.opcode == "broadcast" and dim not in here.message.dimensions:
             return size

@@ -72,14 +72,13 @@ class Duplicates:
     def groups(self) -> list[list[Executions]]:
         """Group the ops that share arrays."""
         group_of: dict[Executions, list[Executions]] = {ran: [ran] for ran in self.n_of}
-        for ran in self.n_of:
-            for array, _ in self._uses(ran):
-                for use in array.uses:
-                    if use.executions in self.n_of:
-                        small, large = sorted((group_of[ran], group_of[use.executions]), key=len)
-                        if small is not large:
-                            large += small
-                            group_of.update(dict.fromkeys(small, large))
+        for array in dict.fromkeys(array for ran in self.n_of for array, _ in self._uses(ran)):
+            first, *others = (r for use in array.uses if (r := use.executions) in self.n_of)
+            for other in others:
+                small, large = sorted((group_of[first], group_of[other]), key=len)
+                if small is not large:
+                    large += small
+                    group_of.update(dict.fromkeys(small, large))
         return list({id(group): group for group in group_of.values()}.values())
 
     def divided(self, members: Sequence[Executions]) -> list[Retime]:

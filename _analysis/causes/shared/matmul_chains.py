@@ -165,6 +165,8 @@ def _followed(
             ids = by.message.operand_ids
             places = [i for i, id_ in enumerate(ids) if id_ == here.message.id]
             if by.opcode in DOTS:
+                if value.array is None or value.array.dims != view.dims:
+                    return None
                 found += [(by, place, view) for place in places]
                 continue
             after = view if by.opcode in STRUCTURE else _carried(taker, value, places, view)
@@ -185,6 +187,8 @@ def _carried(taker: Value, value: Value, places: list[int], view: View) -> View 
         return None
     if is_moved(taker) and _BYTES in (before.dtype, after.dtype):
         return view if after.dtype == _BYTES or after.dims == view.dims else None
+    if before.dims != view.dims:
+        return None
     if before.dims == after.dims and by.opcode not in _REORDERING:
         return view
     names = [frozenset[int]() for _ in after.dims]

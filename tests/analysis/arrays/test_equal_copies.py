@@ -26,6 +26,7 @@ from tests.builders.hlo_proto import (
     tuple_of,
 )
 from tests.builders.xspace import encode
+from tests.fuzz import time_limit
 
 N = 4
 EVERYWHERE, DIVIDED = sharding(REPLICATED), sharding(TILED, [N], iota=[N])
@@ -170,6 +171,22 @@ class Damage(unittest.TestCase):
                     op("y", "negate", "first"),
                 ],
             }
+            self.assertEqual(n_alike("y", program, EVERYWHERE), 1)
+
+    def test_computations_that_call_others_twice_take_no_exponential_time(self) -> None:
+        program: dict[str, list[Op]] = {"c0": [op("p0", "parameter", shape=X)]}
+        for i in range(1, 40):
+            program[f"c{i}"] = [
+                op(f"p{i}", "parameter", shape=X),
+                op(f"a{i}", "call", f"p{i}", calls=[f"c{i - 1}"]),
+                op(f"b{i}", "call", f"a{i}", calls=[f"c{i - 1}"]),
+            ]
+        program["main"] = [
+            op("x", "parameter", shape=X),
+            op("first", "call", "x", calls=["c39"]),
+            op("y", "negate", "first"),
+        ]
+        with time_limit(1):
             self.assertEqual(n_alike("y", program, EVERYWHERE), 1)
 
 

@@ -7,11 +7,16 @@ import unittest
 from collections.abc import Sequence
 from typing import Any
 
+from _analysis.arrays.graph import Value
+from _analysis.arrays.traffic import copied_by
+from _analysis.arrays.values import Arrays
+from _proto.hlo.program import Program as Compiled
 from tests.analysis.small_programs import DURATION, PROGRAM_ID, Json, Program, loop, rounds, take
 from tests.builders import hlo_proto
-from tests.builders.hlo_proto import array, metadata_plane, op, shares_memory, tuple_of
+from tests.builders.hlo_proto import array, metadata_plane, module, op, shares_memory, tuple_of
 from tests.builders.xspace import Op, Space, encode, memory_access_breakdown, tpu_plane
 from tests.builders.xspace import op as event
+from tests.fuzz import time_limit
 from tests.harness import answer
 
 COPY, MATH = "data formatting", "loop fusion"
@@ -129,6 +134,37 @@ class SameArray(unittest.TestCase):
         program = {"main": [given("x"), given("y", 1), kernel, op("out", "sine", "kernel.1")]}
         ran = [event("kernel.1", "custom-call", 0, 10), event("out", COPY, 10, 10)]
         self.assertEqual(moved(program, ran), {"x": (0, SIZE), "y": (0, SIZE), "out": (SIZE, 0)})
+
+
+class Damage(unittest.TestCase):
+    def test_copy_of_itself_is_no_copy_of_an_array(self) -> None:
+        itself = [op("x", "copy", "x")]
+        around = [op("x", "fusion", "x", calls=["inside"])]
+        given = [op("p", "parameter"), op("y", "copy", "p")]
+        programs: list[Program] = [
+            {"main": itself},
+            {"inside": itself, "main": [op("f", "fusion", calls=["inside"])]},
+            {
+                "inside": [op("p", "parameter")],
+                "outer": around,
+                "main": [op("f", "fusion", calls=["outer"])],
+            },
+            {"inside": given, "outer": around, "main": [op("f", "fusion", calls=["outer"])]},
+        ]
+        for program in programs:
+            read = Compiled(encode(module(program)), 0, lambda: None, lambda complaint: None)
+            here = read.instruction("f") or read.instruction("x")
+            assert here
+            with time_limit(1):
+                copied_by(here, (), Arrays(read))
+
+    def test_tuple_that_contains_itself_is_an_array(self) -> None:
+        program = {"main": [op("x", "get-tuple-element", "x"), op("y", "negate", "x")]}
+        read = Compiled(encode(module(program)), 0, lambda: None, lambda complaint: None)
+        here = read.instruction("x")
+        assert here
+        with time_limit(1):
+            Arrays(read).array_of(Value(here))
 
 
 class Bytes(unittest.TestCase):

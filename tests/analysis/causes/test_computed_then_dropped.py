@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import unittest
 
+from _analysis.arrays.dims import links_of
+from _proto.hlo.program import Program
 from tests.analysis.small_programs import Json, causes
-from tests.builders.hlo_proto import Op, Shape, array, element, op, packed, tuple_of
-from tests.builders.xspace import bytes_field, int_field
+from tests.builders.hlo_proto import Op, Shape, array, element, module, op, packed, tuple_of
+from tests.builders.xspace import bytes_field, encode, int_field
 from tests.builders.xspace import op as event
 
 X, HEAD, LOGITS = array("bf16", 512, 64), array("bf16", 64, 4096), array("bf16", 512, 4096)
@@ -55,6 +57,19 @@ def found(*more: Op, times: dict[str, int] | None = None) -> list[Json]:
         start += dur
     rows = causes({"main": [*INPUTS, ALL, *more]}, ran)
     return [row for row in rows if row["cause"] == "computed_then_dropped"]
+
+
+class Damage(unittest.TestCase):
+    def test_update_without_operands_is_read(self) -> None:
+        self.assertEqual(len(found(PICKED, op("grad", "scatter", shape=LOGITS))), 1)
+
+    def test_gather_without_elements_is_read(self) -> None:
+        empty = gather("picked", "logits", array("bf16", 0, 4096), 4096)
+        program = Program(encode(module({"main": [*INPUTS, ALL, empty]})), 0, lambda: None, print)
+        here = program.instruction("picked")
+        assert here
+        # Other parts are divided by this one.
+        self.assertGreater(min(link.taken for link in links_of(here)), 0)
 
 
 class Dropped(unittest.TestCase):

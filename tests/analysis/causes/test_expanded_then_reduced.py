@@ -202,5 +202,13 @@ class Reduced(unittest.TestCase):
         self.assertEqual(reduced(one_hot(), dur=38), [])
 
 
+class Damage(unittest.TestCase):
+    def test_reduce_without_operands_is_read(self) -> None:
+        program = program_of(combined("multiply"), array("f32", *FEW), "add", "jit(f)/reduce_sum")
+        program["fused"][-1].operands = ()
+        rows = causes(program, [event("fusion.1", "loop fusion", 0, 300)], *HBM)
+        self.assertNotIn("expanded_then_reduced", [row["cause"] for row in rows])
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 import unittest
 
@@ -10,6 +11,7 @@ from tests.builders.hlo_proto import Op, Shape, array, direction, op, packed, tu
 from tests.builders.xspace import Op as Event
 from tests.builders.xspace import bytes_field
 from tests.builders.xspace import op as event
+from tests.fuzz import time_limit
 
 ROWS, KEYS = array("bf16", 2048, 128), array("bf16", 128, 2048)
 SCORES, PLACES, MASK = (array(dtype, 2048, 2048) for dtype in ("f32", "s32", "pred"))
@@ -142,6 +144,32 @@ class Masks(unittest.TestCase):
         ops = [*INPUTS, DOT, LOWEST[0], other, *window(256), SELECT, *SOFTMAX]
         rows = causes({"main": ops}, events())
         self.assertNotIn("masked_work", [row["cause"] for row in rows])
+
+
+class Damage(unittest.TestCase):
+    def masked_by(self, *ops: Op) -> list[Json]:
+        """Return the causes of a program whose mask compares the value `x`."""
+        zeros = op("zeros", "broadcast", "zero", shape=PLACES)
+        mask = compared("mask", "LT", "x", "zeros")
+        return found(*ops, number("zero", 0), zeros, mask, SELECT, *SOFTMAX)
+
+    def test_values_that_are_used_twice_take_no_exponential_time(self) -> None:
+        first = op("x0", "iota", shape=PLACES, extra=packed(14, [0]))
+        for opcode in ("add", "multiply"):
+            ops = [
+                op(f"x{i}", opcode, f"x{i - 1}", f"x{i - 1}", shape=PLACES) for i in range(1, 60)
+            ]
+            with time_limit(1):
+                self.assertEqual(
+                    self.masked_by(first, *ops, op("x", "copy", "x59", shape=PLACES)), []
+                )
+
+    def test_start_of_a_slice_that_is_no_number_is_read(self) -> None:
+        row = op("row", "iota", shape=PLACES, extra=packed(14, [0]))
+        for value in (math.inf, math.nan):
+            start = real("start", value, array("f32"))[0]
+            x = op("x", "dynamic-slice", "row", "start.0", "start.0", shape=PLACES)
+            self.assertEqual(self.masked_by(row, start, x), [])
 
 
 class Rounds(unittest.TestCase):

@@ -147,6 +147,17 @@ class MatmulOrder(unittest.TestCase):
         condition = [op("rounds", "parameter", shape=state)]
         self.assertEqual(found(ALL, *main, body=body, condition=condition), [])
 
+    def test_damaged_copies_of_the_result_are_read(self) -> None:
+        # A tuple returns an array of another shape, or contains itself.
+        half = op("half", "transpose", "part", shape=ROWS, extra=packed(14, [1, 0]))
+        flat = take("part", "all", 0, array("bf16", 8, 8, 8))
+        pair = op("all", "tuple", "scores", "all", shape=tuple_of(SCORES, SCORES))
+        for copies in ([pair, flat, half], [pair, flat, dot("y", "part", "v", ROWS, (2, 0))]):
+            self.assertEqual(found(ALL, *copies), [])
+        barrier = op("all", "opt-barrier", "all", shape=tuple_of(SCORES, SCORES))
+        for more in ([pair], [barrier], [take("all", "all", 0, SCORES)]):
+            self.assertEqual(found(ALL, *more, dot("y", "all", "v", ROWS, (1, 0))), [])
+
     def test_pieces_of_bytes_in_vmem_are_the_same_array(self) -> None:
         n = 4096 * 4096
         flat, piece = array("s8", 2 * n), array("s8", n, space=1)

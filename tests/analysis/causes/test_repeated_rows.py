@@ -75,6 +75,20 @@ class RepeatedRows(unittest.TestCase):
         )
         self.assertEqual(found(REPEATED, weights, by), [])
 
+    def test_damaged_matmul_is_read(self) -> None:
+        # Its dimensions do not exist, or they have no elements.
+        for shape in (array("f32", 2), array("f32", 2, 400, 64, 0)):
+            found(REPEATED, dot(shape=shape))
+        empty = op(
+            "rows", "broadcast", "time", shape=array("f32", 2, 0, 64), extra=packed(14, [0, 2])
+        )
+        self.assertEqual(found(empty, dot(shape=array("f32", 2, 0, 32))), [])
+
+    def test_long_chain_of_ops_is_read(self) -> None:
+        chain = [op(f"x{i}", "negate", f"x{i - 1}", shape=ROWS) for i in range(1, 2000)]
+        first = op("x0", "broadcast", "time", shape=ROWS, extra=packed(14, [0, 2]))
+        self.assertEqual(found(first, *reversed(chain), dot("x1999")), [])
+
     def test_few_copies_take_no_longer_than_one(self) -> None:
         few = array("f32", 2, 50, 64)
         rows = op("rows", "broadcast", "time", shape=few, extra=packed(14, [0, 2]))
