@@ -11,8 +11,8 @@ results, which is zero except for this part.
 Why it costs: The ops compute everything, and their results are written and read as a whole.
 
 How the program shows it: From each slice and gather, the tool follows the dimensions that are cut
-back to what computes them: through elementwise ops, norms, changes of layout and further matmuls,
-as long as no other op uses more, and up to the sum after a block of the model, because blocks are
+back to what computes them: through elementwise ops, norms, changes of layout and further matmuls.
+It stops where another op uses more, and at the sum after a block of the model, because blocks are
 written for all positions. In the backward pass, it follows scatters and pads into zeros, but only
 to ops of the lines that it has found in this way. At least half must be dropped. The estimate
 scales the time of the ops to the part that is used. Kernels, sorts and sums over windows keep their

@@ -9,10 +9,10 @@ the matmul and not after it, such as the embedding of a time that is repeated fo
 Why it costs: All copies are multiplied with the same weights, and give copies of the same result.
 
 How the program shows it: The operand is followed back through elementwise ops, changes of layout
-and other matmuls to a broadcast. All that is combined on the way must repeat along the same
-dimension, which the matmul does not sum and which the operands do not share. The gain is the time
-of the matmuls, except for one copy of the rows (at least 128), or for reading the other operand if
-that takes longer.
+and other matmuls to a broadcast. All arrays that are combined on the way must repeat along the same
+dimension. Only one of the matmul's operands has this dimension, and the result has it, too. One
+copy of the rows (at least 128) keeps its part of the time, or the time to read the operands if that
+is longer.
 
 What to change: Apply the layer to the small array, and broadcast its result.
 
@@ -67,7 +67,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
     for ran in of.leaves:
         here = ran.op.instruction
         if here and ran.op.dot and ran.total * _SHORT > of.floor:
-            dots = [part for part in (here, *here.inside()) if part.opcode in DOTS]
+            dots = here.parts_with(DOTS)
             copied = min(map(rows.copied, dots), default=_Copied(1, 1.0))
             if copied.n > 1:
                 found.append((place_of(ran.op).source_user, (ran, copied)))

@@ -12,11 +12,11 @@ position. The gain is the time of the op, without the part that the update of a 
 If the op has other results, it is only the time to write the buffer at 80 % of the peak bandwidth.
 If each row has its own index, the gain is unknown, because a scatter can be slower than the mask.
 
-How the program shows it: An op without a matmul writes an array of which each element comes
-unchanged from an array of the same shape, or, where a one-hot array selects it, from elsewhere. A
-one-hot array compares an index with the places along a dimension of at least 32. No later op reads
-the old array. The cause is `seen` if one index is used for the whole buffer, and the old buffer is
-not an argument that the caller keeps; otherwise it is `likely`.
+How the program shows it: An op without a matmul writes an array whose elements come unchanged from
+an array of the same shape. Only those that a one-hot array selects come from elsewhere. A one-hot
+array compares an index with the places along a dimension of at least 32. No later op reads the old
+array. The cause is `seen` if one index is used for the whole buffer, and the old buffer is not an
+argument that the caller keeps; otherwise it is `likely`.
 
 What to change: `lax.dynamic_update_slice` or `.at[i].set` with one index for all rows, and donate
 the buffer. If each row has its own index, write the rows in a loop, or with a kernel; `.at[rows,
