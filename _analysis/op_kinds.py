@@ -76,6 +76,8 @@ _OF_SCAN = re.compile(r"/while/body/jit\(dynamic_(?:update_)?index_in_dim\)/")
 # A scattered or gathered row of this length fills the lanes of a tile.
 _WIDE_ROW = 128
 _SLICES = frozenset(("dynamic-slice", "dynamic-update-slice"))
+# Instructions between an op and a kernel.
+_PASSING = ("bitcast", "get-tuple-element")
 
 
 def kind_of(entry: Entry) -> str | None:
@@ -319,12 +321,18 @@ def _is_next_to_kernel(op: Op) -> bool:
 
 
 def _is_kernel_before(here: Instruction) -> bool:
-    while here.opcode in ("bitcast", "get-tuple-element") and here.operands:
+    # In a damaged program, an instruction can be its own operand.
+    seen: set[Instruction] = set()
+    while here.opcode in _PASSING and here.operands and here not in seen:
+        seen.add(here)
         here = here.operands[0]
     return here.is_kernel
 
 
 def _is_kernel_after(here: Instruction) -> bool:
-    if here.opcode in ("bitcast", "get-tuple-element"):
-        return any(map(_is_kernel_after, here.users))
-    return here.is_kernel
+    reached, to_do = {here}, [here]
+    for each in to_do:
+        new = set(each.users) - reached if each.opcode in _PASSING else set()
+        reached |= new
+        to_do += new
+    return any(each.is_kernel for each in reached)

@@ -11,6 +11,7 @@ from tests.builders.hlo_proto import Op as Instruction
 from tests.builders.hlo_proto import Shape, array, op, tuple_of
 from tests.builders.xspace import Op, trace
 from tests.builders.xspace import op as event
+from tests.fuzz import time_limit
 from tests.harness import answer
 from tests.modes.small_steps import PEAKS, STEP, matmul
 
@@ -278,3 +279,12 @@ class WithProgram(Advice):
         self.assertEqual(
             small_programs.causes(program, [event("copy.1", "data formatting", 0, 500)]), []
         )
+
+    def test_bitcasts_of_themselves_in_a_damaged_program_are_read(self) -> None:
+        ran = moved("broadcast", "broadcast_in_dim", operands="f32[8]{0} %x")
+        last = op("bitcast.1", "bitcast", "broadcast.1", "bitcast.1")
+        for opcode, more in (("bitcast", []), ("parameter", [last])):
+            first = op("x", opcode, "x", shape=array("f32", 8))
+            main = [first, op("broadcast.1", "broadcast", "x"), *more]
+            with time_limit(1):
+                self.check(SMALL_ARRAY, ran, {"main": main})
