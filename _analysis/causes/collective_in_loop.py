@@ -64,7 +64,8 @@ from _proto.hlo.program import Computation, Instruction
 
 # Linear ops: adding up their results over all rounds equals applying the op to the sum.
 _LINEAR = frozenset(
-    "add convert divide dynamic-update-slice multiply negate select subtract".split()
+    "add collective-permute collective-permute-done collective-permute-start concatenate convert"
+    " divide dynamic-slice dynamic-update-slice multiply negate pad select slice subtract".split()
 )
 _COPIES = ("copy", "copy-start", "copy-done")
 _COUNTERS = ("s32", "u32", "s64")

@@ -48,6 +48,16 @@ class Accumulators(unittest.TestCase):
         scaled = op("scaled", "multiply", "reduced", "weight")
         self.assertEqual(len(found(loop(accumulating(scaled, result="scaled"), 3))), 1)
 
+    def test_parts_that_devices_exchange_before_they_are_added_are_found(self) -> None:
+        between = [
+            op("border", "slice", "reduced"),
+            op("start", "collective-permute-start", "border"),
+            op("moved", "collective-permute-done", "start"),
+            op("joined", "concatenate", "moved", "reduced"),
+            op("kept", "dynamic-slice", "joined", "weight"),
+        ]
+        self.assertEqual(len(found(loop(accumulating(*between, result="kept"), 3))), 1)
+
     def test_accumulation_inside_a_fusion_is_found(self) -> None:
         body = accumulating()
         body[-2] = op("new", "fusion", "sum", "reduced", calls=["fused"])
