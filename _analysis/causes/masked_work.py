@@ -1,7 +1,6 @@
 """Find attention scores of which a mask that depends only on positions drops most.
 
 needs: a program
-headline: Computing what a mask drops
 
 What it finds: Attention scores of all pairs of positions, of which a mask keeps only a quarter or
 less, such as a window of 512 of 2048 positions.

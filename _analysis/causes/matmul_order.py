@@ -1,7 +1,6 @@
 """Find chains of matmuls that take much longer than in another order.
 
 needs: a program
-headline: An expensive order of matmuls
 
 What it finds: A matmul of A and B whose large result is only multiplied by smaller arrays C, such
 as `A @ B @ C`, attention without a softmax, or LoRA weights that are merged into a kernel: the
@@ -13,9 +12,9 @@ and the time of the other matmuls beyond that of the new order. The new order is
 as fast as the present one, and to read and write HBM.
 
 How the program shows it: All ops that read the result of a matmul are matmuls, and another order
-needs at most half the flops. Casts, changes of layout, multiplications by a number and
-sums over devices can be between them (`likely` with such a sum, because another order needs the
-same C on all devices). Matmuls of one line are one row.
+needs at most half the flops. Casts, changes of layout, multiplications by a number and sums over
+devices can be between them. With such a sum, another order needs the same C on all devices, so the
+cause is `likely`. Matmuls of one line are one row.
 
 What to change: Put parentheses around the small matmul, or apply the factors of a weight one after
 the other instead of their product. With more than two operands, `jnp.einsum` chooses an order by
@@ -38,7 +37,7 @@ from collections.abc import Iterator, Sequence
 
 from _analysis.arrays.engine import Remove, Retime
 from _analysis.arrays.graph import Value
-from _analysis.causes.shared.cause import LIKELY, SEEN, Cause
+from _analysis.causes.shared.cause import LIKELY, Cause
 from _analysis.causes.shared.loop_matmuls import only_dot
 from _analysis.causes.shared.matmul_chains import Chain, Work, chain_from
 from _analysis.causes.shared.step_program import StepProgram, collective_name_of
@@ -138,7 +137,7 @@ def _cause(of: StepProgram, orders: Sequence[_Order]) -> Cause:
         f" {other.text if other else 'others'}. Multiplying the small arrays first would save"
         " <gain>.",
         REMEDY,
-        LIKELY if sent else SEEN,
+        LIKELY,
         [*firsts, *moves, *sent, *dict.fromkeys(ran for one in orders for ran, _ in one.times)],
         [
             Remove([*firsts, *moves]),

@@ -1,7 +1,6 @@
 """Find matmuls of rows that are copies of each other.
 
 needs: a program
-headline: Multiplying copies of the same rows
 
 What it finds: Matmuls of an operand whose rows repeat, because a small array was broadcast before
 the matmul and not after it, such as the embedding of a time that is repeated for each token.
@@ -36,7 +35,7 @@ from _analysis.arrays.dims import Link, array_of
 from _analysis.arrays.engine import Retime
 from _analysis.arrays.graph import DOTS, ELEMENTWISE, STRUCTURE, Value, operand, producers
 from _analysis.arrays.parts import Parts
-from _analysis.causes.shared.cause import SEEN, Cause
+from _analysis.causes.shared.cause import LIKELY, Cause
 from _analysis.causes.shared.step_program import StepProgram, place_of, total_of
 from _light import NamedTuple
 from _pipeline.executions import Executions
@@ -78,7 +77,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
             f"{time(total_of(ops))} in {counted(len(ops), 'op')} at <line> go to a matmul of rows"
             f" that are repeated {most.n} times. Multiplying one copy would save <gain>.",
             REMEDY,
-            SEEN,
+            LIKELY,
             ops,
             [
                 Retime(ran, max(ran.total * copied.left, _reading(of, ran)))

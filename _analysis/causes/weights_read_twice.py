@@ -1,7 +1,6 @@
 """Find weights that are read several times for few rows, although one call could read them once.
 
 needs: a program
-headline: Reading weights once per call
 
 What it finds: A network that is called twice with few rows, such as guidance of a diffusion model
 with and without the text, or the two towers of a siamese network.

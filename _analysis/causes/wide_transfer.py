@@ -1,7 +1,6 @@
 """Find collectives that move numbers in a wider dtype than the ops before or after them use.
 
 needs: a program
-headline: Moving numbers in a wider dtype than needed
 
 What it finds: Collectives of f32 arrays that were bf16 just before, or that become bf16 just after,
 such as gradients that a cast after `all_gather` widens before they are added up.

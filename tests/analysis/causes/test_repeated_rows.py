@@ -36,7 +36,7 @@ def found(*ops: Op) -> list[Json]:
 class RepeatedRows(unittest.TestCase):
     def test_rows_that_are_broadcast_before_a_matmul_are_found(self) -> None:
         (row,) = found(REPEATED, dot())
-        self.assertEqual((row["source_user"], row["confidence"]), ("model.py:14", "seen"))
+        self.assertEqual((row["source_user"], row["confidence"]), ("model.py:14", "likely"))
         self.assertIn("rows that are repeated 400 times", row["says"])
         # Two rows take as long as 128 of the 800, but the operands have 213 kB.
         self.assertEqual(row["gain_ps"], 787)
