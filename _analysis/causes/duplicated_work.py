@@ -48,9 +48,10 @@ from _pipeline.vocabulary import COMPUTE
 from _units import size
 
 REMEDY = (
-    "Find the op at which an array loses its sharding, such as a reshape whose divided dimension is"
-    " not the first of those that it merges, or a sort along the divided dimension. Constrain what"
-    " it gets and returns (with_sharding_constraint), or divide the inputs of the program."
+    "Split a weight that is whole on each device. Otherwise find the op at which an array loses its"
+    " sharding, such as a constraint, a reshape whose divided dimension is not the first of those"
+    " that it merges, or a sort along the divided dimension. Constrain what it gets and returns"
+    " (with_sharding_constraint), or divide the inputs of the program."
 )
 
 

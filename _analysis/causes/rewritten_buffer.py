@@ -19,8 +19,8 @@ array. The cause is `seen` if one index is used for the whole buffer, and the ol
 argument that the caller keeps; otherwise it is `likely`.
 
 What to change: `lax.dynamic_update_slice` or `.at[i].set` with one index for all rows, and donate
-the buffer. If each row has its own index, write the rows in a loop, or with a kernel; `.at[rows,
-i].set` is a scatter, which can be slower than the mask.
+the buffer. If each row has its own index, compare one scatter, `.at[rows, i].set`, with the mask:
+it can be faster or slower. A loop of updates, also one that `vmap` makes, is slower than both.
 
 When it is intended: Many rows with an index each, or a buffer that is so small that one pass over
 it takes no longer than an update. In axlearn, a broadcast mask instead of a scatter with an index
@@ -61,7 +61,8 @@ _EFFICIENCY = 0.8
 
 WHAT_HELPS = (
     "Write only the new elements: lax.dynamic_update_slice or .at[i].set with one index for all"
-    " rows, in a donated buffer. Rows with an index each need a loop or a kernel."
+    " rows, in a donated buffer. If rows have an index each, compare one scatter (.at[rows, i].set)"
+    " with the mask, and avoid a loop of updates."
 )
 
 
