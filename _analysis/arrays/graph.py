@@ -83,6 +83,11 @@ def is_same(value: Value) -> bool:
     return value.instruction.opcode == "convert" or is_moved(value)
 
 
+def is_elementwise(value: Value) -> bool:
+    """Return True if each element of a value is computed from one element of each operand."""
+    return is_same(value) or value.instruction.opcode in ELEMENTWISE
+
+
 def is_backward(instruction: Instruction) -> bool:
     """Return True if an instruction belongs to the backward pass and is not a recomputation."""
     name = instruction.op_name or ""

@@ -4,8 +4,7 @@ Helpers that several rules share are in the folder `shared`. The docstring of a 
 page in CAUSES.md, and what `--explain` prints. It begins with a sentence, and then has
 
     needs: what the rule reads, one of `NEEDS`
-    headline: how a headline names the cause; a cause without this line is in no headline, and comes
-      after all others that cost time
+    headline: how a headline names the cause; a cause without this line is in no headline
 
 and one paragraph or more for each of `HEADINGS`; the example is code before and after the change.
 

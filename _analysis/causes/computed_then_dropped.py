@@ -39,12 +39,11 @@ from _analysis.arrays.dims import PUTTING, TAKING, array_of
 from _analysis.arrays.engine import Retime
 from _analysis.arrays.graph import (
     DOTS,
-    ELEMENTWISE,
     STRUCTURE,
     Value,
     consumers,
     inputs_of_chain,
-    is_same,
+    is_elementwise,
     operand,
     origins,
     producers,
@@ -252,18 +251,14 @@ def _joins_others(add: Instruction) -> bool:
 
 def _sources_of(here: Instruction | None) -> set[Value]:
     """Return the arrays from which a value is computed, element by element."""
-    found = origins(Value(here), _is_elementwise) if here else set()
+    found = origins(Value(here), is_elementwise) if here else set()
     return {
         value
         for value in found
-        if not _is_elementwise(value)
+        if not is_elementwise(value)
         and value.instruction.opcode not in ("broadcast", "constant", "iota")
         and (value.instruction.opcode not in STRUCTURE or not producers(value))
     }
-
-
-def _is_elementwise(value: Value) -> bool:
-    return is_same(value) or value.instruction.opcode in ELEMENTWISE
 
 
 def _cause(search: _Search, ops: list[Executions], place: Place) -> Iterator[Cause]:

@@ -44,12 +44,11 @@ from _analysis.arrays.elements import Element, Elements, Index
 from _analysis.arrays.engine import Retime
 from _analysis.arrays.graph import (
     DOTS,
-    ELEMENTWISE,
     STRUCTURE,
     WHILE,
     Value,
     consumers,
-    is_same,
+    is_elementwise,
     producers,
     walk,
 )
@@ -137,7 +136,7 @@ class _Masks:
                     return _ALL
                 if kept.elements <= _KEPT:
                     largest = max(largest, kept)
-                elif by.opcode == WHILE or not _is_elementwise(taker):
+                elif by.opcode == WHILE or not (by.opcode in STRUCTURE or is_elementwise(taker)):
                     return _ALL
                 elif taker not in seen:
                     seen.add(taker)
@@ -214,11 +213,6 @@ def _corners(index: Index, dims: Index) -> Iterable[Index]:
     return product(*ends)
 
 
-def _is_elementwise(value: Value) -> bool:
-    here = value.instruction
-    return here.opcode in STRUCTURE or here.opcode in ELEMENTWISE or is_same(value)
-
-
 def _work_on(of: StepProgram, dot: Instruction) -> Iterator[Executions]:
     """Yield the ops that make, change or read the result of a matmul and its gradient, element by
     element, and the matmuls that read them."""
@@ -237,7 +231,7 @@ def _work_on(of: StepProgram, dot: Instruction) -> Iterator[Executions]:
     passed = [
         value
         for value, is_passed in walk(
-            [Value(dot)], around, lambda v: _is_elementwise(v) or v.instruction.opcode in _SLICES
+            [Value(dot)], around, lambda v: is_elementwise(v) or v.instruction.opcode in _SLICES
         )
         if is_passed or value.instruction.opcode in DOTS
     ]

@@ -43,6 +43,29 @@ class WideTransfer(unittest.TestCase):
         rows = causes({"main": program}, [event("again", "all-reduce", 0, 200)])
         self.assertEqual([row["cause"] for row in rows], ["wide_transfer"])
 
+    def test_parts_of_widened_numbers_are_followed_to_the_cast(self) -> None:
+        halves = [
+            op("half", "parameter", shape=NARROW),
+            op("wide", "convert", "half", shape=WIDE),
+            op("part", "slice", "wide", shape=WIDE),
+            op("joined", "concatenate", "part", "part", shape=WIDE),
+            op("again", "all-reduce", "joined", shape=WIDE, extra=FOUR),
+        ]
+        rows = causes({"main": halves}, [event("again", "all-reduce", 0, 200)])
+        self.assertEqual([row["gain_ps"] for row in rows], [100])
+
+    def test_sum_of_one_array_that_was_always_wide_is_not_found(self) -> None:
+        joined = op("both", "concatenate", "wide", "whole", shape=WIDE)
+        again = op("again", "all-reduce", "both", shape=WIDE, extra=FOUR)
+        program = [
+            op("half", "parameter", shape=NARROW),
+            op("whole", "parameter", shape=WIDE, number=1),
+            op("wide", "convert", "half", shape=WIDE),
+            joined,
+            again,
+        ]
+        self.assertEqual(causes({"main": program}, [event("again", "all-reduce", 0, 200)]), [])
+
     def test_gathered_array_that_is_narrowed_afterwards_is_found(self) -> None:
         narrow = op("narrow", "convert", "moved", shape=NARROW)
         (row,) = found(narrow, collective="all-gather", given="whole")
