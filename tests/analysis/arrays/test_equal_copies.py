@@ -52,6 +52,18 @@ def after(*ops: Op, given: bytes = DIVIDED, x: Op | None = None) -> int:
     )
 
 
+def fused(inside: list[Op]) -> dict[str, list[Op]]:
+    """Return a program that runs these instructions in a fusion."""
+    return {
+        "inside": inside,
+        "main": [
+            op("x", "parameter", shape=X),
+            op("fusion", "fusion", "x", calls=["inside"]),
+            op("y", "negate", "fusion"),
+        ],
+    }
+
+
 class Parameters(unittest.TestCase):
     def test_devices_with_the_same_part_of_a_parameter_are_alike(self) -> None:
         axes = (("data", 2), ("model", 2))
@@ -118,15 +130,7 @@ class Collectives(unittest.TestCase):
 
     def test_collective_inside_a_fusion_is_found(self) -> None:
         inside = [op("p", "parameter", shape=X), op("whole", "all-gather", "p", extra=ALL)]
-        program = {
-            "inside": inside,
-            "main": [
-                op("x", "parameter", shape=X),
-                op("fusion", "fusion", "x", calls=["inside"]),
-                op("y", "negate", "fusion"),
-            ],
-        }
-        self.assertEqual(n_alike("y", program, DIVIDED), N)
+        self.assertEqual(n_alike("y", fused(inside), DIVIDED), N)
 
 
 class Differences(unittest.TestCase):
@@ -135,15 +139,7 @@ class Differences(unittest.TestCase):
         cut = op("part", "dynamic-slice", "x", "place", shape=X)
         self.assertEqual(after(place, cut, given=EVERYWHERE), 1)
         inside = [op("p", "parameter", shape=X), place, op("sum", "add", "p", "place")]
-        program = {
-            "inside": inside,
-            "main": [
-                op("x", "parameter", shape=X),
-                op("fusion", "fusion", "x", calls=["inside"]),
-                op("y", "negate", "fusion"),
-            ],
-        }
-        self.assertEqual(n_alike("y", program, EVERYWHERE), 1)
+        self.assertEqual(n_alike("y", fused(inside), EVERYWHERE), 1)
 
     def test_kernel_that_sends_data_differs(self) -> None:
         config = b'{"custom_call_config": {"has_communication": true}}'

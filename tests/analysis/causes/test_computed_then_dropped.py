@@ -8,6 +8,7 @@ from _analysis.arrays.dims import links_of
 from _proto.hlo.program import Program
 from tests.analysis.small_programs import Json, causes
 from tests.builders.hlo_proto import Op, Shape, array, element, module, op, packed, tuple_of
+from tests.builders.xspace import Op as Event
 from tests.builders.xspace import bytes_field, encode, int_field
 from tests.builders.xspace import op as event
 
@@ -55,8 +56,11 @@ def found(*more: Op, times: dict[str, int] | None = None) -> list[Json]:
         dur = times.get(name, 0)
         ran.append(event(name, "loop fusion", start, dur, tf_op=f"jit(step)/{name}:"))
         start += dur
-    rows = causes({"main": [*INPUTS, ALL, *more]}, ran)
-    return [row for row in rows if row["cause"] == "computed_then_dropped"]
+    return dropped({"main": [*INPUTS, ALL, *more]}, ran)
+
+
+def dropped(program: dict[str, list[Op]], ran: list[Event]) -> list[Json]:
+    return [row for row in causes(program, ran) if row["cause"] == "computed_then_dropped"]
 
 
 class Damage(unittest.TestCase):
@@ -133,8 +137,7 @@ class Dropped(unittest.TestCase):
             event("picked.0", "gather", 300, 0),
             event("picked.1", "gather", 300, 0),
         ]
-        rows = causes({"parts": parts, "main": main}, ran)
-        (row,) = (row for row in rows if row["cause"] == "computed_then_dropped")
+        (row,) = dropped({"parts": parts, "main": main}, ran)
         self.assertEqual((row["source_user"], row["gain_ps"]), ("loss.py:12", 255))
 
     def test_asynchronous_lookup_that_first_slices_its_indices_is_followed(self) -> None:
@@ -156,8 +159,7 @@ class Dropped(unittest.TestCase):
             event("start", "async-start", 400, 1),
             event("done", "async-done", 401, 1),
         ]
-        rows = causes({"lookup": lookup, "main": main}, ran)
-        (row,) = (row for row in rows if row["cause"] == "computed_then_dropped")
+        (row,) = dropped({"lookup": lookup, "main": main}, ran)
         self.assertEqual(row["gain_ps"], 341)
 
     def test_rows_are_followed_through_a_norm_a_reshape_and_a_matmul(self) -> None:
