@@ -39,7 +39,7 @@ from _analysis.arrays.graph import is_layout
 from _analysis.arrays.of_step import StepArray, Use
 from _analysis.arrays.traffic import moves_parts
 from _analysis.causes.shared.cause import SEEN, Cause
-from _analysis.causes.shared.copies import changes_layout, long_ops, moved_between
+from _analysis.causes.shared.copies import changes_layout, moved_between
 from _analysis.causes.shared.sentences import clipped
 from _analysis.causes.shared.step_program import StepProgram, place_of, total_of
 from _pipeline.executions import Executions
@@ -73,7 +73,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
             [Remove(of_arguments), *_reads_from_hbm(of, chains)],
         )
     explained = set(of_arguments)
-    others = [ran for ran in long_ops(of) if ran not in explained]
+    others = [ran for ran in of.long_ops if ran not in explained]
     rows = grouped((place_of(r.op).source_user, r) for r in others if _keeps_old_contents(of, r))
     for members in rows.values():
         if total_of(members) >= of.floor:

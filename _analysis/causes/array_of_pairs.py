@@ -31,7 +31,6 @@ from collections.abc import Iterator
 
 from _analysis.arrays.engine import Retime
 from _analysis.causes.shared.cause import SEEN, Cause
-from _analysis.causes.shared.copies import long_ops
 from _analysis.causes.shared.step_program import StepProgram, total_of
 from _pipeline.executions import Executions
 from _pipeline.vocabulary import COMPUTE, DATA_MOVE
@@ -52,7 +51,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
     # Scores of groups of two heads can end in a dimension of 2 without being pairs.
     left_out = of.explained_by("large_intermediate", "parameter_relayout", "resharding")
     pairs = {
-        ran: array for ran in long_ops(of) if id(ran) not in left_out and (array := _pairs_of(ran))
+        ran: array for ran in of.long_ops if id(ran) not in left_out and (array := _pairs_of(ran))
     }
     if not pairs or not hbm:
         return

@@ -43,7 +43,6 @@ from _analysis.arrays.graph import STRUCTURE, Value, is_same, origins, producers
 from _analysis.arrays.of_step import TEMPORARY, StepArray, Use
 from _analysis.arrays.values import output_at
 from _analysis.causes.shared.cause import SEEN, Cause
-from _analysis.causes.shared.copies import long_ops
 from _analysis.causes.shared.step_program import StepProgram
 from _light import NamedTuple
 from _pipeline.executions import Executions
@@ -70,7 +69,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
     uses_of = of.arrays.uses_of
     found = [
         repeated
-        for ran in long_ops(of)
+        for ran in of.long_ops
         for array, use in uses_of.get(ran, ())
         # Most arrays are computed, which their last instruction shows in less time than a walk.
         if use.is_write and _passes(_last(use)) and (repeated := _repeated(of, array, use))

@@ -46,7 +46,6 @@ from fractions import Fraction
 from _analysis.arrays.engine import Remove, Retime
 from _analysis.arrays.graph import STRUCTURE, Value, is_layout, producers, walk
 from _analysis.causes.shared.cause import LIKELY, SEEN, Cause
-from _analysis.causes.shared.copies import long_ops
 from _analysis.causes.shared.one_hots import is_one_hot
 from _analysis.causes.shared.step_program import StepProgram, own_line_of, total_of
 from _light import NamedTuple
@@ -92,7 +91,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
     if not hbm:
         return
     left_out = of.explained_by("one_hot_matmul", "large_intermediate", "rewritten_buffer")
-    found = (_expansion(of, ran) for ran in long_ops(of) if id(ran) not in left_out)
+    found = (_expansion(of, ran) for ran in of.long_ops if id(ran) not in left_out)
     for helps, expansions in grouped((each.helps, each) for each in found if each).items():
         members = [each.executions for each in expansions]
         longest = max(expansions, key=lambda each: each.executions.total)

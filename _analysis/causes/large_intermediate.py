@@ -41,7 +41,7 @@ from collections.abc import Iterator
 from math import floor
 
 from _analysis.arrays.engine import Change, Remove, Resize
-from _analysis.arrays.graph import Value, is_backward
+from _analysis.arrays.graph import DOTS, Value, is_backward
 from _analysis.arrays.of_step import TEMPORARY, StepArray, Use
 from _analysis.causes.shared.attention_scores import has_dims, scores_in, sorted_dims
 from _analysis.causes.shared.cause import LIKELY, SEEN, Cause
@@ -184,7 +184,8 @@ def _multiplies(ran: Executions) -> bool:
 
 
 def _scores(of: StepProgram, large: list[StepArray]) -> Iterator[Cause]:
-    for dims, dots in scores_in(of.softmaxed).items():
+    softmaxed = (dot for dot in of.with_opcodes(*DOTS) if dot in of.softmaxed)
+    for dims, dots in scores_in(softmaxed).items():
         arrays = [array for array in large if has_dims(array.shape, dims)]
         if not arrays:
             continue

@@ -37,7 +37,7 @@ from collections.abc import Iterator
 
 from _analysis.arrays.engine import Remove
 from _analysis.causes.shared.cause import SEEN, Cause
-from _analysis.causes.shared.copies import changes_layout, long_ops
+from _analysis.causes.shared.copies import changes_layout
 from _analysis.causes.shared.sentences import clipped
 from _analysis.causes.shared.step_program import StepProgram, place_of, total_of
 from _pipeline.groups import grouped
@@ -55,7 +55,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
     )
     changes = [
         ran
-        for ran in long_ops(of)
+        for ran in of.long_ops
         if id(ran) not in left_out and ran.op.instruction and changes_layout(ran.op.instruction)
     ]
     if total_of(changes) < of.floor:

@@ -38,7 +38,7 @@ from collections.abc import Iterator
 
 from _analysis.arrays.engine import Retime
 from _analysis.causes.shared.cause import SEEN, Cause, Place
-from _analysis.causes.shared.recurrences import INDEPENDENT, LINEAR, Rounds
+from _analysis.causes.shared.recurrences import INDEPENDENT, LINEAR
 from _analysis.causes.shared.step_program import StepProgram, own_line_of
 from _analysis.roof.ledger import Entry
 from _proto.hlo.program import Instruction
@@ -66,7 +66,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
     rows: dict[tuple[str | None, str], list[Instruction]] = {}
     for loop, entries in of.by_loop.items():
         if loop is not None and _is_tiny(of, loop, entries):
-            kind = Rounds(loop).kind
+            kind = of.rounds_of(loop).kind
             if kind in REMEDY:
                 line = own_line_of(loop, of.is_own) or loop.line
                 rows.setdefault((line, kind), []).append(loop)

@@ -67,7 +67,7 @@ FOR_WEIGHTED = (
 
 def find(of: StepProgram) -> Iterator[Cause]:
     rows: dict[tuple[str | None, Confidence], list[Lookup]] = {}
-    for found in lookups_in(of.program):
+    for found in lookups_in(of):
         # Several matmuls can share the ops that compute a weighted matrix, so all matmuls with
         # weighted matrices are in one row.
         is_seen = found.confidence == SEEN

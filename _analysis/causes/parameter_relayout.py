@@ -41,7 +41,6 @@ from _analysis.arrays.of_step import StepArray
 from _analysis.causes.shared.cause import SEEN, Cause
 from _analysis.causes.shared.copies import (
     changes_layout,
-    long_ops,
     moved_between,
     selects_elements,
 )
@@ -60,7 +59,7 @@ REMEDY = (
 def find(of: StepProgram) -> Iterator[Cause]:
     moves = [
         (ran, source, result)
-        for ran in long_ops(of)
+        for ran in of.long_ops
         if (here := ran.op.instruction) and (changes_layout(here) or selects_elements(here))
         for source, result in _at_boundary(of, ran)
     ]

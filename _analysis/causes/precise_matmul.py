@@ -59,7 +59,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
         and (here := entry.executions.op.instruction)
         and (passes := passes_of(here)) > 1
     }
-    if precise and any(ran.op.phase == "backward" for ran in of.leaves):
+    if precise and of.trains:
         precise = {e: n for e, n in precise.items() if e.executions.op.phase in _MODEL}
     if not precise:
         return

@@ -43,7 +43,6 @@ from _analysis.arrays.engine import Retime
 from _analysis.arrays.graph import loop_around
 from _analysis.arrays.of_step import StepArray, Use
 from _analysis.causes.shared.cause import LIKELY, SEEN, Cause, Place
-from _analysis.causes.shared.copies import long_ops
 from _analysis.causes.shared.one_hots import Hot, hot_of, near_one_hots, unchanged
 from _analysis.causes.shared.step_program import StepProgram
 from _light import NamedTuple
@@ -85,8 +84,8 @@ class _Update(NamedTuple):
 def find(of: StepProgram) -> Iterator[Cause]:
     # A file updates all its buffers, such as keys and values, in the same way.
     rows: dict[str, dict[Executions, list[_Update]]] = {}
-    near = {of.executed(value.instruction) for value in near_one_hots(of.program)}
-    for ran in long_ops(of) if near else ():
+    near = {of.executed(value.instruction) for value in near_one_hots(of.with_opcodes("compare"))}
+    for ran in of.long_ops if near else ():
         if ran in near and not ran.op.dot and (updates := _updates_of(of, ran)):
             file, _, _ = (updates[0].place.source_user or "").rpartition(":")
             rows.setdefault(file, {})[ran] = updates

@@ -37,7 +37,6 @@ from _analysis.arrays.graph import DOTS, Value, is_same, producers, reach
 from _analysis.arrays.of_step import StepArray
 from _analysis.causes.shared.cause import LIKELY, Cause, Place
 from _analysis.causes.shared.checkpoints import common_place_of
-from _analysis.causes.shared.copies import long_ops
 from _analysis.causes.shared.sentences import short
 from _analysis.causes.shared.step_program import StepProgram
 from _light import NamedTuple
@@ -71,7 +70,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
     hbm = of.roofs.hbm
     if not hbm:
         return
-    matmuls = (ran for ran in long_ops(of) if ran.op.dot and ran.op.phase != _RECOMPUTE)
+    matmuls = (ran for ran in of.long_ops if ran.op.dot and ran.op.phase != _RECOMPUTE)
     by_weights = grouped((_key(of, ran), ran) for ran in matmuls)
     found = []
     for key, members in by_weights.items():

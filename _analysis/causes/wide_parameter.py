@@ -56,7 +56,7 @@ _MIN_BYTES = 1 << 20
 
 
 def find(of: StepProgram) -> Iterator[Cause]:
-    if any(ran.op.phase == "backward" for ran in of.leaves):
+    if of.trains:
         return
     wide = {
         array: narrow

@@ -80,7 +80,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
         return list(dict.fromkeys(written[value] for value in values if value in written))
 
     by_line: dict[str | None, list[Instruction]] = {}
-    for convert in sorted(widened_in(of.program), key=lambda convert: _place(of, convert)):
+    for convert in sorted(widened_in(of), key=lambda convert: _place(of, convert)):
         if convert not in of.softmaxed:
             by_line.setdefault(own_line_of(convert, of.is_own) or convert.line, []).append(convert)
     explained: set[Value] = set()
@@ -93,7 +93,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
         # What a matmul makes of the value counts only if it is written to HBM in f32.
         after = arrays_in(reach(dots, consumers, stays).passed)
         is_carried = any(array.moved for array in after)
-        wide = arrays_in(region if is_carried else residual_stream(of.program, starts, stays))
+        wide = arrays_in(region if is_carried else residual_stream(of, starts, stays))
         if wide and not any(map(is_looked_up, converts)):
             explained |= region
             yield _cause(of, converts, [*wide, *_because_of(arrays, wide)])

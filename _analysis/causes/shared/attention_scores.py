@@ -22,14 +22,10 @@ _LANES = 128
 Dims = tuple[int, ...]
 
 
-def scores_in(softmaxed: Iterable[Instruction]) -> dict[Dims, list[Instruction]]:
+def scores_in(dots: Iterable[Instruction]) -> dict[Dims, list[Instruction]]:
     """Return the dots that make scores which a fused kernel could keep on the chip, by the sorted
-    dimensions of the scores. `softmaxed` has the dots before softmaxes."""
-    grown = (
-        here
-        for here in softmaxed
-        if here.opcode in DOTS and not is_backward(here) and _is_grown(here)
-    )
+    dimensions of the scores. `dots` are those before softmaxes."""
+    grown = (here for here in dots if not is_backward(here) and _is_grown(here))
     readers_of = {dot: readers for dot in grown if _are_multiplied(readers := _readers(dot))}
     by_dims = grouped((sorted_dims(s.dims), dot) for dot in readers_of for s in dot.arrays or ())
     return {

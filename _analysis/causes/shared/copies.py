@@ -10,16 +10,6 @@ from _proto.hlo.program import Instruction
 
 _REORDERING = frozenset(("copy", "transpose", "reshape"))
 _ONLY_LAYOUT = _REORDERING | {"bitcast", "parameter"}
-# A rule skips ops that take less than 1 / `_SHORT` of the smallest gain, because reading their
-# shapes takes time.
-_SHORT = 50
-
-
-def long_ops(of: StepProgram) -> list[Executions]:
-    """Return the ops that are long enough to look at their shapes."""
-    return [
-        ran for ran in of.leaves if ran.op.instruction and ran.total * _SHORT >= max(1, of.floor)
-    ]
 
 
 def changes_layout(op: Instruction) -> bool:

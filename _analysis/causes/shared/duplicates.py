@@ -54,13 +54,12 @@ class Duplicates:
                 del self.n_of[ran]
 
     def _alike(self, ops: Sequence[Executions], equal: EqualCopies) -> dict[Executions, int]:
-        trains = any(ran.op.phase == "backward" for ran in self._of.leaves)
         return {
             ran: n
             for ran in ops
             if ran.op.instruction and (n := equal.n_alike(ran.op.instruction)) > 1
             # Dividing the optimizer is a choice: parameters then have to be gathered.
-            if not (trains and ran.op.phase == _OPTIMIZER)
+            if not (self._of.trains and ran.op.phase == _OPTIMIZER)
             if collective_name_of(ran.op) is None
         }
 

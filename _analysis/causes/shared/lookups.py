@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from _analysis.arrays.graph import DOTS, Value, consumers, is_layout, operand, origins, reach
 from _analysis.causes.shared.cause import LIKELY, SEEN, Confidence
 from _analysis.causes.shared.one_hots import is_one_hot
+from _analysis.causes.shared.step_program import StepProgram
 from _light import NamedTuple
 from _proto.hlo.collectives import collective_name
-from _proto.hlo.program import Instruction, Program
+from _proto.hlo.program import Instruction
 
 
 class Lookup(NamedTuple):
@@ -21,12 +22,12 @@ class Lookup(NamedTuple):
     confidence: Confidence
 
 
-def lookups_in(program: Program) -> Iterator[Lookup]:
-    hot = [Value(here) for here in program.instructions() if is_one_hot(Value(here))]
+def lookups_in(of: StepProgram) -> Iterator[Lookup]:
+    hot = filter(is_one_hot, map(Value, of.with_opcodes("compare")))
     # Following the few one-hot matrices takes less time than following the operands of all matmuls.
     near = {value.instruction for value in reach(hot, consumers, _is_weighted).stopped}
-    for dot in program.instructions() if near else ():
-        if dot in near and dot.opcode in DOTS and (found := _lookup(dot)):
+    for dot in of.with_opcodes(*DOTS):
+        if dot in near and (found := _lookup(dot)):
             yield found
 
 

@@ -3,6 +3,8 @@ and what arrays keep where a one-hot array is 0."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from _analysis.arrays.graph import (
     STRUCTURE,
     Value,
@@ -14,7 +16,7 @@ from _analysis.arrays.graph import (
     reach,
 )
 from _light import NamedTuple
-from _proto.hlo.program import Instruction, Program
+from _proto.hlo.program import Instruction
 from _proto.hlo.shapes import Path
 
 _EQUAL, _UNEQUAL = b"EQ", b"NE"
@@ -81,10 +83,10 @@ def _is_spread(value: Value) -> bool:
     return value.instruction.opcode == "broadcast" or is_same(value)
 
 
-def near_one_hots(program: Program) -> set[Value]:
-    """Return the values that are computed with a one-hot array, also by way of a product."""
-    compares = [Value(here) for here in program.instructions() if here.opcode == "compare"]
-    hot = [each for each in compares if is_one_hot(each) or is_one_hot(each, _UNEQUAL)]
+def near_one_hots(compares: Iterable[Instruction]) -> set[Value]:
+    """Return the values that are computed with a one-hot array, also by way of a product, if
+    `compares` are the comparisons of a program."""
+    hot = [each for each in map(Value, compares) if is_one_hot(each) or is_one_hot(each, _UNEQUAL)]
     reached = reach(hot, consumers, _stays_hot)
     return reached.passed | reached.stopped
 

@@ -10,6 +10,7 @@ from _analysis.arrays.links import Links
 from _analysis.arrays.of_step import StepArrays
 from _analysis.causes import SMALLEST_PART
 from _analysis.causes.shared.cause import Cause, Place, StepFacts
+from _analysis.causes.shared.recurrences import Rounds
 from _analysis.causes.shared.sentences import listed
 from _analysis.causes.shared.softmaxes import softmaxed_in
 from _analysis.likely_lines import line_of
@@ -25,6 +26,9 @@ from _pipeline.vocabulary import COLLECTIVES, COMM
 from _proto.hlo.program import Instruction, Program
 from _units import counted
 
+# Most rules skip ops that take less than 1 / `_SHORT` of the smallest gain, because reading their
+# shapes takes time.
+_SHORT = 50
 # Maximum number of kinds of collectives that a sentence names.
 _N_NAMED = 2
 
@@ -91,21 +95,47 @@ class StepProgram:
         self._facts = facts
         # Causes that gain less than this time are not reported.
         self.floor = facts.step.duration // SMALLEST_PART
+        self._rounds: dict[Instruction, Rounds] = {}
 
     @property
     def arrays(self) -> StepArrays:
         return self._facts.arrays
 
+    def with_opcodes(self, *opcodes: str) -> list[Instruction]:
+        """Return the instructions with these opcodes, also those inside fusions, by opcode."""
+        return [found for opcode in sorted(opcodes) for found in self._by_opcode.get(opcode, ())]
+
     @cached_property
-    def softmaxed(self) -> dict[Instruction, None]:
-        """Return what leads to softmaxes, in the order of the program: that of a set differs from
-        run to run."""
-        found = softmaxed_in(self.program)
-        return dict.fromkeys(here for here in self.program.instructions() if here in found)
+    def _by_opcode(self) -> dict[str, list[Instruction]]:
+        return grouped((here.opcode, here) for here in self.program.instructions())
+
+    @cached_property
+    def softmaxed(self) -> set[Instruction]:
+        """Return what leads to softmaxes."""
+        return softmaxed_in(self.with_opcodes("reduce"), self.with_opcodes("custom-call"))
 
     @cached_property
     def leaves(self) -> list[Executions]:
         return [entry.executions for entry in self.ledger]
+
+    @cached_property
+    def long_ops(self) -> list[Executions]:
+        """Return the ops that are long enough to look at their shapes."""
+        return [
+            ran
+            for ran in self.leaves
+            if ran.op.instruction and ran.total * _SHORT >= max(1, self.floor)
+        ]
+
+    @cached_property
+    def matmuls(self) -> list[Executions]:
+        """Return the ops that contain a matmul, also short ones."""
+        return [ran for ran in self.leaves if ran.op.dot]
+
+    @cached_property
+    def trains(self) -> bool:
+        """Return whether the program has a backward pass."""
+        return any(ran.op.phase == "backward" for ran in self.leaves)
 
     @cached_property
     def ran(self) -> dict[Instruction, Executions]:
@@ -127,9 +157,14 @@ class StepProgram:
     @cached_property
     def by_loop(self) -> dict[Instruction | None, list[Entry]]:
         """Group the ops by the innermost loop in which they run; None is no loop."""
-        return grouped(
-            (loop_around(here.computation), entry) for here, entry in self.entry_of.items()
-        )
+        loops = {part: loop_around(part) for part in {here.computation for here in self.entry_of}}
+        return grouped((loops[here.computation], entry) for here, entry in self.entry_of.items())
+
+    def rounds_of(self, loop: Instruction) -> Rounds:
+        """Return how the rounds of a loop depend on each other."""
+        if loop not in self._rounds:
+            self._rounds[loop] = Rounds(loop)
+        return self._rounds[loop]
 
     @cached_property
     def order(self) -> dict[Instruction, int]:

@@ -15,8 +15,9 @@ from _analysis.arrays.graph import (
     reach,
     walk,
 )
+from _analysis.causes.shared.step_program import StepProgram
 from _proto.hlo.collectives import collective_name
-from _proto.hlo.program import Instruction, Program
+from _proto.hlo.program import Instruction
 
 _NARROW, WIDE = ("bf16", "f16", "f8"), "f32"
 # Smaller arrays, such as statistics and weights of norms, cost almost nothing.
@@ -25,10 +26,10 @@ _MOVING = frozenset("concatenate dynamic-slice dynamic-update-slice pad slice".s
 _USERS_CONVERT = "convert_element_type"
 
 
-def widened_in(program: Program) -> Iterator[Instruction]:
+def widened_in(of: StepProgram) -> Iterator[Instruction]:
     """Yield the converts of the user's forward pass from a narrower float to f32."""
-    for here in program.instructions():
-        if here.opcode != "convert" or not (here.op_name or "").endswith(_USERS_CONVERT):
+    for here in of.with_opcodes("convert"):
+        if not (here.op_name or "").endswith(_USERS_CONVERT):
             continue
         if not is_backward(here) and here.operands and _is_large(Value(here)):
             source = Value(here.operands[0]).array
@@ -67,7 +68,7 @@ def stays_wide(value: Value) -> bool:
 
 
 def residual_stream(
-    program: Program, starts: list[Value], stays: Callable[[Value], bool]
+    of: StepProgram, starts: list[Value], stays: Callable[[Value], bool]
 ) -> set[Value]:
     """Return the sums of widened values with results of matmuls, if such sums are summed again."""
 
@@ -78,7 +79,7 @@ def residual_stream(
     stream = reach(starts, consumers, is_summed).passed
     if sum(value.instruction.opcode == "add" for value in stream) < 2:
         return set()
-    dots = [Value(here) for here in program.instructions() if multiplies(here)]
+    dots = [Value(here) for here in of.with_opcodes(*DOTS, "custom-call") if multiplies(here)]
     of_dots = reach(dots, consumers, lambda value: value not in stream and _is_computed(value))
     made = of_dots.passed - stream
 
