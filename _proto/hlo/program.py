@@ -49,6 +49,7 @@ class Program:
         self.message = decode(pb.HloModule, data, offset)
         self.read_buffer_assignment = read_buffer_assignment
         self.complain = complain
+        self.called_by: dict[Instruction, list[Computation]] = {}
         self.inside_of: dict[Instruction, list[Instruction]] = {}
         self.opcodes_of: dict[Instruction, frozenset[str]] = {}
         # What other packages derive from the program, by the function that derives it.
@@ -78,8 +79,7 @@ class Program:
         return computation.instructions[i]
 
     def instruction_by_id(self, instruction_id: int) -> Instruction | None:
-        """Return the instruction with the given id in any computation, or None if there is not
-        exactly one."""
+        """Return the only instruction with the given id in any computation, or None."""
         found = self._instruction_of.get(instruction_id)
         if found is None:
             self.complain(f"instruction id {instruction_id} is missing or not unique")
@@ -197,7 +197,7 @@ class Computation:
             if here.opcode == "parameter"
         }
 
-    @property
+    @cached_property
     def root(self) -> Instruction | None:
         root_id = self.message.root_id
         # The root id of a computation without a root is 0, but some programs also use 0 as an id.
@@ -309,12 +309,13 @@ class Instruction:
         ids = self.message.called_computation_ids
         if not ids:
             return ()
-        found = (self.program.computation(computation_id) for computation_id in dict.fromkeys(ids))
-        return [computation for computation in found if computation is not None]
+        known = self.program.called_by
+        if self not in known:
+            known[self] = list(filter(None, map(self.program.computation, dict.fromkeys(ids))))
+        return known[self]
 
     def inside(self) -> Sequence[Instruction]:
-        """Return the instructions of all called computations, depth first, each instruction
-        once."""
+        """Return the instructions of all called computations, depth first, each of them once."""
         if not self.message.called_computation_ids:
             return ()
         # Remember the result, because the flops, the bytes and the kind of an op depend on it.
@@ -331,11 +332,10 @@ class Instruction:
             here = to_do.pop()
             if here is not self:
                 inside.append(here)
-            if here.message.called_computation_ids:
-                for computation in reversed(here.called):
-                    if computation not in entered:
-                        entered.add(computation)
-                        to_do.extend(reversed(computation.instructions))
+            for computation in reversed(here.called):
+                if computation not in entered:
+                    entered.add(computation)
+                    to_do.extend(reversed(computation.instructions))
         return inside
 
     @property
