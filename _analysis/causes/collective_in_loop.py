@@ -40,6 +40,7 @@ Example:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 
 from _analysis.arrays.engine import Once
 from _analysis.arrays.graph import (
@@ -56,6 +57,7 @@ from _analysis.arrays.graph import (
     parameter,
     producers,
     reach,
+    walk,
 )
 from _analysis.causes.shared.cause import LIKELY, SEEN, Cause, Confidence
 from _analysis.causes.shared.step_program import StepProgram, counts_of, total_of
@@ -168,14 +170,15 @@ def _repeating(collective: Instruction, loops: Sequence[Instruction]) -> Instruc
 def _used_parts(values: list[Value], state: Instruction) -> set[Value] | None:
     """Return the parts of a loop's state from which values are computed; None if anything else,
     except constants, contributes to the values."""
-    flow = reach(values, producers, lambda value: value.instruction.opcode not in DOTS)
-    passed = {value.instruction for value in flow.passed}
-    is_known = all(here.operands or here.opcode in _SAME for here in passed)
-    if flow.stopped or not is_known or any(here.opcode == WHILE for here in passed):
-        return None
-    return {Value(state, value.path[:1]) for value in flow.passed if value.instruction is state} - {
-        Value(state)
-    }
+    used = set()
+    flow = walk(values, producers, lambda value: value.instruction.opcode not in DOTS)
+    for value, is_passed in chain(((value, True) for value in values), flow):
+        here = value.instruction
+        if not is_passed or here.opcode == WHILE or not (here.operands or here.opcode in _SAME):
+            return None
+        if here is state and value.path:
+            used.add(Value(state, value.path[:1]))
+    return used
 
 
 def _is_passed_on(part: Value) -> bool:

@@ -43,7 +43,6 @@ from _analysis.causes.shared.loop_matmuls import (
     only_dot,
     slices_for,
 )
-from _analysis.causes.shared.recurrences import Rounds
 from _analysis.causes.shared.step_program import StepProgram, own_line_of, place_of, total_of
 from _analysis.roof.ledger import COMPUTE_BOUND, Entry
 from _proto.hlo.program import Instruction
@@ -77,6 +76,8 @@ def find(of: StepProgram) -> Iterator[Cause]:
         is_later = entry.executions.op.phase in _LATER
         if is_later or trips == 1 or not 0 < n_bytes <= _MOST_BYTES:
             continue
+        if not of.rounds_of(loop).is_independent(dot):
+            continue
         line, inputs = own_line_of(dot, of.is_own), inputs_of(of, dot)
         again = [
             other
@@ -88,7 +89,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
         if "recompute" in {other.executions.op.phase for other in again}:
             continue
         cause = _cause(of, loop, [entry, *again], efficiency, n_bytes)
-        if cause and Rounds(loop).is_independent(dot):
+        if cause:
             yield cause
 
 

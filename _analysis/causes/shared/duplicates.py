@@ -20,8 +20,6 @@ _SLOWER = 16
 _LATENCY = 5_000_000
 # Smaller arrays, such as statistics and biases, do not decide how work is divided.
 _SMALL_BYTES = 1 << 20
-# Ops that take less than 1 / `_SHORT` of the smallest gain are only looked at next to longer ones.
-_SHORT = 50
 # Phase of the optimizer's ops in a program with a backward pass.
 _OPTIMIZER = "other"
 _LOOKUP, _SLICE = "gather", "dynamic-slice"
@@ -44,8 +42,7 @@ class Duplicates:
             return
         equal = EqualCopies(of.program, n_devices)
         # Look at long ops first, because most programs have nothing to divide.
-        long = [ran for ran in of.leaves if ran.total * _SHORT >= of.floor]
-        if self._saved(self._alike(long, equal)) >= of.floor:
+        if self._saved(self._alike(of.long_ops, equal)) >= of.floor:
             self.n_of = self._alike(of.leaves, equal)
         self._n_alike = dict(self.n_of)
         # Without an op, others that feed it may not pay.
@@ -57,10 +54,10 @@ class Duplicates:
         return {
             ran: n
             for ran in ops
-            if ran.op.instruction and (n := equal.n_alike(ran.op.instruction)) > 1
             # Dividing the optimizer is a choice: parameters then have to be gathered.
             if not (self._of.trains and ran.op.phase == _OPTIMIZER)
             if collective_name_of(ran.op) is None
+            if ran.op.instruction and (n := equal.n_alike(ran.op.instruction)) > 1
         }
 
     @staticmethod
