@@ -78,8 +78,9 @@ class Links:
         self._order, self._total_of, self._n_of = order, time_of, n_of
         self._bytes: dict[Instruction, int] = {}
         self._alone: dict[Instruction, float] = {}
-        # The time per byte on the links, and the duration of a replay with all events.
-        self._replays: dict[Computation, tuple[float, float]] = {}
+        # The number of executions, the time per byte on the links, and the duration of a replay
+        # with all events.
+        self._replays: dict[Computation, tuple[int, float, float]] = {}
         self._events_of: dict[Computation, list[_Event]] = {}
         fastest: dict[tuple[str, str | None], float] = {}
         synchronous = {}
@@ -252,13 +253,13 @@ class Links:
     ) -> int:
         """Return the time that all executions of a computation save if its events change from `now`
         to `then`."""
-        n = max(self._n_of(event.here) for event in now)
         known = self._replays.get(computation)
         if known is None:
+            n = max(self._n_of(event.here) for event in now)
             measured = sum(self._total_of(event.here) for event in now if event.kind != _BEGIN) / n
             pace = self._pace_of(now, measured)
-            known = self._replays[computation] = pace, _replayed(now, pace)
-        pace, duration = known
+            known = self._replays[computation] = n, pace, _replayed(now, pace)
+        n, pace, duration = known
         return round((duration - _replayed(then, pace)) * n)
 
     def _pace_of(self, events: Sequence[_Event], measured: float) -> float:

@@ -87,7 +87,6 @@ HEADINGS = (
 # Causes that gain less than 1 / `SMALLEST_PART` of the step or period are omitted. Programs that
 # take less than this share of the step are not examined.
 SMALLEST_PART = 200
-FACT_RE = re.compile(r"^(needs|headline): (.*)$", re.MULTILINE)
 
 
 class Rule(NamedTuple):
@@ -98,7 +97,9 @@ class Rule(NamedTuple):
 
     @property
     def facts(self) -> dict[str, str]:
-        return dict(FACT_RE.findall(self.docstring))
+        """Return the lines of the second paragraph by name."""
+        lines = self.docstring.split("\n\n")[1].splitlines()
+        return dict(line.split(": ", 1) for line in lines)
 
     @property
     def needs(self) -> str:

@@ -80,9 +80,11 @@ def _pairs_of(ran: Executions) -> Array | None:
         return None
     operands = (array for arrays in here.operand_arrays for array in arrays or ())
     of_op = [*(here.arrays or ()), *operands]
+    pairs = [array for array in of_op if len(array.dims) > 2 and array.dims[-1] == 2]
+    if not pairs:
+        return None
     # Exclude ops with a much larger array, because the pairs are only a part of their work.
-    least = max(_MIN_BYTES, max(map(_n_bytes, of_op), default=0) // 2)
-    pairs = (array for array in of_op if len(array.dims) > 2 and array.dims[-1] == 2)
+    least = max(_MIN_BYTES, max(map(_n_bytes, of_op)) // 2)
     return next((array for array in pairs if _n_bytes(array) >= least), None)
 
 

@@ -74,7 +74,7 @@ WHAT_HELPS = (
 
 
 def find(of: StepProgram) -> Iterator[Cause]:
-    search = _Search()
+    search = _Search(of.parts)
     least = of.floor * float(of.roofs.hbm or 0) / _LONGEST
     ops = [(here, least / ran.n) for ran in of.leaves if (here := ran.op.instruction)]
     for op, least_bytes in ops:
@@ -120,8 +120,8 @@ def _is_divisible(ran: Executions) -> bool:
 class _Search:
     """The values of which a program drops a part, or which are zero except for a part."""
 
-    def __init__(self) -> None:
-        self._parts = Parts()
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
         self._seen: set[tuple[Value, Dims]] = set()
         # Map values to the part of them that is used and not zero.
         self.left: dict[Value, float] = {}

@@ -116,7 +116,7 @@ def _expansion(of: StepProgram, ran: Executions) -> _Expansion | None:
     here = ran.op.instruction
     if here is None or here.opcode != "fusion" or ran.op.dot:
         return None
-    reduces = [inner for inner in here.inside() if inner.opcode == "reduce" and inner.operands]
+    reduces = [inner for inner in here.parts_with({"reduce"}) if inner.operands]
     most = max((array.n_elements for array in _moved(here)), default=0) if reduces else 0
     for reduce in reduces:
         large = Value(reduce.operands[0])

@@ -64,16 +64,18 @@ def find(of: StepProgram) -> Iterator[Cause]:
         here = ran.op.instruction
         if here is None or ran.op.kind == COMM or ran.total * 100 < of.floor:
             continue
+        opcodes = {part.opcode for part in here.inside()} or {here.opcode}
+        opcodes -= _FREE
+        if not opcodes <= _MOVING | ELEMENTWISE:
+            continue
         operands = (array for arrays in here.operand_arrays for array in arrays or ())
         written, read = _flat(here.arrays or ()), _flat(operands)
         if not written and not read:
             continue
-        opcodes = {part.opcode for part in here.inside()} or {here.opcode}
-        opcodes -= _FREE
         # Skip ops that compute arrays with several dimensions, because the flat array is only a
         # part of their work.
         is_move = opcodes <= _MOVING
-        if not is_move and not (_all_flat(here) and opcodes <= _MOVING | ELEMENTWISE):
+        if not is_move and not _all_flat(here):
             continue
         joins = joins or bool(is_move and written and opcodes & _JOINING)
         cuts = cuts or bool(is_move and read and opcodes & _CUTTING)

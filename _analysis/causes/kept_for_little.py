@@ -54,7 +54,7 @@ WHAT_HELPS = (
 
 def find(of: StepProgram) -> Iterator[Cause]:
     uses_of = of.arrays.uses_of
-    for array in of.arrays:
+    for array in of.arrays if of.by_loop else ():
         if not _is_filled_by_loop(of, array):
             continue
         readers = list(dict.fromkeys(use.executions for use in of.arrays.effective_reads(array)))

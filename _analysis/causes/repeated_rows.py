@@ -61,7 +61,7 @@ _DEEPEST = 80
 
 
 def find(of: StepProgram) -> Iterator[Cause]:
-    rows = _Rows()
+    rows = _Rows(of.parts)
     found = []
     for ran in of.leaves:
         here = ran.op.instruction
@@ -102,8 +102,8 @@ class _Copied(NamedTuple):
 class _Rows:
     """The number of copies of rows in the arrays of a program."""
 
-    def __init__(self) -> None:
-        self._parts = Parts()
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
         self._copies: dict[tuple[Value, int], int] = {}
         self._depth = 0
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from _analysis.arrays.graph import WHILE, body_of, callers, loop_around
 from _analysis.arrays.links import Links
 from _analysis.arrays.of_step import StepArrays
+from _analysis.arrays.parts import Parts
 from _analysis.causes import SMALLEST_PART
 from _analysis.causes.shared.cause import Cause, Place, StepFacts
 from _analysis.causes.shared.recurrences import Rounds
@@ -107,7 +108,11 @@ class StepProgram:
 
     @cached_property
     def _by_opcode(self) -> dict[str, list[Instruction]]:
-        return grouped((here.opcode, here) for here in self.program.instructions())
+        found: dict[str, list[Instruction]] = {}
+        for computation in self.program.computations:
+            for here in computation.instructions:
+                found.setdefault(here.opcode, []).append(here)
+        return found
 
     @cached_property
     def softmaxed(self) -> set[Instruction]:
@@ -117,6 +122,11 @@ class StepProgram:
     @cached_property
     def leaves(self) -> list[Executions]:
         return [entry.executions for entry in self.ledger]
+
+    @cached_property
+    def parts(self) -> Parts:
+        """Return the parts of arrays that the program uses, and the links between dimensions."""
+        return Parts()
 
     @cached_property
     def long_ops(self) -> list[Executions]:
@@ -156,7 +166,10 @@ class StepProgram:
 
     @cached_property
     def by_loop(self) -> dict[Instruction | None, list[Entry]]:
-        """Group the ops by the innermost loop in which they run; None is no loop."""
+        """Group the ops by the innermost loop in which they run; None is no loop. Return nothing
+        if the program has no loops."""
+        if not self.with_opcodes(WHILE):
+            return {}
         loops = {part: loop_around(part) for part in {here.computation for here in self.entry_of}}
         return grouped((loops[here.computation], entry) for here, entry in self.entry_of.items())
 
