@@ -50,6 +50,7 @@ from _analysis.arrays.graph import (
     is_same,
     producers,
     reach,
+    reach_if_all,
 )
 from _analysis.causes.shared.cause import LIKELY, Cause
 from _analysis.causes.shared.duplicates import Duplicates
@@ -118,7 +119,9 @@ def _gathered(of: StepProgram, ran: Executions) -> Iterator[_Moved]:
     here = ran.op.instruction
     if here is None:
         return
-    walk = reach([Value(here)], consumers, is_same)
+    walk = reach_if_all([Value(here)], consumers, is_same, _is_read_or_made)
+    if walk is None:
+        return
     passed = {value.instruction for value in walk.passed}
     ops = {_inner(value.instruction) for value in walk.stopped}
     is_table = {op.opcode for op in ops} == {_LOOKUP}
@@ -137,7 +140,8 @@ def _reduced(of: StepProgram, ran: Executions) -> Iterator[_Moved]:
     here = ran.op.instruction
     if here is None:
         return
-    ops = {_inner(each.instruction) for each in reach([Value(here)], producers, is_same).stopped}
+    walk = reach_if_all([Value(here)], producers, is_same, _is_read_or_made)
+    ops = {_inner(each.instruction) for each in walk.stopped} if walk else set()
     opcodes = {op.opcode for op in ops}
     if opcodes == {_UPDATE}:
         used = [each for op in ops for each in op.operands[1:]]
@@ -171,6 +175,11 @@ def _reductions_of(of: StepProgram, op: Instruction) -> list[Executions]:
     after = reach([Value(op)], consumers, is_same).stopped
     found = (of.collective_at.get(value.instruction) for value in after)
     return [ran for ran in found if ran and collective_name_of(ran.op) in _REDUCTIONS]
+
+
+def _is_read_or_made(value: Value) -> bool:
+    """Return whether a matmul, a lookup or an update of a table reads an array, or makes it."""
+    return _inner(value.instruction).opcode in (*DOTS, _LOOKUP, _UPDATE)
 
 
 def _inner(here: Instruction) -> Instruction:

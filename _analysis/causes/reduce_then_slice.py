@@ -34,7 +34,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from _analysis.arrays.engine import Retime
-from _analysis.arrays.graph import ELEMENTWISE, Value, consumers, is_same, producers, reach
+from _analysis.arrays.graph import (
+    ELEMENTWISE,
+    Value,
+    consumers,
+    is_same,
+    producers,
+    reach,
+    reach_if_all,
+)
 from _analysis.causes.shared.cause import LIKELY, SEEN, Cause
 from _analysis.causes.shared.step_program import (
     StepProgram,
@@ -87,14 +95,10 @@ def _is_sliced(collective: Instruction, n_devices: int) -> bool:
         for path, size in sizes.items()
         if _SMALL * size >= max(sizes.values())
     ]
-    reached = reach(starts, consumers, _is_passed_on)
-    if any(_is_result(value.instruction) for value in reached.passed):
+    reached = reach_if_all(starts, consumers, _is_passed_on, lambda v: _is_own_part(v, n_devices))
+    if reached is None or any(_is_result(value.instruction) for value in reached.passed):
         return False
-    readers = {value.instruction for value in reached.stopped}
-    return bool(readers) and all(
-        reader.opcode == _SLICE and _depends_on_device(reader) and _is_part(reader, n_devices)
-        for reader in readers
-    )
+    return bool(reached.stopped)
 
 
 def _is_result(here: Instruction) -> bool:
@@ -107,6 +111,12 @@ def _is_passed_on(value: Value) -> bool:
     a part of the result needs only this part of the array."""
     opcode = value.instruction.opcode
     return is_same(value) or opcode in _JOINS or opcode in ELEMENTWISE
+
+
+def _is_own_part(value: Value, n_devices: int) -> bool:
+    """Return True if a value is a part of an array, another one on each device."""
+    here = value.instruction
+    return here.opcode == _SLICE and _depends_on_device(here) and _is_part(here, n_devices)
 
 
 def _depends_on_device(cut: Instruction) -> bool:

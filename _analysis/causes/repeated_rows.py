@@ -47,9 +47,6 @@ REMEDY = (
     "Apply the layer to the small array and broadcast its result, instead of broadcasting the input"
     " of the layer."
 )
-# Skip matmuls that are shorter than 1 / `_SHORT` of the smallest gain. One line can have a matmul
-# for each layer.
-_SHORT = 50
 # The matrix unit takes about as long for fewer rows, because it first loads the other operand.
 _FEWEST_ROWS = 128
 _FOLLOWED = (
@@ -63,11 +60,10 @@ _DEEPEST = 80
 def find(of: StepProgram) -> Iterator[Cause]:
     rows = _Rows(of.parts)
     found = []
-    for ran in of.leaves:
-        here = ran.op.instruction
-        if here and ran.op.dot and ran.total * _SHORT > of.floor:
-            dots = here.parts_with(DOTS)
-            copied = min(map(rows.copied, dots), default=_Copied(1, 1.0))
+    for ran in of.long_ops:
+        dots = ran.op.instruction.parts_with(DOTS) if ran.op.instruction else []
+        if dots and all(rows.may_repeat(Value(dot)) for dot in dots):
+            copied = min(map(rows.copied, dots))
             if copied.n > 1:
                 found.append((place_of(ran.op).source_user, (ran, copied)))
     for members in grouped(found).values():
@@ -105,7 +101,29 @@ class _Rows:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._copies: dict[tuple[Value, int], int] = {}
+        self._may_repeat: dict[Value, bool] = {}
         self._depth = 0
+
+    def may_repeat(self, value: Value) -> bool:
+        """Return whether all that is combined into an array comes from broadcasts, in whatever
+        dimension. That is seldom so, and is found faster than the number of copies."""
+        if value not in self._may_repeat:
+            # In a damaged program, a value can be computed from itself.
+            self._may_repeat[value] = False
+            self._depth += 1
+            self._may_repeat[value] = self._depth >= _DEEPEST or self._is_broadcast(value)
+            self._depth -= 1
+        return self._may_repeat[value]
+
+    def _is_broadcast(self, value: Value) -> bool:
+        here = value.instruction
+        if here.opcode in _MOVING:
+            sources = producers(value)
+            return len(sources) == 1 and self.may_repeat(sources[0])
+        if here.opcode == "broadcast" or here.opcode not in _FOLLOWED:
+            return here.opcode == "broadcast"
+        test = all if here.opcode in ELEMENTWISE else any
+        return test(self.may_repeat(Value(given)) for given in here.operands)
 
     def copied(self, dot: Instruction) -> _Copied:
         """Return how often a matmul multiplies the same rows with the same columns."""

@@ -34,7 +34,7 @@ import re
 from collections.abc import Iterator
 
 from _analysis.arrays.engine import Retime
-from _analysis.arrays.graph import Value, consumers, is_same, reach
+from _analysis.arrays.graph import Value, consumers, is_same, reach_if_all
 from _analysis.causes.shared.cause import SEEN, Cause
 from _analysis.causes.shared.step_program import StepProgram
 from _proto.hlo.program import Instruction
@@ -56,7 +56,7 @@ FOR_TOP_K = "Use lax.approx_max_k instead of lax.top_k, or a smaller number of c
 
 def find(of: StepProgram) -> Iterator[Cause]:
     hbm = of.roofs.hbm
-    for ran in of.leaves:
+    for ran in of.long_ops:
         here = ran.op.instruction
         if here is None or here.opcode != "sort" or not here.arrays or ran.total < of.floor:
             continue
@@ -85,7 +85,6 @@ def _most_taken(sort: Instruction) -> int | None:
     """Return the largest number of elements that an op takes out of a sort's results; None if an op
     reads them as a whole."""
     starts = [Value(sort, path) for path, _ in sort.leaves or ()]
-    readers = reach(starts, consumers, is_same).stopped
-    if any(reader.instruction.opcode not in _TAKING for reader in readers):
-        return None
+    found = reach_if_all(starts, consumers, is_same, lambda v: v.instruction.opcode in _TAKING)
+    readers = found.stopped if found else ()
     return max((reader.array.n_elements for reader in readers if reader.array), default=None)

@@ -29,7 +29,7 @@ Example:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from _analysis.arrays.engine import Retime
 from _analysis.arrays.graph import (
@@ -40,7 +40,7 @@ from _analysis.arrays.graph import (
     is_same,
     origins,
     producers,
-    reach,
+    walk,
 )
 from _analysis.causes.shared.cause import LIKELY, Cause
 from _analysis.causes.shared.step_program import StepProgram, place_of_longest, total_of
@@ -52,6 +52,7 @@ REMEDY = (
     " added up in this dtype, too, or before a reduction of your own."
 )
 _PARTS = frozenset(("concatenate", "dynamic-slice", "slice"))
+_WIDE = ("f64", "f32")
 _BYTES_OF = {"f64": 8, "f32": 4, "bf16": 2, "f16": 2}
 
 
@@ -59,7 +60,9 @@ def find(of: StepProgram) -> Iterator[Cause]:
     found = {
         ran: part
         for ran in of.long_collectives
-        if (here := ran.op.instruction) and (part := _part_needed(here)) < 1
+        if (here := ran.op.instruction)
+        and any(array.dtype in _WIDE for array in here.arrays or ())
+        and (part := _part_needed(here)) < 1
     }
     if found:
         yield Cause(
@@ -76,9 +79,21 @@ def find(of: StepProgram) -> Iterator[Cause]:
 def _part_needed(here: Instruction) -> float:
     """Return the part of a collective's bytes that it would move in the narrow dtype, or 1."""
     done = here.chain[-1]
-    given = [_part_before(Value(source)) for source in inputs_of_chain(here)]
-    made = reach([Value(done, path) for path, _ in done.leaves or ()], consumers, _keeps).stopped
-    return min(max(given, default=1.0), max(map(_cast, made), default=1.0))
+    made = walk([Value(done, path) for path, _ in done.leaves or ()], consumers, _keeps)
+    return min(
+        _largest(_part_before(Value(source)) for source in inputs_of_chain(here)),
+        _largest(_cast(value) for value, is_passed in made if not is_passed),
+    )
+
+
+def _largest(parts: Iterable[float]) -> float:
+    """Return the largest part, or 1 as soon as one is whole, because then nothing is narrower."""
+    found = 0.0
+    for part in parts:
+        found = max(found, part)
+        if found >= 1:
+            break
+    return min(found or 1.0, 1.0)
 
 
 def _part_before(value: Value) -> float:
@@ -89,7 +104,7 @@ def _part_before(value: Value) -> float:
         for end in origins(value, _keeps)
         if not _keeps(end) and (end.instruction.opcode not in STRUCTURE or not producers(end))
     ]
-    return max((1 / part if (part := _cast(end)) > 1 else 1.0 for end in ends), default=1.0)
+    return max((1 / max(1.0, _cast(end)) for end in ends), default=1.0)
 
 
 def _keeps(value: Value) -> bool:

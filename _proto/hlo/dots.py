@@ -59,13 +59,12 @@ def passes_of(op: Instruction) -> int:
     """Return how often the matrix unit multiplies f32 operands of an op's dots, in parts that are
     bf16: more than once at a higher precision."""
     most = 1
-    for part in (op, *op.inside()):
-        precision = _precision_of(part) if part.opcode in _DOTS else None
+    for part in op.parts_with(_DOTS):
+        precision = _precision_of(part)
         stated = precision.operand_precision if precision else ()
-        wide = [bool(arrays and arrays[0].dtype == "f32") for arrays in part.operand_arrays[:2]]
-        if stated and any(wide):
-            passes = _PASSES.get(max(stated), (1, 1))
-            most = max(most, passes[all(wide)])
+        if passes := _PASSES.get(max(stated, default=0)):
+            wide = [bool(arrays and arrays[0].dtype == "f32") for arrays in part.operand_arrays[:2]]
+            most = max(most, passes[all(wide)] if any(wide) else 1)
     return most
 
 
