@@ -25,6 +25,7 @@ from _analysis.arrays.graph import (
     loop_around,
     operand,
     origins,
+    reach_if_all,
 )
 from _light import NamedTuple
 from _proto.hlo.collectives import collective_name
@@ -115,7 +116,8 @@ def chain_from(dot: Instruction) -> Chain | None:
     """Return the chain that begins with a matmul; None if something else reads its result, or if a
     dimension cannot be followed."""
     whole = Value(dot).array
-    if whole is None:
+    # First look for other readers, which takes less time than to follow dimensions.
+    if whole is None or not reach_if_all([Value(dot)], consumers, _is_copy, _multiplies):
         return None
     names = tuple(frozenset((dim,)) for dim in range(len(whole.dims)))
     passed = {Value(dot): View(whole.dims, names)}
@@ -181,9 +183,8 @@ def _followed(
 def _carried(taker: Value, value: Value, places: list[int], view: View) -> View | None:
     """Return the dimensions of a copy of a matmul's result; None if it is no copy."""
     by, before, after = taker.instruction, value.array, taker.array
-    is_sum = collective_name(by.opcode) == "all-reduce"
-    is_scaled = by.opcode in _SCALES and _scales(by, places)
-    if before is None or after is None or not (is_same(taker) or is_sum or is_scaled):
+    is_scaled = by.opcode not in _SCALES or _scales(by, places)
+    if before is None or after is None or not (_is_copy(taker) and is_scaled):
         return None
     if is_moved(taker) and _BYTES in (before.dtype, after.dtype):
         return view if after.dtype == _BYTES or after.dims == view.dims else None
@@ -200,6 +201,16 @@ def _carried(taker: Value, value: Value, places: list[int], view: View) -> View 
     large = (each for each, size in zip(view.names, view.dims, strict=True) if size > 1)
     is_whole = frozenset().union(*large) <= frozenset().union(*names)
     return View(after.dims, tuple(names)) if is_whole else None
+
+
+def _is_copy(value: Value) -> bool:
+    """Return whether a value can have the elements of an operand, or multiples or sums of them."""
+    opcode = value.instruction.opcode
+    return is_same(value) or opcode in _SCALES or collective_name(opcode) == "all-reduce"
+
+
+def _multiplies(value: Value) -> bool:
+    return value.instruction.opcode in DOTS
 
 
 def _scales(here: Instruction, places: list[int]) -> bool:

@@ -117,7 +117,7 @@ class StepProgram:
     @cached_property
     def softmaxed(self) -> set[Instruction]:
         """Return what leads to softmaxes."""
-        return softmaxed_in(self.with_opcodes("reduce"), self.with_opcodes("custom-call"))
+        return softmaxed_in(self.with_opcodes("exponential"), self.with_opcodes("custom-call"))
 
     @cached_property
     def leaves(self) -> list[Executions]:
