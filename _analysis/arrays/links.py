@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Container, Iterable, Mapping, 
 from operator import attrgetter, itemgetter
 from typing import Literal
 
-from _light import NamedTuple
+from _light import NamedTuple, cached_property
 from _pipeline.executions import Executions
 from _proto.hlo.collectives import Collective
 from _proto.hlo.program import Computation, Instruction
@@ -151,13 +151,13 @@ class Links:
                 elif here in self._bytes:
                     n_moved = self._bytes[here] * self._n_of(here)
                     n_bytes += n_moved
-                    if (math - math_at_begin[here]) * _LITTLE <= self._time_of(here):
+                    if (math - math_at_begin[here]) * _LITTLE <= self._time_of[here]:
                         n_at_once += n_moved
         return set(self._bytes) if n_at_once * 4 >= n_bytes * 3 else set()
 
     def _made_asynchronous(self, events: Iterable[_Event], moved: set[Instruction]) -> list[_Event]:
         order = self._order
-        short = sum(map(self._time_of, moved)) / len(moved) / _SHORT
+        short = sum(map(self._time_of.__getitem__, moved)) / len(moved) / _SHORT
         last = max(order.values()) + 1
         place_of: dict[Instruction, int] = {}
         by_reader = []
@@ -197,7 +197,7 @@ class Links:
             if place is None:
                 continue
             if here not in self._alone and here not in self._bytes:
-                events.append(_Event(place, _RUN, 0, here, self._time_of(here)))
+                events.append(_Event(place, _RUN, 0, here, self._time_of[here]))
                 continue
             begin = place
             if here in self._bytes:
@@ -210,7 +210,7 @@ class Links:
 
     def _beginning(self, place: int, end: int, here: Instruction) -> _Event:
         n_bytes = self._bytes.get(here, 0)
-        time = 0 if n_bytes else self._alone.get(here) or self._time_of(here)
+        time = 0 if n_bytes else self._alone.get(here) or self._time_of[here]
         return _Event(place, _BEGIN, end, here, time, n_bytes)
 
     def _places_along(
@@ -236,17 +236,18 @@ class Links:
                     continue
                 seen.add(here)
                 if here in self._order and here not in beyond:
-                    if self._time_of(here) > short:
+                    if self._time_of[here] > short:
                         places.append(self._order[here])
                         continue
-                    short -= self._time_of(here)
+                    short -= self._time_of[here]
                 passed.add(here)
                 to_do.append(here)
         return places, passed
 
-    def _time_of(self, here: Instruction) -> float:
-        """Return the mean time of one execution."""
-        return self._total_of(here) / (self._n_of(here) or 1)
+    @cached_property
+    def _time_of(self) -> dict[Instruction, float]:
+        """Map the instructions that ran to the mean time of one execution."""
+        return {here: self._total_of(here) / (self._n_of(here) or 1) for here in self._order}
 
     def _saved(
         self, computation: Computation, now: Sequence[_Event], then: Sequence[_Event]

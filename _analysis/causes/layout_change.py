@@ -58,11 +58,11 @@ def find(of: StepProgram) -> Iterator[Cause]:
         for ran in of.long_ops
         if id(ran) not in left_out and ran.op.instruction and changes_layout(ran.op.instruction)
     ]
-    if total_of(changes) < of.floor:
-        return
     places = ((place_of(ran.op), ran) for ran in changes)
     rows = grouped((place.source_user or place.source_inner, ran) for place, ran in places)
     for members in rows.values():
+        if total_of(members) < of.floor:
+            continue
         longest = max(members, key=lambda ran: ran.total)
         shape = longest.op.instruction.shape if longest.op.instruction else None
         n = sum(ran.n for ran in members)
