@@ -49,6 +49,7 @@ class EqualCopies:
 
     def __init__(self, program: Program, n_devices: int) -> None:
         self._of: dict[Instruction, Parts] = {}
+        self._inputs_of: dict[Instruction, Equal] = {}
         # Remember results, because a program has only a few different values.
         self._together: dict[tuple[int, int], Equal] = {}
         self._exchanged: dict[tuple[str, Groups, int], Equal] = {}
@@ -69,7 +70,9 @@ class EqualCopies:
 
         If there are several groups of such devices, return the number for the smallest.
         """
-        equal = self._inputs(here) if here in self._of else None
+        if here not in self._of:
+            return 1
+        equal = self._inputs_of.get(here) or self._inputs(here)
         if equal is None:
             return 1
         if id(equal) not in self._n_alike:
@@ -128,7 +131,8 @@ class EqualCopies:
         if opcode == "call" or (opcode == "fusion" and self._has_special(here)):
             called = here.called
             return self._run(called[0], dict(enumerate(given))) if called else self._unknown
-        return {(): self._all_of(given)}
+        equal = self._inputs_of[here] = self._all_of(given)
+        return {(): equal}
 
     def _after_loop(self, body: Computation, state: Parts) -> Parts:
         for _ in range(_MOST_CHANGES):
@@ -176,13 +180,13 @@ class EqualCopies:
 
     def _exchange(self, here: Instruction) -> Parts:
         """Return the result of a collective, or of another asynchronous op."""
-        equal = self._inputs(here)
-        if here.opcode in _COPIES:
+        equal = self._inputs_of[here] = self._inputs(here)
+        if equal is None or here.opcode in _COPIES:
             return {(): equal}
         if here not in self._collectives:
             self._collectives[here] = collective_of(here)
         collective = self._collectives[here]
-        if collective is None or equal is None:
+        if collective is None:
             return {(): equal}
         groups = collective.who.groups if collective.who else None
         if groups is None or collective.opcode not in _ON_ALL_DEVICES:

@@ -29,7 +29,15 @@ class Parameter(NamedTuple):
 
 
 def read_parameters(program: Program) -> list[Parameter] | None:
-    """Return all arrays of all parameters, or None if the entry computation is unknown."""
+    """Return all arrays of all parameters, or None if the entry computation is unknown. Several
+    causes ask for the same ones."""
+    if read_parameters not in program.derived:
+        program.derived[read_parameters] = _read_parameters(program)
+    found: list[Parameter] | None = program.derived[read_parameters]
+    return found
+
+
+def _read_parameters(program: Program) -> list[Parameter] | None:
     message = program.message
     entry = program.computation(message.entry_computation_id)
     if entry is None:
@@ -38,9 +46,9 @@ def read_parameters(program: Program) -> list[Parameter] | None:
     donated = _places(program.read(pb.BufferDonor, message.buffer_donor))
     found = []
     for instruction in entry.instructions:
-        number = instruction.parameter_number
-        if number is None:
+        if instruction.opcode != "parameter":
             continue
+        number = instruction.message.parameter_number
         leaves = instruction.leaves
         shardings: list[Sharding] | None = None
         if leaves and 0 <= number < len(message.spmd_parameters_shardings):

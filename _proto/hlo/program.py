@@ -461,10 +461,6 @@ class Instruction:
         return [operand.arrays if operand else None for operand in operands]
 
     @property
-    def parameter_number(self) -> int | None:
-        return self.message.parameter_number if self.opcode == "parameter" else None
-
-    @property
     def is_kernel(self) -> bool:
         """Return whether the instruction runs a custom (Pallas) kernel."""
         return self.opcode == "custom-call" and self.message.custom_call_target == KERNEL_TARGET

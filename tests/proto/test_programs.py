@@ -354,7 +354,7 @@ def ask_everything(one: Instruction) -> None:
     for producer_first in (False, True):
         nearest_line(one, producer_first, {"copy.1": "x.py:1"})
     _ = one.chain, one.on_sparse_core, one.tf_op, one.line, one.stack, one.users, one.shape
-    _ = one.arrays, one.declared_cost, one.parameter_number, one.leaves
+    _ = one.arrays, one.declared_cost, one.leaves
     _ = one.config, one.retried, one.is_kernel
     dot_of(one)
     collective_of(one)
