@@ -513,16 +513,9 @@ def captures() -> list[Json]:
     return found
 
 
-@functools.cache
-def outcome_on_demo(mode: str, *options: str) -> Outcome:
-    """Run a mode on the relative path of the demo. In the root of the clone, this path is the same
-    as on the pages."""
-    return run_as_printed(os.path.relpath(DEMO), mode, *options)
-
-
 def demo(mode: str, *options: str) -> Json:
     """Return a mode's answer for the demo."""
-    outcome = outcome_on_demo(mode, *options)
+    outcome = run_as_printed(DEMO, mode, *options)
     if outcome.object["status"] != "ok":
         raise AssertionError(outcome)
     return outcome.object

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.builders.xspace import Op, StatValue, op, trace
+from tests.builders import hlo_proto
+from tests.builders.xspace import Op, Space, StatValue, encode, op, tpu_plane, trace
 from tests.harness import answer
 
 STEP = [("s", 0, 1000)]
@@ -29,6 +30,49 @@ def kernel(start: int, dur: int, name: str = "flash.3", **facts: Any) -> Op:
 def matmul(start: int, dur: int, flops: StatValue, n_bytes: StatValue, **facts: Any) -> Op:
     facts = {"shape": BF16, "stack": HERE, "bytes_accessed": n_bytes, **facts}
     return op(facts.pop("name", "f.1"), "convolution fusion", start, dur, flops=flops, **facts)
+
+
+def small_capture() -> bytes:
+    """Encode a capture that every mode can read, for tests for which the figures do not matter.
+
+    It has two devices, two steps, a program with buffers, source lines, a collective, two kernels
+    and a cause.
+    """
+    here = "model/train.py:9", "model/train.py:12", "model/train.py:30", "model/train.py:31"
+    program = hlo_proto.hlo_proto(
+        {
+            "main": [
+                hlo_proto.op("x", "parameter"),
+                hlo_proto.op("f.1", "fusion", "x", line=here[0]),
+                hlo_proto.op("sum", "all-reduce", "f.1", line=here[1]),
+                *(
+                    hlo_proto.op(name, "custom-call", "x", target="tpu_custom_call", line=line)
+                    for name, line in zip(("flash.3", "ring.4"), here[2:], strict=True)
+                ),
+            ]
+        },
+        buffers=hlo_proto.buffer(1, 4096, 1)
+        + hlo_proto.buffer(2, 512, 2)
+        + hlo_proto.allocation(0, 4096, (1, 0, 4096), parameter=0)
+        + hlo_proto.allocation(1, 512, (2, 0, 512))
+        + hlo_proto.heap_trace((hlo_proto.ALLOC, 2, "f.1", 0)),
+    )
+    ops = [
+        made
+        for at in (0, 1000)
+        for made in (
+            leaf(at, 400, stack=f"{here[0]}:1", tf_op="jit(f)/norm/mul:", shape=BF16,
+                 flops=10**6, bytes_accessed=10**4),
+            op("sum", "all-reduce", at + 400, 200, stack=f"{here[1]}:1"),
+            kernel(at + 600, 100, stack=f"{here[2]}:1"),
+            kernel(at + 700, 100, "ring.4", stack=f"{here[3]}:1"),
+        )
+    ]  # fmt: skip
+    for made in ops:
+        made.stats["program_id"] = 7
+    steps = [("100", 0, 1000), ("101", 1000, 1000)]
+    devices = [tpu_plane(ops, steps, name=f"/device:TPU:{number}") for number in range(2)]
+    return encode(Space([*devices, hlo_proto.metadata_plane({7: ("jit_f(7)", program)})]))
 
 
 def summary(ops: list[Op], *options: str) -> dict[str, Any]:
