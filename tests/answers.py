@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import itertools
 import json
-import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -538,7 +537,7 @@ def error_answers() -> list[Outcome]:
         run(holding(None), "memory"),
         run(mixed_trace(), "program"),
         run(DEMO, "program", "--flags", "no such path"),
-        run(DEMO, "page", "--out", "no such folder/step.html"),
+        run(mixed_trace(), "page", "--out", "no such folder/step.html"),
         run(b"garbage", "summary"),
         run(measurements() + b"\x0a\x7f", "anatomy", *ALL_OPTIONS["anatomy"]),
         run(DEMO, "anatomy", "--plane", "none"),
@@ -557,7 +556,10 @@ def error_answers() -> list[Outcome]:
         (Path(folder) / "empty.json").touch()
         found.append(run(AFTER, "compare", "--baseline", f"{folder}/empty.json", "--fail-over=1"))
         found.append(
-            run(DEMO, "page", "--out", f"{folder}/step.html", "--baseline", f"{folder}/none")
+            run(
+                mixed_trace(),
+                *("page", "--out", f"{folder}/step.html", "--baseline", f"{folder}/none"),
+            )
         )
         Path(folder, "empty.json").unlink()
         for made in (BEFORE, AFTER):
@@ -570,5 +572,5 @@ def error_answers() -> list[Outcome]:
         errors.MissingPackage("no brotli: pip install brotli"),
     ):
         with mock.patch.object(load, "open_trace", side_effect=missing):
-            found.append(run(DEMO, "summary"))
+            found.append(run(mixed_trace(), "summary"))
     return found

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
 from collections.abc import Iterator
 from importlib.util import find_spec
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
 import compute_breakdown
-from tests.harness import DEMO, ROOT, InFolder
+from tests.harness import ROOT, InFolder
+from tests.modes.small_steps import small_capture
 
 capture: Any = compute_breakdown.capture
 
@@ -31,7 +32,7 @@ class Leaf:
 
 
 class StandIn:
-    """A stand-in for the module `jax` whose profiler writes the demo."""
+    """A stand-in for the module `jax` whose profiler writes a small capture."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
@@ -49,7 +50,8 @@ class StandIn:
 
     def stop(self) -> None:
         self.is_tracing = False
-        shutil.copytree(DEMO, self.folder, dirs_exist_ok=True)
+        Path(self.folder).mkdir(exist_ok=True)
+        Path(self.folder, "small.xplane.pb").write_bytes(small_capture())
 
     @contextlib.contextmanager
     def annotation(self, name: str, *, step_num: int) -> Iterator[None]:
@@ -82,7 +84,7 @@ class WithStandIn(InFolder):
 
     def test_answer_is_that_of_the_trace(self) -> None:
         answer = capture(self.step, Leaf(), n=2)
-        expected = compute_breakdown.analyse(DEMO, "bottleneck")
+        expected = compute_breakdown.analyse(small_capture(), "bottleneck")
         self.assertEqual(answer["causes"], expected["causes"])
         self.assertEqual(answer["headline"], expected["headline"])
         self.assertIn("<table>", answer._repr_html_())

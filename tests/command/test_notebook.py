@@ -6,6 +6,7 @@ import csv
 import io
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,13 +18,15 @@ from typing import Any
 
 import compute_breakdown
 from tests.builders.xspace import op, trace
-from tests.harness import ALL_MODES, DEMO, ROOT, sampled
+from tests.harness import ALL_MODES, ROOT, shared_file
+from tests.modes.small_steps import small_capture
 
 Json = dict[str, Any]
 
 analyse: Any = compute_breakdown.analyse
 HOSTILE = "<script>alert(1)</script><b>&amp;$x$\x1b[31m"
 EXAMPLES = ROOT / "tests" / "examples"
+SMALL = shared_file("small.xplane.pb", small_capture())
 
 
 class Elements(HTMLParser):
@@ -53,8 +56,8 @@ def hostile_answer() -> Any:
 
 class Html(unittest.TestCase):
     def test_html_tables_show_the_same_figures_as_the_text(self) -> None:
-        for mode in sampled((m for m in ALL_MODES if m not in NO_TABLES), 4):
-            answer = analyse(DEMO, mode)
+        for mode in (m for m in ALL_MODES if m not in NO_TABLES):
+            answer = analyse(SMALL, mode)
             html = Elements(answer._repr_html_())
             with self.subTest(mode=mode):
                 self.assertIn("table", html.names)
@@ -77,7 +80,7 @@ class Html(unittest.TestCase):
         self.assertTrue(html.startswith('<div class="tex2jax_ignore mathjax_ignore">'))
 
     def test_record_has_no_html(self) -> None:
-        self.assertIsNone(analyse(DEMO, "record")._repr_html_())
+        self.assertIsNone(analyse(SMALL, "record")._repr_html_())
 
     def test_html_of_an_error_answer_contains_the_reason(self) -> None:
         with self.assertRaises(compute_breakdown.NoAnswer) as raised:
@@ -110,13 +113,11 @@ class Notebook(unittest.TestCase):
 
 class Examples(unittest.TestCase):
     def test_example_prints_a_table_of_captures(self) -> None:
-        done = subprocess.run(
-            [sys.executable, str(EXAMPLES / "table_of_captures.py"), str(DEMO)],
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copy(SMALL, folder)
+            done = self.example("table_of_captures.py", folder, PYTHONPATH=str(ROOT))
         (row,) = csv.DictReader(io.StringIO(done.stdout))
-        answer = analyse(DEMO, "bottleneck")
+        answer = analyse(SMALL, "bottleneck")
         self.assertEqual(row["capture"], answer["xplane_file"])
         self.assertEqual(float(row["step_ms"]), answer["step_duration_ps"] / 1e9)
         self.assertEqual(row["headline"], answer["headline"])
@@ -125,18 +126,18 @@ class Examples(unittest.TestCase):
     def test_example_captures_steps(self) -> None:
         done = self.with_stand_in("capture_steps.py")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
-        headlines = [analyse(DEMO, mode)["headline"] for mode in ("bottleneck", "idle")]
+        headlines = [analyse(SMALL, mode)["headline"] for mode in ("bottleneck", "idle")]
         self.assertEqual(done.stdout.splitlines(), headlines)
 
     def test_example_times_a_kernel(self) -> None:
-        row = analyse(DEMO, "kernel", step="all")["kernels"][0]
+        row = analyse(SMALL, "kernel", step="all")["kernels"][0]
         done = self.with_stand_in("time_kernel.py")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         first = f"{row['kernel']} {row['n_executions']} {row['avg_dur_ps'] / 1e6:.3f} us"
         self.assertEqual(done.stdout.splitlines()[0], first)
 
     def with_stand_in(self, script: str) -> subprocess.CompletedProcess[str]:
-        """Run an example with a stand-in for JAX whose profiler writes the demo."""
+        """Run an example with a stand-in for JAX whose profiler writes a small capture."""
         with tempfile.TemporaryDirectory() as folder:
             for name, code in STAND_IN.items():
                 path = Path(folder, *name.split("."), "__init__.py")
@@ -151,14 +152,16 @@ class Examples(unittest.TestCase):
             self.assertEqual((done.returncode, done.stdout), (1, ""))
             self.assertIn("device_not_found: the capture is of CPU, not of a TPU", done.stderr)
 
-    def example(self, script: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    def example(
+        self, script: str, *arguments: str, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, str(EXAMPLES / script)],
+            [sys.executable, str(EXAMPLES / script), *arguments],
             env={**os.environ, **environment}, capture_output=True, text=True, check=False,
         )  # fmt: skip
 
 
-# Modules that replace the parts of JAX that the example uses; their `trace` copies the demo.
+# Modules that replace the parts of JAX that the example uses; their `trace` copies a small capture.
 STAND_IN = {
     "jax": "from jax import profiler, tree_util\njit = block_until_ready = lambda value: value\n"
     "default_backend = lambda: 'tpu'\nShapeDtypeStruct = lambda shape, dtype: (shape, dtype)",
@@ -166,7 +169,7 @@ STAND_IN = {
 import contextlib, shutil
 
 def start_trace(folder):
-    shutil.copytree({str(DEMO)!r}, folder, dirs_exist_ok=True)
+    shutil.copy({str(SMALL)!r}, folder)
 
 def stop_trace():
     pass

@@ -65,7 +65,8 @@ def small_capture() -> bytes:
                  flops=10**6, bytes_accessed=10**4),
             op("sum", "all-reduce", at + 400, 200, stack=f"{here[1]}:1"),
             kernel(at + 600, 100, stack=f"{here[2]}:1"),
-            kernel(at + 700, 100, "ring.4", stack=f"{here[3]}:1"),
+            kernel(at + 750, 100, "ring.4", stack=f"{here[3]}:1"),
+            op("copy.5", "copy", at + 850, 50, stack=f"{here[3]}:1"),
         )
     ]  # fmt: skip
     for made in ops:

@@ -11,26 +11,21 @@ from unittest import mock
 import compute_breakdown
 from _pipeline.context import Outcome
 from _pipeline.option_values import FORMS, FORMS_OF
-from tests.builders import hlo_proto
 from tests.builders.xspace import (
-    Op,
-    Space,
-    encode,
     op,
-    tpu_plane,
     trace,
 )
 from tests.harness import (
     AFTER,
     ALL_MODES,
     BEFORE,
-    DEMO,
     LISTED_MODES,
     STEP_MODES,
     answer,
     keywords_of,
     run,
     sampled,
+    shared_file,
 )
 from tests.modes.small_steps import (
     HERE,
@@ -39,25 +34,10 @@ from tests.modes.small_steps import (
     STEP,
     column,
     kernel,
+    small_capture,
 )
 
-
-def with_program(ops: list[Op], program: bytes | None = None) -> bytes:
-    """Encode a trace of the given ops with a program."""
-    for executed in ops:
-        executed.stats["program_id"] = 7
-    program = program or hlo_proto.hlo_proto(
-        {"main": [hlo_proto.op("x", "parameter"), hlo_proto.op("f.1", "fusion", "x")]},
-        buffers=hlo_proto.buffer(1, 4096, 1)
-        + hlo_proto.buffer(2, 512, 2)
-        + hlo_proto.allocation(0, 4096, (1, 0, 4096), parameter=0)
-        + hlo_proto.allocation(1, 512, (2, 0, 512))
-        + hlo_proto.heap_trace((hlo_proto.ALLOC, 2, "f.1", 0)),
-    )
-    programs = hlo_proto.metadata_plane({7: ("jit_f(7)", program)})
-    return encode(Space([tpu_plane(ops, STEP), programs]))
-
-
+SMALL = shared_file("small.xplane.pb", small_capture())
 # The name of the file that `page` or `export` writes into a temporary folder.
 OUT = "written"
 
@@ -94,18 +74,18 @@ class OptionsOfModes(unittest.TestCase):
     OPTIONS: dict[tuple[str, ...], str] = {  # noqa: RUF012
         ("--peers",): "bottleneck comm",
         ("--no-peers",): "bottleneck",
-        ("--code", str(DEMO)): "bottleneck page",
+        ("--code", str(SMALL.parent)): "bottleneck page",
         ("--include-comm",): "summary by_source non_compute",
         ("--step", "0"): " ".join(STEP_MODES),
-        ("--step-id", "s"): " ".join(STEP_MODES),
+        ("--step-id", "100"): " ".join(STEP_MODES),
         ("--own", "m.py"): " ".join(STEP_MODES),
         ("--top", "3"): "bottleneck summary by_source by_op by_array non_compute roofline comm "
         "memory idle program kernel compare spread",
         ("--steps", ":1"): "record compare spread",
-        ("--baseline", str(DEMO)): "compare page",
+        ("--baseline", str(SMALL)): "compare page",
         ("--fail-over", "1"): "compare",
-        ("--baseline-device", "/device:TPU:0", "--baseline", str(DEMO)): "compare page",
-        ("--baseline-host", "t1v-n-0", "--baseline", str(DEMO)): "compare page",
+        ("--baseline-device", "/device:TPU:0", "--baseline", str(SMALL)): "compare page",
+        ("--baseline-host", "small", "--baseline", str(SMALL)): "compare page",
         ("--include-data-move",): "by_source",
         ("--no-comm-stalls",): "non_compute",
         ("--depth", "all"): "by_scope",
@@ -150,7 +130,6 @@ class OptionsOfModes(unittest.TestCase):
         )
 
     def test_option_of_another_mode_is_rejected(self) -> None:
-        data = with_program([kernel(0, 5)])
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         out = Path(folder.name, OUT)
@@ -158,7 +137,7 @@ class OptionsOfModes(unittest.TestCase):
             # The text form is tested in tests/modes/test_text.py.
             for mode in () if "--text" in option else ALL_MODES:
                 needed = {
-                    "compare": ["--baseline", str(DEMO)],
+                    "compare": ["--baseline", str(SMALL)],
                     "anatomy": ["--plane", "/device:TPU:0"],
                     "page": ["--out", str(out)],
                     "export": ["--out", str(out)],
@@ -167,7 +146,7 @@ class OptionsOfModes(unittest.TestCase):
                     # A mode does not replace a file that another mode wrote.
                     out.unlink(missing_ok=True)
                     given = [str(out) if word == OUT else word for word in option]
-                    outcome = run(data, mode, *needed, *given)
+                    outcome = run(SMALL, mode, *needed, *given)
                     is_own = mode in modes.split()
                     self.assertEqual(outcome.object["status"], "ok" if is_own else "absent")
                     reason = None if is_own else "bad_arguments"
@@ -208,22 +187,20 @@ class OptionsOfModes(unittest.TestCase):
         self.assertEqual(taken | pipeline, set(compute_breakdown.OPTIONS))
 
     def test_every_option_works_in_every_format(self) -> None:
-        """Test all options of all modes on the demo, as many in one call as possible. Each answer
-        is computed once for all formats."""
-        values = {"flash.3": "fusion.115", "s": "101", "flash": "flash_attention"}
-        values |= {"flash=1,1": "flash_attention=1,1", "fl.sh": "fus"}
+        """Test all options of all modes, as many in one call as possible. Each answer is computed
+        once for all formats."""
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         needed = {mode: ["--out", str(Path(folder.name, OUT))] for mode in ("page", "export")}
         needed |= {"anatomy": ["--plane", "0"], "compare": ["--baseline", str(BEFORE)]}
         for mode in ALL_MODES:
             options = [
-                [values.get(word, word) for word in option]
+                [*option]
                 for option, modes in self.OPTIONS.items()
                 if mode in modes.split() and option[0] not in needed.get(mode, ())
             ]
-            for call in sampled(calls_with(options), 1):
-                profile = str(AFTER if mode == "compare" else DEMO)
+            for call in calls_with(options):
+                profile = str(AFTER if mode == "compare" else SMALL)
                 words = [profile, "--mode", mode, *needed.get(mode, ()), *call]
                 with self.subTest(words=words):
                     Path(folder.name, OUT).unlink(missing_ok=True)
