@@ -196,7 +196,8 @@ def run_as_printed(profile: str | Path | bytes, mode: str, *options: str) -> Out
     asked = *everything, *(word for word in options if word != BRIEF)
     path = Path(profile)
     # Many tests ask the same of these files, which no test changes.
-    is_shared = path.parent in (DATA, PROFILES) and "--out" not in asked
+    is_written = any(word.startswith("--out") for word in asked)
+    is_shared = path.parent in (DATA, PROFILES) and not is_written
     # In the root of the clone, this path of the demo is the same as on the pages.
     name = os.path.relpath(DEMO) if path == DEMO else str(profile)
     run_words = _run_words_once if is_shared else _run_words

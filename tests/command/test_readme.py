@@ -37,7 +37,6 @@ from tests.answers import (
     hand_made_memories,
     hand_made_programs,
     hand_made_traces,
-    outcome_on_demo,
 )
 from tests.builders.xspace import op, trace
 from tests.excerpts import first_difference, is_excerpt, missing_text, parse_excerpt
@@ -45,6 +44,7 @@ from tests.harness import (
     AFTER,
     ALL_MODES,
     BEFORE,
+    DEMO,
     PROFILES,
     ROOT,
     Outcome,
@@ -52,7 +52,6 @@ from tests.harness import (
     bound,
     run,
     sampled,
-    without_next_steps,
 )
 from tests.pages import (
     GUIDE,
@@ -81,10 +80,8 @@ def outcome(words: tuple[str, ...], capture: str = "") -> Outcome:
         if "--out" in options:
             options[options.index("--out") + 1] = f"{folder}/out"
         elif profile == PLACEHOLDERS["PROFILE"]:
-            # Share the answer, because other tests in this batch need it, too.
             options = [word for word in options if word not in ("--text", "--format", "text")]
-            shared = outcome_on_demo(words[at + 1], *options)
-            return without_next_steps(shared._replace(object=dict(shared.object)))
+            profile = str(DEMO)
         return run(profile, words[at + 1], *options)
 
 

@@ -56,6 +56,7 @@ def small_capture() -> bytes:
         + hlo_proto.allocation(0, 4096, (1, 0, 4096), parameter=0)
         + hlo_proto.allocation(1, 512, (2, 0, 512))
         + hlo_proto.heap_trace((hlo_proto.ALLOC, 2, "f.1", 0)),
+        extra=hlo_proto.aliases((0, ())),
     )
     ops = [
         made

@@ -13,8 +13,10 @@ import compute_breakdown
 from _output.code import LARGEST_FILE, LONGEST_LINE, Sources
 from compute_breakdown import render
 from tests.command.test_readme import in_folder
-from tests.harness import DEMO, InFolder, run
+from tests.harness import InFolder, run, shared_file
+from tests.modes.small_steps import small_capture
 
+SMALL = shared_file("small.xplane.pb", small_capture())
 TEXT = "import jax\n\ndef f(x):\n\treturn x + 1\n\nprint(f(2))\n"
 
 
@@ -117,7 +119,7 @@ class Places(InFolder):
 
 
 class Shown(InFolder):
-    """Test where the code is shown, on the demo."""
+    """Test where the code is shown."""
 
     def setUp(self) -> None:
         super().setUp()
@@ -126,7 +128,7 @@ class Shown(InFolder):
         (self.folder / "model" / "train.py").write_text(hostile * 60)
 
     def test_every_form_shows_the_code_once_and_escaped(self) -> None:
-        answer: Any = compute_breakdown.analyse(DEMO, "bottleneck", code=self.folder)
+        answer: Any = compute_breakdown.analyse(SMALL, "bottleneck", code=self.folder)
         first = answer["causes"][0]
         self.assertEqual(first["code"]["file"], "model/train.py")
         self.assertEqual(first["code"]["line"], int(first["source_user"].rpartition(":")[2]))
@@ -138,26 +140,26 @@ class Shown(InFolder):
             self.assertEqual(shown.count(mark), 1, shown)
             self.assertNotIn("\x1b", shown)
         html = str(answer._repr_html_())
-        self.assertEqual(html.count("&gt; 32 | x = 1"), 1)
+        self.assertEqual(html.count("&gt; 12 | x = 1"), 1)
         self.assertNotIn("</script>", html)
 
     def test_no_form_for_machines_shows_code_without_the_option(self) -> None:
         with in_folder(self.folder):
-            answer = compute_breakdown.analyse(DEMO, "bottleneck")
+            answer = compute_breakdown.analyse(SMALL, "bottleneck")
             page = self.folder / "step.html"
-            compute_breakdown.analyse(DEMO, "page", out=page)
+            compute_breakdown.analyse(SMALL, "page", out=page)
         self.assertNotIn('"code":{"file"', render(answer, "json"))
         self.assertNotIn("x = 1", page.read_text())
 
     def test_page_shows_the_code_with_the_option(self) -> None:
         page = self.folder / "step.html"
-        compute_breakdown.analyse(DEMO, "page", out=page, code=self.folder)
+        compute_breakdown.analyse(SMALL, "page", out=page, code=self.folder)
         text = page.read_text()
         self.assertIn("x = 1", text)
         self.assertNotIn("</script><b>", text)
 
     def test_text_on_a_terminal_shows_python_files_below_the_current_folder(self) -> None:
-        outcome = compute_breakdown.outcome_of([str(DEMO), "--mode", "bottleneck", "--text"])
+        outcome = compute_breakdown.outcome_of([str(SMALL), "--mode", "bottleneck", "--text"])
         for ending in ("py", "txt"):
             with in_folder(self.folder):
                 for for_people in (True, False):
@@ -171,11 +173,11 @@ class Shown(InFolder):
 
     def test_wrong_folder_is_an_error_and_a_folder_without_the_files_a_note(self) -> None:
         nowhere = self.folder / "nowhere"
-        outcome = run(DEMO, "bottleneck", "--code", str(nowhere))
+        outcome = run(SMALL, "bottleneck", "--code", str(nowhere))
         self.assertEqual((outcome.status, outcome.object["reason"]), (1, "no_such_path"))
         self.assertEqual(outcome.object["detail"], f"--code: there is no folder {nowhere}")
         nowhere.mkdir()
-        notes = run(DEMO, "bottleneck", "--code", str(nowhere)).object["notes"]
+        notes = run(SMALL, "bottleneck", "--code", str(nowhere)).object["notes"]
         self.assertIn(f"no line of this answer is in a file below {nowhere}", notes)
 
 
