@@ -82,7 +82,8 @@ class WithoutMode(unittest.TestCase):
 
     def test_mode_without_the_option_is_bottleneck_or_compare(self) -> None:
         outcome = command(DEMO, "--top", "3")
-        self.assertEqual(outcome.object, run(DEMO, "bottleneck", "--top", "3", BRIEF).object)
+        shown = run(DEMO, "bottleneck", "--top", "3", BRIEF).object
+        self.assertEqual(outcome.object, {**shown, "profile_dir": str(DEMO)})
         outcome = command(AFTER, "--baseline", BEFORE)
         self.assertEqual(outcome.object["mode"], "compare")
         outcome = command(DEMO, "--kernel", "x")

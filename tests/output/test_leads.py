@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -12,11 +13,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import _units
+import compute_breakdown
 from _modes import bottleneck, comm
 from _output import phrases
 from _output.command import following
 from tests.answers import BATCH, answers, demo
-from tests.harness import LISTED_MODES, ROOT, SCRIPT, sampled
+from tests.harness import DEMO, LISTED_MODES, ROOT, SCRIPT
 from tests.shown import merged_of
 
 Json = dict[str, Any]
@@ -135,24 +137,21 @@ class NextSteps(unittest.TestCase):
         steps = {
             step["command"]
             for mode in ("bottleneck", "by_op", "idle")
-            for step in self.printed(mode)["next_steps"]
+            for step in demo(mode)["next_steps"]
         }
         self.assertGreater(len(steps), 3)
-        for line in sampled(sorted(steps), 3):
-            done = subprocess.run(line, shell=True, cwd=ROOT, capture_output=True, check=False)
-            self.assertEqual(json.loads(done.stdout)["status"], "ok", line)
-
-    def printed(self, mode: str, *options: str) -> Json:
-        words = [sys.executable, SCRIPT.name, "tests/data/demo", "--mode", mode, *options]
-        done = subprocess.run(words, cwd=ROOT, capture_output=True, check=True)
-        result: Json = json.loads(done.stdout)
-        return result
+        for line in sorted(steps):
+            python, script, *words = shlex.split(line)
+            self.assertEqual((python, script), (sys.executable, str(SCRIPT)))
+            self.assertEqual(compute_breakdown.outcome_of(words).fields["status"], "ok", line)
+        done = subprocess.run(line, shell=True, capture_output=True, check=False)
+        self.assertEqual(json.loads(done.stdout)["status"], "ok", line)
 
     def test_next_steps_keep_device_step_and_chip(self) -> None:
         options = ("--device", "TPU:1", "--step=1", "--chip", "v6e", "--top", "3")
-        step = self.printed("bottleneck", *options)["next_steps"][0]
+        step = demo("bottleneck", *options)["next_steps"][0]
         words = shlex.split(step["command"])
-        self.assertEqual(words[:3], [sys.executable, SCRIPT.name, "tests/data/demo"])
+        self.assertEqual(words[:3], [sys.executable, str(SCRIPT), os.path.relpath(DEMO)])
         self.assertEqual(words[3:5], ["--mode", "by_op"])
         self.assertEqual(words[-5:], ["--device", "TPU:1", "--step=1", "--chip", "v6e"])
 

@@ -12,7 +12,7 @@ import _units
 from _output import figures
 from compute_breakdown import render
 from tests.answers import BATCH, demo
-from tests.harness import ALL_MODES, BEFORE, ROOT
+from tests.harness import AFTER, ALL_MODES, BEFORE, ROOT, answer
 
 Json = dict[str, Any]
 BYTES_PER_ELEMENT = {"pred": 1, "s8": 1, "bf16": 2, "f32": 4, "s32": 4, "u32": 4}
@@ -77,8 +77,9 @@ class Alike(unittest.TestCase):
     batch = BATCH
 
     def answers(self) -> Iterator[Json]:
-        for mode in sorted(set(ALL_MODES) - {"record", "page", "export"}):
-            yield demo(mode, *(["--baseline", str(BEFORE)] if mode == "compare" else []))
+        for mode in sorted(set(ALL_MODES) - {"record", "page", "export", "compare"}):
+            yield demo(mode)
+        yield answer(AFTER, "compare", "--baseline", str(BEFORE))
 
     def test_units_of_sentences_tables_and_the_page_are_the_same(self) -> None:
         script = (ROOT / "_output" / "page_parts" / "core.js").read_text(encoding="utf-8")
@@ -100,10 +101,10 @@ class Alike(unittest.TestCase):
 
         n_found = 0
         array = re.compile(r"\b([a-z]+\d*)\[([\d,]+)\] \(([^)]*i?B)\)")
-        for answer in self.answers():
-            for sentence in sentences_in(answer):
+        for result in self.answers():
+            for sentence in sentences_in(result):
                 for dtype, dims, text in array.findall(sentence):
-                    with self.subTest(answer["mode"], sentence=sentence):
+                    with self.subTest(result["mode"], sentence=sentence):
                         self.assertEqual(text, size_of(dtype, dims))
                     n_found += 1
         self.assertGreater(n_found, 0)
@@ -117,9 +118,9 @@ class Alike(unittest.TestCase):
 
     def test_figures_in_sentences_have_one_form(self) -> None:
         n_found = 0
-        for answer in self.answers():
-            for sentence in sentences_in(answer):
-                with self.subTest(answer["mode"], sentence=sentence):
+        for result in self.answers():
+            for sentence in sentences_in(result):
+                with self.subTest(result["mode"], sentence=sentence):
                     self.assertNotRegex(sentence, r"\d ?(kB|MB|GB|TB|bytes)\b(?!/s)")
                     for figure in re.findall(r"(\S+) (?:ns|us|ms|s|KiB|MiB|GiB)\b(?!/)", sentence):
                         self.assertRegex(figure.lstrip("(+-"), rf"\A{NUMBER}\Z")
@@ -129,10 +130,10 @@ class Alike(unittest.TestCase):
         self.assertGreater(n_found, 40)
 
     def test_text_and_markdown_have_no_other_units_of_size(self) -> None:
-        for answer in self.answers():
+        for result in self.answers():
             for form in ("text", "markdown"):
-                with self.subTest(answer["mode"], form=form):
-                    self.assertNotRegex(render(answer, form), r"\b(kB|MB|GB|TB)\b(?!/s)")
+                with self.subTest(result["mode"], form=form):
+                    self.assertNotRegex(render(result, form), r"\b(kB|MB|GB|TB)\b(?!/s)")
 
 
 if __name__ == "__main__":
