@@ -323,8 +323,8 @@ ALL_OPTIONS = {
     "spread": ["--top=1"],
     "anatomy": ["--plane=/device:TPU:0", "--sample=3"],
 }
-# Some fields of these modes are null only if the options meet an incomplete trace.
-WITH_NULLS = ("bottleneck", "comm", "program")
+# Some fields of these modes are null, or shown, only if the options meet an incomplete trace.
+INCOMPLETE = ("anatomy", "bottleneck", "comm", "program")
 DEMO_KERNEL = "--kernel-cost=flash_attention=34359738368,67108864,bf16"
 
 
@@ -355,7 +355,7 @@ def answers() -> list[Json]:
             is_for_all = mode in (*STEP_MODES, "anatomy")
             if is_for_all or run(data, "record").object["status"] == "ok":
                 found.append(answer(data, mode, *needed))
-                if mode in WITH_NULLS:
+                if mode in INCOMPLETE:
                     found.append(answer(data, mode, *ALL_OPTIONS[mode]))
     folder.cleanup()
     # The HBM bytes of this op are known, but not its total bytes.

@@ -142,7 +142,7 @@ class Rules(unittest.TestCase):
 
         more = [answer(to_host(), "comm"), answer(with_complaints(), "anatomy")]
         more += [demo("bottleneck", "--tokens=1e6"), demo("by_scope", "--depth=1"), with_period()]
-        more.append(demo("by_op", "--no-merge"))
+        more += [demo("by_op", "--no-merge"), demo("comm", "--peers")]
         of_op = demo("by_op", "--op=fusion.365")
         more.append({**of_op, "op": {**of_op["op"], "operand_dtypes": ["f8e4m3fn"]}})
         with (
