@@ -61,6 +61,8 @@ class StepArray:
     def __init__(self, value: Value, shape: Array, arrays: Arrays) -> None:
         self.value, self.shape, self._arrays = value, shape, arrays
         self.uses: list[Use] = []
+        # The bytes and the time of all uses.
+        self.moved = self.time = 0
 
     @property
     def name(self) -> str | None:
@@ -93,14 +95,6 @@ class StepArray:
     @cached_property
     def read(self) -> int:
         return sum(use.n_bytes for use in self.reads)
-
-    @cached_property
-    def moved(self) -> int:
-        return sum(use.n_bytes for use in self.uses)
-
-    @cached_property
-    def time(self) -> int:
-        return sum(use.time for use in self.uses)
 
     @property
     def moved_by_bound_ops(self) -> int:
@@ -206,12 +200,13 @@ class StepArrays:
             self.bound_ops.add(executions)
         times = shares(executions.total, n_bytes) if is_bound else [0] * len(accesses)
         self.bound_time += sum(times)
-        for access, moved, time in zip(accesses, n_bytes, times, strict=True):
+        for access, of_each, time in zip(accesses, n_bytes, times, strict=True):
             array = self._array(access.array, arrays)
             if array is not None:
-                array.uses.append(
-                    Use(executions, access.path, access.is_write, moved * executions.n, time)
-                )
+                moved = of_each * executions.n
+                array.uses.append(Use(executions, access.path, access.is_write, moved, time))
+                array.moved += moved
+                array.time += time
 
     def _array(self, value: Value, arrays: Arrays) -> StepArray | None:
         known = self.by_value.get(value)

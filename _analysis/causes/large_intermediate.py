@@ -72,9 +72,9 @@ def find(of: StepProgram) -> Iterator[Cause]:
     large = [
         array
         for array in of.arrays
-        if array.value.instruction.program is of.program
-        and least is not None
+        if least is not None
         and array.moved > least
+        and array.value.instruction.program is of.program
         and of.arrays.kind_of(array) == TEMPORARY
     ]
     yield from _Reduced(of, large).causes()

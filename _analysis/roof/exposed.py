@@ -33,8 +33,9 @@ def exposed(step: Step) -> list[Exposed]:
 
 
 def is_exposed(op: Op) -> bool:
-    only_starts = op.is_start or op.category.endswith("-update")
-    return op.is_wait or (op.kind == COMM and not only_starts)
+    if op.kind != COMM:
+        return op.is_wait
+    return op.is_wait or not (op.is_start or op.category.endswith("-update"))
 
 
 def is_communication(op: Op) -> bool:
