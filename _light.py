@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 else:
     # The same descriptors as in `collections.namedtuple`.
     from collections import _tuplegetter
+    from functools import cache
+    from types import FunctionType
 
     class Fields(tuple):
         """Hold what all named tuples have in common."""
@@ -38,13 +40,20 @@ else:
                 raise TypeError(f"{type(self).__name__} has no fields {list(changes)}")
             return made
 
+    @cache
+    def code_for(n_fields):
+        """Return the code of a function that makes a tuple of its arguments."""
+        names = ", ".join(f"_{i}" for i in range(n_fields))
+        return eval(f"lambda cls, {names}: new(cls, ({names},))").__code__
+
     class Maker(type):
         """Make a class of named tuples from annotations, which are texts in all modules here."""
 
         def __new__(cls, name, bases, namespace):
             fields = tuple(namespace["__annotations__"])
-            arguments = ", ".join(fields)
-            new = eval(f"lambda cls, {arguments}: new(cls, ({arguments},))", {"new": tuple.__new__})
+            # Compiling takes long, so rename the arguments of a function with as many fields.
+            code = code_for(len(fields)).replace(co_varnames=("cls", *fields))
+            new = FunctionType(code, {"new": tuple.__new__})
             new.__defaults__ = tuple([namespace[field] for field in fields if field in namespace])
             getters = {field: _tuplegetter(i, None) for i, field in enumerate(fields)}
             more = {"__slots__": (), "__new__": new, "_fields": fields}
