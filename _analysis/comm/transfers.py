@@ -9,7 +9,7 @@ from typing import Literal
 
 from _analysis.comm.exchanges import exchange_of
 from _analysis.comm.flights import Flights, flights_of
-from _analysis.likely_lines import line_of
+from _analysis.likely_lines import LikelyLine, line_of
 from _analysis.roof.exposed import collective_of, is_communication
 from _light import cached_property
 from _pipeline.device import MODULES, MODULES_LINE, read_steps
@@ -100,16 +100,26 @@ class Transfer:
         self.flights = Flights()
         self.collective = collective_of(op)
         self.mode: Literal["sync", "async"] = "async" if op.is_wait else "sync"
-        texts = op.hlo, start.hlo if start else None
-        on_sparse_core = any(text.on_sparse_core for text in texts if text) or (
-            op.instruction is not None and op.instruction.on_sparse_core
-        )
-        self.engine: Literal["core", "sparse_core"] = SPARSE_CORE if on_sparse_core else "core"
-        self.plan = plan_of(op.instruction) if op.instruction else frozenset[str]()
-        self.likely = line_of(op)
+        self.texts = op.hlo, start.hlo if start else None
         self.exchange = exchange_of(
-            self.collective, *texts, is_done=op.is_wait, program=op.program, inside=op.inside
+            self.collective, *self.texts, is_done=op.is_wait, program=op.program, inside=op.inside
         )
+
+    @cached_property
+    def engine(self) -> Literal["core", "sparse_core"]:
+        here = self.op.instruction
+        on_sparse_core = any(text.on_sparse_core for text in self.texts if text) or (
+            here is not None and here.on_sparse_core
+        )
+        return SPARSE_CORE if on_sparse_core else "core"
+
+    @cached_property
+    def plan(self) -> frozenset[str]:
+        return plan_of(self.op.instruction) if self.op.instruction else frozenset()
+
+    @cached_property
+    def likely(self) -> LikelyLine:
+        return line_of(self.op)
 
     @property
     def key(self) -> tuple[str, str, str, str, str, str, int]:
