@@ -36,10 +36,9 @@ from _analysis.arrays.engine import Gain
 from _analysis.causes.shared.cause import LIKELY, Cause, Place, StepFacts
 from _analysis.causes.shared.sentences import short
 from _analysis.causes.shared.step_program import place_of
-from _analysis.comm.cohorts import Cohort, DeviceSteps, Member
 from _analysis.comm.peer_devices import PeerDevice
 from _analysis.comm.peers import Peers
-from _analysis.comm.stragglers import costs, lead_of
+from _analysis.records.step_sums import is_costly
 from _analysis.report import program_id_of
 from _pipeline.normalize import Step
 from _pipeline.vocabulary import COMM
@@ -56,28 +55,16 @@ def find(facts: StepFacts, peers: Peers) -> Iterator[Cause]:
     """Yield the cause if a device is slow. Windows other than a single step have no cause, because
     captures begin and end at different times on different devices."""
     program = program_id_of(facts.step)
-    devices = {
-        waits.device.name: waits.device
-        for waits in peers.devices
-        if program in waits.device.programs
-    }
+    devices = [waits.device for waits in peers.devices if program in waits.device.programs]
     if facts.step.picked is None or len(devices) < 2:
         return
-    cohort = Cohort(map(member_of, devices.values()))
-    suspect, median = cohort.suspect(), cohort.median()
-    lead = lead_of(cohort, suspect)
-    if costs(cohort, lead):
+    devices.sort(key=lambda device: (device.sums.load, device.name))
+    median, (second, slow) = devices[(len(devices) - 1) // 2], devices[-2:]
+    lead = slow.sums.load - second.sums.load
+    if is_costly(lead, [device.sums for device in devices]):
         # At best, the device becomes as fast as the median of all devices.
-        measured = Gain(lead, lead, cohort.load(suspect) - cohort.load(median))
-        yield cause_of(facts.step, devices[suspect.name[1]], devices[median.name[1]], measured)
-
-
-def member_of(device: PeerDevice) -> Member:
-    """Return a device as a member of a cohort whose only step is the picked one. It has no
-    records."""
-    return Member(
-        DeviceSteps("", device.name, "", None, {None: None}, {None: device.sums}), list, 0
-    )
+        measured = Gain(lead, lead, slow.sums.load - median.sums.load)
+        yield cause_of(facts.step, slow, median, measured)
 
 
 def cause_of(step: Step, slow: PeerDevice, median: PeerDevice, measured: Gain) -> Cause:

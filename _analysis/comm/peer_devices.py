@@ -8,8 +8,8 @@ from itertools import compress
 from operator import attrgetter
 
 from _analysis.processes import work_on
-from _analysis.records.recording import is_waiting, part_of
 from _analysis.records.step_sums import StepSums
+from _analysis.roof.exposed import part_of
 from _light import NamedTuple
 from _pipeline.clocks import ON_DEVICE
 from _pipeline.context import Context
@@ -172,7 +172,7 @@ def step_sums(step: Step) -> StepSums:
     for executions in step.leaves:
         op = executions.op
         parts[part_of(op)] += executions.total
-        wait += executions.total if is_waiting(op) else 0
+        wait += executions.total if op.is_wait else 0
     return StepSums(step.duration, step.timeline.busy, parts["comm"], parts["host"], wait)
 
 

@@ -18,7 +18,7 @@ from _analysis.comm.cohorts import (
 )
 from _analysis.processes import in_turn
 from _analysis.records.recorded_steps import ALPHA, source_of
-from _analysis.records.step_sums import StepSums, total_of
+from _analysis.records.step_sums import StepSums, is_costly, total_of
 from _light import NamedTuple
 from _pipeline.device import MODULES
 from _pipeline.groups import grouped, mean, percent, rounded_mean
@@ -35,8 +35,6 @@ Cause = Literal["own", "idle", "host"]
 # Limits of the verdict, in percent of the step: an imbalance below the first limit is `balanced`,
 # below the second `slight`, and otherwise `large`.
 BALANCED, SLIGHT = 1, 5
-# A device is reported as a straggler only if it costs at least this share of the step.
-SMALLEST_COST = Fraction(1, 200)
 # A cause must account for at least this share of the excess.
 CAUSE_COVERS = Fraction(4, 5)
 
@@ -158,7 +156,9 @@ def verdict_of(cohort: Cohort) -> SpreadVerdict:
     # If all devices are equal, the first by name counts as the slowest in each step although no
     # device is slow, so also compare loads.
     is_slow = (
-        p_value <= ALPHA and cohort.load(suspect) > cohort.load(median) and costs(cohort, lead)
+        p_value <= ALPHA
+        and cohort.load(suspect) > cohort.load(median)
+        and is_costly(lead, cohort.totals.values())
     )
     slow_host = None if is_slow else slow_host_of(cohort)
     slow_name = slow_host.host if slow_host else None
@@ -194,13 +194,6 @@ def lead_of_host(cohort: Cohort, host: str) -> int:
     device on another host."""
     largest = {name: max(map(cohort.load, members)) for name, members in cohort.by_host.items()}
     return largest.pop(host) - max(largest.values())
-
-
-def costs(cohort: Cohort, lead: int) -> bool:
-    """Return whether a difference in load, summed over all steps, is a large enough share of their
-    duration to be reported."""
-    duration = total_of(cohort.totals.values()).duration
-    return lead * len(cohort.members) >= SMALLEST_COST * duration
 
 
 def chance_of_slowest(k: int, n: int, n_devices: int) -> Fraction:
@@ -239,7 +232,7 @@ def slow_host_of(cohort: Cohort) -> SlowHost | None:
             n_slowest[first] += 1
     host, n = max(n_slowest.items(), key=lambda host_and_n: host_and_n[1], default=("", 0))
     p_value = chance_of_slowest(n, len(cohort.keys), len(by_host))
-    if p_value > ALPHA or not costs(cohort, lead_of_host(cohort, host)):
+    if p_value > ALPHA or not is_costly(lead_of_host(cohort, host), cohort.totals.values()):
         return None
     return SlowHost(host, n, p_value)
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from _analysis.idle.periods import common_name, periods_by_index
 from _analysis.processes import work_on
 from _analysis.records.step_sums import StepSums
-from _analysis.roof.exposed import is_communication, is_exposed
+from _analysis.roof.exposed import Part, part_of
 from _light import NamedTuple
 from _pipeline.clocks import ON_DEVICE, ON_TRACE, ClockName
 from _pipeline.context import Context
@@ -21,7 +21,7 @@ from _pipeline.no_answer import NoAnswer
 from _pipeline.ops import Op
 from _pipeline.texts import digest_of
 from _pipeline.timeline import events_of
-from _pipeline.vocabulary import CONTAINER, HOST
+from _pipeline.vocabulary import CONTAINER
 from _pipeline.window_sums import WindowSums, sums_of
 from _units import counted
 
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 # `OPS_PER_OTHER`.
 OPS_PER_OTHER = 50
 CONDITIONAL = "conditional"
-# The sum that includes an op's time.
-Part = Literal["comm", "host"]
 WhyNot = Literal["no_ops", "other_op_count", "other_program", "not_asked"]
 
 
@@ -194,19 +192,7 @@ def record_device(device: Device, asked: slice, shared: Shared, context: Context
 
 
 def leaf_of(op: Op) -> Leaf:
-    return Leaf(op, source_key(op), part_of(op), is_waiting(op))
-
-
-def is_waiting(op: Op) -> bool:
-    """Return whether the op's time is a wait for communication that nothing hides."""
-    return is_exposed(op) and op.is_wait
-
-
-def part_of(op: Op) -> Part | None:
-    """Return whether the op is exposed communication with other devices, or with the host."""
-    if not is_communication(op):
-        return None
-    return "host" if op.waits_for == HOST else "comm"
+    return Leaf(op, source_key(op), part_of(op), op.is_wait)
 
 
 def main_program_of(steps: Iterable[WindowSums], leaves: Mapping[int, Leaf]) -> int | None:

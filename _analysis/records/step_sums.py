@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from fractions import Fraction
+from typing import Final
 
 from _light import NamedTuple
+
+# A device is reported as slow only if it costs at least this share of the step.
+SMALLEST_COST: Final = Fraction(1, 200)
 
 
 class StepSums(NamedTuple):
@@ -36,3 +41,9 @@ class StepSums(NamedTuple):
 
 def total_of(steps: Iterable[StepSums]) -> StepSums:
     return StepSums(*map(sum, zip(StepSums(0, 0, 0, 0, 0), *steps, strict=True)))
+
+
+def is_costly(lead: int, devices: Collection[StepSums]) -> bool:
+    """Return whether a device's lead in load is large enough to be reported, compared with the
+    durations of all devices."""
+    return lead * len(devices) >= SMALLEST_COST * sum(device.duration for device in devices)

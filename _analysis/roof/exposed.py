@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from _light import NamedTuple
 from _pipeline.groups import Group, ranked_by
 from _pipeline.normalize import Step
 from _pipeline.ops import Op
 from _pipeline.vocabulary import COMM, DMA, HOST, SOME_COLLECTIVE, SPARSE_CORE
 from _proto.hlo.text import FROM_HOST, TO_HOST
+
+# Communication with other devices, or with the host.
+Part = Literal["comm", "host"]
 
 
 class Exposed(NamedTuple):
@@ -41,6 +46,13 @@ def is_exposed(op: Op) -> bool:
 def is_communication(op: Op) -> bool:
     """Return whether an op is exposed communication with other devices or with the host."""
     return is_exposed(op) and op.waits_for not in (SPARSE_CORE, DMA)
+
+
+def part_of(op: Op) -> Part | None:
+    """Return with whom an op communicates exposed: other devices or the host."""
+    if not is_communication(op):
+        return None
+    return "host" if op.waits_for == HOST else "comm"
 
 
 def collective_of(op: Op) -> str:
