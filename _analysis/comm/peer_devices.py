@@ -22,6 +22,7 @@ from _pipeline.normalize import Step, step_of
 from _pipeline.ops import Place
 from _pipeline.vocabulary import COMM
 from _proto.errors import Damage
+from _proto.trace.trace import global_core_id
 
 # A step's name, and the number of earlier steps with the same name.
 StepKey = tuple[str | None, int]
@@ -31,6 +32,8 @@ class PeerDevice(NamedTuple):
     """A device's figures for the step, picklable so that worker processes can return them."""
 
     name: str
+    # Identifies the device among the devices of all hosts; None if unknown.
+    core_id: int | None
     # Durations of each collective's executions, sorted by start.
     durations: dict[Place, list[int]]
     # Ids of the programs that ran an op in the step.
@@ -128,6 +131,7 @@ def _peer_of(step: Step, wanted: Set[Place]) -> PeerDevice:
     }
     return PeerDevice(
         step.device.plane.name,
+        global_core_id(step.device.stats),
         {
             place: [execution.duration for execution in executions]
             for place, executions in executions_by_place(step, places).items()

@@ -27,6 +27,7 @@ from _pipeline.device import Device, number_of, tpus_of
 from _pipeline.normalize import Step
 from _pipeline.ops import Op, Place
 from _pipeline.vocabulary import HOST
+from _proto.trace.trace import global_core_id
 
 PERMUTE: Final = "collective-permute"
 # Each of these transfers has a single partner, which the trace does not identify.
@@ -215,9 +216,9 @@ class _Members:
         the devices in the file.
         """
         if op.program_id not in self._devices_at:
-            names, trace = tpus_of(self._device), self._device.trace
+            names = tpus_of(self._device)
             ids = (op.program and op.program.device_ids) or []
-            by_id = {trace.global_core_id(name): name for name in names}
+            by_id = {self._core_id(name): name for name in names}
             if None in by_id or len(by_id) < len(names):
                 by_id = {number_of(name): name for name in names}
                 if by_id.keys() != set(ids):
@@ -228,6 +229,12 @@ class _Members:
                 if by_id.get(device_id) in self._peers
             }
         return self._devices_at[op.program_id]
+
+    def _core_id(self, name: str) -> int | None:
+        if name in self._peers:
+            return self._peers[name].core_id
+        # The device was left out, for example because it does not have the step.
+        return global_core_id(self._device.trace.plane(name).stats())
 
 
 def _notes(peers: Sequence[PeerDevice], *, is_complete: bool) -> list[str]:

@@ -10,7 +10,7 @@ from _proto import xplane_pb2 as pb
 from _proto.errors import Damage
 from _proto.trace.event_stats import integers_in
 from _proto.trace.joined import AnyPlane, JoinedPlane
-from _proto.trace.plane import Plane, Span, key_of, plane_name
+from _proto.trace.plane import Plane, Span, Stats, key_of, plane_name
 from _proto.trace.ranks import (
     PROGRAMS,
     THREAD_PLANES,
@@ -142,22 +142,7 @@ class Trace:
 
     def device_ordinal(self, device: str) -> int | None:
         """Return the device's number on its host, which merging does not change."""
-        return self._core_detail(device, _DEVICE_ORDINAL)
-
-    def global_core_id(self, device: str) -> int | None:
-        """Return the id that identifies the device among the devices of all hosts."""
-        return self._core_detail(device, _GLOBAL_CORE_ID)
-
-    def _core_detail(self, device: str, field: int) -> int | None:
-        details = self.plane(device).stats().get(_CORE_DETAILS)
-        if not isinstance(details, bytes):
-            return None
-        with suppress(Damage):
-            for _, number, wire, value, _ in fields(Held(details), 0, len(details)):
-                if number == field and wire == VARINT:
-                    return value
-            return 0
-        return None
+        return _core_detail(self.plane(device).stats(), _DEVICE_ORDINAL)
 
     def program_planes(self, device: str | None) -> list[str]:
         """Return the planes that contain programs. Planes of the device's own rank come first."""
@@ -182,6 +167,24 @@ class Trace:
         for span in self._planes[plane]:
             found += _attachments(self._source, span, contents, number, damage)
         return found
+
+
+def global_core_id(stats: Stats) -> int | None:
+    """Return the id that identifies a device among the devices of all hosts, from the stats of its
+    plane."""
+    return _core_detail(stats, _GLOBAL_CORE_ID)
+
+
+def _core_detail(stats: Stats, field: int) -> int | None:
+    details = stats.get(_CORE_DETAILS)
+    if not isinstance(details, bytes):
+        return None
+    with suppress(Damage):
+        for _, number, wire, value, _ in fields(Held(details), 0, len(details)):
+            if number == field and wire == VARINT:
+                return value
+        return 0
+    return None
 
 
 def thread_planes(rank: Rank) -> list[str]:
