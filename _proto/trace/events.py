@@ -13,13 +13,20 @@ from _light import NamedTuple, cached_property
 INT64_END = 1 << 63
 
 
-def column_of(numbers: list[int]) -> array[int]:
+def column_of(numbers: Sequence[int]) -> array[int]:
     """Store numbers in the smallest possible array, because a step can have a million events."""
     # Try unsigned types first, because they take a third of the time of type `q`.
     for typecode in "IL":
         with suppress(OverflowError):
             return array(typecode, numbers)
     return array("q", numbers)
+
+
+def taken(column: array[int], places: Sequence[int]) -> array[int]:
+    """Return the numbers at these places; a `range` of places is taken at once."""
+    if isinstance(places, range):
+        return column[places.start : places.stop]
+    return array(column.typecode, map(column.__getitem__, places))
 
 
 def has_negative(column: array[int]) -> bool:
@@ -39,18 +46,18 @@ class Events:
 
     def __init__(
         self,
-        metadata_ids: list[int],
-        offsets: list[int],
+        metadata_ids: Sequence[int],
+        offsets: Sequence[int],
         # All durations or, if `read_durations` is given, some of them, including the longest.
-        durations: list[int],
-        device_offsets: list[int],
-        device_durations: list[int],
+        durations: Sequence[int],
+        device_offsets: Sequence[int],
+        device_durations: Sequence[int],
         # Indices of the events that the core did not measure.
         unmeasured: list[int],
         # A superset of the stat ids on the events.
         stat_ids: frozenset[int],
         # Function that returns the durations of all events; None if `durations` contains them all.
-        read_durations: Callable[[], list[int]] | None = None,
+        read_durations: Callable[[], Sequence[int]] | None = None,
     ) -> None:
         self.metadata_ids = column_of(metadata_ids)
         self.offsets = column_of(offsets)
@@ -99,20 +106,26 @@ class Events:
 
     def between(self, start: int, end: int) -> Events:
         """Return the events with `start <= offset < end`."""
-        if start <= self.first and self.last < end:
-            return self
-        return self.where([start <= offset < end for offset in self.offsets])
+        (events,) = self.among([(start, end)])
+        return events
 
     def among(self, windows: Sequence[tuple[int, int]]) -> Iterator[Events]:
         """Yield the events of each window, without scanning all events for every window."""
-        if len(windows) == 1:
-            yield self.between(*windows[0])
-            return
-        order = sorted(range(len(self)), key=self.offsets.__getitem__)
-        offsets = list(map(self.offsets.__getitem__, order))
         for start, end in windows:
-            first, last = bisect_left(offsets, start), bisect_left(offsets, end)
-            yield self._at(sorted(order[first:last]))
+            if start <= self.first and self.last < end:
+                yield self
+                continue
+            order, offsets = self._by_offset
+            indices = order[bisect_left(offsets, start) : bisect_left(offsets, end)]
+            yield self._at(indices if isinstance(indices, range) else sorted(indices))
+
+    @cached_property
+    def _by_offset(self) -> tuple[Sequence[int], Sequence[int]]:
+        """Return the indices of the events in order of offset, and the offsets in this order."""
+        order = sorted(range(len(self)), key=self.offsets.__getitem__)
+        if order == list(range(len(self))):
+            return range(len(self)), self.offsets
+        return order, list(map(self.offsets.__getitem__, order))
 
     def lasting(self) -> Events:
         """Return the events, except those with a negative duration."""
@@ -127,16 +140,16 @@ class Events:
     def _at(self, indices: Sequence[int]) -> Events:
         unmeasured = set(self.unmeasured)
 
-        def read_durations() -> list[int]:
-            return list(map(self.durations.__getitem__, indices))
+        def read_durations() -> array[int]:
+            return taken(self.durations, indices)
 
         is_read = self._read_durations is None
         return Events(
-            list(map(self.metadata_ids.__getitem__, indices)),
-            list(map(self.offsets.__getitem__, indices)),
-            read_durations() if is_read else list(self._some_durations),
-            list(map(self.device_offsets.__getitem__, indices)),
-            list(map(self.device_durations.__getitem__, indices)),
+            taken(self.metadata_ids, indices),
+            taken(self.offsets, indices),
+            read_durations() if is_read else self._some_durations,
+            taken(self.device_offsets, indices),
+            taken(self.device_durations, indices),
             [place for place, i in enumerate(indices) if i in unmeasured] if unmeasured else [],
             self.stat_ids,
             None if is_read else read_durations,

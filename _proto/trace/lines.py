@@ -325,20 +325,24 @@ def _events_in_columns(
     n = len(ids)
     if _decode(columns.LineOnce, data, at).ByteSize() != len(data):
         return None
-    measured = _measured_times(stat_ids, values, device, n)
+    measured = _measured_times(stat_ids, values, device)
     if measured is None:
         return None
     device_offsets, device_durations = measured
     n_measured = len(device_offsets)
     unmeasured: list[int] = []
-    if n_measured != n:
-        # Some events, such as loops, have no stats.
-        unmeasured = _without_stats(data, at) if n_measured else list(range(n))
+    if not n_measured:
+        unmeasured = list(range(n))
+    elif n_measured != n:
+        # Some events, such as loops, have no stats. The clock needs their durations.
+        shapes = _shapes_in(data, at)
+        unmeasured = [i for i, event in enumerate(shapes) if not event.stats]
         if len(unmeasured) != n - n_measured:
             return None
-        for i in unmeasured:
-            device_offsets.insert(i, 0)
-            device_durations.insert(i, 0)
+        durations = [event.duration_ps for event in shapes]
+    for i in unmeasured:
+        device_offsets.insert(i, 0)
+        device_durations.insert(i, 0)
     events = Events(
         ids,
         offsets,
@@ -355,13 +359,13 @@ def _events_in_columns(
 
 
 def _measured_times(
-    stat_ids: list[int], values: list[int], device: DeviceStats, n_events: int
+    stat_ids: list[int], values: list[int], device: DeviceStats
 ) -> tuple[list[int], list[int]] | None:
     """Return the offsets and durations that the core measured, or None if they do not alternate,
     because an event lacks one that another event has twice."""
-    # Most events have exactly two stats in the same order.
+    # Most events have the same two stats in the same order, or none.
     first_two = stat_ids[:2]
-    if stat_ids == first_two * n_events:
+    if stat_ids == first_two * (len(stat_ids) // 2):
         if device.are_offset_and_duration(first_two):
             return values[::2], values[1::2]
         if device.are_offset_and_duration(first_two[::-1]):
@@ -377,13 +381,11 @@ def _measured_times(
 
 def _durations_in(data: bytes, at: int) -> list[int]:
     """Return the durations of all events, with 0 for events without a duration."""
-    return [event.duration_ps for event in _decode(columns.LineShapes, data, at).events]
+    return [event.duration_ps for event in _shapes_in(data, at)]
 
 
-def _without_stats(data: bytes, at: int) -> list[int]:
-    """Return the indices of the events without stats."""
-    events = _decode(columns.LineShapes, data, at).events
-    return [i for i, event in enumerate(events) if not event.HasField("stats")]
+def _shapes_in(data: bytes, at: int) -> Sequence[columns.LineShapes.Event]:
+    return _decode(columns.LineShapes, data, at).events
 
 
 def _has_unknown(message: Message) -> bool:
