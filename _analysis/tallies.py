@@ -16,7 +16,7 @@ from operator import le
 from _light import NamedTuple
 from _pipeline.texts import digest_of
 from _proto.errors import Damage
-from _proto.trace.plane import Plane, Stats, Value
+from _proto.trace.plane import Plane, Value
 from _proto.xplane_pb2 import XEvent, XStat
 
 N_NAMES = 20
@@ -218,7 +218,7 @@ def stats_by_name(plane: Plane, stats: Sequence[XStat], at: int) -> dict[str, Va
         for stat in stats
         if stat.metadata_id not in plane.stat_names and (kind := stat.WhichOneof("value"))
     }
-    return dict(Stats(plane, stats, (at, at)).items()) | nameless
+    return dict(plane.stats_of(stats, (at, at)).items()) | nameless
 
 
 def event_name(plane: Plane, metadata_id: int) -> str | None:

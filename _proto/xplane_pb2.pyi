@@ -123,6 +123,23 @@ class MemoryAccessBreakdown(_message.Message):
     accesses: _containers.RepeatedCompositeFieldContainer[MemoryAccessBreakdown.Access]
     def __init__(self, accesses: _Optional[_Iterable[_Union[MemoryAccessBreakdown.Access, _Mapping]]] = ...) -> None: ...
 
+class OpMetadataEntry(_message.Message):
+    __slots__ = ["key", "value"]
+    class Value(_message.Message):
+        __slots__ = ["display_name", "name", "stats"]
+        DISPLAY_NAME_FIELD_NUMBER: _ClassVar[int]
+        NAME_FIELD_NUMBER: _ClassVar[int]
+        STATS_FIELD_NUMBER: _ClassVar[int]
+        display_name: str
+        name: str
+        stats: _containers.RepeatedScalarFieldContainer[bytes]
+        def __init__(self, name: _Optional[str] = ..., display_name: _Optional[str] = ..., stats: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    key: int
+    value: OpMetadataEntry.Value
+    def __init__(self, key: _Optional[int] = ..., value: _Optional[_Union[OpMetadataEntry.Value, _Mapping]] = ...) -> None: ...
+
 class ProfileOptions(_message.Message):
     __slots__ = ["advanced_configuration", "device_tracer_level", "device_type", "duration_ms", "enable_hlo_proto", "host_tracer_level", "include_dataset_ops", "override_hostname", "python_tracer_level", "raise_error_on_start_failure", "repository_path", "session_id", "start_timestamp_ns", "trace_options", "version"]
     class DeviceType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):

@@ -91,7 +91,7 @@ def _first_stats_of_part(
             if not written or not is_admitted(event.offset_ps):
                 continue
             span = start, start + len(data)
-            stats = Stats(plane, _as_xstats(written, data, start), span)
+            stats = plane.stats_of(_as_xstats(written, data, start), span)
             for name in [name for name in lacking if name in stats]:
                 lacking.remove(name)
                 yield event.metadata_id, name, stats
@@ -186,7 +186,7 @@ def stats_on_line(plane: AnyPlane, line_name: str) -> Iterator[tuple[str | None,
                     if event.metadata_id not in name_of:
                         entry = part.entry(event.metadata_id)
                         name_of[event.metadata_id] = entry.name if entry else None
-                    stats = Stats(part, event.stats, (at, at + len(data)))
+                    stats = part.stats_of(event.stats, (at, at + len(data)))
                     yield name_of[event.metadata_id], line.base_ps + event.offset_ps, stats
 
 

@@ -8,7 +8,7 @@ size.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
 from typing import TypeVar
 
@@ -20,7 +20,7 @@ from _proto import xplane_pb2 as pb
 from _proto.errors import Damage
 from _proto.trace.lines import Line
 from _proto.trace.source import Source
-from _proto.trace.wire import decode, known_fields, parse, signed, text
+from _proto.trace.wire import decode, explain, known_fields, parse, signed, text
 
 # Maximum size of a decompressed string in bytes.
 _TEXT_LIMIT = 4 << 20
@@ -36,35 +36,44 @@ class _Compressed(bytes):
     """A compressed string that is not decompressed yet."""
 
 
+class _Values(dict[bytes, "tuple[str, Value] | None"]):
+    """Names and values of encoded stats, each decoded once, because nine in ten stats of an op
+    repeat a stat of another op. A stat without a name or a value is None."""
+
+    def __init__(self, stat_names: Mapping[int, str]) -> None:
+        self._stat_names = stat_names
+
+    def __missing__(self, encoded: bytes) -> tuple[str, Value] | None:
+        found = self[encoded] = self.of(decode(pb.XStat, encoded, 0))
+        return found
+
+    def of(self, stat: pb.XStat) -> tuple[str, Value] | None:
+        """Return the name and the value of a stat."""
+        name, kind = self._stat_names.get(stat.metadata_id), stat.WhichOneof("value")
+        if name is None or kind is None:
+            return None
+        value = getattr(stat, kind)
+        if kind == "ref_value":
+            text_of_ref = self._stat_names.get(value)
+            return None if text_of_ref is None else (name, text_of_ref)
+        return name, _Compressed(value) if kind == "compressed_str_value" else value
+
+
 class Stats:
     """Stats that have a name and a value. If several stats have the same name, the last one is
     used.
 
     Compressed strings and messages are decoded on demand, so the trace must still be open. `span`
-    is the part of the file that contains the stats.
+    is the part of the file that contains the stats. `found` has None for stats to be left out.
     """
 
     __slots__ = ("_adopted", "_plane", "_span", "_values")
 
-    def __init__(self, plane: Plane, stats: Iterable[pb.XStat], span: Span) -> None:
+    def __init__(self, plane: Plane, found: Iterable[tuple[str, Value] | None], span: Span) -> None:
         self._plane = plane
         self._span = span
-        self._values: dict[str, Value] = {}
+        self._values = dict(filter(None, found))
         self._adopted: dict[str, Stats] = {}
-        names = plane.stat_names
-        for stat in stats:
-            name = names.get(stat.metadata_id)
-            kind = stat.WhichOneof("value")
-            if name is None or kind is None:
-                continue
-            value = getattr(stat, kind)
-            if kind == "ref_value":
-                value = names.get(value)
-                if value is None:
-                    continue
-            elif kind == "compressed_str_value":
-                value = _Compressed(value)
-            self._values[name] = value
 
     def __contains__(self, name: str) -> bool:
         return name in self._values or name in self._adopted
@@ -146,6 +155,7 @@ class Plane:
         self._stats: list[Span] = []
         # Cache of decompressed strings, because many ops share a string.
         self._texts: dict[bytes, str] = {}
+        self._values = _Values(self.stat_names)
         self._index(start, end)
 
     def _index(self, start: int, end: int) -> None:
@@ -216,20 +226,37 @@ class Plane:
         return self.source.read(start, end - start)
 
     def metadata(self, metadata_id: int) -> Metadata | None:
-        value = self.entry(metadata_id)
-        if value is None:
-            return None
-        return Metadata(value.name, Stats(self, value.stats, self._event_metadata[metadata_id]))
+        found = self._named_metadata(metadata_id)
+        return found[0] if found else None
 
     def metadata_and_content(self, metadata_id: int) -> tuple[Metadata, object] | None:
         """Return an entry, and a key that is the same for all entries with equal content."""
-        value = self.entry(metadata_id)
-        if value is None:
+        found = self._named_metadata(metadata_id)
+        if found is None:
             return None
-        stats = Stats(self, value.stats, self._event_metadata[metadata_id])
+        metadata, display_name = found
         # Compare `repr` of stats, because NaN does not equal itself.
-        content = frozenset((name, repr(stat)) for name, stat in stats.items())
-        return Metadata(value.name, stats), (value.name, value.display_name, content)
+        content = frozenset((name, repr(stat)) for name, stat in metadata.stats.items())
+        return metadata, (metadata.name, display_name, content)
+
+    def _named_metadata(self, metadata_id: int) -> tuple[Metadata, str] | None:
+        """Return an entry and its display name."""
+        span = self._event_metadata.get(metadata_id)
+        if span is None:
+            return None
+        start, end = span
+        data = self.source.read(start, end - start)
+        value = decode(pb.OpMetadataEntry, data, start, pb.EventMetadataEntry).value
+        try:
+            stats = Stats(self, map(self._values.__getitem__, value.stats[:]), span)
+        except Damage:
+            explain(pb.EventMetadataEntry.DESCRIPTOR, data, start)
+            raise
+        return Metadata(value.name, stats), value.display_name
+
+    def stats_of(self, stats: Iterable[pb.XStat], span: Span) -> Stats:
+        """Return stats at `span` in the file, such as those of an event."""
+        return Stats(self, map(self._values.of, stats), span)
 
     def metadata_names(self) -> Iterator[tuple[int, str]]:
         """Yield the ids and names of all entries."""
@@ -249,7 +276,7 @@ class Plane:
             for start, end in self._stats
         ]
         hull = (self._stats[0][0], self._stats[-1][1]) if self._stats else (0, 0)
-        return Stats(self, stats, hull)
+        return self.stats_of(stats, hull)
 
     def inflated(self, data: bytes) -> str:
         """Decompress a string; raise ValueError with a description if it is damaged."""
