@@ -23,7 +23,6 @@ from _analysis.arrays.of_step import StepArrays
 from _analysis.roof.ledger import COLLECTIVE, COMPUTE_BOUND, Entry
 from _light import NamedTuple, cached_property
 from _pipeline.executions import Executions
-from _pipeline.groups import grouped
 from _proto.hlo.program import Instruction, Program
 
 
@@ -181,15 +180,6 @@ class Engine:
     def _arrays(self) -> StepArrays:
         return self._arrays_of_step()
 
-    @cached_property
-    def _moved(self) -> dict[Executions, list[tuple[Value, bool, int]]]:
-        """Map ops to the arrays that they move: the array, whether it is written, and the bytes."""
-        return grouped(
-            (use.executions, (array.value, use.is_write, use.n_bytes))
-            for array in self._arrays
-            for use in array.uses
-        )
-
     def _resized(self, sizes: Mapping[Value, float], degree: int) -> dict[Executions, float]:
         known = (self._arrays.by_value[value] for value in sizes if value in self._arrays.by_value)
         return {
@@ -201,10 +191,10 @@ class Engine:
     def _factor(self, ran: Executions, sizes: Mapping[Value, float], degree: int) -> float:
         """Return the time of an op whose arrays have other sizes, as a fraction of the present
         time."""
-        rows = self._moved[ran]
-        now = sum(n_bytes for _, _, n_bytes in rows)
-        then = sum(sizes.get(value, 1.0) * n_bytes for value, _, n_bytes in rows)
-        written = [value for value, is_write, _ in rows if is_write]
+        rows = self._arrays.uses_of[ran]
+        now = sum(use.n_bytes for _, use in rows)
+        then = sum(sizes.get(array.value, 1.0) * use.n_bytes for array, use in rows)
+        written = [array.value for array, use in rows if use.is_write]
         is_only_for_it = bool(written) and all(sizes.get(value) == 0 for value in written)
         if is_only_for_it and degree != _CAUTIOUS:
             return 0.0

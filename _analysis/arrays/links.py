@@ -116,9 +116,9 @@ class Links:
             if not events:
                 continue
             then = [
-                event.scaled(factors[event.here]) if event.here in factors else event
+                event if factor == 1 else event.scaled(factor)
                 for event in events
-                if factors.get(event.here) != 0
+                if (factor := factors.get(event.here, 1.0))
             ]
             edited_saves = self._saved(computation, events, then)
             saved += edited_saves
