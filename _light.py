@@ -10,17 +10,18 @@ time of that use. Mode `bottleneck` has 5 600 first uses on the demo, so the loc
 
 from __future__ import annotations
 
-__all__ = ["NamedTuple", "cached_property"]
+__all__ = ["TYPE_CHECKING", "NamedTuple", "cached_property"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from functools import cached_property
     from typing import NamedTuple
 else:
-    # The same descriptors as in `collections.namedtuple`.
-    from collections import _tuplegetter
-    from functools import cache
+    # The same descriptors as in `collections.namedtuple`, without the import of `collections`.
+    from _collections import _tuplegetter
     from types import FunctionType
+
+    CODES = {}
 
     class Fields(tuple):
         """Hold what all named tuples have in common."""
@@ -40,11 +41,12 @@ else:
                 raise TypeError(f"{type(self).__name__} has no fields {list(changes)}")
             return made
 
-    @cache
     def code_for(n_fields):
         """Return the code of a function that makes a tuple of its arguments."""
-        names = ", ".join(f"_{i}" for i in range(n_fields))
-        return eval(f"lambda cls, {names}: new(cls, ({names},))").__code__
+        if n_fields not in CODES:
+            names = ", ".join(f"_{i}" for i in range(n_fields))
+            CODES[n_fields] = eval(f"lambda cls, {names}: new(cls, ({names},))").__code__
+        return CODES[n_fields]
 
     class Maker(type):
         """Make a class of named tuples from annotations, which are texts in all modules here."""

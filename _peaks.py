@@ -6,9 +6,10 @@ One TFLOPS is 10**12 flops per second, and one GiB is 2**30 bytes. Vendors publi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from _light import TYPE_CHECKING, NamedTuple
 
-from _light import NamedTuple
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 DTYPES = ("bf16", "fp8", "fp32", "fp16")
 DEFAULT_CHIP = "v7x"

@@ -5,7 +5,10 @@ Tables use the same units, but all figures of a column have one unit and as many
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from _light import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
 
 Unit: TypeAlias = tuple[str, int]
 Units: TypeAlias = tuple[Unit, ...]

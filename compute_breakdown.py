@@ -20,7 +20,6 @@ answer needs them.
 from __future__ import annotations
 
 import os
-import signal
 import sys
 
 # IS_COMMAND is False if another program imports this file or the installed package.
@@ -31,18 +30,17 @@ if IS_COMMAND and sys.version_info < (3, 10):
     # Older versions of Python can parse this file, so the check can report the version.
     found = ".".join(map(str, sys.version_info[:3]))
     sys.exit(f"compute_breakdown: requires Python 3.10 or newer (found {found})")
-if IS_COMMAND and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-    # During the imports, let Ctrl-C end the process without a traceback. `main` restores the
-    # handler.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+if IS_COMMAND:
+    # Let Ctrl-C during the imports end the process without a traceback.
+    sys.excepthook = lambda kind, *of: (
+        None if kind is KeyboardInterrupt else sys.__excepthook__(kind, *of)
+    )
 
 # ruff: noqa: E402
 
-import argparse
 import gc
-from contextlib import suppress
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any, NoReturn
@@ -60,29 +58,26 @@ elif HERE not in sys.path:
     sys.path.append(HERE)
 
 from _modes import NAMES, STEP_OPTIONS, Mode, mode_named
+from _pipeline.command_line import Option, help_rows, name_of, uses, wrong
 from _pipeline.context import DEVICE, SCHEMA_VERSION, Context, Outcome, Request
-from _pipeline.gate import gate_status, gate_without_answer
-from _pipeline.names import suggestion, with_suggestion
-from _pipeline.no_answer import BAD_ARGUMENTS, DEVICE_NOT_FOUND, NoAnswer, available_in, unreadable
-from _pipeline.option_values import (
-    FORM_OPTIONS,
-    PEAK_ARGUMENTS,
-    TO_COST,
-    TO_COUNT,
-    TO_DEPTH,
-    TO_LIMIT,
-    TO_NATURAL,
-    TO_POSITIVE,
-    TO_REGEX,
-    TO_SLICE,
-    TO_STEP,
-    TO_WHOLE,
-    argument_error,
+from _pipeline.names import with_suggestion
+from _pipeline.no_answer import (
+    BAD_ARGUMENTS,
+    DEVICE_NOT_FOUND,
+    NoAnswer,
+    available_in,
+    gate_status,
+    gate_without_answer,
+    unreadable,
+)
+from _pipeline.options import (
+    OF_CAPTURES,
+    OPTIONS,
+    PEAK_OPTIONS,
     contradictions_in,
     default_form,
     form_among,
-    plane_of,
-    wrong_words,
+    one_of,
 )
 from _pipeline.program_name import program_name, short_help
 from _pipeline.streams import Progress, is_terminal, write
@@ -142,285 +137,141 @@ def answer_on_step(
 
 
 # ----------------------------------------------------------------------------------------------
-# The command line. Each option is an entry of OPTIONS; `_modes` lists the modes.
+# The command line. `_pipeline/options.py` lists the options, and `_modes` lists the modes.
 
-# argparse arguments of each option. The functions of the modes define the defaults.
-OPTIONS: dict[str, Json] = {
-    "--device": {
-        "metavar": "NAME",
-        "type": plane_of,
-        "help": f"name of the device's plane, or N or TPU:N for /device:TPU:N (default: {DEVICE};"
-        " all TPUs in record and spread)",
-    },
-    "--host": {
-        "metavar": "NAME",
-        "help": "host of a multi-host run: a file name without .xplane.pb; in a merged file, the"
-        " name or number of a host, or FILE:HOST (default: the first readable file, by"
-        " name, that contains the device)",
-    },
-    **FORM_OPTIONS,
-    "--step": {
-        "metavar": "N",
-        "type": TO_STEP,
-        "help": "index of the step in time order, from 0; a negative index counts from the end; all"
-        " covers the whole capture (default: a typical step among the busiest)",
-    },
-    "--step-id": {
-        "metavar": "NAME",
-        "help": "name of the step, or a unique prefix of the name",
-    },
-    "--own": {
-        "metavar": "TEXT",
-        "action": "append",
-        "help": "treat frames with TEXT in their file name as the user's own code (repeatable;"
-        " default: all files except Python and packages such as JAX or NumPy)",
-    },
-    "--steps": {
-        "metavar": "A:B",
-        "type": TO_SLICE,
-        "help": "Python slice of the steps in time order; write a negative start as --steps=-3:"
-        " (default: all)",
-    },
-    "--baseline": {
-        "metavar": "PROFILE",
-        "action": "append",
-        "help": "capture from before the change (compare requires one and accepts several; with"
-        " one, page also shows what changed)",
-    },
-    "--fail-over": {
-        "metavar": "PCT",
-        "type": TO_LIMIT,
-        "help": "exit with status 3 if the step or the period is significantly slower by more than"
-        " PCT percent, and with 1 if there are too few samples to decide",
-    },
-    "--baseline-device": {
-        "metavar": "NAME",
-        "type": plane_of,
-        "help": f"device of the baseline (default: {DEVICE})",
-    },
-    "--baseline-host": {"metavar": "NAME", "help": "host of the baseline, as for --host"},
-    "--top": {
-        "metavar": "K",
-        "type": TO_NATURAL,
-        "help": "maximum number of rows (default: 5 in bottleneck, 10 in idle, 10 in kernel, 20 in"
-        " by_array, 20 in comm, 20 in memory, 20 in program, 50 in summary, 50 in by_op, 50 in"
-        " compare, 50 in spread; other modes list all rows in the order of the trace)",
-    },
-    "--depth": {
-        "metavar": "D",
-        "type": TO_DEPTH,
-        "help": "show at most this number of scope levels below the first, or all (default: 4)",
-    },
-    "--below": {"metavar": "SCOPE", "help": "show only this scope, spelled as in the answer"},
-    "--merge-layers": {
-        "action": "store_true",
-        "help": "replace numbers in scopes with *, so that layers_0 to layers_63 become one row",
-    },
-    "--op": {
-        "metavar": "NAME",
-        "help": "show one op in detail; NAME can be a unique prefix",
-    },
-    "--kernel": {
-        "metavar": "NAME",
-        "help": "show the ops of one kernel; NAME is the name of the kernel or of one of its ops,"
-        " or a unique prefix",
-    },
-    "--peers": {
-        "action": "store_true",
-        "help": "also read the other devices, and tell transfers from waiting for a late device",
-    },
-    "--no-peers": {"action": "store_true", "help": "do not read the other devices"},
-    "--include-comm": {"action": "store_true", "help": "also include communication"},
-    "--include-data-move": {"action": "store_true", "help": "also list data movement"},
-    "--no-comm-stalls": {"action": "store_true", "help": "leave out waits for communication"},
-    **PEAK_ARGUMENTS,
-    "--plane": {
-        "metavar": "NAME",
-        "help": "count all events of one plane; NAME is the plane's name or a TPU's number",
-    },
-    "--line": {"metavar": "NAME", "help": "count only events of lines with this name"},
-    "--grep": {
-        "metavar": "REGEX",
-        "type": TO_REGEX,
-        "help": "count only events whose name matches",
-    },
-    "--sample": {
-        "metavar": "K",
-        "type": TO_NATURAL,
-        "help": "also print the first K events of each line",
-    },
-    "--bytes": {
-        "dest": "traffic",
-        "choices": ["accessed", "hbm"],
-        "help": "count the bytes of all memories, or only those of HBM (default: accessed)",
-    },
-    "--model-flops": {
-        "metavar": "F",
-        "type": TO_COUNT,
-        "help": "useful flops of the step on one device (such as 6e12), computed from batch size"
-        " and model; the answer then includes mfu",
-    },
-    "--tokens": {
-        "metavar": "N",
-        "type": TO_WHOLE,
-        "help": "tokens per step over all devices; the answer then includes tokens_per_s, and with"
-        " --flops-per-token or --params also mfu",
-    },
-    "--flops-per-token": {"metavar": "F", "type": TO_POSITIVE, "help": "useful flops per token"},
-    "--params": {
-        "metavar": "P",
-        "type": TO_POSITIVE,
-        "help": "active parameters of a model in training; assumes 6 flops per parameter and token",
-    },
-    "--n-devices": {
-        "metavar": "D",
-        "type": TO_WHOLE,
-        "help": "number of devices that share the tokens (default: the number in the program)",
-    },
-    "--code": {
-        "metavar": "DIR",
-        "help": "also show the source code of the lines in the first rows, from files below DIR",
-    },
-    "--flags": {
-        "metavar": "FILE",
-        "help": "file that sets XLA flags, such as a launch script; the answer then shows which"
-        " flags have an effect",
-    },
-    "--out": {"metavar": "FILE", "help": "path of the file to write (required)"},
-    "--open": {"action": "store_true", "help": "open the page in the browser"},
-    "--kernel-cost": {
-        "metavar": "NAME=FLOPS,BYTES[,DTYPE]",
-        "type": TO_COST,
-        "action": "append",
-        "help": "cost of one execution of a kernel; NAME can be a unique prefix (repeatable)",
-    },
-}
 PIPELINE_OPTIONS = ("--device", "--host", "--format", "--text", "--all")
-CHOICES = {"--mode": NAMES, "--schema": NAMES} | {
-    flag: arguments["choices"] for flag, arguments in OPTIONS.items() if "choices" in arguments
-}
 # Options of this command that a command in `next_steps` keeps if its mode accepts them.
-KEPT = ("--device", *STEP_OPTIONS, *PEAK_ARGUMENTS, "--kernel-cost")
+KEPT = ("--device", *STEP_OPTIONS, *PEAK_OPTIONS, "--kernel-cost")
+PROFILE = Option(
+    "an .xplane.pb file (plain or gzipped), an .xplane.riegeli file, a run or log directory with"
+    " such files, or - for standard input; compare and spread also accept records (.json or"
+    " .json.gz), directories of records, and several PROFILEs"
+)
 
 
-class Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise NoAnswer(BAD_ARGUMENTS, detail=argument_error(message, CHOICES, OPTIONS))
+def cause_named(name: str) -> str:
+    from _analysis.causes import NAMES as CAUSES
 
-    def _print_message(self, message: str, file: Any = None) -> None:
-        # argparse calls this method to print --help and --version.
-        write(sys.stdout, message)
+    return one_of(sorted(CAUSES))(name)
 
 
-class PrintSchema(argparse.Action):
-    """Print the JSON Schema of a mode's answers and exit."""
+# Options that print a page instead of an answer.
+PAGES = {
+    "-h": Option("short for --help"),
+    "--help": Option("show this help message and exit"),
+    "--version": Option("show program's version number and exit"),
+    "--schema": Option(
+        "print the JSON Schema of a mode's answers; needs no PROFILE", "MODE", one_of(NAMES)
+    ),
+    "--explain": Option(
+        "explain a cause that bottleneck finds; needs no PROFILE", "CAUSE", cause_named
+    ),
+}
+MODE = Option(
+    f"{', '.join(NAMES)} (default: {NAMES[0]}, or compare with --baseline)", "MODE", one_of(NAMES)
+)
+ALL_OPTIONS = {**PAGES, "--mode": MODE, **OPTIONS}
 
-    def __call__(self, parser: Any, namespace: Any, mode: Any, option: str | None = None) -> None:
+
+class Page(Exception):
+    """Raised to print a page instead of an answer, such as the help."""
+
+
+def page_of(flag: str, value: str) -> str:
+    """Return what an option prints instead of an answer."""
+    if flag == "--version":
+        return f"compute_breakdown {__version__}\n"
+    if flag == "--schema":
         from _output.schema import schema_of
 
-        write(sys.stdout, encoded(schema_of(mode), is_terminal(sys.stdout)))
-        parser.exit()
-
-
-class ExplainCause(argparse.Action):
-    """Print what is known about a cause and exit."""
-
-    def __call__(self, parser: Any, namespace: Any, cause: Any, option: str | None = None) -> None:
-        from _analysis.causes import NAMES as CAUSES
+        return encoded(schema_of(value), is_terminal(sys.stdout))
+    if flag == "--explain":
         from _analysis.causes import rule_named
 
-        if cause not in CAUSES:
-            names = ", ".join(sorted(CAUSES))
-            hint = suggestion(cause, CAUSES)
-            parser.error(f"--explain must be one of {names}, got {cause!r}{hint}")
-        write(sys.stdout, rule_named(cause).explanation)
-        parser.exit()
+        return rule_named(value).explanation
+    return help_text()
 
 
-def parser_of_modes() -> tuple[Parser, dict[str, str]]:
-    """Return the parser, and the name of each option's attribute in the parsed namespace."""
-    parser = Parser(
-        prog=program_name() if IS_COMMAND else "compute_breakdown.py",
-        usage="%(prog)s PROFILE [--mode MODE] [options]",
-        description="Where does a TPU step's time go, by source line? Prints one JSON object.",
-        argument_default=argparse.SUPPRESS,
-        # Without `width`, argparse would import a module, which takes 3 ms.
-        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=80),
-        allow_abbrev=False,
-    )
-    parser.add_argument(
-        "profile",
-        metavar="PROFILE",
-        help=(
-            "an .xplane.pb file (plain or gzipped), an .xplane.riegeli file, a run or log"
-            " directory with such files, or - for standard input; compare and spread also"
-            " accept records (.json or .json.gz), directories of records, and several PROFILEs"
-        ),
-    )
-    parser.add_argument(
-        "--mode", metavar="MODE", choices=NAMES,
-        help=f"{', '.join(NAMES)} (default: {NAMES[0]}, or compare with --baseline)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--schema", action=PrintSchema, metavar="MODE", choices=NAMES,
-        help="print the JSON Schema of a mode's answers; needs no PROFILE",
-    )  # fmt: skip
-    parser.add_argument(
-        "--explain", action=ExplainCause, metavar="CAUSE",
-        help="explain a cause that bottleneck finds; needs no PROFILE",
-    )  # fmt: skip
-    parser.add_argument("--version", action="version", version=f"compute_breakdown {__version__}")
+def usage() -> str:
+    name = program_name() if IS_COMMAND else "compute_breakdown.py"
+    return f"usage: {name} PROFILE [--mode MODE] [options]\n"
+
+
+def help_text() -> str:
+    name = program_name()
     common = (*PIPELINE_OPTIONS, *STEP_OPTIONS)
-    dest_of = {flag: parser.add_argument(flag, **OPTIONS[flag]).dest for flag in common}
+    shown = {flag: ALL_OPTIONS[flag] for flag in (*PAGES, "--mode", *common)}
+    lines = [
+        *(usage(), "Where does a TPU step's time go, by source line? Prints one JSON object."),
+        *("", *help_rows({"PROFILE": PROFILE}), "", "options:"),
+        *help_rows(shown),
+    ]
     for mode in map(mode_named, NAMES):
-        description = (
-            f"{mode.question}\nexample: %(prog)s PROFILE --mode {mode.name} {mode.example}"
-        )
-        shared = [flag for flag in mode.options if flag in dest_of and flag not in common]
+        example = f"example: {name} PROFILE --mode {mode.name} {mode.example}"
+        lines += ["", f"--mode {mode.name}:", f"  {mode.question}", f"  {example}"]
+        shared = [flag for flag in mode.options if flag in shown and flag not in common]
         if shared:
-            description += f"\nalso accepts {', '.join(shared)}"
-        section = parser.add_argument_group(f"--mode {mode.name}", description)
-        for flag in mode.options:
-            if flag not in dest_of:
-                dest_of[flag] = section.add_argument(flag, **OPTIONS[flag]).dest
-    return parser, dest_of
+            lines.append(f"  also accepts {', '.join(shared)}")
+        own = {flag: OPTIONS[flag] for flag in mode.options if flag not in shown}
+        lines += ["", *help_rows(own)] if own else []
+        shown |= own
+    return "\n".join((*lines, ""))
 
 
-def parse_command_line(argv: Sequence[str] | None) -> Request:
-    parser, dest_of = parser_of_modes()
-    words = sys.argv[1:] if argv is None else argv
-    for word in words:
-        if word.startswith("--") and word.endswith("=--"):
-            # Reject the value here: argparse would silently drop it.
-            parser.error(f"{word[:-3]} must not be '--'; pass another value")
-    namespace, more = parser.parse_known_args(argv)
-    given = vars(namespace)
+def given_by(words: Sequence[str]) -> tuple[Json, list[str], list[str]]:
+    """Return the values of the options by name, the options, and the other words: the PROFILEs.
+    Raise Page if the words ask for a page."""
+    if not words:
+        raise Page(short_help(NAMES))
+    values: Json = {}
+    flags, profiles = [], []
+    for flag, value in uses(words, ALL_OPTIONS):
+        if flag in PAGES:
+            raise Page(page_of(flag, value))
+        if not flag:
+            profiles.append(value)
+            continue
+        flags.append(flag)
+        option = ALL_OPTIONS[flag]
+        name = name_of(flag, option)
+        if option.repeats:
+            values.setdefault(name, []).append(value)
+        else:
+            values[name] = value
+    return values, flags, profiles
+
+
+def parse_command_line(words: Sequence[str]) -> Request:
+    given, flags, profiles = given_by(words)
+    if not profiles:
+        raise wrong("PROFILE is missing; pass an .xplane.pb file, or a run or log directory")
     mode = mode_named(given.get("mode") or ("compare" if "baseline" in given else NAMES[0]))
-    if wrong := wrong_words(more, mode.name):
-        parser.error(f"unrecognized arguments: {wrong[0]}")
-    for flag, dest in dest_of.items():
-        if dest in given and flag not in (*PIPELINE_OPTIONS, *mode.options):
+    if len(profiles) > 1 and mode.name not in OF_CAPTURES:
+        raise wrong(
+            f"only one PROFILE is accepted, also got {profiles[1]!r};"
+            " pass a second capture with --baseline"
+        )
+    for flag in flags:
+        if flag not in ("--mode", *PIPELINE_OPTIONS, *mode.options):
             names = [name for name in NAMES if flag in mode_named(name).options]
-            parser.error(f"{flag} is only valid with --mode {' or '.join(names)}")
+            raise wrong(f"{flag} is only valid with --mode {' or '.join(names)}")
     form = given.setdefault("format", default_form(given.get("mode"), is_terminal(sys.stdout)))
-    for contradiction in contradictions_in(mode.name, given, more):
-        parser.error(contradiction)
-    options = {
-        dest_of[flag]: given[dest_of[flag]] for flag in mode.options if dest_of[flag] in given
-    }
+    for contradiction in contradictions_in(mode.name, given, profiles):
+        raise wrong(contradiction)
+    own = {name_of(flag, OPTIONS[flag]) for flag in mode.options}
     return Request(
-        profile=given["profile"],
+        profile=profiles[0],
         mode=mode.name,
         device=given.get("device", mode.device),
         host=given.get("host"),
         form=form,
-        mode_options=options,
+        mode_options={name: value for name, value in given.items() if name in own},
         shows_all=given.get("all", False),
         top=given.get("top"),
         names_device=bool(given.keys() & {"device", "baseline_device"}),
         words=words,
         version=__version__,
-        more_profiles=more,
+        more_profiles=profiles[1:],
     )
 
 
@@ -468,13 +319,11 @@ def with_lead(answer: Json, request: Request) -> Json:
 HINT = "compute_breakdown: pass --format text for tables, --top 5 for fewer rows, or pipe into jq\n"
 
 
-def outcome_of(
-    argv: Sequence[str] | None, progress: Progress | None = None, **more: Any
-) -> Outcome:
+def outcome_of(words: Sequence[str], progress: Progress | None = None, **more: Any) -> Outcome:
     """Run a command line; `more` sets fields of the request that have no option."""
     request = context = None
     try:
-        request = parse_command_line(argv)._replace(**more)
+        request = parse_command_line(words)._replace(**more)
         context = Context(request, progress)
         answer = answered(context)
         return Outcome(answer, gate_status(answer) or OK, "", request.form, request)
@@ -486,7 +335,7 @@ def outcome_of(
     finally:
         if progress:
             progress.erase()
-    form = form_among(sys.argv[1:] if argv is None else argv, is_terminal(sys.stdout))
+    form = form_among(words, is_terminal(sys.stdout))
     return outcome_without_answer(failure, request, context.notes if context else [], form)
 
 
@@ -511,12 +360,10 @@ def outcome_without_answer(
         given = {"device": request.device, "host": request.host, **request.mode_options}
         fields |= with_suggestion(fields, given)
     cut_texts(fields)
-    usage = ""
-    if failure.reason == BAD_ARGUMENTS:
-        usage = parser_of_modes()[0].format_usage()
     details = "; ".join(filter(None, (fields.get("detail"), *available_in(failure.fields))))
     line = ": ".join(filter(None, ("compute_breakdown", failure.reason, details)))
-    complaint = f"{usage}{''.join(c if c.isprintable() else '?' for c in line)}\n"
+    start = usage() if failure.reason == BAD_ARGUMENTS else ""
+    complaint = f"{start}{''.join(c if c.isprintable() else '?' for c in line)}\n"
     if request and "fail_over" in request.mode_options:
         fields["gate"] = gate_without_answer(request.mode_options["fail_over"], failure.reason)
     return Outcome(fields, status or gate_status(fields), complaint, form, request)
@@ -525,15 +372,16 @@ def outcome_without_answer(
 def main(argv: Sequence[str] | None = None) -> int:
     # The program creates no reference cycles; disabling the GC saves about 17 % of the time.
     gc.disable()
+    words = sys.argv[1:] if argv is None else argv
     try:
-        if IS_COMMAND and signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
         has_terminal = is_terminal(sys.stderr)
         for_people = is_terminal(sys.stdout)
-        if not (sys.argv[1:] if argv is None else argv):
-            write(sys.stdout, short_help(NAMES))
+        progress = Progress(sys.stderr) if sys.stderr and has_terminal else None
+        try:
+            outcome = outcome_of(words, progress)
+        except Page as page:
+            write(sys.stdout, str(page))
             return OK
-        outcome = outcome_of(argv, Progress(sys.stderr) if sys.stderr and has_terminal else None)
         write(sys.stdout, printed(outcome, for_people))
         status, complaint = outcome.status, outcome.complaint
         if for_people and has_terminal:
@@ -546,8 +394,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         status = CANT_WRITE
         complaint = f"compute_breakdown: cannot write to stdout: {error.strerror}\n"
-    with suppress(OSError):
+    try:
         write(sys.stderr, complaint)
+    except OSError:
+        return status
     return status
 
 

@@ -20,13 +20,14 @@ The file defines
 from __future__ import annotations
 
 import os
-import re
 from importlib import import_module
-from typing import Any
 
-from _light import NamedTuple
+from _light import TYPE_CHECKING, NamedTuple
 from _pipeline.context import DEVICE
-from _pipeline.option_values import PEAK_ARGUMENTS
+from _pipeline.options import PEAK_OPTIONS
+
+if TYPE_CHECKING:
+    from typing import Any
 
 NAMES = (
     "bottleneck",
@@ -50,7 +51,6 @@ NAMES = (
     "anatomy",
 )
 STEP_OPTIONS = ("--step", "--step-id", "--own")
-FIELD_RE = re.compile(r"^(question|reads|options|example):(.*(?:\n  .*)*)", re.MULTILINE)
 
 
 class Mode(NamedTuple):
@@ -76,18 +76,18 @@ def mode_named(name: str) -> Mode:
     path = os.path.join(os.path.dirname(__file__), f"{name}.py")
     # Use the loader, because it can also read from a zip archive.
     source = __loader__.get_data(path).decode()  # type: ignore[name-defined]
-    fields = {
-        key: " ".join(value.split()) for key, value in FIELD_RE.findall(source.split('"""', 2)[1])
-    }
-    is_of_step = fields["reads"] == "a step"
+    # A line that begins with two spaces continues the line before it.
+    lines = source.split('"""', 2)[1].replace("\n  ", " ").splitlines()
+    facts = dict(line.split(": ", 1) for line in lines if ": " in line)
+    is_of_step = facts["reads"] == "a step"
     options: list[str] = [*STEP_OPTIONS] if is_of_step else []
-    for option in filter(None, fields["options"].split(", ")):
-        options += PEAK_ARGUMENTS if option == "peaks" else [option]
+    for option in filter(None, facts["options"].split(", ")):
+        options += PEAK_OPTIONS if option == "peaks" else [option]
     return Mode(
         name,
-        fields["question"],
+        facts["question"],
         tuple(options),
-        fields["example"],
+        facts["example"],
         is_of_step,
-        None if fields["reads"] == "all devices" else DEVICE,
+        None if facts["reads"] == "all devices" else DEVICE,
     )

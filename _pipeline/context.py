@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from _light import TYPE_CHECKING, NamedTuple
 
-from _light import NamedTuple
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any, Final
 
-# A function that is called with the current activity, the amount done, and the total amount (0
-# if unknown).
-OnProgress = Callable[[str, int, int], None]
+    # A function that is called with the current activity, the amount done, and the total amount (0
+    # if unknown).
+    OnProgress = Callable[[str, int, int], None]
 
 # Version of the output format. The major number increases when a field is removed or changes its
 # meaning or type; the minor number increases when a field is added.

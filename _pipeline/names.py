@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import heapq
-import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from operator import ne
-from typing import Any
+from _light import TYPE_CHECKING
 
-from _pipeline.context import Context
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from typing import Any
+
+    from _pipeline.context import Context
 
 N_NEAREST = 20
 # For each option, the field of an error answer that lists the accepted names.
@@ -42,6 +42,7 @@ def suggestion(name: str, names: Collection[str]) -> str:
 
     Do not suggest names that differ only in numbers.
     """
+    import re
     from difflib import get_close_matches
 
     without_numbers = re.sub(r"\d+", "#", name)
@@ -74,7 +75,7 @@ def nearest_names(name: str, names: Iterable[str]) -> list[str]:
         found = triples_of(lower)
         return text not in lower, -len(wanted & found) / max(1, len(wanted | found))
 
-    return heapq.nsmallest(N_NEAREST, names, key=rank)
+    return sorted(names, key=rank)[:N_NEAREST]
 
 
 def triples_of(text: str) -> set[str]:
@@ -82,6 +83,6 @@ def triples_of(text: str) -> set[str]:
 
 
 def common_prefix_length(first: Sequence[str], second: Sequence[str]) -> int:
-    differs = enumerate(map(ne, first, second))
+    pairs = enumerate(zip(first, second, strict=False))
     shorter = min(len(first), len(second))
-    return next((i for i, is_different in differs if is_different), shorter)
+    return next((i for i, (one, other) in pairs if one != other), shorter)

@@ -1,10 +1,15 @@
-"""Define the exception for a run without an answer, and the exit status for each reason."""
+"""Define the exception for a run without an answer, the exit status for each reason, and that of
+the check `--fail-over`."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from typing import Any
+
+from _light import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
 
 # Prefix of device plane names; host planes do not have it.
 DEVICE_PLANE = "/device:"
@@ -39,6 +44,8 @@ EXIT_STATUS = {
     MISSING_DEPENDENCY: 1,
     BAD_ARGUMENTS: 2,
 }
+# Exit status of the check `--fail-over`.
+PASSED, UNDECIDED, TOO_SLOW = 0, 1, 3
 
 
 class NoAnswer(Exception):
@@ -109,3 +116,21 @@ def unreadable(path: str, error: Exception) -> NoAnswer:
     elif isinstance(error, MemoryError):
         what = "byte 0: not enough memory to read the file"
     return NoAnswer("unreadable_xplane_pb", detail=f"{os.path.basename(path)}: {what}")
+
+
+def gate_status(fields: Mapping[str, Any]) -> int:
+    """Return the exit status for the field `gate` of an answer, or 0 if the answer has no
+    `gate`."""
+    gate: Mapping[str, Any] | None = fields.get("gate")
+    if gate is None or gate["passed"]:
+        return PASSED
+    return TOO_SLOW if gate["failed_by"] else UNDECIDED
+
+
+def gate_without_answer(limit: float, reason: str) -> dict[str, Any]:
+    return {
+        "fail_over_pct": limit,
+        "passed": False,
+        "failed_by": [],
+        "says": f"failed: no answer ({reason})",
+    }

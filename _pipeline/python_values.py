@@ -11,8 +11,9 @@ from typing import Any
 
 import _peaks
 from _light import NamedTuple
+from _pipeline.command_line import Option
 from _pipeline.names import suggestion
-from _pipeline.option_values import OF_CAPTURES
+from _pipeline.options import OF_CAPTURES
 from _proto.trace import STDIN
 
 PEAKS = {name: f"--peak-tflops-{name}" for name in _peaks.DTYPES} | {
@@ -63,12 +64,12 @@ class Sources:
 
 
 def call_of(
-    profile: Any, mode: str, given: Mapping[str, Any], options: Mapping[str, Mapping[str, Any]]
+    profile: Any, mode: str, given: Mapping[str, Any], options: Mapping[str, Option]
 ) -> Call:
     """Convert an API call to a command line.
 
-    `options` contains the argparse arguments of each option that the mode accepts. If `mode` does
-    not exist, it contains only --device and --host.
+    `options` are those that the mode accepts. If `mode` does not exist, they are only --device and
+    --host.
     """
     if not isinstance(mode, str):
         raise TypeError(f"mode must be a string, got {type(mode).__name__}")
@@ -92,19 +93,19 @@ def call_of(
             raise TypeError(f"mode {mode} has no option {name!r}{suggestion(name, known)}")
         elif name == "baseline":
             captures = sources.words(value, takes_records=True)
-            words += words_of(names[name], captures, options[names[name]])
+            words += words_of(names[name], captures, options[names[name]].repeats)
         else:
-            words += words_of(names[name], value, options[names[name]])
+            words += words_of(names[name], value, options[names[name]].repeats)
     return Call([*words, "--", *profiles], sources.in_memory, processes)
 
 
-def words_of(flag: str, value: Any, arguments: Mapping[str, Any]) -> Iterator[str]:
+def words_of(flag: str, value: Any, repeats: bool) -> Iterator[str]:
     """Yield the words that give an option its value on a command line."""
     if value is True:
         yield flag
         return
     values = value if isinstance(value, (list, tuple)) else [value]
-    if len(values) != 1 and arguments.get("action") != "append":
+    if len(values) != 1 and not repeats:
         raise ValueError(f"{flag} accepts one value, got {len(values)}")
     for one in values:
         yield f"{flag}={text_of(flag, one)}"
@@ -116,7 +117,7 @@ def words_of_peaks(peaks: Any) -> Iterable[str]:
     for name, peak in peaks.items():
         if name not in PEAKS:
             raise ValueError(f"peaks must have the keys {', '.join(PEAKS)}, got {name!r}")
-        yield from words_of(PEAKS[name], peak, {})
+        yield from words_of(PEAKS[name], peak, repeats=False)
 
 
 def text_of(flag: str, value: Any) -> str:

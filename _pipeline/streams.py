@@ -6,7 +6,11 @@ import errno
 import math
 import os
 import time
-from typing import TextIO
+
+from _light import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import TextIO
 
 
 class Progress:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
+from _light import TYPE_CHECKING
 from _units import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
 
 # Maximum number of characters of a text in an answer.
 LONGEST_TEXT = 1 << 16

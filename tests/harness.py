@@ -16,7 +16,6 @@ import unittest
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
-from unittest import mock
 
 import compute_breakdown
 from _modes import NAMES, Mode, mode_named
@@ -128,8 +127,6 @@ class InFolder(unittest.TestCase):
         return path
 
 
-# Building a parser takes as long as reading a small trace, so build it only once.
-_parser_of_modes = functools.cache(compute_breakdown.parser_of_modes)
 # All traces use the same folder: making and removing one takes as long as reading a trace.
 _FOLDER = tempfile.TemporaryDirectory()
 
@@ -207,8 +204,7 @@ def run_as_printed(profile: str | Path | bytes, mode: str, *options: str) -> Out
 
 def _run_words(*words: str) -> tuple[str, int, str]:
     """Return the answer as JSON, the exit status, and stderr."""
-    with mock.patch.object(compute_breakdown, "parser_of_modes", _parser_of_modes):
-        outcome = compute_breakdown.outcome_of(list(words))
+    outcome = compute_breakdown.outcome_of(words)
     printed = json.dumps(outcome.fields, allow_nan=False)
     assert_declared(json.loads(printed))
     return printed, outcome.status, outcome.complaint

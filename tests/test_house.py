@@ -197,7 +197,7 @@ class Imports(unittest.TestCase):
     def test_every_form_of_import_is_found(self) -> None:
         """Test that the parser finds every form of import."""
         for of, by, is_for_types in (
-            ("_peaks", "_pipeline.option_values", False),
+            ("_peaks", "_pipeline.options", False),
             ("_analysis.report", SCRIPT, False),  # This import is inside a function.
             # The import is written `from _pipeline import frames`.
             ("_pipeline.frames", "_pipeline.device", False),

@@ -11,12 +11,14 @@ import sys
 import tempfile
 import unittest
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 from unittest import mock
 
 import compute_breakdown
 from _modes import STEP_OPTIONS
 from _pipeline import streams
+from _pipeline.context import Request
+from _pipeline.options import OPTIONS
 from tests.builders.xspace import Space, encode, op, tpu_plane, trace
 from tests.harness import (
     AFTER,
@@ -58,7 +60,7 @@ class Help(unittest.TestCase):
                 self.assertEqual(outcome.object["status"], "ok")
 
     def test_help_of_top_shows_the_default_of_each_mode(self) -> None:
-        text = compute_breakdown.OPTIONS["--top"]["help"]
+        text = OPTIONS["--top"].help
         for mode in LISTED_MODES:
             if "--top" in mode.options:
                 with self.subTest(mode=mode.name):
@@ -91,13 +93,6 @@ class WithoutMode(unittest.TestCase):
 
 
 class UsageErrors(unittest.TestCase):
-    def test_two_hyphens_are_rejected_as_a_value(self) -> None:
-        for flag, option in {**compute_breakdown.OPTIONS, "--mode": {}}.items():
-            if "action" not in option or option["action"] == "append":
-                with self.subTest(flag=flag):
-                    outcome = run(DEMO, "summary", f"{flag}=--")
-                    self.assertEqual(outcome.object["reason"], "bad_arguments")
-
     def assert_usage_error(self, detail: str, *arguments: str | Path) -> None:
         outcome = command(*arguments)
         self.assertEqual((outcome.status, outcome.object["reason"]), (2, "bad_arguments"))
@@ -107,7 +102,8 @@ class UsageErrors(unittest.TestCase):
         self.assertEqual(line, f"compute_breakdown: bad_arguments: {detail}")
 
     def test_profile_is_required(self) -> None:
-        self.assert_usage_error("the following arguments are required: PROFILE", "--top", "3")
+        detail = "PROFILE is missing; pass an .xplane.pb file, or a run or log directory"
+        self.assert_usage_error(detail, "--top", "3")
 
     def test_option_of_another_mode_is_rejected_with_the_modes_that_accept_it(self) -> None:
         self.assert_usage_error(
@@ -133,11 +129,89 @@ class UsageErrors(unittest.TestCase):
             *(DEMO, "--mode", "summary", "--inc"),
         )
 
+    def test_first_mistake_is_reported_in_words(self) -> None:
+        for words, detail in (
+            (["--top"], "--top requires a value; write --top=K"),
+            (["--top", "--mode", "idle"], "--top requires a value; write --top=K"),
+            (["--own", "-x"], "--own requires a value; write --own=TEXT"),
+            (["--own", "--"], "--own requires a value; write --own=TEXT"),
+            (["--peers=yes"], "--peers takes no value, got 'yes'"),
+            (["--peers="], "--peers takes no value, got ''"),
+            (["--top=-1"], "--top must be a whole number of at least 0, got '-1'"),
+            (["-t", "3"], "unknown option -t"),
+            (["--topp=3", "--peers=1"], "unknown option --topp; did you mean --top?"),
+            (["--"], "PROFILE is missing; pass an .xplane.pb file, or a run or log directory"),
+        ):
+            with self.subTest(words):
+                profile = [] if words == ["--"] else [DEMO]
+                self.assert_usage_error(detail, *profile, *words)
+
     def test_second_profile_is_rejected_with_the_option_to_use(self) -> None:
         self.assert_usage_error(
             "only one PROFILE is accepted, also got 'b.pb'; pass a second capture with --baseline",
             *(DEMO, "b.pb", "--mode", "summary"),
         )
+
+
+class Words(unittest.TestCase):
+    """Test how the words of a command line become options, values and profiles."""
+
+    def parsed(self, *words: str) -> Request:
+        return compute_breakdown.parse_command_line(words)
+
+    def options(self, mode: str, *words: str) -> dict[str, Any]:
+        return self.parsed("x.pb", "--mode", mode, *words).mode_options
+
+    def test_options_and_profiles_can_have_any_order(self) -> None:
+        words = (["--mode", "spread"], ["--top=3"], ["a.json"], ["b.json"])
+        for order in itertools.permutations(words):
+            request = self.parsed(*itertools.chain(*order))
+            given = (request.mode, request.mode_options, sorted(request.profiles))
+            self.assertEqual(given, ("spread", {"top": 3}, ["a.json", "b.json"]))
+
+    def test_last_value_of_an_option_counts(self) -> None:
+        self.assertEqual(self.options("idle", "--top", "3", "--top=4"), {"top": 4})
+        for words, form in (
+            (["--text", "--format=csv"], "csv"),
+            (["--format=csv", "--text"], "text"),
+        ):
+            self.assertEqual(self.parsed("x.pb", *words).form, form)
+
+    def test_values_of_repeatable_options_are_collected(self) -> None:
+        self.assertEqual(self.options("idle", "--own", "a", "--own=b"), {"own": ["a", "b"]})
+        peaks = self.options("roofline", "--peak-tflops-fp8=2", "--peak-hbm-gibps", "3")
+        self.assertEqual(peaks, {"peaks": [("fp8", 2), ("hbm_gibps", 3)]})
+
+    def test_value_can_begin_with_a_hyphen(self) -> None:
+        self.assertEqual(self.options("idle", "--step", "-1"), {"step": -1})
+        for words in (["--steps", "-3:"], ["--steps=-3:"]):
+            self.assertEqual(self.options("record", *words), {"steps": slice(-3, None)})
+        for value in ("-", "--", "-x", "--top", "", "a=b"):
+            self.assertEqual(self.options("by_op", f"--op={value}"), {"op": value})
+        self.assertEqual(self.options("page", "--out", "x", "--baseline", "-")["baseline"], ["-"])
+
+    def test_words_after_two_hyphens_are_profiles(self) -> None:
+        request = self.parsed("--mode", "spread", "--", "--top", "-h", "--")
+        self.assertEqual(request.profiles, ["--top", "-h", "--"])
+
+    def test_hyphen_and_negative_numbers_are_profiles(self) -> None:
+        for word in ("-", "-1", ""):
+            self.assertEqual(self.parsed(word).profile, word)
+
+    def test_page_is_printed_without_a_profile(self) -> None:
+        for words, start in (
+            (["-h"], "usage: "),
+            (["--top", "3", "--help"], "usage: "),
+            (["--help", "--nonsense"], "usage: "),
+            (["--version"], "compute_breakdown "),
+            (["--schema", "idle"], "{"),
+            (["--explain=not_donated"], "not_donated\n"),
+        ):
+            with self.subTest(words), self.assertRaises(compute_breakdown.Page) as page:
+                self.parsed(*words)
+            self.assertTrue(str(page.exception).startswith(start), page.exception)
+        with self.assertRaisesRegex(compute_breakdown.NoAnswer, "--explain must be one of .*did"):
+            self.parsed("--explain", "not_donate")
 
 
 class Misspellings(unittest.TestCase):

@@ -381,9 +381,17 @@ def handle_interrupts() -> None:
 
 class Interrupted(StreamsTest):
     def python_that_runs_first(self, code: str) -> dict[str, str]:
-        """Return environment variables that make the program run the given code at its first
-        import."""
-        self.write("argparse.py", code.encode())
+        """Return environment variables that make the program run the given code at the first import
+        of its own modules."""
+        finder = f"""
+import sys
+class First:
+    def find_spec(name, *_):
+        if name == "_light":
+            {code}
+sys.meta_path.insert(0, First)
+"""
+        self.write("sitecustomize.py", finder.encode())
         return {**BARE, "PYTHONPATH": f"{self.folder}:{BARE.get('PYTHONPATH', '')}"}
 
     def test_interruption_while_reading_stdin_exits_with_status_130(self) -> None:

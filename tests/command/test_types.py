@@ -12,7 +12,7 @@ import unittest
 from importlib.util import find_spec
 from pathlib import Path
 
-import compute_breakdown
+from _pipeline.options import OPTIONS
 from tests.harness import DEMO, ROOT, InFolder
 
 STUB = ROOT / "_output" / "python.pyi"
@@ -141,7 +141,7 @@ class Declarations(unittest.TestCase):
             if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name)
         ]
         only_for_command = {"--format", "--text", "--all"}
-        flags = compute_breakdown.OPTIONS.keys() - only_for_command
+        flags = OPTIONS.keys() - only_for_command
         expected = {flag.removeprefix("--").replace("-", "_") for flag in flags} | PYTHON_ONLY
         self.assertEqual(declared, sorted(expected))
 

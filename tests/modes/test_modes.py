@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import unittest
 from pathlib import Path
 from unittest import mock
 
 import compute_breakdown
+from _pipeline.command_line import name_of
 from _pipeline.context import Outcome
-from _pipeline.option_values import FORMS, FORMS_OF
+from _pipeline.options import FORMS, FORMS_OF, OPTIONS
 from tests.builders.xspace import (
     op,
     trace,
@@ -157,11 +157,7 @@ class OptionsOfModes(unittest.TestCase):
 
     def test_mode_function_takes_exactly_the_options_of_its_mode(self) -> None:
         """Check this in a test, because type checkers do not check calls with `**options`."""
-        parser = compute_breakdown.Parser(argument_default=argparse.SUPPRESS)
-        dest_of = {
-            flag: parser.add_argument(flag, **keywords).dest
-            for flag, keywords in compute_breakdown.OPTIONS.items()
-        }
+        names = {flag: name_of(flag, option) for flag, option in OPTIONS.items()}
         for mode in LISTED_MODES:
             with self.subTest(mode=mode.name):
                 keywords = [
@@ -175,7 +171,7 @@ class OptionsOfModes(unittest.TestCase):
                         self.assertIsNot(keyword.default, keyword.empty, f"{keyword}: no default")
                 self.assertEqual(
                     {keyword.name for keyword in keywords},
-                    {dest_of[flag] for flag in mode.options} - {"step", "step_id", "own"},
+                    {names[flag] for flag in mode.options} - {"step", "step_id", "own"},
                     f"the keyword parameters of {mode.name} are not what its options give",
                 )
                 self.assertEqual(len(set(mode.options)), len(mode.options))
@@ -184,7 +180,7 @@ class OptionsOfModes(unittest.TestCase):
         taken = {flag for mode in LISTED_MODES for flag in mode.options}
         pipeline = set(compute_breakdown.PIPELINE_OPTIONS)
         self.assertFalse(taken & pipeline)
-        self.assertEqual(taken | pipeline, set(compute_breakdown.OPTIONS))
+        self.assertEqual(taken | pipeline, set(OPTIONS))
 
     def test_every_option_works_in_every_format(self) -> None:
         """Test all options of all modes, as many in one call as possible. Each answer is computed
