@@ -86,7 +86,7 @@ class Source:
     def for_types(self) -> set[ast.AST]:
         guarded: set[ast.AST] = set()
         for node in ast.walk(self.tree):
-            if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            if isinstance(node, ast.If) and getattr(node.test, "id", None) == "TYPE_CHECKING":
                 guarded.update(inner for line in node.body for inner in ast.walk(line))
         return guarded
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import importlib
 import importlib.util
 import os
@@ -14,11 +13,12 @@ import unittest
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.harness import DEMO, ROOT, SCRIPT, InFolder, bound, run
+from tests.harness import ROOT, SCRIPT, InFolder, bound, run
+from tests.modes.small_steps import small_capture
 from tests.pages import GUIDE, blocks
 
 HOSTS = ("t1v-n-0", "t1v-n-1")
-TRACE = gzip.decompress(next(DEMO.rglob("*.xplane.pb.gz")).read_bytes())
+TRACE = small_capture()
 CUT_OFF = TRACE[: len(TRACE) // 2]
 # This stand-in for srun runs the command once per host, on a shared disk.
 SRUN = f"""[ "$1" = --ntasks-per-node=1 ] && shift

@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
-import tempfile
 import unittest
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
 from _analysis import processes
-from tests.builders.make_trace import Shape, write_trace
 from tests.harness import run
+from tests.modes.test_peers import with_slow_device
 
 NUMBERS = list(range(5))
 
@@ -131,24 +129,20 @@ class Processes(unittest.TestCase):
         self.assert_none_is_left()
 
     def test_record_does_not_depend_on_the_number_of_processes(self) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            trace = Path(folder) / "x.xplane.pb"
-            write_trace(trace, Shape(factor=0.002, n_devices=3, n_steps=2))
+        def record(n_cores: int) -> str:
+            with (
+                mock.patch.object(processes, "SMALL_FILE", 0),
+                mock.patch.object(processes, "n_cores", lambda: n_cores),
+            ):
+                found = run(with_slow_device(), "record").object
+            self.assertEqual((found["status"], len(found["devices"])), ("ok", 3))
+            return json.dumps(found)
 
-            def record(n_cores: int) -> str:
-                with (
-                    mock.patch.object(processes, "SMALL_FILE", 0),
-                    mock.patch.object(processes, "n_cores", lambda: n_cores),
-                ):
-                    found = run(trace, "record").object
-                self.assertEqual((found["status"], len(found["devices"])), ("ok", 3))
-                return json.dumps(found)
-
-            expected = record(1)
-            self.assertEqual(self.pids, [])
-            self.assertEqual(record(2), expected)
-            # One process reads devices for the record, and one reads them for its causes.
-            self.assert_none_is_left(2)
+        expected = record(1)
+        self.assertEqual(self.pids, [])
+        self.assertEqual(record(2), expected)
+        # One process reads devices for the record, and one reads them for its causes.
+        self.assert_none_is_left(2)
 
 
 if __name__ == "__main__":

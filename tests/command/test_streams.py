@@ -27,6 +27,7 @@ import compute_breakdown
 from tests import harness
 from tests.builders.xspace import op, trace
 from tests.fuzz import check_outcome, damaged_at
+from tests.modes.small_steps import small_capture
 
 OPS = [op(f"fusion.{i}", "loop fusion", 10 * i, 9, tf_op=f"op{i}") for i in range(300)]
 SMALL = trace(OPS[:2], [("0", 0, 150)])
@@ -222,9 +223,10 @@ class Terminal(StreamsTest):
             (("page", "--out", page), {"reading", "computing", "reading devices"}),
             (("export", "--out", database), {"reading", "writing"}),
         )
+        capture = self.write("a.xplane.pb", small_capture())
         for options, activities in harness.sampled(cases, 3):
             with self.subTest(options=options):
-                result, _ = self.on_terminal(harness.DEMO, "--mode", *options, setup=late)
+                result, _ = self.on_terminal(capture, "--mode", *options, setup=late)
                 *lines, answer = result.split("\r\x1b[K")
                 found: dict[str, list[int]] = {}
                 for line in filter(None, lines):

@@ -101,7 +101,8 @@ class Screens(unittest.TestCase):
                 self.check(run(path, mode).object)
 
     def test_first_screen_of_bottleneck_has_the_causes_and_the_classes(self) -> None:
-        captures = (run(path, "bottleneck").object for path in sorted(PROFILES.glob("*.pb")))
+        paths = sampled(sorted(PROFILES.glob("*.pb")), 1)
+        captures = (run(path, "bottleneck").object for path in paths)
         for fields in (demo("bottleneck", BRIEF), *captures):
             lines = Screen(fields).lines
             with self.subTest(fields["profile_dir"]):

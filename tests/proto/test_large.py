@@ -137,12 +137,12 @@ class OtherPlanes(InFolder):
 
     def test_unneeded_planes_are_not_read(self) -> None:
         modes = sampled(MODES_OF_TRACE, 1)
-        result, n_bytes = self.read_counting(Shape(factor=0.05), modes)
+        result, n_bytes = self.read_counting(Shape(factor=0.02), modes)
         result_of_double, n_bytes_of_double = self.read_counting(
-            Shape(factor=0.05, others=2), modes
+            Shape(factor=0.02, others=2), modes
         )
         self.assertEqual(result_of_double, result)
-        # The second file has eight more planes of 1.8 MB, of which only the beginning is read.
+        # The second file has eight more planes of 0.7 MB, of which only the beginning is read.
         self.assertLess(n_bytes_of_double - n_bytes, 8 * len(modes) * 10_000)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import lzma
 import unittest
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -28,7 +28,7 @@ from _pipeline.executions import Executions
 from _pipeline.normalize import Step
 from _pipeline.vocabulary import COMM, COMPUTE, DATA_MOVE
 from tests.analysis.small_programs import Json
-from tests.harness import PROFILES, answer
+from tests.harness import PROFILES, answer, sampled
 
 CORPUS = PROFILES.parent / "corpus"
 MS = 10**9
@@ -179,8 +179,9 @@ def gain_of(capture: str, edit: Edit) -> Estimate:
     return Estimate(estimate / MS, low and low / MS, high and high / MS)
 
 
-def rows() -> Iterator[tuple[str, float, Estimate]]:
-    for capture, (true, edit) in PAIRS.items():
+def rows(captures: Iterable[str] = PAIRS) -> Iterator[tuple[str, float, Estimate]]:
+    for capture in captures:
+        true, edit = PAIRS[capture]
         yield capture, true, gain_of(capture, edit)
 
 
@@ -189,7 +190,7 @@ class Pairs(unittest.TestCase):
     takes_seconds = 15
 
     def test_range_holds_the_true_gain_and_is_narrow(self) -> None:
-        for capture, true, gain in rows():
+        for capture, true, gain in rows(sampled(PAIRS, 2)):
             with self.subTest(capture):
                 assert gain.low is not None and gain.high is not None
                 self.assertLessEqual(gain.low, true)
