@@ -11,9 +11,10 @@ import ast
 import sys
 import unittest
 from collections.abc import Iterator
-from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+from tests.harness import ROOT
+from tests.test_house import BATCH, sources
+
 LIST = ROOT / "tests" / "data" / "messages.txt"
 SOURCES = (
     *("compute_breakdown.py", "_peaks.py", "_units.py", "_modes/*.py", "_analysis/**/*.py"),
@@ -29,12 +30,13 @@ NO_MESSAGE_IN = ("split", "compile", "sub", "match", "fullmatch", "execute", "ex
 
 def all_messages() -> Iterator[str]:
     """Yield all messages as `file: template`, in the order of the source."""
+    trees = {source.path: source.tree for source in sources()}
     for pattern in SOURCES:
         for path in sorted(ROOT.glob(pattern)):
             if not path.name.endswith(WITHOUT_MESSAGES):
-                name = path.relative_to(ROOT).as_posix()
-                for template in messages_in(ast.parse(path.read_text(encoding="utf-8"))):
-                    yield f"{name}: {template}"
+                name = path.relative_to(ROOT)
+                for template in messages_in(trees[name]):
+                    yield f"{name.as_posix()}: {template}"
 
 
 def messages_in(node: ast.AST) -> Iterator[str]:
@@ -61,6 +63,8 @@ def template_of(node: ast.AST) -> str:
 
 
 class MessagesTest(unittest.TestCase):
+    batch = BATCH
+
     def test_list_of_messages_is_complete(self) -> None:
         listed = LIST.read_text(encoding="utf-8").splitlines()
         found = list(all_messages())

@@ -212,15 +212,6 @@ def base_name(name: str) -> str:
     return named or name
 
 
-def without_ssa_end(name: str) -> str:
-    """Return a name without the SSA parts at its end, but keep SSA parts inside the name."""
-    head, dot, last = name.rpartition(".")
-    while dot and head and SSA_PART_RE.fullmatch(last):
-        name = head
-        head, dot, last = name.rpartition(".")
-    return name
-
-
 def named_after(name: str, others: tuple[str, ...]) -> str | None:
     """Return which of `others` is the base of an op's name: `slice` for `slice-done.10`, but not
     for `slices`."""

@@ -9,7 +9,7 @@ from _proto.hlo.text import HloText, dtype_and_layout_change
 from tests.builders.xspace import Op, StatValue, op, trace
 from tests.harness import answer
 
-BF16, S8, U32, F32 = "bf16[4]{0}", "s8[4]{0}", "u32[]{:S(2)}", "f32[4]{0}"
+BF16, S8, F32 = "bf16[4]{0}", "s8[4]{0}", "f32[4]{0}"
 
 # Each text with its expected name, opcode, output arrays and operand arrays.
 PARSED: dict[str, tuple[str, str, list[str], list[str]]] = {

@@ -19,7 +19,7 @@ from tests.builders.xspace import op as event
 from tests.fuzz import time_limit
 from tests.harness import answer
 
-COPY, MATH = "data formatting", "loop fusion"
+COPY = "data formatting"
 # Each array of the default shape has 8 x 128 values of 4 bytes.
 SIZE = 4096
 BIG = array("f32", 4, 8, 128)

@@ -13,7 +13,7 @@ from tests.builders.xspace import op as event
 HBM = ("--peak-hbm-gibps", str(10**16 / 2**30))
 LARGE = (512, 128)
 WIDE, NARROW = array("f32", *LARGE), array("bf16", *LARGE)
-N_WIDE, N_NARROW = 4 * 512 * 128, 2 * 512 * 128
+N_WIDE = 4 * 512 * 128
 # Stack frame 1 is the line of an addition, frame 2 the line of an explicit cast.
 FRAMES = StackFrames(["pos.py", "gate.py"], [(1, 4, 1), (2, 6, 1)], [(1, 0), (2, 0)])
 CONVERT = "jit(f)/jvp()/convert_element_type"
