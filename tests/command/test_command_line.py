@@ -32,7 +32,9 @@ from tests.harness import (
     keywords_of,
     run,
     sampled,
+    shared_file,
 )
+from tests.modes.small_steps import small_capture
 
 
 def printed(*arguments: str) -> str:
@@ -53,10 +55,14 @@ class Help(unittest.TestCase):
                     self.assertIn(flag, text if is_common else section)
 
     def test_every_example_in_the_help_works(self) -> None:
-        for mode in sampled(LISTED_MODES, 4):
+        capture = small_capture()
+        baseline = str(shared_file("small.xplane.pb", capture))
+        for mode in LISTED_MODES:
             with self.subTest(mode=mode.name):
-                example = mode.example.replace("BASELINE", str(DEMO)).split()
-                outcome = run(DEMO, mode.name, *example)
+                example = mode.example.replace("BASELINE", baseline).split()
+                # These examples name an op and a kernel of the demo.
+                profile = DEMO if mode.name in ("by_op", "kernel") else capture
+                outcome = run(profile, mode.name, *example)
                 self.assertEqual(outcome.object["status"], "ok")
 
     def test_help_of_top_shows_the_default_of_each_mode(self) -> None:
@@ -93,11 +99,16 @@ class WithoutMode(unittest.TestCase):
 
 
 class UsageErrors(unittest.TestCase):
-    def assert_usage_error(self, detail: str, *arguments: str | Path) -> None:
-        outcome = command(*arguments)
+    def test_command_prints_an_object_and_the_usage(self) -> None:
+        outcome = command("--top", "3")
         self.assertEqual((outcome.status, outcome.object["reason"]), (2, "bad_arguments"))
-        self.assertEqual(outcome.object["detail"], detail)
-        usage, line = outcome.stderr.splitlines()
+        self.assertTrue(outcome.stderr.startswith("usage: "))
+
+    def assert_usage_error(self, detail: str, *arguments: str | Path) -> None:
+        outcome = compute_breakdown.outcome_of([*map(str, arguments)])
+        self.assertEqual((outcome.status, outcome.fields["reason"]), (2, "bad_arguments"))
+        self.assertEqual(outcome.fields["detail"], detail)
+        usage, line = outcome.complaint.splitlines()
         self.assertTrue(usage.startswith("usage: "))
         self.assertEqual(line, f"compute_breakdown: bad_arguments: {detail}")
 
@@ -372,7 +383,8 @@ class ProgressLine(unittest.TestCase):
                 mock.patch("sys.stdout", stdout),
             ):
                 self.addCleanup(gc.enable)
-                compute_breakdown.main([str(DEMO), "--mode", "summary"])
+                path = shared_file("small.xplane.pb", small_capture())
+                compute_breakdown.main([str(path), "--mode", "summary"])
                 shown = self.shown()
                 self.assertEqual(any("reading" in line for line in shown), is_terminal)
                 self.assertEqual(shown[-1], "")
