@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from _proto import xplane_pb2 as pb
+from compute_breakdown import outcome_of
 from tests.builders.xspace import Line, Plane, Space, encode, op, tpu_plane
 from tests.harness import DEMO, SCRIPT, Outcome, bound, run
 
@@ -105,20 +106,18 @@ class NextSteps(unittest.TestCase):
     """Test the command that `spread` suggests for the slow device."""
 
     def commands(self, files: Files, *profiles: str) -> list[str]:
-        """Run `spread` as a command on files in a folder; return the commands that it suggests, as
-        the words after the name of the program."""
+        """Run `spread` on files in a folder; return the commands that it suggests, as the words
+        after the name of the program."""
         with tempfile.TemporaryDirectory() as folder:
             for name, data in files.items():
                 path = Path(folder, name)
                 path.parent.mkdir(exist_ok=True)
                 path.write_bytes(data)
             paths = [str(Path(folder, profile)) for profile in profiles or ("",)]
-            words = [sys.executable, str(SCRIPT), *paths, "--mode", "spread"]
-            done = subprocess.run(words, capture_output=True, check=True)
-            commands = [step["command"] for step in json.loads(done.stdout)["next_steps"]]
+            found = outcome_of([*paths, "--mode", "spread"]).fields
+            commands = [step["command"] for step in found["next_steps"]]
             for command in commands:
-                printed = subprocess.run(shlex.split(command), capture_output=True, check=True)
-                answer = json.loads(printed.stdout)
+                answer = outcome_of(shlex.split(command)[2:]).fields
                 self.assertEqual((answer["status"], answer["device"]), ("ok", SLOW["device"]))
                 times = {row["class"]: row["dur_ps"] for row in answer["budget"]}
                 self.assertEqual(times["unjudged"], 380)
