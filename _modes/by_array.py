@@ -14,7 +14,7 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Any
 
-from _analysis.arrays.of_step import StepArray, StepArrays, Use
+from _analysis.arrays.of_step import StepArray, StepArrays, Use, arrays_of_step
 from _analysis.likely_lines import line_of
 from _analysis.roof.ledger import Entry, ledger_of
 from _analysis.roof.roofs import Roofs, roofs_of
@@ -46,7 +46,7 @@ def by_array(
 ) -> Json:
     roofs = roofs_of(step.device, chip, dict(peaks))
     ledger = ledger_of(step, roofs, {})
-    arrays = StepArrays(ledger, roofs)
+    arrays = arrays_of_step(step, ledger, roofs)
     if not any(entry.executions.op.program for entry in ledger):
         raise NoAnswer("no_program")
     context.note(*roofs.choice.notes)

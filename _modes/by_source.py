@@ -91,7 +91,7 @@ def lines_fused(group: Group) -> Counter[str]:
     n_instructions: Counter[str] = Counter()
     for executions in group.members:
         if executions.op.instruction:
-            n_instructions += lines_inside(executions.op.instruction)
+            n_instructions.update(lines_inside(executions.op.instruction))
     del n_instructions[group.op.source_inner or ""]
     return n_instructions
 

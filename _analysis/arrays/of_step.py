@@ -16,6 +16,7 @@ from _analysis.roof.roofs import Roofs
 from _light import NamedTuple, cached_property
 from _pipeline.executions import Executions
 from _pipeline.groups import grouped
+from _pipeline.normalize import Step
 from _proto.hlo.parameters import read_parameters
 from _proto.hlo.program import Instruction, Program
 from _proto.hlo.shapes import Array, Path
@@ -159,6 +160,13 @@ def arrays_of(program: Program) -> tuple[Arrays, dict[Instruction, list[Access]]
     if arrays_of not in program.derived:
         program.derived[arrays_of] = Arrays(program), {}
     found: tuple[Arrays, dict[Instruction, list[Access]]] = program.derived[arrays_of]
+    return found
+
+
+def arrays_of_step(step: Step, ledger: Sequence[Entry], roofs: Roofs) -> StepArrays:
+    """Return the arrays of a step. On a page, causes and `by_array` ask for the same ledger."""
+    # Keep the ledger, so that no other list can get its id.
+    found, _ = step.once((arrays_of_step, id(ledger)), lambda: (StepArrays(ledger, roofs), ledger))
     return found
 
 

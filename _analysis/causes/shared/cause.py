@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
 from _analysis.arrays.engine import Change, Gain
-from _analysis.arrays.of_step import StepArrays
+from _analysis.arrays.of_step import StepArrays, arrays_of_step
 from _analysis.idle.periods import Periods
 from _analysis.kernel.kernel_regions import Inside
 from _analysis.roof.ledger import Entry
@@ -86,7 +86,7 @@ class StepFacts:
     @cached_property
     def arrays(self) -> StepArrays:
         """Return the arrays that the step's ops read and write."""
-        return StepArrays(self.ledger, self.roofs)
+        return arrays_of_step(self.step, self.ledger, self.roofs)
 
     def explained_by(self, *names: str, confidence: Confidence | None = None) -> set[int]:
         """Return the ids of the executions that are evidence for causes of other rules."""
