@@ -154,62 +154,81 @@ def record_device(device: Device, asked: slice, shared: Shared, context: Context
     ops = make_ops(device, list(compress(admitted, is_used)), context, shared.first)
     shared.first = shared.first or (device, ops)
     leaves = {metadata_id: leaf_of(op) for metadata_id, op in ops.items() if not op.is_container}
-    containers = ops.keys() - leaves.keys()
-    used = [
-        None if why_not else sums_of(step_event if device.steps else None, of_step, containers)
-        for step_event, of_step, why_not in zip(steps, admitted, reasons, strict=True)
-    ]
-    read = [step for step in used if step]
+    asked_for = set(range(len(steps))[asked])
+    periods = periods_by_index(device)
+    used = UsedSteps(ops, leaves)
     n_aggregated = admitted[0].n_aggregated
-    n_dropped = n_aggregated + sum(step.admitted.n_dropped - n_aggregated for step in read)
+    recorded = []
+    for event, of_step, reason in zip(steps, admitted, reasons, strict=True):
+        sums = None
+        if not reason:
+            sums = sums_of(event if device.steps else None, of_step, used.containers)
+            used.add(sums)
+        why_not = reason or (None if event.index in asked_for else "not_asked")
+        recorded.append(record_step(event, sums, periods.get(event.index), why_not, leaves))
+        # The events need more memory than the sums of the steps that follow.
+        of_step.pieces.clear()
+    n_dropped = n_aggregated + used.n_dropped
     if n_dropped:
         context.warn(
             f"left out {counted(n_dropped, 'event')} of the XLA Ops line (no metadata, no time or a"
             " negative duration)"
         )
-    asked_for = set(range(len(steps))[asked])
-    periods = periods_by_index(device)
     return DeviceFacts(
         device=device.plane.name,
         device_type=device.type,
-        clock=ON_DEVICE if any(step.clock.name == ON_DEVICE for step in read) else ON_TRACE,
+        clock=used.clock,
         step_source=device.step_source if device.steps else None,
-        program=digest_of_all(texts_of_program(read, ops)),
-        program_id=main_program_of(read, leaves),
-        steps=[
-            record_step(
-                event,
-                step,
-                periods.get(event.index),
-                why_not or (None if event.index in asked_for else "not_asked"),
-                leaves,
-            )
-            for event, step, why_not in zip(steps, used, reasons, strict=True)
-        ],
+        program=digest_of_all(used.texts),
+        program_id=used.main_program,
+        steps=recorded,
         groups=facts_of(leaves.values(), shared.groups),
         notes=context.notes,
     )
 
 
+class UsedSteps:
+    """Facts about all used steps of a device. They are collected step by step, because the times of
+    all ops in all steps need more memory than the events."""
+
+    def __init__(self, ops: Mapping[int, Op], leaves: Mapping[int, Leaf]) -> None:
+        self._ops, self._leaves = ops, leaves
+        self.containers = ops.keys() - leaves.keys()
+        self.clock: ClockName = ON_TRACE
+        # Events left out, except aggregated events, which are in no step.
+        self.n_dropped = 0
+        self._branches = {i for i, op in ops.items() if op.category == CONDITIONAL}
+        self._outside: set[int] = set()
+        # Times of the programs; not computed if there is only one.
+        programs = (leaf.op.program_id for leaf in leaves.values())
+        self._times = {program: 0 for program in programs if program is not None}
+
+    def add(self, step: WindowSums) -> None:
+        if step.clock.name == ON_DEVICE:
+            self.clock = ON_DEVICE
+        self.n_dropped += step.admitted.n_dropped - step.admitted.n_aggregated
+        if self._branches:
+            self._outside |= ids_outside(self._branches, step)
+        if len(self._times) > 1:
+            for metadata_id, leaf in self._leaves.items():
+                if leaf.op.program_id is not None:
+                    self._times[leaf.op.program_id] += step.times.get(metadata_id, 0)
+
+    @property
+    def texts(self) -> set[str]:
+        """Return the texts of all ops outside of branches. Ops in branches are excluded: steps that
+        take different branches still run the same program."""
+        outside = self._outside if self._branches else self._ops
+        return {self._ops[metadata_id].text for metadata_id in outside}
+
+    @property
+    def main_program(self) -> int | None:
+        """Return the id of the program that takes the most time; None if no op has a program id."""
+        return max(self._times, key=self._times.__getitem__, default=None)
+
+
 def leaf_of(op: Op) -> Leaf:
     return Leaf(op, source_key(op), part_of(op), op.is_wait)
-
-
-def main_program_of(steps: Iterable[WindowSums], leaves: Mapping[int, Leaf]) -> int | None:
-    """Return the id of the program that takes the most time; None if no op has a program id."""
-    programs = {
-        metadata_id: leaf.op.program_id
-        for metadata_id, leaf in leaves.items()
-        if leaf.op.program_id is not None
-    }
-    if len(set(programs.values())) == 1:
-        return next(iter(programs.values()))
-    times = summed(
-        (program, step.times.get(metadata_id, 0))
-        for step in steps
-        for metadata_id, program in programs.items()
-    )
-    return max(times, key=times.__getitem__, default=None)
 
 
 def record_step(
@@ -286,15 +305,6 @@ def reasons_not_used(device: Device, steps: Sequence[StepEvent]) -> list[WhyNot 
         return None if is_usual else "other_op_count"
 
     return [reason(step) for step in steps]
-
-
-def texts_of_program(steps: Iterable[WindowSums], ops: Mapping[int, Op]) -> set[str]:
-    """Return the texts of all ops outside of branches. Ops in branches are excluded: steps that
-    take different branches still run the same program."""
-    branches = {metadata_id for metadata_id, op in ops.items() if op.category == CONDITIONAL}
-    if not branches:
-        return {op.text for op in ops.values()}
-    return {ops[metadata_id].text for step in steps for metadata_id in ids_outside(branches, step)}
 
 
 def ids_outside(branches: Set[int], step: WindowSums) -> set[int]:
