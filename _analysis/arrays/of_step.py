@@ -234,10 +234,10 @@ class StepArrays:
         """
         op = executions.op
         found = [access.n_bytes for access in accesses]
-        total, counted = sum(found), op.hbm_bytes
         assert op.instruction is not None
-        if counted is None or op.is_opaque or op.instruction.is_asynchronous:
+        if op.is_opaque or op.instruction.is_asynchronous or op.hbm_bytes is None:
             return found
+        total, counted = sum(found), op.hbm_bytes
         self.compared_time += executions.total
         if _TOLERANCE * abs(total - counted) <= counted:
             self.agreeing_time += executions.total
