@@ -219,8 +219,7 @@ class StepArrays:
     def _array(self, value: Value, arrays: Arrays) -> StepArray | None:
         known = self.by_value.get(value)
         if known is None:
-            leaves = dict(arrays.leaves(value.instruction))
-            shape = leaves.get(value.path)
+            shape = value.array
             if shape is None:
                 return None
             known = self.by_value[value] = StepArray(value, shape, arrays)

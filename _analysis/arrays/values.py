@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from _analysis.arrays.graph import DEEPEST, WHILE, Value, body_of, operand
 from _proto import hlo_pb2 as pb
 from _proto.hlo.program import Computation, Instruction, Program
-from _proto.hlo.shapes import Array, Path
+from _proto.hlo.shapes import Array, Path, read_arrays
 from _proto.hlo.traffic import is_partial, update_of
 
 _CALL, _CONDITIONAL, _PARAMETER, _TUPLE = "call", "conditional", "parameter", "tuple"
@@ -36,18 +36,12 @@ class Arrays:
         self._caller_of: dict[Computation, Instruction] = {}
         # The next value on the way to the value that defines the array.
         self._next: dict[Value, Value] = {}
-        self._leaves: dict[Instruction, Sequence[tuple[Path, Array]]] = {}
         self._aliases: dict[Instruction, dict[Path, tuple[int, Path]]] = {}
         self._join()
 
     def leaves(self, instruction: Instruction) -> Sequence[tuple[Path, Array]]:
         """Return the arrays of an instruction's output, each with its path in nested tuples."""
-        known = self._leaves.get(instruction)
-        if known is None:
-            found = instruction.leaves or ()
-            known = [(path, array) for path, array in found if array is not None]
-            self._leaves[instruction] = known
-        return known
+        return read_arrays(instruction.message.shape) if instruction.leaves else ()
 
     def array_of(self, value: Value) -> Value:
         """Return the value that defines the array of a value."""

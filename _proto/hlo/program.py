@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from functools import cache
+from sys import intern
 from typing import Any, TypeVar
 
 from google.protobuf.message import Message
@@ -57,10 +58,10 @@ class Program:
         self.computations = [Computation(self, part) for part in self.message.computations]
         # Index names without creating Instruction objects, because most instructions are inside
         # fusions, where few answers need them.
-        self._place_of = _if_unique(
-            (instruction.name.removeprefix("%"), (computation, i))
+        self._computation_with = _if_unique(
+            (message.name.removeprefix("%"), computation)
             for computation in self.computations
-            for i, instruction in enumerate(computation.message.instructions)
+            for message in computation.message.instructions
         )
 
     def instructions(self) -> Iterator[Instruction]:
@@ -69,14 +70,12 @@ class Program:
     def instruction(self, name: str) -> Instruction | None:
         """Return the instruction with the given name, which may begin with `%`."""
         name = name.removeprefix("%")
-        if name not in self._place_of:
-            return None
-        found = self._place_of[name]
-        if found is None:
+        computation = self._computation_with.get(name)
+        if computation:
+            return computation.by_name[name]
+        if name in self._computation_with:
             self.complain(f"several instructions are named {name}")
-            return None
-        computation, i = found
-        return computation.instructions[i]
+        return None
 
     def instruction_by_id(self, instruction_id: int) -> Instruction | None:
         """Return the only instruction with the given id in any computation, or None."""
@@ -185,6 +184,10 @@ class Computation:
         return found
 
     @cached_property
+    def by_name(self) -> dict[str, Instruction]:
+        return {found.name: found for found in self.instructions}
+
+    @cached_property
     def instruction_of(self) -> dict[int, Instruction | None]:
         return _if_unique((found.message.id, found) for found in self.instructions)
 
@@ -285,7 +288,8 @@ class Instruction:
         self.message = message
         # Remove the %, which HLO texts put before each name.
         self.name = message.name.removeprefix("%")
-        self.opcode = message.opcode
+        # A program has few opcodes, but each message makes a new string.
+        self.opcode = intern(message.opcode)
 
     @property
     def program(self) -> Program:
@@ -341,10 +345,10 @@ class Instruction:
     @property
     def opcodes(self) -> frozenset[str]:
         """Return the opcodes of the instruction and of all instructions inside it."""
-        known = self.program.opcodes_of
-        if self not in known:
-            known[self] = frozenset((self.opcode, *(inner.opcode for inner in self.inside())))
-        return known[self]
+        known, inside = self.program.opcodes_of, self.inside()
+        if inside and self not in known:
+            known[self] = frozenset((self.opcode, *(inner.opcode for inner in inside)))
+        return known[self] if inside else frozenset((self.opcode,))
 
     def parts_with(self, opcodes: Set[str]) -> list[Instruction]:
         """Return which of the instruction and all instructions inside it have these opcodes."""

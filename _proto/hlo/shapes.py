@@ -78,6 +78,12 @@ def read_leaves(shape: bytes) -> Sequence[tuple[Path, Array | None]] | None:
     return leaves
 
 
+@lru_cache(maxsize=1 << 12)
+def read_arrays(shape: bytes) -> Sequence[tuple[Path, Array]]:
+    """Return the leaves that are arrays; none if the message is unreadable."""
+    return [(path, array) for path, array in read_leaves(shape) or () if array is not None]
+
+
 def _add_leaves(shape: pb.Shape, path: Path, leaves: list[tuple[Path, Array | None]]) -> None:
     if shape.element_type == _TUPLE:
         for i, part in enumerate(shape.tuple_shapes):
