@@ -92,8 +92,9 @@ def with_gains_after(found: Iterable[Found], engine: Engine) -> Iterator[Found]:
         elif each.cause.measured:
             yield each._replace(after=each.gain.estimate)
         else:
+            is_first = not above
             above += each.cause.changes
-            together = engine.without(above).estimate
+            together = each.gain.estimate if is_first else engine.without(above).estimate
             yield each._replace(after=max(0, together - saved))
             saved = together
 
