@@ -89,12 +89,12 @@ class WithoutMode(unittest.TestCase):
             self.assertIn(mode.name, outcome.stdout)
 
     def test_mode_without_the_option_is_bottleneck_or_compare(self) -> None:
-        outcome = command(DEMO, "--top", "3")
-        shown = run(DEMO, "bottleneck", "--top", "3", BRIEF).object
-        self.assertEqual(outcome.object, {**shown, "profile_dir": str(DEMO)})
+        path = shared_file("small.xplane.pb", small_capture())
+        outcome = command(path, "--top", "3")
+        self.assertEqual(outcome.object, run(path, "bottleneck", "--top", "3", BRIEF).object)
         outcome = command(AFTER, "--baseline", BEFORE)
         self.assertEqual(outcome.object["mode"], "compare")
-        outcome = command(DEMO, "--kernel", "x")
+        outcome = command(path, "--kernel", "x")
         self.assertEqual(outcome.object["detail"], "--kernel is only valid with --mode kernel")
 
 

@@ -132,11 +132,15 @@ class Answers(InFolder):
             json.loads(gzip.decompress(AFTER.read_bytes())),
         )
         expected = printed(AFTER, "compare", "--baseline", str(BEFORE))
-        for baseline in (before, BEFORE.read_bytes(), json.loads(before), BEFORE):
-            for profile in (after, AFTER):
-                found = analyse(profile, "compare", baseline=baseline)
-                for field in expected.keys() - {"profile_dir", "baseline_dir", "next_steps"}:
-                    self.assertEqual(found[field], expected[field], field)
+        for profile, baseline in (
+            (after, before),
+            (AFTER, BEFORE.read_bytes()),
+            (after, json.loads(before)),
+            (AFTER, BEFORE),
+        ):
+            found = analyse(profile, "compare", baseline=baseline)
+            for field in expected.keys() - {"profile_dir", "baseline_dir", "next_steps"}:
+                self.assertEqual(found[field], expected[field], field)
         self.assertEqual(analyse(after, "compare", baseline=BEFORE)["profile_dir"], "-")
         self.assertEqual(analyse(AFTER, "compare", baseline=before)["baseline_dir"], "-")
         both = analyse(after, "compare", baseline=before)

@@ -134,7 +134,7 @@ class OtherPlanes(InFolder):
             Shape(factor=0.02, others=2), modes
         )
         self.assertEqual(result_of_double, result)
-        # The second file has eight more planes of 0.7 MB, of which only the beginning is read.
+        # The second file has eight more planes of 1.4 MB, of which only the beginning is read.
         self.assertLess(n_bytes_of_double - n_bytes, 8 * len(modes) * 10_000)
 
 
