@@ -104,7 +104,7 @@ class OfOps(unittest.TestCase):
             for i in range(8_000)
             for event in (Event(2, 10 * i, 5), Event(1, 10 * i, 2), Event(1, 10 * i + 7, 3))
         ]
-        with within(1.2):
+        with within(0.5):
             (row,) = answer(encode(Space([plane])), "by_op")["ops"]
         self.assertIsNone(row["loop"])
 
