@@ -111,8 +111,14 @@ class Op:
         self.kind: Kind = kind or OTHER
         self.is_known = kind is not None
         self.async_collective = async_collective(self.category, self.hlo.name)
-        self.stored_stack = frames.stack_of(as_text(stats.get("source_stack")))
+        self.stored_stack = stored = frames.stack_of(as_text(stats.get("source_stack")))
         self.stack_order = stack_order
+        # The stack, outermost frame first.
+        self.stack = stored
+        if stored and stack_order != frames.OUTERMOST_FIRST:
+            self.stack = stored.backwards
+        # The source line that the trace stores in addition to the stack.
+        self.source = as_text(stats.get("source")) or None
         self.tf_op = as_text(stats.get("tf_op")) or None
         # The other ops of the step; None while several steps are read.
         self.around: Surroundings | None = None
@@ -145,18 +151,6 @@ class Op:
         or receive."""
         is_half = self.category in ("send", "recv", *HOST_TRANSFERS)
         return bool(self.name) and not self.is_container and (self.is_start or is_half)
-
-    @cached_property
-    def source(self) -> str | None:
-        """Return the source line that the trace stores in addition to the stack."""
-        return as_text(self.metadata.stats.get("source")) or None
-
-    @cached_property
-    def stack(self) -> frames.Stack | None:
-        """Return the op's stack, outermost frame first."""
-        stored = self.stored_stack
-        is_outermost_first = self.stack_order == frames.OUTERMOST_FIRST
-        return stored if is_outermost_first or stored is None else stored.backwards
 
     @property
     def source_stack(self) -> str | None:

@@ -27,7 +27,7 @@ OPCODE_RE = re.compile(r"\s*(?P<opcode>[a-z][\w\-]*)\(")
 TILES_RE = re.compile(r"T(?P<tiles>(?:\([^()]*\))+)")
 MEMORY_SPACE_RE = re.compile(r"S\((?P<space>\d{1,20})\)")
 # Arrays in host memory have the layout `…S(5)`.
-HOST_MARK = "5)"
+HOST_MARK = "S(5)"
 TARGET_MARK = "custom_call_target"
 TARGET_RE = re.compile(r'custom_call_target="(?P<target>[^"]*)"')
 ON_SPARSE_CORE = 'async_execution_thread="sparsecore"'
