@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
-from copy import copy
 from itertools import compress
 from operator import eq
 
@@ -56,8 +55,9 @@ class Executions:
 
     def without(self, time: int) -> Executions:
         """Return the same executions with less time in total."""
-        shorter = copy(self)
-        shorter.total -= time
+        shorter = Executions(self.metadata_id, self.op, self._longest)
+        shorter.n, shorter.total = self.n, self.total - time
+        shorter.shortest, shorter.longest = self.shortest, self.longest
         return shorter
 
 

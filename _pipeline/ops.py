@@ -22,7 +22,6 @@ from _pipeline.vocabulary import (
     DMA,
     HOST,
     HOST_TRANSFERS,
-    MATMUL_CATEGORY,
     NO_CATEGORY,
     NO_SOURCE,
     OTHER,
@@ -35,6 +34,7 @@ from _pipeline.vocabulary import (
     Phase,
     async_collective,
     kind_of,
+    may_be_matmul,
 )
 from _proto.hlo.text import (
     HOST_MEMORY,
@@ -392,7 +392,7 @@ class Op:
     def dtype_uncertain(self) -> bool:
         """Return whether a matrix unit may have used a precision that differs from the output's
         dtype."""
-        if self.dot or self.dtype == OTHER or not MATMUL_CATEGORY.match(self.category):
+        if self.dot or self.dtype == OTHER or not may_be_matmul(self.category):
             return False
         inputs = {dtype_class(array.dtype) for array in self.matmul_inputs}
         return inputs != {self.dtype}

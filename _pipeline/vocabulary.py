@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from functools import cache
 from typing import Final, Literal
 
 from _proto.hlo.text import ASYNC_COLLECTIVE_ENDS, named_after
@@ -69,20 +67,14 @@ CATEGORIES: dict[Kind, str] = {
     ),
 }
 KIND_OF = {name: kind for kind, names in CATEGORIES.items() for name in names.split(", ")}
-# Patterns for categories that CATEGORIES does not list. The first pattern that matches counts.
-FAMILIES: tuple[tuple[Kind, re.Pattern[str]], ...] = (
-    (COMM, re.compile(r"infeed|outfeed")),
-    (COMPUTE, re.compile(r" fusion\Z|\A(?:convolution |rng-|batch-norm-)")),
-)
-
 
 # Transfers within the device, by a SparseCore or a DMA engine.
 LOCAL_TRANSFERS = (
     *("sparse-core-data-format", "gather_offload", "scatter_offload"),
     *("slice", "dynamic-slice", "dynamic-update-slice", "copy", "pad", "concatenate"),
 )
-MATMUL_CATEGORY = re.compile(
-    r"\A(?:convolution(?: .*)?|dot|ragged-dot|output fusion|custom fusion|custom-call)\Z"
+MATMUL_CATEGORIES = frozenset(
+    ("convolution", "dot", "ragged-dot", "output fusion", "custom fusion", CUSTOM_CALL)
 )
 
 
@@ -96,9 +88,16 @@ def kind_of(category: str, op_name: str) -> Kind | None:
     return kind
 
 
-@cache
 def kind_of_family(category: str) -> Kind | None:
-    return next((kind for kind, family in FAMILIES if family.search(category)), None)
+    """Return the kind of a category that CATEGORIES does not list."""
+    if "infeed" in category or "outfeed" in category:
+        return COMM
+    starts = ("convolution ", "rng-", "batch-norm-")
+    return COMPUTE if category.endswith(" fusion") or category.startswith(starts) else None
+
+
+def may_be_matmul(category: str) -> bool:
+    return category in MATMUL_CATEGORIES or category.startswith("convolution ")
 
 
 def async_collective(category: str, op_name: str) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import chain
 from math import prod
 
@@ -26,15 +26,18 @@ _ID = r"\d{1,9}"
 _IDS = rf"{_ID}(?:,{_ID})*"
 _AXIS = rf"'[^']*'={_ID}"
 _PART = rf"'[^']*'(?::\({_ID}\){_ID})?"
-_GROUPS_RE = re.compile(
-    rf", replica_groups=(?:(?P<listed>\{{(?:\{{{_IDS}\}}(?:,\{{{_IDS}\}})*)?\}})"
-    rf"|(?P<iota>\[{_ID},{_ID}\]<=\[{_IDS}\](?:T\({_IDS}\))?)"
-    rf"|(?P<mesh>mesh\[{_AXIS}(?:,{_AXIS})*\] \{{(?:{_PART}(?:,{_PART})*)?\}}))(?:,|\Z)"
-)
-_PAIRS_RE = re.compile(rf", source_target_pairs=\{{((?:\{{{_ID},{_ID}\}},?)+)\}}(?:,|\Z)")
-_LIST_RE = re.compile(r"[{\[(]([\d,]*)[}\])]")
-_AXIS_RE = re.compile(r"'([^']*)'=(\d+)")
-_PART_RE = re.compile(r"'([^']*)'(?::\((\d+)\)(\d+))?")
+_PAIRS = rf", source_target_pairs=\{{((?:\{{{_ID},{_ID}\}},?)+)\}}(?:,|\Z)"
+_LIST = r"[{\[(]([\d,]*)[}\])]"
+
+
+@cache
+def _groups_re() -> re.Pattern[str]:
+    # Compile late, because it takes as long as importing three modules, and only texts need it.
+    return re.compile(
+        rf", replica_groups=(?:(?P<listed>\{{(?:\{{{_IDS}\}}(?:,\{{{_IDS}\}})*)?\}})"
+        rf"|(?P<iota>\[{_ID},{_ID}\]<=\[{_IDS}\](?:T\({_IDS}\))?)"
+        rf"|(?P<mesh>mesh\[{_AXIS}(?:,{_AXIS})*\] \{{(?:{_PART}(?:,{_PART})*)?\}}))(?:,|\Z)"
+    )
 
 
 class AxisPart(NamedTuple):
@@ -189,7 +192,7 @@ def _listed(items: Sequence[object], most: int) -> str:
 
 def groups_in_text(attributes: str, n_devices: int | None) -> Participants | None:
     """Read the groups in an op's attributes; return None if they are missing or inconsistent."""
-    written = _GROUPS_RE.search(attributes)
+    written = _groups_re().search(attributes)
     return _read_participants(written[0], n_devices) if written else None
 
 
@@ -197,7 +200,7 @@ def groups_in_text(attributes: str, n_devices: int | None) -> Participants | Non
 # devices of a pod.
 @lru_cache(maxsize=256)
 def _read_participants(text: str, n_devices: int | None) -> Participants | None:
-    written = _GROUPS_RE.search(text)
+    written = _groups_re().search(text)
     if written is None:
         return None
     if written["listed"] == "{}":
@@ -208,14 +211,14 @@ def _read_participants(text: str, n_devices: int | None) -> Participants | None:
 
 def _read_groups(written: re.Match[str]) -> Groups | None:
     if written["listed"]:
-        return listed_groups(map(_numbers, _LIST_RE.findall(written["listed"])))
+        return listed_groups(map(_numbers, re.findall(_LIST, written["listed"])))
     if written["iota"]:
-        (n_groups, size), dims, *order = map(_numbers, _LIST_RE.findall(written["iota"]))
+        (n_groups, size), dims, *order = map(_numbers, re.findall(_LIST, written["iota"]))
         return iota_groups(n_groups, size, dims, *order)
     mesh, _, within = written["mesh"].partition("]")
-    axes = _AXIS_RE.findall(mesh)
+    axes = re.findall(r"'([^']*)'=(\d+)", mesh)
     index_of = {name: i for i, (name, _) in enumerate(axes)}
-    parts = _PART_RE.findall(within)
+    parts = re.findall(r"'([^']*)'(?::\((\d+)\)(\d+))?", within)
     if len(index_of) < len(axes) or not index_of.keys() >= {name for name, *_ in parts}:
         return None
     axis_parts = [AxisPart(index_of[name], *map(int, filter(None, of))) for name, *of in parts]
@@ -224,10 +227,10 @@ def _read_groups(written: re.Match[str]) -> Groups | None:
 
 def pairs_in_text(attributes: str) -> Participants | None:
     """Read the source-target pairs in the attributes of a collective-permute."""
-    written = _PAIRS_RE.search(attributes)
+    written = re.search(_PAIRS, attributes)
     if written is None:
         return None
-    pairs = map(_numbers, _LIST_RE.findall(written[1]))
+    pairs = map(_numbers, re.findall(_LIST, written[1]))
     return in_pairs((source, target) for source, target in pairs)
 
 
