@@ -106,9 +106,8 @@ class StepArray:
     def makers(self) -> Sequence[Executions]:
         """Return the executions that write the array's contents, the largest write first."""
         writes = sorted(self.writes, key=lambda use: -use.n_bytes)
-        filling = [use for use in writes if use.executions.op.hlo.opcode in _FILLS]
-        chosen = [use for use in writes if use not in filling] or filling
-        return [use.executions for use in chosen]
+        computed = [use for use in writes if use.executions.op.hlo.opcode not in _FILLS]
+        return [use.executions for use in computed or writes]
 
     @cached_property
     def origin(self) -> Value | None:
