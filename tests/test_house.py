@@ -300,11 +300,11 @@ class Loaded(unittest.TestCase):
         self.assertIn("_analysis.records.changed_causes", loaded)
         self.assertNotIn("google.protobuf", loaded)
 
-    def test_help_loads_neither_modes_nor_protobuf(self) -> None:
+    def test_help_loads_no_modes_no_protobuf_and_nothing_for_types(self) -> None:
         loaded = self.loaded("--help")
         top = {name.partition(".")[0] for name in loaded}
         self.assertIn("_pipeline", top)
-        self.assertEqual(top & {"_analysis", "_output", "_proto", "google"}, set())
+        self.assertEqual(top & {"_analysis", "_output", "_proto", "google", "typing"}, set())
         self.assertEqual(loaded & set(MODULES_OF_MODES), set())
 
 
