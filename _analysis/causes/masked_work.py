@@ -70,6 +70,9 @@ _FIRST, _SAMPLES = 24, 512
 _BLOCK = 256
 # Smaller dimensions are no positions.
 _POSITIONS = 64
+# Larger arrays fit in no memory, but a damaged program can have them. An array of this size has at
+# most six dimensions of positions, so a block has at most 64 corners.
+_MOST_ELEMENTS = _POSITIONS**6
 # Multiples of powers of this number fill a space of so many dimensions evenly: it is the inverse of
 # the root of x ** (n + 1) == x + 1.
 _N_COORDINATES = 6
@@ -149,7 +152,7 @@ class _Masks:
         """Return the part of an operand that an instruction keeps if it applies a mask."""
         array = array_of(by)
         drops = self._drops(by, source) if by.opcode in ("add", "select") else None
-        if array is None or drops is None:
+        if array is None or drops is None or array.n_elements > _MOST_ELEMENTS:
             return _ALL
         kept = self._sampled(array, drops, range(1, 1 + _FIRST), with_blocks=False)
         if kept.elements <= 1.5 * _KEPT:

@@ -164,6 +164,25 @@ class Damage(unittest.TestCase):
                     self.masked_by(first, *ops, op("x", "copy", "x59", shape=PLACES)), []
                 )
 
+    def test_array_of_more_dimensions_than_fit_in_memory_takes_no_exponential_time(self) -> None:
+        sides = [64] * 40
+        scores, mask = array("f32", *sides), array("pred", *sides)
+        ops = [
+            op("q", "parameter", shape=ROWS),
+            op("k", "parameter", shape=KEYS, number=1),
+            matmul("scores", "q", "k", scores),
+            *real("lowest", -1e30, scores),
+            number("zero", 0),
+            op("row", "iota", shape=scores, extra=packed(14, [0])),
+            op("zeros", "broadcast", "zero", shape=scores),
+            op("mask", "compare", "row", "zeros", shape=mask, extra=direction("LT")),
+            op("chosen", "select", "mask", "scores", "lowest", shape=scores),
+            op("weights", "exponential", "chosen", shape=scores),
+            op("sums", "reduce", "weights", "lowest.0", shape=array("f32", 64)),
+        ]
+        with time_limit(1):
+            self.assertNotIn("masked_work", [r["cause"] for r in causes({"main": ops}, events())])
+
     def test_start_of_a_slice_that_is_no_number_is_read(self) -> None:
         row = op("row", "iota", shape=PLACES, extra=packed(14, [0]))
         for value in (math.inf, math.nan):
