@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from _analysis.roof.exposed import is_exposed
 from _analysis.roof.ledger import COLLECTIVE, DATA_MOVEMENT, Entry, OpClass
@@ -37,11 +37,12 @@ class Hideable:
         self, ledger: Sequence[Entry], math: Iterable[Entry]
     ) -> dict[Instruction, int]:
         """Map each synchronous collective to the duration of the math that could overlap with
-        it."""
-        found: dict[Computation, list[Instruction]] = {}
+        it, if this is less than the collective itself takes, or else to a longer time."""
+        found: dict[Computation, dict[Instruction, int]] = {}
         for entry in filter(is_synchronous, ledger):
             if moved := entry.executions.op.instruction:
-                found.setdefault(moved.computation, []).append(moved)
+                longest = found.setdefault(moved.computation, {})
+                longest[moved] = max(entry.total, longest.get(moved, 0))
         times: MathTimes = {computation: {} for computation in found}
         for entry in math if found else ():
             instruction = entry.executions.op.instruction
@@ -49,9 +50,9 @@ class Hideable:
                 of_computation = times[instruction.computation]
                 of_computation[instruction] = of_computation.get(instruction, 0) + entry.total
         return {
-            moved: sum(times[computation][instruction] for instruction in free)
-            for computation, all_moved in found.items()
-            for moved, free in independent(computation, all_moved, times[computation]).items()
+            moved: time
+            for computation, longest in found.items()
+            for moved, time in times_beside(computation, longest, times[computation]).items()
         }
 
     def time_of(self, name: OpClass, entries: Iterable[Entry]) -> int | None:
@@ -75,11 +76,11 @@ class Hideable:
         return hidden + min(asynchronous, self._math_time)
 
 
-def independent(
-    computation: Computation, moved: Sequence[Instruction], math: Iterable[Instruction]
-) -> dict[Instruction, list[Instruction]]:
-    """Map each instruction in `moved` to the math that could overlap with it: math that neither
-    uses its result nor computes its input.
+def times_beside(
+    computation: Computation, moved: Mapping[Instruction, int], math: Mapping[Instruction, int]
+) -> dict[Instruction, int]:
+    """Map each instruction in `moved` to the time of the math that could overlap with it: math that
+    neither uses its result nor computes its input. Stop adding at the time in `moved`.
 
     The dependencies of each instruction are a bitset, so one pass in schedule order is enough.
     """
@@ -90,11 +91,11 @@ def independent(
         for operand in instruction.operands:
             bits |= before.get(operand, 0) | bit_of.get(operand, 0)
         before[instruction] = bits
-    return {
-        here: [
-            other
-            for other in math
-            if not before[here] & bit_of[other] and not before[other] & bit_of[here]
-        ]
-        for here in moved
-    }
+    times = dict.fromkeys(moved, 0)
+    for here, enough in moved.items():
+        for other, time in math.items():
+            if not before[here] & bit_of[other] and not before[other] & bit_of[here]:
+                times[here] += time
+                if times[here] >= enough:
+                    break
+    return times
