@@ -19,7 +19,7 @@ from _analysis.roof.ledger import (
 )
 from _analysis.roof.roofs import Roofs, over_roof_note, rounded
 from _light import NamedTuple
-from _pipeline.groups import Group, percent
+from _pipeline.groups import Group, grouped, percent, summed
 from _pipeline.normalize import Step
 from _pipeline.ops import Op
 from _units import counted, time
@@ -49,9 +49,6 @@ class Budget(NamedTuple):
     def over_roof(self) -> list[Entry]:
         return [entry for entry in self.ledger if entry.is_over_roof]
 
-    def of_class(self, name: str) -> list[Entry]:
-        return [entry for entry in self.ledger if entry.name == name]
-
     def largest_loss(self, periods: Periods | None) -> str:
         """Return the class that loses the most time, or `at_roof` if little time is lost or
         unknown. Pauses between steps count as idle time.
@@ -59,9 +56,8 @@ class Budget(NamedTuple):
         In a tie, return the class that comes first in the budget.
         """
         pause = periods.mean_pause if periods else 0
-        losses: dict[str, int] = {
-            name: sum(entry.weight for entry in self.of_class(name)) for name in CLASSES
-        }
+        losses: dict[str, int] = dict.fromkeys(CLASSES, 0)
+        losses |= summed((entry.name, entry.weight) for entry in self.ledger)
         losses[IDLE] = self.idle + pause
         lost = sum(losses.values())
         if not lost or lost * LITTLE < self.step.duration + pause:
@@ -97,8 +93,9 @@ class Budget(NamedTuple):
         return rounded(share, 6) if share >= SMALLEST_SHARE else None
 
     def rows(self, hideable: Hideable) -> list[Json]:
+        of_class = grouped((entry.name, entry) for entry in self.ledger)
         return [
-            *(self.row_of(name, self.of_class(name), hideable) for name in CLASSES),
+            *(self.row_of(name, of_class.get(name, ()), hideable) for name in CLASSES),
             self.row(IDLE, self.idle),
             self.row(OVERLAP, self.step.timeline.busy - Group(self.step.leaves).total),
         ]
