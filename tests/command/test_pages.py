@@ -110,7 +110,7 @@ class Tables(unittest.TestCase):
         questions = "".join(row[1] for row in table(README, "question", "mode"))
         self.assertEqual(set(re.findall(r"\w+", questions)), set(ALL_MODES))
         speeds = {code(row[0]) for row in table(FIELDS, "mode", "wall")}
-        self.assertEqual(speeds, set(ALL_MODES) - {"compare", "spread"})
+        self.assertEqual(speeds, set(ALL_MODES) - {"compare"})
         self.assertEqual({code(row[0]) for row in table(FIELDS, "class")}, {*ledger.CLASSES})
         classes = " ".join(row[0] for row in table(SKILL, "class", "what it means"))
         known = {*ledger.CLASSES, "idle", "overlap", "at_roof"}
