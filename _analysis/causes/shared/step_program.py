@@ -138,11 +138,6 @@ class StepProgram:
         ]
 
     @cached_property
-    def matmuls(self) -> list[Executions]:
-        """Return the ops that contain a matmul, also short ones."""
-        return [ran for ran in self.leaves if ran.op.dot]
-
-    @cached_property
     def trains(self) -> bool:
         """Return whether the program has a backward pass."""
         return any(ran.op.phase == "backward" for ran in self.leaves)
