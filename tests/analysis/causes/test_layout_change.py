@@ -44,6 +44,21 @@ class LayoutChanges(unittest.TestCase):
         (row,) = causes({"main": program}, ran)
         self.assertEqual((row["scope"], row["gain_ps"]), ("block_*/attn", 150))
 
+    def test_many_short_copies_count_unless_each_is_below_a_50th_of_the_least_gain(self) -> None:
+        # The step takes 1 000 000, so the least gain is 5000.
+        names = [f"copy.{i}" for i in range(60)]
+        for dur, gains in ((100, [6000]), (99, [])):
+            program = [
+                op("x", "parameter", shape=ROWS),
+                op("y", "negate", "x", shape=ROWS),
+                *(op(name, "copy", "y", shape=COLUMNS, line="model.py:3") for name in names),
+                op("used", "tuple", *names),
+            ]
+            ran = [event(name, "data formatting", dur * i, dur) for i, name in enumerate(names)]
+            rows = causes({"main": program}, ran, duration=1_000_000)
+            with self.subTest(dur):
+                self.assertEqual([row["gain_ps"] for row in rows], gains)
+
     def test_copy_to_the_same_layout_is_not_reported(self) -> None:
         ran = [event("copy.1", "data formatting", 0, 100)]
         self.assertEqual(causes({"main": main("x", before=ROWS)}, ran), [])

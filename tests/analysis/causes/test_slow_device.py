@@ -47,6 +47,11 @@ class SlowDevice(unittest.TestCase):
         for excess, n in ((50, 1), (49, 0)):
             self.assertEqual(len(self.causes(with_slow_device(n_devices=2, excess=excess))), n)
 
+    def test_range_ends_where_the_device_is_as_fast_as_the_lower_median(self) -> None:
+        # The devices take 2000, 3000, 2002 and 2003.
+        (cause,) = self.causes(with_slow_device(n_devices=4))
+        self.assertEqual(cause["gain_range_ps"], [3000 - 2003, 3000 - 2002])
+
     def test_headline_and_first_command_lead_to_the_slow_device(self) -> None:
         found = answer(with_slow_device(), "bottleneck", "--chip", "v7x")
         self.assertTrue(
