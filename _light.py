@@ -1,4 +1,4 @@
-"""Define two tools of the standard library anew, because the originals take much time.
+"""Define tools of the standard library anew, because the originals take much time.
 
 `typing.NamedTuple` compiles the type of each field, which takes 0.3 ms per class, and mode
 `bottleneck` imports 100 such classes. These tuples have no `_make` and no `_asdict`.
@@ -6,6 +6,9 @@
 Before Python 3.12, `functools.cached_property` takes a lock on every first use, which triples the
 time of that use. Mode `bottleneck` has 5 600 first uses on the demo, so the locks would take about
 4 % of its time.
+
+Modules that `--help` loads import `typing` and `collections.abc` only for type checkers, so they
+take `TYPE_CHECKING` from here.
 """
 
 from __future__ import annotations

@@ -52,8 +52,8 @@ REMEDY = (
     " added up in this dtype, too, or before a reduction of your own."
 )
 _PARTS = frozenset(("concatenate", "dynamic-slice", "slice"))
-_WIDE = ("f64", "f32")
-_BYTES_OF = {"f64": 8, "f32": 4, "bf16": 2, "f16": 2}
+_WIDE = "f32"
+_BYTES_OF = {_WIDE: 4, "bf16": 2, "f16": 2}
 
 
 def find(of: StepProgram) -> Iterator[Cause]:
@@ -61,7 +61,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
         ran: part
         for ran in of.long_collectives
         if (here := ran.op.instruction)
-        and any(array.dtype in _WIDE for array in here.arrays or ())
+        and any(array.dtype == _WIDE for array in here.arrays or ())
         and (part := _part_needed(here)) < 1
     }
     if found:
