@@ -137,7 +137,3 @@ class OfRows(unittest.TestCase):
         for mode, rows in (("by_source", "groups"), ("by_op", "ops"), ("bottleneck", "findings")):
             result = answer(trace([math("f", 0, 5)], [("0", 0, 9)]), mode)
             self.assertEqual([row["loop"] for row in result[rows]], [None])
-
-
-if __name__ == "__main__":
-    unittest.main()

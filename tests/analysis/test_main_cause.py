@@ -46,7 +46,3 @@ class OneBase(unittest.TestCase):
         rows = with_one_base([cause("slow_device", 50), cause("resharding", 50, 40, 80)], None)
         self.assertEqual([row["low_ps"] for row in rows], [None, 40])
         self.assertEqual([row["high_ps"] for row in rows], [None, 80])
-
-
-if __name__ == "__main__":
-    unittest.main()

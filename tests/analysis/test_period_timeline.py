@@ -148,7 +148,3 @@ class Frames(unittest.TestCase):
         found = self.names(("main", [("PjitFunction(f)", -2, -1), *outer, *inner]))
         self.assertEqual([depth for _, depth in found].count(0), 150)
         self.assertEqual(len(found), 200)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -201,7 +201,3 @@ class TestAgreement(unittest.TestCase):
             record.write_text(json.dumps(found))
             period = answer(record, "compare", "--baseline", str(record))["totals"]["period"]
         self.assertEqual(period["before_ps"], 125)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -224,7 +224,3 @@ class WithJax(InFolder):
         self.assertTrue(lines[1].startswith(refusal) and lines[1].endswith(" False"), lines[1])
         self.assertTrue(lines[2].startswith(no_tpu) and lines[2].endswith(" True"), lines[2])
         self.assertEqual(lines[3:], ["[]", "a new trace can be started"])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -415,7 +415,3 @@ class Shares(streams.Progress):
 
     def __call__(self, doing: str, done: int, whole: int) -> None:
         self.of.setdefault(doing, []).append(done / whole)
-
-
-if __name__ == "__main__":
-    unittest.main()

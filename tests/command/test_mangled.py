@@ -7,7 +7,6 @@ import itertools
 import random
 import subprocess
 import sys
-import unittest
 from pathlib import Path
 
 from tests import harness
@@ -96,7 +95,3 @@ class Mangled(harness.InFolder):
     def test_valid_capture_can_contain_a_replacement_character(self) -> None:
         path = self.write("x.xplane.pb", trace([op("f.\ufffd", "loop fusion", 0, 9)]))
         self.assertEqual(harness.run(path, "summary").object["status"], "ok")
-
-
-if __name__ == "__main__":
-    unittest.main()

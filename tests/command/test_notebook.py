@@ -190,7 +190,3 @@ class ones(float):
     "jax.experimental": "",
     "jax.experimental.pallas": "pallas_call = lambda kernel, **options: lambda x: x",
 }
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -297,7 +297,3 @@ class Files(unittest.TestCase):
                 check=True,
             )
         self.assertEqual(json.loads(done.stdout)["status"], "ok")
-
-
-if __name__ == "__main__":
-    unittest.main()

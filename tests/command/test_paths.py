@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import unittest
 from unittest import mock
 
 from _pipeline import folders
@@ -163,7 +162,3 @@ class Paths(RobustnessTest):
         absent = run(self.folder)
         self.assert_absent(absent, "device_not_found")
         self.assertEqual(absent.object["available_devices"], ["/device:TPU:a", "/device:TPU:b"])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -160,7 +160,3 @@ class Ray(Pod):
         names = [f"{host}.xplane.pb" for host in (*HOSTS, "t1v-n-2")]
         self.assertEqual([named.count(name) for name in names], [1, 1, 3])
         self.assert_joined(self.folder / "records", 2, "t1v-n-2")
-
-
-if __name__ == "__main__":
-    unittest.main()

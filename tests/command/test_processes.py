@@ -143,7 +143,3 @@ class Processes(unittest.TestCase):
         self.assertEqual(record(2), expected)
         # One process reads devices for the record, and one reads them for its causes.
         self.assert_none_is_left(2)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -494,7 +494,3 @@ class SideEffects(InFolder):
         first = analyse(SMALL, "roofline")
         analyse(SMALL, "roofline", own=["norm"], chip="v4", step=0)
         self.assertEqual(analyse(SMALL, "roofline"), first)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -408,7 +408,3 @@ class Figures(unittest.TestCase):
                     )
                     value = float(done.stdout) / UNITS[figure[2]]
                     self.assertTrue(is_rounded(figure[1], value), f"it is {value:g} {figure[2]}")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -408,7 +408,3 @@ class OddFiles(RobustnessTest):
         os.truncate(path, 8 << 30)
         with time_limit(5):
             self.assert_unreadable(run(path), len(SMALL))
-
-
-if __name__ == "__main__":
-    unittest.main()

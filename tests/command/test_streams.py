@@ -19,7 +19,6 @@ import subprocess
 import sys
 import termios
 import time
-import unittest
 from array import array
 from pathlib import Path
 
@@ -432,7 +431,3 @@ sys.meta_path.insert(0, First)
         code = "import os, signal; os.kill(os.getpid(), signal.SIGINT); raise SystemExit(7)"
         env = self.python_that_runs_first(code)
         self.assertEqual(self.shell('trap "" INT; exec "$@"', "x", env=env).returncode, 7)
-
-
-if __name__ == "__main__":
-    unittest.main()

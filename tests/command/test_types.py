@@ -144,7 +144,3 @@ class Declarations(unittest.TestCase):
         flags = OPTIONS.keys() - only_for_command
         expected = {flag.removeprefix("--").replace("-", "_") for flag in flags} | PYTHON_ONLY
         self.assertEqual(declared, sorted(expected))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -553,7 +553,3 @@ class Damaged(InFolder):
         path = self.write("cut.xplane.pb", self.whole()[:-3])
         outcome = command(path, "--mode", "anatomy")
         self.assertEqual((outcome.status, len(outcome.stderr.splitlines())), (1, 1))
-
-
-if __name__ == "__main__":
-    unittest.main()

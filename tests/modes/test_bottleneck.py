@@ -503,7 +503,3 @@ class Tokens(unittest.TestCase):
         self.assertEqual(len(result["capture"]["devices"]), 4)
         self.assertEqual(result["mfu"], round(1e6 * 6 * 7e9 / 8 / 918e12 / seconds, 6))
         self.assertEqual(result["tokens_per_s"], round(1e6 / seconds, 3))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-import unittest
 from collections import Counter
 from fractions import Fraction
 from pathlib import Path
@@ -199,7 +198,3 @@ class OfRecords(Against):
         self.assertNotIn(True, [row["significant"] for row in result["rows"]])
         self.assertEqual(rows_of(result, "file", "significant"), [("a.py", True), ("b.py", False)])
         self.assert_holds(sides[0], sides[1], result)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -534,7 +534,3 @@ class Names(unittest.TestCase):
         note = "3 programs have an op a; using the op of program 2, because it takes the most time"
         self.assertIn(note, result["notes"])
         self.assertEqual(result_of(ops[:3], "--op", "a")["op"]["program_id"], "2")
-
-
-if __name__ == "__main__":
-    unittest.main()

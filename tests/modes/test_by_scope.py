@@ -258,7 +258,3 @@ class NoLayers(unittest.TestCase):
                 result = result_of([at(0, 10, path), at(10, 5, None)])
                 n = sum(note.startswith(warning) for note in result["notes"])
                 self.assertEqual(n, 0 if is_named else 1)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -204,7 +204,3 @@ class HbmBytes(unittest.TestCase):
     def test_ops_with_unknown_hbm_bytes_are_skipped(self) -> None:
         result = roofline([matmul(0, 10, 8, 9)], "--bytes", "hbm")
         self.assertEqual(column(result["skipped_groups"]["top_skipped"], "reason"), ["no_bytes"])
-
-
-if __name__ == "__main__":
-    unittest.main()

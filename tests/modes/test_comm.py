@@ -1054,7 +1054,3 @@ class Training(unittest.TestCase):
                         entry["in_flight_ps"],
                         entry["wait_dur_ps"] + entry["covered_ps"] + entry["other_ps"],
                     )
-
-
-if __name__ == "__main__":
-    unittest.main()

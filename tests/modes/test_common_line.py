@@ -138,7 +138,3 @@ class ScopeFirst(unittest.TestCase):
         self.assertIn(" in embed, train.py:3", result_of("summary", self.OPS)["headline"])
         self.assertIn(" in embed, train.py:3", result_of("by_op", self.OPS)["headline"])
         self.assertIn(" at …/dev/train.py:3", result_of("summary", self.OPS[-1:])["headline"])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -975,7 +975,3 @@ class Reading(unittest.TestCase):
                 pass
             except NoAnswer as failure:
                 self.assertIn(failure.reason, ("device_not_found", "step_not_found"))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -405,7 +405,3 @@ class CommandLine(InFolder):
         other = self.write("four/a.json", captures["b"].replace(b'"host": "b"', b'"host": "a"'))
         outcome = run(self.folder / "two", "spread", str(other))
         self.assertEqual(outcome.object["reason"], "duplicate_host")
-
-
-if __name__ == "__main__":
-    unittest.main()

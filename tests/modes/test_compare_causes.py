@@ -427,7 +427,3 @@ class Facts(unittest.TestCase):
                 ("donation", "1073741824 B", "1073741825 B"),
             ],
         )
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -9,7 +9,6 @@ import random
 import sqlite3
 import stat
 import sys
-import unittest
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -531,7 +530,3 @@ class Writing(Exports):
         compute_breakdown.answered(Context(request, lambda *call: calls.append(call)))
         writing = [call for call in calls if call[0] == "writing"]
         self.assertEqual(writing[-1][1], writing[-1][2])
-
-
-if __name__ == "__main__":
-    unittest.main()

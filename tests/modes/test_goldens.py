@@ -27,7 +27,3 @@ class Goldens(unittest.TestCase):
             with self.subTest(mode=mode):
                 expected = (FOLDER / f"{mode}.txt").read_text(encoding="utf-8")
                 self.assertEqual(text_made(mode), expected)
-
-
-if __name__ == "__main__":
-    unittest.main()

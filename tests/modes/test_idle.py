@@ -442,7 +442,3 @@ class Captures(unittest.TestCase):
             (engine,) = (row for row in gap["host"] if row["thread"] == "VLLM::EngineCor")
             self.assertEqual((engine["event"], engine["still"]), ("$array.py:635 _value", True))
             self.assertEqual(engine["within"][-1], "$tpu_runner.py:125 get_output")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -128,7 +128,3 @@ class Period(unittest.TestCase):
         self.assertEqual(
             result_of(tpu_plane([leaf(0, 50)]))["capture"], none | {"in_no_step_pct": None}
         )
-
-
-if __name__ == "__main__":
-    unittest.main()

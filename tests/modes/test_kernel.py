@@ -402,7 +402,3 @@ class Asked(unittest.TestCase):
             self.assertEqual(outcome.status, 1)
             self.assertEqual(outcome.object["reason"], "kernel_not_found")
             self.assertEqual(outcome.object["available_kernels"], ["other", "flash"])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -528,7 +528,3 @@ class Real(MemoryTest):
         result = answer(path, "memory")
         self.assert_answer(result, 20_480 * 2**20 + 32, 21_474_934_816)
         self.assertEqual(rows(result, "bytes"), [5 << 30] * 4 + [32])
-
-
-if __name__ == "__main__":
-    unittest.main()

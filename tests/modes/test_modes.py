@@ -271,7 +271,3 @@ class AsyncCollectiveFusions(unittest.TestCase):
         rows = answer(trace(list(self.OPS), STEP), "non_compute")["by_source_within_category"]
         keys = [row["agg_key"] for row in rows if row["hlo_category"] == STALL]
         self.assertEqual(keys[1], "<no source>:fusion")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -193,7 +193,3 @@ class Agreement(unittest.TestCase):
         paths = [*sorted(PROFILES.glob("*.xplane.pb")), *sorted(CORPUS.glob("*.xplane.pb"))]
         for path in sampled(paths, 1):
             self.check(path)
-
-
-if __name__ == "__main__":
-    unittest.main()

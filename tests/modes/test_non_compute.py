@@ -145,7 +145,3 @@ class NonCompute(unittest.TestCase):
         ops = [op("x", "copy", 0, 1, text="")]
         (row,) = answer(trace(ops, STEP), "non_compute")["by_source_within_category"]
         self.assertEqual((row["shapes_in"], row["shapes_out"]), ([], []))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -11,7 +11,6 @@ import os
 import re
 import stat
 import tempfile
-import unittest
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -538,7 +537,3 @@ class Writing(InFolder):
         self.assertIn("--out must be a file", outcome.object["detail"])
         outcome = run(DEMO, "summary", "--out", "a.html")
         self.assertEqual(outcome.object["reason"], "bad_arguments")
-
-
-if __name__ == "__main__":
-    unittest.main()

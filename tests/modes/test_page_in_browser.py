@@ -610,7 +610,3 @@ class OtherPages(InBrowser):
         (complaint,) = self.tab.seen("Log.entryAdded")
         self.assertIn("Content Security Policy", complaint["entry"]["text"])
         self.tab.events.clear()
-
-
-if __name__ == "__main__":
-    unittest.main()

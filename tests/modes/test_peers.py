@@ -583,7 +583,3 @@ class Captures(unittest.TestCase):
             waits = found["totals"]["peers"]["by_device"][number]
             idle = answer(OFFLOADING, "idle", *options)["idle_by_cause"]
             self.assertEqual(waits["barrier_ps"], idle["barrier"])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -186,7 +186,3 @@ class PallasKernel(unittest.TestCase):
             ],
         )
         self.assertEqual(sum(region["n"] for region in row["regions"]), 112)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -882,7 +882,3 @@ class Offloading(unittest.TestCase):
             parameter["sharding"], "{devices=[2,1,1,1,1,4]<=[8] last_tile_dim_replicate}"
         )
         self.assertEqual(parameter["global_shape"], "f32[2,5,1024,1024,256]")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -295,7 +295,3 @@ class Demo(unittest.TestCase):
         result = answer(old, "compare", "--baseline", str(old))
         self.assertEqual(result["program_changes"], {"same_program": None, "rows": []})
         self.assertIsNone(result["totals"]["period"])
-
-
-if __name__ == "__main__":
-    unittest.main()

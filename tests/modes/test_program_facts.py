@@ -410,7 +410,3 @@ class Training(unittest.TestCase):
         rows = [row for group in without for row in group["likely_sources"]]
         lined = sum(row["dur_ps"] for row in rows if row["source_inner"])
         self.assertGreaterEqual(lined, 0.95 * sum(group["total_dur_ps"] for group in without))
-
-
-if __name__ == "__main__":
-    unittest.main()

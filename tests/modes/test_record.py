@@ -376,7 +376,3 @@ class Processes(unittest.TestCase):
             together = run(data, "record").object
         self.assertEqual(alone | {"profile_dir": ""}, together | {"profile_dir": ""})
         return together
-
-
-if __name__ == "__main__":
-    unittest.main()

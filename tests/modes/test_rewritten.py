@@ -142,7 +142,3 @@ class Spread(WithFiles):
         for form in ("gzipped", "records", "gzipped records", "split"):
             with self.subTest(form):
                 self.assertEqual(comparable(answer(self.folder / form, "spread")), expected)
-
-
-if __name__ == "__main__":
-    unittest.main()

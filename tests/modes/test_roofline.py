@@ -628,7 +628,3 @@ class RooflineNotes(unittest.TestCase):
             note("--peak-hbm-gibps", "1000"),
             "the trace says that the HBM peak is 3436.58 GiB/s, but 1000 is used",
         )
-
-
-if __name__ == "__main__":
-    unittest.main()

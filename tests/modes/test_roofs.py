@@ -358,7 +358,3 @@ class FlopsOfDots(unittest.TestCase):
         large = array("bf16", 2**40, 8, 32)
         body = product(shapes[0], shapes[1], large, "convolution", huge)
         self.assertEqual(self.flops_of(body, 10**9), 10**9)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -116,7 +116,3 @@ class Runtime(unittest.TestCase):
         self.assertEqual(result["runtime"]["peak_bytes"], 21_492_569_216)
         self.assertEqual(result["runtime"]["peak_reserved_bytes"], 21_491_712_000)
         self.assertLessEqual(result["peak_bytes"], result["runtime"]["peak_reserved_bytes"])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -107,7 +107,3 @@ class CombinedCollective(unittest.TestCase):
                 with self.subTest(mode=mode, operands=operands, scope=scope):
                     reduce = hlo_proto.op("all-reduce.1", "all-reduce", *operands)
                     self.assertEqual(self.scope(mode, *producers, reduce), scope)
-
-
-if __name__ == "__main__":
-    unittest.main()

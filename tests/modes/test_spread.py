@@ -644,7 +644,3 @@ class Cost(unittest.TestCase):
         held: list[record_format.Record | NoAnswer] = [record_format.record_of(many)]
         with within(1):
             self.assertEqual(len(spread_of({"a.json": lambda: held})["cohorts"]), 200)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -3,7 +3,6 @@ slowest."""
 
 from __future__ import annotations
 
-import unittest
 from collections.abc import Sequence
 from typing import Any
 
@@ -107,7 +106,3 @@ class Gain(InFolder):
         for name in ("gain_ps", "gain_pct_of_step", "host_gain_ps"):
             self.assertIsNone(verdict[name], name)
         self.assertIsNone(found["steps"][0]["gain_ps"])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -231,7 +231,3 @@ class Kernels(unittest.TestCase):
         self.assertEqual(
             (row["shapes_in"], row["shapes_out"]), (["s8[3]{0}", "s8[4]{0}"], ["f32[2]{0}"])
         )
-
-
-if __name__ == "__main__":
-    unittest.main()

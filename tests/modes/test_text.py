@@ -703,7 +703,3 @@ class Command(InFolder):
                  if outcome.object["mode"] in ("memory", "anatomy")]  # fmt: skip
         self.assertTrue(any("runtime: " in text for text in texts))
         self.assertTrue(any("\nplanes\n" in text for text in texts))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -176,7 +176,3 @@ class AgainstNaive(unittest.TestCase):
 def read(path: Path) -> bytes:
     data: bytes = path.read_bytes()
     return gzip.decompress(data) if path.suffix == ".gz" else data
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import os
-import unittest
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -179,7 +178,3 @@ class Shown(InFolder):
         nowhere.mkdir()
         notes = run(SMALL, "bottleneck", "--code", str(nowhere)).object["notes"]
         self.assertIn(f"no line of this answer is in a file below {nowhere}", notes)
-
-
-if __name__ == "__main__":
-    unittest.main()

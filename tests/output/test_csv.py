@@ -127,7 +127,3 @@ class Fields(unittest.TestCase):
         rows = [{"a": "\x1b[31m\n,"}]
         self.assertEqual(lines_of(["a"], rows, is_terminal=True), 'a\n"\\x1b[31m\\n,"\n')
         self.assertEqual(lines_of(["a"], rows, is_terminal=False), 'a\n"\x1b[31m\n,"\n')
-
-
-if __name__ == "__main__":
-    unittest.main()

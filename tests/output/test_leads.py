@@ -203,7 +203,3 @@ class NextSteps(unittest.TestCase):
             for step in result.get("next_steps", []):
                 self.assertRegex(step["command"], r"--mode \w+")
                 self.assertTrue(step["why"])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -152,7 +152,3 @@ class Answers(unittest.TestCase):
                 self.assertIn("no answer", text.split("\n\n")[0])
                 self.assertIn(outcome.object["reason"], text)
         self.assertGreater(n, 15)
-
-
-if __name__ == "__main__":
-    unittest.main()

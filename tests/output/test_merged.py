@@ -60,7 +60,3 @@ class Merged(unittest.TestCase):
             group("a", 5, phases={"forward": 2, "x": 3}),
         ]
         self.assertEqual(merged_lines(groups)[0]["phases"], {"forward": 3, "x": 3})
-
-
-if __name__ == "__main__":
-    unittest.main()

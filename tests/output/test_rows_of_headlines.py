@@ -211,7 +211,3 @@ class Contradictions(Checks):
         self.assertIn("layer.*", result["headline"])
         self.assertIn("at m.py:1: 0.27 of 1.00 ns (27.0 %)", result["headline"])
         self.assertIn("in 3 executions of 3 ops.", result["headline"])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -260,7 +260,3 @@ class CommandLine(unittest.TestCase):
         result = json.loads(done.stdout)
         self.assertEqual((done.returncode, result["reason"]), (2, "bad_arguments"))
         self.assertIn(", ".join(ALL_MODES), result["detail"])
-
-
-if __name__ == "__main__":
-    unittest.main()

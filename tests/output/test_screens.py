@@ -131,7 +131,3 @@ class Screens(unittest.TestCase):
             [*screen.faults()],
             ["cut to re…ing", "a is only x", "twice:   x  1", "too many notes"],
         )
-
-
-if __name__ == "__main__":
-    unittest.main()

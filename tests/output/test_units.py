@@ -134,7 +134,3 @@ class Alike(unittest.TestCase):
             for form in ("text", "markdown"):
                 with self.subTest(result["mode"], form=form):
                     self.assertNotRegex(render(result, form), r"\b(kB|MB|GB|TB)\b(?!/s)")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -429,7 +429,3 @@ class NearestMark(unittest.TestCase):
     def test_times_before_or_after_all_ops_use_the_offset_of_the_first_or_last_op(self) -> None:
         pieces = [piece((20, 10, 220)), piece((0, 10, 100))]
         self.assertEqual(shifts_nearby(pieces, [-9, 99]), {-9: 100, 99: 200})
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -242,7 +242,3 @@ class Reading(unittest.TestCase):
         case.event(0, **facts)
         with mock.patch("_proto.trace.event_stats._as_xstats", side_effect=AssertionError):
             self.assertEqual(case.op()["flops"], 4)
-
-
-if __name__ == "__main__":
-    unittest.main()

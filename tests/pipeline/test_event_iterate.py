@@ -69,7 +69,3 @@ class Windows(unittest.TestCase):
             for within in found:
                 span = (min(within.offsets), max(within.offsets)) if len(within) else (0, -1)
                 self.assertEqual((within.first, within.last), span)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -547,7 +547,3 @@ class TurnedAround(InFolder):
                 if mode in MODES:
                     self.assertEqual(before["stack_order"], OUTERMOST_FIRST)
                     self.assertEqual(turned["stack_order"], INNERMOST_FIRST)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -42,7 +42,3 @@ class GroupKeys(unittest.TestCase):
     def test_equal_tf_ops_in_several_programs_share_a_group(self) -> None:
         ops = [op(f"f.{i}", "loop fusion", i, 1, tf_op="t", program_id=2**63 + i) for i in range(3)]
         self.assertEqual([row["n_executions"] for row in groups(ops)], [3])
-
-
-if __name__ == "__main__":
-    unittest.main()

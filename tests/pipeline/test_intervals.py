@@ -93,7 +93,3 @@ class Gaps(unittest.TestCase):
     def test_unsorted_ops_are_rejected(self) -> None:
         self.assertIsNone(gaps_between([([5, 2], [1, 1], [0, 0])], (0, 10)))
         self.assertIsNone(gaps_between([([5], [1], [0]), ([2], [1], [0])], (0, 10)))
-
-
-if __name__ == "__main__":
-    unittest.main()

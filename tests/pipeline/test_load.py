@@ -165,7 +165,3 @@ class SeveralLines(unittest.TestCase):
         lines = [Line("XLA Ops", [Event(7, 0, 10)], timestamp_ns=t) for t in (9, 4)]
         step = answer(encode(Space([plane(*lines)])), "summary")
         self.assertEqual(step["step_window_ps"], [-5000, 10])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -106,7 +106,3 @@ class StepDurations(unittest.TestCase):
                 text = text_of(result, "utf-8").replace("\n  ", " ")
                 with self.subTest(mode, is_shown=is_shown):
                     self.assertEqual(sentence in text, is_shown)
-
-
-if __name__ == "__main__":
-    unittest.main()

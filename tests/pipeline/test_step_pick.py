@@ -247,7 +247,3 @@ class ExecutionsAsSteps(unittest.TestCase):
     def test_executions_with_numeric_names_have_separate_rows(self) -> None:
         rows = self.answer(name="12")["steps_rollup"]["by_name"]
         self.assertEqual([row["name"] for row in rows], ["12", "jit_g(3)", "<none>"])
-
-
-if __name__ == "__main__":
-    unittest.main()

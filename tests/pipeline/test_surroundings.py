@@ -126,7 +126,3 @@ class Likely(unittest.TestCase):
             (row["source_inner"], row["source_user"], row["source_is"]),
             ("x/site-packages/jax/b.py:2", "attn.py:1", "likely"),
         )
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -52,7 +52,3 @@ class LargeNumbers(unittest.TestCase):
         self.assertEqual(
             [exact(2**53 + 1), exact(-(2**53) - 1)], [str(2**53 + 1), str(-(2**53) - 1)]
         )
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -107,7 +107,3 @@ class Timelines(unittest.TestCase):
         for key in ("idle_pct_of_step", "wait_pct_of_step", "while_pct_of_step"):
             self.assertIsNone(step["totals"][key], key)
         self.assertEqual(step["idle_gaps"], [])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -133,7 +133,3 @@ class HiddenCasts(unittest.TestCase):
             self.assertEqual(kind, "compute", opcode)
         self.assertEqual(kind_of("x", "non-fusion elementwise", text=""), "compute")
         self.assertEqual(kind_of("convert.1", "loop fusion", opcode="convert"), "compute")
-
-
-if __name__ == "__main__":
-    unittest.main()

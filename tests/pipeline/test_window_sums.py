@@ -56,7 +56,3 @@ class Busy(unittest.TestCase):
             ends = [(start, start + duration) for start, duration in spans]
             self.assertEqual(step["busy_ps"], covered(ends, 0, 100), spans)
             self.assertEqual(sum(step["durs_ps"]), sum(duration for _, duration in spans))
-
-
-if __name__ == "__main__":
-    unittest.main()

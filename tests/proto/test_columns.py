@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import unittest
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 from unittest import mock
@@ -298,7 +297,3 @@ class Columns(InFolder):
             forbidden = mock.patch.object(lines, "_timed_events", side_effect=AssertionError)
             with self.subTest(fields=fields), forbidden:
                 self.assertEqual(totals(*fields), plain)
-
-
-if __name__ == "__main__":
-    unittest.main()

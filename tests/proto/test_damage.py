@@ -127,7 +127,3 @@ class CompressedStrings(unittest.TestCase):
         outcome = harness.run(broken, "by_source")
         check_outcome(outcome)
         self.assertEqual(damaged_at(outcome), broken.index(b"\x1f\x8c") - 2)
-
-
-if __name__ == "__main__":
-    unittest.main()

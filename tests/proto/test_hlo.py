@@ -338,7 +338,3 @@ class Changes(unittest.TestCase):
                 (row,) = answer(trace(ops), "non_compute")["by_source_within_category"]
                 self.assertIs(row["layout_change"], expected)
                 self.assertIs(row["dtype_change"], False)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -206,7 +206,3 @@ class Pieces(InFolder):
             for size in (1, 64, 257, 4096):
                 with self.subTest(name, size=size), pieces_of(size):
                     self.assertEqual(facts(trace, "summary"), expected)
-
-
-if __name__ == "__main__":
-    unittest.main()

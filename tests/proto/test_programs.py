@@ -964,7 +964,3 @@ class Buffers(unittest.TestCase):
                 (note,) = read.notes
                 self.assertIn("the buffer assignment", note)
                 self.assertTrue(read["x"])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -88,7 +88,3 @@ class AliasedCopy(unittest.TestCase):
 
     def test_donated_argument_in_vmem_is_not_reported(self) -> None:
         self.assertEqual(self.by_way_of_vmem(*SLOW, extra=aliases((0, ()))), [])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -113,7 +113,3 @@ class Repeated(unittest.TestCase):
         self.assertEqual(row["source_user"], "model.py:6")
         # The op writes 25.6 kB instead of 102.4 kB.
         self.assertEqual(row["gain_ps"], 90 + 90)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -208,7 +208,3 @@ class Damage(unittest.TestCase):
         program["fused"][-1].operands = ()
         rows = causes(program, [event("fusion.1", "loop fusion", 0, 300)], *HBM)
         self.assertNotIn("expanded_then_reduced", [row["cause"] for row in rows])
-
-
-if __name__ == "__main__":
-    unittest.main()

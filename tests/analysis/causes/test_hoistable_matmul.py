@@ -149,7 +149,3 @@ class HoistableMatmul(unittest.TestCase):
     def test_matmul_of_the_backward_pass_is_not_reported(self) -> None:
         rows = found(SLICE, MATMUL, ran={"x": 10, "y": 40}, path=BACKWARD)
         self.assertEqual(rows, [])
-
-
-if __name__ == "__main__":
-    unittest.main()

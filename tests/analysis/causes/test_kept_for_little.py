@@ -82,7 +82,3 @@ class KeptForLittle(unittest.TestCase):
 
     def test_array_that_a_matmul_reads_is_not_reported(self) -> None:
         self.assertEqual(found(reader="dot"), [])
-
-
-if __name__ == "__main__":
-    unittest.main()

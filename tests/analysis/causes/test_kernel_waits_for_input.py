@@ -66,7 +66,3 @@ class WaitsForInput(unittest.TestCase):
     def test_regions_beyond_the_kernel_are_clipped_with_a_note(self) -> None:
         notes = answer_of([kernel(0, 100)], [("wait", 90, 130)])["notes"]
         self.assertTrue(any(note.startswith("cut off 30 ps of ") for note in notes))
-
-
-if __name__ == "__main__":
-    unittest.main()

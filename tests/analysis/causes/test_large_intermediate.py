@@ -255,7 +255,3 @@ class Scores(unittest.TestCase):
             event("exp.1", "loop fusion", 400, 400, bytes_accessed=640000),
         ]
         self.assertEqual(causes({"main": main}, ran, *HBM), [])
-
-
-if __name__ == "__main__":
-    unittest.main()

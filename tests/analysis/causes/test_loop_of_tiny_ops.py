@@ -109,7 +109,3 @@ class LoopOfTinyOps(unittest.TestCase):
 
     def test_loop_near_the_roof_is_not_reported(self) -> None:
         self.assertEqual(found(recurrence(*LINEAR), "scaled", "new", options=SLOW), [])
-
-
-if __name__ == "__main__":
-    unittest.main()

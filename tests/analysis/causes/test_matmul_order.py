@@ -175,7 +175,3 @@ class MatmulOrder(unittest.TestCase):
             dot("y", "fast", "v", ROWS, (1, 0)),
         ]
         self.assertEqual(len(found(ALL, *more)), 1)
-
-
-if __name__ == "__main__":
-    unittest.main()

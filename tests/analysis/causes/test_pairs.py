@@ -46,7 +46,3 @@ class Pairs(unittest.TestCase):
             with self.subTest(cause):
                 self.assertEqual(len(found(faulty, cause, lines)), 1)
                 self.assertEqual(found(repaired, cause, lines), [])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -95,7 +95,3 @@ class ParameterRelayout(unittest.TestCase):
 
     def test_other_matmul_of_a_parameter_is_not_found(self) -> None:
         self.assertEqual(self.of_matmul("negate", "negate"), [])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -322,7 +322,3 @@ class SeveralReasons(unittest.TestCase):
         self.assertIn("module_0.py:0 some_function_0 > ", cause["says"])
         self.assertIn(" > … > ", cause["says"])
         self.assertLessEqual(len(cause["says"]), 300)
-
-
-if __name__ == "__main__":
-    unittest.main()

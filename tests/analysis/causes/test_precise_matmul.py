@@ -76,7 +76,3 @@ class PreciseMatmul(unittest.TestCase):
         self.assertEqual(len(rows), 1)
         # Without a backward pass, there is no optimizer.
         self.assertEqual(len(found([*OPERANDS, exact, gradient])), 1)
-
-
-if __name__ == "__main__":
-    unittest.main()

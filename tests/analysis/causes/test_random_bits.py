@@ -68,7 +68,3 @@ class Drawn(unittest.TestCase):
     def test_gain_below_two_percent_of_the_step_is_not_reported(self) -> None:
         self.assertEqual(len(drawn(dur=64)), 1)
         self.assertEqual(drawn(dur=62), [])
-
-
-if __name__ == "__main__":
-    unittest.main()

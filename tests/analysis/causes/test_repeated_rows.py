@@ -98,7 +98,3 @@ class RepeatedRows(unittest.TestCase):
         few = array("f32", 2, 50, 64)
         rows = op("rows", "broadcast", "time", shape=few, extra=packed(14, [0, 2]))
         self.assertEqual(found(rows, dot(shape=array("f32", 2, 50, 32))), [])
-
-
-if __name__ == "__main__":
-    unittest.main()

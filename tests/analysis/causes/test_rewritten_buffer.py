@@ -165,7 +165,3 @@ class RewrittenBuffer(unittest.TestCase):
         self.assertEqual(
             len(found(masked(WRITE), op("read.1", "negate", "write.1", shape=CACHE))), 1
         )
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -81,7 +81,3 @@ class SecondPass(unittest.TestCase):
     def test_op_with_a_large_result_is_not_reported(self) -> None:
         self.assertEqual(len(found(result=array("f32", 1000, 64))), 1)
         self.assertEqual(found(result=array("f32", 1000, 65)), [])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -70,7 +70,3 @@ class SortForAFew(unittest.TestCase):
         self.assertEqual(len(found(part("places", 8, 5), dims=(8, 1024))), 1)
         self.assertEqual(found(part("places", 8, 5), dims=(8, 1023)), [])
         self.assertEqual(found(part("places", 1, 2048), dim=0), [])
-
-
-if __name__ == "__main__":
-    unittest.main()

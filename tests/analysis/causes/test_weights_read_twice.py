@@ -117,7 +117,3 @@ class WeightsReadTwice(unittest.TestCase):
         large = op("large", "parameter", shape=array("bf16", 2048, 512), number=4)
         matmuls = [dot(name, "large", f"w.{i}", 2048) for i, name in enumerate("yz")]
         self.assertEqual(found(*weights, large, *matmuls), [])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -80,7 +80,3 @@ class WideTransfer(unittest.TestCase):
             found(op("out", "negate", "moved", shape=WIDE), collective="all-gather", given="whole"),
             [],
         )
-
-
-if __name__ == "__main__":
-    unittest.main()

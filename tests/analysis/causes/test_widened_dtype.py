@@ -224,7 +224,3 @@ class Streams(unittest.TestCase):
     def test_sum_to_which_one_matmul_is_added_is_not_reported(self) -> None:
         self.assertEqual(self.found(again="other"), [])
         self.assertEqual(self.found(added="other"), [])
-
-
-if __name__ == "__main__":
-    unittest.main()
