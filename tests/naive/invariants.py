@@ -609,11 +609,14 @@ def exposed_for(rows: list[Json], *names: str) -> int:
 def faults_of_real_programs(ask: Ask) -> Faults:
     """Compare modes on real traces, in which each op has one metadata entry and a matching
     program."""
-    by_op, budget = ask("by_op", top=10**6)["ops"], ask("bottleneck", top=10**6)["budget"]
-    for row in budget[:-2]:
+    by_op, bottleneck = ask("by_op", top=10**6)["ops"], ask("bottleneck", top=10**6)
+    for row in bottleneck["budget"][:-2]:
         its = [op for op in by_op if op["class"] == row["class"]]
         yield from sums_to(row["class"], its, "total_dur_ps", row["dur_ps"])
-        yield from sums_to(row["class"], its, "lost_ps", row["lost_ps"] or 0)
+        for figure in ("at_roof_ps", "lost_ps"):
+            yield from sums_to(row["class"], its, figure, row[figure] or 0)
+    yield from roofs_between(bottleneck, by_op, ask)
+    yield from lines_between(bottleneck, ask)
     summary = ask("summary")
     for row in summary["by_hlo_category"]:
         key = (row["hlo_category"], row["kind"])
@@ -629,16 +632,24 @@ def faults_of_real_programs(ask: Ask) -> Faults:
             lines[group["source_inner"], group["kind"]] += group["total_dur_ps"]
     for (line, kind), time in lines.items():
         its = [op for op in by_op if (op["source_inner"], op["kind"]) == (line, kind)]
-        own = [op for op in its if op["source_is"] == "own"]
+        own = [op for op in its if op["source_is"] in ("own", "doubtful")]
         yield from sums_to(f"{kind} of {line}", own, "total_dur_ps", time)
     for row in ask("by_scope", depth="all")["scopes"]:
         below = f"{row['scope']}/" if row["scope"] else ""
         its = [op for op in by_op if op["scope"] is not None]
         its = [op for op in its if f"{op['scope']}/".startswith(below)]
         yield from sums_to(f"scope {row['scope']}", its, "total_dur_ps", row["total_dur_ps"])
+    by_collective = ask("comm")["totals"]["by_collective"]
+    for waits_for, figures in by_collective.items():
+        its = [row for row in summary["comm_rollup"] if row["waits_for"] == waits_for]
+        for figure in ("sync_dur_ps", "wait_dur_ps") if its else ():
+            yield from sums_to(f"comm_rollup of {waits_for}", its, figure, figures[figure])
+    exposed = ask("comm")["totals"]["exposed_ps"]
+    starts = [op for op in by_op if op["class"] == "collective" and op["waits_for"] is None]
+    (collective,) = (row for row in bottleneck["budget"] if row["class"] == "collective")
+    yield from sums_to("collective", starts, "total_dur_ps", collective["dur_ps"], exposed)
     program = ask("program", top=10**6)
     if program["status"] == "ok" and program["collectives"]:
-        by_collective = ask("comm")["totals"]["by_collective"]
         for name, figures in by_collective.items():
             its = [row for row in program["collectives"] if row["collective"] == name]
             for figure in figures:
@@ -647,6 +658,56 @@ def faults_of_real_programs(ask: Ask) -> Faults:
         its = [row for row in program["kernels"] if row["kernel"] == kernel["kernel"]]
         for figure in ("n_executions", "total_dur_ps"):
             yield from sums_to(f"kernel {kernel['kernel']}", its, figure, kernel[figure])
+
+
+def roofs_between(bottleneck: Json, by_op: list[Json], ask: Ask) -> Faults:
+    """Check that `roofline` and `kernel` have the peaks and roofs of `by_op` and `bottleneck`."""
+    roofline, kernel = ask("roofline"), ask("kernel", top=10**6)
+    budget = {row["class"]: row for row in bottleneck["budget"]}
+    summary, skipped = roofline["step_summary"], roofline["skipped_groups"]
+    unknown = [budget[name] for name in ("kernel", "unjudged")]
+    yield from sums_to("without roof", unknown, "dur_ps", summary["without_roof_ps"])
+    judged = [budget[name] for name in ("compute_bound", "memory_bound")]
+    rows = [*roofline["groups"], *skipped["top_skipped"]]
+    n_skipped = sum(n for name, n in skipped.items() if name.startswith("n_"))
+    for figure, of_budget in (
+        ("t_roofline_per_op_ps", "at_roof_ps"),
+        ("shortfall_per_op_ps", "lost_ps"),
+    ):
+        # The roofs of some opaque ops are unknown, so null counts as 0.
+        yield from sums_to("judged", judged, of_budget, summary[figure] or 0)
+        if n_skipped == len(skipped["top_skipped"]):
+            yield from sums_to("rows of roofline", rows, figure, summary[figure] or 0)
+    for row in kernel["kernels"]:
+        its = [op for op in by_op if op["kernel"] == row["kernel"] and op["kind"] == "compute"]
+        for figure in ("total_dur_ps", "at_roof_ps", "lost_ps"):
+            if its and row["at_roof_ps"] is not None:
+                yield from sums_to(f"ops of {row['kernel']}", its, figure, row[figure])
+    for result in (kernel, ask("by_op", top=10**6)):
+        peaks = {name: roofline["peaks_used"][name] for name in result["peaks_used"]}
+        yield from differs(f"peaks of {result['mode']}", result["peaks_used"], peaks)
+
+
+def lines_between(bottleneck: Json, ask: Ask) -> Faults:
+    """Check that modes have equal totals, and give a group of ops the same line."""
+    by_source = ask("by_source", include_comm=True, include_data_move=True)
+    roofline, moved = ask("roofline"), ask("non_compute", include_comm=True)
+    for result in (bottleneck, roofline, moved, ask("comm"), ask("kernel", top=10**6)):
+        for name, value in ask("by_op", top=10**6)["totals"].items():
+            ours = result["totals"].get(name, value)
+            yield from differs(f"totals.{name} of {result['mode']}", ours, value)
+    groups = {row["agg_key"]: row for row in by_source["groups"]}
+    # Groups without a stack have `likely_sources` instead of a line.
+    found = [
+        row
+        for row in (*bottleneck["findings"], *bottleneck["kernels_of_unknown_cost"])
+        if row["source_is"] == "own" and groups[row["agg_key"]]["agg_key_kind"] == "stack"
+    ]
+    skipped = roofline["skipped_groups"]["top_skipped"]
+    for row in (*found, *roofline["groups"], *skipped, *moved["by_source_within_category"]):
+        for name in ("source_inner", "source_user"):
+            theirs = groups[row["agg_key"]][name]
+            yield from differs(f"{name} of {row['agg_key']}", row[name], theirs)
 
 
 def scopes_between(by_scope: Json, merged: Json, by_source: Json) -> Faults:
