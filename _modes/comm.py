@@ -46,7 +46,7 @@ def comm(step: Step, context: Context, *, top: int = 20, peers: bool = False) ->
     if peers:
         from _analysis.comm.peers import peers_of
 
-        found = peers_of(step, transfers, context)
+        found = peers_of(step, context)
     hiding = Group(step.leaves).where(lambda op: not op.is_wait and op.kind != COMM)
     cover = cover_of(step, {executions.metadata_id for executions in hiding.members})
     by_collective = grouped((transfer.collective, transfer) for transfer in transfers)

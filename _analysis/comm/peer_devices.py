@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping
 from itertools import compress
 from operator import attrgetter
 
@@ -22,7 +22,6 @@ from _pipeline.normalize import Step, step_of
 from _pipeline.ops import Place
 from _pipeline.vocabulary import COMM
 from _proto.errors import Damage
-from _proto.trace.trace import global_core_id
 
 # A step's name, and the number of earlier steps with the same name.
 StepKey = tuple[str | None, int]
@@ -60,23 +59,21 @@ class Execution(NamedTuple):
 
 
 def read_peers(
-    step: Step, wanted: Set[Place], context: Context
+    step: Step, context: Context, known: Mapping[str, PeerDevice]
 ) -> tuple[list[PeerDevice], list[str]]:
     """Return all devices that have the step, including the picked device, sorted by number, and
-    notes about devices that are left out because they do not have it.
-
-    `wanted` contains the program and name of each collective.
-    """
+    notes about devices that are left out because they do not have it. The devices in `known` have
+    been read."""
     picked, trace = step.device, step.device.trace
     own = picked.plane.name
-    key = _keys_of(picked.steps)[step.picked.index] if step.picked else None
+    key = keys_of(picked.steps)[step.picked.index] if step.picked else None
 
     def read(name: str) -> PeerDevice | str:
         try:
             of_device = context.with_own_notes()
             programs = picked.programs if trace.rank_of(name) is picked.rank else None
             device = open_device(picked.path, trace, name, [], of_device, picked.is_own, programs)
-            return _read_device(device, key, wanted, of_device, step)
+            return _read_device(device, key, of_device, step)
         except NoAnswer as failure:
             return failure.reason
         except Damage as damage:
@@ -85,16 +82,17 @@ def read_peers(
             return f"it is damaged at byte {damage.offset}: {damage.what}"
 
     tpus = tpus_of(picked)
-    to_read = [name for name in tpus if name != own]
+    found: dict[str, PeerDevice | str] = {**known, own: peer_of(step)}
+    to_read = [name for name in tpus if name not in found]
     results = work_on(read, to_read, "reading devices", context, trace.file_size)
-    found = dict(zip(to_read, results, strict=True))
-    found[own] = _peer_of(step, wanted)
+    found |= zip(to_read, results, strict=True)
     left_out = ((name, why) for name, why in found.items() if isinstance(why, str))
     notes = [f"other devices: {name} is left out: {why}" for name, why in left_out]
     return [peer for name in tpus or [own] if isinstance(peer := found[name], PeerDevice)], notes
 
 
-def _keys_of(steps: Iterable[StepEvent]) -> list[StepKey]:
+def keys_of(steps: Iterable[StepEvent]) -> list[StepKey]:
+    """Return the keys by which steps of different devices are recognised as the same."""
     times: Counter[str | None] = Counter()
     keys = []
     for step in steps:
@@ -104,11 +102,11 @@ def _keys_of(steps: Iterable[StepEvent]) -> list[StepKey]:
 
 
 def _read_device(
-    device: Device, key: StepKey | None, wanted: Set[Place], context: Context, picked: Step
+    device: Device, key: StepKey | None, context: Context, picked: Step
 ) -> PeerDevice | str:
     """Read the step with the given key; without a key, read the entire line. `picked` is the step
     of the picked device."""
-    events = dict(zip(_keys_of(device.steps), device.steps, strict=True))
+    events = dict(zip(keys_of(device.steps), device.steps, strict=True))
     if key is not None and key not in events:
         name, n_earlier = key
         if n_earlier:
@@ -120,14 +118,18 @@ def _read_device(
         raise NoAnswer("empty_xla_ops_line")
     of_picked = {metadata_id: ran.op for metadata_id, ran in picked.executions.items()}
     ops = make_ops(device, [admitted], context, (picked.device, of_picked))
-    return _peer_of(step_of(device, event, admitted, ops), wanted)
+    return peer_of(step_of(device, event, admitted, ops))
 
 
-def _peer_of(step: Step, wanted: Set[Place]) -> PeerDevice:
+def peer_of(step: Step) -> PeerDevice:
+    """Return the figures of a device for its step."""
+    # Import late, because the module requires protobuf, which may be missing.
+    from _proto.trace.trace import global_core_id
+
     places = {
         executions.metadata_id: executions.op.place
         for executions in step.leaves
-        if executions.op.place in wanted
+        if part_of(executions.op) == "comm"
     }
     return PeerDevice(
         step.device.plane.name,

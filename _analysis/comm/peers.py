@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from _analysis.comm.peer_devices import Execution, PeerDevice, executions_by_place, read_peers
-from _analysis.comm.transfers import Transfer
+from _analysis.comm.transfers import Transfer, transfers_in
 from _analysis.roof.ledger import Entry, avoidable
 from _light import NamedTuple
 from _pipeline.context import Context
@@ -108,21 +108,21 @@ class Peers(NamedTuple):
         return found
 
 
-def peers_of(step: Step, transfers: Sequence[Transfer], context: Context) -> Peers:
-    """Read the other devices of the file, and match their executions with those of the step."""
-    # The host is no peer.
-    among = [transfer for transfer in transfers if transfer.op.waits_for != HOST]
-    key = peers_of, frozenset(transfer.op.place for transfer in among)
-    peers, notes = step.once(key, lambda: _peers_of(step, among, context))
+def peers_of(step: Step, context: Context, known: Mapping[str, PeerDevice] = {}) -> Peers:
+    """Read the other devices of the file, except those in `known`, and match their executions with
+    those of the step."""
+    peers, notes = step.once(peers_of, lambda: _peers_of(step, context, known))
     context.warn(*notes)
     return peers
 
 
 def _peers_of(
-    step: Step, transfers: Sequence[Transfer], context: Context
+    step: Step, context: Context, known: Mapping[str, PeerDevice]
 ) -> tuple[Peers, list[str]]:
+    # The host is no peer.
+    transfers = transfers_in(step, lambda op: op.waits_for != HOST)
     places = {transfer.executions.metadata_id: transfer.op.place for transfer in transfers}
-    found, notes = read_peers(step, set(places.values()), context)
+    found, notes = read_peers(step, context, known)
     devices = [DeviceWaits(peer) for peer in found]
     of_ops = {metadata_id: Waits() for metadata_id in places}
     # Metadata entries with the same program and name are the same op.

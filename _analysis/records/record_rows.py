@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
+from _analysis.comm.peer_devices import StepKey, keys_of
 from _analysis.records.record_format import FORMAT
 from _analysis.records.recording import (
     DeviceFacts,
@@ -89,12 +91,8 @@ def record_of_host(
         names = planes_named(device, trace.plane_names)[:1]
     if not names:
         raise no_device(trace.plane_names)
-    devices = record_devices(path, trace, names, asked, context)
-    folder = os.path.dirname(os.path.abspath(path))
-    is_run = path != STDIN and os.path.basename(os.path.dirname(folder)) == "profile"
-    host = host_of(path)
-    if trace.host.is_one_of_several:
-        host = trace.host.name or f"{host}:{trace.host.number}"
+    compared = key_to_compare(path, trace, names, context) if has_causes else None
+    devices = record_devices(path, trace, names, asked, compared, context)
     groups: dict[SourceKey, GroupFacts] = {}
     for of_device in devices:
         for key, facts in of_device.groups.items():
@@ -104,7 +102,7 @@ def record_of_host(
 
     programs = Programs(trace, devices[0].device)
     digests = digests_of_programs(trace, devices, programs, context)
-    found = found_in(path, trace, devices[0].device, programs, context) if has_causes else None
+    found = found_in(path, trace, devices, compared, programs, context) if has_causes else None
     frames: dict[str, int] = {}
     group_rows = [group_row(facts, frames) for facts in groups.values()]
     answer: Json = {
@@ -115,8 +113,7 @@ def record_of_host(
         "xplane_file": os.path.basename(path),
         "notes": [*context.notes, *notes_of_record(devices)],
         "format": FORMAT,
-        "run": os.path.basename(folder) if is_run else None,
-        "host": host,
+        **place_of(trace, path),
         "frames": list(frames),
         "groups": group_rows,
         "programs": list(digests.values()),
@@ -137,6 +134,16 @@ def record_of_host(
     return answer
 
 
+def place_of(trace: Trace, path: str) -> Json:
+    """Return the names of the run and of the host."""
+    folder = os.path.dirname(os.path.abspath(path))
+    is_run = path != STDIN and os.path.basename(os.path.dirname(folder)) == "profile"
+    host = host_of(path)
+    if trace.host.is_one_of_several:
+        host = trace.host.name or f"{host}:{trace.host.number}"
+    return {"run": os.path.basename(folder) if is_run else None, "host": host}
+
+
 def group_row(facts: GroupFacts, frames: dict[str, int]) -> Json:
     """Return the row of a group, and add its frames to the table of all frames."""
     return {
@@ -154,16 +161,39 @@ def group_row(facts: GroupFacts, frames: dict[str, int]) -> Json:
     }
 
 
-def found_in(path: str, trace: Trace, name: str, programs: Programs, context: Context) -> Found:
-    """Return the causes in the step of the device that modes of one step pick."""
+def key_to_compare(
+    path: str, trace: Trace, names: Sequence[str], context: Context
+) -> StepKey | None:
+    """Return the key of the first device's step that modes of one step pick; None if there is no
+    other device."""
+    if len(names) < 2:
+        return None
+    with suppress(NoAnswer):
+        device = open_device(path, trace, names[0], [], context.with_own_notes())
+        picked = pick_step(device, StepChoice(), context.with_own_notes())
+        return keys_of(device.steps)[picked.index] if picked else None
+    return None
+
+
+def found_in(
+    path: str,
+    trace: Trace,
+    devices: Sequence[DeviceFacts],
+    compared: StepKey | None,
+    programs: Programs,
+    context: Context,
+) -> Found:
+    """Return the causes in the step of the first device that modes of one step pick."""
     # Import late, because most records that `compare` and `spread` make of traces need no causes.
     from _analysis.causes.shared.facts import found_by_default
 
     of_causes = context.with_own_notes()
-    device = open_device(path, trace, name, [], of_causes, programs=programs)
+    device = open_device(path, trace, devices[0].device, [], of_causes, programs=programs)
     picked = pick_step(device, StepChoice(), of_causes)
     step = normalize(device, picked, read_events(device, picked), of_causes)
-    return found_by_default(step, of_causes)
+    is_compared = picked and keys_of(device.steps)[picked.index] == compared
+    peers = [of_device.peer for of_device in devices if of_device.peer and is_compared]
+    return found_by_default(step, of_causes, {peer.name: peer for peer in peers})
 
 
 def digests_of_programs(

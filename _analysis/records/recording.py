@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import compress
 from typing import Any, Literal
 
+from _analysis.comm.peer_devices import PeerDevice, StepKey, keys_of, peer_of
 from _analysis.idle.periods import common_name, periods_by_index
 from _analysis.processes import work_on
 from _analysis.records.step_sums import StepSums
@@ -18,6 +19,7 @@ from _pipeline.event_iterate import ALWAYS, admit
 from _pipeline.groups import SourceKey, source_key, summed
 from _pipeline.make_ops import make_ops
 from _pipeline.no_answer import NoAnswer
+from _pipeline.normalize import step_of
 from _pipeline.ops import Op
 from _pipeline.texts import digest_of
 from _pipeline.timeline import events_of
@@ -116,6 +118,9 @@ class DeviceFacts(NamedTuple):
     program_id: int | None
     steps: list[StepToRecord]
     groups: dict[SourceKey, GroupFacts]
+    # Figures of the step that is compared with other devices; None if the device lacks the step or
+    # has no reason to compare.
+    peer: PeerDevice | None
     notes: list[str]
 
 
@@ -139,9 +144,11 @@ class Shared:
         return device.programs
 
 
-def record_device(device: Device, asked: slice, shared: Shared, context: Context) -> DeviceFacts:
+def record_device(
+    device: Device, asked: slice, compared: StepKey | None, shared: Shared, context: Context
+) -> DeviceFacts:
     """Record a device: groups from all usable steps, but figures only for the steps selected by
-    `asked`."""
+    `asked`. The step `compared` is compared with other devices."""
     steps = device.steps or [StepEvent(0, None, 0, 0, None, 0)]
     windows = [(step.start, step.end) for step in device.steps] or [ALWAYS]
     admitted = admit(device, windows)
@@ -159,13 +166,17 @@ def record_device(device: Device, asked: slice, shared: Shared, context: Context
     used = UsedSteps(ops, leaves)
     n_aggregated = admitted[0].n_aggregated
     recorded = []
-    for event, of_step, reason in zip(steps, admitted, reasons, strict=True):
+    peer = None
+    for event, key, of_step, reason in zip(steps, keys_of(steps), admitted, reasons, strict=True):
         sums = None
         if not reason:
             sums = sums_of(event if device.steps else None, of_step, used.containers)
             used.add(sums)
         why_not = reason or (None if event.index in asked_for else "not_asked")
-        recorded.append(record_step(event, sums, periods.get(event.index), why_not, leaves))
+        step = record_step(event, sums, periods.get(event.index), why_not, leaves)
+        recorded.append(step)
+        if key == compared and step.sums and step.sums.is_worth_comparing:
+            peer = peer_of(step_of(device, event, of_step, ops))
         # The events need more memory than the sums of the steps that follow.
         of_step.pieces.clear()
     n_dropped = n_aggregated + used.n_dropped
@@ -183,6 +194,7 @@ def record_device(device: Device, asked: slice, shared: Shared, context: Context
         program_id=used.main_program,
         steps=recorded,
         groups=facts_of(leaves.values(), shared.groups),
+        peer=peer,
         notes=context.notes,
     )
 
@@ -333,7 +345,12 @@ def digest_of_all(texts: Iterable[str]) -> str:
 
 
 def record_devices(
-    path: str, trace: Trace, names: Sequence[str], asked: slice, context: Context
+    path: str,
+    trace: Trace,
+    names: Sequence[str],
+    asked: slice,
+    compared: StepKey | None,
+    context: Context,
 ) -> list[DeviceFacts]:
     """Record the devices that have ops; if no device has ops, raise NoAnswer with the first
     device's reason."""
@@ -344,7 +361,7 @@ def record_devices(
             of_device = context.with_own_notes()
             programs = shared.programs(trace.rank_of(name), of_device.warnings)
             device = open_device(path, trace, name, [], of_device, programs=programs)
-            return record_device(device, asked, shared, of_device)
+            return record_device(device, asked, compared, shared, of_device)
         except NoAnswer as failure:
             # Return reason and fields separately, because exceptions with keyword arguments cannot
             # be pickled.

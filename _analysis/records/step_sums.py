@@ -10,6 +10,8 @@ from _light import NamedTuple
 
 # A device is reported as slow only if it costs at least this share of the step.
 SMALLEST_COST: Final = Fraction(1, 200)
+# Devices are compared if collectives take at least 1/WORTH_COMPARING of the step.
+WORTH_COMPARING: Final = 20
 
 
 class StepSums(NamedTuple):
@@ -32,6 +34,11 @@ class StepSums(NamedTuple):
         """Return the step without communication: collectives make the steps of all devices equally
         long, but a slow device has a larger load."""
         return self.duration - self.comm
+
+    @property
+    def is_worth_comparing(self) -> bool:
+        """Return whether collectives take enough of the step to compare devices."""
+        return self.comm * WORTH_COMPARING >= self.duration
 
     @property
     def own(self) -> int:

@@ -13,6 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 from _analysis import processes
+from _pipeline.device import open_device
 from tests.builders import records, rewrite
 from tests.builders.hlo_proto import metadata_plane
 from tests.builders.make_runs import write_runs
@@ -29,6 +30,7 @@ from tests.builders.xspace import (
     tpu_plane,
 )
 from tests.harness import DEMO, answer, run
+from tests.modes.test_peers import with_slow_device
 
 DATA = DEMO.parent
 STEP_PS = 10_000
@@ -317,6 +319,33 @@ class Notes(unittest.TestCase):
         ]
         (note,) = record(planes)["notes"]
         self.assertTrue(note.startswith("the trace has no Steps line, so each"), note)
+
+
+class SlowDevice(unittest.TestCase):
+    def test_devices_are_read_again_only_if_the_record_lacks_the_compared_step(self) -> None:
+        data = with_slow_device()
+        of_step = answer(data, "bottleneck")["causes"]
+        expected = [(row["cause"], row["gain_ps"], row["evidence"]["device"]) for row in of_step]
+        self.assertEqual(expected[0][::2], ("slow_device", "/device:TPU:1"))
+        # The typical step is step 2. A first device without ops is not recorded.
+        idle = [
+            encode(Space([tpu_plane([], [(name, 0, 100)], name="/device:TPU:9")]))
+            for name in ("1", "2")
+        ]
+        cases: tuple[tuple[bytes, tuple[str, ...], int], ...] = (
+            (data, (), 0),
+            (data, ("--steps", "2:3"), 0),
+            (data, ("--steps", ":2"), 2),
+            (idle[0] + data, (), 3),
+            (idle[1] + data, (), 1),
+        )
+        for trace, options, n_read in cases:
+            reads = patch("_analysis.comm.peer_devices.open_device", wraps=open_device)
+            with self.subTest(n_read=n_read, options=options), reads as read:
+                device = answer(trace, "record", *options)["devices"][0]
+                found = [(row["cause"], row["gain_ps"], row["device"]) for row in device["causes"]]
+                self.assertEqual(found, expected)
+                self.assertEqual(read.call_count, n_read)
 
 
 class LongTexts(unittest.TestCase):

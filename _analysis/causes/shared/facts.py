@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from _analysis.causes import DEVICES, NAMES, PAUSES, PROGRAM, REGIONS, Rule, rule_named
@@ -10,6 +10,7 @@ from _analysis.causes.shared.cause import StepFacts
 from _analysis.causes.shared.find import causes_of
 from _analysis.idle.periods import periods_of
 from _analysis.kernel.kernel_regions import inside_kernels
+from _analysis.records.step_sums import WORTH_COMPARING
 from _analysis.roof.costs import costs_by_kernel
 from _analysis.roof.ledger import COLLECTIVE, Entry, ledger_of
 from _analysis.roof.roofs import Roofs, roofs_of
@@ -22,12 +23,10 @@ from _pipeline.vocabulary import COMPUTE, HOST
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     # These modules take 8 ms to import, and are needed only if devices are compared.
+    from _analysis.comm.peer_devices import PeerDevice
     from _analysis.comm.peers import Peers
 
 Json = dict[str, Any]
-
-# Devices are compared if collectives take at least 1/WORTH_COMPARING of the step.
-WORTH_COMPARING = 20
 
 
 class Found(NamedTuple):
@@ -37,12 +36,13 @@ class Found(NamedTuple):
     examined: list[str]
 
 
-def found_by_default(step: Step, context: Context) -> Found:
-    """Return the causes that `bottleneck` finds in a step if it has no options."""
+def found_by_default(step: Step, context: Context, known: Mapping[str, PeerDevice]) -> Found:
+    """Return the causes that `bottleneck` finds in a step if it has no options. The devices in
+    `known` have been read."""
     roofs = roofs_of(step.device, None, {})
     ledger = ledger_of(step, roofs, costs_by_kernel(step.by_kind[COMPUTE], (), context))
     is_compared = has_reason_to_compare(step, ledger)
-    peers, _ = read_peers(step, context) if is_compared else (None, None)
+    peers = read_peers(step, context, known)[0] if is_compared else None
     facts = facts_of(step, roofs, ledger, peers, context)
     rules = map(rule_named, NAMES)
     return Found(causes_of(facts), [rule.name for rule in rules if can_find(rule, facts)])
@@ -78,14 +78,16 @@ def has_reason_to_compare(step: Step, ledger: Sequence[Entry]) -> bool:
     return is_worth and step.picked is not None and len(tpus_of(step.device)) > 1
 
 
-def read_peers(step: Step, context: Context) -> tuple[Peers, Json | None]:
-    """Read the step on the other devices. Return how long devices wait for each other, and the
-    sums."""
+def read_peers(
+    step: Step, context: Context, known: Mapping[str, PeerDevice] = {}
+) -> tuple[Peers, Json | None]:
+    """Read the step on the other devices, except those in `known`. Return how long devices wait for
+    each other, and the sums."""
     # Import late, because these modules are needed only if devices are compared.
     from _analysis.comm.peer_rows import peer_totals
     from _analysis.comm.peers import peers_of
     from _analysis.comm.transfers import transfers_in
 
     transfers = transfers_in(step, lambda op: op.waits_for != HOST)
-    peers = peers_of(step, transfers, context)
+    peers = peers_of(step, context, known)
     return peers, peer_totals(peers, transfers)
