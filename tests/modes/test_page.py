@@ -26,7 +26,7 @@ from _pipeline.device import open_device
 from tests.builders.allocator import allocator, with_host
 from tests.builders.xspace import Plane, Space, StatNames, encode, op, tpu_plane, trace
 from tests.harness import DEMO, FULL, OFFLOADING, InFolder, answer, run
-from tests.modes.small_steps import BF16, STEP, kernel, leaf
+from tests.modes.small_steps import BF16, STEP, kernel, leaf, small_capture
 from tests.modes.test_peers import device, durations
 from tests.shown import text_of
 
@@ -111,8 +111,7 @@ class Contents(OfPages):
     batch = "page"
 
     def assert_equals_answers_of_modes(self, profile: Path, *options: str) -> None:
-        is_default = profile == DEMO and not options
-        data = data_of(page_of_demo()[1]) if is_default else self.data(profile, *options)
+        data = self.data(profile, *options)
         self.assertEqual(data["left_out"], {})
         for mode in PAGE_MODES:
             asked = options_of(mode)
@@ -143,9 +142,10 @@ class Contents(OfPages):
         self.assertEqual(sections, {*SECTIONS, "timeline", "flame"})
         self.assertEqual(set(re.findall(r'<a href="#(\w+)">', html)), sections)
 
-    def test_page_of_the_demo_contains_the_answers_of_the_modes(self) -> None:
-        self.assert_equals_answers_of_modes(DEMO)
+    def test_page_contains_the_answers_of_the_modes(self) -> None:
+        self.assert_equals_answers_of_modes(self.write("small.xplane.pb", small_capture()))
         if FULL:
+            self.assert_equals_answers_of_modes(DEMO)
             self.assert_equals_answers_of_modes(DEMO, "--step", "all", "--own", "attention")
             self.assert_equals_answers_of_modes(DEMO, "--device", "1")
 
