@@ -8,12 +8,13 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 from importlib.util import find_spec
 from pathlib import Path
 
 from _pipeline.options import OPTIONS
-from tests.harness import DEMO, ROOT, InFolder, sampled
+from tests.harness import DEMO, ROOT, sampled
 
 STUB = ROOT / "_output" / "python.pyi"
 # These options exist only in the Python functions.
@@ -80,16 +81,24 @@ def install(folder: Path) -> None:
         copy(ROOT / source, folder / place)
 
 
-class Types(InFolder):
-    def setUp(self) -> None:
-        super().setUp()
-        self.site = self.folder / "site"
-        self.site.mkdir()
-        install(self.site)
+class Types(unittest.TestCase):
+    folder: Path
+    site: Path
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = Path(folder.name)
+        cls.site = cls.folder / "site"
+        cls.site.mkdir()
+        install(cls.site)
 
     @unittest.skipUnless(find_spec("mypy"), "needs mypy")
     def test_mypy_reports_exactly_the_lines_marked_as_wrong(self) -> None:
-        path = self.write("project/project.py", PROJECT.encode())
+        path = self.folder / "project" / "project.py"
+        path.parent.mkdir()
+        path.write_text(PROJECT)
         lines = PROJECT.splitlines()
         wrong = {n for n, line in enumerate(lines, 1) if line.endswith("# wrong")}
         for place in sampled((self.site, ROOT), 1):

@@ -568,7 +568,7 @@ class Noise(unittest.TestCase):
                 list(p_values_of([family], noise_of(half, half)))
 
     def test_too_few_steps_give_no_p_value(self) -> None:
-        program = records.of_demo()
+        program = records.made_up(0)
         slower = records.slow_down(program[0].key, 3)(program)
         answer = compare(
             record(program, 3, jitter=0.01, seed=1), record(slower, 3, jitter=0.01, seed=2)
@@ -590,7 +590,7 @@ class Noise(unittest.TestCase):
                 self.assertEqual((figure["p_value"], figure["significant"]), (p_value, True))
 
     def test_steps_of_one_run_rarely_differ_significantly(self) -> None:
-        run = record(records.of_demo(), 40, jitter=0.04, seed=5)
+        run = record(records.made_up(0), 40, jitter=0.04, seed=5)
         rng = random.Random(6)
         found = Counter[str]()
         n = 200 if FULL else 20
@@ -891,7 +891,7 @@ class Reading(unittest.TestCase):
         self.assertLess(len(detail), 300)
 
     def test_gzipped_record_is_decoded_like_a_plain_record(self) -> None:
-        plain = json.dumps(record(records.of_demo(), 2)).encode()
+        plain = json.dumps(record(records.made_up(0), 2)).encode()
         half = len(plain) // 2
         for data in (
             gzip.compress(plain),
@@ -900,7 +900,7 @@ class Reading(unittest.TestCase):
             self.assertEqual(record_format.decode(data), record_format.decode(plain))
 
     def test_bytes_that_are_not_a_record_are_rejected(self) -> None:
-        packed = gzip.compress(json.dumps(record(records.of_demo())).encode())
+        packed = gzip.compress(json.dumps(record(records.made_up(0))).encode())
         for data, what in (
             (b"", "not JSON"),
             (b"{", "not JSON"),

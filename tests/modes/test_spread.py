@@ -120,7 +120,7 @@ def split(run: Sequence[Json]) -> list[Json]:
 
 class Stragglers(unittest.TestCase):
     def test_slow_device_is_found(self) -> None:
-        program = records.of_demo()
+        program = records.made_up(0)
         for n_hosts, n_devices in ((1, 3), (1, 8), (2, 2), (2, 4), (4, 1), (4, 2)):
             names = names_of(n_hosts, n_devices)
             slow = names[len(names) // 2]
@@ -143,7 +143,7 @@ class Stragglers(unittest.TestCase):
                     self.assertEqual(step["slowest"], of(slow))
 
     def test_slowed_line_is_listed_first(self) -> None:
-        program = records.of_demo()
+        program = records.made_up(0)
         compute = {
             key: sum(op.duration for op in ops)
             for key, ops in groups_of(program).items()
@@ -166,7 +166,7 @@ class Stragglers(unittest.TestCase):
         self.assertAlmostEqual(first["delta_pct"], 30, delta=1)
 
     def test_cause_and_scope_of_a_straggler_are_identified(self) -> None:
-        program = records.of_demo()
+        program = records.made_up(0)
         names = names_of(2, 4)
         idle = cohort(pod(program, names, idle={names[2]: 10**10}))["verdict"]
         self.assertEqual((idle["straggler"], idle["cause"]), (of(names[2]), "idle"))
@@ -202,7 +202,7 @@ class Stragglers(unittest.TestCase):
         self.assertIsNone(slow_host(*many, n_steps=1))
 
     def test_equal_devices_have_no_straggler(self) -> None:
-        run = pod(records.of_demo(), names_of(2, 4), 10, jitter=0)
+        run = pod(records.made_up(0), names_of(2, 4), 10, jitter=0)
         answer = cohort(run)
         # The order of the files does not matter.
         self.assertEqual(cohort(run[::-1]), answer)
@@ -212,7 +212,7 @@ class Stragglers(unittest.TestCase):
         self.assertEqual(answer["slowest_vs_median"]["excess_ps"], 0)
 
     def test_single_device_has_no_verdict(self) -> None:
-        answer = cohort(pod(records.of_demo(), names_of(1, 1)))
+        answer = cohort(pod(records.made_up(0), names_of(1, 1)))
         self.assertEqual(answer["verdict"]["why_not"], "one_device")
         self.assertIsNone(answer["verdict"]["imbalance"])
         self.assertIsNone(answer["slowest_vs_median"])
@@ -390,7 +390,7 @@ class Joining(unittest.TestCase):
     @classmethod
     def setUpClass(cls) -> None:
         names = names_of(3, 2)
-        cls.records = pod(records.of_demo(), names, slow={names[3]: lambda *_: 1.06})
+        cls.records = pod(records.made_up(0), names, slow={names[3]: lambda *_: 1.06})
 
     def test_answer_does_not_depend_on_order_and_number_of_files(self) -> None:
         answer = spread(self.records)
@@ -491,7 +491,7 @@ class Joining(unittest.TestCase):
         self.assertEqual(spread([one, json.loads(json.dumps(one))])["n_devices"], 1)
 
     def test_different_records_of_the_same_device_are_rejected(self) -> None:
-        another = pod(records.of_demo(), names_of(3, 2), seed=5)[1]
+        another = pod(records.made_up(0), names_of(3, 2), seed=5)[1]
         # Records differ if any figure differs.
         step: Json = {"duration_ps": 1000, "busy_ps": 900, "comm_ps": 100, "host_ps": 10}
         others: list[Json] = [
@@ -577,7 +577,7 @@ class Joining(unittest.TestCase):
 
     def test_program_executions_are_aligned_by_index(self) -> None:
         names = names_of(2, 2)
-        run = pod(records.of_demo(), names, step_source="modules")
+        run = pod(records.made_up(0), names, step_source="modules")
         for step in run[0]["steps"]:
             step["name"] = "jit_train_step(another)"
         answer = spread(run)

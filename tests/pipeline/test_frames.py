@@ -539,7 +539,7 @@ class TurnedAround(InFolder):
         self.ended = self.write(f"ended/{name}", with_stacks(data, "{}\n".format))
 
     def test_reversed_stacks_give_the_same_answers(self) -> None:
-        for mode in sampled((*MODES, "record", "spread"), 2):
+        for mode in sampled((*MODES, "record", "spread"), 1):
             with self.subTest(mode=mode):
                 before, turned = answer(self.demo, mode), answer(self.turned, mode)
                 self.assertEqual(printed(turned), printed(before))
