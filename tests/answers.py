@@ -11,7 +11,6 @@ import json
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import compute_breakdown
@@ -33,6 +32,7 @@ from tests.harness import (
     DEMO,
     FLAG_FILE,
     STEP_MODES,
+    Json,
     Outcome,
     answer,
     run,
@@ -41,8 +41,6 @@ from tests.harness import (
 )
 from tests.modes import test_idle, test_kernel, test_peers
 from tests.modes.small_steps import small_capture
-
-Json = dict[str, Any]
 
 # All test classes with this `batch` run in one process, which computes the answers only once.
 BATCH = "answers of all modes"

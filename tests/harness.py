@@ -25,6 +25,7 @@ from tests.json_schema import Validator
 from tests.wording import faults_of
 
 T = TypeVar("T")
+Json = dict[str, Any]
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPT = ROOT / "compute_breakdown.py"

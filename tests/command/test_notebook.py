@@ -21,8 +21,6 @@ from tests.builders.xspace import op, trace
 from tests.harness import ALL_MODES, ROOT, shared_file
 from tests.modes.small_steps import small_capture
 
-Json = dict[str, Any]
-
 analyse: Any = compute_breakdown.analyse
 HOSTILE = "<script>alert(1)</script><b>&amp;$x$\x1b[31m"
 EXAMPLES = ROOT / "tests" / "examples"

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import unittest
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import _peaks
 import compute_breakdown
@@ -53,7 +53,6 @@ from tests.pages import (
 # Agents read a page as a whole, so a long page costs many tokens.
 MOST_BYTES = {"README.md": 12_288, "GUIDE.md": 40_960, "SKILL.md": 9_216}
 MOST_TERMS = 25
-Json = dict[str, Any]
 
 
 class Tables(unittest.TestCase):

@@ -34,14 +34,13 @@ from tests.harness import (
     MODES_OF_TRACE,
     ROOT,
     InFolder,
+    Json,
     bound,
     run,
     sampled,
     shared_file,
 )
 from tests.modes.small_steps import small_capture
-
-Json = dict[str, Any]
 
 # Type these as Any, because some tests pass wrong types.
 analyse: Any = compute_breakdown.analyse

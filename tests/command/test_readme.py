@@ -47,6 +47,7 @@ from tests.harness import (
     DEMO,
     PROFILES,
     ROOT,
+    Json,
     Outcome,
     answer,
     bound,
@@ -66,8 +67,6 @@ from tests.pages import (
 from tests.shown import text_of
 
 HAS_TOOLS = all(map(shutil.which, ("bash", "jq")))
-
-Json = dict[str, Any]
 
 
 @functools.cache

@@ -10,7 +10,6 @@ import gzip
 import random
 import unittest
 from collections.abc import Sequence
-from typing import Any
 from unittest import mock
 
 from _analysis import processes
@@ -38,11 +37,10 @@ from tests.builders.xspace import (
     tpu_plane,
     uint64,
 )
-from tests.harness import InFolder, answer, command, run, sampled
+from tests.harness import InFolder, Json, answer, command, run, sampled
 from tests.naive.wire import every, fields
 from tests.shown import text_of
 
-Json = dict[str, Any]
 DEVICE = "/device:TPU:0"
 EPOCH = 1795320900663590481
 KERNEL = "void cutlass::Kernel<f16>(Params)"

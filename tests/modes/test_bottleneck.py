@@ -18,11 +18,9 @@ from tests.builders.xspace import (
     tpu_plane,
     trace,
 )
-from tests.harness import BRIEF, DEMO, OFFLOADING, PROFILES, answer, command, run, sampled
+from tests.harness import BRIEF, DEMO, OFFLOADING, PROFILES, Json, answer, command, run, sampled
 from tests.modes.small_steps import BF16, HERE, PEAKS, STEP, kernel, leaf, matmul
 from tests.shown import text_of
-
-Json = dict[str, Any]
 
 
 def bottleneck(ops: list[Op], *options: str) -> Json:

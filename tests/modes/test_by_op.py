@@ -21,9 +21,8 @@ from tests.builders.xspace import (
     trace,
     uint64,
 )
-from tests.harness import answer, run
+from tests.harness import Json, answer, run
 
-Json = dict[str, Any]
 STEP = [("s", 0, 10_000_000)]
 BF16 = "bf16[8,128]{1,0:T(8,128)(2,1)}"
 KERNEL = ', custom_call_target="tpu_custom_call"'

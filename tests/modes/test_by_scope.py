@@ -9,10 +9,9 @@ from tests.builders import hlo_proto
 from tests.builders.hlo_proto import metadata_plane
 from tests.builders.hlo_proto import op as instruction
 from tests.builders.xspace import Op, Space, encode, op, tpu_plane, trace
-from tests.harness import answer, run
+from tests.harness import Json, answer, run
 from tests.naive.invariants import faults
 
-Json = dict[str, Any]
 STEP = [("s", 0, 1000)]
 
 

@@ -13,14 +13,12 @@ import time
 import unittest
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from _proto import xplane_pb2 as pb
 from compute_breakdown import outcome_of
 from tests.builders.xspace import Line, Plane, Space, encode, op, tpu_plane
-from tests.harness import DEMO, SCRIPT, Outcome, bound, run
+from tests.harness import DEMO, SCRIPT, Json, Outcome, bound, run
 
-Json = dict[str, Any]
 Files = dict[str, bytes]
 
 HOSTS = ("h0", "h1", "h2")

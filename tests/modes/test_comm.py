@@ -33,12 +33,11 @@ from tests.builders.xspace import (
     string,
     tpu_plane,
 )
-from tests.harness import OFFLOADING, TRAINING, answer, context_of
+from tests.harness import OFFLOADING, TRAINING, Json, answer, context_of
 
 PROGRAM_ID = 77
 STEP = ("s", 0, 1000)
 
-Json = dict[str, Any]
 Program = dict[str, list[hlo_proto.Op]]
 CONTRADICTION = (
     "1 transfer ended before the start, because the two clocks disagree; the time in flight counts"

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import unittest
 from collections.abc import Sequence
-from typing import Any
 
 import compute_breakdown
 from tests.builders.xspace import Op, op, trace
-from tests.harness import answer
+from tests.harness import Json, answer
 
-Json = dict[str, Any]
 MAIN = "/home/dev/train.py:3:1"
 
 

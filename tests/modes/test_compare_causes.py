@@ -17,14 +17,13 @@ from tests.builders import hlo_proto
 from tests.builders.hlo_proto import array, metadata_plane
 from tests.builders.records import record
 from tests.builders.xspace import Op, Space, encode, op, tpu_plane
-from tests.harness import DEMO, InFolder, answer, run
+from tests.harness import DEMO, InFolder, Json, answer, run
 from tests.modes.test_compare import compare
 from tests.modes.test_compare import op as recorded_op
 from tests.modes.test_idle import host
 from tests.modes.test_peers import with_slow_device
 from tests.shown import headline_of
 
-Json = dict[str, Any]
 PROGRAM_ID = 7
 STEP = 1_000_000
 ALL = ("widened_dtype", "resharding", "slow_device", "pause_between_steps")

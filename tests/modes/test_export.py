@@ -32,14 +32,13 @@ from tests.builders.xspace import (
     tpu_plane,
     trace,
 )
-from tests.harness import DEMO, PROFILES, InFolder, answer, run, sampled, within
+from tests.harness import DEMO, PROFILES, InFolder, Json, answer, run, sampled, within
 from tests.modes.small_steps import BF16, PEAKS, STEP, leaf
 from tests.modes.test_idle import device
 from tests.modes.test_page import HOSTILE, hostile_trace
 from tests.pages import FIELDS, GUIDE, blocks
 from tests.pipeline.test_step_durations import JITTERED, capture
 
-Json = dict[str, Any]
 Rows = list[tuple[Any, ...]]
 
 SMALL = trace([leaf(0, 5)], STEP)

@@ -18,11 +18,10 @@ from tests.builders.xspace import (
     tpu_plane,
     uint64,
 )
-from tests.harness import answer, run
+from tests.harness import Json, answer, run
 from tests.modes.small_steps import PEAKS, STEP, column, kernel, leaf
 from tests.modes.test_idle import Drawn, drawn_line
 
-Json = dict[str, Any]
 NO_REGIONS = "the capture has no regions inside kernels"
 STATIC = "counters are the compiler's estimates"
 UTIL = 903

@@ -21,9 +21,8 @@ from tests.builders.hlo_proto import (
 )
 from tests.builders.hlo_proto import op as instruction
 from tests.builders.xspace import Op, Space, encode, op, tpu_plane
-from tests.harness import DEMO, OFFLOADING, answer, run
+from tests.harness import DEMO, OFFLOADING, Json, answer, run
 
-Json = dict[str, Any]
 BOUND = "the peak is an upper bound: "
 DAMAGED = "the program's HLO can't be read: "
 # Instruction ids, which start at 1.

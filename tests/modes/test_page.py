@@ -13,7 +13,6 @@ import stat
 import tempfile
 from collections import Counter
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import compute_breakdown
@@ -25,12 +24,10 @@ from _output.text import Style
 from _pipeline.device import open_device
 from tests.builders.allocator import allocator, with_host
 from tests.builders.xspace import Plane, Space, StatNames, encode, op, tpu_plane, trace
-from tests.harness import DEMO, FULL, OFFLOADING, InFolder, answer, run
+from tests.harness import DEMO, FULL, OFFLOADING, InFolder, Json, answer, run
 from tests.modes.small_steps import BF16, STEP, kernel, leaf, small_capture
 from tests.modes.test_peers import device, durations
 from tests.shown import text_of
-
-Json = dict[str, Any]
 
 SECTION_OF = {place.mode: name for name, place in SECTIONS.items()}
 

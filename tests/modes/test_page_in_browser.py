@@ -9,7 +9,6 @@ import unittest
 from decimal import ROUND_HALF_UP, Decimal
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import compute_breakdown
 from _modes import bottleneck
@@ -20,12 +19,10 @@ from tests.analysis.causes.test_pause_between_steps import thread as host_thread
 from tests.analysis.test_period_timeline import EVERY_THIRD
 from tests.builders import browser
 from tests.builders.xspace import Space, encode, op, trace
-from tests.harness import OFFLOADING, answer, sampled
+from tests.harness import OFFLOADING, Json, answer, sampled
 from tests.modes.small_steps import STEP, leaf
 from tests.modes.test_idle import host
 from tests.modes.test_page import HOSTILE, captured_at, data_of, hostile_trace, page_of_demo
-
-Json = dict[str, Any]
 
 # For each table: its rows' path, its headings, and the texts and exact figures of its cells.
 TABLES = """[...document.querySelectorAll('.table')].map((table) => ({

@@ -25,12 +25,10 @@ from tests.builders.xspace import (
     tpu_plane,
     varint,
 )
-from tests.harness import OFFLOADING, PROFILES, answer, run, sampled
+from tests.harness import OFFLOADING, PROFILES, Json, answer, run, sampled
 
 PROGRAM_ID = 77
 STEP = ("s", 0, 10_000)
-
-Json = dict[str, Any]
 
 
 def collective(at: int, dur: int, *, name: str = "all-reduce.1", **more: Any) -> Op:

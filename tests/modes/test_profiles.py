@@ -9,11 +9,9 @@ import functools
 import unittest
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
-from tests.harness import DEMO, OFFLOADING, PALLAS, answer, command, sampled
+from tests.harness import DEMO, OFFLOADING, PALLAS, Json, answer, command, sampled
 
-Json = dict[str, Any]
 MS = 10**9
 
 

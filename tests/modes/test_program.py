@@ -29,9 +29,8 @@ from tests.builders.hlo_proto import (
 )
 from tests.builders.hlo_proto import op as instruction
 from tests.builders.xspace import Op, Space, encode, op, tpu_plane
-from tests.harness import DEMO, OFFLOADING, InFolder, answer, run
+from tests.harness import DEMO, OFFLOADING, InFolder, Json, answer, run
 
-Json = dict[str, Any]
 DAMAGED = "the program's HLO can't be read: jit_f(7): "
 NOTE_END = "; fields that depend on it are null"
 PLAN = {"collective_algorithm_config": {"emitter": "RingEmitter", "strategy": "StrategyRing"}}

@@ -17,11 +17,11 @@ from tests.harness import (
     MODES_OF_TRACE,
     PROFILES,
     TRAINING,
+    Json,
     answer,
     run,
 )
 
-Json = dict[str, Any]
 Program = dict[str, list[hlo_proto.Op]]
 PROGRAM_ID = 2**63 + 5
 DAMAGED = "the program's HLO can't be read: "

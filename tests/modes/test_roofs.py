@@ -17,9 +17,8 @@ from tests.builders.xspace import (
     tpu_plane,
 )
 from tests.builders.xspace import op as event
-from tests.harness import answer
+from tests.harness import Json, answer
 
-Json = dict[str, Any]
 Body = list[hlo_proto.Op]
 
 MIB = 2**20

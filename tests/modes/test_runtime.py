@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import unittest
-from typing import Any
 
 from tests.builders import hlo_proto
 from tests.builders.allocator import Said, allocator, with_host
 from tests.builders.xspace import Op, Space, StatValue, double, encode, op, tpu_plane, trace
-from tests.harness import OFFLOADING, answer, run
+from tests.harness import OFFLOADING, Json, answer, run
 from tests.modes.small_steps import STEP
-
-Json = dict[str, Any]
 
 
 def holding(*ops: Op) -> bytes:

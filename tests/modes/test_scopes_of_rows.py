@@ -8,9 +8,8 @@ from typing import Any
 from tests.builders import hlo_proto
 from tests.builders.hlo_proto import metadata_plane
 from tests.builders.xspace import Op, Space, encode, op, tpu_plane
-from tests.harness import answer
+from tests.harness import Json, answer
 
-Json = dict[str, Any]
 PROGRAM_ID = 7
 
 

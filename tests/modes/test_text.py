@@ -44,13 +44,12 @@ from tests.harness import (
     PROFILES,
     SCRIPT,
     InFolder,
+    Json,
     answer,
     run,
     sampled,
 )
 from tests.shown import markdown_of, parts_of, text_of
-
-Json = dict[str, Any]
 
 UTF8, ASCII = Characters("utf-8"), Characters("ascii")
 WITH_TEXT = tuple(

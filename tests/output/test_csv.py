@@ -10,11 +10,9 @@ from typing import Any
 
 from _output.csv import declared_columns, lines_of, main_table
 from tests.answers import BATCH, answers, demo, error_answers
-from tests.harness import AFTER, BEFORE, LISTED_MODES, answer
+from tests.harness import AFTER, BEFORE, LISTED_MODES, Json, answer
 from tests.modes.test_text import WITH_TEXT
 from tests.shown import csv_of, main_of
-
-Json = dict[str, Any]
 
 MAIN_TABLES = {
     "bottleneck": "findings",

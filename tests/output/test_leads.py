@@ -18,10 +18,9 @@ from _modes import bottleneck, comm
 from _output import phrases
 from _output.command import following
 from tests.answers import BATCH, answers, demo
-from tests.harness import DEMO, LISTED_MODES, ROOT, SCRIPT
+from tests.harness import DEMO, LISTED_MODES, ROOT, SCRIPT, Json
 from tests.shown import merged_of
 
-Json = dict[str, Any]
 TIMES = dict(_units.TIMES)
 AMOUNT = re.compile(
     r"(?<![\w.])(\d+(?:\.\d+)?(?:e-?\d+)?)(?: of (\d+(?:\.\d+)?))? (ps|ns|us|ms|s)\b"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import re
 import unittest
-from typing import Any
 
 from _output.characters import Characters
 from _output.fill import Grid, columns_of
@@ -16,8 +15,6 @@ from tests.builders.xspace import op, trace
 from tests.harness import AFTER, BEFORE, answer
 from tests.modes.test_text import WITH_TEXT
 from tests.shown import blocks_of, markdown_of
-
-Json = dict[str, Any]
 
 PAGE = Page(Characters("utf-8"))
 # GitHub would interpret these names as tables, code, tags, emphasis, mentions or references.

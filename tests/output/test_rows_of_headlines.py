@@ -15,10 +15,8 @@ from _output import phrases
 from tests.analysis.causes.test_pause_between_steps import answer_of, thread
 from tests.answers import BATCH, answers
 from tests.builders.xspace import op, trace
-from tests.harness import PROFILES, STEP_MODES, answer, run, sampled
+from tests.harness import PROFILES, STEP_MODES, Json, answer, run, sampled
 from tests.shown import merged_of
-
-Json = dict[str, Any]
 
 UNITS = dict((*_units.TIMES, *_units.BYTES))
 NUMBER = r"\d+(?:\.\d+)?(?:e-?\d+)?"

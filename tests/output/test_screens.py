@@ -13,10 +13,8 @@ from _output.text import SHORTEST_CUT, Page, Style
 from _units import Unit
 from tests.analysis.causes.test_pause_between_steps import answer_of, thread
 from tests.answers import BATCH, answers, demo
-from tests.harness import BRIEF, PROFILES, STEP_MODES, run, sampled
+from tests.harness import BRIEF, PROFILES, STEP_MODES, Json, run, sampled
 from tests.shown import text_of
-
-Json = dict[str, Any]
 
 WITHOUT_TEXT = ("record", "page", "export")
 MOST_LINES, MOST_NOTES = 25, 3

@@ -12,9 +12,8 @@ import _units
 from _output import figures
 from compute_breakdown import render
 from tests.answers import BATCH, demo
-from tests.harness import AFTER, ALL_MODES, BEFORE, ROOT, answer
+from tests.harness import AFTER, ALL_MODES, BEFORE, ROOT, Json, answer
 
-Json = dict[str, Any]
 BYTES_PER_ELEMENT = {"pred": 1, "s8": 1, "bf16": 2, "f32": 4, "s32": 4, "u32": 4}
 # A number with at least three digits, or two if it is below 1.
 NUMBER = r"(?:\d{2,}\.\d|[1-9]\.\d\d|0\.0*[1-9]\d?|0)"

@@ -33,9 +33,8 @@ from tests.builders.xspace import (
     tpu_plane,
 )
 from tests.fuzz import damaged_at
-from tests.harness import MODES, answer, run, sampled
+from tests.harness import MODES, Json, answer, run, sampled
 
-Json = dict[str, Any]
 STEPS = [("0", 0, 100), ("1", 100, 100), ("2", 200, 100)]
 PROGRAM = hlo_proto({"main": [instruction("a", "add", line="model.py:7"), instruction("d", "dot")]})
 

@@ -19,11 +19,10 @@ from tests.harness import (
     DEMO,
     MODES,
     InFolder,
+    Json,
     answer,
     sampled,
 )
-
-Json = dict[str, Any]
 
 OUTER, MIDDLE, INNER = "outer.py:1:2", "lib/middle.py:3:4", "a dir/inner.py:5:6"
 STACK = f"{OUTER}\n{MIDDLE}\n{INNER}"

@@ -9,7 +9,6 @@ import compute_breakdown
 from tests.builders.xspace import Op, op, trace
 from tests.harness import PROFILES, answer
 
-Json = dict[str, Any]
 MAIN = "train.py:1:0"
 
 

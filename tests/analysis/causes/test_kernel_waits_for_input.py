@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import unittest
 from collections.abc import Sequence
-from typing import Any
 
 from tests.builders.xspace import Op
-from tests.harness import answer
+from tests.harness import Json, answer
 from tests.modes.small_steps import PEAKS, kernel, leaf
 from tests.modes.test_idle import Drawn
 from tests.modes.test_kernel import traced
 
-Json = dict[str, Any]
 NAME = "kernel_waits_for_input"
 
 

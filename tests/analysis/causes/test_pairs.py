@@ -7,11 +7,8 @@ from __future__ import annotations
 
 import lzma
 import unittest
-from typing import Any
 
-from tests.harness import PROFILES, answer, sampled
-
-Json = dict[str, Any]
+from tests.harness import PROFILES, Json, answer, sampled
 
 CORPUS = PROFILES.parent / "corpus"
 # For each pair: the capture with the fault, the one without, the cause, and the lines to name.

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import unittest
-from typing import Any
 
 from tests.analysis.small_programs import causes
 from tests.builders.allocator import Said, allocator, with_host
 from tests.builders.hlo_proto import array
 from tests.builders.hlo_proto import op as hlo_op
 from tests.builders.xspace import Op, op, trace
-from tests.harness import answer
+from tests.harness import Json, answer
 
-Json = dict[str, Any]
 FORWARD = "jit(f)/jvp()/"
 BACKWARD = "jit(f)/transpose(jvp())/"
 AGAIN = "checkpoint/rematted_computation/"

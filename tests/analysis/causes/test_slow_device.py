@@ -6,10 +6,8 @@ import unittest
 from typing import Any
 
 from _modes import bottleneck
-from tests.harness import answer
+from tests.harness import Json, answer
 from tests.modes.test_peers import with_slow_device
-
-Json = dict[str, Any]
 
 
 class SlowDevice(unittest.TestCase):
