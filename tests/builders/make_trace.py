@@ -15,6 +15,7 @@ events.
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import random
 from collections.abc import Sequence
@@ -287,6 +288,7 @@ def line(line_id: int, name: str, timestamp_ns: int, events: Pieces) -> Pieces:
     return wrapped(3, [head, *events])
 
 
+@functools.cache
 def device_pieces(shape: Shape) -> Pieces:
     """Return the fields of a device plane, except its name."""
     names = StatNames()
@@ -339,7 +341,7 @@ def write_trace(path: str | os.PathLike[str], shape: Shape | None = None) -> Non
         host = host_pieces(shape)
         for i in range(shape.n_hosts * shape.others):
             write_plane(file, f"/host:other-{i}" if i else "/host:CPU", host)
-        device = device_pieces(shape)
+        device = device_pieces(shape._replace(others=1))
         for i in range(1 + (shape.n_devices - 1) * shape.others):
             write_plane(file, f"/device:TPU:{i}", device)
 

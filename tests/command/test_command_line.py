@@ -31,10 +31,9 @@ from tests.harness import (
     command,
     keywords_of,
     run,
-    sampled,
     shared_file,
 )
-from tests.modes.small_steps import small_capture
+from tests.modes.small_steps import kernel, small_capture
 
 
 def printed(*arguments: str) -> str:
@@ -320,23 +319,22 @@ class ShortNames(unittest.TestCase):
 
 class KernelNames(unittest.TestCase):
     def test_kernel_is_found_by_a_unique_prefix_of_its_name(self) -> None:
-        kernels = [row["kernel"] for row in run(DEMO, "summary").object["kernels"]]
-        kernel = kernels[-1]
-        prefixes = (kernel[:n] for n in range(1, len(kernel)))
-        short = next(p for p in prefixes if sum(kernel.startswith(p) for kernel in kernels) == 1)
-        for mode in sampled(("roofline", "bottleneck"), 1):
-            whole = run(DEMO, mode, "--kernel-cost", f"{kernel}=1e12,1e9").object
-            result = run(DEMO, mode, "--kernel-cost", f"{short}=1e12,1e9").object
-            note = f"--kernel-cost {short}: using {kernel}, the only name with this prefix"
+        kernels = ["flash_backward", "flash_forward"]
+        data = trace([kernel(10 * i, 10, f"{name}.{i}") for i, name in enumerate(kernels)])
+        short, whole_name = "flash_f", kernels[1]
+        for mode in ("roofline", "bottleneck"):
+            whole = run(data, mode, "--kernel-cost", f"{whole_name}=1e12,1e9").object
+            result = run(data, mode, "--kernel-cost", f"{short}=1e12,1e9").object
+            note = f"--kernel-cost {short}: using {whole_name}, the only name with this prefix"
             self.assertIn(note, result["notes"])
             result["notes"].remove(note)
             self.assertEqual(result, whole)
-            twice = ("--kernel-cost", f"{short}=1,1", "--kernel-cost", f"{kernel}=1,1")
-            outcome = run(DEMO, mode, *twice)
+            twice = ("--kernel-cost", f"{short}=1,1", "--kernel-cost", f"{whole_name}=1,1")
+            outcome = run(data, mode, *twice)
             self.assertEqual((outcome.object["reason"], outcome.status), ("bad_arguments", 2))
-            self.assertIn(f"--kernel-cost was passed twice for {kernel}", outcome.stderr)
+            self.assertIn(f"--kernel-cost was passed twice for {whole_name}", outcome.stderr)
             for asked in ("f", "nothing"):
-                result = run(DEMO, mode, "--kernel-cost", f"{asked}=1,1").object
+                result = run(data, mode, "--kernel-cost", f"{asked}=1,1").object
                 self.assertEqual(result["reason"], "kernel_not_found", asked)
                 self.assertEqual(set(result["available_kernels"]), set(kernels))
 

@@ -126,26 +126,27 @@ class Answers(InFolder):
             self.assertEqual(analyse(data, "idle"), analyse(DATA, "idle"))
 
     def test_record_can_be_a_dict_or_bytes(self) -> None:
-        before, after = (
-            gzip.decompress(BEFORE.read_bytes()),
-            json.loads(gzip.decompress(AFTER.read_bytes())),
-        )
-        expected = printed(AFTER, "compare", "--baseline", str(BEFORE))
+        record = {**analyse(DATA, "record"), "host": "host"}
+        before = json.dumps(record).encode()
+        after = {**record, "steps": record["steps"][:1]}
+        zipped = self.write("before.json.gz", gzip.compress(before))
+        path = self.write("after.json", json.dumps(after).encode())
+        expected = printed(path, "compare", "--baseline", str(zipped))
         for profile, baseline in (
             (after, before),
-            (AFTER, BEFORE.read_bytes()),
-            (after, json.loads(before)),
-            (AFTER, BEFORE),
+            (path, zipped.read_bytes()),
+            (after, record),
+            (path, zipped),
         ):
             found = analyse(profile, "compare", baseline=baseline)
             for field in expected.keys() - {"profile_dir", "baseline_dir", "next_steps"}:
                 self.assertEqual(found[field], expected[field], field)
-        self.assertEqual(analyse(after, "compare", baseline=BEFORE)["profile_dir"], "-")
-        self.assertEqual(analyse(AFTER, "compare", baseline=before)["baseline_dir"], "-")
+        self.assertEqual(analyse(after, "compare", baseline=zipped)["profile_dir"], "-")
+        self.assertEqual(analyse(path, "compare", baseline=before)["baseline_dir"], "-")
         both = analyse(after, "compare", baseline=before)
         self.assertEqual((both["profile_dir"], both["baseline_dir"]), ("-", "<capture 2>"))
         spread = analyse(after, "spread")
-        self.assertEqual(spread["cohorts"], printed(AFTER, "spread")["cohorts"])
+        self.assertEqual(spread["cohorts"], printed(path, "spread")["cohorts"])
 
     def test_compare_accepts_a_record_from_analyse(self) -> None:
         record = analyse(DATA, "record")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from collections import Counter
@@ -69,9 +70,9 @@ class Against(InFolder):
         ]
         self.assertEqual("lines without a counterpart" in notes, max(parts) > 5, notes)
 
-    def trace_of(self, name: str, program: Program, seed: int) -> tuple[Path, Json]:
-        path = self.write(name, rewrite.trace(program, 4, jitter=0.01, seed=seed))
-        return path, answer(path, "record")
+    def record_of(self, name: str, program: Program, seed: int) -> tuple[Path, Json]:
+        made = answer(rewrite.trace(program, 4, jitter=0.01, seed=seed), "record")
+        return self.write(name, json.dumps(made).encode()), made
 
 
 class OfTraces(Against):
@@ -89,8 +90,8 @@ class OfTraces(Against):
         slower = (records.slow_down(key, 1.2) for key in innermost)
         after = records.chain(records.unroll(), *slower)(program)
         after = records.renumber(records.with_frames(after, moved))
-        before, ours = self.trace_of("before.xplane.pb", program, 1)
-        path, theirs = self.trace_of("after.xplane.pb", after, 2)
+        before, ours = self.record_of("before.json", program, 1)
+        path, theirs = self.record_of("after.json", after, 2)
         compared = answer(path, "compare", "--baseline", str(before), "--top", "1000000")
         self.assert_holds(ours, theirs, compared)
         first = compared["by_file"][0]

@@ -17,7 +17,8 @@ from tests.builders import hlo_proto
 from tests.builders.hlo_proto import array, metadata_plane
 from tests.builders.records import record
 from tests.builders.xspace import Op, Space, encode, op, tpu_plane
-from tests.harness import DEMO, InFolder, Json, answer, run
+from tests.harness import BEFORE, InFolder, Json, answer, run
+from tests.modes.small_steps import small_capture
 from tests.modes.test_compare import compare
 from tests.modes.test_compare import op as recorded_op
 from tests.modes.test_idle import host
@@ -292,8 +293,7 @@ class Unknown(InFolder):
         return answer(after, "compare", "--baseline", str(before), *options)
 
     def test_older_record_has_no_causes_and_a_note_says_so(self) -> None:
-        old = DEMO.parent / "before.json.gz"
-        found = self.compared(old, DEMO)
+        found = self.compared(BEFORE, self.write("small.xplane.pb", small_capture()))
         self.assertIsNone(found["causes"])
         notes = " ".join(found["notes"])
         self.assertIn("causes are not compared, because before the change, there is a", notes)

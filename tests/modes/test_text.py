@@ -163,7 +163,7 @@ class Rules(unittest.TestCase):
         for path, mode in sampled(cases, 3, 60):
             with self.subTest(path=path.name, mode=mode):
                 self.check(run(path, mode).object)
-        for seed in sampled(range(150), 15):
+        for seed in sampled(range(150), 8):
             data, mode, options = random_case(random.Random(f"text {seed}"))
             with self.subTest(seed=seed, mode=mode):
                 self.check(run(data, mode, *command_line(options)).object)

@@ -279,7 +279,7 @@ class Columns(InFolder):
 
         def totals(of_event: bytes, of_stat: bytes) -> dict[str, Any]:
             events = []
-            for i in range(3000):
+            for i in range(300):
                 stats = b"".join(
                     bytes_field(4, encode(Stat(j, uint64(value))) + of_stat)
                     for j, value in ((1, 100 * i), (2, 50))
@@ -292,7 +292,7 @@ class Columns(InFolder):
             return found
 
         plain = totals(b"", b"")
-        self.assertEqual(plain["n_events_total"], 3000)
+        self.assertEqual(plain["n_events_total"], 300)
         for fields in ((int_field(9, 77), b""), (b"", int_field(9, 77))):
             forbidden = mock.patch.object(lines, "_timed_events", side_effect=AssertionError)
             with self.subTest(fields=fields), forbidden:
