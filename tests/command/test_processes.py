@@ -40,8 +40,8 @@ class Processes(unittest.TestCase):
         patch.start()
         self.addCleanup(patch.stop)
 
-    def assert_none_is_left(self) -> None:
-        self.assertEqual(len(self.pids), 1)
+    def assert_none_is_left(self, n: int = 1) -> None:
+        self.assertEqual(len(self.pids), n)
         for pid in self.pids:
             with self.assertRaises(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
