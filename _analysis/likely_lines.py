@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final, Literal
 from weakref import WeakKeyDictionary
 
@@ -59,16 +59,13 @@ def likely_line(op: Op) -> LikelyLine:
 
 
 def find_likely_line(op: Op) -> LikelyLine:
-    if op.instruction is None:
+    here = op.instruction
+    if here is None or (op.source and not here.line):
         return LikelyLine(op.source_inner, op.source_user, OWN) if op.source_inner else NO_LINE
     # Attribute reductions and transfers to the host to the code that produces the data, because
     # that is the code to change. Other transfers fetch data for the code that consumes it.
-    return likely_line_of(
-        op.instruction,
-        op.is_own,
-        producer_first=collective_of(op) in ("reduce-scatter", "all-reduce") or op.is_to_host,
-        sources={op.name: op.source} if op.source else {},
-    )
+    producer_first = collective_of(op) in ("reduce-scatter", "all-reduce") or op.is_to_host
+    return likely_line_of(here, op.is_own, producer_first)
 
 
 def line_of(op: Op) -> LikelyLine:
@@ -93,15 +90,25 @@ def line_of(op: Op) -> LikelyLine:
 
 
 def likely_line_of(
-    instruction: Instruction,
-    is_own: Callable[[str], bool],
-    producer_first: bool = False,
-    sources: Mapping[str, str] | None = None,
+    instruction: Instruction, is_own: Callable[[str], bool], producer_first: bool = False
+) -> LikelyLine:
+    # The parts of an asynchronous op without own lines have the same line.
+    first = instruction if instruction.line else instruction.chain[0]
+    known = instruction.program.derived.setdefault(likely_line_of, {})
+    key = first, is_own, producer_first
+    if key not in known:
+        known[key] = find_likely_line_of(instruction, is_own, producer_first)
+    found: LikelyLine = known[key]
+    return found
+
+
+def find_likely_line_of(
+    instruction: Instruction, is_own: Callable[[str], bool], producer_first: bool
 ) -> LikelyLine:
     # Import late, because captures without programs do not need the module.
     from _proto.hlo.nearest_line import nearest_line
 
-    likely = nearest_line(instruction, producer_first, sources or {})
+    likely = nearest_line(instruction, producer_first)
     if likely is None:
         return NO_LINE
     if likely.instruction.frame:

@@ -4,7 +4,7 @@ inside a fusion."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 from _light import NamedTuple
@@ -44,58 +44,35 @@ def lines_inside(op: Instruction) -> Counter[str]:
     return Counter(line for inner in working if (line := inner.line))
 
 
-def nearest_line(
-    op: Instruction, producer_first: bool, sources: Mapping[str, str]
-) -> NearestLine | None:
+def nearest_line(op: Instruction, producer_first: bool) -> NearestLine | None:
     """Return the most likely source line of the data that an op moves or waits for.
 
     Search in this order: the op itself, its start, the collective or the roots inside an
-    asynchronous op, and the nearest producer or consumer. `sources` maps names to lines for
-    instructions that have no line in the program.
+    asynchronous op, and the nearest producer or consumer.
     """
-
-    def line_of(instruction: Instruction) -> str | None:
-        # Skip parameters: a parameter's line is where the user's function takes the argument, far
-        # from where the argument is used.
-        if instruction.opcode == "parameter":
-            return None
-        return instruction.line or sources.get(instruction.name)
-
     chain = op.chain
     for part in (op, chain[0]):
-        if line := line_of(part):
+        if line := _line_of(part):
             return NearestLine(line, "own", 0, part)
-    if sources:
-        return _around(chain, producer_first, line_of)
     if not op.program.has_lines:
         return None
-    # All parts of an asynchronous op have the same line around them.
-    known = op.program.derived.setdefault(nearest_line, {})
-    key = chain[0], producer_first
-    if key not in known:
-        known[key] = _around(chain, producer_first, line_of)
-    found: NearestLine | None = known[key]
-    return found
-
-
-def _around(
-    chain: Sequence[Instruction],
-    producer_first: bool,
-    line_of: Callable[[Instruction], str | None],
-) -> NearestLine | None:
-    """Return the line of an instruction inside an asynchronous op, or of the nearest producer or
-    consumer."""
     for inner in _innermost(chain):
-        if line := line_of(inner):
+        if line := _line_of(inner):
             return NearestLine(line, "inside", 0, inner)
     # A done's operands are parts of the same op, so search from the earlier parts for producers.
     producer: _Direction = "producer", chain[:-1] or chain, before
     consumer: _Direction = "consumer", chain[-1:], _after
     for how, ends, following in (producer, consumer) if producer_first else (consumer, producer):
         for hops, reached in _breadth_first(chain, ends, following):
-            if line := line_of(reached):
+            if line := _line_of(reached):
                 return NearestLine(line, how, hops, reached)
     return None
+
+
+def _line_of(instruction: Instruction) -> str | None:
+    # Skip parameters: a parameter's line is where the user's function takes the argument, far from
+    # where the argument is used.
+    return None if instruction.opcode == "parameter" else instruction.line
 
 
 def _innermost(chain: Sequence[Instruction]) -> Iterator[Instruction]:

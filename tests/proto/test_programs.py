@@ -114,13 +114,9 @@ def main_of(*ops: Op, **more: Any) -> Opened:
 
 
 def nearest(
-    program: Opened,
-    name: str,
-    *,
-    producer_first: bool = False,
-    sources: dict[str, str] | None = None,
+    program: Opened, name: str, *, producer_first: bool = False
 ) -> tuple[str, str, int] | None:
-    found = nearest_line(program[name], producer_first, sources or {})
+    found = nearest_line(program[name], producer_first)
     return (found.line, found.how, found.hops) if found else None
 
 
@@ -285,8 +281,9 @@ class Damaged(unittest.TestCase):
         ops = [op(f"op.{i}", "negate", f"op.{(i + 1) % 3}") for i in range(3)]
         read = main_of(*ops, op("f", "fusion", calls=["main"]))
         self.assertIsNone(nearest(read, "op.0"))
-        known = nearest(read, "op.0", producer_first=True, sources={"op.2": "m.py:1"})
-        self.assertEqual(known, ("m.py:1", "producer", 2))
+        lined = main_of(*ops[:2], op("op.2", "negate", "op.0", line="m.py:1"))
+        found = nearest(lined, "op.0", producer_first=True)
+        self.assertEqual(found, ("m.py:1", "producer", 2))
         self.assertEqual(lines_inside(read["f"]), {})
         self.assertIsNone(dot_of(read["f"]))
         self.assertEqual([operand.name for operand in read["op.0"].operands], ["op.1"])
@@ -352,7 +349,7 @@ def everything() -> dict[str, list[Op]]:
 
 def ask_everything(one: Instruction) -> None:
     for producer_first in (False, True):
-        nearest_line(one, producer_first, {"copy.1": "x.py:1"})
+        nearest_line(one, producer_first)
     _ = one.chain, one.on_sparse_core, one.tf_op, one.line, one.stack, one.users, one.shape
     _ = one.arrays, one.declared_cost, one.leaves
     _ = one.config, one.retried, one.is_kernel
@@ -704,7 +701,6 @@ class NearestLines(unittest.TestCase):
     def test_line_of_a_parameter_is_not_used_as_the_nearest_line(self) -> None:
         read = main_of(op("x", "parameter", line="m.py:1"), op("copy.1", "copy", "x"))
         self.assertIsNone(nearest(read, "copy.1"))
-        self.assertIsNone(nearest(read, "copy.1", sources={"x": "m.py:1"}))
 
     def body(self, *callers: Op) -> Opened:
         return opened(
