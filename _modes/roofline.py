@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from _analysis.roof.costs import DECLARED, OPAQUE, costs_by_kernel, declared_notes
 from _analysis.roof.judging import GroupPart, Skipped, Verdict, judge, parts_of, weighted_average
+from _analysis.roof.ledger import ledger_of
 from _analysis.roof.roofs import Roofs, over_roof_note, roofs_of, rounded
 from _analysis.rows import chip_fields, operand_dtypes, peaks_used, scope_fields
 from _output.columns import LINE, OF_ROOF, PEAKS, TOTAL, with_reads
@@ -47,7 +48,7 @@ def roofline(
     compute = step.by_kind[COMPUTE]
     verdicts: list[Verdict] = []
     skipped: list[Skipped] = []
-    parts = parts_of(compute, roofs, costs_by_kernel(compute, kernel_cost, context))
+    parts = parts_of(ledger_of(step, roofs, costs_by_kernel(compute, kernel_cost, context)))
     for part in parts:
         judged = judge(part, roofs, hbm_only)
         if isinstance(judged, Verdict):
@@ -71,7 +72,7 @@ def roofline(
 
 def shortfall_rank(verdict: Verdict) -> tuple[int, str, str]:
     """Return a verdict's sort key: largest shortfall first."""
-    return -verdict.shortfall, verdict.part.whole.op.agg_key, verdict.part.kernel or ""
+    return -verdict.shortfall, verdict.part.op.agg_key, verdict.part.kernel or ""
 
 
 def tail_row(verdicts: Sequence[Verdict]) -> Json:
@@ -91,7 +92,7 @@ def per_op_fields(parts: Sequence[GroupPart]) -> Json:
 
 def roofline_row(verdict: Verdict) -> Json:
     part, group, total = verdict.part, verdict.part.group, verdict.total
-    op = part.whole.op
+    op = part.op
     return {
         "agg_key": op.agg_key,
         "agg_key_kind": op.agg_key_kind,
@@ -134,7 +135,7 @@ def roofline_row(verdict: Verdict) -> Json:
 def step_summary(ranked: Sequence[Verdict], parts: Sequence[GroupPart], compute: int) -> Json:
     """Return averages and sums over the verdicts, which must be sorted by shortfall, and over all
     parts."""
-    entries = [member.entry for part in parts for member in part.members]
+    entries = [entry for part in parts for entry in part.entries]
     judged = [entry for entry in entries if entry.lost is not None]
     over = [verdict for verdict in ranked if verdict.is_over_roof]
     under = [verdict for verdict in ranked if not verdict.is_over_roof]
@@ -160,7 +161,7 @@ def step_summary(ranked: Sequence[Verdict], parts: Sequence[GroupPart], compute:
 
 
 def shortfall_row(verdict: Verdict) -> Json:
-    op = verdict.part.whole.op
+    op = verdict.part.op
     return {
         "agg_key": op.agg_key,
         "source_inner": op.source_inner,
@@ -175,7 +176,7 @@ def skipped_fields(skipped: Sequence[Skipped], roofs: Roofs, hbm_only: bool) -> 
     n = Counter(reason for _, reason in skipped)
     longest = sorted(
         skipped,
-        key=lambda group: (-group.part.group.total, group.part.whole.op.agg_key, group.reason),
+        key=lambda group: (-group.part.group.total, group.part.op.agg_key, group.reason),
     )
     return {
         "n_no_flops": n[OPAQUE] + n["no_flops"],
@@ -191,7 +192,7 @@ def skipped_fields(skipped: Sequence[Skipped], roofs: Roofs, hbm_only: bool) -> 
 
 
 def skipped_row(skipped: Skipped, utilization: float | None) -> Json:
-    part, op = skipped.part, skipped.part.whole.op
+    part, op = skipped.part, skipped.part.op
     return {
         "agg_key": op.agg_key,
         "source_inner": op.source_inner,
@@ -219,8 +220,8 @@ def roofline_notes(verdicts: Sequence[Verdict]) -> list[str]:
     notes = []
     over = [verdict for verdict in verdicts if verdict.is_over_roof]
     if over:
-        over.sort(key=lambda verdict: (-verdict.total, verdict.part.whole.op.agg_key))
-        ops = [verdict.part.whole.op for verdict in over]
+        over.sort(key=lambda verdict: (-verdict.total, verdict.part.op.agg_key))
+        ops = [verdict.part.op for verdict in over]
         notes.append(
             over_roof_note(
                 f"roofline_util exceeds 1 in {counted(len(over), 'group')}, because a dtype,"

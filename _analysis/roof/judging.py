@@ -3,74 +3,59 @@ each of its ops with its own roof in the ledger."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from typing import Literal
 
-from _analysis.roof.costs import (
-    OPAQUE,
-    XLA,
-    Cost,
-    CostSource,
-    KernelCost,
-    Precision,
-    cost_of,
-)
-from _analysis.roof.ledger import Entry, judged
+from _analysis.roof.costs import OPAQUE, XLA, Cost, CostSource, Precision
+from _analysis.roof.ledger import Entry
 from _analysis.roof.roofs import Roofs, rounded
 from _light import NamedTuple
-from _pipeline.executions import Executions
-from _pipeline.groups import Group, group_by, most, source_key, sum_known
+from _pipeline.groups import Group, grouped, most, sum_known
+from _pipeline.ops import Op
 from _pipeline.vocabulary import OTHER
 
 SkipReason = Literal["opaque", "no_flops", "no_bytes", "dtype_other", "peak_unknown_for_dtype"]
-
-
-class Costed(NamedTuple):
-    """The executions of an op, the cost of one execution, and the ledger's judgement."""
-
-    executions: Executions
-    cost: Cost
-    entry: Entry
 
 
 class GroupPart:
     """A part of a source group with its own verdict: ops with a cost from XLA, one kernel, or
     opaque ops."""
 
-    def __init__(self, whole: Group, members: list[Costed], opaque_time: int) -> None:
-        self.whole = whole
-        self.members = members
+    def __init__(self, op: Op, entries: list[Entry], opaque_time: int) -> None:
+        # An example of the ops in the source group.
+        self.op = op
+        self.entries = entries
         # Time of the source group's opaque ops. Only the part with ops that have a cost from XLA
         # has this time; it is 0 in all other parts.
         self.opaque_time = opaque_time
-        self.group = Group([member.executions for member in members])
-        self.source, self.kernel = members[0].cost.source, members[0].cost.kernel
+        self.group = Group([entry.executions for entry in entries])
+        # Executions, each with the cost of one of them.
+        self._costs = [(entry.executions, entry.cost) for entry in entries if entry.cost]
+        _, cost = self._costs[0]
+        self.source, self.kernel = cost.source, cost.kernel
         self.flops = self.sum_of(lambda cost: cost.flops)
         self.model_flops = self.sum_of(lambda cost: cost.model_flops)
         self.bytes_accessed = self.sum_of(lambda cost: cost.bytes_accessed)
         self.precision = self._main_precision()
         # Time at the roofs of the ops, and the time beyond; None if all these roofs are unknown.
-        self.at_roof = sum_known((1, member.entry.at_roof) for member in members)
-        self.lost = sum_known((1, member.entry.lost) for member in members)
+        self.at_roof = sum_known((1, entry.at_roof) for entry in entries)
+        self.lost = sum_known((1, entry.lost) for entry in entries)
 
     def sum_of(self, fact: Callable[[Cost], int | None]) -> int | None:
         """Sum a figure over all executions, skipping unknown values; return None if all are
         unknown."""
-        return sum_known((member.executions.n, fact(member.cost)) for member in self.members)
+        return sum_known((ran.n, fact(cost)) for ran, cost in self._costs)
 
     @property
     def time_with_flops(self) -> int:
-        return sum(
-            member.executions.total for member in self.members if member.cost.flops is not None
-        )
+        return sum(ran.total for ran, cost in self._costs if cost.flops is not None)
 
     @property
     def hbm_bytes(self) -> int | None:
         """Return the bytes read from and written to HBM; None if it is unknown which memory an op
         accesses."""
-        costs = [member.cost for member in self.members]
-        if any(cost.bytes_accessed and cost.hbm_bytes is None for cost in costs):
+        if any(cost.bytes_accessed and cost.hbm_bytes is None for _, cost in self._costs):
             return None
         return self.sum_of(lambda cost: cost.hbm_bytes)
 
@@ -80,30 +65,28 @@ class GroupPart:
     def _main_precision(self) -> Precision:
         """Return the dtype that takes the most time, and the source that accounts for most of this
         time."""
-        dtype = most((cost.precision.dtype, ran.total) for ran, cost, _ in self.members)
+        dtype = most((cost.precision.dtype, ran.total) for ran, cost in self._costs)
         source = most(
             (cost.precision.source, ran.total)
-            for ran, cost, _ in self.members
+            for ran, cost in self._costs
             if cost.precision.dtype == dtype
         )
-        is_uncertain = any(member.cost.precision.is_uncertain for member in self.members)
+        is_uncertain = any(cost.precision.is_uncertain for _, cost in self._costs)
         return Precision(dtype, source, is_uncertain)
 
 
-def parts_of(compute: Group, roofs: Roofs, by_user: Mapping[str, KernelCost]) -> list[GroupPart]:
-    """Split source groups into parts: opaque ops, each kernel of known cost, and all other ops."""
+def parts_of(ledger: Iterable[Entry]) -> list[GroupPart]:
+    """Split source groups of math into parts: opaque ops, each kernel of known cost, and all other
+    ops."""
+    math = grouped((entry.executions.op.agg_key, entry) for entry in ledger if entry.cost)
     parts = []
-    for whole in group_by(compute.members, source_key).values():
-        members_by_cost: dict[tuple[str, str], list[Costed]] = {}
-        for executions in whole.members:
-            cost = cost_of(executions.op, by_user)
-            costed = Costed(executions, cost, judged(executions, cost, roofs))
-            members_by_cost.setdefault(cost.key, []).append(costed)
-        opaque = members_by_cost.get((OPAQUE, ""), ())
-        opaque_time = sum(member.executions.total for member in opaque)
+    for of_source in math.values():
+        by_cost = grouped((entry.cost.key, entry) for entry in of_source if entry.cost)
+        opaque_time = sum(entry.total for entry in by_cost.get((OPAQUE, ""), ()))
         # Ops with a cost from XLA come first.
-        for key, members in sorted(members_by_cost.items(), key=lambda item: item[0] != (XLA, "")):
-            parts.append(GroupPart(whole, members, opaque_time if key == (XLA, "") else 0))
+        for key, entries in sorted(by_cost.items(), key=lambda item: item[0] != (XLA, "")):
+            time = opaque_time if key == (XLA, "") else 0
+            parts.append(GroupPart(of_source[0].executions.op, entries, time))
     return parts
 
 
