@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from _pipeline.executions import Executions
 from _pipeline.frames import file_of, innermost_own, is_not_plumbing, package_of
@@ -20,7 +19,6 @@ from _units import percentage
 Json = dict[str, Any]
 
 BY_SCOPE = "--mode by_scope"
-_FOUND: WeakKeyDictionary[Step, Json | None] = WeakKeyDictionary()
 
 
 def warning_about(common: Json) -> str:
@@ -33,9 +31,7 @@ def warning_about(common: Json) -> str:
 def common_line_of(step: Step) -> Json | None:
     """Return the line with more than half of the step's time, if anything separates the time."""
     # Find it once, because reading all stacks takes long.
-    if step not in _FOUND:
-        _FOUND[step] = _find(step)
-    return _FOUND[step]
+    return step.once(common_line_of, lambda: _find(step))
 
 
 def scopes_say_more(step: Step) -> bool:
