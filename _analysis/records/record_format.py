@@ -71,11 +71,8 @@ class RecordedGroup(NamedTuple):
     frames: list[str]
     source: str | None
     tf_ops: list[str]
-    signatures: list[str]
     # Name of the custom kernel; missing from records written by version 2.0.
     kernel: str | None
-    # Hash of the HLO texts of all ops.
-    ops: str
 
 
 class RecordedProgram(NamedTuple):
@@ -101,7 +98,7 @@ class RecordedStep(NamedTuple):
     sums: StepSums
     # Time and number of executions of each group; trailing zeros are omitted.
     durs: list[int]
-    ns: Sequence[float]
+    ns: list[int]
     # Time until the next step starts; None if unknown, or if the step's program is not compared.
     period: int | None = None
 
@@ -140,7 +137,7 @@ class RecordedDevice(NamedTuple):
     program: str
     # Missing from records written by version 2.0.
     hlo: RecordedProgram | None
-    # Missing from records written by version 3, and for devices after the first.
+    # Missing from records written by version 2.0, and for devices after the first.
     causes: RecordedCauses | None
     steps: list[RecordedStep]
 
@@ -225,9 +222,7 @@ def group_of(row: JsonObject, frames: Sequence[str]) -> RecordedGroup:
         frames=[frames[place] for place in places],
         source=row.text_or_null("source"),
         tf_ops=row.texts("tf_ops"),
-        signatures=row.texts("signatures"),
         kernel=row.text_or_null("kernel") if row.has("kernel") else None,
-        ops=row.text("ops"),
     )
 
 

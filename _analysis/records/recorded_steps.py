@@ -22,10 +22,10 @@ ALPHA = Fraction(1, 20)
 
 
 class Line:
-    """A group, with its time and number of executions in each step."""
+    """A group, with its time in each step."""
 
-    def __init__(self, group: RecordedGroup, durs: tuple[int, ...], ns: tuple[float, ...]) -> None:
-        self.group, self.durs, self.ns = group, durs, ns
+    def __init__(self, group: RecordedGroup, durs: tuple[int, ...]) -> None:
+        self.group, self.durs = group, durs
 
     @property
     def kind(self) -> LeafKind:
@@ -59,9 +59,9 @@ class Run(NamedTuple):
         # Steps omit trailing zeros, so the last groups can lack figures.
         figures_of = zip_longest(durs, ns, fillvalue=(0,) * len(self.steps))
         return [
-            Line(group, *figures)
-            for group, figures in zip(self.record.groups, figures_of, strict=False)
-            if any(map(any, figures))
+            Line(group, durs)
+            for group, (durs, ns) in zip(self.record.groups, figures_of, strict=False)
+            if any(ns) or any(durs)
         ]
 
 

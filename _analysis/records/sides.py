@@ -36,12 +36,13 @@ def sides_of(*sides: list[Run]) -> list[Side]:
 
 def means_of(runs: Sequence[Run]) -> Run:
     """Return a run with one step per capture, which has the means over the capture's steps. Groups
-    with equal keys are merged."""
+    with equal keys are merged: `tf_ops` is that of all, and all else that of the first."""
     lines = [{key_of(line): line for line in run.lines()} for run in runs]
     groups: dict[Key, RecordedGroup] = {}
     for of_run in lines:
         for key, line in of_run.items():
-            groups[key] = merged_group(groups[key], line.group) if key in groups else line.group
+            tf_ops = {*line.group.tf_ops, *(groups[key].tf_ops if key in groups else ())}
+            groups[key] = groups.get(key, line.group)._replace(tf_ops=sorted(tf_ops))
     record = runs[0].record._replace(groups=list(groups.values()))
     steps = [
         mean_of_steps(i, run.steps, [of_run.get(key) for key in groups])
@@ -55,25 +56,14 @@ def key_of(line: Line) -> Key:
     return line.kind, line.group.agg_key
 
 
-def merged_group(first: RecordedGroup, other: RecordedGroup) -> RecordedGroup:
-    """Merge two groups: take `tf_ops` and `signatures` from both, and all else from the first."""
-    if first == other:
-        return first
-    return first._replace(
-        tf_ops=sorted({*first.tf_ops, *other.tf_ops}),
-        signatures=sorted({*first.signatures, *other.signatures}),
-    )
-
-
 def mean_of_steps(
     number: int, steps: Sequence[RecordedStep], lines: Sequence[Line | None]
 ) -> RecordedStep:
-    n = len(steps)
     return RecordedStep(
         number=number,
         name=None,
         used=True,
         sums=StepSums(*map(mean, zip(*(step.sums for step in steps), strict=True))),
         durs=[line.mean if line else 0 for line in lines],
-        ns=[sum(line.ns) / n if line else 0 for line in lines],
+        ns=[int(line is not None) for line in lines],
     )
