@@ -78,6 +78,11 @@ class NoAnswer(Exception):
         return detail
 
     @property
+    def why(self) -> str:
+        """Return the detail, or the reason if there is no detail."""
+        return self.detail or self.reason
+
+    @property
     def exit_status(self) -> int:
         return EXIT_STATUS[self.reason]
 

@@ -131,14 +131,6 @@ class Crew(NamedTuple):
     notes: list[str]
 
 
-class Failure(NamedTuple):
-    """Why a record could not be read, picklable so that worker processes can return it."""
-
-    detail: str
-    reason: str
-    fields: dict[str, Any]
-
-
 class Found(NamedTuple):
     """The host name and device names of a record, and the requested devices."""
 
@@ -147,19 +139,19 @@ class Found(NamedTuple):
     requested: list[DeviceSteps]
 
 
-def found_in(load_records: LoadRecords, device: str | None, steps: slice) -> list[Found | Failure]:
+def found_in(load_records: LoadRecords, device: str | None, steps: slice) -> list[Found | NoAnswer]:
     """Read a file, and return the devices of each host in it, or why they could not be read."""
     try:
         records = load_records()
     except NoAnswer as failure:
-        records = [failure]
-    return [found_in_record(record, device, steps) for record in records]
+        return [failure]
+    return [
+        record if isinstance(record, NoAnswer) else found_in_record(record, device, steps)
+        for record in records
+    ]
 
 
-def found_in_record(record: Record | NoAnswer, device: str | None, steps: slice) -> Found | Failure:
-    if isinstance(record, NoAnswer):
-        detail = str(record.fields.get("detail", record.reason))
-        return Failure(detail, record.reason, record.fields)
+def found_in_record(record: Record, device: str | None, steps: slice) -> Found:
     runs = runs_of(record, steps)
     devices = [run.device.name for run in runs]
     asked = devices if device is None else planes_named(device, devices)[:1]
@@ -167,17 +159,17 @@ def found_in_record(record: Record | NoAnswer, device: str | None, steps: slice)
     return Found(record.host, devices, requested)
 
 
-def crew_of(all_found: Iterable[tuple[str, LoadRecords, list[Found | Failure]]]) -> Crew:
+def crew_of(all_found: Iterable[tuple[str, LoadRecords, list[Found | NoAnswer]]]) -> Crew:
     """Combine the devices of all files. Each entry is a file's name, the function that reads the
     file, and what was found in it."""
     hosts: set[str] = set()
     available: set[str] = set()
     # All devices with the same host and name, each with its file's name.
     alike: dict[Name, list[tuple[str, Member]]] = defaultdict(list)
-    failures: list[Failure] = []
+    failures: list[NoAnswer] = []
     for file, load_records, of_file in all_found:
         for place, found in enumerate(of_file):
-            if isinstance(found, Failure):
+            if isinstance(found, NoAnswer):
                 failures.append(found)
                 continue
             hosts.add(found.host)
@@ -186,15 +178,14 @@ def crew_of(all_found: Iterable[tuple[str, LoadRecords, list[Found | Failure]]])
                 alike[recorded.name].append((file, Member(recorded, load_records, place)))
     notes: set[str] = set()
     members = {name: merged_member(alike[name], notes) for name in sorted(alike)}
-    failures.sort(key=lambda failure: failure.detail)
+    failures.sort(key=lambda failure: failure.why)
     if failures and not hosts:
-        detail, reason, fields = failures[0]
-        if all(failure.reason == reason for failure in failures):
-            raise NoAnswer(reason, **fields)
-        raise NoAnswer("unreadable_xplane_pb", detail=detail)
+        if all(failure.reason == failures[0].reason for failure in failures):
+            raise failures[0]
+        raise NoAnswer("unreadable_xplane_pb", detail=failures[0].why)
     if not members:
         raise NoAnswer("device_not_found", available_devices=sorted(available))
-    return Crew(members, hosts, [failure.detail for failure in failures], sorted(notes))
+    return Crew(members, hosts, [failure.why for failure in failures], sorted(notes))
 
 
 def merged_member(members: list[tuple[str, Member]], notes: set[str]) -> Member:

@@ -178,8 +178,7 @@ def records_of_file(place: Place, context: Context) -> Sequence[Record | NoAnswe
 def failure_in(place: Place, failure: NoAnswer) -> NoAnswer:
     """Return the failure with the file's name added to `detail`."""
     name = os.path.basename(place.path)
-    detail = failure.fields.get("detail", failure.reason)
-    named = detail if detail.startswith(f"{name}: ") else f"{name}: {detail}"
+    named = failure.why if failure.why.startswith(f"{name}: ") else f"{name}: {failure.why}"
     return NoAnswer(failure.reason, **{**failure.fields, "detail": named})
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from _analysis.comm.peer_devices import StepKey, keys_of
+from _analysis.comm.peer_devices import PeerDevice, StepKey, keys_of
 from _analysis.records.record_format import FORMAT
 from _analysis.records.recording import (
     DeviceFacts,
@@ -72,8 +72,7 @@ def record_or_no_answer(
     except NoAnswer as failure:
         if not trace.host.is_one_of_several:
             raise
-        detail = failure.fields.get("detail", failure.reason)
-        failure.fields["detail"] = f"host {trace.host.label}: {detail}"
+        failure.fields["detail"] = f"host {trace.host.label}: {failure.why}"
         return failure
 
 
@@ -102,7 +101,12 @@ def record_of_host(
 
     programs = Programs(trace, devices[0].device)
     digests = digests_of_programs(trace, devices, programs, context)
-    found = found_in(path, trace, devices, compared, programs, context) if has_causes else None
+    # The step was picked on the first device; if it has no ops, another device is the first.
+    is_first = devices[0].device == names[0]
+    peers = {of.device: of.peer for of in devices if of.peer and is_first}
+    found = None
+    if has_causes:
+        found = found_in(path, trace, devices[0].device, peers, programs, context)
     frames: dict[str, int] = {}
     group_rows = [group_row(facts, frames) for facts in groups.values()]
     answer: Json = {
@@ -178,22 +182,21 @@ def key_to_compare(
 def found_in(
     path: str,
     trace: Trace,
-    devices: Sequence[DeviceFacts],
-    compared: StepKey | None,
+    name: str,
+    peers: Mapping[str, PeerDevice],
     programs: Programs,
     context: Context,
 ) -> Found:
-    """Return the causes in the step of the first device that modes of one step pick."""
+    """Return the causes in the step of the device that modes of one step pick. Other devices in
+    `peers` have been read."""
     # Import late, because most records that `compare` and `spread` make of traces need no causes.
     from _analysis.causes.shared.facts import found_by_default
 
     of_causes = context.with_own_notes()
-    device = open_device(path, trace, devices[0].device, [], of_causes, programs=programs)
+    device = open_device(path, trace, name, [], of_causes, programs=programs)
     picked = pick_step(device, StepChoice(), of_causes)
     step = normalize(device, picked, read_events(device, picked), of_causes)
-    is_compared = picked and keys_of(device.steps)[picked.index] == compared
-    peers = [of_device.peer for of_device in devices if of_device.peer and is_compared]
-    return found_by_default(step, of_causes, {peer.name: peer for peer in peers})
+    return found_by_default(step, of_causes, peers)
 
 
 def digests_of_programs(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import compress
-from typing import Any, Literal
+from typing import Literal
 
 from _analysis.comm.peer_devices import PeerDevice, StepKey, keys_of, peer_of
 from _analysis.idle.periods import common_name, periods_by_index
@@ -356,20 +356,17 @@ def record_devices(
     device's reason."""
     shared = Shared()
 
-    def record_one(name: str) -> DeviceFacts | tuple[str, dict[str, Any]]:
+    def record_one(name: str) -> DeviceFacts | NoAnswer:
         try:
             of_device = context.with_own_notes()
             programs = shared.programs(trace.rank_of(name), of_device.warnings)
             device = open_device(path, trace, name, [], of_device, programs=programs)
             return record_device(device, asked, compared, shared, of_device)
         except NoAnswer as failure:
-            # Return reason and fields separately, because exceptions with keyword arguments cannot
-            # be pickled.
-            return failure.reason, failure.fields
+            return failure
 
     found = work_on(record_one, names, "reading devices", context, trace.file_size)
     devices = [result for result in found if isinstance(result, DeviceFacts)]
     if not devices:
-        reason, fields = next(result for result in found if not isinstance(result, DeviceFacts))
-        raise NoAnswer(reason, **fields)
+        raise next(result for result in found if isinstance(result, NoAnswer))
     return devices
