@@ -206,18 +206,6 @@ class Skipped(unittest.TestCase):
         self.assertEqual(row["top_signature"], "b [loop fusion]")
         self.assertTrue(row["example_hlo_op"].startswith("%a.1 ="))
 
-
-class Top(unittest.TestCase):
-    """Test `--top` on groups with shortfalls of 90, 40, 50 and 40 ps."""
-
-    PEAKS = ("--peak-tflops-bf16", "2", "--peak-hbm-gibps", "1e9")
-    OPS = (
-        matmul(0, 100, 20, 8, stack="a.py:1:1"),
-        matmul(100, 50, 20, 8, stack="b.py:1:1", name="f.2"),
-        matmul(150, 60, 20, 8, stack="c.py:1:1", name="f.3"),
-        matmul(210, 50, 20, 8, stack="d.py:1:1", name="f.4"),
-    )
-
     def test_skipped_group_has_hbm_utilization_if_bytes_and_duration_are_known(self) -> None:
         # The HBM peak is 2**30 bytes per second.
         facts: dict[str, Any] = {"stack": HERE, "bytes_accessed": 2**30 // 10**9}
