@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
-from _analysis.arrays.graph import WHILE, inputs_of_chain
+from _analysis.arrays.graph import STRUCTURE, WHILE
 from _proto.hlo.collectives import COLLECTIVES, Collective, collective_of
 from _proto.hlo.parameters import read_parameters
 from _proto.hlo.program import Computation, Instruction, Program
@@ -37,7 +37,6 @@ _SAME = frozenset(("bitcast", "copy", "opt-barrier"))
 # The compiler says so in the settings of kernels that send data to other devices.
 _SENDS = b'"has_communication": true'
 _COPIES = ("copy-done", "slice-done")
-_NOTHING: Parts = {(): None}
 # Only in a damaged program does the state of a loop change more often.
 _MOST_CHANGES = 64
 # Nested loops run their bodies a few times for each change of the loops around them.
@@ -57,7 +56,6 @@ class EqualCopies:
         self._known: dict[Equal, Equal] = {}
         self._n_alike: dict[int, int] = {}
         self._collectives: dict[Instruction, Collective | None] = {}
-        self._is_special: dict[Instruction, bool] = {}
         self._running: set[Computation] = set()
         self._n_runs: Counter[Computation] = Counter()
         self._unknown: Parts = {(): self._alike(range(n_devices))}
@@ -104,7 +102,8 @@ class EqualCopies:
             if here.opcode == "parameter":
                 of[here] = given.get(here.message.parameter_number, self._unknown)
             elif here in chains:
-                of[here] = self._exchange(here) if chains[here][-1] is here else _NOTHING
+                # Only the last part of an asynchronous op has a result.
+                of[here] = self._exchange(here) if chains[here][-1] is here else self._passed(here)
             else:
                 of[here] = self._result(here)
         self._running.remove(computation)
@@ -113,6 +112,15 @@ class EqualCopies:
 
     def _result(self, here: Instruction) -> Parts:
         opcode = here.opcode
+        is_run = opcode == "call" or (opcode == "fusion" and not _SPECIAL.isdisjoint(here.opcodes))
+        if opcode in COLLECTIVES:
+            return self._exchange(here)
+        if opcode in _DIFFERENT or (
+            opcode == "custom-call" and _SENDS in here.message.backend_config
+        ):
+            return self._unknown
+        if not is_run and opcode not in STRUCTURE and opcode not in _SAME:
+            return self._passed(here)
         given = [self._of.get(each, self._unknown) for each in here.operands]
         if opcode == "get-tuple-element" and given:
             return _part(given[0], here.message.tuple_index)
@@ -122,17 +130,10 @@ class EqualCopies:
             return given[0]
         if opcode == WHILE and here.called and given:
             return self._after_loop(here.called[0], given[0])
-        if opcode in COLLECTIVES:
-            return self._exchange(here)
-        if opcode in _DIFFERENT or (
-            opcode == "custom-call" and _SENDS in here.message.backend_config
-        ):
-            return self._unknown
-        if opcode == "call" or (opcode == "fusion" and self._has_special(here)):
+        if is_run:
             called = here.called
             return self._run(called[0], dict(enumerate(given))) if called else self._unknown
-        equal = self._inputs_of[here] = self._all_of(given)
-        return {(): equal}
+        return self._passed(here)
 
     def _after_loop(self, body: Computation, state: Parts) -> Parts:
         for _ in range(_MOST_CHANGES):
@@ -145,15 +146,14 @@ class EqualCopies:
             state = both
         return self._unknown
 
-    def _inputs(self, here: Instruction) -> Equal:
-        is_part = here in here.computation.chains
-        sources = inputs_of_chain(here) if is_part else here.operands
-        return self._all_of(self._of.get(each, self._unknown) for each in sources)
+    def _passed(self, here: Instruction) -> Parts:
+        equal = self._inputs_of[here] = self._inputs(here)
+        return {(): equal}
 
-    def _all_of(self, given: Iterable[Parts]) -> Equal:
+    def _inputs(self, here: Instruction) -> Equal:
         equal: Equal = None
-        for parts in given:
-            for part in parts.values():
+        for source in here.operands:
+            for part in self._of.get(source, self._unknown).values():
                 if part is not equal:
                     equal = self._where_both(equal, part)
         return equal
@@ -171,12 +171,6 @@ class EqualCopies:
         first: dict[object, int] = {}
         equal = tuple(first.setdefault(value, i) for i, value in enumerate(values))
         return self._known.setdefault(equal, equal)
-
-    def _has_special(self, fusion: Instruction) -> bool:
-        if fusion not in self._is_special:
-            opcodes = [inner.opcode for inner in fusion.inside()]
-            self._is_special[fusion] = not _SPECIAL.isdisjoint(opcodes)
-        return self._is_special[fusion]
 
     def _exchange(self, here: Instruction) -> Parts:
         """Return the result of a collective, or of another asynchronous op."""
