@@ -279,15 +279,11 @@ class StepArrays:
         while to_do:
             here = to_do.pop()
             yield from here.reads
-            for copied in self._copies.get(here.value, ()):
-                if copied.value not in seen:
-                    seen.add(copied.value)
-                    to_do.append(copied)
-
-    @cached_property
-    def _copies(self) -> dict[Value, list[StepArray]]:
-        """Map arrays to copies of them, or of slices of them."""
-        return grouped((array.origin, array) for array in self if array.origin is not None)
+            for read in here.reads:
+                for made, use in self.uses_of[read.executions]:
+                    if use.is_write and made.value not in seen and made.origin == here.value:
+                        seen.add(made.value)
+                        to_do.append(made)
 
     @cached_property
     def _has_backward(self) -> bool:
@@ -314,15 +310,13 @@ class StepArrays:
             use.executions.op.phase
             for use in self.effective_reads(array)
             # The ops that make copies have no phase of their own.
-            if use.executions.op.phase != "unknown" or id(use.executions) not in self._copying
+            if use.executions.op.phase != "unknown" or not self._copies(use.executions)
         }
         return OPTIMIZER_STATE if phases == {"other"} and self.is_donated(array) else PARAMETER
 
-    @cached_property
-    def _copying(self) -> set[int]:
-        """Return the ids of the executions of ops that make copies."""
-        copies = (copied for group in self._copies.values() for copied in group)
-        return {id(use.executions) for copied in copies for use in copied.writes}
+    def _copies(self, ran: Executions) -> bool:
+        """Return whether an op copies an array, or a slice of one."""
+        return any(array.origin for array, use in self.uses_of[ran] if use.is_write)
 
     def is_donated(self, array: StepArray) -> bool:
         """Return whether the caller lets the step reuse the memory of a parameter."""
