@@ -58,7 +58,12 @@ FOR_VALUES = (
 
 
 def find(of: StepProgram) -> Iterator[Cause]:
-    results = [array for array in of.arrays if array.is_result and not array.is_parameter]
+    kept = {a.shape for a in of.arrays if a.is_parameter and not of.arrays.is_donated(a)}
+    results = [
+        array
+        for array in of.arrays
+        if array.is_result and array.shape in kept and not array.is_parameter
+    ]
     chains = [chain for result in results if (chain := _from_argument(of, result))]
     of_arguments = [use.executions for chain in chains for use in _fills(chain)]
     if chains and total_of(of_arguments) >= of.floor:

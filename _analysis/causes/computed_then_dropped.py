@@ -132,9 +132,9 @@ class _Search:
 
     def find_drops(self, op: Instruction, least_bytes: float) -> None:
         """Follow what slices and gathers drop, back to what computes it."""
-        for seed in (op, *op.inside()):
+        for seed in op.parts_with(TAKING):
             # Asynchronous slices fetch the parts of an array one after the other.
-            if seed.opcode not in TAKING or (op.is_asynchronous and seed.opcode != "gather"):
+            if op.is_asynchronous and seed.opcode != "gather":
                 continue
             whole, part = array_of(operand(seed, 0)), array_of(seed)
             if (
@@ -154,10 +154,9 @@ class _Search:
 
     def find_zeros(self, op: Instruction, least_bytes: float) -> None:
         """Follow arrays that are mostly zeros to the ops that read them."""
-        for seed in (op, *op.inside()):
+        for seed in op.parts_with(PUTTING):
             if (
-                seed.opcode in PUTTING
-                and (whole := array_of(seed))
+                (whole := array_of(seed))
                 and (whole.n_bytes or 0) >= least_bytes
                 and (given := operand(seed, 0))
             ):
@@ -208,7 +207,7 @@ class _Search:
 
     def dot_of(self, op: Instruction) -> Instruction | None:
         """Return the matmul of an op if only a part of it is used and not zero."""
-        return next((part for part in (op, *op.inside()) if part in self.dots), None)
+        return next((dot for dot in op.parts_with(DOTS) if dot in self.dots), None)
 
     def made_by(self, ran: Executions) -> Value | None:
         """Return the result of an op's matmul if only a part of it is used, or the largest result

@@ -64,8 +64,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
         here = ran.op.instruction
         if here is None or ran.op.kind == COMM or ran.total * 100 < of.floor:
             continue
-        opcodes = {part.opcode for part in here.inside()} or {here.opcode}
-        opcodes -= _FREE
+        opcodes = (here.opcodes - {here.opcode} or here.opcodes) - _FREE
         if not opcodes <= _MOVING | ELEMENTWISE:
             continue
         operands = (array for arrays in here.operand_arrays for array in arrays or ())

@@ -166,15 +166,14 @@ class _Reduced:
             here = ran.op.instruction
             if here is None or ran.op.phase != "backward" or _multiplies(ran):
                 continue
-            if all(
+            if any(
+                is_backward(select)
+                and self.of.place_at(select).source_user in lines
+                and any(sorted_dims(shape.dims) in shapes for shape in select.arrays or ())
+                for select in here.parts_with({"select"})
+            ) and all(
                 _SHRINKING * (array.shape.n_bytes or 0) <= smallest
                 for array, _ in self.uses_of.get(ran, ())
-            ) and any(
-                inner.opcode == "select"
-                and is_backward(inner)
-                and self.of.place_at(inner).source_user in lines
-                and any(sorted_dims(shape.dims) in shapes for shape in inner.arrays or ())
-                for inner in (here, *here.inside())
             ):
                 yield ran
 

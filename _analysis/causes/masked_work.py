@@ -96,10 +96,8 @@ def find(of: StepProgram) -> Iterator[Cause]:
         (of.place_at(dot).source_user, (dot, kept))
         for ran in of.leaves
         if ran.total * _LAYERS >= of.floor and ran.op.dot and (here := ran.op.instruction)
-        for dot in (here, *here.inside())
-        if dot.opcode in DOTS
-        and dot in of.softmaxed
-        and (kept := masks.kept_of(dot)).elements <= _KEPT
+        for dot in here.parts_with(DOTS)
+        if dot in of.softmaxed and (kept := masks.kept_of(dot)).elements <= _KEPT
     ]
     for members in grouped(found).values():
         yield _cause(of, dict(members))

@@ -41,7 +41,7 @@ from _analysis.arrays.graph import (
     is_same,
     producers,
     reach,
-    reach_if_all,
+    walk,
 )
 from _analysis.causes.shared.cause import LIKELY, SEEN, Cause
 from _analysis.causes.shared.step_program import (
@@ -95,10 +95,12 @@ def _is_sliced(collective: Instruction, n_devices: int) -> bool:
         for path, size in sizes.items()
         if _SMALL * size >= max(sizes.values())
     ]
-    reached = reach_if_all(starts, consumers, _is_passed_on, lambda v: _is_own_part(v, n_devices))
-    if reached is None or any(_is_result(value.instruction) for value in reached.passed):
-        return False
-    return bool(reached.stopped)
+    n_parts = 0
+    for value, is_passed in walk(starts, consumers, _is_passed_on):
+        if _is_result(value.instruction) if is_passed else not _is_own_part(value, n_devices):
+            return False
+        n_parts += not is_passed
+    return n_parts > 0
 
 
 def _is_result(here: Instruction) -> bool:
@@ -123,8 +125,8 @@ def _depends_on_device(cut: Instruction) -> bool:
     """Return True if a dynamic-slice cuts out a different part on each device."""
     indices = [Value(index) for index in cut.operands[1:]]
     # The result of a collective is equal on all devices.
-    walk = reach(indices, producers, lambda value: not collective_name(value.instruction.opcode))
-    return any(value.instruction.opcode in _DEVICE for value in walk.passed)
+    needed = reach(indices, producers, lambda value: not collective_name(value.instruction.opcode))
+    return any(value.instruction.opcode in _DEVICE for value in needed.passed)
 
 
 def _is_part(cut: Instruction, n_devices: int) -> bool:

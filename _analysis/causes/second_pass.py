@@ -41,6 +41,7 @@ from _analysis.causes.shared.cause import LIKELY, Cause
 from _analysis.causes.shared.step_program import StepProgram, place_of
 from _pipeline.executions import Executions
 from _pipeline.vocabulary import COMPUTE
+from _proto.hlo.program import Instruction
 from _proto.hlo.text import HBM
 from _units import counted, size
 
@@ -61,9 +62,10 @@ _Uses = dict[Executions, list[tuple[StepArray, Use]]]
 def find(of: StepProgram) -> Iterator[Cause]:
     uses_of = of.arrays.uses_of
     second: dict[str | None, list[tuple[Executions, StepArray, int]]] = {}
-    for ran in of.leaves:
-        reduced = _reduced_by(ran, uses_of)
-        if reduced and not _exponentiates(ran) and _was_summed(ran, *reduced, uses_of):
+    summing = {of.executed(here) for here in of.with_opcodes("reduce") if _sums(here)}
+    for ran in of.leaves if summing else ():
+        reduced = _reduced_by(ran, uses_of) if ran in summing else None
+        if reduced and not _exponentiates(ran) and _was_summed(ran, *reduced, uses_of, summing):
             second.setdefault(place_of(ran.op).source_user, []).append((ran, *reduced))
     for found in second.values():
         members = [ran for ran, _, _ in found]
@@ -88,7 +90,7 @@ def _size(array: StepArray, use: Use) -> int:
 
 
 def _reduced_by(ran: Executions, uses_of: _Uses) -> tuple[StepArray, int] | None:
-    """Return the array that an op reads, and its size, if the op only sums over this array."""
+    """Return the array that an op reads, and its size, if all that the op sums is this array."""
     if ran.op.kind != COMPUTE or ran.op.dot or ran.op.kernel:
         return None
     sizes = {(array, use.is_write): _size(array, use) for array, use in uses_of.get(ran, ())}
@@ -97,16 +99,13 @@ def _reduced_by(ran: Executions, uses_of: _Uses) -> tuple[StepArray, int] | None
     (array, is_write), n_bytes = max(sizes.items(), key=lambda item: item[1])
     others = [other for key, other in sizes.items() if key != (array, is_write)]
     is_reduced = not is_write and all(_SHRINKING * other <= n_bytes for other in others)
-    return (array, n_bytes) if is_reduced and others and _sums(ran) else None
+    return (array, n_bytes) if is_reduced and others else None
 
 
-def _sums(ran: Executions) -> bool:
-    """Return whether an op sums; a maximum does not."""
-    here = ran.op.instruction
-    return here is not None and any(
-        part.called and part.called[0].root is not None and part.called[0].root.opcode == "add"
-        for part in here.parts_with({"reduce"})
-    )
+def _sums(reduce: Instruction) -> bool:
+    """Return whether a reduction is a sum; a maximum is not."""
+    root = reduce.called[0].root if reduce.called else None
+    return root is not None and root.opcode == "add"
 
 
 def _exponentiates(ran: Executions) -> bool:
@@ -114,7 +113,13 @@ def _exponentiates(ran: Executions) -> bool:
     return here is not None and "exponential" in here.opcodes
 
 
-def _was_summed(ran: Executions, array: StepArray, n_bytes: int, uses_of: _Uses) -> bool:
+def _was_summed(
+    ran: Executions,
+    array: StepArray,
+    n_bytes: int,
+    uses_of: _Uses,
+    summing: set[Executions | None],
+) -> bool:
     """Return whether a small operand of an op comes from a sum over `array`."""
     touching = {use.executions for use in array.uses} - {ran}
     seen, front = {ran}, [ran]
@@ -133,6 +138,6 @@ def _was_summed(ran: Executions, array: StepArray, n_bytes: int, uses_of: _Uses)
             if maker not in seen and not _exponentiates(maker)
         ]
         seen.update(front)
-        if any(maker in touching and _sums(maker) for maker in front):
+        if any(maker in touching and maker in summing for maker in front):
             return True
     return False

@@ -56,9 +56,9 @@ FOR_TOP_K = "Use lax.approx_max_k instead of lax.top_k, or a smaller number of c
 
 def find(of: StepProgram) -> Iterator[Cause]:
     hbm = of.roofs.hbm
-    for ran in of.long_ops:
-        here = ran.op.instruction
-        if here is None or here.opcode != "sort" or not here.arrays or ran.total < of.floor:
+    for here in of.with_opcodes("sort"):
+        ran = of.ran.get(here)
+        if ran is None or not here.arrays or ran.total < of.floor:
             continue
         array = here.arrays[0]
         sorted_dim = _DIM_RE.search(ran.op.text)

@@ -101,8 +101,9 @@ def _dots(of: StepProgram, op: Instruction) -> Iterator[tuple[float, list[StepAr
     """Yield the time of each matmul of an op at the peak rate, and the parameters of the program
     that it multiplies, if reading them takes longer. The time is 0 if it is unknown."""
     entry, hbm = of.entry_of[op], float(of.roofs.hbm or 0)
-    dots = [part for part in (op, *op.inside()) if part.opcode in DOTS]
-    flops = [flops_of_dot(dot) or 0 for dot in dots]
+    dots = op.parts_with(DOTS)
+    # A single matmul has all flops of its op.
+    flops = [flops_of_dot(dot) or 0 for dot in dots] if len(dots) > 1 else [1]
     for dot, n in zip(dots, flops, strict=True):
         time = float(entry.t_compute / entry.executions.n) * n / max(1, sum(flops))
         sizes = (

@@ -9,14 +9,13 @@ from _pipeline.executions import Executions
 from _proto.hlo.program import Instruction
 
 _REORDERING = frozenset(("copy", "transpose", "reshape"))
-_ONLY_LAYOUT = _REORDERING | {"bitcast", "parameter"}
+_ONLY_LAYOUT = _REORDERING | {"bitcast", "fusion", "parameter"}
 
 
 def changes_layout(op: Instruction) -> bool:
     """Return whether an op only changes the layout of an array; other reshapes run no op."""
     if op.opcode == "fusion":
-        inside = {inner.opcode for inner in op.inside()}
-        return inside <= _ONLY_LAYOUT and not inside.isdisjoint(_REORDERING)
+        return op.opcodes <= _ONLY_LAYOUT and not op.opcodes.isdisjoint(_REORDERING)
     if op.opcode == "reshape":
         return True
     source = operand(op, 0) if op.opcode in _REORDERING else None
