@@ -41,7 +41,7 @@ from _analysis.arrays.traffic import moves_parts
 from _analysis.causes.shared.cause import SEEN, Cause
 from _analysis.causes.shared.copies import changes_layout, moved_between
 from _analysis.causes.shared.sentences import clipped
-from _analysis.causes.shared.step_program import StepProgram, place_of, total_of
+from _analysis.causes.shared.step_program import StepProgram, place_of
 from _pipeline.executions import Executions
 from _pipeline.groups import grouped
 from _proto.hlo.text import HBM
@@ -66,7 +66,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
     ]
     chains = [chain for result in results if (chain := _from_argument(of, result))]
     of_arguments = [use.executions for chain in chains for use in _fills(chain)]
-    if chains and total_of(of_arguments) >= of.floor:
+    if chains:
         name = clipped(chains[0][-1].name or "an array")
         yield Cause(
             f"The step copies {counted(len(chains), 'argument')} such as {name} to update"
@@ -81,17 +81,16 @@ def find(of: StepProgram) -> Iterator[Cause]:
     others = [ran for ran in of.long_ops if ran not in explained]
     rows = grouped((place_of(r.op).source_user, r) for r in others if _keeps_old_contents(of, r))
     for members in rows.values():
-        if total_of(members) >= of.floor:
-            shape = members[0].op.instruction.shape if members[0].op.instruction else None
-            yield Cause(
-                f"{counted(sum(ran.n for ran in members), 'copy')} at <line> keep the contents of"
-                f" buffers such as {clipped(shape or '?')} while another op writes in place. This"
-                " takes <gain>.",
-                FOR_VALUES,
-                SEEN,
-                members,
-                [Remove(members)],
-            )
+        shape = members[0].op.instruction.shape if members[0].op.instruction else None
+        yield Cause(
+            f"{counted(sum(ran.n for ran in members), 'copy')} at <line> keep the contents of"
+            f" buffers such as {clipped(shape or '?')} while another op writes in place. This"
+            " takes <gain>.",
+            FOR_VALUES,
+            SEEN,
+            members,
+            [Remove(members)],
+        )
 
 
 def _from_argument(of: StepProgram, result: StepArray) -> list[StepArray]:

@@ -36,7 +36,7 @@ from collections.abc import Iterable, Iterator
 from _analysis.arrays.engine import Remove
 from _analysis.arrays.graph import ELEMENTWISE
 from _analysis.causes.shared.cause import LIKELY, Cause
-from _analysis.causes.shared.step_program import StepProgram, total_of
+from _analysis.causes.shared.step_program import StepProgram
 from _pipeline.vocabulary import COMM
 from _proto.hlo.program import Instruction
 from _proto.hlo.shapes import Array
@@ -80,7 +80,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
         cuts = cuts or bool(is_move and read and opcodes & _CUTTING)
         members.append(ran)
         largest = max([*written, *read, *([largest] if largest else [])], key=_n_bytes)
-    if joins and cuts and largest and total_of(members) >= of.floor:
+    if joins and cuts and largest:
         yield Cause(
             f"Arrays are joined into one flat array {largest.text} ({size(_n_bytes(largest))}),"
             f" which is later split again. This takes <gain> in {counted(len(members), 'op')}, most"

@@ -43,7 +43,7 @@ from _analysis.causes.shared.loop_matmuls import (
     only_dot,
     slices_for,
 )
-from _analysis.causes.shared.step_program import StepProgram, own_line_of, place_of, total_of
+from _analysis.causes.shared.step_program import StepProgram, own_line_of, place_of
 from _analysis.roof.ledger import COMPUTE_BOUND, Entry
 from _proto.hlo.program import Instruction
 from _units import size
@@ -88,15 +88,12 @@ def find(of: StepProgram) -> Iterator[Cause]:
         ]
         if "recompute" in {other.executions.op.phase for other in again}:
             continue
-        cause = _cause(of, loop, [entry, *again], efficiency, n_bytes)
-        if cause:
-            yield cause
+        yield _cause(of, loop, [entry, *again], efficiency, n_bytes)
 
 
 def _cause(
     of: StepProgram, loop: Instruction, matmuls: list[Entry], efficiency: float, n_bytes: int
-) -> Cause | None:
-    """Return the cause if the matmuls save more time than the slices of the result need."""
+) -> Cause:
     members = [entry.executions for entry in matmuls]
     # More rows cannot make a matmul less efficient.
     efficiency = max(efficiency, float(matmuls[0].t_compute) / max(1, matmuls[0].total))
@@ -108,9 +105,6 @@ def _cause(
     # slices.
     others = (entry.total for entry in of.by_loop[loop] if moves_slices(entry.executions))
     then[0] += 0 if of_inputs else max(others, default=0)
-    saved = total_of([*members, *summed]) - sum(then) + total_of(stored) / 2
-    if saved < of.floor:
-        return None
     return Cause(
         f"<line> multiplies in each of {of.trips(loop)} rounds of a loop, although the matmul needs"
         f" no other round. One matmul before the loop, whose result has {size(n_bytes)}, would save"

@@ -39,7 +39,7 @@ from _analysis.arrays.engine import Remove
 from _analysis.causes.shared.cause import SEEN, Cause
 from _analysis.causes.shared.copies import changes_layout
 from _analysis.causes.shared.sentences import clipped
-from _analysis.causes.shared.step_program import StepProgram, place_of, total_of
+from _analysis.causes.shared.step_program import StepProgram, place_of
 from _pipeline.groups import grouped
 from _units import counted
 
@@ -61,8 +61,6 @@ def find(of: StepProgram) -> Iterator[Cause]:
     places = ((place_of(ran.op), ran) for ran in changes)
     rows = grouped((place.source_user or place.source_inner, ran) for place, ran in places)
     for members in rows.values():
-        if total_of(members) < of.floor:
-            continue
         longest = max(members, key=lambda ran: ran.total)
         shape = longest.op.instruction.shape if longest.op.instruction else None
         n = sum(ran.n for ran in members)

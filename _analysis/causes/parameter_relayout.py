@@ -45,7 +45,7 @@ from _analysis.causes.shared.copies import (
     selects_elements,
 )
 from _analysis.causes.shared.sentences import clipped
-from _analysis.causes.shared.step_program import StepProgram, place_of, total_of
+from _analysis.causes.shared.step_program import StepProgram, place_of
 from _pipeline.executions import Executions
 from _proto.hlo.text import HBM
 from _units import counted
@@ -74,17 +74,16 @@ def find(of: StepProgram) -> Iterator[Cause]:
         longest, source = max(row, key=lambda move: (move[1] is not None, move[0].total))
         here = longest.op.instruction
         name = f"parameters such as {clipped(source.name or '?')}" if source else "results"
-        if total_of(members) >= of.floor:
-            yield Cause(
-                f"Each step moves elements of {name} to another layout at <line>. This takes <gain>"
-                f" in {counted(len(members), 'op')}.",
-                REMEDY,
-                SEEN,
-                members,
-                [Remove(members)],
-                place=place_of(longest.op),
-                evidence={"shape": here.shape if here else None},
-            )
+        yield Cause(
+            f"Each step moves elements of {name} to another layout at <line>. This takes <gain>"
+            f" in {counted(len(members), 'op')}.",
+            REMEDY,
+            SEEN,
+            members,
+            [Remove(members)],
+            place=place_of(longest.op),
+            evidence={"shape": here.shape if here else None},
+        )
 
 
 def _at_boundary(

@@ -58,7 +58,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
     hbm = of.roofs.hbm
     for here in of.with_opcodes("sort"):
         ran = of.ran.get(here)
-        if ran is None or not here.arrays or ran.total < of.floor:
+        if ran is None or not here.arrays:
             continue
         array = here.arrays[0]
         sorted_dim = _DIM_RE.search(ran.op.text)

@@ -97,13 +97,12 @@ def find(of: StepProgram) -> Iterator[Cause]:
             continue
         by_name.setdefault(name, []).append(executions)
     members = [executions for group in by_name.values() for executions in group]
-    total = total_of(members)
-    if not members or total < of.floor:
+    if not members:
         return
     yield Cause(
-        f"The core stops for {time(total)} in {counts_of(members)}, with most time at <line>. If"
-        " this communication were asynchronous, math that does not need its results could hide"
-        " <gain>.",
+        f"The core stops for {time(total_of(members))} in {counts_of(members)}, with most time at"
+        " <line>. If this communication were asynchronous, math that does not need its results"
+        " could hide <gain>.",
         REMEDY.format(flags=listed(list(flags))),
         LIKELY,
         members,

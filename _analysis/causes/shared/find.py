@@ -49,9 +49,6 @@ def causes_of(facts: StepFacts) -> list[Json]:
     """
     rules = [rule_named(name) for name in NAMES]
     programs, pauses = programs_of(facts), groups_of(facts)
-    for rule in rules:
-        causes = found_by(rule, facts, programs, pauses)
-        facts.found[rule.name] = [cause._replace(name=rule.name) for cause in causes]
     if facts.ledger and not programs:
         names = listed([rule.name for rule in rules if rule.needs != PROGRAM])
         facts.context.warn(
@@ -63,8 +60,16 @@ def causes_of(facts: StepFacts) -> list[Json]:
         lambda: facts.arrays,
         {program.program: program.links for program in programs}.get,
     )
-    found = [Found(cause, gain_of(cause, engine)) for name in NAMES for cause in facts.found[name]]
-    large = [each for each in found if is_large(each, facts)]
+    large: list[Found] = []
+    for rule in rules:
+        causes = [
+            Found(cause._replace(name=rule.name), gain_of(cause, engine))
+            for cause in found_by(rule, facts, programs, pauses)
+        ]
+        # What is omitted explains nothing to the rules below.
+        new = [found for found in causes if is_large(found, facts)]
+        facts.found[rule.name] = [found.cause for found in new]
+        large += new
     large.sort(key=order_of)
     return [row_of(each, facts) for each in with_gains_after(large, engine)]
 
