@@ -99,8 +99,9 @@ def find(of: StepProgram) -> Iterator[Cause]:
     members = [executions for group in by_name.values() for executions in group]
     if not members:
         return
+    total = total_of(members)
     yield Cause(
-        f"The core stops for {time(total_of(members))} in {counts_of(members)}, with most time at"
+        f"The core stops for {time(total)} in {counts_of(members)}, with most time at"
         " <line>. If this communication were asynchronous, math that does not need its results"
         " could hide <gain>.",
         REMEDY.format(flags=listed(list(flags))),
