@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 from math import prod
 from typing import Final, Literal
 
@@ -53,8 +53,6 @@ NO_DATA = ("token", "opaque")
 class Array:
     """The shape of an array, parsed from HLO text."""
 
-    __slots__ = ("dims", "dtype", "layout", "text")
-
     def __init__(self, text: str, dtype: str, dims: str, layout: str | None) -> None:
         self.text = text
         self.dtype = dtype
@@ -65,7 +63,7 @@ class Array:
     def rank(self) -> int:
         return self.dims.count(",") + 1 if self.dims else 0
 
-    @property
+    @cached_property
     def n_elements(self) -> int:
         """Return the number of elements; a dynamic dimension such as `<=128` counts as its upper
         bound."""
@@ -80,7 +78,7 @@ class Array:
             return None
         return size_of(self.dtype, self.n_elements)
 
-    @property
+    @cached_property
     def memory_space(self) -> int:
         space = MEMORY_SPACE_RE.search(self.layout or "")
         return int(space["space"]) if space else HBM
@@ -101,31 +99,40 @@ class HloText:
     """An HLO text. Tuples are flattened to the list of their arrays.
 
     Parts of a text are parsed on demand, because a text can have hundreds of operands, which few
-    modes need.
+    modes need. The class has slots because a step can have many ops.
     """
+
+    __slots__ = ("_operands", "_outputs", "_shape_start", "name", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
         result = RESULT_RE.match(text)
         self.name: str = result["name"] if result else ""
         self._shape_start = result.end() if result else len(text)
+        self._outputs: tuple[list[Array], int] | None = None
+        self._operands: tuple[list[Array], int] | None = None
 
-    @cached_property
+    @property
     def _outputs_and_end(self) -> tuple[list[Array], int]:
-        return parse_shape(self.text, self._shape_start)
+        if self._outputs is None:
+            self._outputs = parse_shape(self.text, self._shape_start)
+        return self._outputs
 
-    @cached_property
+    @property
     def _opcode(self) -> re.Match[str] | None:
         return OPCODE_RE.match(self.text, self._outputs_and_end[1])
 
-    @cached_property
+    @property
     def _operands_and_end(self) -> tuple[list[Array], int]:
-        return parse_shape(self.text, self._operands_start)
+        if self._operands is None:
+            self._operands = parse_shape(self.text, self._operands_start)
+        return self._operands
 
     @property
     def _operands_start(self) -> int:
         """Return the position of the parenthesis before the operands."""
-        return self._opcode.end() - 1 if self._opcode else len(self.text)
+        opcode = self._opcode
+        return opcode.end() - 1 if opcode else len(self.text)
 
     @property
     def outputs(self) -> list[Array]:
@@ -139,7 +146,8 @@ class HloText:
     @property
     def opcode(self) -> str:
         """Return the opcode, or an empty text if the HLO text is only a name."""
-        return self._opcode["opcode"] if self._opcode else ""
+        opcode = self._opcode
+        return opcode["opcode"] if opcode else ""
 
     @property
     def operands(self) -> list[Array]:
@@ -171,9 +179,10 @@ class HloText:
     @property
     def target(self) -> str | None:
         # `target` is read for every op but rarely present, so search for TARGET_MARK first.
-        if TARGET_MARK not in self.text or self.opcode != "custom-call" or self._opcode is None:
+        opcode = self._opcode if TARGET_MARK in self.text else None
+        if opcode is None or opcode["opcode"] != "custom-call":
             return None
-        target = TARGET_RE.search(self.text, self._opcode.end())
+        target = TARGET_RE.search(self.text, opcode.end())
         return target["target"] if target else None
 
     @property
@@ -236,13 +245,13 @@ def parse_shape(text: str, start: int = 0) -> tuple[list[Array], int]:
         only = ARRAY_RE.match(text, start)
         if only is None:
             return [], start
-        return [Array(*only.group(0, 1, 2, 3))] * (only[1] not in NO_DATA), only.end()
+        return [array_of(only[0])] * (only[1] not in NO_DATA), only.end()
     arrays = []
     depth = 0
     for token in OPERAND_OR_PARENTHESIS_RE.finditer(text, start):
         if token.lastindex:
             if token[2] not in NO_DATA:
-                arrays.append(Array(*token.group(1, 2, 3, 4)))
+                arrays.append(array_of(token[1]))
         elif token[0] == "(":
             depth += 1
         else:
@@ -250,6 +259,14 @@ def parse_shape(text: str, start: int = 0) -> tuple[list[Array], int]:
             if depth == 0:
                 return arrays, token.end()
     return arrays, len(text)
+
+
+# Cache results, because the ops of a program have few different shapes.
+@lru_cache(maxsize=1 << 12)
+def array_of(text: str) -> Array:
+    parts = ARRAY_RE.match(text)
+    assert parts
+    return Array(*parts.group(0, 1, 2, 3))
 
 
 def dtype_class(hlo_dtype: str) -> DtypeClass:
