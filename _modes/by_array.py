@@ -107,8 +107,8 @@ class Rows:
     def key(self, array: StepArray) -> Hashable:
         """Return what arrays of several layers have in common, except their line."""
         scope, phase = None, None
-        if array.makers:
-            op = array.makers[0].op
+        if makers := array.makers:
+            op = makers[0].op
             scope, phase = starred(op.scope.name if op.scope else None), op.phase
         origin = self.origin_of(array)
         source = origin.shape if origin else None
@@ -188,9 +188,10 @@ class Rows:
 
 
 def line_of_maker(array: StepArray) -> str | None:
-    if not array.makers:
+    makers = array.makers
+    if not makers:
         return None
-    likely = line_of(array.makers[0].op)
+    likely = line_of(makers[0].op)
     return likely.line_user or likely.line
 
 

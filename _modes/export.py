@@ -13,6 +13,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from operator import itemgetter
 from typing import Any
 
 from _analysis.arrays.of_step import StepArray, StepArrays
@@ -265,10 +266,11 @@ def array_rows(arrays: StepArrays, moved: Iterable[StepArray]) -> Iterator[Row]:
 def access_rows(moved: Iterable[StepArray], ledger: Iterable[Entry]) -> Iterator[Row]:
     number_of = {id(entry.executions): number for number, entry in enumerate(ledger, 1)}
     for number, array in enumerate(moved, 1):
-        for use in array.uses:
+        uses = ((number_of[id(use.executions)], use) for use in array.uses)
+        for number_of_op, use in sorted(uses, key=itemgetter(0)):
             n_bytes = use.n_bytes // use.executions.n
             if n_bytes:
-                yield number, number_of[id(use.executions)], use.is_write, n_bytes, use.time
+                yield number, number_of_op, use.is_write, n_bytes, use.time
 
 
 def step_rows(step: Step) -> Iterator[Row]:

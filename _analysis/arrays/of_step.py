@@ -55,15 +55,31 @@ class Use(NamedTuple):
     # The array's share of the op's time, if HBM limits the op.
     time: int
 
+    @property
+    def instruction(self) -> Instruction:
+        found = self.executions.op.instruction
+        assert found is not None  # Ops that the program does not have are not read.
+        return found
+
+    @property
+    def is_filling(self) -> bool:
+        """Return whether the use writes the array, and is no update in place."""
+        return self.is_write and not moves_parts(self.instruction)
+
 
 class StepArray:
-    """An array, and the ops of the step that read and write it."""
+    """An array, and the ops of the step that read and write it. The class has slots because a step
+    can have many arrays."""
+
+    __slots__ = ("_arrays", "_origin", "moved", "reads", "shape", "time", "value", "writes")
 
     def __init__(self, value: Value, shape: Array, arrays: Arrays) -> None:
         self.value, self.shape, self._arrays = value, shape, arrays
-        self.uses: list[Use] = []
+        self.reads: list[Use] = []
+        self.writes: list[Use] = []
         # The bytes and the time of all uses.
         self.moved = self.time = 0
+        self._origin: tuple[Value | None] | None = None
 
     @property
     def name(self) -> str | None:
@@ -81,19 +97,15 @@ class StepArray:
     def is_result(self) -> bool:
         return self._arrays.is_result(self.value)
 
-    @cached_property
-    def writes(self) -> list[Use]:
-        return [use for use in self.uses if use.is_write]
+    @property
+    def uses(self) -> list[Use]:
+        return [*self.reads, *self.writes]
 
-    @cached_property
-    def reads(self) -> list[Use]:
-        return [use for use in self.uses if not use.is_write]
-
-    @cached_property
+    @property
     def written(self) -> int:
         return sum(use.n_bytes for use in self.writes)
 
-    @cached_property
+    @property
     def read(self) -> int:
         return sum(use.n_bytes for use in self.reads)
 
@@ -102,40 +114,37 @@ class StepArray:
         """Return the bytes that the ops move whose time is in `time`."""
         return sum(use.n_bytes for use in self.uses if use.time)
 
-    @cached_property
+    @property
     def makers(self) -> Sequence[Executions]:
         """Return the executions that write the array's contents, the largest write first."""
         writes = sorted(self.writes, key=lambda use: -use.n_bytes)
-        computed = [use for use in writes if use.executions.op.hlo.opcode not in _FILLS]
+        computed = [use for use in writes if use.instruction.opcode not in _FILLS]
         return [use.executions for use in computed or writes]
 
-    @cached_property
+    @property
     def origin(self) -> Value | None:
         """Return the array of which this array is a copy, or None."""
-        return self._copied_by(self.writes)
+        if self._origin is None:
+            self._origin = (self._copied_by(self.writes),)
+        return self._origin[0]
 
-    @cached_property
+    @property
     def filled_from(self) -> Value | None:
         """Return the array of which this array was a copy before updates in place changed parts of
         it, or None."""
-        return self._copied_by(filter(self.is_filled_by, self.writes))
-
-    def is_filled_by(self, use: Use) -> bool:
-        """Return whether a write is no update in place."""
-        here = use.executions.op.instruction
-        return use.is_write and (here is None or not moves_parts(here))
+        return self._copied_by(use for use in self.writes if use.is_filling)
 
     def _copied_by(self, writes: Iterable[Use]) -> Value | None:
+        """Return the array that all writes copy, or None."""
         found = None
         for use in writes:
-            here = use.executions.op.instruction
-            source = copied_by(here, use.path, self._arrays) if here is not None else None
+            source = copied_by(use.instruction, use.path, self._arrays)
             if source is None or source == self.value:
                 return None
             found = source
         return found
 
-    @cached_property
+    @property
     def widened_from(self) -> str | None:
         """Return the dtype of the operands from which a wider array is made, or None."""
         makers = self.makers
@@ -151,15 +160,6 @@ class StepArray:
         if widest is None or not widest.bits or widest.bits >= (self.shape.bits or 0):
             return None
         return widest.dtype
-
-
-def arrays_of(program: Program) -> tuple[Arrays, dict[Instruction, list[Access]]]:
-    """Return the arrays of a program, and the accesses of those of its ops that were asked for.
-    Causes and `by_array` need the same, for different times of the ops."""
-    if arrays_of not in program.derived:
-        program.derived[arrays_of] = Arrays(program), {}
-    found: tuple[Arrays, dict[Instruction, list[Access]]] = program.derived[arrays_of]
-    return found
 
 
 def arrays_of_step(step: Step, ledger: Sequence[Entry], roofs: Roofs) -> StepArrays:
@@ -194,11 +194,11 @@ class StepArrays:
         return iter(self.by_value.values())
 
     def _add(self, entry: Entry, here: Instruction) -> None:
-        arrays, known = arrays_of(here.program)
-        self._programs[here.program] = arrays
-        accesses = known.get(here)
-        if accesses is None:
-            accesses = known[here] = accesses_of(here, arrays)
+        program = here.program
+        if program not in self._programs:
+            self._programs[program] = Arrays(program)
+        arrays = self._programs[program]
+        accesses = accesses_of(here, arrays)
         executions = entry.executions
         n_bytes = self._corrected(executions, accesses)
         total = sum(n_bytes)
@@ -211,7 +211,8 @@ class StepArrays:
             array = self._array(access.array, arrays)
             if array is not None:
                 moved = of_each * executions.n
-                array.uses.append(Use(executions, access.path, access.is_write, moved, time))
+                uses = array.writes if access.is_write else array.reads
+                uses.append(Use(executions, access.path, access.is_write, moved, time))
                 array.moved += moved
                 array.time += time
 

@@ -112,7 +112,7 @@ def _from_argument(of: StepProgram, result: StepArray) -> list[StepArray]:
 def _fills(chain: Sequence[StepArray]) -> Iterator[Use]:
     """Yield the copies between the arrays of a chain."""
     for array in chain[:-1]:
-        yield from (use for use in array.writes if array.is_filled_by(use))
+        yield from (use for use in array.writes if use.is_filling)
 
 
 def _reads_from_hbm(of: StepProgram, chains: Iterable[Sequence[StepArray]]) -> Iterator[Retime]:
@@ -135,5 +135,5 @@ def _keeps_old_contents(of: StepProgram, ran: Executions) -> bool:
     if here is None or moved is None or changes_layout(here):
         return False
     read, written = moved
-    is_updated = not all(map(read.is_filled_by, (*read.writes, *written.writes)))
+    is_updated = not all(use.is_filling for use in (*read.writes, *written.writes))
     return is_updated and read.shape == written.shape and read.shape.memory_space == HBM
