@@ -360,7 +360,7 @@ ONE_OP: tuple[Part, ...] = (
         )
     ),
     Says(
-        "per run: {op.flops:flops}, {op.hbm_bytes:bytes} of HBM traffic;"
+        "per run: math {op.flops:flops}, HBM traffic {op.hbm_bytes:bytes};"
         " {op.achieved_tflops:number} TFLOP/s, {op.achieved_gbps:number} GB/s"
     ),
     Section(

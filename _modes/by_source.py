@@ -46,7 +46,7 @@ def by_source(
     if include_comm:
         kinds.append(COMM)
     listed = step.of_kinds(*kinds)
-    groups, omitted = costliest_groups(listed, source_key, top)
+    groups, omitted = costliest_groups(step, listed, source_key, top)
     loops = Loops(step, [member for group in groups for member in group.members])
     tail = {} if top is None else {"tail": tail_row(omitted)}
     return {
@@ -152,16 +152,20 @@ def headline(answer: Json) -> str:
 
 def sentences(answer: Json) -> Iterator[str]:
     step, totals, groups = answer["step_duration_ps"], answer["totals"], answer["groups"]
-    if not groups:
+    if not totals["n_groups_total"]:
         yield "No math ran in this step."
         return
-    top = merged_lines(groups, with_scope=answer["totals"]["common_line"] is not None)[0]
-    line = at_line_of(top, answer) or " without a source line"
-    n_groups = len(groups) + answer.get("tail", {"n_groups_omitted": 0})["n_groups_omitted"]
-    yield (
-        f"{counted(n_groups, 'group')} of ops by source line; the costliest line is{line}:"
-        f" {part_of(top['total_dur_ps'], step)}."
-    )
+    n_groups = counted(totals["n_groups_total"], "group")
+    if groups:
+        top = merged_lines(groups, with_scope=totals["common_line"] is not None)[0]
+        line, took = at_line_of(top, answer), part_of(top["total_dur_ps"], step)
+        if line:
+            costliest = f"the costliest line is{line}: {took}"
+        else:
+            costliest = f"ops without a source line take most: {took}{likely_line_of(top)}"
+        yield f"{n_groups} of ops by source line; {costliest}."
+    else:
+        yield f"The answer lists none of {n_groups} of ops."
     left_out = [
         " of ".join((time(duration), name))
         for name, duration in (
@@ -172,6 +176,13 @@ def sentences(answer: Json) -> Iterator[str]:
     ]
     if left_out:
         yield f"The list omits {' and '.join(left_out)}."
+
+
+def likely_line_of(row: Json) -> str:
+    """Return ` (likely LINE)` for a row without a line, or nothing if no line is likely."""
+    likely: Json = next(iter(row["likely_sources"] or ()), {})
+    line = at_line_of(likely).removeprefix(" at ")
+    return f" (likely {line})" if line else ""
 
 
 def next_steps(answer: Json) -> Iterator[Next]:

@@ -256,7 +256,7 @@ PARTS: tuple[Part, ...] = (
     Says(
         "\nNo communication ran in this step. If other steps communicate, pick one with --step N"
         " (--mode summary lists the steps), or use --step all.",
-        when="!rows !totals.host_in_flight_union_ps",
+        when="!totals.by_collective !totals.host_in_flight_union_ps",
     ),
     Section(
         (

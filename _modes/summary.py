@@ -16,6 +16,7 @@ from _analysis.idle.periods import common_name, periods_of
 from _analysis.likely_lines import line_of
 from _analysis.roof.exposed import Exposed, exposed
 from _analysis.rows import (
+    costliest_groups,
     duration_fields,
     gap_row,
     group_fields,
@@ -56,17 +57,16 @@ N_GAPS = 10
 
 def summary(step: Step, context: Context, *, top: int = 50, include_comm: bool = False) -> Json:
     kinds = (COMPUTE, COMM) if include_comm else (COMPUTE,)
-    groups = [group for _, group in ranked_by(step.of_kinds(*kinds), source_key)]
+    groups, omitted = costliest_groups(step, step.of_kinds(*kinds), source_key, top)
     gaps = longest_gaps(step, N_GAPS)
     around = Surroundings(step, gaps)
     durations = durations_of(step)
     return {
         **period_fields(periods_of(step.device, step.picked)),
         "top_compute_groups": [
-            ranked_row(rank, group, step, include_comm)
-            for rank, group in enumerate(groups[:top], 1)
+            ranked_row(rank, group, step, include_comm) for rank, group in enumerate(groups, 1)
         ],
-        "tail_compute": tail_row(groups[top:]),
+        "tail_compute": tail_row(omitted),
         "by_kind_rollup": {kind: kind_row(group, step) for kind, group in step.by_kind.items()},
         "by_phase_rollup": phase_rollup(step.by_kind[COMPUTE]),
         **recompute_fields(step),

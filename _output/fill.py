@@ -416,9 +416,7 @@ def more_cell(
     n_more = n_hidden + n_omitted
     more = "" if is_first else "more "
     option = ALL if n_hidden else ""
-    # Rows that the JSON omits cannot be merged with the lines above.
-    of_line = " of any line" if table.merges_lines and n_omitted else ""
-    return Name(f"{n_more} {more}{plural(table.what, n_more)}{of_line}{option}", "word")
+    return Name(f"{n_more} {more}{plural(table.what, n_more)}{option}", "word")
 
 
 def label_of(columns: Sequence[Column]) -> Column | None:

@@ -34,8 +34,8 @@ GOLDENS: dict[str, tuple[Any, tuple[str, ...], str]] = {
     "anatomy": (DEMO, ("anatomy",), "hostnames versions profile_options planes programs"),
     "anatomy_of_plane": (DEMO, ("anatomy", "--plane", "0", "--sample", "1"), "planes"),
     "by_array": (DEMO, ("by_array", "--top", "6"), "arrays tail"),
-    "non_compute": (DEMO, ("non_compute", "--top", "6"), "by_category by_source_within_category"),
-    "by_source": (DEMO, ("by_source", "--top", "3"), "groups tail"),
+    "non_compute": (DEMO, ("non_compute", "--top", "4"), "by_category by_source_within_category"),
+    "by_source": (DEMO, ("by_source", "--top", "1"), "groups tail"),
     "by_file": (AFTER, ("compare", "--baseline", str(BEFORE)), "by_file unmatched totals"),
 }
 

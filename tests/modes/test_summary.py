@@ -42,6 +42,18 @@ class Summary(unittest.TestCase):
         # The percentage of communication is relative to compute, too.
         self.assertEqual(result["top_compute_groups"][0]["pct_of_compute"], 42.857)
 
+    def test_groups_of_a_line_are_added_up_before_lines_are_omitted(self) -> None:
+        ops = [leaf(10 * i, time, f"f.{i}", stack=f"m.py:{line}:1\n/site-packages/jax/x.py:{i}:1")
+               for i, (line, time) in enumerate(((1, 4), (2, 5), (3, 2), (1, 3)))]  # fmt: skip
+        for mode, rows, tail in (("summary", "top_compute_groups", "tail_compute"),
+                                 ("by_source", "groups", "tail")):  # fmt: skip
+            result = answer(trace(ops, [("s", 0, 1000)]), mode, "--top", "1")
+            self.assertEqual(column(result[rows], "source_user", "total_dur_ps"),
+                             [("m.py:1", 4), ("m.py:1", 3)])  # fmt: skip
+            self.assertEqual(result[tail], {"n_groups_omitted": 2, "dur_ps": 7})
+            self.assertIn("costliest", result["headline"])
+            self.assertIn("m.py:1: 7 ", result["headline"])
+
     def test_fifty_groups_are_shown_by_default(self) -> None:
         result = summary([leaf(2 * i, 1, tf_op=str(i)) for i in range(60)])
         self.assertEqual(len(result["top_compute_groups"]), 50)

@@ -290,9 +290,15 @@ class Picked:
         groups = grouped(self.of_kind(*kinds), lambda e: (e.op.agg_key, e.op.kind))
         shown, top, tail = list(groups.values()), self.options.top, {}
         if top is not None:
-            ranked = sorted(groups, key=lambda group: (-duration(groups[group]), group))
-            shown = [groups[group] for group in ranked[:top]]
-            omitted = [groups[group] for group in ranked[top:]]
+            ranked = [
+                groups[key] for key in sorted(groups, key=lambda k: (-duration(groups[k]), k))
+            ]
+            # Count lines, because text adds up the groups of a line.
+            by_line = grouped(ranked, lambda group: group[0].op.line_and_kind)
+            lines = sorted(by_line.values(), key=lambda of_line: -sum(map(duration, of_line)))
+            kept = [id(group) for of_line in lines[:top] for group in of_line]
+            shown = [group for group in ranked if id(group) in kept]
+            omitted = [group for group in ranked if id(group) not in kept]
             tail = {"n_groups_omitted": len(omitted), "dur_ps": sum(map(duration, omitted))}
         return {
             "groups": [self.by_source_row(events) for events in shown],

@@ -19,7 +19,7 @@ from _output import phrases
 from _output.command import following
 from tests.answers import BATCH, answers, demo
 from tests.harness import DEMO, LISTED_MODES, ROOT, SCRIPT, Json
-from tests.shown import merged_of
+from tests.shown import headline_of, merged_of, text_of
 
 TIMES = dict(_units.TIMES)
 AMOUNT = re.compile(
@@ -113,6 +113,27 @@ class Headlines(unittest.TestCase):
     def test_headline_without_rows_gives_the_time_of_the_selected_kernels(self) -> None:
         kernels = demo("kernel", "--kernel=flash_attention", "--top=0")
         self.assertIn("The kernels of this answer take 4.54 ms.", kernels["headline"])
+
+    def test_answer_without_rows_does_not_say_that_nothing_ran(self) -> None:
+        by_source = demo("by_source", "--top=0")["headline"]
+        self.assertIn("The answer lists none of 39 groups of ops.", by_source)
+        text = text_of(demo("comm", "--top=0"), "utf-8")
+        self.assertIn("by collective", text)
+        self.assertNotIn("No communication", text)
+
+    def test_headline_names_the_likely_line_of_ops_without_a_line(self) -> None:
+        op, line = {"source_user": None, "source_inner": None}, {"source_user": "a/b/m.py:1"}
+        row = {**op, "agg_key": "tfop:x", "total_dur_ps": 7 * 10**9, "kind": "data_move"}
+        totals: Json = {"n_groups_total": 1, "common_line": None}
+        totals["left_out_ps"] = {"comm": 0, "data_move": 0}
+        result = {"mode": "by_source", "step_duration_ps": 10**10, "totals": totals}
+        for likely, ending in (([line], " (likely …/b/m.py:1)."), ([op], "."), (None, ".")):
+            result["groups"] = [{**row, "likely_sources": likely}]
+            self.assertEqual(
+                headline_of(result),
+                "1 group of ops by source line; ops without a source line take most: 7.00 of"
+                f" 10.0 ms{ending}",
+            )
 
     def test_record_has_no_headline(self) -> None:
         self.assertNotIn("headline", demo("record"))
