@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
+from operator import attrgetter
 
 from _light import cached_property
-from _pipeline.device import AFTER_ALL
+from _pipeline.device import AFTER_ALL, Device, Event
 from _pipeline.intervals import Cover, complement, union
 from _pipeline.timeline import Span, Timeline
 
@@ -23,6 +24,11 @@ BARRIER, DEPENDENCY, IN_CONTAINER, BETWEEN_PROGRAMS, IN_PROGRAM = CAUSES = (
     *("barrier", "dependency", "in_container", "between_programs"),
     "in_program",
 )
+
+
+def barriers_of(device: Device) -> list[Event]:
+    """Return the events during which the core waits for other cores, in order of time."""
+    return sorted(device.events_on(WAITS_LINE, (AT_BARRIER,)), key=attrgetter("start"))
 
 
 class Causes:

@@ -22,6 +22,7 @@ from _pipeline.idle_causes import (
     Causes,
     NamedSpan,
 )
+from _pipeline.intervals import Cover, union
 from _pipeline.make_ops import majority_order, make_ops
 from _pipeline.no_answer import NoAnswer
 from _pipeline.ops import Op
@@ -92,6 +93,12 @@ class Step:
             ]
         )
         return Causes(self.timeline, programs, waits, enclosing)
+
+    def idle_during(self, events: Sequence[Event]) -> int:
+        """Return how long the device is idle during events of one of its other lines."""
+        (spans,) = self.on_clock([events])
+        cover = Cover.of(union((start, end) for start, end, _ in spans))
+        return self.timeline.gaps.within_all(cover.starts, cover.ends)
 
     def on_clock(self, events_of_lines: Sequence[Sequence[Event]]) -> list[list[NamedSpan]]:
         """Convert the events of each line to the step's clock.

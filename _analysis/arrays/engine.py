@@ -74,6 +74,18 @@ class Gain(NamedTuple):
         """Return a gain that is measured, and not estimated."""
         return cls(time, time, time)
 
+    @classmethod
+    def at_most(cls, time: int) -> Gain:
+        """Return the gain of removing what the trace shows: it can be less, but not more."""
+        return cls(time, round((1 - _LESS) * time), time)
+
+    @classmethod
+    def between(cls, estimate: int, low: int, high: int) -> Gain:
+        """Return a gain with its range, unless the range is too wide to say anything."""
+        if low <= 0 or high > _WIDEST * low:
+            return cls(estimate, None, None)
+        return cls(estimate, low, high)
+
 
 # How much an edited array changes its ops.
 _CAUTIOUS, _LIKELY, _BOLD = range(3)

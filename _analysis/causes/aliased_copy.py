@@ -84,8 +84,8 @@ def find(of: StepProgram) -> Iterator[Cause]:
         shape = members[0].op.instruction.shape if members[0].op.instruction else None
         yield Cause(
             f"{counted(sum(ran.n for ran in members), 'copy')} at <line> keep the contents of"
-            f" buffers such as {clipped(shape or '?')} while another op writes in place. This"
-            " takes <gain>.",
+            f" buffers such as {clipped(shape or '?')} while another op writes in place."
+            " Updating in place everywhere would save <gain>.",
             FOR_VALUES,
             SEEN,
             members,

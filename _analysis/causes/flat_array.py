@@ -83,8 +83,8 @@ def find(of: StepProgram) -> Iterator[Cause]:
     if joins and cuts and largest:
         yield Cause(
             f"Arrays are joined into one flat array {largest.text} ({size(_n_bytes(largest))}),"
-            f" which is later split again. This takes <gain> in {counted(len(members), 'op')}, most"
-            " of it at <line>.",
+            f" which is later split again, by {counted(len(members), 'op')}, with most time at"
+            " <line>. Without them, the step would save <gain>.",
             REMEDY,
             LIKELY,
             members,

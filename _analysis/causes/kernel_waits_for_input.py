@@ -6,7 +6,8 @@ headline: Waiting for copies in a kernel
 What it finds: A kernel spends time in regions that only wait for copies.
 
 Why it costs: The Pallas pipeline copies the next block while the kernel's body computes the current
-one. If a copy takes longer than the body, the kernel waits. The gain is the time of the waits.
+one. If a copy takes longer than the body, the kernel waits. The gain is at most the time of the
+waits, and leaves the time that the kernel's operands and results take at the chip's bandwidth.
 
 How the program shows it: The capture has the regions inside kernels, and some of them only wait.
 All executions of a kernel share one row.
@@ -47,6 +48,9 @@ def find(facts: StepFacts) -> Iterator[Cause]:
     for kernel, group in group_by(observed, lambda op: op.kernel or "").items():
         regions = inside.of(executions.metadata_id for executions in group.members)
         if regions and regions.waiting:
+            uses = (use for ran in group.members for use in facts.arrays.uses_of.get(ran, ()))
+            in_memory = facts.roofs.t_memory(sum(use.n_bytes for _, use in uses)) or 0
+            avoidable = max(0, min(regions.waiting, group.total - round(in_memory)))
             yield Cause(
                 f"The kernel {clipped(kernel)} (at <line>) waits for copies during"
                 f" {time(regions.waiting)} of its {time(group.total)}. Without these waits, the"
@@ -54,5 +58,5 @@ def find(facts: StepFacts) -> Iterator[Cause]:
                 REMEDY,
                 SEEN,
                 group.members,
-                measured=Gain.exactly(regions.waiting),
+                measured=Gain.at_most(avoidable),
             )

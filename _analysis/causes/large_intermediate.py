@@ -123,9 +123,9 @@ class _Reduced:
             biggest = max(arrays, key=lambda array: array.moved)
             shape = biggest.shape.text
             yield Cause(
-                f"<line> writes {shape} ({size(biggest.shape.n_bytes or 0)}) to memory, and all"
-                " that is made of it is an eighth of its size or less. Without the array, the step"
-                " would save <gain>.",
+                f"<line> writes {shape} ({size(biggest.shape.n_bytes or 0)}) to memory, and"
+                " everything made of it has at most an eighth of its size. Without the array, the"
+                " step would save <gain>.",
                 FOR_REDUCED,
                 SEEN,
                 list(dict.fromkeys([*writers, *readers, *gradients])),

@@ -64,9 +64,10 @@ def find(of: StepProgram) -> Iterator[Cause]:
         longest = max(members, key=lambda ran: ran.total)
         shape = longest.op.instruction.shape if longest.op.instruction else None
         n = sum(ran.n for ran in members)
+        only, them = ("only changes", "it") if n == 1 else ("only change", "them")
         yield Cause(
-            f"{counted(n, 'copy')} at <line> only {'changes' if n == 1 else 'change'} the layout of"
-            f" arrays such as {clipped(shape or '?')}. This takes <gain>.",
+            f"{counted(n, 'copy')} at <line> {only} the layout of arrays such as"
+            f" {clipped(shape or '?')}. Without {them}, the step would save <gain>.",
             REMEDY,
             SEEN,
             members,

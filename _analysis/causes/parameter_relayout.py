@@ -75,8 +75,8 @@ def find(of: StepProgram) -> Iterator[Cause]:
         here = longest.op.instruction
         name = f"parameters such as {clipped(source.name or '?')}" if source else "results"
         yield Cause(
-            f"Each step moves elements of {name} to another layout at <line>. This takes <gain>"
-            f" in {counted(len(members), 'op')}.",
+            f"Each step moves elements of {name} to another layout at <line>, in"
+            f" {counted(len(members), 'op')}. Without that, the step would save <gain>.",
             REMEDY,
             SEEN,
             members,

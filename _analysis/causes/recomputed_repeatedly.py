@@ -153,8 +153,8 @@ def _cause(
         inner = common_place_of([work.executions for work in recomputed if work.depth > 1])
         which = f"contains other checkpoints ({line_says(inner)})"
     return Cause(
-        f"The checkpoint at <line> {which}, so the same forward work is recomputed twice. The"
-        " second time takes <gain>.",
+        f"The checkpoint at <line> {which}, so the same forward work is recomputed twice. Once"
+        " would save <gain>.",
         FOR_OUTER if is_outer else FOR_INNER,
         SEEN,
         excess,

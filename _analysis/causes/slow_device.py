@@ -6,13 +6,14 @@ headline: A slow device
 What it finds: One device takes longer than all others for its part of the step.
 
 Why it costs: The other devices wait for it in collectives. The gain is the slow device's load (step
-duration minus communication) minus the largest load of the other devices. The largest gain is the
-difference to the median load.
+duration minus communication and barriers) minus the largest load of the other devices. The largest
+gain is the difference to the median load, and the least gain the difference to the mean.
 
 How the program shows it: The trace does. If devices are compared (see `--peers`), and all of them
 ran the program, a device is reported by the rule of the mode `spread`: it has the largest load, by
-at least 0.5 % of the step. The line is where it differs most from the median device. Only one step
-is read on each device, so chance is not excluded and the cause is always `likely`.
+at least 0.5 % of the step. The line is the one that explains at least half of the difference to the
+median device, if there is one. Only one step is read on each device, so chance is not excluded and
+the cause is always `likely`.
 
 What to change: Share the work of this line evenly (tokens per expert, sequence lengths, shards). If
 all lines are slower by the same factor, look at the device's chip and host.
@@ -40,6 +41,7 @@ from _analysis.comm.peer_devices import PeerDevice
 from _analysis.comm.peers import Peers
 from _analysis.records.step_sums import is_costly
 from _analysis.report import program_id_of
+from _pipeline.groups import mean
 from _pipeline.normalize import Step
 from _pipeline.vocabulary import COMM
 from _units import time
@@ -62,8 +64,10 @@ def find(facts: StepFacts, peers: Peers) -> Iterator[Cause]:
     median, (second, slow) = devices[(len(devices) - 1) // 2], devices[-2:]
     lead = slow.sums.load - second.sums.load
     if is_costly(lead, [device.sums for device in devices]):
-        # At best, the device becomes as fast as the median of all devices.
-        measured = Gain(lead, lead, slow.sums.load - median.sums.load)
+        # At best, the device becomes as fast as the median of all devices. If the others take over
+        # its work, all devices take the mean.
+        excess = slow.sums.load - mean([device.sums.load for device in devices])
+        measured = Gain.between(lead, min(lead, excess), slow.sums.load - median.sums.load)
         yield cause_of(facts.step, slow, median, measured)
 
 
@@ -72,10 +76,11 @@ def cause_of(step: Step, slow: PeerDevice, median: PeerDevice, measured: Gain) -
     line = max(excess, key=excess.__getitem__, default=None)
     at_line = []
     says = (
-        f"On {slow.name}, the step without communication takes <gain> longer than on any other"
-        " device"
+        f"On {slow.name}, the step without communication takes {time(measured.estimate)} longer"
+        " than on any other device"
     )
-    if line and excess[line] > 0:
+    # A line that explains less than half is not what makes the device slow.
+    if line and 2 * excess[line] >= slow.sums.load - median.sums.load:
         says += f", and {short(line)} takes {time(excess[line])} longer than on {median.name}"
         at_line = [
             executions
@@ -86,7 +91,8 @@ def cause_of(step: Step, slow: PeerDevice, median: PeerDevice, measured: Gain) -
         line = None
     longest = max(at_line, key=attrgetter("total"), default=None)
     return Cause(
-        f"{says}. One step can be chance; `--mode spread` compares all steps.",
+        f"{says}. Balanced devices would save <gain>, unless this step is chance (compare all steps"
+        " with `--mode spread`).",
         REMEDY,
         LIKELY,
         at_line,

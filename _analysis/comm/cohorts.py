@@ -1,8 +1,8 @@
 """Collect the devices of a run. All devices that run the same program are a cohort.
 
 Collectives make the steps of all devices equally long, so a slow device is recognised by its load:
-step duration minus communication. Step times of all devices are kept in memory. Source lines are
-read again, but only for the few devices that are compared by line.
+step duration minus communication and idle time at barriers. Step times of all devices are kept in
+memory. Source lines are read again, but only for the few devices that are compared by line.
 """
 
 from __future__ import annotations

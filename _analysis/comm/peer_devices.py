@@ -15,7 +15,7 @@ from _pipeline.clocks import ON_DEVICE
 from _pipeline.context import Context
 from _pipeline.device import Device, StepEvent, open_device, tpus_of
 from _pipeline.event_iterate import read_events
-from _pipeline.idle_causes import BARRIER
+from _pipeline.idle_causes import barriers_of
 from _pipeline.make_ops import make_ops
 from _pipeline.no_answer import NoAnswer
 from _pipeline.normalize import Step, step_of
@@ -37,8 +37,6 @@ class PeerDevice(NamedTuple):
     durations: dict[Place, list[int]]
     # Ids of the programs that ran an op in the step.
     programs: frozenset[int | None]
-    # Idle time at barriers, where the device waits for other devices.
-    barrier: int
     # False if the core did not measure the times of any op; durations are then fitted to the host's
     # clock.
     is_measured: bool
@@ -139,7 +137,6 @@ def peer_of(step: Step) -> PeerDevice:
             for place, executions in executions_by_place(step, places).items()
         },
         frozenset(op.program_id for op in step.ops),
-        step.causes.of_step[BARRIER],
         step.clock.name == ON_DEVICE or not step.admitted.pieces,
         step.admitted.notes,
         step_sums(step),
@@ -179,7 +176,8 @@ def step_sums(step: Step) -> StepSums:
         op = executions.op
         parts[part_of(op)] += executions.total
         wait += executions.total if op.is_wait else 0
-    return StepSums(step.duration, step.timeline.busy, parts["comm"], parts["host"], wait)
+    barrier = step.idle_during(barriers_of(step.device))
+    return StepSums(step.duration, step.timeline.busy, parts["comm"], parts["host"], wait, barrier)
 
 
 def lines_of(step: Step) -> dict[str, int]:

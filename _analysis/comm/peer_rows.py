@@ -53,5 +53,5 @@ def device_row(waits: DeviceWaits) -> Json:
         "peer_wait_ps": waits.peer_wait,
         "n_last": waits.n_last,
         "caused_ps": waits.caused,
-        "barrier_ps": waits.device.barrier,
+        "barrier_ps": waits.device.sums.barrier,
     }

@@ -266,7 +266,7 @@ def cause_of(slow: StepSums, median: StepSums) -> Cause | None:
     does."""
     parts: dict[Cause, int] = {
         "own": slow.own - median.own,
-        "idle": slow.idle - median.idle,
+        "idle": (slow.idle - slow.barrier) - (median.idle - median.barrier),
         "host": slow.host - median.host,
     }
     largest = max(parts, key=parts.__getitem__)

@@ -278,7 +278,7 @@ def step_of(row: JsonObject, n_groups: int) -> RecordedStep:
     if not row.flag("used"):
         if row.text_or_null("why_not") in ("other_program", "not_asked"):
             period = None
-        return RecordedStep(number, name, False, StepSums(duration, 0, 0, 0, 0), [], [], period)
+        return RecordedStep(number, name, False, StepSums(duration, 0, 0, 0, 0, 0), [], [], period)
     busy, durs, ns = row.number("busy_ps"), row.numbers("durs_ps"), row.numbers("ns")
     if busy > duration:
         raise row.wrong("busy_ps", f"{busy} is longer than the step ({duration} ps)")
@@ -286,7 +286,9 @@ def step_of(row: JsonObject, n_groups: int) -> RecordedStep:
         if len(figures) > n_groups:
             raise row.wrong(field, f"has {len(figures)} figures, but there are {n_groups} groups")
     comm, host, wait = (row.number(f"{part}_ps") for part in ("comm", "host", "wait"))
-    sums = StepSums(duration, busy, comm, host, wait)
+    # Missing from records written by version 4.
+    barrier = row.number_or_null("barrier_ps") or 0
+    sums = StepSums(duration, busy, comm, host, wait, barrier)
     return RecordedStep(number, name, True, sums, durs, ns, period)
 
 

@@ -274,6 +274,7 @@ def step_row(device: int, step: StepToRecord, groups: Iterable[SourceKey]) -> Js
         "comm_ps": sums.comm if sums else None,
         "host_ps": sums.host if sums else None,
         "wait_ps": sums.wait if sums else None,
+        "barrier_ps": sums.barrier if sums else None,
         "durs_ps": times and without_last_zeros([total for total, _ in times]),
         "ns": times and without_last_zeros([n for _, n in times]),
     }

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import compress
+from operator import attrgetter
 from typing import Literal
 
 from _analysis.comm.peer_devices import PeerDevice, StepKey, keys_of, peer_of
@@ -14,9 +16,10 @@ from _analysis.roof.exposed import Part, part_of
 from _light import NamedTuple
 from _pipeline.clocks import ON_DEVICE, ON_TRACE, ClockName
 from _pipeline.context import Context
-from _pipeline.device import BEFORE_ALL, MODULES, Device, StepEvent, StepSource, open_device
+from _pipeline.device import BEFORE_ALL, MODULES, Device, Event, StepEvent, StepSource, open_device
 from _pipeline.event_iterate import ALWAYS, admit
 from _pipeline.groups import SourceKey, source_key, summed
+from _pipeline.idle_causes import barriers_of
 from _pipeline.make_ops import make_ops
 from _pipeline.no_answer import NoAnswer
 from _pipeline.normalize import step_of
@@ -163,17 +166,22 @@ def record_device(
     leaves = {metadata_id: leaf_of(op) for metadata_id, op in ops.items() if not op.is_container}
     asked_for = set(range(len(steps))[asked])
     periods = periods_by_index(device)
+    barriers = barriers_of(device)
     used = UsedSteps(ops, leaves)
     n_aggregated = admitted[0].n_aggregated
     recorded = []
     peer = None
     for event, key, of_step, reason in zip(steps, keys_of(steps), admitted, reasons, strict=True):
         sums = None
+        picked = event if device.steps else None
         if not reason:
-            sums = sums_of(event if device.steps else None, of_step, used.containers)
+            sums = sums_of(picked, of_step, used.containers)
             used.add(sums)
         why_not = reason or (None if event.index in asked_for else "not_asked")
         step = record_step(event, sums, periods.get(event.index), why_not, leaves)
+        if step.sums and (waits := barriers if picked is None else barriers_in(barriers, picked)):
+            idle = step_of(device, picked, of_step, ops).idle_during(waits)
+            step = step._replace(sums=step.sums._replace(barrier=idle))
         recorded.append(step)
         if key == compared and step.sums and step.sums.is_worth_comparing:
             peer = peer_of(step_of(device, event, of_step, ops))
@@ -239,6 +247,12 @@ class UsedSteps:
         return max(self._times, key=self._times.__getitem__, default=None)
 
 
+def barriers_in(barriers: Sequence[Event], step: StepEvent) -> Sequence[Event]:
+    """Return the barriers that overlap a step; a core is at one barrier at a time."""
+    first = bisect_right(barriers, step.start, key=attrgetter("end"))
+    return barriers[first : bisect_left(barriers, step.end, key=attrgetter("start"))]
+
+
 def leaf_of(op: Op) -> Leaf:
     return Leaf(op, source_key(op), part_of(op), op.is_wait)
 
@@ -277,7 +291,7 @@ def sums_of_leaves(
         parts[leaf.part] += time
         if leaf.is_wait:
             wait += time
-    return StepSums(step.duration, step.busy, parts["comm"], parts["host"], wait), times
+    return StepSums(step.duration, step.busy, parts["comm"], parts["host"], wait, 0), times
 
 
 def facts_of(

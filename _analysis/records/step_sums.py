@@ -24,6 +24,8 @@ class StepSums(NamedTuple):
     host: int
     # Waits among the communication.
     wait: int
+    # Idle time at barriers, where the device waits for other devices.
+    barrier: int
 
     @property
     def idle(self) -> int:
@@ -31,9 +33,9 @@ class StepSums(NamedTuple):
 
     @property
     def load(self) -> int:
-        """Return the step without communication: collectives make the steps of all devices equally
-        long, but a slow device has a larger load."""
-        return self.duration - self.comm
+        """Return the step without communication and barriers: both make the steps of all devices
+        equally long, but a slow device has a larger load."""
+        return self.duration - self.comm - self.barrier
 
     @property
     def is_worth_comparing(self) -> bool:
@@ -43,11 +45,11 @@ class StepSums(NamedTuple):
     @property
     def own(self) -> int:
         """Return the time of the device's own ops."""
-        return self.load - self.host - self.idle
+        return self.busy - self.comm - self.host
 
 
 def total_of(steps: Iterable[StepSums]) -> StepSums:
-    return StepSums(*map(sum, zip(StepSums(0, 0, 0, 0, 0), *steps, strict=True)))
+    return StepSums(*map(sum, zip(StepSums(0, 0, 0, 0, 0, 0), *steps, strict=True)))
 
 
 def is_costly(lead: int, devices: Collection[StepSums]) -> bool:

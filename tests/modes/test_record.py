@@ -78,7 +78,7 @@ class Demo(unittest.TestCase):
                 for group in kept["groups"]:
                     del group["shapes"], group["truncated"]
                 for step in result["steps"]:
-                    del step["period_ps"]
+                    del step["period_ps"], step["barrier_ps"]
                 self.assertEqual(result, kept)
 
 
@@ -90,9 +90,32 @@ class UsedSteps(unittest.TestCase):
         for row in rows:
             self.assertEqual(row["duration_ps"], STEP_PS)
             self.assertEqual(row["used"], row["why_not"] is None)
-            for figure in ("busy_ps", "comm_ps", "host_ps", "wait_ps", "durs_ps", "ns"):
+            for figure in (
+                "busy_ps",
+                "comm_ps",
+                "host_ps",
+                "wait_ps",
+                "barrier_ps",
+                "durs_ps",
+                "ns",
+            ):
                 self.assertEqual(row[figure] is None, not row["used"])
         return [row["why_not"] for row in rows]
+
+    def test_steps_have_the_idle_time_at_barriers(self) -> None:
+        # Each step has an op in its first 10 ps.
+        for steps, times in (
+            ([("0", 0, STEP_PS), ("1", STEP_PS, STEP_PS)], [0, 5]),
+            ([("0", 0, STEP_PS), ("1", STEP_PS, STEP_PS), ("2", 2 * STEP_PS, STEP_PS)], [0, 5, 45]),
+            (None, [5]),
+        ):
+            plane = tpu_plane(steps_of([1] * len(steps or "123")), steps)
+            plane.event_metadata.append(EventMetadata(99, "barrier-cores"))
+            # The first barrier ends in the last op, and the second one is after it.
+            events = [Event(99, 2 * STEP_PS - 5, 10), Event(99, 2 * STEP_PS + 100, 45)]
+            plane.lines.append(Line("XLA TraceMe", events))
+            rows = record(plane)["steps"]
+            self.assertEqual([row["barrier_ps"] for row in rows], times, steps)
 
     def test_steps_may_differ_by_one_op_in_fifty(self) -> None:
         other = "other_op_count"

@@ -82,7 +82,7 @@ def members_of(hosts: Sequence[Sequence[float]], n_steps: int = 1) -> list[cohor
                 "",
                 None,
                 dict.fromkeys(range(n_steps), ""),
-                dict.fromkeys(range(n_steps), StepSums(round(load), round(load), 0, 0, 0)),
+                dict.fromkeys(range(n_steps), StepSums(round(load), round(load), 0, 0, 0, 0)),
             ),
             refuse,
             0,

@@ -47,7 +47,7 @@ class WaitsForInput(unittest.TestCase):
         self.assertEqual(
             row["says"],
             "The kernel a (at m.py:3) waits for copies during 100 ps of its 200 ps. Without these"
-            " waits, the step would save about 100 ps.",
+            " waits, the step would save about 100 ps (80 to 100 ps).",
         )
         self.assertIn("larger blocks", row["what_helps"])
 
