@@ -126,6 +126,14 @@ class OpsWithoutTimes(unittest.TestCase):
     them.
     """
 
+    def test_converted_end_never_precedes_the_start(self) -> None:
+        # The offset is 1100 after B's start and 1090 after B's end, so the op would start at 1315
+        # and end at 1311.
+        ops = [Drawn("B", (200, 220), (1300, 1310)), Drawn("U", (215, 221))]
+        step = answer_of(ops, [Drawn("s", (0, 1000), (900, 1500))])
+        self.assertEqual(durations(step)["U"], 0)
+        self.assertEqual(gaps(step), [(900, 400), (1310, 190)])
+
     def test_offsets_can_come_from_another_piece_of_the_line(self) -> None:
         """Test an op and its preceding measured time in different pieces of the line."""
         ops = [Drawn(f"m{i}", (10 * i, 10 * i + 4), (100 * i, 100 * i + 40)) for i in range(70)]

@@ -64,11 +64,6 @@ class Categories(unittest.TestCase):
         self.assertEqual(kinds(ops), sorted((name, "other") for name in names))
         self.assertEqual(unknown(ops), dict.fromkeys(names, 2))
 
-    def test_missing_and_empty_categories_are_unknown_and_printed_as_none(self) -> None:
-        ops = [op("x.1", None, 0, 5, opcode="fusion"), op("x.2", "", 5, 5, opcode="fusion")]
-        self.assertEqual(kinds(ops), [("<none>", "other")])
-        self.assertEqual(unknown(ops), {"<none>": 2})
-
 
 class AsyncByName(unittest.TestCase):
     def test_name_of_an_async_op_distinguishes_local_transfer_and_communication(self) -> None:
@@ -88,38 +83,6 @@ class AsyncByName(unittest.TestCase):
                 for name in names:
                     with self.subTest(name=name, category=category):
                         self.assertEqual(kind_of(name, category), kind)
-
-    def test_ops_in_one_category_can_have_different_kinds(self) -> None:
-        ops = [op("slice-done.1", "async-done", 0, 5), op("all-gather.1", "async-done", 5, 5)]
-        self.assertEqual(kinds(ops), [("async-done", "comm"), ("async-done", "data_move")])
-
-    def test_async_op_without_hlo_text_is_communication(self) -> None:
-        self.assertEqual(kind_of("", "async-done", text=""), "comm")
-
-    def test_kind_of_a_synchronous_op_does_not_depend_on_its_name(self) -> None:
-        self.assertEqual(kind_of("slice-done.1", "all-gather-done"), "comm")
-        self.assertEqual(kind_of("all-gather.1", "slice"), "data_move")
-        self.assertEqual(kind_of("copy.1", "loop fusion"), "compute")
-
-
-class AsyncCollectiveFusions(unittest.TestCase):
-    def test_fusions_named_async_collective_start_or_done_are_communication(self) -> None:
-        for category in ("fusion", "loop fusion", "custom fusion", "my fusion", "myfusion"):
-            for name in ("async-collective-start", "async-collective-done.7.clone"):
-                self.assertEqual(kind_of(name, category), "comm", (name, category))
-        self.assertEqual(unknown([op("async-collective-done", "myfusion", 0, 5)]), {})
-
-    def test_ops_with_names_like_async_collectives_keep_their_kind(self) -> None:
-        for name, category, kind in (
-            ("async_collective_fusion.2", "convolution fusion", "compute"),
-            ("async-collective", "loop fusion", "compute"),
-            ("async-collective-starts", "loop fusion", "compute"),
-            ("x-async-collective-done", "loop fusion", "compute"),
-            ("async-collective-done", "custom-call", "compute"),
-            ("async-collective-done", "copy-done", "data_move"),
-            ("async-collective-done", "megacore fusion", "container"),
-        ):
-            self.assertEqual(kind_of(name, category), kind, (name, category))
 
 
 class HiddenCasts(unittest.TestCase):
