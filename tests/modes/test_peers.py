@@ -115,16 +115,11 @@ class Waiting(unittest.TestCase):
         self.assertEqual((only["transfer_ps"], only["peer_wait_ps"]), (20, 0))
         self.assertEqual((only["last_device"], only["last_pct"]), ("/device:TPU:0", 100.0))
 
-    def test_last_device_is_null_if_several_share_the_shortest_time(self) -> None:
-        planes = [device(i, durations(dur)) for i, dur in enumerate((30, 10, 10))]
-        only = row(planes)
-        self.assertEqual(
-            (only["peer_wait_ps"], only["last_device"], only["last_pct"]), (20,) + (None,) * 2
-        )
-
-    def test_last_device_is_null_if_two_devices_cause_half_of_the_waiting_each(self) -> None:
-        planes = [device(0, durations(10, 30)), device(1, durations(30, 10))]
-        self.assertIsNone(row(planes)["last_device"])
+    def test_last_device_is_null_if_no_device_causes_more_than_half_of_the_waiting(self) -> None:
+        for lasted, waited in ((((30,), (10,), (10,)), 20), (((10, 30), (30, 10)), 20)):
+            only = row([device(i, durations(*each)) for i, each in enumerate(lasted)])
+            found = only["peer_wait_ps"], only["last_device"], only["last_pct"]
+            self.assertEqual(found, (waited, None, None))
 
     def test_executions_are_matched_in_order_of_start(self) -> None:
         first, second = durations(10, 500)
@@ -271,42 +266,26 @@ class Groups(unittest.TestCase):
 
 
 class Permutes(unittest.TestCase):
-    def of_three_devices(
-        self, pairs: str, *, program: Plane | None = None
-    ) -> tuple[int | None, ...]:
-        lasted = (40, 30, 20)
-        planes = [
-            device(i, durations(dur, name="collective-permute.1", pairs=pairs))
-            for i, dur in enumerate(lasted)
-        ]
-        return figures([*planes, program] if program else planes)
-
-    def test_devices_connected_by_pairs_take_part(self) -> None:
-        pairs = "{{0,1},{1,0},{2,2}}"
-        self.assertEqual(self.of_three_devices(pairs, program=assigned(0, 1, 2)), (30, 10, 1, 0))
-        self.assertEqual(
-            self.of_three_devices("{{0,1},{1,2}}", program=assigned(0, 1, 2)), (20, 20, 1, 0)
-        )
-
-    def test_device_that_sends_to_itself_is_not_matched(self) -> None:
-        pairs = "{{0,0},{1,2},{2,1}}"
-        self.assertEqual(
-            self.of_three_devices(pairs, program=assigned(0, 1, 2)), (None, None, 0, 1)
-        )
-
-    def test_device_in_no_pair_is_not_matched(self) -> None:
-        found = self.of_three_devices("{{1,2},{2,1}}", program=assigned(0, 1, 2))
-        self.assertEqual(found, (None, None, 0, 1))
-
-    def test_permute_without_device_assignment_is_matched_if_each_device_sends_and_receives(
-        self,
-    ) -> None:
-        self.assertEqual(self.of_three_devices("{{0,1},{1,2},{2,0}}"), (20, 20, 1, 0))
-        for pairs in ("{{0,1},{1,2}}", "{{0,1},{1,0},{2,2}}", "{{0,1},{1,0},{2,0}}"):
-            self.assertEqual(self.of_three_devices(pairs), (None, None, 0, 1), pairs)
-
-    def test_permute_without_pairs_is_not_matched(self) -> None:
-        self.assertEqual(self.of_three_devices(""), (None, None, 0, 1))
+    def test_devices_that_send_and_receive_take_part(self) -> None:
+        known, unmatched = assigned(0, 1, 2), (None, None, 0, 1)
+        for pairs, programs, expected in (
+            ("{{0,1},{1,0},{2,2}}", [known], (30, 10, 1, 0)),
+            ("{{0,1},{1,2}}", [known], (20, 20, 1, 0)),
+            # This device sends to itself, or is in no pair.
+            ("{{0,0},{1,2},{2,1}}", [known], unmatched),
+            ("{{1,2},{2,1}}", [known], unmatched),
+            # Without a device assignment, each device must send and receive.
+            ("{{0,1},{1,2},{2,0}}", [], (20, 20, 1, 0)),
+            ("{{0,1},{1,2}}", [], unmatched),
+            ("{{0,1},{1,0},{2,2}}", [], unmatched),
+            ("{{0,1},{1,0},{2,0}}", [], unmatched),
+            ("", [], unmatched),
+        ):
+            planes = [
+                device(i, durations(dur, name="collective-permute.1", pairs=pairs))
+                for i, dur in enumerate((40, 30, 20))
+            ]
+            self.assertEqual(figures([*planes, *programs]), expected, (pairs, programs))
 
 
 class Steps(unittest.TestCase):
@@ -460,29 +439,24 @@ class ByDefault(unittest.TestCase):
         self.assertEqual(peers[0], peers[1])
         self.assertEqual(peers[0]["peer_wait_ps"], 1000)
 
-    def is_compared(self, planes: Sequence[Plane], *options: str) -> bool:
-        found = answer(encode(Space(list(planes))), "bottleneck", *options)
-        return found["totals"]["peers"] is not None
-
     def planes(self, lasted: int, n: int = 2) -> list[Plane]:
         return [device(i, durations(lasted)) for i in range(n)]
 
-    def test_devices_are_compared_if_collectives_take_five_percent_of_the_step(self) -> None:
-        self.assertTrue(self.is_compared(self.planes(500)))
-        self.assertFalse(self.is_compared(self.planes(499)))
-
-    def test_single_device_is_not_compared(self) -> None:
+    def test_devices_are_compared_if_collectives_take_five_percent_or_on_request(self) -> None:
         sparse = device(0, durations(500))
         sparse.name = "/device:TPU:0 SparseCore 0"
-        self.assertFalse(self.is_compared([*self.planes(500, 1), sparse]))
-
-    def test_options_force_or_prevent_the_comparison(self) -> None:
-        self.assertTrue(self.is_compared(self.planes(499), "--peers"))
-        self.assertFalse(self.is_compared(self.planes(500), "--no-peers"))
-
-    def test_whole_captures_are_compared_only_on_request(self) -> None:
-        self.assertFalse(self.is_compared(self.planes(500), "--step", "all"))
-        self.assertTrue(self.is_compared(self.planes(500), "--step", "all", "--peers"))
+        for planes, options, is_compared in (
+            (self.planes(500), [], True),
+            (self.planes(499), [], False),
+            ([*self.planes(500, 1), sparse], [], False),
+            (self.planes(499), ["--peers"], True),
+            (self.planes(500), ["--no-peers"], False),
+            # Whole captures are compared only on request.
+            (self.planes(500), ["--step", "all"], False),
+            (self.planes(500), ["--step", "all", "--peers"], True),
+        ):
+            found = answer(encode(Space(list(planes))), "bottleneck", *options)
+            self.assertEqual(found["totals"]["peers"] is not None, is_compared, options)
 
     def test_damaged_device_is_left_out_with_a_note(self) -> None:
         planes = self.planes(500, 3)
