@@ -66,8 +66,12 @@ class Mode(NamedTuple):
 
     @property
     def module(self) -> Any:
-        """Import the mode's file."""
-        return import_module(f"_modes.{self.name}")
+        return module_named(self.name)
+
+
+def module_named(name: str) -> Any:
+    """Import a mode's file."""
+    return import_module(f"_modes.{name}")
 
 
 def mode_named(name: str) -> Mode:

@@ -13,7 +13,7 @@ example: --out step.html --open
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from _analysis.idle.period_timeline import period_row
@@ -27,22 +27,10 @@ from _analysis.roof.ledger import ledger_of
 from _analysis.roof.roofs import roofs_of
 from _analysis.roof.step_bar import Strip, strip_of
 from _analysis.rows import op_name
-from _modes import mode_named
-from _modes.bottleneck import bottleneck
-from _modes.by_array import by_array
-from _modes.by_op import by_op
-from _modes.by_scope import by_scope
-from _modes.by_source import by_source
-from _modes.comm import comm
-from _modes.idle import idle
-from _modes.kernel import NO_KERNELS, NO_REGIONS, kernel
-from _modes.memory import memory
-from _modes.non_compute import non_compute
-from _modes.program import program
-from _modes.roofline import roofline
-from _modes.summary import summary
+from _modes import module_named
+from _modes.kernel import NO_KERNELS, NO_REGIONS
 from _output.page import html_of
-from _output.page_data import shortened
+from _output.page_data import cut_lists
 from _output.page_sections import sections_of
 from _output.phrases import Next
 from _output.screen import Part, Says
@@ -61,29 +49,29 @@ from _proto.trace.ranks import ENVIRONMENT
 from _units import size
 
 Json = dict[str, Any]
-Modes = dict[str, tuple[Callable[..., Mapping[str, Any]], dict[str, object]]]
+Modes = dict[str, dict[str, object]]
 
 OK = "ok"
 # The modes shown on the page, with their options. Few people read more rows than these, and each
 # row takes time to compute and to write.
 PAGE_MODES: Modes = {
-    "bottleneck": (bottleneck, {"top": 100}),
-    "summary": (summary, {"top": 0}),
-    "by_source": (by_source, {"include_data_move": True, "include_comm": True, "top": 300}),
-    "non_compute": (non_compute, {"top": 100}),
-    "roofline": (roofline, {"top": 200}),
-    "comm": (comm, {"top": 100}),
-    "memory": (memory, {"top": 100}),
-    "idle": (idle, {"top": 20}),
-    "program": (program, {"top": 100}),
-    "kernel": (kernel, {"top": 50}),
-    "by_scope": (by_scope, {"depth": 12}),
-    "by_op": (by_op, {"top": 100, "no_merge": True}),
-    "by_array": (by_array, {"top": 50}),
+    "bottleneck": {"top": 100},
+    "summary": {"top": 0},
+    "by_source": {"include_data_move": True, "include_comm": True, "top": 300},
+    "non_compute": {"top": 100},
+    "roofline": {"top": 200},
+    "comm": {"top": 100},
+    "memory": {"top": 100},
+    "idle": {"top": 20},
+    "program": {"top": 100},
+    "kernel": {"top": 50},
+    "by_scope": {"depth": 12},
+    "by_op": {"top": 100, "no_merge": True},
+    "by_array": {"top": 50},
 }
 # The modes needed for the baseline's charts.
 BASELINE_MODES: Modes = {
-    "bottleneck": (bottleneck, {"top": 0}),
+    "bottleneck": {"top": 0},
     **{mode: PAGE_MODES[mode] for mode in ("by_source", "roofline", "idle", "by_scope")},
 }
 TOP_OF_COMPARE = 400
@@ -109,14 +97,14 @@ def page(
     comparison = before = None
     if baseline:
         comparison, before = read_baseline(step, baseline, baseline_device, baseline_host, context)
-    function, options = PAGE_MODES["bottleneck"]
-    modes = {**PAGE_MODES, "bottleneck": (function, {**options, "code": code})}
+    modes = {**PAGE_MODES, "bottleneck": {**PAGE_MODES["bottleneck"], "code": code}}
     parts, answers = compute_answers(step, context, modes)
     if "memory" not in answers:
         # Allocator events are available even without a program.
         of_memory = context.with_own_notes()
-        of_mode = mode_named("memory").module
-        runtime = of_mode.fields_anyway(step.device.trace, step.device.plane.name, of_memory)
+        runtime = module_named("memory").fields_anyway(
+            step.device.trace, step.device.plane.name, of_memory
+        )
         answers["memory"] = {**runtime, "notes": of_memory.notes}
     if comparison:
         parts["compare"], answers["compare"] = OK, comparison
@@ -128,13 +116,13 @@ def page(
         "notes": context.notes,
         "n_warnings": len(set(context.warnings)),
     }
+    says = answers["bottleneck"]["headline"]
     encoded, notes = fitted(data)
     context.warn(*notes)
     html = html_of(encoded)
     write_file(out, html)
     if open:
         open_in_browser(out, context)
-    says = answers["bottleneck"]["headline"]
     return {"out": out, "bytes": len(html), "parts": parts, "says": says}
 
 
@@ -162,7 +150,7 @@ def side_of(
         if parts.get(mode) == OK:
             totals = of_step["totals"] | answers[mode]["totals"]
             whole = head | answers[mode] | {"mode": mode, "totals": totals}
-            answers[mode]["headline"] = mode_named(mode).module.headline(whole)
+            answers[mode]["headline"] = module_named(mode).headline(whole)
     ledger = ledger_of(step, roofs_of(step.device, None, {}), {})
     return {
         "page": head,
@@ -191,14 +179,14 @@ def compute_answers(
     answers: dict[str, dict[str, Any]] = {}
     warned: dict[str, list[str]] = {}
     noted: dict[str, list[str]] = {}
-    for n_done, (name, (mode, options)) in enumerate(modes.items()):
+    for n_done, (name, options) in enumerate(modes.items()):
         context.show_progress("computing", n_done, len(modes))
         of_mode = context.with_own_notes()
         # If `bottleneck` compared the devices, show which device waits for which.
         has_peers = name == "comm" and answers["bottleneck"]["totals"]["peers"] is not None
         asked = {**options, "peers": True} if has_peers else options
         try:
-            fields = mode(step, of_mode, **asked)
+            fields = getattr(module_named(name), name)(step, of_mode, **asked)
         except NoAnswer as failure:
             parts[name] = failure.reason
             continue
@@ -248,7 +236,7 @@ def compared(
 ) -> dict[str, Any]:
     """Return the `compare` answer, and add its notes to the page's notes."""
     of_compare = context.with_own_notes()
-    of_mode = mode_named("compare").module
+    of_mode = module_named("compare")
     fields = of_mode.compare(
         of_compare,
         baseline=baseline,
@@ -320,25 +308,35 @@ def op_row(op: Op, name: str) -> Json:
 def fitted(data: Json) -> tuple[str, list[str]]:
     """Encode the data as JSON of limited size; also return notes on omitted rows and shortened
     texts."""
+    n_notes = len(data["notes"])
     rows, longest = ROWS, LONGEST_TEXT
-    while True:
-        kept = shortened(data, rows)
-        n_notes = len(kept["notes"])
-        counts = [*kept["left_out"].items()]
-        if kept["before"]:
-            counts += ((f"before.{name}", n) for name, n in kept["before"]["left_out"].items())
-        if counts:
-            omitted = ", ".join(f"{n} of {name}" for name, n in counts)
-            kept["notes"].append(f"rows omitted to keep the page small: {omitted}")
-        cut_texts(kept, longest)
-        screens = {mode: mode_named(mode).module for mode in kept["parts"]}
-        kept["sections"] = sections_of(kept, screens)
-        encoded = json.dumps(kept, separators=(",", ":"), allow_nan=False)
-        for character, escape in ESCAPES.items():
-            encoded = encoded.replace(character, escape)
-        if len(encoded) <= LARGEST:
-            return encoded, kept["notes"][n_notes:]
+    omit_rows(data, rows)
+    while len(encoded := encode(data)) > LARGEST:
+        del data["notes"][n_notes:]
+        omit_rows(data, rows)
+        cut_texts(data, longest)
         rows, longest = rows // 2, longest // 2
+    return encoded, data["notes"][n_notes:]
+
+
+def omit_rows(data: Json, rows: int) -> None:
+    """Keep up to `rows` rows in each list, and add a note with the numbers of omitted rows."""
+    cut_lists(data, rows)
+    counts = [*data["left_out"].items()]
+    if data["before"]:
+        counts += ((f"before.{name}", n) for name, n in data["before"]["left_out"].items())
+    if counts:
+        omitted = ", ".join(f"{n} of {name}" for name, n in counts)
+        data["notes"].append(f"rows omitted to keep the page small: {omitted}")
+
+
+def encode(data: Json) -> str:
+    """Encode the data and the sections that show it as JSON."""
+    sections = sections_of(data, {mode: module_named(mode) for mode in data["parts"]})
+    encoded = json.dumps({**data, "sections": sections}, separators=(",", ":"), allow_nan=False)
+    for character, escape in ESCAPES.items():
+        encoded = encoded.replace(character, escape)
+    return encoded
 
 
 # The text output.

@@ -8,58 +8,50 @@ from typing import Any
 
 Json = dict[str, Any]
 
-# Objects keep at least this many keys, so that no row loses a field.
+# Maps keep at least this many keys, so that no answer loses a field.
 FIELDS = 64
-# Lists in these parts of the data are short, and a drawing needs all their rows.
-DRAWN = ("strip", "period")
 
 
-def shortened(data: Json, rows: int) -> Json:
-    """Copy the data with up to `rows` rows in each list. Lists in DRAWN parts are never cut.
+def cut_lists(side: Json, rows: int) -> None:
+    """Keep up to `rows` rows in each list of the answers, and count the omitted rows in `left_out`.
 
-    The copy's field `left_out` counts the rows omitted from each list of an answer.
+    Lists inside rows stay whole: modes limit them.
     """
-    scopes = data["answers"]["by_scope"]["scopes"]
-    left_out: dict[str, int] = {}
+    scopes = side["answers"]["by_scope"]["scopes"]
+    classes = side["classes"]
+    classes["by_source"] = classes["by_source"][:rows]
+    classes["by_scope"] = [classes["by_scope"][i] for i in longest_scopes(scopes, rows)]
+    for mode, answer in side["answers"].items():
+        cut(answer, mode, rows, side["left_out"])
+    if side.get("before"):
+        cut_lists(side["before"], rows)
 
-    def copied(value: Any, path: tuple[str, ...]) -> Any:
-        if path == ("before",) and value:
-            return shortened(value, rows)
+
+def cut(fields: Json, path: str, rows: int, left_out: dict[str, int]) -> None:
+    for name, value in fields.items():
+        place = f"{path}.{name}"
         if isinstance(value, dict):
-            items = list(value.items())
-            kept = items if path and path[0] in DRAWN else items[: max(rows, FIELDS)]
-            count(len(items) - len(kept), path)
-            # Most items are figures and names, which need no call.
-            return {
-                key: copied(item, (*path, key)) if isinstance(item, (dict, list)) else item
-                for key, item in kept
-            }
-        if isinstance(value, list):
-            if path[0] in DRAWN or len(value) <= rows:
-                places: Iterable[int] = range(len(value))
-            elif path[-1] == "scopes" or path == ("classes", "by_scope"):
-                # A scope never takes longer than its parent and is listed after it, so the longest
-                # scopes still form a tree.
-                longest = nlargest(rows, range(len(value)), lambda i: scopes[i]["total_dur_ps"])
-                places = sorted(longest)
-            else:
-                places = around_picked(value, rows) if path[-1] == "steps" else range(rows)
-            chosen = [
-                copied(item, path) if isinstance(item := value[place], (dict, list)) else item
-                for place in places
-            ]
-            count(len(value) - len(chosen), path)
-            return chosen
-        return value
+            cut(value, place, rows, left_out)
+            if len(value) <= max(rows, FIELDS):
+                continue
+            fields[name] = dict([*value.items()][: max(rows, FIELDS)])
+        elif isinstance(value, list) and len(value) > rows:
+            fields[name] = [value[i] for i in places_to_keep(name, value, rows)]
+        else:
+            continue
+        left_out[place] = left_out.get(place, 0) + len(value) - len(fields[name])
 
-    def count(n: int, path: tuple[str, ...]) -> None:
-        if n and path[0] == "answers":
-            name = ".".join(path[1:])
-            left_out[name] = left_out.get(name, 0) + n
 
-    kept: Json = copied(data, ())
-    kept["left_out"] = left_out
-    return kept
+def places_to_keep(name: str, rows: Sequence[Any], n: int) -> Iterable[int]:
+    if name == "scopes":
+        return longest_scopes(rows, n)
+    return around_picked(rows, n) if name == "steps" else range(n)
+
+
+def longest_scopes(scopes: Sequence[Mapping[str, Any]], n: int) -> list[int]:
+    """Return the indices of the `n` longest scopes. They still form a tree, because a scope never
+    takes longer than its parent and is listed after it."""
+    return sorted(nlargest(n, range(len(scopes)), lambda i: scopes[i]["total_dur_ps"]))
 
 
 def around_picked(steps: Sequence[Mapping[str, object]], n: int) -> range:

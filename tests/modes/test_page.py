@@ -46,7 +46,7 @@ HOSTILE = (
 
 def options_of(mode: str) -> list[str]:
     """Return the options with which the page calls a mode."""
-    _, asked = PAGE_MODES[mode]
+    asked = PAGE_MODES[mode]
     return [
         word
         for name, value in asked.items()
