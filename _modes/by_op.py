@@ -212,7 +212,7 @@ class Judge:
         """Return properties of the group's first op, and sums over all executions. For a container,
         `entries` is empty."""
         op = group.op
-        cost = cost_of(op, self.by_user)
+        cost = (entries[0].cost if entries else None) or cost_of(op, self.by_user)
         # The flops in the trace exclude the work inside an opaque op.
         flops = None if cost.source == OPAQUE else cost.flops
         n_bytes = cost.moved_bytes

@@ -45,10 +45,10 @@ class Group:
         return sum_known((entry.n, value_of(entry.op)) for entry in self.members)
 
     def executions_by(self, value_of: Callable[[Op], str]) -> dict[str, int]:
-        return {key: group.n for key, group in group_by(self.members, value_of).items()}
+        return summed((value_of(entry.op), entry.n) for entry in self.members)
 
     def time_by(self, value_of: Callable[[Op], str]) -> dict[str, int]:
-        return {key: group.total for key, group in group_by(self.members, value_of).items()}
+        return summed((value_of(entry.op), entry.total) for entry in self.members)
 
     def hbm_bytes(self) -> int | None:
         """Return the bytes moved to and from HBM, or None if it is unknown which memory a member

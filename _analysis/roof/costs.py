@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from typing import Final, Literal
-from weakref import WeakKeyDictionary
 
 from _light import NamedTuple
 from _pipeline.context import Context
@@ -84,17 +83,6 @@ def cost_of(op: Op, by_user: Mapping[str, KernelCost]) -> Cost:
     if given:
         user = Precision(given.dtype, USER, False) if given.dtype else precision_of(op)
         return Cost(USER, op.kernel, given.flops, None, given.n_bytes, given.n_bytes, user)
-    found = FOUND.get(op)
-    if found is None:
-        found = FOUND[op] = known_cost(op)
-    return found
-
-
-# The modes of a page ask for the same costs.
-FOUND: WeakKeyDictionary[Op, Cost] = WeakKeyDictionary()
-
-
-def known_cost(op: Op) -> Cost:
     precision = precision_of(op)
     declared = op.declared_cost if op.is_opaque else None
     if declared and declared.flops:
