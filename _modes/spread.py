@@ -32,6 +32,11 @@ from _units import counted, time
 
 Json = dict[str, Any]
 
+# Fields of a verdict that are null without one.
+OF_VERDICT = (
+    *("imbalance", "gain_ps", "gain_pct_of_step", "host_gain_ps", "straggler", "n_slowest"),
+    *("p_value", "scope", "cause", "uniform_pct", "slow_host"),
+)
 # Maximum number of source lines in the table that compares two devices.
 N_LINES = 20
 
@@ -170,20 +175,8 @@ def step_row(step: stragglers.StepSpread) -> Json:
 
 def verdict_row(verdict: stragglers.SpreadVerdict | None, n_steps: int) -> Json:
     if verdict is None:
-        return {
-            "imbalance": None,
-            "gain_ps": None,
-            "gain_pct_of_step": None,
-            "host_gain_ps": None,
-            "straggler": None,
-            "n_slowest": None,
-            "p_value": None,
-            "scope": None,
-            "cause": None,
-            "uniform_pct": None,
-            "slow_host": None,
-            "why_not": "one_device" if n_steps else "no_common_step",
-        }
+        why_not = "one_device" if n_steps else "no_common_step"
+        return {**dict.fromkeys(OF_VERDICT), "why_not": why_not}
     uniform = verdict.lines.uniform
     return {
         "imbalance": verdict.imbalance,

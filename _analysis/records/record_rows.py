@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from _analysis.comm.peer_devices import PeerDevice, StepKey, keys_of
+from _analysis.comm.peer_devices import StepKey, keys_of
 from _analysis.records.record_format import FORMAT
 from _analysis.records.recording import (
     DeviceFacts,
@@ -95,18 +95,13 @@ def record_of_host(
     groups: dict[SourceKey, GroupFacts] = {}
     for of_device in devices:
         for key, facts in of_device.groups.items():
-            groups.setdefault(key, facts).merge(facts)
+            groups.setdefault(key, facts).ops |= facts.ops
     # Import late, because the module requires protobuf, which may be missing.
     from _proto.hlo.programs import Programs
 
     programs = Programs(trace, devices[0].device)
     digests = digests_of_programs(trace, devices, programs, context)
-    # The step was picked on the first device; if it has no ops, another device is the first.
-    is_first = devices[0].device == names[0]
-    peers = {of.device: of.peer for of in devices if of.peer and is_first}
-    found = None
-    if has_causes:
-        found = found_in(path, trace, devices[0].device, peers, programs, context)
+    found = found_in(path, trace, names[0], devices, programs, context) if has_causes else None
     frames: dict[str, int] = {}
     group_rows = [group_row(facts, frames) for facts in groups.values()]
     answer: Json = {
@@ -121,7 +116,11 @@ def record_of_host(
         "frames": list(frames),
         "groups": group_rows,
         "programs": list(digests.values()),
-        "devices": device_rows(devices, list(digests), found),
+        # Only the first device has causes.
+        "devices": [
+            device_row(of_device, list(digests), found if of_device is devices[0] else None)
+            for of_device in devices
+        ],
         "steps": [
             step_row(number, step, groups)
             for number, of_device in enumerate(devices)
@@ -150,6 +149,7 @@ def place_of(trace: Trace, path: str) -> Json:
 
 def group_row(facts: GroupFacts, frames: dict[str, int]) -> Json:
     """Return the row of a group, and add its frames to the table of all frames."""
+    sources, tf_ops, signatures, kernels, texts = map(set, zip(*facts.ops, strict=True))
     return {
         "kind": facts.kind,
         "agg_key": facts.agg_key,
@@ -157,11 +157,11 @@ def group_row(facts: GroupFacts, frames: dict[str, int]) -> Json:
         "frames": [frames.setdefault(frame, len(frames)) for frame in facts.frames],
         # A group without a stack can have several sources; take the minimum, so that the order of
         # devices does not matter.
-        "source": min(facts.sources, default=None),
-        "tf_ops": sorted(facts.tf_ops)[:N_LISTED],
-        "signatures": sorted(facts.signatures)[:N_LISTED],
-        "kernel": min(facts.kernels, default=None),
-        "ops": digest_of_all(facts.texts),
+        "source": min(filter(None, sources), default=None),
+        "tf_ops": sorted(filter(None, tf_ops))[:N_LISTED],
+        "signatures": sorted(signatures)[:N_LISTED],
+        "kernel": min(filter(None, kernels), default=None),
+        "ops": digest_of_all(texts),
     }
 
 
@@ -182,21 +182,23 @@ def key_to_compare(
 def found_in(
     path: str,
     trace: Trace,
-    name: str,
-    peers: Mapping[str, PeerDevice],
+    picked_on: str,
+    devices: Sequence[DeviceFacts],
     programs: Programs,
     context: Context,
 ) -> Found:
-    """Return the causes in the step of the device that modes of one step pick. Other devices in
-    `peers` have been read."""
+    """Return the causes in the step of the first recorded device that modes of one step pick. The
+    step that was compared is that of the device `picked_on`, which is another one if that device
+    has no ops."""
     # Import late, because most records that `compare` and `spread` make of traces need no causes.
     from _analysis.causes.shared.facts import found_by_default
 
-    of_causes = context.with_own_notes()
+    of_causes, name = context.with_own_notes(), devices[0].device
     device = open_device(path, trace, name, [], of_causes, programs=programs)
     picked = pick_step(device, StepChoice(), of_causes)
     step = normalize(device, picked, read_events(device, picked), of_causes)
-    return found_by_default(step, of_causes, peers)
+    peers = [of_device.peer for of_device in devices if of_device.peer and name == picked_on]
+    return found_by_default(step, of_causes, {peer.name: peer for peer in peers})
 
 
 def digests_of_programs(
@@ -224,29 +226,13 @@ def digests_of_programs(
     return digests
 
 
-def device_rows(
-    devices: Sequence[DeviceFacts], program_ids: list[int], found: Found | None
-) -> list[Json]:
-    """Return the rows of the devices. Only the first has causes."""
-    first, *others = devices
-    rows = [device_row(first, program_ids) | causes_fields(found)]
-    return rows + [device_row(device, program_ids) | causes_fields(None) for device in others]
-
-
-def causes_fields(found: Found | None) -> Json:
-    return {
-        "causes": found and [cause_row(row) for row in found.causes],
-        "examined": found and found.examined,
-    }
-
-
 def cause_row(row: Mapping[str, Any]) -> Json:
     """Return the fields of a cause that `compare` needs."""
     names = ("cause", "gain_ps", "unknown_ps", "gain_bytes", "source_user", "scope")
     return {**{name: row[name] for name in names}, "device": row["evidence"].get("device")}
 
 
-def device_row(device: DeviceFacts, program_ids: list[int]) -> Json:
+def device_row(device: DeviceFacts, program_ids: list[int], found: Found | None) -> Json:
     program_id = device.program_id
     return {
         "device": device.device,
@@ -255,6 +241,8 @@ def device_row(device: DeviceFacts, program_ids: list[int]) -> Json:
         "step_source": device.step_source,
         "program": device.program,
         "hlo": program_ids.index(program_id) if program_id in program_ids else None,
+        "causes": found and [cause_row(row) for row in found.causes],
+        "examined": found and found.examined,
     }
 
 

@@ -43,44 +43,25 @@ CONDITIONAL = "conditional"
 WhyNot = Literal["no_ops", "other_op_count", "other_program", "not_asked"]
 
 
+class OpFacts(NamedTuple):
+    """The properties of an op that a record lists. Devices mostly have equal ops."""
+
+    source: str | None
+    tf_op: str | None
+    signature: str
+    kernel: str | None
+    text: str
+
+
 class GroupFacts:
-    """The properties by which a group is recognised in another capture, collected from all ops of
-    the group."""
+    """A group, and the properties of its ops, by which it is recognised in another capture."""
 
     def __init__(self, op: Op) -> None:
         # Containers, such as loops, do not belong to any group.
         assert op.kind != CONTAINER
         self.kind, self.agg_key, self.agg_key_kind = op.kind, op.agg_key, op.agg_key_kind
         self.frames = op.stack.frames if op.stack else ()
-        self.sources: set[str] = set()
-        self.tf_ops: set[str] = set()
-        self.signatures: set[str] = set()
-        self.kernels: set[str] = set()
-        self.texts: set[str] = set()
-        # Properties of the ops added so far; an op with equal properties adds nothing.
-        self._seen: set[tuple[str | None, ...]] = set()
-
-    def add(self, op: Op) -> None:
-        # Devices have equal ops, so skip an op that was already added.
-        fact = op.text, op.category, op.source, op.tf_op
-        if fact in self._seen:
-            return
-        self._seen.add(fact)
-        if op.source_inner:
-            self.sources.add(op.source_inner)
-        if op.tf_op:
-            self.tf_ops.add(op.tf_op)
-        self.signatures.add(op.signature)
-        if op.kernel:
-            self.kernels.add(op.kernel)
-        self.texts.add(op.text)
-
-    def merge(self, other: GroupFacts) -> None:
-        self.sources |= other.sources
-        self.tf_ops |= other.tf_ops
-        self.signatures |= other.signatures
-        self.kernels |= other.kernels
-        self.texts |= other.texts
+        self.ops: set[OpFacts] = set()
 
 
 class Leaf(NamedTuple):
@@ -163,7 +144,11 @@ def record_device(
     is_used = [not why_not for why_not in reasons]
     ops = make_ops(device, list(compress(admitted, is_used)), context, shared.first)
     shared.first = shared.first or (device, ops)
-    leaves = {metadata_id: leaf_of(op) for metadata_id, op in ops.items() if not op.is_container}
+    leaves = {
+        metadata_id: Leaf(op, source_key(op), part_of(op), op.is_wait)
+        for metadata_id, op in ops.items()
+        if not op.is_container
+    }
     asked_for = set(range(len(steps))[asked])
     periods = periods_by_index(device)
     barriers = barriers_of(device)
@@ -253,10 +238,6 @@ def barriers_in(barriers: Sequence[Event], step: StepEvent) -> Sequence[Event]:
     return barriers[first : bisect_left(barriers, step.end, key=attrgetter("start"))]
 
 
-def leaf_of(op: Op) -> Leaf:
-    return Leaf(op, source_key(op), part_of(op), op.is_wait)
-
-
 def record_step(
     event: StepEvent,
     step: WindowSums | None,
@@ -304,7 +285,10 @@ def facts_of(
         if leaf.key not in known:
             known[leaf.key] = GroupFacts(leaf.op)
         groups[leaf.key] = known[leaf.key]
-        groups[leaf.key].add(leaf.op)
+        op = leaf.op
+        groups[leaf.key].ops.add(
+            OpFacts(op.source_inner, op.tf_op, op.signature, op.kernel, op.text)
+        )
     return groups
 
 
