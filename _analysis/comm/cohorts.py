@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
+from _analysis.comm.peer_devices import keys_of
 from _analysis.records.record_format import Record, RecordedStep
 from _analysis.records.recorded_steps import Line, Run, runs_of, source_of
 from _analysis.records.step_sums import StepSums, total_of
@@ -223,16 +224,12 @@ def steps_of(run: Run) -> DeviceSteps:
 
 
 def keyed_steps(run: Run) -> Iterator[tuple[Hashable, RecordedStep]]:
-    """Yield each step with the key that aligns it with the same step on other devices.
-
-    Program executions are aligned by step number. Named steps are aligned by name and occurrence:
-    the k-th step named `x` matches the k-th step named `x` on other devices.
-    """
-    times: Counter[str | None] = Counter()
+    """Return each step with the key that aligns it with the same step on other devices. Program
+    executions are aligned by step number."""
+    steps = run.device.steps
     is_module = run.device.step_source == MODULES
-    for step in run.device.steps:
-        times[step.name] += 1
-        yield step.number if is_module else (step.name, times[step.name]), step
+    keys = [step.number for step in steps] if is_module else keys_of(steps)
+    return zip(keys, steps, strict=True)
 
 
 def identity(member: Member) -> tuple[Any, ...]:

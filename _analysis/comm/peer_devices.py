@@ -23,6 +23,10 @@ from _pipeline.ops import Place
 from _pipeline.vocabulary import COMM
 from _proto.errors import Damage
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _analysis.records.record_format import RecordedStep
+
 # A step's name, and the number of earlier steps with the same name.
 StepKey = tuple[str | None, int]
 
@@ -89,8 +93,9 @@ def read_peers(
     return [peer for name in tpus or [own] if isinstance(peer := found[name], PeerDevice)], notes
 
 
-def keys_of(steps: Iterable[StepEvent]) -> list[StepKey]:
-    """Return the keys by which steps of different devices are recognised as the same."""
+def keys_of(steps: Iterable[StepEvent | RecordedStep]) -> list[StepKey]:
+    """Return the keys by which steps of different devices are recognised as the same: the k-th step
+    named `x` matches the k-th step named `x` on other devices."""
     times: Counter[str | None] = Counter()
     keys = []
     for step in steps:

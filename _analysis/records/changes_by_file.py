@@ -7,7 +7,7 @@ line.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 
 from _analysis.records.matching import Match, paired_files, split_frame
@@ -27,7 +27,6 @@ class FileLines(NamedTuple):
     file: str | None
     before: list[Line]
     after: list[Line]
-    n_rows: int
 
 
 class Files:
@@ -46,15 +45,14 @@ class Files:
         sides = match.before, match.after
         return [{self.name(line, side) for line in lines} for side, lines in enumerate(sides)]
 
-    def with_lines(self, matches: Sequence[Match]) -> list[FileLines]:
-        n_rows = Counter(name for match in matches for name in set().union(*self.of_match(match)))
-        lines: dict[str | None, tuple[list[Line], list[Line]]] = {name: ([], []) for name in n_rows}
+    def with_lines(self) -> list[FileLines]:
+        lines: dict[str | None, tuple[list[Line], list[Line]]] = defaultdict(lambda: ([], []))
         for side in (0, 1):
             for line in self._sides[side]:
                 lines[self.name(line, side)][side].append(line)
         return [
-            FileLines(last_file_of(before), last_file_of(after), before, after, n_rows[name])
-            for name, (before, after) in lines.items()
+            FileLines(last_file_of(before), last_file_of(after), before, after)
+            for before, after in lines.values()
         ]
 
     def is_moved(self, match: Match) -> bool:

@@ -18,7 +18,6 @@ from _analysis.records.user_lines import joined_by_user_line
 from _light import NamedTuple
 from _pipeline.context import DEVICE
 from _pipeline.groups import mean, percent
-from _pipeline.vocabulary import LeafKind
 
 # None if the causes of a side are unknown.
 Causes: TypeAlias = "list[CauseChange] | None"
@@ -61,14 +60,10 @@ class LineChange(NamedTuple):
     change: Change
 
     @property
-    def kind(self) -> LeafKind:
-        return (self.match.before or self.match.after)[0].kind
-
-    @property
     def order(self) -> tuple[Any, ...]:
         """Return the sort key: largest change first."""
         before, after = self.match.before, self.match.after
-        keys = agg_keys(after), agg_keys(before), self.kind
+        keys = agg_keys(after), agg_keys(before), self.match.kind
         return -abs(self.change.delta), source_of(after) or "", *keys
 
 
@@ -148,7 +143,7 @@ def compare_records(
     ]
     line_changes.sort(key=lambda row: row.order)
     file_changes = [
-        FileChange(of_file, change_of(of_file, noise)) for of_file in files.with_lines(matches)
+        FileChange(of_file, change_of(of_file, noise)) for of_file in files.with_lines()
     ]
     file_changes.sort(key=lambda row: row.order)
     tested = large_of([row.change for row in line_changes])

@@ -110,7 +110,7 @@ def tested_row(change: comparison.Change) -> Json:
 def line_row(row: LineChange) -> Json:
     before, after = row.match.before, row.match.after
     return {
-        "kind": row.kind,
+        "kind": row.match.kind,
         "matched_by": row.match.matched_by,
         "source_user": user_line_of(after),
         "before_source_user": user_line_of(before),

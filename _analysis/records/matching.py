@@ -20,6 +20,7 @@ from typing import Literal
 from _analysis.records.recorded_steps import Line
 from _light import NamedTuple
 from _pipeline import scopes
+from _pipeline.vocabulary import LeafKind
 
 MatchedBy = Literal[
     "same_key",
@@ -48,6 +49,10 @@ class Match(NamedTuple):
     matched_by: MatchedBy
     before: list[Line]
     after: list[Line]
+
+    @property
+    def kind(self) -> LeafKind:
+        return (self.before or self.after)[0].kind
 
 
 class Traits(NamedTuple):

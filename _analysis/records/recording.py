@@ -144,11 +144,7 @@ def record_device(
     is_used = [not why_not for why_not in reasons]
     ops = make_ops(device, list(compress(admitted, is_used)), context, shared.first)
     shared.first = shared.first or (device, ops)
-    leaves = {
-        metadata_id: Leaf(op, source_key(op), part_of(op), op.is_wait)
-        for metadata_id, op in ops.items()
-        if not op.is_container
-    }
+    leaves = leaves_among(ops)
     asked_for = set(range(len(steps))[asked])
     periods = periods_by_index(device)
     barriers = barriers_of(device)
@@ -236,6 +232,14 @@ def barriers_in(barriers: Sequence[Event], step: StepEvent) -> Sequence[Event]:
     """Return the barriers that overlap a step; a core is at one barrier at a time."""
     first = bisect_right(barriers, step.start, key=attrgetter("end"))
     return barriers[first : bisect_left(barriers, step.end, key=attrgetter("start"))]
+
+
+def leaves_among(ops: Mapping[int, Op]) -> dict[int, Leaf]:
+    return {
+        metadata_id: Leaf(op, source_key(op), part_of(op), op.is_wait)
+        for metadata_id, op in ops.items()
+        if not op.is_container
+    }
 
 
 def record_step(

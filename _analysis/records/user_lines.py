@@ -63,7 +63,7 @@ def key_of(match: Match, unmoved: set[str]) -> Hashable:
         return None
     if not (before and after) and split_frame(line)[0] in unmoved:
         before = after = line
-    return (match.before or match.after)[0].kind, before, after
+    return match.kind, before, after
 
 
 def time_of(match: Match) -> int:
