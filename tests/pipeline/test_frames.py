@@ -106,17 +106,6 @@ class Ops:
 
 
 class OrderOfFrames(unittest.TestCase):
-    def test_source_that_matches_one_end_of_the_stack_determines_the_order(self) -> None:
-        for source in ("a dir/inner.py:5", "inner.py:5"):
-            for stack, order in ((STACK, OUTERMOST_FIRST), (TURNED, INNERMOST_FIRST)):
-                with self.subTest(stack=stack, source=source):
-                    ops = Ops().add(stack, source)
-                    [group] = ops.groups()
-                    self.assertEqual(group["source_stack"], STACK)
-                    self.assertEqual(group["agg_key"], key_of(STACK))
-                    self.assertEqual(group["source_inner"], "a dir/inner.py:5")
-                    self.assertEqual((ops.order(), ops.notes()), (order, []))
-
     def test_source_matches_a_frame_by_file_name_and_line(self) -> None:
         stack, turned = "outer.py:1:2\n/x/linears.py:118:20", "/x/linears.py:118:20\nouter.py:1:2"
         for source, fits in (
