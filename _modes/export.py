@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from operator import itemgetter
@@ -128,7 +127,6 @@ def export(
     peaks: Sequence[tuple[str, float]] = (),
     kernel_cost: Sequence[tuple[str, int, int, DtypeClass | None]] = (),
 ) -> Json:
-    reject_foreign_file(out)
     roofs = roofs_of(step.device, chip, dict(peaks))
     by_user = costs_by_kernel(step.by_kind[COMPUTE], kernel_cost, context)
     ledger = ledger_of(step, roofs, by_user)
@@ -148,7 +146,7 @@ def export(
         "steps": step_rows(step),
         "answer": answer_rows(step, context, {**chip_used, "peaks_used": rates}),
     }
-    with replacing(out) as path:
+    with replacing(out, "an export", is_export) as path:
         n_rows = write_tables(path, out, rows)
         n_bytes = os.path.getsize(path)
     return {
@@ -160,22 +158,8 @@ def export(
     }
 
 
-def reject_foreign_file(out: str) -> None:
-    """Raise NoAnswer unless `out` is a new file, an empty file or an earlier export."""
-    try:
-        found = os.lstat(out)
-        if not stat.S_ISREG(found.st_mode):
-            what = "a link" if stat.S_ISLNK(found.st_mode) else "not a regular file"
-            raise cant_write(f"--out {out} is {what}; choose another name")
-        with open(out, "rb") as file:
-            header = file.read(72)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise cant_write(f"{out}: {error.strerror}") from None
-    is_export = header[:16] == MAGIC and header[68:] == APPLICATION_ID.to_bytes(4, "big")
-    if header and not is_export:
-        raise cant_write(f"--out {out} exists and is not an export; choose another name")
+def is_export(begin: bytes) -> bool:
+    return begin.startswith(MAGIC) and begin[68:72] == APPLICATION_ID.to_bytes(4, "big")
 
 
 def write_tables(path: str, out: str, rows: Mapping[str, Iterable[Row]]) -> dict[str, int]:

@@ -127,8 +127,12 @@ def page(
 
 
 def write_file(out: str, html: bytes) -> None:
-    with replacing(out) as path, open(path, "wb") as file:
+    with replacing(out, "a page", is_page) as path, open(path, "wb") as file:
         file.write(html)
+
+
+def is_page(begin: bytes) -> bool:
+    return b"<title>compute breakdown</title>" in begin
 
 
 def open_in_browser(out: str, context: Context) -> None:

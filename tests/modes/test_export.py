@@ -444,14 +444,17 @@ class Writing(Exports):
             self.assertEqual(path.read_bytes(), before)
         self.assertEqual(len(list(self.folder.iterdir())), 3)
 
-    def test_links_and_special_files_are_rejected(self) -> None:
-        self.export(SMALL)
-        before = (self.folder / "step.db").read_bytes()
-        for name, target in (("link.db", "step.db"), ("dangling.db", "none.db")):
-            (self.folder / name).symlink_to(target)
-            self.assert_cant_write(self.folder / name, "is a link")
-        self.assertEqual((self.folder / "step.db").read_bytes(), before)
-        self.assertFalse((self.folder / "none.db").exists())
+    def test_link_is_followed(self) -> None:
+        for target in ("step.db", "none.db"):
+            (self.folder / "link.db").symlink_to(target)
+            answer(SMALL, "export", "--out", str(self.folder / "link.db"))
+            self.assertTrue((self.folder / target).read_bytes().startswith(b"SQLite"))
+            self.assertTrue((self.folder / "link.db").is_symlink())
+            (self.folder / "link.db").unlink()
+        (self.folder / "link.db").symlink_to(self.write("notes.txt", b"the only copy"))
+        self.assert_cant_write(self.folder / "link.db", "exists and is not an export")
+
+    def test_special_files_are_rejected(self) -> None:
         os.mkfifo(self.folder / "pipe")
         for path in (self.folder / "pipe", self.folder, "/dev/null"):
             self.assert_cant_write(path, "not a regular file")

@@ -501,6 +501,15 @@ class Writing(InFolder):
         self.write("file", b"")
         self.assert_cant_write(self.folder / "file" / "a.html", os.strerror(errno.ENOTDIR))
 
+    def test_only_pages_and_empty_files_are_replaced(self) -> None:
+        for name in ("page.html", "page.html", self.write("empty.html", b"").name):
+            self.assertEqual(run(self.small, "page", "--out", str(self.folder / name)).status, 0)
+        trace = self.write("capture.pb", self.small)
+        for path in (trace, self.write("mine.html", b"<!doctype html><title>mine</title>")):
+            before = path.read_bytes()
+            self.assert_cant_write(path, "exists and is not a page")
+            self.assertEqual(path.read_bytes(), before)
+
     def test_page_is_opened_in_the_browser_only_with_option_open(self) -> None:
         out = self.folder / "a b.html"
         for is_open in (True, False):
@@ -514,7 +523,7 @@ class Writing(InFolder):
         opened.assert_not_called()
 
     def test_page_replaces_the_target_of_a_link(self) -> None:
-        self.write("step.html", b"the one before")
+        self.write("step.html", b"")
         link = self.folder / "link.html"
         link.symlink_to("step.html")
         run(self.small, "page", "--out", str(link))
