@@ -145,6 +145,8 @@ class UsageErrors(unittest.TestCase):
             (["--top", "--mode", "idle"], "--top requires a value; write --top=K"),
             (["--own", "-x"], "--own requires a value; write --own=TEXT"),
             (["--own", "--"], "--own requires a value; write --own=TEXT"),
+            (["--own", ""], "--own requires a value; write --own=TEXT"),
+            (["--device="], "--device requires a value; write --device=NAME"),
             (["--peers=yes"], "--peers takes no value, got 'yes'"),
             (["--peers="], "--peers takes no value, got ''"),
             (["--top=-1"], "--top must be a whole number of at least 0, got '-1'"),
@@ -196,7 +198,7 @@ class Words(unittest.TestCase):
         self.assertEqual(self.options("idle", "--step", "-1"), {"step": -1})
         for words in (["--steps", "-3:"], ["--steps=-3:"]):
             self.assertEqual(self.options("record", *words), {"steps": slice(-3, None)})
-        for value in ("-", "--", "-x", "--top", "", "a=b"):
+        for value in ("-", "--", "-x", "--top", "a=b"):
             self.assertEqual(self.options("by_op", f"--op={value}"), {"op": value})
         self.assertEqual(self.options("page", "--out", "x", "--baseline", "-")["baseline"], ["-"])
 
