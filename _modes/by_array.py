@@ -25,7 +25,7 @@ from _output.screen import Column, Part, Says, Table
 from _pipeline.context import Context
 from _pipeline.executions import Executions
 from _pipeline.groups import grouped, percent
-from _pipeline.no_answer import NoAnswer
+from _pipeline.no_answer import no_program
 from _pipeline.normalize import Step
 from _units import part_of, plural, size
 
@@ -48,7 +48,7 @@ def by_array(
     ledger = ledger_of(step, roofs, {})
     arrays = arrays_of_step(step, ledger, roofs)
     if not any(entry.executions.op.program for entry in ledger):
-        raise NoAnswer("no_program")
+        raise no_program()
     context.note(*roofs.choice.notes)
     moved = [array for array in arrays if array.moved]
     n_bytes = sum(array.moved for array in moved)
@@ -220,11 +220,6 @@ def common_name(names: Sequence[str | None]) -> str | None:
 
 # The text output; `MAIN` is the path of the table that CSV prints.
 MAIN = "arrays"
-WITHOUT_ANSWER = {
-    "no_program": "The program says which ops read and write an array, but this capture lacks this"
-    " step's program. Capture the first call of the step, too, or set the profiler's options that"
-    " save programs (`--mode anatomy` lists the programs in a capture).",
-}
 
 
 def with_sentences(rows: list[Json]) -> list[Json]:

@@ -28,7 +28,7 @@ from _output.screen import Column, End, Part, Says, Table
 from _pipeline import frames
 from _pipeline.context import Context
 from _pipeline.groups import grouped, percent
-from _pipeline.no_answer import NoAnswer
+from _pipeline.no_answer import NoAnswer, no_program
 from _pipeline.normalize import Step
 from _proto.hlo.buffers import read_buffers
 from _proto.hlo.program import Instruction, Program
@@ -107,14 +107,17 @@ class Live(NamedTuple):
         return -self.held.size, self.origin.name or "", self.shape_index or ()
 
 
+NO_ASSIGNMENT = "the step's program has no usable buffer assignment, which says what is in memory"
+
+
 def memory(step: Step, context: Context, *, top: int = 20) -> Json:
     program_id = program_id_of(step)
     program = None if program_id is None else step.device.programs.program(program_id)
     if program is None or program_id is None:
-        raise NoAnswer("no_program")
+        raise no_program()
     peak = peak_of_program(program)
     if peak is None:
-        raise NoAnswer("no_buffer_assignment")
+        raise NoAnswer("no_buffer_assignment", detail=NO_ASSIGNMENT)
     ran = runs_of(step, program_id)
     instructions = {held.instruction for held in peak.held}
     origins = {instruction: Origin(instruction, ran) for instruction in instructions}
@@ -228,11 +231,6 @@ def peak_notes(peak: Peak) -> list[str]:
 
 # The text output; `MAIN` is the path of the table that CSV prints.
 MAIN = "buffers"
-WITHOUT_ANSWER = {
-    "no_program": "The program says what is in memory, but this capture lacks this step's program."
-    " Capture the first call of the step, too, or set the profiler's options that save programs"
-    " (`--mode anatomy` lists the programs in a capture).",
-}
 
 BUFFERS = Column("buffers", "n_buffers", "count")
 

@@ -22,7 +22,7 @@ from _output.phrases import Next, joined, short
 from _output.screen import Column, Part, Says, Table
 from _pipeline.context import Context
 from _pipeline.groups import Group, grouped, sum_if_known
-from _pipeline.no_answer import NoAnswer
+from _pipeline.no_answer import no_program
 from _pipeline.normalize import Step
 from _proto.hlo.backend_config import DeclaredCost
 from _proto.hlo.parameters import Parameter, read_parameters
@@ -42,7 +42,7 @@ def program(step: Step, context: Context, *, top: int = 20, flags: str | None = 
     program_id = program_id_of(step)
     found = None if program_id is None else step.device.programs.program(program_id)
     if found is None or program_id is None:
-        raise NoAnswer("no_program")
+        raise no_program()
     ran = runs_of(step, program_id)
     planned = planned_collectives(found, step, program_id)
     instructions = list(found.instructions())
@@ -239,10 +239,6 @@ def flags_row(values: dict[str, str], planned: Sequence[Planned]) -> Json:
 
 # The text output; `MAIN` is the path of the table that CSV prints.
 MAIN = "collectives"
-WITHOUT_ANSWER = {
-    "no_program": "The capture lacks this step's program; `--mode anatomy` lists the programs that"
-    " it contains.",
-}
 
 PARTS: tuple[Part, ...] = (
     Says(

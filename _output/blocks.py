@@ -95,17 +95,12 @@ NO_ANSWER = (
 
 def blocks_of(fields: Json, view: View, screen: Any) -> Iterator[Block]:
     """Yield the sentences and tables of an answer."""
-    is_absent = fields["status"] == "absent"
     fields = ready(fields, screen)
-    head = NO_ANSWER if is_absent else getattr(screen, "HEAD", HEAD)
+    head = NO_ANSWER if fields["status"] == "absent" else getattr(screen, "HEAD", HEAD)
     told: set[tuple[str, ...]] = set()
     for part in (*head, *getattr(screen, "PARTS", ())):
         for block in filled(part, fields, view):
             yield without_code_above(block, told)
-    if is_absent:
-        advice = getattr(screen, "WITHOUT_ANSWER", {}).get(fields["reason"])
-        if advice:
-            yield from filled(Says(advice), fields, view)
 
 
 def without_code_above(block: Block, told: set[tuple[str, ...]]) -> Block:

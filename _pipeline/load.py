@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 
 from _light import NamedTuple
 from _pipeline import folders
@@ -116,7 +117,7 @@ class Candidates:
         self.places = of_host(files, host)
         self._context = context
         self._failures: list[NoAnswer] = []
-        self._devices: list[str] = []
+        self._without_device: list[NoAnswer] = []
 
     @contextmanager
     def attempt(self, place: Place) -> Iterator[None]:
@@ -135,7 +136,7 @@ class Candidates:
                 raise
             del context.warnings[lengths[0] :], context.provenance[lengths[1] :]
             if failure.reason == DEVICE_NOT_FOUND:
-                self._devices += failure.fields["available_devices"]
+                self._without_device.append(failure)
                 return
             self._failures.append(failure)
             if len(self.places) > 1:
@@ -145,8 +146,11 @@ class Candidates:
 
     def no_answer(self) -> NoAnswer:
         """Return the exception that explains why no file contains the answer."""
-        if len(self._failures) < len(self.places):
-            return no_device(self._devices)
+        if len(self._without_device) == 1:
+            return self._without_device[0]
+        if self._without_device:
+            devices = (failure.fields["available_devices"] for failure in self._without_device)
+            return no_device(chain.from_iterable(devices))
         # Prefer a failure that the user can fix by installing a package.
         return min(self._failures, key=lambda failure: failure.reason != MISSING_DEPENDENCY)
 

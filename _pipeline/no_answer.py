@@ -96,20 +96,31 @@ def available_in(fields: dict[str, Any]) -> list[str]:
     ]
 
 
+def no_program() -> NoAnswer:
+    """Return the exception for a capture without the program that the mode reads."""
+    detail = (
+        "the capture has no readable program of this step; capture the first call of the step, too,"
+        " or keep the profiler's option enable_hlo_proto (--mode anatomy lists the programs)"
+    )
+    return NoAnswer("no_program", detail=detail)
+
+
 def no_device(planes: Iterable[str]) -> NoAnswer:
     """Return the exception for a missing device, with the TensorCores of the file, or else its
     other devices."""
     # Import late, because --help needs this module but not the package.
     from _proto.trace.ranks import TPU_RE
 
-    devices = [name for name in dict.fromkeys(planes) if name.startswith(DEVICE_PLANE)]
+    names = list(dict.fromkeys(planes))
+    devices = [name for name in names if name.startswith(DEVICE_PLANE)]
     devices = list(filter(TPU_RE.match, devices)) or devices
     kinds = dict.fromkeys(name.removeprefix(DEVICE_PLANE).partition(":")[0] for name in devices)
     fields: dict[str, Any] = {"available_devices": devices}
     if "TPU" not in kinds:
-        subject = " and ".join(kinds) or "CPU"
-        advice = "--mode anatomy lists the contents"
-        fields["detail"] = f"the capture is of {subject}, not of a TPU; {advice}"
+        what = f"the capture is of {' and '.join(kinds) or 'CPU'}, not of a TPU"
+        if not names:
+            what = "the file has no planes, so it is probably not a capture"
+        fields["detail"] = f"{what}; --mode anatomy lists the contents"
     return NoAnswer(DEVICE_NOT_FOUND, **fields)
 
 

@@ -52,6 +52,7 @@ class Planes(unittest.TestCase):
         gpus = ["/device:GPU:1", "/device:GPU:0", "/device:CUSTOM:Megascale Trace"]
         modes = [mode for mode in ALL_MODES if mode not in ("anatomy", "compare")]
         for planes, devices, words in (
+            ([], [], "the file has no planes, so it is probably not a capture;"),
             (["/host:CPU", "Task Environment"], [], "the capture is of CPU, not of a TPU;"),
             (
                 ["/host:CPU", "/device:GPU:0"],
