@@ -6,8 +6,8 @@ headline: Waiting for copies in a kernel
 What it finds: A kernel spends time in regions that only wait for copies.
 
 Why it costs: The Pallas pipeline copies the next block while the kernel's body computes the current
-one. If a copy takes longer than the body, the kernel waits. The gain is at most the time of the
-waits, and leaves the time that the kernel's operands and results take at the chip's bandwidth.
+one. If a copy takes longer than the body, the kernel waits. The gain is the time of the waits, but
+the kernel keeps the time that its operands and results take at the chip's bandwidth.
 
 How the program shows it: The capture has the regions inside kernels, and some of them only wait.
 All executions of a kernel share one row.
