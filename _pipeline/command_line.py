@@ -63,9 +63,9 @@ def uses(words: Sequence[str], options: Mapping[str, Option]) -> Iterator[tuple[
             raise wrong(f"unknown option {flag}{suggestion(flag, options)}")
         elif option.metavar:
             if not equals:
-                text = next(rest, "")
-            if not text or (not equals and is_flag(text)):
-                raise wrong(f"{flag} requires a value; write {flag}={option.metavar}")
+                text = next(rest, "--")
+                if is_flag(text):
+                    raise wrong(f"{flag} requires a value; write {flag}={option.metavar}")
             try:
                 yield flag, option.convert(text)
             except ValueError as error:

@@ -22,9 +22,15 @@ if TYPE_CHECKING:
     Json = dict[str, Any]
 
 
+def not_empty(text: str) -> str:
+    if not text:
+        raise ValueError("must not be empty")
+    return text
+
+
 def plane_of(name: str) -> str:
     """Return the plane name for a --device value."""
-    return forms_of_device(name)[-1]
+    return forms_of_device(not_empty(name))[-1]
 
 
 def natural(text: str) -> int:
@@ -192,6 +198,7 @@ OPTIONS = {
         "treat frames with TEXT in their file name as the user's own code (repeatable; default:"
         " all files except Python and packages such as JAX or NumPy)",
         "TEXT",
+        not_empty,
         repeats=True,
     ),
     "--steps": Option(
@@ -285,7 +292,7 @@ OPTIONS = {
         " have an effect",
         "FILE",
     ),
-    "--out": Option("path of the file to write (required)", "FILE"),
+    "--out": Option("path of the file to write (required)", "FILE", not_empty),
     "--open": Option("open the page in the browser"),
     "--kernel-cost": Option(
         "cost of one execution of a kernel; NAME can be a unique prefix (repeatable)",
