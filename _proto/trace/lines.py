@@ -27,6 +27,9 @@ from _proto.trace.wire import LENGTH, decode, explain, fields, parse
 
 _PIECE_BYTES = 1 << 16
 _TAIL_BYTES = 1 << 9
+# Lines with at most this many pieces keep their events, because the steps of a short line share
+# pieces.
+_KEPT_PIECES = 16
 _EVENT_TAG = 4 << 3 | LENGTH
 # Fields of a stat that are included in the columns.
 _IN_COLUMNS = columns.LineColumns.Column.DESCRIPTOR.fields_by_number
@@ -53,6 +56,7 @@ class _Piece:
         self.n_aggregated = 0
         # A superset of the stat ids on the piece's events; set when the events are decoded.
         self.stat_ids: frozenset[int] = frozenset()
+        self.kept_events: Events | None = None
 
 
 class Line:
@@ -150,7 +154,7 @@ class Line:
             self._source.expect(sum(piece.end - piece.start for piece in pieces))
         self._source.expect(-n_bytes)
         for piece in pieces:
-            yield self._decoded(piece, self._read(piece)).between(start, end)
+            yield self._decoded(piece).between(start, end)
         self._is_indexed = True
 
     def spans(self) -> Iterator[Spans]:
@@ -159,10 +163,9 @@ class Line:
         Stats are not decoded, so a million events of a host thread take only a third of a second.
         """
         for piece in self._pieces:
-            data = self._read(piece)
-            spans = _spans_in_columns(data, piece.n_events)
+            spans = _spans_in_columns(self._read(piece), piece.n_events)
             if spans is None:
-                events = self._decoded(piece, data)
+                events = self._decoded(piece)
                 spans = events.metadata_ids, events.offsets, events.durations
             yield spans
 
@@ -183,18 +186,21 @@ class Line:
         stat_ids = frozenset().union(*(piece.stat_ids for piece in self._pieces))
         return {self._stat_names[i] for i in stat_ids if i in self._stat_names}
 
-    def _decoded(self, piece: _Piece, data: bytes) -> Events:
-        read_durations = partial(self._durations, piece)
+    def _decoded(self, piece: _Piece) -> Events:
+        if piece.kept_events is not None:
+            return piece.kept_events
+        data = self._read(piece)
+        # Pass no method of this line: its events would refer to the line, which refers to them.
+        read_durations = partial(_durations_at, self._source, piece.start, piece.end)
         events = _events_in_columns(data, piece.start, self._device_stats, read_durations)
         if events is None or len(events) != piece.n_events:
             events = _events_one_by_one(data, piece.start, self._device_stats)
             piece.n_aggregated = piece.n_events - len(events)
         piece.first, piece.last = events.first, events.last
         piece.stat_ids = events.stat_ids
+        if len(self._pieces) <= _KEPT_PIECES:
+            piece.kept_events = events
         return events
-
-    def _durations(self, piece: _Piece) -> list[int]:
-        return _durations_in(self._read(piece), piece.start)
 
     def _read(self, piece: _Piece) -> bytes:
         return self._source.read(piece.start, piece.end - piece.start)
@@ -335,11 +341,11 @@ def _events_in_columns(
         unmeasured = list(range(n))
     elif n_measured != n:
         # Some events, such as loops, have no stats. The clock needs their durations.
-        shapes = _shapes_in(data, at)
-        unmeasured = [i for i, event in enumerate(shapes) if not event.stats]
+        shapes = [(event.duration_ps, event.stats) for event in _shapes_in(data, at)]
+        unmeasured = [i for i, (_, stats) in enumerate(shapes) if not stats]
         if len(unmeasured) != n - n_measured:
             return None
-        durations = [event.duration_ps for event in shapes]
+        durations = [duration for duration, _ in shapes]
     for i in unmeasured:
         device_offsets.insert(i, 0)
         device_durations.insert(i, 0)
@@ -377,6 +383,10 @@ def _measured_times(
     if are_offsets not in ([True, False] * len(offsets), [False, True] * len(offsets)):
         return None
     return offsets, durations
+
+
+def _durations_at(source: Source, start: int, end: int) -> list[int]:
+    return _durations_in(source.read(start, end - start), start)
 
 
 def _durations_in(data: bytes, at: int) -> list[int]:
