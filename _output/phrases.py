@@ -9,7 +9,6 @@ from typing import Any, Final
 from _light import NamedTuple
 from _units import percentage, span, time
 
-NEXT_SENTENCE_RE = re.compile(r"(?<=\.) (?=[A-Z])")
 LONGEST_HEADLINE, LONGEST_NAME = 240, 60
 # Fields with the line of a row. Headlines and tables show the first one that has a value: the line
 # of the user's own code, else the innermost line.
@@ -84,7 +83,7 @@ def at(place: str | None) -> str:
 
 def sentences_of(text: str) -> list[str]:
     """Split a text after each full stop that a capital letter follows, unlike after `e.g.`."""
-    return NEXT_SENTENCE_RE.split(text)
+    return re.split(r"(?<=\.) (?=[A-Z])", text)
 
 
 def capital(sentence: str) -> str:

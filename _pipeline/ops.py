@@ -59,7 +59,8 @@ if TYPE_CHECKING:
 
 # Code for HBM in the stat memory_access_breakdown.
 HBM_SPACE = 1
-MATMUL_INPUT_RE = re.compile(r"b?f\d\w*|[su][1-8]")
+# Compiled on use, because few modes need it.
+MATMUL_INPUT = r"b?f\d\w*|[su][1-8]"
 # An op is identified by its program and name, because names are unique only within a program.
 Place = tuple["int | None", str]
 
@@ -369,7 +370,8 @@ class Op:
         """Return the operands that a matrix unit can multiply: arrays of floats or narrow
         integers."""
         operands = [array for array in self.hlo.operands if array.dims]
-        fit = set(filter(MATMUL_INPUT_RE.fullmatch, {array.dtype for array in operands}))
+        dtypes = {array.dtype for array in operands}
+        fit = {dtype for dtype in dtypes if re.fullmatch(MATMUL_INPUT, dtype)}
         return [array for array in operands if array.dtype in fit]
 
     @cached_property

@@ -29,10 +29,9 @@ WRAPPERS = frozenset(
 # Parts and primitives that follow a repeated scope.
 REPEATING = frozenset(("checkpoint", "remat2", "add_any"))
 # Matches a function that is compiled by itself, which often belongs to a library.
-JITTED_RE = re.compile(r"jit\([^()]*\)")
+JITTED = r"jit\([^()]*\)"
 # Matches quoted text, separators and brackets. An unpaired quotation mark is an ordinary character.
 MARK_RE = re.compile(r"""'[^']*'|"[^"]*"|[()\[\]{}/;]""")
-NUMBER_RE = re.compile(r"[0-9]+")
 CLOSED_BY = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -98,13 +97,13 @@ def common_scope(scopes: Iterable[Scope]) -> Scope:
 
 def merged_layers(scope: str) -> str:
     """Replace numbers with `*`, so that all layers of one kind have the same name."""
-    merged: str = NUMBER_RE.sub("*", scope)
+    merged: str = re.sub("[0-9]+", "*", scope)
     return merged
 
 
 def names_layer(path: str) -> bool:
     """Return whether a path has a named scope, not only names of jitted functions."""
-    return bool(scope_of(JITTED_RE.sub("", path)).parts)
+    return bool(scope_of(re.sub(JITTED, "", path)).parts)
 
 
 def layers_in(parts: list[str], primitive: str, repeats: bool) -> list[str]:

@@ -13,7 +13,6 @@ from typing import Any
 
 from _light import NamedTuple
 
-_COUNT_RE = re.compile(r"[0-9]{1,20}")
 _VMEM = 1
 _ALGORITHM = ("emitter", "strategy")
 _OFFLOADED = "sparse_core"
@@ -98,7 +97,7 @@ def read_config(text: bytes) -> BackendConfig | None:
 def _as_count(value: Any) -> int | None:
     """Convert a text or number to a count, or return None for an invalid value."""
     if isinstance(value, str):
-        value = int(value) if _COUNT_RE.fullmatch(value) else -1
+        value = int(value) if re.fullmatch("[0-9]{1,20}", value) else -1
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     return int(value) if 0 <= value < 1 << 63 else None

@@ -7,7 +7,6 @@ empty: the text can be cut off, and need not be an instruction.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from functools import cache, lru_cache
 from math import prod
 from typing import Final, Literal
@@ -24,15 +23,14 @@ ARRAY_RE = re.compile(ARRAY)
 OPERAND_OR_PARENTHESIS_RE = re.compile(rf"({ARRAY})(?: %[\w.\-]+)?|[()]")
 OPCODE_RE = re.compile(r"\s*(?P<opcode>[a-z][\w\-]*)\(")
 # A layout is `minor_to_major:T(tile)(tile)…S(memory space)`; each part is optional.
-TILES_RE = re.compile(r"T(?P<tiles>(?:\([^()]*\))+)")
+# Compiled on use, as few modes read tiles.
+TILES = r"T(?P<tiles>(?:\([^()]*\))+)"
 MEMORY_SPACE_RE = re.compile(r"S\((?P<space>\d{1,20})\)")
 # Arrays in host memory have the layout `…S(5)`.
 HOST_MARK = "S(5)"
 TARGET_MARK = "custom_call_target"
 TARGET_RE = re.compile(r'custom_call_target="(?P<target>[^"]*)"')
 ON_SPARSE_CORE = 'async_execution_thread="sparsecore"'
-OPERAND_NAME_RE = re.compile(r"%([\w.\-]+)")
-BITS_RE = re.compile(r"[a-z]+(\d{1,3})(?!\d)")
 SSA_PART_RE = re.compile(r"\d+|(?:clone|cloned|remat)\d*")
 # Names of the two fusions that form an asynchronous collective in programs for v5e and similar
 # chips.
@@ -91,7 +89,7 @@ class Array:
         if self.layout is None:
             return None
         order, _, rest = self.layout.partition(":")
-        tiles = TILES_RE.search(rest)
+        tiles = re.search(TILES, rest)
         return order, tiles["tiles"] if tiles else ""
 
 
@@ -154,10 +152,10 @@ class HloText:
         return self._operands_and_end[0]
 
     @property
-    def operand_names(self) -> Iterator[str]:
-        """Yield the names of all operands that have a name."""
+    def operand_names(self) -> list[str]:
+        """Return the names of all operands that have a name."""
         start, end = self._operands_start, self._operands_and_end[1]
-        return (name[1] for name in OPERAND_NAME_RE.finditer(self.text, start, end))
+        return re.findall(r"%([\w.\-]+)", self.text[start:end])
 
     @property
     def wrapped_inputs(self) -> list[Array]:
@@ -281,7 +279,7 @@ def bits_of(hlo_dtype: str) -> int | None:
     """Return the number of bits per element, or None for an unknown dtype."""
     if hlo_dtype == "pred":
         return 8
-    named = BITS_RE.match(hlo_dtype)
+    named = re.match(r"[a-z]+(\d{1,3})(?!\d)", hlo_dtype)
     return int(named[1]) if named else None
 
 

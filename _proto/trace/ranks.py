@@ -18,11 +18,11 @@ from _light import NamedTuple
 THREADS, PROGRAMS, ENVIRONMENT = "/host:CPU", "/host:metadata", "Task Environment"
 # Planes that contain threads. Newer profilers write the last two in addition to /host:CPU.
 THREAD_PLANES = (THREADS, "/host:TPU-runtime", "/host:python-tracer")
-# Matches names of host planes, which can end with a process id, a rank number, or both.
-_OF_HOST = re.compile(r"(?P<kind>/host:\S+|Task Environment)(?: \[\d+\])?(?: \d+)?\Z")
-_OF_PROCESS = re.compile(r".* \[(\d+)\](?: \d+)?\Z")
-_DEVICE = re.compile(r"/device:\w+:\d+(?: \[\d+\])?\Z")
-_PROCESS_ID = re.compile(r" \[\d+\]\Z")
+# Matches the end of a plane's name, which can be a process id, a rank number, or both.
+_SUFFIX = re.compile(r"(?: \[(?P<process>\d+)\])?(?: \d+)?\Z")
+# These patterns are compiled on use, because few captures need them.
+_DEVICE = r"/device:\w+:\d+(?: \[\d+\])?\Z"
+_PROCESS_ID = r" \[\d+\]\Z"
 # Matches the plane name of a TensorCore. A SparseCore's plane has more text after the number.
 TPU_RE = re.compile(r"/device:TPU:(?P<number>\d+)(?: \[\d+\])?\Z")
 
@@ -39,15 +39,25 @@ class Rank(NamedTuple):
 
 
 def kind_of_plane(name: str) -> str:
-    match = _OF_HOST.match(name)
-    return match["kind"] if match else name
+    """Return the name of a host's plane without a suffix, and any other name unchanged."""
+    kind = name[: suffix_of(name).start()]
+    is_of_host = kind.startswith("/host:") and " " not in kind
+    return kind if is_of_host or kind == ENVIRONMENT else name
+
+
+def suffix_of(name: str) -> re.Match[str]:
+    suffix = _SUFFIX.search(name)
+    assert suffix  # The pattern also matches an empty suffix.
+    return suffix
 
 
 def planes_named(name: str, names: Iterable[str]) -> list[str]:
     """Return the planes that a name refers to: the plane with this name, or else the planes whose
     names are this name and a process id."""
     found = list(names)
-    return [name] if name in found else [one for one in found if _PROCESS_ID.sub("", one) == name]
+    return (
+        [name] if name in found else [one for one in found if re.sub(_PROCESS_ID, "", one) == name]
+    )
 
 
 def split_hosts(names: Sequence[str]) -> list[list[int]]:
@@ -57,8 +67,8 @@ def split_hosts(names: Sequence[str]) -> list[list[int]]:
     contiguous, and each rank ends with a `Task Environment` plane, so each host after the first
     begins after such a plane.
     """
-    devices = [name for name in names if _DEVICE.match(name)]
-    if len(set(devices)) == len(devices):
+    repeated = {name for name in names if names.count(name) > 1}
+    if not any(re.match(_DEVICE, name) for name in repeated):
         return [list(range(len(names)))]
     hosts: list[list[int]] = []
     seen: set[str] = set()
@@ -86,8 +96,7 @@ def ranks_of(names: Sequence[str]) -> list[Rank]:
     """
     processes: dict[str | None, list[str]] = {}
     for name in names:
-        match = _OF_PROCESS.match(name)
-        processes.setdefault(match[1] if match else None, []).append(name)
+        processes.setdefault(suffix_of(name)["process"], []).append(name)
     groups: list[list[str]] = []
     for of_process in _if_several_have_threads(processes.values()) or [list(names)]:
         blocks = [[of_process[i] for i in block] for block in _blocks(of_process)]
