@@ -143,7 +143,7 @@ def retry_rows(instructions: Iterable[Instruction], ran: Ran) -> list[Json]:
     rows: list[Json] = []
     for instruction in instructions:
         config = instruction.retried
-        if config and config.retry_count:
+        if config:
             group = executions_of([instruction], ran)
             rows.append(
                 {

@@ -6,7 +6,7 @@ import os
 from typing import Any, Final, Protocol, TextIO
 
 from _output.screen import View
-from _output.text import Style
+from _output.text import WIDTH, Style, text_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,21 +30,10 @@ def in_form(
     """Return an answer in a format other than JSON, using only characters that the stream can
     show."""
     is_terminal = stream is not None and stream.isatty()
-    if form == "csv":
-        from _output.csv import csv_of
-
-        return csv_of(fields, getattr(screen, "MAIN", ""), is_terminal=is_terminal)
-    view = View()
-    if request:
-        view = View(request.shows_all, request.top)
+    view = View(request.shows_all, request.top) if request else View()
     encoding = stream.encoding if stream else "ascii"
-    if form == "markdown":
-        from _output.markdown import markdown_of
-
-        return markdown_of(fields, encoding, screen, view)
-    from _output.text import text_of
-
-    return text_of(fields, encoding, screen, view, style_of(stream, is_terminal=is_terminal))
+    style = style_of(stream, is_terminal=is_terminal)
+    return formatted(form, fields, screen, view, encoding, style, is_terminal=is_terminal)
 
 
 def in_pipe(form: str, fields: Json, screen: Any, top: int | None = None) -> str:
@@ -53,23 +42,32 @@ def in_pipe(form: str, fields: Json, screen: Any, top: int | None = None) -> str
         raise ValueError(f"format must be json, {', '.join(FORMS)}, got {form!r}")
     if not hasattr(screen, "PARTS"):
         raise ValueError(f"mode {fields['mode']} has no {form} format; use json")
-    if form == "csv":
-        from _output.csv import csv_of
+    return formatted(form, fields, screen, View(top=top), "utf-8", Style())
 
-        return csv_of(fields, screen.MAIN)
+
+def formatted(
+    form: str,
+    fields: Json,
+    screen: Any,
+    view: View,
+    encoding: str,
+    style: Style,
+    *,
+    is_terminal: bool = False,
+) -> str:
+    if form == "text":
+        return text_of(fields, encoding, screen, view, style)
     if form == "markdown":
         from _output.markdown import markdown_of
 
-        return markdown_of(fields, "utf-8", screen, View(top=top))
-    from _output.text import text_of
+        return markdown_of(fields, encoding, screen, view)
+    from _output.csv import csv_of
 
-    return text_of(fields, "utf-8", screen, View(top=top))
+    return csv_of(fields, getattr(screen, "MAIN", ""), is_terminal=is_terminal)
 
 
 def style_of(stream: TextIO | None, *, is_terminal: bool) -> Style:
     """Return the stream's width (from COLUMNS or the terminal), and whether it can show colours."""
-    from _output.text import WIDTH, Style
-
     width = os.environ.get("COLUMNS", "")
     columns = int(width) if width.isascii() and width.isdigit() else 0
     if not columns and is_terminal and stream:

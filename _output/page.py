@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pkgutil
+import os
 from base64 import b64encode
 from hashlib import sha256
 
-FOLDER = "page_parts"
 # The page's scripts in order. They share one scope; the last script starts the page.
 SCRIPTS = "core marks table flame charts roofline page".split()
 
@@ -30,10 +29,10 @@ def html_of(encoded: str) -> bytes:
 
 
 def part(name: str) -> str:
-    """Read a file of `page_parts` from a folder or a zip archive."""
-    data = pkgutil.get_data("_output", f"{FOLDER}/{name}")
-    assert data is not None  # The loaders of files and zip archives support get_data.
-    return data.decode()
+    path = os.path.join(os.path.dirname(__file__), "page_parts", name)
+    # Use the loader, because it can also read from a zip archive.
+    text: str = __loader__.get_data(path).decode()  # type: ignore[name-defined]
+    return text
 
 
 def hash_of(text: str) -> str:
