@@ -58,7 +58,7 @@ CLASSES = {
     "kernel": "kernels of unknown cost",
     "unjudged": "math of unknown cost",
     "other": "ops of unknown kind",
-    "idle": "idle in the step",
+    "idle": "idle",
     "overlap": "overlap of ops",
 }
 IN_SENTENCES = {"idle": "idle time", "other": "ops of unknown kind"}
@@ -169,9 +169,11 @@ def prepared(fields: Json) -> Json:
     if "causes" not in fields:
         return fields
     lines = [{**row, "what_helps": help_at(row, fields)} for row in fields["lines"]]
+    # The whole capture contains the pauses.
+    period_ps = None if fields["step_id"] is None else fields["period_ps"]
     return {
         **fields,
-        "causes": with_one_base(fields["causes"], fields["period_ps"]),
+        "causes": with_one_base(fields["causes"], period_ps),
         "lines": lines,
     }
 
@@ -347,8 +349,7 @@ def headline(answer: Json) -> str:
     """Return one sentence: where to start, and why."""
     cause = main_cause(answer["causes"])
     if cause and is_pause(cause):
-        # The pause is outside the step, so its percentage is relative to the period.
-        return pause_says(cause, answer["period_ps"] or 0, at_line_of(cause))
+        return pause_says(cause, answer, at_line_of(cause))
     if cause:
         what, at_line = rule_named(cause["cause"]).headline or "", at_line_of(cause, answer)
         return cause_says(cause, what, answer["step_duration_ps"], at_line)

@@ -256,7 +256,7 @@ PARTS: tuple[Part, ...] = (
     Says(
         "\nNo communication ran in this step. If other steps communicate, pick one with --step N"
         " (--mode summary lists the steps), or use --step all.",
-        when="!totals.by_collective !totals.host_in_flight_union_ps",
+        when="step_source !totals.by_collective !totals.host_in_flight_union_ps",
     ),
     Section(
         (
@@ -347,16 +347,18 @@ def headline(answer: Json) -> str:
 def sentences(answer: Json) -> Iterator[str]:
     step, totals, rows = answer["step_duration_ps"], answer["totals"], answer["rows"]
     exposed, host = totals["exposed_ps"], totals["host_ps"]
+    of_step = answer["step_source"] is not None
+    stops = "the step" if of_step else "the device"
     if not exposed and not host:
-        yield "Nothing in this step waits for communication."
+        yield f"Nothing{' in this step' if of_step else ''} waits for communication."
     if exposed and totals["peers"] and totals["peers"]["by_device"]:
         yield from waiting(answer, totals["peers"])
     elif exposed:
         share = bracketed(totals["exposed_pct_of_step"])
-        yield f"Communication stops the step for {part_of(exposed, step)}{share}."
+        yield f"Communication stops {stops} for {part_of(exposed, step)}{share}."
     if host:
         share = bracketed(totals["host_pct_of_step"])
-        yield f"Transfers between host and device stop the step for {part_of(host, step)}{share}."
+        yield f"Transfers between host and device stop {stops} for {part_of(host, step)}{share}."
     if rows and (exposed or host):
         top = max(rows, key=lambda row: row["sync_dur_ps"] + row["wait_dur_ps"])
         line = at_line_of(top, answer)

@@ -46,12 +46,13 @@ def idle(step: Step, context: Context, *, top: int = 10) -> Json:
     around = Surroundings(step, {*longest, *counted})
     window_of = {gap: around.window(*gap) for gap in (*longest, *counted)}
     periods = periods_of(step.device, step.picked)
+    of_picked = periods.of_picked if periods else None
     base = step.device.base
     activity = host_activity(
         step.device,
         [window for gap in longest if (window := window_of[gap])],
         [window for gap in counted if (window := window_of[gap])],
-        (base + periods.of_picked[0], base + periods.of_picked[1]) if periods else None,
+        (base + of_picked[0], base + of_picked[1]) if of_picked else None,
         step.admitted.span,
         context,
     )

@@ -334,7 +334,7 @@ def sentences(answer: Json) -> Iterator[str]:
         yield pause
     if idle:
         shares.append(f"{time(idle)} idle")
-    yield f"The step takes {time(step)}: {', '.join(shares) or 'nothing ran in it'}."
+    yield f"{whole_in_words(answer)} {time(step)}: {', '.join(shares) or 'nothing ran in it'}."
     groups = answer["top_compute_groups"]
     if groups:
         top = merged_lines(groups, with_scope=answer["totals"]["common_line"] is not None)[0]
@@ -343,6 +343,13 @@ def sentences(answer: Json) -> Iterator[str]:
         yield f"The costliest listed line is{line}: {taken}."
     if not pause_first:
         yield pause
+
+
+def whole_in_words(answer: Json) -> str:
+    if answer["step_id"] is not None:
+        return "The step takes"
+    n_steps = answer["steps_rollup"]["n"]
+    return f"All {n_steps} steps, with pauses, take" if n_steps > 1 else "The capture takes"
 
 
 def next_steps(answer: Json) -> Iterator[Next]:

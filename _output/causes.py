@@ -29,14 +29,17 @@ def start_at(place: str) -> str:
     return f"Start{place}: " if place else ""
 
 
-def pause_says(cause: Json, period_ps: int, place: str) -> str:
+def pause_says(cause: Json, answer: Json, place: str) -> str:
     """Return a sentence about a cause that costs time between steps."""
-    return capital(f"{start_at(place)}{how_it_pauses(cause, period_ps)}")
+    return capital(f"{start_at(place)}{how_it_pauses(cause, answer)}")
 
 
-def how_it_pauses(cause: Json, period_ps: int) -> str:
+def how_it_pauses(cause: Json, answer: Json) -> str:
+    # Without a step, the answer is about the whole capture, which contains the pauses.
+    is_whole = answer["step_id"] is None
     share = bracketed(cause["gain_pct_of_step"])
-    waits = part_of(cause["gain_ps"], period_ps) + share
+    waits = part_of(cause["gain_ps"], answer["step_duration_ps" if is_whole else "period_ps"])
+    waits += share
     probably = " probably" if cause["confidence"] == "likely" else ""
     host = f"for the host{HOST_DOES.get(cause['cause'], '')}"
     pauses = cause["evidence"].get("pauses")
@@ -47,7 +50,9 @@ def how_it_pauses(cause: Json, period_ps: int) -> str:
     if pauses["n"] == 1:
         # A pause that occurred once is not a cost of every step.
         return f"{how_often}, {host}{share}."
-    return f"{how_often} {host}, on average {waits} per step."
+    return (
+        f"{how_often} {host}, {f'{waits} in all' if is_whole else f'on average {waits} per step'}."
+    )
 
 
 def told_once(rows: list[Json]) -> list[Json]:

@@ -79,7 +79,8 @@ class Step:
     @property
     def edges(self) -> tuple[int, int]:
         """Return start and end of the step on the trace's clock."""
-        return (self.picked.start, self.picked.end) if self.picked else self.admitted.span
+        window = self.picked or capture_of(self.device, self.admitted)
+        return window.start, window.end
 
     @cached_property
     def causes(self) -> Causes:
@@ -196,28 +197,36 @@ def step_of(
     device: Device, picked: StepEvent | None, admitted: Admitted, ops: Mapping[int, Op]
 ) -> Step:
     """Build the step of a window; `ops` may include ops that do not run in the window."""
-    clock, window, executions = measure(picked, admitted, ops)
+    clock, window = measure(picked or capture_of(device, admitted), admitted)
     timeline = timeline_of(admitted, clock, ops, window)
-    return Step(device, picked, admitted, clock, timeline, executions)
+    return Step(device, picked, admitted, clock, timeline, fold(ops, admitted, clock))
 
 
-def measure(
-    picked: StepEvent | None, admitted: Admitted, ops: Mapping[int, Op]
-) -> tuple[Clock, tuple[int, int], dict[int, Executions]]:
-    """Return the clock of a window, the window converted to this clock, and the executions of ops
-    in the window."""
-    first, last = admitted.span if picked is None else (picked.start, picked.end)
+def capture_of(device: Device, admitted: Admitted) -> StepEvent:
+    """Return the whole capture as a step. It contains all ops and all steps, and so the time before
+    the first op of a step and after the last one."""
+    first, last = admitted.span
+    start = min([first, *(step.start for step in device.steps)])
+    end = max([last, *(step.end for step in device.steps)])
+    # The core measured the capture if it measured steps that contain all ops.
+    edges = [step for step in device.steps if step.start == start or step.end == end]
+    spans = [step.device_span for step in edges if step.device_span]
+    is_measured = edges and len(spans) == len(edges) and start < first and last < end
+    device_span = (min(spans)[0], max(span[1] for span in spans)) if is_measured else None
+    return StepEvent(0, None, start, end, device_span, 0)
+
+
+def measure(step: StepEvent, admitted: Admitted) -> tuple[Clock, tuple[int, int]]:
+    """Return the clock of a step, and the step's start and end on this clock."""
     # If the core measured the step's start and end, the clock need not convert the end.
-    clock = clock_of(admitted.pieces, [] if picked and picked.device_span else [last])
-    return clock, window_of(admitted, clock, picked, first, last), fold(ops, admitted, clock)
+    clock = clock_of(admitted.pieces, [] if step.device_span else [step.end])
+    return clock, window_of(step, admitted, clock)
 
 
-def window_of(
-    admitted: Admitted, clock: Clock, picked: StepEvent | None, start: int, end: int
-) -> tuple[int, int]:
-    """Convert a window from the trace's clock to the step's clock."""
-    if picked and picked.device_span and clock.name == ON_DEVICE:
-        return picked.device_span
+def window_of(step: StepEvent, admitted: Admitted, clock: Clock) -> tuple[int, int]:
+    """Convert a step's start and end from the trace's clock to the given clock."""
+    if step.device_span and clock.name == ON_DEVICE:
+        return step.device_span
     # No admitted op starts before the step. To keep this true, shift the step's start by the same
     # offset as the op that starts first on the step's clock, even if `clock.shifted` would use
     # another offset.
@@ -228,7 +237,8 @@ def window_of(
         if (lowest := sorted(starts)[0]) < first:
             first = lowest
             shift = first - piece.base - piece.starts[starts.index(first)]
-    return start + shift, max(start + shift, clock.shifted(end))
+    start = step.start + shift
+    return start, max(start, clock.shifted(step.end))
 
 
 def clock_notes(step: Step) -> list[str]:

@@ -43,7 +43,7 @@ def _durations_of(step: Step) -> dict[int, int]:
             clock = clock_of(pieces, [event.end])
             near = Admitted((event.start, event.end))
             near.pieces = pieces
-            start, end = window_of(near, clock, event, event.start, event.end)
+            start, end = window_of(event, near, clock)
             durations[event.index] = end - start
         # Search a larger part of steps without ops near one of their ends.
         measured = {event.index for event, _ in found}

@@ -28,7 +28,9 @@ def pick_step(device: Device, choice: StepChoice, context: Context) -> StepEvent
     the whole capture is the step."""
     count_starts(device)
     picked = pick_among(device, choice, context)
-    context.warn(*notes_on_time_outside(device.steps))
+    context.warn(*notes_without_ops(device.steps))
+    if choice.position != ALL_STEPS:
+        context.warn(*notes_on_time_outside(device.steps))
     return picked
 
 
@@ -76,24 +78,25 @@ def pick_among(device: Device, choice: StepChoice, context: Context) -> StepEven
     return picked
 
 
-def notes_on_time_outside(steps: Sequence[StepEvent]) -> list[str]:
-    """Return notes about the steps that contain no op, and about the time between steps."""
-    notes = []
+def notes_without_ops(steps: Sequence[StepEvent]) -> list[str]:
+    """Return a note if any step contains no op."""
     without_ops = [step for step in steps if not step.n_events]
-    if without_ops:
-        idle = sum(step.duration for step in without_ops)
-        notes.append(
-            f"no op starts in {len(without_ops)} of {counted(len(steps), 'step')}"
-            f" ({time(idle)} in total)"
-        )
+    if not without_ops:
+        return []
+    idle = sum(step.duration for step in without_ops)
+    n_steps = counted(len(steps), "step")
+    return [f"no op starts in {len(without_ops)} of {n_steps} ({time(idle)} in total)"]
+
+
+def notes_on_time_outside(steps: Sequence[StepEvent]) -> list[str]:
+    """Return a note if more than 1 % of the capture passes between steps."""
     between, whole = time_between(steps)
-    if 100 * between > whole:
-        share = 100 * between / whole
-        notes.append(
-            f"{time(between)} ({percentage(share)} of the capture) pass between steps; --step"
-            " all includes this time"
-        )
-    return notes
+    if 100 * between <= whole:
+        return []
+    return [
+        f"{time(between)} ({percentage(100 * between / whole)} of the capture) pass between steps;"
+        " --step all includes this time"
+    ]
 
 
 def time_between(steps: Sequence[StepEvent]) -> tuple[int, int]:

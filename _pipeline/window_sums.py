@@ -11,11 +11,11 @@ from collections.abc import Iterable, Sequence, Set
 from operator import add, le
 
 from _light import NamedTuple
-from _pipeline.clocks import Clock, clock_of
+from _pipeline.clocks import Clock
 from _pipeline.device import StepEvent
 from _pipeline.event_iterate import Admitted
 from _pipeline.executions import durations_by_op
-from _pipeline.normalize import window_of
+from _pipeline.normalize import measure
 from _pipeline.timeline import Columns, gaps_of, kept, leaves_of
 
 
@@ -34,9 +34,8 @@ class WindowSums(NamedTuple):
 
 
 def sums_of(picked: StepEvent | None, admitted: Admitted, containers: Set[int]) -> WindowSums:
-    first, last = admitted.span if picked is None else (picked.start, picked.end)
-    clock = clock_of(admitted.pieces, [] if picked and picked.device_span else [last])
-    start, end = window_of(admitted, clock, picked, first, last)
+    step = picked or StepEvent(0, None, *admitted.span, None, 0)
+    clock, (start, end) = measure(step, admitted)
     times: dict[int, int] = {}
     counts: dict[int, int] = {}
     for metadata_id, durations in durations_by_op(admitted, clock):

@@ -6,7 +6,8 @@ headline: Waiting for the host
 What it finds: No step runs for at least 0.5 % of the period, while the host works or waits.
 
 Why it costs: The device is idle. The gain is the time of the pauses divided by the number of
-periods, so its share is relative to the period, not to the step.
+periods, so its share is relative to the period, not to the step. `--step all` contains the pauses:
+there, the gain is their whole time.
 
 How the program shows it: The trace does. All pauses between the steps of the picked step's name
 count. The host does what the calls that cover at least half of a pause say, on a thread that

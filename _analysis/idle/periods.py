@@ -57,12 +57,13 @@ def when_in(gaps: Sequence[int], n_gaps: int) -> str:
 
 
 class Periods(NamedTuple):
-    """The periods of all steps with the picked step's name, in order of time."""
+    """The periods of all steps with the picked step's name, in order of time; of all steps if the
+    step is the whole capture."""
 
-    # The steps with the picked step's name: each period begins with a step, and the last step ends
-    # the last period.
+    # Each period begins with a step, and the last step ends the last period.
     steps: list[StepEvent]
-    picked: StepEvent
+    # None if the step is the whole capture, which contains the pauses.
+    picked: StepEvent | None
     pauses: list[Pause]
 
     @property
@@ -93,6 +94,10 @@ class Periods(NamedTuple):
         """Return the time of the given pauses, divided by the number of periods."""
         return mean(self.by_gap(pauses))
 
+    def cost_of(self, pauses: Iterable[Pause]) -> int:
+        """Return the time that the given pauses cost a step; all of it for the whole capture."""
+        return self.mean_of(pauses) if self.picked else sum(self.by_gap(pauses))
+
     def by_gap(self, pauses: Iterable[Pause]) -> list[int]:
         """Return the time of the given pauses in each gap between steps."""
         times = [0] * self.n_gaps
@@ -117,8 +122,8 @@ class Periods(NamedTuple):
         )
 
     @property
-    def of_picked(self) -> tuple[int, int]:
-        """Return the start and end of the picked step's period.
+    def of_picked(self) -> tuple[int, int] | None:
+        """Return the start and end of the picked step's period; None if no step is picked.
 
         The last step has no following step, so its period begins at the preceding step's end and
         ends at its own end.
@@ -126,6 +131,8 @@ class Periods(NamedTuple):
         for step, following in pairwise(self.steps):
             if step is self.picked:
                 return step.start, following.start
+        if self.picked is None:
+            return None
         return min(self.steps[-2].end, self.picked.start), self.picked.end
 
 
@@ -140,10 +147,10 @@ def steps_named_like(device: Device, picked: StepEvent) -> list[StepEvent]:
 
 
 def periods_of(device: Device, picked: StepEvent | None) -> Periods | None:
-    """Return the periods of all steps with the picked step's name. Return None if there is only one
-    such step, or if no step is picked."""
-    steps = steps_named_like(device, picked) if picked else []
-    if picked is None or len(steps) < 2:
+    """Return the periods of all steps with the picked step's name, or of all steps if no step is
+    picked. Return None if there is only one such step."""
+    steps = steps_named_like(device, picked) if picked else device.steps
+    if len(steps) < 2:
         return None
     running = union((step.start, step.end) for step in device.steps)
     idle = complement(running, (steps[0].start, steps[-1].start))

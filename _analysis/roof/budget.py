@@ -51,11 +51,11 @@ class Budget(NamedTuple):
 
     def largest_loss(self, periods: Periods | None) -> str:
         """Return the class that loses the most time, or `at_roof` if little time is lost or
-        unknown. Pauses between steps count as idle time.
+        unknown. Pauses outside the step count as idle time.
 
         In a tie, return the class that comes first in the budget.
         """
-        pause = periods.mean_pause if periods else 0
+        pause = periods.mean_pause if periods and periods.picked else 0
         losses: dict[str, int] = dict.fromkeys(CLASSES, 0)
         losses |= summed((entry.name, entry.weight) for entry in self.ledger)
         losses[IDLE] = self.idle + pause

@@ -16,7 +16,7 @@ const CLASSES = {
   kernel: "kernels of unknown cost",
   unjudged: "math of unknown cost",
   other: "ops of unknown kind",
-  idle: "idle in the step",
+  idle: "idle",
   overlap: "overlap of ops",
 };
 

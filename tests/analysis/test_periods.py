@@ -84,9 +84,11 @@ class TestPeriods(unittest.TestCase):
         self.assertEqual(figures(steps, "--step-id", "eval"), (None,) * 4)
         self.assertEqual(figures([("0", 0, 80)]), (None,) * 4)
 
-    def test_period_is_null_for_the_option_step_all(self) -> None:
-        self.assertEqual(figures(EVERY_SECOND, "--step", "all"), (None,) * 4)
-        self.assertIsNone(periods(EVERY_SECOND, "--step", "all")["pauses"])
+    def test_periods_of_all_steps_count_for_the_option_step_all(self) -> None:
+        steps = [("train", 0, 80), ("eval", 100, 10), ("train", 200, 80)]
+        self.assertEqual(figures(steps, "--step", "all"), (100, 100, 55, 20))
+        for mode in ("summary", "idle"):
+            self.assertEqual(periods(steps, "--step", "all", mode=mode)["pauses"]["max_ps"], 90)
 
     def test_run_time_is_linear_in_the_number_of_steps(self) -> None:
         steps = [(str(i), 100 * i, 80) for i in range(4000)]

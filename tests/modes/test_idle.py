@@ -158,6 +158,25 @@ class Causes(unittest.TestCase):
             steps.events[0].stats = [Stat(901, uint64(980)), Stat(902, uint64(110))]
             self.assertEqual(result_of(plane)["idle_by_cause"]["barrier"], barrier, wait)
 
+    def test_whole_capture_contains_waits_before_the_first_op_and_after_the_last(self) -> None:
+        waits = [("barrier-cores", 5, 25), ("barrier-cores", 60, 75)]
+        for op_, first in ((("f", 30, 50), 0), (("f", 30, 50, 1030, 20), 1000)):
+            plane = device([op_], (0, 80), waits=waits)
+            found = result_of(plane, options=["--step", "all"])
+            self.assertEqual(found["step_window_ps"], [first, first + 80])
+            self.assertEqual(found["idle_by_cause"], result_of(plane)["idle_by_cause"])
+            self.assertEqual(found["idle_by_cause"]["barrier"], 35)
+        # Use the times of the core if it measured the step.
+        plane = device([("f", 30, 50, 1030, 20)], (0, 80), waits=waits)
+        (steps,) = (line for line in plane.lines if line.name == "Steps")
+        steps.events[0].stats = [Stat(901, uint64(980)), Stat(902, uint64(110))]
+        found = result_of(plane, options=["--step", "all"])
+        self.assertEqual(found["step_window_ps"], [980, 1090])
+        # An op outside the steps belongs to the capture, too.
+        plane = device([("f", 30, 50), ("f", 90, 95)], (0, 80))
+        found = result_of(plane, options=["--step", "all"])
+        self.assertEqual(found["step_window_ps"], [0, 95])
+
     def test_wait_with_device_times_is_placed_on_the_device_clock(self) -> None:
         plane = device(
             [("f", 10, 20, 1010, 10), ("f", 60, 70, 1110, 10)],
@@ -436,8 +455,9 @@ class Captures(unittest.TestCase):
                 self.assertEqual((first["thread"], first["is_launching"]), (thread, True))
 
     def test_python_lines_in_gaps_between_programs_are_listed(self) -> None:
-        found = self.result("vllm-bf16", "--step", "all", "--top", "3")
-        for gap in found["gaps"]:
+        # The longest gap is the wait before the first op.
+        _, *gaps = self.result("vllm-bf16", "--step", "all", "--top", "4")["gaps"]
+        for gap in gaps:
             self.assertGreater(gap["cause"]["between_programs"], 3_000_000)
             (engine,) = (row for row in gap["host"] if row["thread"] == "VLLM::EngineCor")
             self.assertEqual((engine["event"], engine["still"]), ("$array.py:635 _value", True))

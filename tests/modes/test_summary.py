@@ -54,6 +54,17 @@ class Summary(unittest.TestCase):
             self.assertIn("costliest", result["headline"])
             self.assertIn("m.py:1: 7 ", result["headline"])
 
+    def test_headline_says_of_what_the_time_is(self) -> None:
+        ops, steps = [leaf(100, 50), leaf(350, 50)], [("0", 0, 200), ("1", 300, 200)]
+        for words, some, takes in (
+            ((), steps, "The step takes 200 ps"),
+            (("--step", "all"), steps, "All 2 steps, with pauses, take 500 ps"),
+            (("--step", "all"), steps[:1], "The capture takes 400 ps"),
+            ((), [], "The capture takes 300 ps"),
+        ):
+            headline = answer(trace(ops, some), "summary", *words)["headline"]
+            self.assertTrue(headline.startswith(takes), headline)
+
     def test_fifty_groups_are_shown_by_default(self) -> None:
         result = summary([leaf(2 * i, 1, tf_op=str(i)) for i in range(60)])
         self.assertEqual(len(result["top_compute_groups"]), 50)

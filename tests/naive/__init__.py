@@ -14,13 +14,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.naive.op import Plane, Span, complete_ops, decode_plane, distinct, plane_name, text_of
+from tests.naive.op import Plane, complete_ops, decode_plane, distinct, plane_name, text_of
 from tests.naive.program import decode_entries
 from tests.naive.step import (
     AbsentError,
     Json,
     Options,
-    Step,
     decide_frame_orders,
     executions_in,
     notes_of_all,
@@ -28,6 +27,7 @@ from tests.naive.step import (
     pick_step,
     read_picked,
     read_steps,
+    whole_capture,
 )
 from tests.naive.wire import Message, every, fields
 
@@ -91,7 +91,7 @@ def analyse_step(device: Plane, options: Options, notes: list[str]) -> Json:
         step = pick_step(steps, options, len(on_line), notes)
         notes += notes_of_all(steps)
     else:
-        notes += notes_of_all(steps)
+        notes += notes_of_all(steps, with_pauses=False)
         usable = [span for e in on_line if e.metadata_id in device.ops and (span := e.on_trace)]
         if not usable:
             raise AbsentError("empty_xla_ops_line")
@@ -99,8 +99,7 @@ def analyse_step(device: Plane, options: Options, notes: list[str]) -> Json:
             notes.append(
                 "the trace has no Steps line; using the time of the whole XLA Ops line as the step"
             )
-        first, end = min(span.start for span in usable), max(span.end for span in usable)
-        step = Step(None, None, Span(first, end))
+        step = whole_capture(steps, usable)
 
     complete_ops(device, executions_in(device, [step]))
     picked = read_picked(device, options, notes, steps, step)

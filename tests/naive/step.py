@@ -97,6 +97,24 @@ def busiest(steps: list[Step]) -> Step:
     return typical[(len(typical) - 1) // 2]
 
 
+def whole_capture(steps: list[Step], ops: list[Span]) -> Step:
+    """Return all ops and steps as one step, measured by the core if steps with times on the
+    device's clock begin before all ops and end after them."""
+    spans = [*ops, *(step.on_trace for step in steps)]
+    whole = Span(min(span.start for span in spans), max(span.end for span in spans))
+    on_device = None
+    if whole.start < min(op.start for op in ops) and max(op.end for op in ops) < whole.end:
+        edges = [
+            step
+            for step in steps
+            if step.on_trace.start == whole.start or step.on_trace.end == whole.end
+        ]
+        times = [step.on_device for step in edges if step.on_device is not None]
+        if len(times) == len(edges):
+            on_device = Span(min(t.start for t in times), max(t.end for t in times))
+    return Step(None, None, whole, on_device)
+
+
 def why_picked(step: Step, steps: list[Step], n_on_line: int) -> str:
     if step.n_events == 0:
         return "~no op starts in any step; took the middle one"
@@ -365,8 +383,9 @@ def counted(n: int, noun: str) -> str:
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
-def notes_of_all(steps: list[Step]) -> list[str]:
-    """Return the notes about idle steps and about time between steps."""
+def notes_of_all(steps: list[Step], *, with_pauses: bool = True) -> list[str]:
+    """Return the notes about idle steps and, unless the step is the whole capture, about time
+    between steps."""
     notes = []
     idle = [step for step in steps if step.n_events == 0]
     if idle:
@@ -376,7 +395,7 @@ def notes_of_all(steps: list[Step]) -> list[str]:
         )
     spans = [step.on_trace for step in steps]
     between, whole = time_between(spans), whole_time(spans)
-    if between > Fraction(whole, 100):
+    if with_pauses and between > Fraction(whole, 100):
         notes.append(
             f"{readable(between)} ({float(Fraction(100 * between, whole)):.1f} % of the capture)"
             " pass between steps; --step all includes this time"

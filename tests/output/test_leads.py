@@ -121,6 +121,10 @@ class Headlines(unittest.TestCase):
         self.assertIn("by collective", text)
         self.assertNotIn("No communication", text)
 
+    def test_communication_of_the_whole_capture_stops_the_device(self) -> None:
+        headline = demo("comm", "--step=all")["headline"]
+        self.assertTrue(headline.startswith("Communication stops the device for "), headline)
+
     def test_headline_names_the_likely_line_of_ops_without_a_line(self) -> None:
         op, line = {"source_user": None, "source_inner": None}, {"source_user": "a/b/m.py:1"}
         row = {**op, "agg_key": "tfop:x", "total_dur_ps": 7 * 10**9, "kind": "data_move"}

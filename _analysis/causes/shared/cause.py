@@ -60,7 +60,7 @@ class Cause(NamedTuple):
     # Memory that can be saved, if the cause costs memory instead of time.
     gain_bytes: int | None = None
     # Mean time from the start of a step to the start of the next step, if the cause costs time
-    # between steps.
+    # outside the step, between steps.
     period_ps: int | None = None
     # Name of the rule, which `find.py` adds.
     name: str = ""

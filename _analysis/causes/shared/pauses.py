@@ -180,7 +180,7 @@ def reported_call(host: HostInPause, files: OwnFiles) -> Call | None:
 
 
 def cause_of(group: Group, what_helps: str, confidence: Confidence) -> Cause:
-    """Return the cause of a group of pauses, whose gain is their mean time in each period."""
+    """Return the cause of a group of pauses, whose gain is the time that they cost a step."""
     periods = group.periods
     occurrences = periods.occurrences(group.pauses)
     assert occurrences is not None  # A pause takes some time.
@@ -189,7 +189,7 @@ def cause_of(group: Group, what_helps: str, confidence: Confidence) -> Cause:
         occurrences = occurrences._replace(when=f"a single time, after the step with index {after}")
     host, reported = group.reason.host, group.reason.reported
     lines = [call.frame.line for call in host.calls if call.frame]
-    gain = periods.mean_of(group.pauses)
+    gain = periods.cost_of(group.pauses)
     return Cause(
         f"{when(occurrences, group, periods)}{what_host_does(group.reason)}",
         what_helps,
@@ -200,7 +200,7 @@ def cause_of(group: Group, what_helps: str, confidence: Confidence) -> Cause:
             lines[-1] if lines else None,
         ),
         evidence={"pauses": occurrences_row(occurrences)},
-        period_ps=periods.mean,
+        period_ps=periods.mean if periods.picked else None,
     )
 
 

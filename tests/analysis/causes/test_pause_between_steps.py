@@ -9,6 +9,7 @@ from tests.builders.xspace import Plane, Space, encode, tpu_plane
 from tests.harness import answer, run_as_printed
 from tests.modes.small_steps import leaf
 from tests.modes.test_idle import Calls, drawn_line, host
+from tests.shown import text_of
 
 MS = 10**9
 # There are three steps of 80 ms, with pauses of 20 ms.
@@ -134,6 +135,20 @@ class PauseBetweenSteps(unittest.TestCase):
             headline = answer(encode(Space([device(steps)])), "idle")["headline"]
             self.assertEqual("A step starts" in headline, is_mentioned)
 
+    def test_whole_capture_contains_the_pauses(self) -> None:
+        calls = [(FEED, 100 * i + 5, 100 * i + 99) for i in range(2)]
+        result = answer(encode(Space([device(), host(thread(*calls))])), "bottleneck", "--step=all")
+        (found,) = result["causes"]
+        self.assertEqual((found["gain_ps"], found["gain_pct_of_step"]), (40 * MS, 14.286))
+        # The budget has the pauses as idle time, so they do not count twice.
+        self.assertEqual((result["bottleneck"], result["step_duration_ps"]), ("unjudged", 280 * MS))
+        self.assertTrue(
+            result["headline"].endswith(" waits 40.0 of 280.0 ms (14.3 %) for the host.")
+        )
+        self.assertIn("14.3  pause_between_steps", text_of(result, "utf-8"))
+        self.assertNotIn("--step all", str(result["notes"]))
+        self.assertIn("--step all includes this time", str(answer_of(thread(*calls))["notes"]))
+
     def test_call_must_overlap_half_of_the_pause(self) -> None:
         self.assertEqual(lines(thread((FEED, 50, 90))), ("feed.py:17", "feed.py:17"))
         self.assertEqual(lines(thread((FEED, 50, 89))), (None, None))
@@ -223,6 +238,14 @@ class SeveralReasons(unittest.TestCase):
             "Start at hook.py:12: the device waits 20.0 to 24.0 ms after every second step for the"
             " host, on average 11.0 of 91.0 ms (12.1 %) per step.",
             result["headline"],
+        )
+
+    def test_whole_capture_contains_all_pauses(self) -> None:
+        data = self.capture([0, 24, 0, 20, 0, 22], "$hook.py:12 on_step")
+        self.assertIn(
+            " waits 20.0 to 24.0 ms after every second step for the host, 66.0 of 626.0 ms (10.5 %)"
+            " in all.",
+            answer(data, "bottleneck", "--step=all")["headline"],
         )
 
     def test_class_with_the_largest_loss_is_idle_if_the_pauses_are_longer_than_the_step(
