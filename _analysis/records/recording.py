@@ -149,7 +149,6 @@ def record_device(
     periods = periods_by_index(device)
     barriers = barriers_of(device)
     used = UsedSteps(ops, leaves)
-    n_aggregated = admitted[0].n_aggregated
     recorded = []
     peer = None
     for event, key, of_step, reason in zip(steps, keys_of(steps), admitted, reasons, strict=True):
@@ -164,11 +163,13 @@ def record_device(
             idle = step_of(device, picked, of_step, ops).idle_during(waits)
             step = step._replace(sums=step.sums._replace(barrier=idle))
         recorded.append(step)
-        if key == compared and step.sums and step.sums.is_worth_comparing:
-            peer = peer_of(step_of(device, event, of_step, ops))
+        if picked and key == compared and (not step.sums or step.sums.is_worth_comparing):
+            # A step that is not used can have other ops.
+            own = make_ops(device, [of_step], context.with_own_notes(), shared.first)
+            peer = peer_of(step_of(device, picked, of_step, own))
         # The events need more memory than the sums of the steps that follow.
         of_step.pieces.clear()
-    n_dropped = n_aggregated + used.n_dropped
+    n_dropped = admitted[0].n_aggregated + used.n_dropped
     if n_dropped:
         context.warn(
             f"left out {counted(n_dropped, 'event')} of the XLA Ops line (no metadata, no time or a"
