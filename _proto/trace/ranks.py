@@ -40,24 +40,18 @@ class Rank(NamedTuple):
 
 def kind_of_plane(name: str) -> str:
     """Return the name of a host's plane without a suffix, and any other name unchanged."""
-    kind = name[: suffix_of(name).start()]
+    kind = _SUFFIX.sub("", name)
     is_of_host = kind.startswith("/host:") and " " not in kind
     return kind if is_of_host or kind == ENVIRONMENT else name
-
-
-def suffix_of(name: str) -> re.Match[str]:
-    suffix = _SUFFIX.search(name)
-    assert suffix  # The pattern also matches an empty suffix.
-    return suffix
 
 
 def planes_named(name: str, names: Iterable[str]) -> list[str]:
     """Return the planes that a name refers to: the plane with this name, or else the planes whose
     names are this name and a process id."""
     found = list(names)
-    return (
-        [name] if name in found else [one for one in found if re.sub(_PROCESS_ID, "", one) == name]
-    )
+    if name in found:
+        return [name]
+    return [one for one in found if re.sub(_PROCESS_ID, "", one) == name]
 
 
 def split_hosts(names: Sequence[str]) -> list[list[int]]:
@@ -96,7 +90,8 @@ def ranks_of(names: Sequence[str]) -> list[Rank]:
     """
     processes: dict[str | None, list[str]] = {}
     for name in names:
-        processes.setdefault(suffix_of(name)["process"], []).append(name)
+        suffix = _SUFFIX.search(name)
+        processes.setdefault(suffix and suffix["process"], []).append(name)
     groups: list[list[str]] = []
     for of_process in _if_several_have_threads(processes.values()) or [list(names)]:
         blocks = [[of_process[i] for i in block] for block in _blocks(of_process)]
