@@ -4,14 +4,13 @@ the rows of its result."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
 from math import prod
 
 from _analysis.arrays.graph import DOTS, ELEMENTWISE, operand
 from _light import NamedTuple
 from _proto import hlo_pb2 as pb
 from _proto.hlo.program import Instruction
-from _proto.hlo.shapes import Array
+from _proto.hlo.shapes import Array, order_of
 from _proto.trace.wire import parse
 
 # Instructions that return some of the elements of their first operand.
@@ -153,13 +152,6 @@ def _of_groups(
         while (n := prod(before[dim] for dim in some)) != (m := prod(after[dim] for dim in others)):
             (some if n < m else others).append((left if n < m else right).pop(0))
         yield Link(0, tuple(some), tuple(others))
-
-
-@lru_cache(maxsize=1 << 12)
-def order_of(shape: bytes) -> tuple[int, ...]:
-    """Return the dimensions of a shape in the order of its memory, the outermost first."""
-    message = parse(pb.Shape, shape) or pb.Shape()
-    return tuple(message.layout.minor_to_major)[::-1] or tuple(range(len(message.dimensions)))
 
 
 Dims = tuple[int | None, int | None, int | None]

@@ -8,11 +8,11 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from _analysis.arrays.dims import array_of, order_of
+from _analysis.arrays.dims import array_of
 from _analysis.arrays.graph import STRUCTURE, WHILE, Value, body_of, is_same, operand, producers
 from _proto import hlo_pb2 as pb
 from _proto.hlo.program import Instruction
-from _proto.hlo.shapes import Array
+from _proto.hlo.shapes import Array, order_of
 from _proto.trace.wire import parse
 
 Number: TypeAlias = "float | int | bool"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from _analysis.arrays.graph import Value, inputs_of_chain, is_layout, operand
-from _analysis.arrays.values import PASSING, Arrays, operand_values, output_at
+from _analysis.arrays.values import Arrays, operand_values, output_at
 from _light import NamedTuple
 from _proto.hlo.program import Instruction
 from _proto.hlo.shapes import Array, Path
@@ -167,16 +167,10 @@ def _of_op(op: Instruction, arrays: Arrays) -> Iterator[Access]:
     shared = arrays.aliases(op) if op.message.output_operand_aliasing else {}
     for index, value, array in operand_values(op, arrays):
         # A fusion passes such an array on. How much a kernel updates of it is unknown.
-        moved = (
-            0 if (index, ()) in shared.values() else read_of(body, index, PASSING) if body else None
-        )
+        moved = 0 if (index, ()) in shared.values() else read_of(body, index) if body else None
         yield from _access(arrays, value, array, is_write=False, moved=moved)
     for path, array in arrays.leaves(op):
         moved = 0 if path in shared else None
-        if (
-            body
-            and (output := output_at(op, path))
-            and (update := update_of(output, body, PASSING))
-        ):
+        if body and (output := output_at(op, path)) and (update := update_of(output, body)):
             moved = update.n_bytes
         yield from _access(arrays, Value(op, path), array, is_write=True, moved=moved)

@@ -23,9 +23,6 @@ _CONTROL = (WHILE, _CALL, _CONDITIONAL)
 # Instructions whose output is their first operand.
 _SAME = frozenset(("bitcast", "opt-barrier", _UPDATE))
 _CONCAT_BITCAST = b"ConcatBitcast"
-# Instructions that do not access memory inside a fusion: a copy of an array that the fusion updates
-# in place names the array's memory once more.
-PASSING = ("bitcast", "copy")
 
 
 class Arrays:
@@ -144,7 +141,7 @@ class Arrays:
     def _updated(self, fusion: Instruction, path: Path) -> Value | None:
         """Return the operand that a fusion updates in place."""
         if is_partial(fusion) and (output := output_at(fusion, path)) is not None:
-            update = update_of(output, fusion.called[0], PASSING)
+            update = update_of(output, fusion.called[0])
             if update is not None:
                 return _value(operand(fusion, update.parameter_number), ())
         return self._aliased(fusion, path)

@@ -65,6 +65,13 @@ class Array(NamedTuple):
 
 # Cache results, because the instructions of a program have few different shapes.
 @lru_cache(maxsize=1 << 12)
+def order_of(shape: bytes) -> tuple[int, ...]:
+    """Return the dimensions of a shape in the order of its memory, the outermost first."""
+    message = parse(pb.Shape, shape) or pb.Shape()
+    return tuple(message.layout.minor_to_major)[::-1] or tuple(range(len(message.dimensions)))
+
+
+@lru_cache(maxsize=1 << 12)
 def read_leaves(shape: bytes) -> Sequence[tuple[Path, Array | None]] | None:
     """Return the leaves of a ShapeProto with their paths, or None if the message is unreadable.
 

@@ -3,14 +3,14 @@ slices of an operand or updates a slice in place."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from _light import NamedTuple
 from _proto.hlo.program import Computation, Instruction
-from _proto.hlo.shapes import Array
+from _proto.hlo.shapes import Array, order_of
 from _proto.hlo.text import HBM
 
-_BITCAST, _UPDATE = "bitcast", "dynamic-update-slice"
+_UPDATE = "dynamic-update-slice"
 # Instructions that read only those elements of their first operand that they return.
 _SLICES = ("dynamic-slice", "slice", "gather")
 _PARTIAL = frozenset((_UPDATE, *_SLICES))
@@ -88,9 +88,19 @@ def _part(array: Array | None, moved: int | None) -> tuple[Array, int, int] | No
     return array, size, size if moved is None else min(size, moved)
 
 
-def read_of(body: Computation, number: int, passing: Collection[str] = (_BITCAST,)) -> int | None:
+def names_again(value: Instruction) -> bool:
+    """Return whether an instruction inside a fusion only names an array once more: a bitcast, or a
+    copy that keeps the order of dimensions, as for other tiles. XLA adds such copies to arrays that
+    are updated in place."""
+    if value.opcode == "bitcast":
+        return True
+    order, *orders = (order_of(each.message.shape) for each in (value, *value.operands))
+    return value.opcode == "copy" and orders == [order]
+
+
+def read_of(body: Computation, number: int) -> int | None:
     """Return the bytes that a fusion reads of a parameter through slices; None if it may read all
-    of it. Instructions with an opcode in `passing` do not access memory."""
+    of it."""
     parameter = body.parameters.get(number)
     if parameter is None:
         return None
@@ -106,13 +116,13 @@ def read_of(body: Computation, number: int, passing: Collection[str] = (_BITCAST
             places = [i for i, n in enumerate(user.message.operand_ids) if n == value.message.id]
             passed: list[Instruction | None] = []
             read: int | None = 0
-            if user.opcode in passing:
+            if names_again(user):
                 passed = [user]
             elif user.opcode == "fusion" and user.called:
                 passed = [user.called[0].parameters.get(place) for place in places]
             elif user.opcode in _SLICES and places == [0]:
                 read = _size(user)
-            elif user.opcode != _UPDATE or places != [0] or not _is_output(user, body, passing):
+            elif user.opcode != _UPDATE or places != [0] or not _is_output(user, body):
                 # An update in place reads nothing of the array that it updates.
                 return None
             if read is None or None in passed:
@@ -124,7 +134,7 @@ def read_of(body: Computation, number: int, passing: Collection[str] = (_BITCAST
     return total
 
 
-def _is_output(value: Instruction, body: Computation, passing: Collection[str]) -> bool:
+def _is_output(value: Instruction, body: Computation) -> bool:
     """Return whether an updated array is only an output of the fusion with the given body."""
     seen: set[Instruction] = set()
     while value not in seen:
@@ -140,15 +150,13 @@ def _is_output(value: Instruction, body: Computation, passing: Collection[str]) 
         user = users[0]
         if user is body.root and user.opcode == "tuple":
             return True
-        if user.opcode not in ("fusion", _UPDATE, *passing):
+        if user.opcode not in ("fusion", _UPDATE) and not names_again(user):
             return False
         value = user
     return False
 
 
-def update_of(
-    value: Instruction, body: Computation, passing: Collection[str] = (_BITCAST,)
-) -> Update | None:
+def update_of(value: Instruction, body: Computation) -> Update | None:
     """Return the update if a fusion only updates an output in place; None if it writes all of
     it."""
     total = 0
@@ -156,7 +164,7 @@ def update_of(
     while value not in seen:
         seen.add(value)
         before: Instruction | None = None
-        if value.opcode in passing:
+        if names_again(value):
             before = next(iter(value.operands), None)
         elif value.opcode == "fusion" and value.called:
             before = value.called[0].root

@@ -177,6 +177,19 @@ class Bytes(unittest.TestCase):
         # Some counts include the whole array that is read, but only the update that is written.
         self.assertEqual(self.bytes_of(body, 66 * MIB + 4), 2 * MIB + 4)
 
+    def test_copy_in_the_same_layout_moves_nothing(self) -> None:
+        for order, n_bytes in (((1, 0), 2 * MIB), ((0, 1), 129 * MIB)):
+            given = Shape("bf16", (64, MIB // 2), minor_to_major=(1, 0))
+            full = Shape("bf16", (64, MIB // 2), minor_to_major=order)
+            body = [
+                parameter("all", 0, 64, MIB // 2),
+                parameter("one", 1, 1, MIB // 2),
+                of("copy.1", "copy", "all", shape=full),
+                of("update.1", "dynamic-update-slice", "copy.1", "one", shape=full),
+            ]
+            body[0].instruction.shape = given
+            self.assertEqual(self.bytes_of(body, 129 * MIB), n_bytes, order)
+
     def test_update_of_an_array_that_the_fusion_computes_counts_as_a_whole(self) -> None:
         full = array("bf16", 64, MIB // 2)
         body = [
