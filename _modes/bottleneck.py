@@ -252,7 +252,8 @@ PARTS: tuple[Part, ...] = (
                 unless_0="dur_ps",
                 size="dur_ps",
                 part=100,
-                what="",
+                what="class",
+                tail={"time": ""},
             ),
             Says(
                 "\nThe chip needs {speed_of_light.at_least_ps:time} to"

@@ -246,8 +246,8 @@ PARTS: tuple[Part, ...] = (
         " fusions: {n_fusions:count}, devices: {n_devices:count}"
     ),
     Says(
-        "outputs reuse the memory of {aliased_bytes:bytes} of parameters;"
-        " {donated_unused_bytes:bytes} were donated but not reused"
+        "outputs reuse {aliased_bytes:bytes} of the parameters' HBM;"
+        " {donated_unused_bytes:bytes} of it were donated but not reused"
     ),
     Table(
         "collectives",
