@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from _analysis.records.record_format import Fact, ProgramWhat, RecordedProgram
 from _light import NamedTuple
 
 DIMENSIONS = re.compile(r"\[([0-9,]+)\]")
-KERNEL_CODE = "kernel_code"
+KERNEL_CODE: Final = "kernel_code"
 
 
 class ProgramChange(NamedTuple):
@@ -42,7 +43,9 @@ def program_changes(
     rows = list(changes_between(first, other))
     if len({program.fingerprint for program in programs}) == 1:
         code = [row for row in rows if row.what == KERNEL_CODE]
-        is_same = all(program.kernel_code == first.kernel_code for program in programs)
+        is_same = all(
+            program.facts[KERNEL_CODE] == first.facts[KERNEL_CODE] for program in programs
+        )
         return ProgramChanges(True, []) if is_same else ProgramChanges(None, code)
     if all(row.what == KERNEL_CODE for row in rows) and first.fingerprint != other.fingerprint:
         rows.append(ProgramChange("other", None, first.fingerprint, other.fingerprint))

@@ -82,10 +82,6 @@ class RecordedProgram(NamedTuple):
     fingerprint: str
     facts: dict[ProgramWhat, dict[str, Fact]]
 
-    @property
-    def kernel_code(self) -> dict[str, Fact]:
-        return self.facts["kernel_code"]
-
 
 class RecordedStep(NamedTuple):
     """A step of a device; times are in picoseconds. If the step is not used, its sums are 0, except

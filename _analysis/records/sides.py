@@ -10,10 +10,11 @@ from _analysis.records.recorded_steps import Line, Run
 from _analysis.records.step_sums import StepSums
 from _light import NamedTuple
 from _pipeline.groups import mean
+from _pipeline.vocabulary import LeafKind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    Key = tuple[str, str]
+    Key = tuple[LeafKind, str]
 
 
 class Side(NamedTuple):
@@ -37,7 +38,7 @@ def sides_of(*sides: list[Run]) -> list[Side]:
 def means_of(runs: Sequence[Run]) -> Run:
     """Return a run with one step per capture, which has the means over the capture's steps. Groups
     with equal keys are merged: `tf_ops` is that of all, and all else that of the first."""
-    lines = [{key_of(line): line for line in run.lines()} for run in runs]
+    lines = [{(line.kind, line.group.agg_key): line for line in run.lines()} for run in runs]
     groups: dict[Key, RecordedGroup] = {}
     for of_run in lines:
         for key, line in of_run.items():
@@ -50,10 +51,6 @@ def means_of(runs: Sequence[Run]) -> Run:
     ]
     periods = [mean(run.periods) for run in runs if run.periods]
     return Run(record, runs[0].device, steps, periods)
-
-
-def key_of(line: Line) -> Key:
-    return line.kind, line.group.agg_key
 
 
 def mean_of_steps(
