@@ -26,7 +26,6 @@ from _proto.trace.wire import decode, parse
 K = TypeVar("K")
 V = TypeVar("V")
 M = TypeVar("M", bound=Message)
-_Links = dict["Instruction", list["Instruction"]]
 
 # Names of the parts of an asynchronous op.
 START, UPDATE, DONE = "start", "update", "done"
@@ -215,15 +214,16 @@ class Computation:
         return self.message.execution_thread == _SPARSE_CORE
 
     @cached_property
-    def operands_of(self) -> _Links:
+    def operands_of(self) -> dict[Instruction, tuple[Instruction, ...]]:
+        # Most instructions are parameters of fusions, and share the empty tuple.
         return {
-            here: [found for found in map(self.instruction, here.message.operand_ids) if found]
+            here: tuple(filter(None, map(self.instruction, here.message.operand_ids)))
             for here in self.instructions
         }
 
     @cached_property
-    def users_of(self) -> _Links:
-        users_of: _Links = {}
+    def users_of(self) -> dict[Instruction, list[Instruction]]:
+        users_of: dict[Instruction, list[Instruction]] = {}
         for instruction, operands in self.operands_of.items():
             for operand in dict.fromkeys(operands):
                 users_of.setdefault(operand, []).append(instruction)
