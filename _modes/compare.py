@@ -244,8 +244,8 @@ def sentences(answer: Json) -> Iterator[str]:
     yield from program_sentences(answer["program_changes"])
     if not cause:
         yield from time_sentences(answer)
-        if not has_uniform_slowdown(answer):
-            yield from line_sentences(answer["rows"])
+    if not explains_half(cause, answer) and not has_uniform_slowdown(answer):
+        yield from line_sentences(answer["rows"])
     yield from (f"{cause_says(row)}." for row in answer["causes"] or () if row is not cause)
 
 
@@ -257,6 +257,14 @@ def main_cause(answer: Json) -> Json | None:
     named = (row for row in answer["causes"] or () if rule_named(row["cause"]).headline)
     large = [row for row in named if abs(row["delta_ps"] or row["unknown_ps"] or 0) > least]
     return min(large, key=lambda row: agreement(row, total["delta_ps"]), default=None)
+
+
+def explains_half(cause: Json | None, answer: Json) -> bool:
+    """Return whether a cause accounts for at least half of the change, as one of unknown gain
+    may."""
+    if cause is None or cause["delta_ps"] is None:
+        return cause is not None
+    return 2 * abs(cause["delta_ps"]) >= abs(total_of(answer["totals"])["delta_ps"])
 
 
 def agreement(cause: Json, delta_ps: int) -> int:

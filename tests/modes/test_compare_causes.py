@@ -250,6 +250,12 @@ class MainCause(unittest.TestCase):
             self.assertEqual(headline.startswith("Resharding"), is_first, headline)
             self.assertIn(f"Resharding arrays at a.py:5 is new: about +{delta} ps", headline)
 
+    def test_line_follows_a_cause_of_less_than_half_of_the_change(self) -> None:
+        for delta, has_line in ((49, True), (50, False), (-50, False), (None, False)):
+            cause = {"delta_ps": delta, "unknown_ps": None if delta else 500}
+            headline = headline_of(self.compared(cause))
+            self.assertEqual("largest change is at m.py:1: +100 ps" in headline, has_line, headline)
+
     def test_late_device_suggests_spread_and_pauses_suggest_all_steps(self) -> None:
         lead: Any = mode_named("compare").module
         late = self.compared({"delta_ps": 90, "cause": "slow_device", "device": "TPU:1"})

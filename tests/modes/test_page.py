@@ -227,7 +227,7 @@ class Contents(OfPages):
     def test_notes_name_their_mode_are_not_repeated_and_begin_with_warnings(self) -> None:
         result, html = page_of_demo()
         notes, n = data_of(html)["notes"], data_of(html)["n_warnings"]
-        self.assertTrue(any("faster than their roof" in note for note in notes[:n]))
+        self.assertTrue(any("declared cost" in note for note in notes[:n]))
         self.assertTrue(any("auto-picked" in note for note in notes[n:]))
         self.assertEqual(notes, result["notes"])
         self.assertEqual(len(set(result["notes"])), len(result["notes"]))
