@@ -99,13 +99,13 @@ def page(
         comparison, before = read_baseline(step, baseline, baseline_device, baseline_host, context)
     modes = {**PAGE_MODES, "bottleneck": {**PAGE_MODES["bottleneck"], "code": code}}
     parts, answers = compute_answers(step, context, modes)
-    if "memory" not in answers:
+    if parts["memory"] != OK:
         # Allocator events are available even without a program.
         of_memory = context.with_own_notes()
         runtime = module_named("memory").fields_anyway(
             step.device.trace, step.device.plane.name, of_memory
         )
-        answers["memory"] = {**runtime, "notes": of_memory.notes}
+        answers["memory"] |= {**runtime, "notes": of_memory.notes}
     if comparison:
         parts["compare"], answers["compare"] = OK, comparison
     data: Json = {
@@ -178,7 +178,7 @@ def compute_answers(
 ) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
     """Compute the answers of all modes, and add their notes to the page's notes. Return two maps
     with modes as keys: the first has `ok` or the reason why there is no answer, and the second has
-    the answers."""
+    the answers, or the details of the reason."""
     parts: dict[str, str] = {}
     answers: dict[str, dict[str, Any]] = {}
     warned: dict[str, list[str]] = {}
@@ -192,7 +192,7 @@ def compute_answers(
         try:
             fields = getattr(module_named(name), name)(step, of_mode, **asked)
         except NoAnswer as failure:
-            parts[name] = failure.reason
+            parts[name], answers[name] = failure.reason, failure.fields
             continue
         parts[name] = OK
         totals = fields.get("totals", {})

@@ -222,7 +222,10 @@ class Contents(OfPages):
         path = self.write("a.xplane.pb", data)
         runtime = run(path, "memory").object["runtime"]
         self.assertIsNotNone(runtime)
-        self.assertEqual(data_of(html)["answers"]["memory"]["runtime"], runtime)
+        answers = data_of(html)["answers"]
+        self.assertEqual(answers["memory"]["runtime"], runtime)
+        for mode in lost:
+            self.assertIn("no readable program", answers[mode]["detail"])
 
     def test_notes_name_their_mode_are_not_repeated_and_begin_with_warnings(self) -> None:
         result, html = page_of_demo()

@@ -590,7 +590,7 @@ class OtherPages(InBrowser):
         self.show_page(trace([leaf(0, 0)], STEP))
         page = self.tab.value("document.body.innerText")
         self.assertIn("memory: no answer", page)
-        self.assertIn("the profiler's options that save programs", page)
+        self.assertIn("the capture has no readable program of this step", page)
         self.assertIn("No line has known flops, bytes and peak", page)
         self.assertIn("chip unknown, v7x assumed (--chip)", page)
         self.show_page(trace([op("a", "copy", 0, 5)]))
