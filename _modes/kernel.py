@@ -233,6 +233,15 @@ def counter_rows(counters: Mapping[tuple[str | None, str], Extent]) -> list[Json
     ]
 
 
+def are_ops(rows: Sequence[Json]) -> bool:
+    """Return whether the rows are ops of one kernel, as with `--kernel`."""
+    return all((row["kernel"], row["n_ops"]) == (rows[0]["kernel"], 1) for row in rows)
+
+
+def with_op(rows: list[Json]) -> list[Json]:
+    return [row | {"op": row["hlo_op"]} for row in rows] if are_ops(rows) else rows
+
+
 # The text output; `MAIN` is the path of the table that CSV prints.
 MAIN = "kernels"
 
@@ -250,10 +259,11 @@ PARTS: tuple[Part, ...] = (
             LOST,
             Column("VMEM", "vmem_used_bytes", "bytes"),
             Column("kernel", "kernel"),
+            Column("op", "op", null=""),
             OP_LINE,
         ),
+        derive=with_op,
         size="total_dur_ps",
-        what="kernel",
         omitted="tail.n_kernels_omitted",
         tail={"time": "tail.dur_ps"},
     ),
@@ -307,24 +317,29 @@ def sentences(answer: Json) -> Iterator[str]:
         )
         return
     top = answer["kernels"][0]
-    line = at_line_of(top, answer)
+    name, line = short(top["kernel"]), at_line_of(top, answer)
     taken = part_of(top["total_dur_ps"], answer["step_duration_ps"]) + bracketed(top["pct_of_step"])
-    yield f"The costliest kernel is {short(top['kernel'])}{line}: {taken}."
-    yield from inside(top)
+    if are_ops(answer["kernels"]):
+        what = "op"
+        yield f"The costliest op of kernel {name} is {short(top['hlo_op'])}{line}: {taken}."
+    else:
+        what = "kernel"
+        yield f"The costliest kernel is {name}{line}: {taken}."
+    yield from inside(top, what)
     if top["lost_ps"] is None:
-        yield "The kernel's flops and bytes are unknown."
+        yield f"The {what}'s flops and bytes are unknown."
     else:
         cost = " (declared cost)" if top["cost_source"] == "declared" else ""
         chip = answer["chip"] if answer["chip_is_assumed"] else "the chip"
-        yield f"The kernel takes {time(top['lost_ps'])} more than {chip} needs{cost}."
+        yield f"The {what} takes {time(top['lost_ps'])} more than {chip} needs{cost}."
 
 
-def inside(kernel: Json) -> Iterator[str]:
-    if kernel["waiting_ps"] is None:
+def inside(row: Json, what: str) -> Iterator[str]:
+    if row["waiting_ps"] is None:
         yield "The capture does not show what happens inside the kernel."
         return
-    waiting = part_of(kernel["waiting_ps"], kernel["total_dur_ps"])
-    yield f"The kernel spends {waiting}{bracketed(kernel['waiting_pct'])} waiting for copies."
+    waiting = part_of(row["waiting_ps"], row["total_dur_ps"])
+    yield f"The {what} spends {waiting}{bracketed(row['waiting_pct'])} waiting for copies."
 
 
 def next_steps(answer: Json) -> Iterator[Next]:

@@ -21,6 +21,7 @@ from tests.builders.xspace import (
 from tests.harness import Json, answer, run
 from tests.modes.small_steps import PEAKS, STEP, column, kernel, leaf
 from tests.modes.test_idle import Drawn, drawn_line
+from tests.shown import text_of
 
 NO_REGIONS = "the capture has no regions inside kernels"
 STATIC = "counters are the compiler's estimates"
@@ -378,6 +379,21 @@ class Asked(unittest.TestCase):
     def test_name_of_an_op_selects_only_this_op(self) -> None:
         self.assertEqual(self.ops("flash.4"), [("flash.4", 50)])
         self.assertEqual(self.ops("%flash.3"), [("flash.3", 130)])
+
+    def test_headline_and_text_name_the_op(self) -> None:
+        for name, headline in (
+            ("flash", "The costliest op of kernel flash is flash.3 at m.py:3: 0.13 of 1.00 ns"),
+            ("flash.4", "The costliest op of kernel flash is flash.4 at m.py:4: 0.05 of 1.00 ns"),
+        ):
+            for top in ("1", "10"):
+                options = ["--kernel", name, "--top", top]
+                result = result_of(Rows.OPS, options=options)
+                self.assertIn(headline, result["headline"])
+                self.assertIn("The op's flops", result["headline"])
+                self.assertIn(result["kernels"][0]["hlo_op"], text_of(result, "utf-8"))
+        result = result_of(Rows.OPS)
+        self.assertIn("The costliest kernel is other: 0.2 of 1.00 ns", result["headline"])
+        self.assertNotIn("other.1", text_of(result, "utf-8"))
 
     def test_unique_prefix_of_a_kernel_takes_precedence_over_ops(self) -> None:
         self.assertEqual(self.ops("ot"), [("other.1", 200)])
