@@ -403,6 +403,8 @@ def verdict(cohort: Json) -> str:
             f" {verdict['n_slowest']} of {counted(cohort['n_steps'], 'step')}."
         )
     imbalance = IMBALANCES[verdict["imbalance"] or "balanced"]
+    if not verdict["gain_ps"]:
+        return f"{imbalance}: {name} is the slowest device, and another one is as slow."
     return f"{imbalance}: the slowest device, {name}, costs {cost}."
 
 

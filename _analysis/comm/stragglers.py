@@ -22,6 +22,7 @@ from _analysis.records.step_sums import StepSums, is_costly, total_of
 from _light import NamedTuple
 from _pipeline.device import MODULES
 from _pipeline.groups import grouped, mean, percent, rounded_mean
+from _pipeline.no_answer import NoAnswer
 from _pipeline.scopes import scope_of
 from _pipeline.vocabulary import LeafKind
 from _units import counted
@@ -67,6 +68,8 @@ def spread_of_records(
     readers = list(loaders.values())
     found = on_each(lambda load_records: found_in(load_records, device, steps), readers)
     crew = crew_of(zip(loaders, readers, found, strict=True))
+    if steps != slice(None) and not any(member.steps for member in crew.members.values()):
+        raise NoAnswer("step_not_found", detail="--steps selects no usable step of any device")
     by_program = grouped((member.recorded.program, member) for member in crew.members.values())
     cohorts = [Cohort(members) for members in by_program.values()]
     cohorts.sort(key=lambda cohort: (-len(cohort.members), cohort.program))

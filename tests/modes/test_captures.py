@@ -197,7 +197,7 @@ class Sources(unittest.TestCase):
             for path in (Path(folder), runs):
                 result = run(path, "spread").object
                 self.assertEqual(result["n_hosts"], len(records()))
-                self.assertEqual(result["notes"][0], "using run r2, the newest with a record")
+                self.assertEqual(result["notes"][0], "using run r2, the last by name with a record")
                 compared = run(path, "compare", "--baseline", str(runs / "r1")).object
                 self.assertEqual(compared["status"], "ok")
                 # Single-step modes do not read records.
@@ -241,7 +241,7 @@ class Sources(unittest.TestCase):
 
     def test_record_named_like_a_trace_is_rejected(self) -> None:
         detail = on_files({"h0.xplane.pb": a_record("h0")}, "summary").object["detail"]
-        self.assertIn("not a trace but a record, which compare and spread read", detail)
+        self.assertIn("not a trace but a record; pass it to --mode compare or spread", detail)
 
 
 class Options(unittest.TestCase):
@@ -254,8 +254,10 @@ class Options(unittest.TestCase):
             self.assertIsNone(straggler(answer))
             answer = spread(files, "--steps", "1:-1")
             self.assertEqual([s["name"] for s in answer["cohorts"][0]["steps"]], ["1", "2", "3"])
-            answer = spread(files, "--steps", "5:")
-            self.assertEqual(answer["cohorts"][0]["verdict"]["why_not"], "no_common_step")
+            outcome = on_files(files, "spread", "--steps", "5:")
+            self.assertEqual((outcome.object["reason"], outcome.status), ("step_not_found", 1))
+            detail = "--steps selects no usable step of any device"
+            self.assertEqual(outcome.object["detail"], detail)
 
     def test_device_with_an_unusual_name_can_be_selected(self) -> None:
         name = "/device:CUSTOM:0"
