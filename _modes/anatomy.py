@@ -413,9 +413,11 @@ def headline(answer: Json) -> str:
     devices = sum(name.startswith("/device:TPU:") for name in planes)
     jax = answer["versions"].get("jax_version")
     version = f" (JAX {jax})" if jax else ""
+    # With `--plane` or `--host`, the answer does not have all planes.
     return (
-        f"The file{version} is {size(answer['file_bytes'])}, with {counted(len(planes), 'plane')}"
-        f" ({devices} of TPUs) and {counted(len(answer['programs']), 'program')}."
+        f"The file{version} is {size(answer['file_bytes'])}. The answer has"
+        f" {counted(len(planes), 'plane')} ({devices} of TPUs) and"
+        f" {counted(len(answer['programs']), 'program')}."
     )
 
 

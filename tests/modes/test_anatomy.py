@@ -201,6 +201,7 @@ class Provenance(unittest.TestCase):
         result = answer(data, "anatomy", "--plane", "other")
         self.assertEqual(result["versions"], {"jax_version": "0.10.0"})
         self.assertEqual(result["profile_options"]["host_tracer_level"], 2)
+        self.assertIn("The answer has 1 plane (0 of TPUs)", result["headline"])
 
     def test_unset_profile_options_are_omitted(self) -> None:
         defaults = {
