@@ -60,8 +60,8 @@ def is_folder(path: str) -> bool:
 
 
 def files_of_newest_run(folder: str, context: Context, files_in: FilesIn) -> dict[str, str]:
-    """Return the matching files of the newest run that has any. Run names are timestamps, so the
-    last name is the newest run."""
+    """Return the matching files of the newest run that has any. The profiler names runs after the
+    time, so this is the last name; files can be newer than their run, such as copies."""
     rejected = None
     n_runs = 0
     found: dict[str, str] = {}
@@ -83,7 +83,7 @@ def files_of_newest_run(folder: str, context: Context, files_in: FilesIn) -> dic
     if found:
         if n_runs > 1:
             kind = "a trace" if any(map(is_trace, found.values())) else "a record"
-            context.note(f"using run {newest}, the newest with {kind}")
+            context.note(f"using run {newest}, the last by name with {kind}")
     elif rejected is not None:
         raise rejected
     return found
