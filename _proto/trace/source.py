@@ -44,7 +44,7 @@ _FIRST_BYTES = b"\x0a\x12\x1a\x22" + SIGNATURE[:1]
 _OTHERS = (
     (
         rb"\s*\{\s*\"status\"",
-        "not a trace but a record, which compare and spread read from a file named .json or"
+        "not a trace but a record; pass it to --mode compare or spread, in a file named .json or"
         " .json.gz",
     ),
     (
@@ -54,6 +54,8 @@ _OTHERS = (
     (rb"version https://git-lfs", "not a trace but a Git LFS pointer; run git lfs pull first"),
     (rb"(?i)\s*<(?:!doctype|html|\?xml)", "not a trace but HTML or XML; pass an .xplane.pb file"),
 )
+# Matches text, as opposed to other bytes.
+_TEXT_RE = re.compile(r"[^\x00-\x08\x0e-\x1f\x7f]*")
 _MANGLED = (
     "mangled by a text conversion, which replaced bytes with U+FFFD and cannot be undone;"
     " copy the original file again in binary mode"
@@ -76,7 +78,10 @@ def not_a_trace(head: bytes) -> str | None:
         decoded = codecs.getincrementaldecoder("utf-8")().decode(head)
     except UnicodeDecodeError:
         return None
-    return _MANGLED if "\ufffd" in decoded else None
+    if "\ufffd" in decoded:
+        return _MANGLED
+    is_text = head[:1] not in _FIRST_BYTES and _TEXT_RE.fullmatch(decoded)
+    return "not a trace but text; pass an .xplane.pb file" if is_text else None
 
 
 class Content(Protocol):

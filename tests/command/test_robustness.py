@@ -161,6 +161,7 @@ class Damage(RobustnessTest):
             "HTML": b"<!DOCTYPE html><html></html>",
             "a Git LFS pointer": b"version https://git-lfs.github.com/spec/v1\n",
             "JSON": b'{"traceEvents": []}',
+            "text": b"# Notes\n\nOn caf\xc3\xa9s.\n",
         }.items():
             with self.subTest(what):
                 outcome = run(data)
