@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from _output.blocks import blocks_of, shown_notes
 from _output.characters import Characters
-from _output.figures import WORDS
-from _output.fill import ALL, Figure, Grid, Name, columns_of, is_figure, with_unit
+from _output.figures import NO_UNIT, WORDS
+from _output.fill import ALL, Figure, Grid, Name, columns_of, is_figure, label_of, with_unit
 from _output.screen import View
 from _units import plural
 
@@ -30,6 +30,8 @@ PROSE: Final = (*WORDS, "whole")
 BACKTICKS_RE = re.compile(r"`+")
 # Splits a word from the punctuation around it, which stays outside the word's code span.
 PARTS_RE = re.compile(r"\A([\"'(]*)(.*?)([\"').,;:!?]*)\Z", re.DOTALL)
+# Matches a word that is a code span already.
+CODE_RE = re.compile(r"`([^`]+)`")
 # Matches a word without markup: no emphasis, tag, link, mention or reference.
 PLAIN_RE = re.compile(r"[^\W_]*(?:(?:[-+/.,:'%=…]|(?<=[^\W_])_(?=[^\W_]))[^\W_]*)*")
 # Matches the gap between two code spans, to merge them into one.
@@ -101,11 +103,22 @@ class Page:
             yield f"**{title}**"
         yield "\n".join(f"| {' | '.join(cells)} |" for cells in zip(*columns, strict=True))
         if grid.below:
-            yield "\n".join(f"- {self.sentence(below, time)}" for below in grid.below.values())
+            yield "\n".join(
+                f"- {self.label(grid, i)}{self.sentence(below, time)}"
+                for i, below in grid.below.items()
+            )
         for code in grid.code.values():
             # Indented, because a fence could also be in the code.
             lines = (self.characters.seen(line) for line in code)
             yield "\n".join(f"    {line}" for line in lines)
+
+    def label(self, grid: Grid, row: int) -> str:
+        """Return the names of a row of a table, up to its line."""
+        label = label_of(grid.columns)
+        n = grid.columns.index(label) + 1 if label else 0
+        cells = [cells[row] for cells in grid.cells[:n]]
+        names = [self.span(cell, NO_UNIT) for cell in cells if isinstance(cell, Name)]
+        return f"{' '.join(names)}: " if names else ""
 
     def cell(self, text: str, is_plain: bool) -> str:
         return self.prose(text) if is_plain else self.code(text.strip(), is_in_table=True)
@@ -133,6 +146,8 @@ class Page:
 
     def word(self, word: str) -> str:
         before, core, after = PARTS_RE.findall(word)[0]
+        if code := CODE_RE.fullmatch(core):
+            return f"{before}{self.code(code[1])}{after}"
         shows_unchanged = is_plain(core) and not EMOJI_RE.search(word)
         return f"{before}{core if shows_unchanged else self.code(core)}{after}"
 

@@ -61,6 +61,7 @@ class Names(unittest.TestCase):
             ("http://x and :tada: www.x", "`http://x` and `:tada`: `www.x`"),
             ("at …/loss.py:100: -1 ms", "at `…/loss.py:100`: -1 ms"),
             ("at <no source>:loop fusion, <a> <b>", "at `<no source>:loop` fusion, `<a> <b>`"),
+            ("blocks (`program` shows this)", "blocks (`program` shows this)"),
             ("a`b <c>", "``a`b`` `<c>`"),
             ("1. a", "1\\. a"),
             ("# a", "`#` a"),
@@ -134,6 +135,14 @@ class Answers(unittest.TestCase):
                                      {len(cells_in(lines[0]))})  # fmt: skip
                     self.assertTrue(all(re.fullmatch(":---|---:", c) for c in cells_in(lines[1])))
         self.assertGreater(n, 30)
+
+    def test_advice_below_a_table_names_the_row(self) -> None:
+        fields = demo("bottleneck")
+        bullets = [line for line in markdown_of(fields, "utf-8").split("\n") if "to do:" in line]
+        for row in (*fields["causes"][:3], fields["lines"][0]):
+            found = [line for line in bullets if f"`{row['source_user']}`: What to do:" in line]
+            self.assertEqual(len(found), 1, row)
+        self.assertTrue(bullets[0].startswith("- resharding (likely) `"))
 
     def test_headline_is_the_first_paragraph(self) -> None:
         fields = demo("idle")
