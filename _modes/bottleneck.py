@@ -257,7 +257,12 @@ PARTS: tuple[Part, ...] = (
             ),
             Says(
                 "\nThe chip needs {speed_of_light.at_least_ps:time} to"
-                " {speed_of_light.at_most_ps:time}."
+                " {speed_of_light.at_most_ps:time}.",
+                when="speed_of_light.at_most_ps",
+            ),
+            Says(
+                "\nThe step needs no time for math or HBM.",
+                when="!speed_of_light.at_most_ps",
             ),
             Says(
                 "MFU is at least {mfu_at_least:share}.",

@@ -277,7 +277,7 @@ def within_step(answer: Json, only: str) -> Iterator[str]:
         (by_cause["in_program"], "between ops"),
     ]
     longest, cause = max(durations)
-    if longest:
+    if longest and answer["totals"]["n_events_total"]:
         yield f"Most of this time is {cause}: {time(longest)}."
 
 

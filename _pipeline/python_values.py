@@ -127,7 +127,8 @@ def text_of(flag: str, value: Any) -> str:
     if isinstance(value, os.PathLike):
         return os.fsdecode(value)
     if isinstance(value, (bytes, Mapping)) or value is None:
-        raise TypeError(f"{flag} does not accept a value of type {type(value).__name__}")
+        given = type(value).__name__
+        raise TypeError(f"{flag} does not accept a value of type {given}; pass text, as in --help")
     return str(value)
 
 

@@ -260,6 +260,10 @@ class Options(unittest.TestCase):
         for error, call in calls:
             with self.assertRaises(error):
                 call()
+        with self.assertRaisesRegex(
+            TypeError, "--kernel-cost .* type dict; pass text, as in --help"
+        ):
+            analyse(SMALL, "kernel", kernel_cost={"flash": (1, 2)})
 
     def test_path_that_looks_like_an_option_is_treated_as_a_path(self) -> None:
         with self.assertRaises(NoAnswer) as raised:

@@ -295,6 +295,13 @@ class Utilization(unittest.TestCase):
                 self.assertIn(f" {says} ", text)
                 self.assertEqual(result["mfu_at_least"] is None, first == 9)
 
+    def test_text_of_a_step_without_math_says_so_instead_of_a_time_of_0(self) -> None:
+        text = compute_breakdown.render(
+            bottleneck([op("all-reduce.1", "all-reduce", 0, 50)]), "text"
+        )
+        self.assertIn("\nThe step needs no time for math or HBM. MFU is unknown", text)
+        self.assertNotIn("The chip needs", text)
+
 
 class Recomputed(unittest.TestCase):
     def test_total_recomputed_time_includes_all_kinds_of_ops(self) -> None:

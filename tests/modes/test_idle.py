@@ -117,6 +117,12 @@ class Causes(unittest.TestCase):
         aside = device([("f", 0, 10)], (0, 100), modules=[("m", 500, 600)])
         self.assert_causes(aside, between_programs=90)
 
+    def test_headline_says_between_ops_only_of_a_step_with_ops(self) -> None:
+        for start, is_said in ((0, True), (200, False)):
+            found = result_of(device([("f", start, start + 10)], (0, 100)), options=["--step", "0"])
+            self.assertEqual("between ops" in found["headline"], is_said)
+            self.assertIn("the device is idle for", found["headline"])
+
     def test_overlapping_waits_count_once_and_only_inside_the_step(self) -> None:
         waits = [("barrier-cores", 0, 30), ("barrier-cores", 20, 40), ("barrier-cores", 95, 300)]
         plane = device([("f", 25, 35)], (10, 100), [("m", 0, 200)], waits)
