@@ -46,13 +46,11 @@ def how_it_pauses(cause: Json, answer: Json) -> str:
     if not pauses or pauses["n"] == pauses["n_gaps"]:
         return f"between steps, the device{probably} waits {waits} {host}."
     how_long = span(pauses["min_ps"], pauses["max_ps"])
-    how_often = f"the device{probably} waits {how_long} {pauses['when']}"
+    how_often = f"the device{probably} waits {how_long} {host} {pauses['when']}"
     if pauses["n"] == 1:
         # A pause that occurred once is not a cost of every step.
-        return f"{how_often}, {host}{share}."
-    return (
-        f"{how_often} {host}, {f'{waits} in all' if is_whole else f'on average {waits} per step'}."
-    )
+        return f"{how_often}{share}."
+    return f"{how_often}, {f'{waits} in all' if is_whole else f'on average {waits} per step'}."
 
 
 def told_once(rows: list[Json]) -> list[Json]:

@@ -1,4 +1,4 @@
-"""Find ops of whose results a later op takes only a small part.
+"""Find ops whose result a later op mostly discards.
 
 needs: a program
 headline: Computing results that are dropped

@@ -1,4 +1,4 @@
-"""Find attention scores of which a mask that depends only on positions drops most.
+"""Find attention that computes scores which a positional mask mostly discards.
 
 needs: a program
 

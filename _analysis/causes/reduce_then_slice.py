@@ -1,7 +1,7 @@
 """Find collectives whose result is whole on every device, although each device keeps only a part.
 
 needs: a program
-headline: Communication of parts that no device keeps
+headline: A full collective whose result is then sliced
 
 What it finds: An all-reduce, or an all-gather, before a slice whose place depends on the device.
 

@@ -245,8 +245,8 @@ def _notes(peers: Sequence[PeerDevice], *, is_complete: bool) -> list[str]:
     notes = []
     if not is_complete:
         notes.append(
-            "other devices: if this file lacks devices that take part in collectives, the true"
-            " transfers are shorter and the true waits longer"
+            "other devices: if this file lacks devices that take part in collectives, some of the"
+            " transfer may be waiting for them"
         )
     fitted = [peer.name for peer in peers if not peer.is_measured]
     if fitted:

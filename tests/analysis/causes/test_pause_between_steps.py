@@ -235,15 +235,15 @@ class SeveralReasons(unittest.TestCase):
             " while the host is in hook.py:12 on_step. The call of on_step takes 26.0 ms.",
         )
         self.assertIn(
-            "Start at hook.py:12: the device waits 20.0 to 24.0 ms after every second step for the"
-            " host, on average 11.0 of 91.0 ms (12.1 %) per step.",
+            "Start at hook.py:12: the device waits 20.0 to 24.0 ms for the host after every second"
+            " step, on average 11.0 of 91.0 ms (12.1 %) per step.",
             result["headline"],
         )
 
     def test_whole_capture_contains_all_pauses(self) -> None:
         data = self.capture([0, 24, 0, 20, 0, 22], "$hook.py:12 on_step")
         self.assertIn(
-            " waits 20.0 to 24.0 ms after every second step for the host, 66.0 of 626.0 ms (10.5 %)"
+            " waits 20.0 to 24.0 ms for the host after every second step, 66.0 of 626.0 ms (10.5 %)"
             " in all.",
             answer(data, "bottleneck", "--step=all")["headline"],
         )
@@ -276,8 +276,8 @@ class SeveralReasons(unittest.TestCase):
             cause["says"],
         )
         self.assertIn(
-            "Start at save.py:7: the device waits 300.0 ms a single time, after the step with index"
-            " 3, for the host (29.4 %).",
+            "Start at save.py:7: the device waits 300.0 ms for the host a single time, after the"
+            " step with index 3 (29.4 %).",
             result["headline"],
         )
 
