@@ -264,8 +264,8 @@ def explains_half(cause: Json | None, answer: Json) -> bool:
     may."""
     if cause is None or cause["delta_ps"] is None:
         return cause is not None
-    total: int = total_of(answer["totals"])["delta_ps"]
-    return 2 * abs(cause["delta_ps"]) >= abs(total)
+    total = total_of(answer["totals"])["delta_ps"]
+    return bool(2 * abs(cause["delta_ps"]) >= abs(total))
 
 
 def agreement(cause: Json, delta_ps: int) -> int:
