@@ -49,9 +49,6 @@ class Program:
         self.message = decode(pb.HloModule, data, offset)
         self.read_buffer_assignment = read_buffer_assignment
         self.complain = complain
-        self.called_by: dict[Instruction, list[Computation]] = {}
-        self.inside_of: dict[Instruction, list[Instruction]] = {}
-        self.opcodes_of: dict[Instruction, frozenset[str]] = {}
         # What other packages derive from the program, by the function that derives it.
         self.derived: dict[object, Any] = {}
         self.computations = [Computation(self, part) for part in self.message.computations]
@@ -214,18 +211,10 @@ class Computation:
         return self.message.execution_thread == _SPARSE_CORE
 
     @cached_property
-    def operands_of(self) -> dict[Instruction, tuple[Instruction, ...]]:
-        # Most instructions are parameters of fusions, and share the empty tuple.
-        return {
-            here: tuple(filter(None, map(self.instruction, here.message.operand_ids)))
-            for here in self.instructions
-        }
-
-    @cached_property
     def users_of(self) -> dict[Instruction, list[Instruction]]:
         users_of: dict[Instruction, list[Instruction]] = {}
-        for instruction, operands in self.operands_of.items():
-            for operand in dict.fromkeys(operands):
+        for instruction in self.instructions:
+            for operand in dict.fromkeys(instruction.operands):
                 users_of.setdefault(operand, []).append(instruction)
         return users_of
 
@@ -271,6 +260,16 @@ def _path_from_start(done: Instruction) -> list[Instruction]:
 
 
 @cache
+def _only(opcode: str) -> frozenset[str]:
+    return frozenset((opcode,))
+
+
+def _stage_of_fusion(name: str) -> tuple[str, str] | None:
+    end = named_after(name, ASYNC_COLLECTIVE_ENDS)
+    return (ASYNC_COLLECTIVE, end.rpartition("-")[2]) if end else None
+
+
+@cache
 def _stage_of(opcode: str) -> tuple[str, str] | None:
     if opcode in ("send", "recv"):
         return opcode, START
@@ -281,25 +280,37 @@ def _stage_of(opcode: str) -> tuple[str, str] | None:
 class Instruction:
     """An instruction of a program. The class has slots because programs have many instructions."""
 
-    __slots__ = ("computation", "message", "name", "opcode")
+    __slots__ = (
+        *("computation", "message", "name", "opcode", "program", "stage"),
+        *("_called", "_inside", "_leaves", "_opcodes", "_operands"),
+    )
 
     def __init__(self, computation: Computation, message: pb.HloInstruction) -> None:
         self.computation = computation
+        self.program = computation.program
         self.message = message
         # Remove the %, which HLO texts put before each name.
         self.name = message.name.removeprefix("%")
         # A program has few opcodes, but each message makes a new string.
-        self.opcode = intern(message.opcode)
-
-    @property
-    def program(self) -> Program:
-        return self.computation.program
+        self.opcode = opcode = intern(message.opcode)
+        # The kind of the asynchronous op to which the instruction belongs, and the name of its
+        # part; None for other instructions.
+        self.stage = _stage_of_fusion(self.name) if opcode == "fusion" else _stage_of(opcode)
+        # Values of properties that are read often, or None before the first use.
+        self._called: Sequence[Computation] | None = None
+        self._inside: Sequence[Instruction] | None = None
+        self._leaves: Sequence[tuple[Path, Array | None]] | None = None
+        self._opcodes: frozenset[str] | None = None
+        self._operands: Sequence[Instruction] | None = None
 
     # The following properties link to other instructions.
 
     @property
     def operands(self) -> Sequence[Instruction]:
-        return self.computation.operands_of[self]
+        if self._operands is None:
+            found = map(self.computation.instruction, self.message.operand_ids)
+            self._operands = tuple(filter(None, found))
+        return self._operands
 
     @property
     def users(self) -> Sequence[Instruction]:
@@ -310,23 +321,16 @@ class Instruction:
     def called(self) -> Sequence[Computation]:
         """Return the computations that the instruction calls, such as a fusion's body, or a loop's
         body and condition."""
-        ids = self.message.called_computation_ids
-        if not ids:
-            return ()
-        known = self.program.called_by
-        if self not in known:
-            known[self] = list(filter(None, map(self.program.computation, dict.fromkeys(ids))))
-        return known[self]
+        if self._called is None:
+            ids = dict.fromkeys(self.message.called_computation_ids)
+            self._called = tuple(filter(None, map(self.program.computation, ids)))
+        return self._called
 
     def inside(self) -> Sequence[Instruction]:
         """Return the instructions of all called computations, depth first, each of them once."""
-        if not self.message.called_computation_ids:
-            return ()
-        # Remember the result, because the flops, the bytes and the kind of an op depend on it.
-        known = self.program.inside_of
-        if self not in known:
-            known[self] = self._read_inside()
-        return known[self]
+        if self._inside is None:
+            self._inside = self._read_inside() if self.called else ()
+        return self._inside
 
     def _read_inside(self) -> list[Instruction]:
         inside: list[Instruction] = []
@@ -345,25 +349,20 @@ class Instruction:
     @property
     def opcodes(self) -> frozenset[str]:
         """Return the opcodes of the instruction and of all instructions inside it."""
-        known, inside = self.program.opcodes_of, self.inside()
-        if inside and self not in known:
-            known[self] = frozenset((self.opcode, *(inner.opcode for inner in inside)))
-        return known[self] if inside else frozenset((self.opcode,))
+        if self._opcodes is None:
+            inside = self.inside()
+            self._opcodes = (
+                frozenset((self.opcode, *(inner.opcode for inner in inside)))
+                if inside
+                else _only(self.opcode)
+            )
+        return self._opcodes
 
     def parts_with(self, opcodes: Set[str]) -> list[Instruction]:
         """Return which of the instruction and all instructions inside it have these opcodes."""
         if opcodes.isdisjoint(self.opcodes):
             return []
         return [part for part in (self, *self.inside()) if part.opcode in opcodes]
-
-    @property
-    def stage(self) -> tuple[str, str] | None:
-        """Return the kind of the asynchronous op to which the instruction belongs, and the name of
-        its part, or None for other instructions."""
-        if self.opcode == "fusion":
-            end = named_after(self.name, ASYNC_COLLECTIVE_ENDS)
-            return (ASYNC_COLLECTIVE, end.rpartition("-")[2]) if end else None
-        return _stage_of(self.opcode)
 
     @property
     def is_asynchronous(self) -> bool:
@@ -446,10 +445,11 @@ class Instruction:
 
         The array of a part without data is None. The result is None if the shape is unreadable.
         """
-        leaves = read_leaves(self.message.shape)
-        if leaves is None:
-            self.program.complain(f"the shape of {self.name} is unreadable")
-        return leaves
+        if self._leaves is None:
+            self._leaves = read_leaves(self.message.shape)
+            if self._leaves is None:
+                self.program.complain(f"the shape of {self.name} is unreadable")
+        return self._leaves
 
     @property
     def arrays(self) -> list[Array] | None:
