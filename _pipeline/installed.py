@@ -1,7 +1,6 @@
 """Export the Python API from the installed package.
 
-In a clone, the functions are in `compute_breakdown.py`, which is `__main__.py` in the package. The
-command imports this file, too, so each function is imported only on first use.
+The command imports this file, too, so each function is imported only on first use.
 """
 
 from __future__ import annotations
@@ -11,8 +10,6 @@ import sys
 
 __all__ = ["NoAnswer", "analyse", "capture", "render"]
 
-# True after a program has used an attribute of this package; the first use imports `__main__.py`.
-is_imported = False
 HERE = os.path.dirname(os.path.realpath(__file__))
 # Unpickling an answer from another process imports modules from this folder, possibly before the
 # program calls a function.
@@ -31,10 +28,8 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> object:
-        global is_imported  # noqa: PLW0603
         if name not in (*__all__, "__version__"):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module
 
-        is_imported = True
-        return getattr(import_module(f"{__name__}.__main__"), name)
+        return getattr(import_module("_command"), name)

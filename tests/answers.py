@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 from unittest import mock
 
-import compute_breakdown
+import _command
 from _pipeline import load
 from _proto import errors, xplane_pb2
 from tests.analysis import small_programs
@@ -571,7 +571,7 @@ def error_answers() -> list[Outcome]:
         for made in (BEFORE, AFTER):
             shutil.copy(made, folder)
         found.append(run(folder, "spread"))
-    no_mode = compute_breakdown.outcome_of([str(DEMO), "--mode=none"])
+    no_mode = _command.outcome_of([str(DEMO), "--mode=none"])
     found.append(Outcome(no_mode.fields, no_mode.status, no_mode.complaint))
     for missing in (
         errors.NoProtobuf("No module named 'google'"),

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-import compute_breakdown
+import _command
 from _modes import NAMES, Mode, mode_named
 from _output.schema import schema_of
 from _pipeline.context import Context, Request
@@ -205,7 +205,7 @@ def run_as_printed(profile: str | Path | bytes, mode: str, *options: str) -> Out
 
 def _run_words(*words: str) -> tuple[str, int, str]:
     """Return the answer as JSON, the exit status, and stderr."""
-    outcome = compute_breakdown.outcome_of(words)
+    outcome = _command.outcome_of(words)
     printed = json.dumps(outcome.fields, allow_nan=False)
     assert_declared(json.loads(printed))
     return printed, outcome.status, outcome.complaint

@@ -17,8 +17,8 @@ from tests.test_house import BATCH, sources
 
 LIST = ROOT / "tests" / "data" / "messages.txt"
 SOURCES = (
-    *("compute_breakdown.py", "_peaks.py", "_units.py", "_modes/*.py", "_analysis/**/*.py"),
-    *("_pipeline/*.py", "_proto/**/*.py"),
+    *("_command.py", "compute_breakdown.py", "_peaks.py", "_units.py", "_modes/*.py"),
+    *("_analysis/**/*.py", "_pipeline/*.py", "_proto/**/*.py"),
 )
 # These files contain no messages: generated code, and lists of categories.
 WITHOUT_MESSAGES = ("_pb2.py", "vocabulary.py")

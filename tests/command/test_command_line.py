@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 from unittest import mock
 
+import _command
 import compute_breakdown
 from _modes import STEP_OPTIONS
 from _pipeline import streams
@@ -104,7 +105,7 @@ class UsageErrors(unittest.TestCase):
         self.assertTrue(outcome.stderr.startswith("usage: "))
 
     def assert_usage_error(self, detail: str, *arguments: str | Path) -> None:
-        outcome = compute_breakdown.outcome_of([*map(str, arguments)])
+        outcome = _command.outcome_of([*map(str, arguments)])
         self.assertEqual((outcome.status, outcome.fields["reason"]), (2, "bad_arguments"))
         self.assertEqual(outcome.fields["detail"], detail)
         usage, line = outcome.complaint.splitlines()
@@ -169,7 +170,7 @@ class Words(unittest.TestCase):
     """Test how the words of a command line become options, values and profiles."""
 
     def parsed(self, *words: str) -> Request:
-        return compute_breakdown.parse_command_line(words)
+        return _command.parse_command_line(words)
 
     def options(self, mode: str, *words: str) -> dict[str, Any]:
         return self.parsed("x.pb", "--mode", mode, *words).mode_options
@@ -219,7 +220,7 @@ class Words(unittest.TestCase):
             (["--schema", "idle"], "{"),
             (["--explain=not_donated"], "not_donated\n"),
         ):
-            with self.subTest(words), self.assertRaises(compute_breakdown.Page) as page:
+            with self.subTest(words), self.assertRaises(_command.Page) as page:
                 self.parsed(*words)
             self.assertTrue(str(page.exception).startswith(start), page.exception)
         with self.assertRaisesRegex(compute_breakdown.NoAnswer, "--explain must be one of .*did"):
@@ -384,7 +385,7 @@ class ProgressLine(unittest.TestCase):
             ):
                 self.addCleanup(gc.enable)
                 path = shared_file("small.xplane.pb", small_capture())
-                compute_breakdown.main([str(path), "--mode", "summary"])
+                _command.main([str(path), "--mode", "summary"])
                 shown = self.shown()
                 self.assertEqual(any("reading" in line for line in shown), is_terminal)
                 self.assertEqual(shown[-1], "")
@@ -401,7 +402,7 @@ class ProgressLine(unittest.TestCase):
                 with self.subTest(packed=packed, step=step):
                     Shares.of.clear()
                     argv = [str(path), "--mode", "summary", "--step", step]
-                    compute_breakdown.outcome_of(argv, Shares(sys.stderr))
+                    _command.outcome_of(argv, Shares(sys.stderr))
                     self.assertEqual(list(Shares.of), ["unpacking"] * packed + ["reading"])
                     for shares in Shares.of.values():
                         self.assertEqual(shares, sorted(shares))

@@ -16,6 +16,7 @@ import unittest
 from pathlib import Path
 from typing import get_args
 
+import _command
 import _peaks
 import compute_breakdown
 from _analysis import remedies
@@ -79,7 +80,7 @@ class Tables(unittest.TestCase):
                 self.assertIn("detail", failed.object)
 
     def test_table_of_options_lists_the_same_options_as_the_help(self) -> None:
-        in_help = re.findall(r"^  (--[\w-]+)", compute_breakdown.help_text(), re.MULTILINE)
+        in_help = re.findall(r"^  (--[\w-]+)", _command.help_text(), re.MULTILINE)
         in_table = [re.findall(r"`(--[\w-]+)", row[0]) for row in table(FIELDS, "option")]
         self.assertEqual(sorted(itertools.chain(*in_table)), sorted(in_help))
 
@@ -123,7 +124,7 @@ class Names(unittest.TestCase):
     batch = BATCH
 
     def test_options_on_the_pages_exist(self) -> None:
-        known = {*compute_breakdown.ALL_OPTIONS}
+        known = {*_command.ALL_OPTIONS}
         for name in ("README.md", "GUIDE.md", "SKILL.md"):
             page = PAGES[name]
             called = re.findall(r"(?:compute-breakdown|compute_breakdown\.py)[^|\n`]*", page)
@@ -220,6 +221,7 @@ class Files(unittest.TestCase):
             folder = Path(name)
             for source in (
                 "compute_breakdown.py",
+                "_command.py",
                 "_light.py",
                 "_peaks.py",
                 "_units.py",

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import _command
 import compute_breakdown
 from _analysis import processes
 from _output.forms import in_form
@@ -338,12 +339,10 @@ class Render(unittest.TestCase):
             words = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
             words = [word.removesuffix("=True") for word in words]
             with self.subTest(mode=mode, options=options):
-                outcome = compute_breakdown.outcome_of(
-                    [str(SMALL), "--mode", mode, "--text", *words]
-                )
+                outcome = _command.outcome_of([str(SMALL), "--mode", mode, "--text", *words])
                 pipe = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
                 with mock.patch.dict(os.environ, {"COLUMNS": ""}):
-                    screen = compute_breakdown.screen_of(outcome.fields)
+                    screen = _command.screen_of(outcome.fields)
                     printed = in_form("text", outcome.fields, screen, outcome.request, pipe)
                 found = render(analyse(SMALL, mode, **options), "text")
                 self.assertEqual(

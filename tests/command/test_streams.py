@@ -22,7 +22,7 @@ import time
 from array import array
 from pathlib import Path
 
-import compute_breakdown
+import _command
 from tests import harness
 from tests.builders.xspace import op, trace
 from tests.fuzz import check_outcome, damaged_at
@@ -140,7 +140,7 @@ class Terminal(StreamsTest):
         The Python code `setup` runs before the program, in the same process.
         """
         master, slave = pty.openpty()
-        code = f"{setup}; import compute_breakdown as c; raise SystemExit(c.main())"
+        code = f"{setup}; import _command as c; raise SystemExit(c.main())"
         process = subprocess.Popen(
             [sys.executable, *(("-c", code) if setup else (harness.SCRIPT,)), *arguments],
             stdout=slave,
@@ -167,7 +167,7 @@ class Terminal(StreamsTest):
             {**json.loads(text), "next_steps": []}, harness.run(self.small, "summary").object
         )
         self.assertTrue(text.startswith('{\n  "status": "ok",\n'))
-        self.assertEqual(f"{hint}\n", compute_breakdown.HINT)
+        self.assertEqual(f"{hint}\n", _command.HINT)
         for word in ("--format text", "jq", "--top"):
             self.assertIn(word, hint)
 
@@ -187,7 +187,7 @@ class Terminal(StreamsTest):
     def test_text_on_a_terminal_has_no_hint(self) -> None:
         result, _ = self.on_terminal(self.small, "--mode", "summary", "--format", "text")
         self.assertIn("The step takes ", result)
-        self.assertNotIn(compute_breakdown.HINT, result)
+        self.assertNotIn(_command.HINT, result)
 
     def test_hint_is_omitted_if_stderr_is_not_a_terminal(self) -> None:
         result, rest = self.on_terminal(self.small, "--mode", "summary", stderr=subprocess.PIPE)
@@ -243,7 +243,7 @@ class Terminal(StreamsTest):
         master, slave = pty.openpty()
         # This clock runs 1000 times too fast, so the progress line appears.
         late = "import time; t = time.monotonic; time.monotonic = lambda: 1e3 * t();"
-        code = f"{late} import compute_breakdown as c; raise SystemExit(c.main())"
+        code = f"{late} import _command as c; raise SystemExit(c.main())"
         with (self.folder / "out").open("wb") as out:
             command = [sys.executable, "-c", code, str(self.large), "--mode", "summary"]
             process = subprocess.Popen(command, stdout=out, stderr=slave, cwd=harness.ROOT)
@@ -336,7 +336,8 @@ class Started(StreamsTest):
         package.mkdir()
         (package / "__init__.py").touch()
         shutil.copy(harness.SCRIPT, package / "__main__.py")
-        for name in ("_light.py", "_peaks.py", "_units.py", "_modes", "_pipeline", "_proto"):
+        files = ("_command.py", "_light.py", "_peaks.py", "_units.py")
+        for name in (*files, "_modes", "_pipeline", "_proto"):
             (package / name).symlink_to(harness.ROOT / name)
         code = b"from compute_breakdown.__main__ import command; command()"
         installed = self.write("compute-breakdown", code)
@@ -355,7 +356,7 @@ class Started(StreamsTest):
     def test_program_starts_in_isolated_mode(self) -> None:
         command = [sys.executable, "-I", str(harness.SCRIPT), "--version"]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
-        self.assertEqual(done.stdout, f"compute_breakdown {compute_breakdown.__version__}\n")
+        self.assertEqual(done.stdout, f"compute_breakdown {_command.__version__}\n")
 
     def test_old_python_is_rejected_with_one_line(self) -> None:
         found = filter(None, map(shutil.which, ("python3.8", "python3.9")))

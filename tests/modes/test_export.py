@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import compute_breakdown
+import _command
 from _modes.export import TABLES
 from _pipeline.context import Context
 from tests.builders import hlo_proto
@@ -528,7 +528,7 @@ class Writing(Exports):
     def test_progress_of_writing_is_reported(self) -> None:
         calls: list[tuple[str, int, int]] = []
         words = [str(DEMO), "--mode", "export", "--out", str(self.folder / "step.db")]
-        request = compute_breakdown.parse_command_line(words)
-        compute_breakdown.answered(Context(request, lambda *call: calls.append(call)))
+        request = _command.parse_command_line(words)
+        _command.answered(Context(request, lambda *call: calls.append(call)))
         writing = [call for call in calls if call[0] == "writing"]
         self.assertEqual(writing[-1][1], writing[-1][2])

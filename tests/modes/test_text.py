@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import compute_breakdown
+import _command
 from _modes.by_op import with_shares
 from _output import figures, fill
 from _output.characters import Characters
@@ -531,8 +531,8 @@ class Command(InFolder):
             mock.patch.dict(os.environ, {"COLUMNS": "", **variables}),
             mock.patch.object(sys, "stdout", stream),
         ):
-            outcome = compute_breakdown.outcome_of(list(arguments))
-            text = compute_breakdown.printed(outcome, for_people=False)
+            outcome = _command.outcome_of(list(arguments))
+            text = _command.printed(outcome, for_people=False)
         text.encode(encoding)
         return text, outcome.status, outcome.complaint
 
@@ -543,7 +543,7 @@ class Command(InFolder):
             ["no such path", "--mode", "memory"],
             [str(DEMO), "--mode", "bottleneck", "--params=1e9", "--tokens=5", "--n-devices=0"],
         ):
-            as_json = compute_breakdown.outcome_of(options)
+            as_json = _command.outcome_of(options)
             text, status, stderr = self.printed(*options, "--format=text")
             with self.subTest(options=options):
                 self.assertEqual((status, stderr), (as_json.status, as_json.complaint))
@@ -573,7 +573,7 @@ class Command(InFolder):
         ):
             for form in forms:
                 more = [] if mode == "record" else ["--out=x"]
-                outcome = compute_breakdown.outcome_of(
+                outcome = _command.outcome_of(
                     [str(DEMO), "--mode", mode, *more, f"--format={form}"]
                 )
                 self.assertEqual(outcome.fields["reason"], "bad_arguments")
@@ -602,7 +602,7 @@ class Command(InFolder):
             (["--mode=idle", "--all"], "--all requires --format text or --format markdown"),
             (["--mode=idle", "--no-merge", "--text"], "--no-merge is only valid with --mode by_op"),
         ):
-            outcome = compute_breakdown.outcome_of([str(DEMO), *options])
+            outcome = _command.outcome_of([str(DEMO), *options])
             self.assertEqual(outcome.status, 2)
             self.assertIn(detail, outcome.fields["detail"])
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import _command
 import compute_breakdown
 from _output.code import LARGEST_FILE, LONGEST_LINE, Sources
 from compute_breakdown import render
@@ -158,12 +159,12 @@ class Shown(InFolder):
         self.assertNotIn("</script><b>", text)
 
     def test_text_on_a_terminal_shows_python_files_below_the_current_folder(self) -> None:
-        outcome = compute_breakdown.outcome_of([str(SMALL), "--mode", "bottleneck", "--text"])
+        outcome = _command.outcome_of([str(SMALL), "--mode", "bottleneck", "--text"])
         for ending in ("py", "txt"):
             with in_folder(self.folder):
                 for for_people in (True, False):
                     own = outcome._replace(fields=copy.deepcopy(outcome.fields))
-                    shown = compute_breakdown.printed(own, for_people=for_people)
+                    shown = _command.printed(own, for_people=for_people)
                     is_shown = for_people and ending == "py"
                     self.assertEqual("| x = 1" in shown, is_shown, (ending, for_people))
             model = self.folder / "model"

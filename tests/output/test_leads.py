@@ -12,8 +12,8 @@ import unittest
 from collections.abc import Iterator
 from typing import Any
 
+import _command
 import _units
-import compute_breakdown
 from _modes import bottleneck, comm
 from _output import phrases
 from _output.command import following
@@ -167,7 +167,7 @@ class NextSteps(unittest.TestCase):
         for line in sorted(steps):
             python, script, *words = shlex.split(line)
             self.assertEqual((python, script), (sys.executable, str(SCRIPT)))
-            self.assertEqual(compute_breakdown.outcome_of(words).fields["status"], "ok", line)
+            self.assertEqual(_command.outcome_of(words).fields["status"], "ok", line)
         done = subprocess.run(line, shell=True, capture_output=True, check=False)
         self.assertEqual(json.loads(done.stdout)["status"], "ok", line)
 
