@@ -20,7 +20,15 @@ import sys
 
 from _light import TYPE_CHECKING
 from _modes import NAMES, STEP_OPTIONS, Mode, mode_named
-from _pipeline.command_line import Option, help_rows, name_of, uses, wrong
+from _pipeline.command_line import (
+    Option,
+    help_rows,
+    name_of,
+    program_name,
+    short_help,
+    uses,
+    wrong,
+)
 from _pipeline.context import DEVICE, SCHEMA_VERSION, Context, Outcome, Request
 from _pipeline.names import with_suggestion
 from _pipeline.no_answer import (
@@ -41,7 +49,6 @@ from _pipeline.options import (
     form_among,
     one_of,
 )
-from _pipeline.program_name import program_name, short_help
 from _pipeline.streams import Progress, is_terminal, write
 from _pipeline.texts import cut_texts, encoded
 
@@ -270,8 +277,7 @@ def answered(context: Context) -> Json:
 
 def with_lead(answer: Json, request: Request) -> Json:
     """Return the answer with a headline and commands to run next."""
-    from _output.command import called_as, following, from_python
-    from _output.lead import with_lead
+    from _output.lead import called_as, following, from_python, with_lead
 
     lead = mode_named(request.mode).module
     if not hasattr(lead, "headline"):

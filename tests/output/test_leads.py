@@ -16,7 +16,7 @@ import _command
 import _units
 from _modes import bottleneck, comm
 from _output import phrases
-from _output.command import following
+from _output.lead import following
 from tests.answers import BATCH, answers, demo
 from tests.harness import DEMO, LISTED_MODES, ROOT, SCRIPT, Json
 from tests.shown import headline_of, merged_of, text_of
