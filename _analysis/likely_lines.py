@@ -74,8 +74,7 @@ def line_of(op: Op) -> LikelyLine:
     Mark a line that contradicts the op's scope. Math without an own line gets the likely line of
     its scope.
     """
-    own = LikelyLine(op.source_inner, op.source_user, OWN)
-    found = own if op.source_stack else likely_line(op)
+    found = LikelyLine(op.source_inner, op.source_user, OWN) if op.source_stack else likely_line(op)
     if op.around is None:
         return found
     line = found.line_user or found.line
@@ -96,9 +95,9 @@ def likely_line_of(
     first = instruction if instruction.line else instruction.chain[0]
     known = instruction.program.derived.setdefault(likely_line_of, {})
     key = first, is_own, producer_first
-    if key not in known:
-        known[key] = find_likely_line_of(instruction, is_own, producer_first)
-    found: LikelyLine = known[key]
+    found: LikelyLine | None = known.get(key)
+    if found is None:
+        found = known[key] = find_likely_line_of(instruction, is_own, producer_first)
     return found
 
 

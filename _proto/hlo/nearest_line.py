@@ -79,7 +79,7 @@ def _innermost(chain: Sequence[Instruction]) -> Iterator[Instruction]:
     """Yield the first collective inside an asynchronous op, then the roots of the computations that
     the op calls."""
     kinds = ("async", ASYNC_COLLECTIVE)
-    parts = [part for part in chain if part.stage and part.stage[0] in kinds]
+    parts = [part for part in chain if (stage := part.stage) and stage[0] in kinds]
     collective = first_collective(parts)
     if collective is not None:
         yield collective
