@@ -82,20 +82,29 @@ def times_beside(
     """Map each instruction in `moved` to the time of the math that could overlap with it: math that
     neither uses its result nor computes its input. Stop adding at the time in `moved`.
 
-    The dependencies of each instruction are a bitset, so one pass in schedule order is enough.
+    The math on which an instruction depends, and the math that depends on it, are the bits of two
+    numbers, so one pass in each direction is enough.
     """
-    bit_of = {instruction: 1 << i for i, instruction in enumerate(dict.fromkeys((*math, *moved)))}
-    before: dict[Instruction, int] = {}
-    for instruction in computation.instructions:
-        bits = 0
-        for operand in instruction.operands:
-            bits |= before.get(operand, 0) | bit_of.get(operand, 0)
-        before[instruction] = bits
-    times = dict.fromkeys(moved, 0)
+    bit_of = {instruction: 1 << i for i, instruction in enumerate(math)}
+    up_to = dict(bit_of)
+    for here in computation.instructions:
+        bits = bit_of.get(here, 0)
+        for operand in here.operands:
+            bits |= up_to.get(operand, 0)
+        up_to[here] = bits
+    since = dict(bit_of)
+    for here in reversed(computation.instructions):
+        if bits := since.get(here, 0):
+            for operand in here.operands:
+                since[operand] = since.get(operand, 0) | bits
+    durations = list(math.values())
+    times = {}
     for here, enough in moved.items():
-        for other, time in math.items():
-            if not before[here] & bit_of[other] and not before[other] & bit_of[here]:
-                times[here] += time
-                if times[here] >= enough:
-                    break
+        time = 0
+        beside = ((1 << len(durations)) - 1) & ~(up_to[here] | since.get(here, 0))
+        while beside and time < enough:
+            last = beside.bit_length() - 1
+            time += durations[last]
+            beside ^= 1 << last
+        times[here] = time
     return times
