@@ -53,8 +53,11 @@ class Value(NamedTuple):
     @property
     def array(self) -> Array | None:
         """Return the shape of the value; None for tuples and unreadable shapes."""
-        leaves = self.instruction.leaves or ()
-        return next((array for path, array in leaves if path == self.path), None)
+        here, wanted = self
+        for path, array in here.leaves or ():
+            if path == wanted:
+                return array
+        return None
 
 
 class Reached(NamedTuple):

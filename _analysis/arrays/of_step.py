@@ -199,6 +199,8 @@ class StepArrays:
             self._programs[program] = Arrays(program)
         arrays = self._programs[program]
         accesses = accesses_of(here, arrays)
+        if here.is_asynchronous and not accesses:
+            return
         executions = entry.executions
         n_bytes = self._corrected(executions, accesses)
         total = sum(n_bytes)

@@ -6,7 +6,7 @@ writes the update. A kernel is assumed to read and write each of its arrays once
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 from _analysis.arrays.graph import Value, inputs_of_chain, is_layout, operand
 from _analysis.arrays.values import Arrays, operand_values, output_at
@@ -90,87 +90,89 @@ def accesses_of(op: Instruction, arrays: Arrays) -> list[Access]:
     if op.opcode in _NO_TRAFFIC or op.message.custom_call_target in _PLACEHOLDERS:
         return []
     if op.is_asynchronous:
-        found = _of_chain(op, arrays)
-    elif op.opcode in _SLICES:
-        found = _of_slice(op, arrays)
-    elif op.opcode == _UPDATE:
-        found = _of_update(op, arrays)
-    else:
-        found = _of_op(op, arrays)
-    return list(found)
+        return _of_chain(op, arrays)
+    if op.opcode in _SLICES:
+        return _of_slice(op, arrays)
+    return _of_update(op, arrays) if op.opcode == _UPDATE else _of_op(op, arrays)
 
 
 def _access(
     arrays: Arrays, value: Value, array: Array, *, is_write: bool, moved: int | None = None
-) -> Iterator[Access]:
-    """Yield the access to an array of which an op moves all bytes, or `moved` bytes if given."""
+) -> Sequence[Access]:
+    """Return the access to an array of which an op moves all bytes, or `moved` bytes if given; none
+    if no byte is moved, or if the size is unknown."""
     size = array.n_bytes if array.memory_space == HBM else 0
-    if size is not None and moved != 0:
-        n_bytes = size if moved is None else min(moved, size)
-        yield Access(arrays.array_of(value), value.path, n_bytes, is_write)
+    if size is None or moved == 0:
+        return ()
+    n_bytes = size if moved is None else min(moved, size)
+    return (Access(arrays.array_of(value), value.path, n_bytes, is_write),)
 
 
 def _written(op: Instruction, arrays: Arrays) -> list[Access]:
-    return [
-        access
-        for path, array in arrays.leaves(op)
-        for access in _access(arrays, Value(op, path), array, is_write=True)
-    ]
+    found: list[Access] = []
+    for path, array in arrays.leaves(op):
+        found += _access(arrays, Value(op, path), array, is_write=True)
+    return found
 
 
 def _size(op: Instruction | None, arrays: Arrays) -> int:
     return sum(array.n_bytes or 0 for _, array in arrays.leaves(op)) if op else 0
 
 
-def _of_chain(op: Instruction, arrays: Arrays) -> Iterator[Access]:
-    """Yield the accesses of an asynchronous op. They belong to its last part: the core waits there
+def _of_chain(op: Instruction, arrays: Arrays) -> list[Access]:
+    """Return the accesses of an asynchronous op. They belong to its last part: the core waits there
     until the data have moved."""
     chain = op.chain
     done = chain[-1]
     if op is not done:
-        return
-    is_slice = any(inner.opcode in _SLICES for part in chain for inner in part.inside())
-    is_slice |= done.opcode.startswith("slice-")
+        return []
+    is_slice = done.opcode.startswith("slice-") or any(part.parts_with(_SLICES) for part in chain)
     moved = _size(done, arrays) if is_slice else None
     written = _written(done, arrays)
     seen = {access.array for access in written}
+    found = []
     for source in inputs_of_chain(op):
         for path, array in arrays.leaves(source):
             for access in _access(arrays, Value(source, path), array, is_write=False, moved=moved):
                 # The parts of the op pass the same array on.
                 if access.array not in seen:
                     seen.add(access.array)
-                    yield access
-    yield from written
+                    found.append(access)
+    return found + written
 
 
-def _of_slice(op: Instruction, arrays: Arrays) -> Iterator[Access]:
+def _of_slice(op: Instruction, arrays: Arrays) -> list[Access]:
+    found: list[Access] = []
     for index, value, array in operand_values(op, arrays):
         moved = None if index else _size(op, arrays)
-        yield from _access(arrays, value, array, is_write=False, moved=moved)
-    yield from _written(op, arrays)
+        found += _access(arrays, value, array, is_write=False, moved=moved)
+    return found + _written(op, arrays)
 
 
-def _of_update(op: Instruction, arrays: Arrays) -> Iterator[Access]:
+def _of_update(op: Instruction, arrays: Arrays) -> list[Access]:
+    found: list[Access] = []
     n_bytes = 0
     for index, value, array in operand_values(op, arrays):
         if index:
-            yield from _access(arrays, value, array, is_write=False)
+            found += _access(arrays, value, array, is_write=False)
         if index == 1:
             n_bytes = array.n_bytes or 0
     for path, array in arrays.leaves(op):
-        yield from _access(arrays, Value(op, path), array, is_write=True, moved=n_bytes)
+        found += _access(arrays, Value(op, path), array, is_write=True, moved=n_bytes)
+    return found
 
 
-def _of_op(op: Instruction, arrays: Arrays) -> Iterator[Access]:
+def _of_op(op: Instruction, arrays: Arrays) -> list[Access]:
+    found: list[Access] = []
     body = op.called[0] if op.opcode == "fusion" and op.called and is_partial(op) else None
     shared = arrays.aliases(op) if op.message.output_operand_aliasing else {}
     for index, value, array in operand_values(op, arrays):
         # A fusion passes such an array on. How much a kernel updates of it is unknown.
         moved = 0 if (index, ()) in shared.values() else read_of(body, index) if body else None
-        yield from _access(arrays, value, array, is_write=False, moved=moved)
+        found += _access(arrays, value, array, is_write=False, moved=moved)
     for path, array in arrays.leaves(op):
         moved = 0 if path in shared else None
         if body and (output := output_at(op, path)) and (update := update_of(output, body)):
             moved = update.n_bytes
-        yield from _access(arrays, Value(op, path), array, is_write=True, moved=moved)
+        found += _access(arrays, Value(op, path), array, is_write=True, moved=moved)
+    return found

@@ -43,10 +43,13 @@ class Arrays:
     def array_of(self, value: Value) -> Value:
         """Return the value that defines the array of a value."""
         passed: dict[Value, None] = {}
-        while (before := self._next.get(value) or self._before(value)) is not None:
+        while True:
+            # The value that defines an array is followed by itself.
+            before = self._next.get(value) or self._before(value) or value
             passed[value] = None
+            # Only a damaged program has other values that pass themselves on, or contain
+            # themselves.
             if before in passed or len(before.path) > DEEPEST:
-                # Only a damaged program has a value that passes itself on, or contains itself.
                 break
             value = before
         for seen in passed:
@@ -167,8 +170,8 @@ def output_at(fusion: Instruction, path: Path) -> Instruction | None:
 
 def operand_values(instruction: Instruction, arrays: Arrays) -> Iterator[tuple[int, Value, Array]]:
     """Yield each array of the operands: the operand's index, the value, and its shape."""
-    for index in range(len(instruction.message.operand_ids)):
-        given = operand(instruction, index)
+    for index, operand_id in enumerate(instruction.message.operand_ids):
+        given = instruction.computation.instruction(operand_id)
         if given is not None:
             for path, array in arrays.leaves(given):
                 yield index, Value(given, path), array
