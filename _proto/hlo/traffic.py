@@ -92,10 +92,10 @@ def names_again(value: Instruction) -> bool:
     """Return whether an instruction inside a fusion only names an array once more: a bitcast, or a
     copy that keeps the order of dimensions, as for other tiles. XLA adds such copies to arrays that
     are updated in place."""
-    if value.opcode == "bitcast":
-        return True
+    if value.opcode != "copy":
+        return value.opcode == "bitcast"
     order, *orders = (order_of(each.message.shape) for each in (value, *value.operands))
-    return value.opcode == "copy" and orders == [order]
+    return orders == [order]
 
 
 def read_of(body: Computation, number: int) -> int | None:
