@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
 from typing import Final, Literal
 
 from _analysis.arrays.graph import Value
@@ -199,22 +198,23 @@ class StepArrays:
             self._programs[program] = Arrays(program)
         arrays = self._programs[program]
         accesses = accesses_of(here, arrays)
-        if here.is_asynchronous and not accesses:
+        if not accesses and here.is_asynchronous:
+            # The last part has the accesses of all parts.
             return
         executions = entry.executions
         n_bytes = self._corrected(executions, accesses)
         total = sum(n_bytes)
-        is_bound = total > 0 and self._is_bound_by_hbm(entry, total)
-        if is_bound:
+        times = [0] * len(accesses)
+        if total > 0 and self._is_bound_by_hbm(entry, total):
             self.bound_ops.add(executions)
-        times = shares(executions.total, n_bytes) if is_bound else [0] * len(accesses)
-        self.bound_time += sum(times)
-        for access, of_each, time in zip(accesses, n_bytes, times, strict=True):
-            array = self._array(access.array, arrays)
+            self.bound_time += executions.total
+            times = shares(executions.total, n_bytes)
+        for (value, path, _, is_write), of_each, time in zip(accesses, n_bytes, times, strict=True):
+            array = self._array(value, arrays)
             if array is not None:
                 moved = of_each * executions.n
-                uses = array.writes if access.is_write else array.reads
-                uses.append(Use(executions, access.path, access.is_write, moved, time))
+                uses = array.writes if is_write else array.reads
+                uses.append(Use(executions, path, is_write, moved, time))
                 array.moved += moved
                 array.time += time
 
@@ -347,8 +347,11 @@ def shares(whole: int, parts: Sequence[int]) -> list[int]:
     total = sum(parts)
     if not total:
         return [0] * len(parts)
-    ends = [0]
+    found = []
+    begin = so_far = 0
     for part in parts:
-        ends.append(ends[-1] + part)
-    bounds = [whole * end // total for end in ends]
-    return [end - begin for begin, end in pairwise(bounds)]
+        so_far += part
+        end = whole * so_far // total
+        found.append(end - begin)
+        begin = end
+    return found
