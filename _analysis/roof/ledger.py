@@ -105,10 +105,10 @@ def judged(executions: Executions, cost: Cost, roofs: Roofs) -> Entry:
     """Compare a compute op with its roof: the time that its flops or its bytes need, whichever is
     longer. An unknown time counts as zero."""
     n, total = executions.n, executions.total
-    of_flops = roofs.t_compute(cost.flops, cost.precision.dtype)
-    of_bytes = roofs.t_memory(cost.moved_bytes)
-    t_compute = n * of_flops if of_flops else NO_TIME
-    t_memory = n * of_bytes if of_bytes else NO_TIME
+    n_bytes = cost.moved_bytes
+    of_flops = roofs.t_compute(cost.flops and n * cost.flops, cost.precision.dtype)
+    of_bytes = roofs.t_memory(n_bytes and n * n_bytes)
+    t_compute, t_memory = of_flops or NO_TIME, of_bytes or NO_TIME
     roof = max(t_compute, t_memory)
     times = t_compute, None if of_bytes is None else t_memory
     if cost.source == OPAQUE and executions.op.kernel:
