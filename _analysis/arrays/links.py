@@ -267,8 +267,10 @@ class Links:
         """Return the time per byte on the links, chosen so that the replay takes as long as the
         trace."""
         n_bytes = sum(event.n_bytes for event in events)
+        if not n_bytes:
+            return 0.0
         # The links cannot be busy for longer than the computation takes.
-        fast, slow = 0.0, measured / max(n_bytes, 1)
+        fast, slow = 0.0, measured / n_bytes
         for _ in range(_HALVINGS):
             pace = (fast + slow) / 2
             if _replayed(events, pace) > measured:
