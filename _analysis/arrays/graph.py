@@ -169,11 +169,11 @@ def producers(value: Value) -> list[Value]:
     return [Value(source, place) for source, place in found if source is not None]
 
 
-def inputs_of_chain(part: Instruction) -> Iterator[Instruction]:
-    """Yield the inputs of all parts of an asynchronous op, excluding outputs of its other parts."""
+def inputs_of_chain(part: Instruction) -> list[Instruction]:
+    """Return the inputs of all parts of an asynchronous op, excluding outputs of its other
+    parts."""
     chain = part.chain
-    for member in chain:
-        yield from (operand for operand in member.operands if operand not in chain)
+    return [operand for member in chain for operand in member.operands if operand not in chain]
 
 
 def consumers(value: Value) -> list[Value]:

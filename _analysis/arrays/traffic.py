@@ -126,8 +126,8 @@ def _of_chain(op: Instruction, arrays: Arrays) -> list[Access]:
     done = chain[-1]
     if op is not done:
         return []
-    is_slice = done.opcode.startswith("slice-") or any(part.parts_with(_SLICES) for part in chain)
-    moved = _size(done, arrays) if is_slice else None
+    slices = [inner for part in chain for inner in part.inside() if inner.opcode in _SLICES]
+    moved = _size(done, arrays) if slices or done.opcode.startswith("slice-") else None
     written = _written(done, arrays)
     seen = {access.array for access in written}
     found = []
