@@ -4,6 +4,7 @@ lines."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
 
 from _analysis.arrays.graph import WHILE, body_of, callers, loop_around
 from _analysis.arrays.links import Links
@@ -181,10 +182,10 @@ class StepProgram:
         Programs list instructions in a different order. The position of a loop is the
         position of the first op inside it.
         """
-        order: dict[Instruction, int] = {}
-        for place, instruction in enumerate(self.ran):
-            order[instruction] = place
-            for caller in callers(instruction.computation):
+        order = {here: place for place, here in enumerate(self.ran)}
+        first = {here.computation: place for here, place in reversed(order.items())}
+        for computation, place in sorted(first.items(), key=itemgetter(1)):
+            for caller in callers(computation):
                 order.setdefault(caller, place)
         return order
 
