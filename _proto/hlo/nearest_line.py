@@ -78,13 +78,15 @@ def _line_of(instruction: Instruction) -> str | None:
 def _innermost(chain: Sequence[Instruction]) -> Iterator[Instruction]:
     """Yield the first collective inside an asynchronous op, then the roots of the computations that
     the op calls."""
-    kinds = ("async", ASYNC_COLLECTIVE)
-    parts = [part for part in chain if (stage := part.stage) and stage[0] in kinds]
-    collective = first_collective(parts)
+    # All parts are of one kind.
+    stage = chain[0].stage
+    if stage is None or stage[0] not in ("async", ASYNC_COLLECTIVE):
+        return
+    collective = first_collective(chain)
     if collective is not None:
         yield collective
     entered: set[Computation] = set()
-    to_do = [computation for part in reversed(parts) for computation in reversed(part.called)]
+    to_do = [computation for part in reversed(chain) for computation in reversed(part.called)]
     while to_do:
         computation = to_do.pop()
         if computation.root is not None and computation not in entered:
