@@ -200,21 +200,21 @@ class Op:
         """Return the path of the op's scope and primitive, from the trace or else the program."""
         if self.tf_op is None and self.instruction:
             # If a done op has no path, use the path of the matching start.
-            parts = (self.instruction, self.instruction.chain[0])
-            return next(filter(None, (part.tf_op for part in parts)), None)
+            return self.instruction.tf_op or self.instruction.chain[0].tf_op
         return self.tf_op
 
     @cached_property
     def all_scopes(self) -> list[scopes.Scope]:
         """Return the positions of the op in the program's structure: none if unknown, and several
         for a collective that the compiler combined from several layers."""
-        paths = [self.path] if self.path else []
-        if self.kind == COMM and self.instruction:
-            # Import late, because captures without programs do not need the module.
-            from _proto.hlo.combined import combined_paths
+        own = [scopes.scope_of(self.path)] if self.path else []
+        if self.kind != COMM or not self.instruction:
+            return own
+        # Import late, because captures without programs do not need the module.
+        from _proto.hlo.combined import combined_paths
 
-            paths = combined_paths(self.instruction) or paths
-        return list(dict.fromkeys(map(scopes.scope_of, paths)))
+        paths = combined_paths(self.instruction)
+        return list(dict.fromkeys(map(scopes.scope_of, paths))) or own
 
     @cached_property
     def scope(self) -> scopes.Scope | None:

@@ -388,7 +388,8 @@ class Instruction:
     @property
     def tf_op(self) -> str | None:
         """Return `op_name` in the notation of traces, which has a colon at the end."""
-        return f"{self.op_name}:" if self.op_name else None
+        name = self.message.metadata.op_name
+        return f"{name}:" if name else None
 
     @property
     def line(self) -> str | None:
@@ -417,8 +418,7 @@ class Instruction:
 
     def line_where(self, is_wanted: Callable[[str], bool]) -> str | None:
         """Return the source line of the innermost frame in a wanted file."""
-        frames, _ = self.program.frames.stack(self.message.metadata.stack_frame_id)
-        return next((frame.place for frame in frames if is_wanted(frame.file)), None)
+        return self.program.frames.line_where(self.message.metadata.stack_frame_id, is_wanted)
 
     @property
     def shape(self) -> str | None:

@@ -28,6 +28,7 @@ class StackFrames:
         # Caches by id, because many instructions share a frame.
         self._frames: dict[int, StackFrame | None] = {}
         self._stacks: dict[int, tuple[list[StackFrame], bool]] = {}
+        self._lines: dict[tuple[int, Callable[[str], bool]], str | None] = {}
 
     def frame(self, frame_id: int) -> StackFrame | None:
         if frame_id not in self._frames:
@@ -42,6 +43,15 @@ class StackFrames:
         if frame_id not in self._stacks:
             self._stacks[frame_id] = self._read_stack(frame_id)
         return self._stacks[frame_id]
+
+    def line_where(self, frame_id: int, is_wanted: Callable[[str], bool]) -> str | None:
+        """Return the line of the innermost frame of a stack that is in a wanted file."""
+        key = frame_id, is_wanted
+        if key not in self._lines:
+            frames, _ = self.stack(frame_id)
+            wanted = (frame.place for frame in frames if is_wanted(frame.file))
+            self._lines[key] = next(wanted, None)
+        return self._lines[key]
 
     def _read_stack(self, frame_id: int) -> tuple[list[StackFrame], bool]:
         frames: dict[int, StackFrame] = {}
