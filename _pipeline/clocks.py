@@ -13,7 +13,6 @@ by the clock offset at the latest preceding measured time.
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, compress
@@ -43,6 +42,7 @@ class Piece:
         self.base = base
         self.metadata_ids = events.metadata_ids
         self.starts = events.offsets
+        self.durations = events.durations
         self.device_starts = events.device_offsets
         self.device_durations = events.device_durations
         # Indices of the events that the core did not measure.
@@ -54,10 +54,6 @@ class Piece:
     @property
     def distinct_ids(self) -> set[int]:
         return self._events.distinct_ids
-
-    @property
-    def durations(self) -> array[int]:
-        return self._events.durations
 
     @property
     def last(self) -> int:

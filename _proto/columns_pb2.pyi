@@ -29,30 +29,6 @@ class LineColumns(_message.Message):
     events: LineColumns.Event
     def __init__(self, events: _Optional[_Union[LineColumns.Event, _Mapping]] = ...) -> None: ...
 
-class LineOnce(_message.Message):
-    __slots__ = ["events"]
-    class Event(_message.Message):
-        __slots__ = ["duration_ps", "metadata_id", "offset_ps", "stats"]
-        DURATION_PS_FIELD_NUMBER: _ClassVar[int]
-        METADATA_ID_FIELD_NUMBER: _ClassVar[int]
-        OFFSET_PS_FIELD_NUMBER: _ClassVar[int]
-        STATS_FIELD_NUMBER: _ClassVar[int]
-        duration_ps: int
-        metadata_id: int
-        offset_ps: int
-        stats: _containers.RepeatedCompositeFieldContainer[LineOnce.Stat]
-        def __init__(self, metadata_id: _Optional[int] = ..., offset_ps: _Optional[int] = ..., duration_ps: _Optional[int] = ..., stats: _Optional[_Iterable[_Union[LineOnce.Stat, _Mapping]]] = ...) -> None: ...
-    class Stat(_message.Message):
-        __slots__ = ["metadata_id", "uint64_value"]
-        METADATA_ID_FIELD_NUMBER: _ClassVar[int]
-        UINT64_VALUE_FIELD_NUMBER: _ClassVar[int]
-        metadata_id: int
-        uint64_value: int
-        def __init__(self, metadata_id: _Optional[int] = ..., uint64_value: _Optional[int] = ...) -> None: ...
-    EVENTS_FIELD_NUMBER: _ClassVar[int]
-    events: _containers.RepeatedCompositeFieldContainer[LineOnce.Event]
-    def __init__(self, events: _Optional[_Iterable[_Union[LineOnce.Event, _Mapping]]] = ...) -> None: ...
-
 class LineShapes(_message.Message):
     __slots__ = ["events"]
     class Event(_message.Message):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import compress
 
@@ -39,16 +39,12 @@ class Events:
     """A line's events as columns, in the file's order, without aggregated events.
 
     The device columns contain the times that the core measured, and 0 for unmeasured events.
-
-    In the file, an instant event can lack a duration. Finding such events takes as long as decoding
-    all columns, and records rarely need durations, so `durations` finds them on first use.
     """
 
     def __init__(
         self,
         metadata_ids: Sequence[int],
         offsets: Sequence[int],
-        # All durations or, if `read_durations` is given, some of them, including the longest.
         durations: Sequence[int],
         device_offsets: Sequence[int],
         device_durations: Sequence[int],
@@ -56,12 +52,10 @@ class Events:
         unmeasured: list[int],
         # A superset of the stat ids on the events.
         stat_ids: frozenset[int],
-        # Function that returns the durations of all events; None if `durations` contains them all.
-        read_durations: Callable[[], Sequence[int]] | None = None,
     ) -> None:
         self.metadata_ids = column_of(metadata_ids)
         self.offsets = column_of(offsets)
-        self._some_durations = column_of(durations)
+        self.durations = column_of(durations)
         self.longest = max(durations, default=0)
         self.device_offsets = column_of(device_offsets)
         self.device_durations = column_of(device_durations)
@@ -71,14 +65,6 @@ class Events:
         # The lowest and the highest offset.
         self.first, self.last = in_order[0], in_order[-1]
         self.stat_ids = stat_ids
-        self._read_durations = read_durations
-
-    @cached_property
-    def durations(self) -> array[int]:
-        """Return the durations on the trace's clock."""
-        if self._read_durations is None:
-            return self._some_durations
-        return column_of(self._read_durations())
 
     @cached_property
     def distinct_ids(self) -> set[int]:
@@ -129,7 +115,7 @@ class Events:
 
     def lasting(self) -> Events:
         """Return the events, except those with a negative duration."""
-        if not has_negative(self._some_durations):
+        if not has_negative(self.durations):
             return self
         return self.where([duration >= 0 for duration in self.durations])
 
@@ -139,20 +125,14 @@ class Events:
 
     def _at(self, indices: Sequence[int]) -> Events:
         unmeasured = set(self.unmeasured)
-
-        def read_durations() -> array[int]:
-            return taken(self.durations, indices)
-
-        is_read = self._read_durations is None
         return Events(
             taken(self.metadata_ids, indices),
             taken(self.offsets, indices),
-            read_durations() if is_read else self._some_durations,
+            taken(self.durations, indices),
             taken(self.device_offsets, indices),
             taken(self.device_durations, indices),
             [place for place, i in enumerate(indices) if i in unmeasured] if unmeasured else [],
             self.stat_ids,
-            None if is_read else read_durations,
         )
 
 

@@ -11,8 +11,7 @@ is read piece by piece, in up to three passes:
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import compress
 from typing import TypeVar
 
@@ -23,16 +22,27 @@ from _proto import columns_pb2 as columns
 from _proto import xplane_pb2 as pb
 from _proto.trace.events import DeviceStats, Events, has_negative
 from _proto.trace.source import Source
-from _proto.trace.wire import LENGTH, decode, explain, fields, parse
+from _proto.trace.wire import LENGTH, VARINT, Held, decode, explain, fields, parse
 
 _PIECE_BYTES = 1 << 16
 _TAIL_BYTES = 1 << 9
 # Lines with at most this many pieces keep their events, because the steps of a short line share
 # pieces.
 _KEPT_PIECES = 16
-_EVENT_TAG = 4 << 3 | LENGTH
-# Fields of a stat that are included in the columns.
-_IN_COLUMNS = columns.LineColumns.Column.DESCRIPTOR.fields_by_number
+_EVENT_NUMBER = 4
+_EVENT_TAG = _EVENT_NUMBER << 3 | LENGTH
+# The bytes of a varint, except its last byte.
+_FOLLOWED = bytes(range(1 << 7, 1 << 8))
+# Tags of integers that no known event or stat has. Newer profilers can add such fields.
+_FOREIGN_TAGS = bytes(number << 3 | VARINT for number in range(9, 16))
+# Signs of events with and without a duration, and of stats.
+_LASTING, _INSTANT, _STAT = b"l", b"i", b"s"
+# The tags of a stat, which are those of its id and of its unsigned value, and of an event.
+_SIGNS = (
+    (bytes((_EVENT_TAG, 1 << 3, 3 << 3)), _STAT),
+    (bytes((_EVENT_TAG, 1 << 3, 2 << 3, 3 << 3)), _LASTING),
+    (bytes((_EVENT_TAG, 1 << 3, 2 << 3)), _INSTANT),
+)
 # Field numbers of an event. If protobuf reads a field with one of these numbers as an unknown field
 # of LineColumns, the field has the wrong wire type or contains the number of occurrences.
 _OF_TIME = range(1, 6)
@@ -190,9 +200,7 @@ class Line:
         if piece.kept_events is not None:
             return piece.kept_events
         data = self._read(piece)
-        # Pass no method of this line: its events would refer to the line, which refers to them.
-        read_durations = partial(_durations_at, self._source, piece.start, piece.end)
-        events = _events_in_columns(data, piece.start, self._device_stats, read_durations)
+        events = _events_in_columns(data, piece.start, self._device_stats)
         if events is None or len(events) != piece.n_events:
             events = _events_one_by_one(data, piece.start, self._device_stats)
             piece.n_aggregated = piece.n_events - len(events)
@@ -306,32 +314,35 @@ def _spans_in_columns(data: bytes, n_events: int) -> Spans | None:
     ):
         return None
     if len(durations) < n_events:
-        durations = _durations_in(data, 0)
+        durations = [event.duration_ps for event in _decode(columns.LineShapes, data, 0).events]
     return ids, offsets, durations
 
 
-def _events_in_columns(
-    data: bytes, at: int, device: DeviceStats, read_durations: Callable[[], list[int]]
-) -> Events | None:
+def _events_in_columns(data: bytes, at: int, device: DeviceStats) -> Events | None:
     """Return a piece's events, or None if they cannot be read in columns, for example because a
     stat is not an unsigned integer.
 
-    If there are as many ids and offsets as events, and no event has one twice, each event has
-    exactly one of both. The same holds for durations and for the ids and values of stats.
+    The layout shows whether each event and each stat has every field once, and which events have no
+    duration or no stats, so it shows which event a value belongs to.
     """
     column = _decode(columns.LineColumns, data, at).events
-    if any(map(_has_unknown, (column, column.stats))) and not _has_only_foreign_fields(
-        _decode(pb.LineMerged, data, at).events
-    ):
-        return None
     ids, offsets, durations = column.metadata_id[:], column.offset_ps[:], column.duration_ps[:]
     stat_ids, values = column.stats.metadata_id[:], column.stats.uint64_value[:]
-    if not (len(ids) == len(offsets) >= len(durations) and len(stat_ids) == len(values)):
+    layout = _layout_of(data)
+    n, n_lasting, n_stats = len(ids), len(durations), len(stat_ids)
+    n_signs = tuple(map(layout.count, (_LASTING, _INSTANT, _STAT)))
+    if (
+        not len(offsets) == n == len(layout) - n_stats
+        or len(values) != n_stats
+        or n_signs != (n_lasting, n - n_lasting, n_stats)
+    ):
         return None
-    n = len(ids)
-    if _decode(columns.LineOnce, data, at).ByteSize() != len(data):
-        return None
-    measured = _measured_times(stat_ids, values, device)
+    if n_lasting < n:
+        durations = _with_instants(durations, layout)
+    # Most events have the same two stats in the same order, or none.
+    first_two = stat_ids[:2]
+    are_alike = stat_ids == first_two * (n_stats // 2)
+    measured = _measured_times(stat_ids, values, device, are_alike=are_alike)
     if measured is None:
         return None
     device_offsets, device_durations = measured
@@ -340,12 +351,11 @@ def _events_in_columns(
     if not n_measured:
         unmeasured = list(range(n))
     elif n_measured != n:
-        # Some events, such as loops, have no stats. The clock needs their durations.
-        shapes = [(event.duration_ps, event.stats) for event in _shapes_in(data, at)]
-        unmeasured = [i for i, (_, stats) in enumerate(shapes) if not stats]
+        # Some events, such as loops, have no stats.
+        stats_of_events = layout.replace(_INSTANT, _LASTING).split(_LASTING)[1:]
+        unmeasured = [i for i, stats in enumerate(stats_of_events) if not stats]
         if len(unmeasured) != n - n_measured:
             return None
-        durations = [duration for duration, _ in shapes]
     for i in unmeasured:
         device_offsets.insert(i, 0)
         device_durations.insert(i, 0)
@@ -356,26 +366,50 @@ def _events_in_columns(
         device_offsets,
         device_durations,
         unmeasured,
-        frozenset(stat_ids),
-        read_durations if len(durations) < n else None,
+        frozenset(first_two if are_alike else stat_ids),
     )
     # If some values are not valid times, the events must be checked one by one.
     is_odd = has_negative(events.device_offsets) or has_negative(events.device_durations)
     return None if is_odd else events
 
 
+def _layout_of(data: bytes) -> bytes:
+    """Return a sign for each event of a piece, followed by a sign for each of its stats. Fields of
+    other events and stats result in other bytes.
+
+    The fields are integers, or messages of integers, so tags alternate with values and lengths. All
+    of these are varints, of which only the last byte is below 128.
+    """
+    # The first piece of a line begins with fields of the line, such as its name.
+    of_line = fields(Held(data), 0, len(data))
+    at = next((at for at, number, *_ in of_line if number == _EVENT_NUMBER), len(data))
+    tags = data[at:].translate(None, _FOLLOWED)[::2].translate(None, _FOREIGN_TAGS)
+    for of_tags, sign in _SIGNS:
+        tags = tags.replace(of_tags, sign)
+    return tags
+
+
+def _with_instants(durations: list[int], layout: bytes) -> list[int]:
+    """Insert 0 for each event without a duration."""
+    found = []
+    first = 0
+    for lasting in layout.translate(None, _STAT).split(_INSTANT):
+        found += durations[first : first + len(lasting)]
+        found.append(0)
+        first += len(lasting)
+    return found[:-1]
+
+
 def _measured_times(
-    stat_ids: list[int], values: list[int], device: DeviceStats
+    stat_ids: list[int], values: list[int], device: DeviceStats, *, are_alike: bool
 ) -> tuple[list[int], list[int]] | None:
     """Return the offsets and durations that the core measured, or None if they do not alternate,
-    because an event lacks one that another event has twice."""
-    # Most events have the same two stats in the same order, or none.
-    first_two = stat_ids[:2]
-    if stat_ids == first_two * (len(stat_ids) // 2):
-        if device.are_offset_and_duration(first_two):
-            return values[::2], values[1::2]
-        if device.are_offset_and_duration(first_two[::-1]):
-            return values[1::2], values[::2]
+    because an event lacks one that another event has twice. `are_alike` is True if two stats
+    alternate."""
+    if are_alike and device.are_offset_and_duration(stat_ids[:2]):
+        return values[::2], values[1::2]
+    if are_alike and device.are_offset_and_duration(stat_ids[1::-1]):
+        return values[1::2], values[::2]
     is_offset = [i in device.offset_ids for i in stat_ids]
     is_duration = [i in device.duration_ids for i in stat_ids]
     offsets, durations = list(compress(values, is_offset)), list(compress(values, is_duration))
@@ -383,34 +417,6 @@ def _measured_times(
     if are_offsets not in ([True, False] * len(offsets), [False, True] * len(offsets)):
         return None
     return offsets, durations
-
-
-def _durations_at(source: Source, start: int, end: int) -> list[int]:
-    return _durations_in(source.read(start, end - start), start)
-
-
-def _durations_in(data: bytes, at: int) -> list[int]:
-    """Return the durations of all events, with 0 for events without a duration."""
-    return [event.duration_ps for event in _shapes_in(data, at)]
-
-
-def _shapes_in(data: bytes, at: int) -> Sequence[columns.LineShapes.Event]:
-    return _decode(columns.LineShapes, data, at).events
-
-
-def _has_unknown(message: Message) -> bool:
-    return len(UnknownFieldSet(message)) > 0
-
-
-def _has_only_foreign_fields(merged: pb.LineMerged.Event) -> bool:
-    """Return whether all fields that the columns lack are also missing from the schema. Newer
-    profilers can add such fields."""
-    return not (
-        merged.HasField("num_occurrences")
-        or any(field.number not in _IN_COLUMNS for field, _ in merged.stats.ListFields())
-        or _has_misfits(merged)
-        or _has_misfits(merged.stats)
-    )
 
 
 # The following functions decode the events of a piece one by one.

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from struct import unpack
 from typing import Any, NamedTuple
 from unittest import mock
 
 from _proto import columns_pb2 as columns
 from _proto.trace import lines, open_trace
 from _proto.trace.events import DeviceStats
+from _proto.trace.wire import FIXED64
 from tests.builders.xspace import (
     Event,
     EventMetadata,
@@ -43,7 +45,7 @@ DEVICES = (
     DeviceStats(frozenset({9}), frozenset({8})),
     DeviceStats(frozenset({0}), frozenset({9})),
     DeviceStats(frozenset({8, 300}), frozenset({9, 0})),
-    # These ids contain bytes that the decoder also uses to mark event shapes.
+    # Ids of several bytes.
     DeviceStats(frozenset({0x62 << 7 | 0x60}), frozenset({0x7F << 7 | 0x7F})),
     DeviceStats(frozenset({8}), frozenset()),
 )
@@ -169,7 +171,7 @@ class Columns(InFolder):
         expected = [row for row in found if row is not None]
         data = piece_of(events)
         self.assertEqual(list(lines._events_one_by_one(data, 0, device).rows()), expected)
-        in_columns = lines._events_in_columns(data, 0, device, lambda: lines._durations_in(data, 0))
+        in_columns = lines._events_in_columns(data, 0, device)
         if in_columns is not None and len(in_columns) == len(events):
             self.assertEqual(list(in_columns.rows()), expected)
             return True
@@ -209,6 +211,12 @@ class Columns(InFolder):
             "no stats": head,
             "all stats twice": [*head, *stats, *stats],
             "other order of stats": [*head, *stats[::-1]],
+            # The tags of these fields are also signs of the layout.
+            **{
+                f"sign {sign!r}": [*plain, (sign[0] >> 3, unpack("<d", b"\x80" * 7 + b"\x40")[0])]
+                for _, sign in lines._SIGNS
+                if sign[0] & 7 == FIXED64
+            },
         }
         for what, odd in cases.items():
             for events in ([odd], [odd, plain], [plain, odd, plain]):
