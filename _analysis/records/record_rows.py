@@ -17,8 +17,9 @@ from _analysis.records.recording import (
     digest_of_all,
     record_devices,
 )
+from _light import NamedTuple
 from _pipeline.context import SCHEMA_VERSION, Context
-from _pipeline.device import open_device
+from _pipeline.device import Device, StepEvent, open_device
 from _pipeline.event_iterate import read_events
 from _pipeline.folders import host_of
 from _pipeline.groups import SourceKey, grouped
@@ -90,7 +91,8 @@ def record_of_host(
         names = planes_named(device, trace.plane_names)[:1]
     if not names:
         raise no_device(trace.plane_names)
-    compared = key_to_compare(path, trace, names, context) if has_causes else None
+    picked = pick_on(path, trace, names[0], context) if has_causes else None
+    compared = picked.key if picked and len(names) > 1 else None
     devices = record_devices(path, trace, names, asked, compared, context)
     groups: dict[SourceKey, GroupFacts] = {}
     for of_device in devices:
@@ -101,7 +103,7 @@ def record_of_host(
 
     programs = Programs(trace, devices[0].device)
     digests = digests_of_programs(trace, devices, programs, context)
-    found = found_in(path, trace, names[0], devices, programs, context) if has_causes else None
+    found = found_in(path, trace, picked, devices, programs, context) if has_causes else None
     frames: dict[str, int] = {}
     group_rows = [group_row(facts, frames) for facts in groups.values()]
     answer: Json = {
@@ -165,39 +167,48 @@ def group_row(facts: GroupFacts, frames: dict[str, int]) -> Json:
     }
 
 
-def key_to_compare(
-    path: str, trace: Trace, names: Sequence[str], context: Context
-) -> StepKey | None:
-    """Return the key of the first device's step that modes of one step pick; None if there is no
-    other device."""
-    if len(names) < 2:
-        return None
+class Picked(NamedTuple):
+    """A device, and the step on it that modes of one step pick by default."""
+
+    device: Device
+    step: StepEvent | None
+
+    @property
+    def key(self) -> StepKey | None:
+        return keys_of(self.device.steps)[self.step.index] if self.step else None
+
+
+def pick_on(path: str, trace: Trace, name: str, context: Context) -> Picked | None:
+    """Return the step of a device, or None if the device has no line of ops."""
     with suppress(NoAnswer):
-        device = open_device(path, trace, names[0], [], context.with_own_notes())
-        picked = pick_step(device, StepChoice(), context.with_own_notes())
-        return keys_of(device.steps)[picked.index] if picked else None
+        device = open_device(path, trace, name, [], context.with_own_notes())
+        return Picked(device, pick_step(device, StepChoice(), context.with_own_notes()))
     return None
 
 
 def found_in(
     path: str,
     trace: Trace,
-    picked_on: str,
+    picked: Picked | None,
     devices: Sequence[DeviceFacts],
     programs: Programs,
     context: Context,
 ) -> Found:
-    """Return the causes in the step of the first recorded device that modes of one step pick. The
-    step that was compared is that of the device `picked_on`, which is another one if that device
-    has no ops."""
+    """Return the causes in the step of the first recorded device that modes of one step pick.
+
+    If that device is the one of `picked`, its step has been compared with other devices.
+    """
     # Import late, because most records that `compare` and `spread` make of traces need no causes.
     from _analysis.causes.shared.facts import found_by_default
 
-    of_causes, name = context.with_own_notes(), devices[0].device
-    device = open_device(path, trace, name, [], of_causes, programs=programs)
-    picked = pick_step(device, StepChoice(), of_causes)
-    step = normalize(device, picked, read_events(device, picked), of_causes)
-    peers = [of_device.peer for of_device in devices if of_device.peer and name == picked_on]
+    name = devices[0].device
+    peers = [of_device.peer for of_device in devices if of_device.peer]
+    if picked is None or picked.device.plane.name != name:
+        picked, peers = pick_on(path, trace, name, context), []
+    assert picked is not None  # Only devices with ops are recorded.
+    of_causes = context.with_own_notes()
+    device = picked.device._replace(programs=programs)
+    step = normalize(device, picked.step, read_events(device, picked.step), of_causes)
     return found_by_default(step, of_causes, {peer.name: peer for peer in peers})
 
 
