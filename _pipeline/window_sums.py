@@ -15,7 +15,7 @@ from _pipeline.clocks import Clock
 from _pipeline.device import StepEvent
 from _pipeline.event_iterate import Admitted
 from _pipeline.executions import durations_by_op
-from _pipeline.normalize import measure
+from _pipeline.normalize import Step, measure
 from _pipeline.timeline import Columns, gaps_of, kept, leaves_of
 
 
@@ -45,6 +45,13 @@ def sums_of(picked: StepEvent | None, admitted: Admitted, containers: Set[int]) 
     if busy is None:
         busy = end - start - gaps_of(admitted.pieces, clock, containers, (start, end)).total
     return WindowSums(admitted, clock, end - start, busy, times, counts)
+
+
+def sums_in(step: Step) -> WindowSums:
+    """Return the sums of a step."""
+    times = {metadata_id: ran.total for metadata_id, ran in step.executions.items()}
+    counts = {metadata_id: ran.n for metadata_id, ran in step.executions.items()}
+    return WindowSums(step.admitted, step.clock, step.duration, step.timeline.busy, times, counts)
 
 
 def busy_without_overlap(pieces: Iterable[Columns], start: int, end: int) -> int | None:

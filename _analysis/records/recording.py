@@ -27,7 +27,7 @@ from _pipeline.ops import Op
 from _pipeline.texts import digest_of
 from _pipeline.timeline import events_of
 from _pipeline.vocabulary import CONTAINER
-from _pipeline.window_sums import WindowSums, sums_of
+from _pipeline.window_sums import WindowSums, sums_in, sums_of
 from _units import counted
 
 TYPE_CHECKING = False
@@ -152,29 +152,28 @@ def record_device(
     recorded = []
     peer = None
     for event, key, of_step, reason in zip(steps, keys_of(steps), admitted, reasons, strict=True):
-        sums = None
+        sums = whole = None
         picked = event if device.steps else None
+        waits = barriers if picked is None else barriers_in(barriers, picked)
+        if picked and key == compared:
+            # A step that is not used can have other ops.
+            own = make_ops(device, [of_step], context.with_own_notes(), (device, ops))
+            whole = step_of(device, picked, of_step, own)
+        elif waits and not reason:
+            whole = step_of(device, picked, of_step, ops)
         if not reason:
-            sums = sums_of(picked, of_step, used.containers)
+            sums = sums_in(whole) if whole else sums_of(picked, of_step, used.containers)
             used.add(sums)
         why_not = reason or (None if event.index in asked_for else "not_asked")
         step = record_step(event, sums, periods.get(event.index), why_not, leaves)
-        if step.sums and (waits := barriers if picked is None else barriers_in(barriers, picked)):
-            idle = step_of(device, picked, of_step, ops).idle_during(waits)
-            step = step._replace(sums=step.sums._replace(barrier=idle))
+        if whole and step.sums and waits:
+            step = step._replace(sums=step.sums._replace(barrier=whole.idle_during(waits)))
         recorded.append(step)
-        if picked and key == compared and (not step.sums or step.sums.is_worth_comparing):
-            # A step that is not used can have other ops.
-            own = make_ops(device, [of_step], context.with_own_notes(), shared.first)
-            peer = peer_of(step_of(device, picked, of_step, own))
+        if whole and key == compared and (not step.sums or step.sums.is_worth_comparing):
+            peer = peer_of(whole)
         # The events need more memory than the sums of the steps that follow.
         of_step.pieces.clear()
-    n_dropped = admitted[0].n_aggregated + used.n_dropped
-    if n_dropped:
-        context.warn(
-            f"left out {counted(n_dropped, 'event')} of the XLA Ops line (no metadata, no time or a"
-            " negative duration)"
-        )
+    context.warn(*notes_on_dropped(admitted[0].n_aggregated + used.n_dropped))
     return DeviceFacts(
         device=device.plane.name,
         device_type=device.type,
@@ -227,6 +226,15 @@ class UsedSteps:
     def main_program(self) -> int | None:
         """Return the id of the program that takes the most time; None if no op has a program id."""
         return max(self._times, key=self._times.__getitem__, default=None)
+
+
+def notes_on_dropped(n_dropped: int) -> list[str]:
+    if not n_dropped:
+        return []
+    return [
+        f"left out {counted(n_dropped, 'event')} of the XLA Ops line (no metadata, no time or a"
+        " negative duration)"
+    ]
 
 
 def barriers_in(barriers: Sequence[Event], step: StepEvent) -> Sequence[Event]:

@@ -215,7 +215,7 @@ class Plane:
 
     def has_same_metadata(self, other: object, metadata_ids: Iterable[int]) -> bool:
         """Return whether another plane's entries have the same bytes and the same meaning."""
-        return (
+        return other is self or (
             isinstance(other, Plane)
             and self.stat_names == other.stat_names
             and all(self._bytes_of(i) == other._bytes_of(i) for i in metadata_ids)
