@@ -65,10 +65,11 @@ class GroupFacts:
 
 
 class Leaf(NamedTuple):
-    """An op that is not a container, and the keys of the sums that include its time."""
+    """An op that is not a container, and the sums that include its time."""
 
     op: Op
     key: SourceKey
+    group: GroupFacts
     part: Part | None
     # True if the time of the op counts as waiting.
     is_wait: bool
@@ -112,9 +113,30 @@ class Shared:
     """Facts that the devices recorded in one process share: most groups, and most ops."""
 
     def __init__(self) -> None:
-        self.groups: dict[SourceKey, GroupFacts] = {}
+        self._groups: dict[SourceKey, GroupFacts] = {}
+        # The latest leaf with each metadata id.
+        self._leaves: dict[int, Leaf] = {}
         # The first device, with its ops.
         self.first: tuple[Device, dict[int, Op]] | None = None
+
+    def leaves_among(self, ops: Mapping[int, Op]) -> dict[int, Leaf]:
+        """Return the ops that are not containers, and add them to their groups."""
+        leaves = {}
+        for metadata_id, op in ops.items():
+            if not op.is_container:
+                leaf = self._leaves.get(metadata_id)
+                if leaf is None or leaf.op is not op:
+                    leaf = self._leaves[metadata_id] = self._leaf_of(op)
+                leaves[metadata_id] = leaf
+        return leaves
+
+    def _leaf_of(self, op: Op) -> Leaf:
+        key = source_key(op)
+        if key not in self._groups:
+            self._groups[key] = GroupFacts(op)
+        group = self._groups[key]
+        group.ops.add(OpFacts(op.source_inner, op.tf_op, op.signature, op.kernel, op.text))
+        return Leaf(op, key, group, part_of(op), op.is_wait)
 
     def programs(self, rank: Rank | None, notes: list[str]) -> Programs | None:
         """Return the programs of the first device, which from now on note damage in `notes`. Return
@@ -144,7 +166,7 @@ def record_device(
     is_used = [not why_not for why_not in reasons]
     ops = make_ops(device, list(compress(admitted, is_used)), context, shared.first)
     shared.first = shared.first or (device, ops)
-    leaves = leaves_among(ops)
+    leaves = shared.leaves_among(ops)
     asked_for = set(range(len(steps))[asked])
     periods = periods_by_index(device)
     barriers = barriers_of(device)
@@ -182,7 +204,7 @@ def record_device(
         program=digest_of_all(used.texts),
         program_id=used.main_program,
         steps=recorded,
-        groups=facts_of(leaves.values(), shared.groups),
+        groups={leaf.key: leaf.group for leaf in leaves.values()},
         peer=peer,
         notes=context.notes,
     )
@@ -243,14 +265,6 @@ def barriers_in(barriers: Sequence[Event], step: StepEvent) -> Sequence[Event]:
     return barriers[first : bisect_left(barriers, step.end, key=attrgetter("start"))]
 
 
-def leaves_among(ops: Mapping[int, Op]) -> dict[int, Leaf]:
-    return {
-        metadata_id: Leaf(op, source_key(op), part_of(op), op.is_wait)
-        for metadata_id, op in ops.items()
-        if not op.is_container
-    }
-
-
 def record_step(
     event: StepEvent,
     step: WindowSums | None,
@@ -286,23 +300,6 @@ def sums_of_leaves(
         if leaf.is_wait:
             wait += time
     return StepSums(step.duration, step.busy, parts["comm"], parts["host"], wait, 0), times
-
-
-def facts_of(
-    leaves: Iterable[Leaf], known: dict[SourceKey, GroupFacts]
-) -> dict[SourceKey, GroupFacts]:
-    """Return the groups of the given ops in order of appearance, and add the ops to these groups in
-    `known`."""
-    groups = {}
-    for leaf in leaves:
-        if leaf.key not in known:
-            known[leaf.key] = GroupFacts(leaf.op)
-        groups[leaf.key] = known[leaf.key]
-        op = leaf.op
-        groups[leaf.key].ops.add(
-            OpFacts(op.source_inner, op.tf_op, op.signature, op.kernel, op.text)
-        )
-    return groups
 
 
 def reasons_not_used(device: Device, steps: Sequence[StepEvent]) -> list[WhyNot | None]:
