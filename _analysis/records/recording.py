@@ -116,8 +116,15 @@ class Shared:
         self._groups: dict[SourceKey, GroupFacts] = {}
         # The latest leaf with each metadata id.
         self._leaves: dict[int, Leaf] = {}
+        # The texts of the latest program, and their digest.
+        self._program: tuple[set[str], str] | None = None
         # The first device, with its ops.
         self.first: tuple[Device, dict[int, Op]] | None = None
+
+    def digest_of(self, texts: set[str]) -> str:
+        if self._program is None or self._program[0] != texts:
+            self._program = texts, digest_of_all(texts)
+        return self._program[1]
 
     def leaves_among(self, ops: Mapping[int, Op]) -> dict[int, Leaf]:
         """Return the ops that are not containers, and add them to their groups."""
@@ -201,7 +208,7 @@ def record_device(
         device_type=device.type,
         clock=used.clock,
         step_source=device.step_source if device.steps else None,
-        program=digest_of_all(used.texts),
+        program=shared.digest_of(used.texts),
         program_id=used.main_program,
         steps=recorded,
         groups={leaf.key: leaf.group for leaf in leaves.values()},

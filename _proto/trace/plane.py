@@ -10,6 +10,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
+from operator import eq
 from typing import TypeVar
 
 from google.protobuf.message import Message
@@ -26,6 +27,8 @@ from _proto.trace.wire import decode, explain, known_fields, parse, signed, text
 _TEXT_LIMIT = 4 << 20
 # Maximum total size of metadata entries whose keys are decoded together.
 _KEYS_BYTES = 1 << 18
+# Number of bytes of metadata entries that are read at once.
+_READ_BYTES = 1 << 16
 
 M = TypeVar("M", bound=Message)
 Value = float | int | str | bytes
@@ -218,12 +221,21 @@ class Plane:
         return other is self or (
             isinstance(other, Plane)
             and self.stat_names == other.stat_names
-            and all(self._bytes_of(i) == other._bytes_of(i) for i in metadata_ids)
+            and self._has_same_bytes(other, metadata_ids)
         )
 
-    def _bytes_of(self, metadata_id: int) -> bytes:
-        start, end = self._event_metadata[metadata_id]
-        return self.source.read(start, end - start)
+    def _has_same_bytes(self, other: Plane, metadata_ids: Iterable[int]) -> bool:
+        ordered = sorted(metadata_ids, key=self._event_metadata.__getitem__)
+        return all(map(eq, self._bytes_of(ordered), other._bytes_of(ordered)))
+
+    def _bytes_of(self, metadata_ids: Iterable[int]) -> Iterator[bytes]:
+        """Yield the bytes of entries. Several are read at once if they are in the file's order."""
+        window, base = b"", 0
+        for start, end in map(self._event_metadata.__getitem__, metadata_ids):
+            if not base <= start <= end <= base + len(window):
+                length = min(max(end - start, _READ_BYTES), self.source.size - start)
+                window, base = self.source.read(start, length), start
+            yield window[start - base : end - base]
 
     def metadata(self, metadata_id: int) -> Metadata | None:
         found = self._named_metadata(metadata_id)
