@@ -35,6 +35,9 @@ def cut_texts(fields: Mapping[str, Any], longest: int = LONGEST_TEXT) -> None:
 def _cut_in(value: Any, longest: int) -> int:
     """Cut long texts and keys inside a value, and return the number of cuts."""
     n_cut = 0
+    if isinstance(value, list) and set(map(type, value)) <= {int}:
+        # Records have long lists of integers.
+        return 0
     for place, item in value.items() if isinstance(value, dict) else enumerate(value):
         if isinstance(item, (dict, list)):
             n_cut += _cut_in(item, longest)
