@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from _analysis.arrays.graph import Value
 from _analysis.arrays.traffic import Access, accesses_of, copied_by, moves_parts
-from _analysis.arrays.values import Arrays, operand_values
+from _analysis.arrays.values import Arrays, arrays_of, operand_values
 from _analysis.roof.ledger import DATA_MOVEMENT, MEMORY_BOUND, Entry
 from _analysis.roof.roofs import Roofs
 from _light import NamedTuple, cached_property
@@ -195,7 +195,7 @@ class StepArrays:
     def _add(self, entry: Entry, here: Instruction) -> None:
         program = here.program
         if program not in self._programs:
-            self._programs[program] = Arrays(program)
+            self._programs[program] = arrays_of(program)
         arrays = self._programs[program]
         accesses = accesses_of(here, arrays)
         if not accesses and here.is_asynchronous:

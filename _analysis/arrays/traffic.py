@@ -86,7 +86,15 @@ def _through_fusions(inner: Instruction, op: Instruction) -> tuple[Instruction |
 
 
 def accesses_of(op: Instruction, arrays: Arrays) -> list[Access]:
-    """Return the arrays that an op reads and writes, according to the program."""
+    """Return the arrays that an op reads and writes, according to the program. On a page, causes and
+    `by_array` ask for the same op, and in records, several steps and devices."""
+    known: dict[Instruction, list[Access]] = op.program.derived.setdefault(accesses_of, {})
+    if op not in known:
+        known[op] = _accesses_of(op, arrays)
+    return known[op]
+
+
+def _accesses_of(op: Instruction, arrays: Arrays) -> list[Access]:
     if op.opcode in _NO_TRAFFIC or op.message.custom_call_target in _PLACEHOLDERS:
         return []
     if op.is_asynchronous:

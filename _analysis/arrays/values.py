@@ -25,6 +25,14 @@ _SAME = frozenset(("bitcast", "opt-barrier", _UPDATE))
 _CONCAT_BITCAST = b"ConcatBitcast"
 
 
+def arrays_of(program: Program) -> Arrays:
+    """Return the arrays of a program; they are the same for all of its steps."""
+    if Arrays not in program.derived:
+        program.derived[Arrays] = Arrays(program)
+    found: Arrays = program.derived[Arrays]
+    return found
+
+
 class Arrays:
     """The arrays of a program. An array is named by the value that defines it."""
 
