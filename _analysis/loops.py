@@ -4,7 +4,7 @@ loops requires only the events, not the program."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from _analysis.rows import op_name
@@ -35,19 +35,27 @@ class Loop(NamedTuple):
 
 
 class Loops:
-    """The loops around given ops of a step. Events are read only if the step has loops.
+    """The loops around ops of a step. Events are read only if the step has loops.
 
     All executions of an op are in the same loop, unless the op's computation is called from several
     places. Therefore three executions of each op are looked up first, and all of its executions
     only if these three are in different loops.
     """
 
-    def __init__(self, step: Step, members: Collection[Executions]) -> None:
+    def __init__(self, step: Step) -> None:
         self._step = step
-        self._members = members
+        # The ops to look up next, and the time in each loop of those that were looked up, by
+        # metadata id.
+        self._asked: dict[int, Executions] = {}
+        self._times_of: dict[int, dict[Loop | None, int]] = {}
         whiles = [loop for loop in step.containers if loop.op.category == WHILE]
         self._key_of = {loop.metadata_id: key_of(loop.op) for loop in whiles}
         self._n_runs = summed((key_of(loop.op), loop.n) for loop in whiles)
+
+    def add(self, members: Iterable[Executions]) -> None:
+        """Add ops whose loops `row` will need, so that it looks all of them up at once."""
+        new = (member for member in members if member.metadata_id not in self._times_of)
+        self._asked.update((member.metadata_id, member) for member in new)
 
     def row(self, members: Sequence[Executions]) -> Json | None:
         """Return the innermost loop in which the ops spend most of their time; None if they spend
@@ -58,6 +66,9 @@ class Loops:
         """
         if not self._key_of:
             return None
+        if self._asked:
+            self._look_up(list(self._asked.values()))
+            self._asked.clear()
         time_in = summed(
             pair for member in members for pair in self._times_of[member.metadata_id].items()
         )
@@ -80,19 +91,17 @@ class Loops:
         ends = [start - negative for start, negative, _ in runs]
         return Nested(starts, ends), [metadata_id for _, _, metadata_id in runs]
 
-    @cached_property
-    def _times_of(self) -> dict[int, dict[Loop | None, int]]:
-        """Map each op's metadata id to the op's time in each loop."""
-        step = self._step
+    def _look_up(self, members: Sequence[Executions]) -> None:
+        """Find the time of each op in each loop."""
+        step, times = self._step, self._times_of
         pieces = step.admitted.pieces
-        total_of = {member.metadata_id: member.total for member in self._members}
-        repeated = [member.metadata_id for member in self._members if member.n > 1]
+        total_of = {member.metadata_id: member.total for member in members}
+        repeated = [member.metadata_id for member in members if member.n > 1]
         samples = [
             self._sampled(pieces, total_of, 1),
             self._sampled(pieces[len(pieces) // 2 :], repeated, 1, from_middle=True),
             self._sampled(pieces[::-1], repeated, -1),
         ]
-        times: dict[int, dict[Loop | None, int]] = {}
         for metadata_id, total in total_of.items():
             loops = {found[metadata_id] for found in samples if metadata_id in found}
             if len(loops) == 1:
@@ -102,7 +111,6 @@ class Loops:
             times[metadata_id] = defaultdict(int)
         for start, duration, metadata_id in events_of(pieces, step.clock, differing):
             times[metadata_id][self._loop_at(start, duration, metadata_id)] += duration
-        return times
 
     def _sampled(
         self,
@@ -146,6 +154,14 @@ class Loops:
             # The execution is itself a loop, so skip this loop and the loops inside it.
             around = around[around.index(metadata_id) + 1 :]
         return Loop(self._key_of[around[0]], len(around)) if around else None
+
+
+def loops_of(step: Step, members: Iterable[Executions]) -> Loops:
+    """Return the loops of a step, and prepare to look up those around the given ops. The modes of a
+    page ask for many of the same ops."""
+    loops = step.once(Loops, lambda: Loops(step))
+    loops.add(members)
+    return loops
 
 
 def key_of(op: Op) -> Key:

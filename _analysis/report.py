@@ -34,7 +34,8 @@ def answer_of(step: Step, fields: Mapping[str, Any], context: Context) -> Json:
 
 
 def head_of(step: Step, context: Context) -> Json:
-    request, totals = context.request, totals_of(step)
+    # A page contains the totals twice.
+    request, totals = context.request, step.once(totals_of, lambda: totals_of(step))
     if totals["common_line"] and request.mode not in totals["common_line"]["separated_by"]:
         context.warn(warning_about(totals["common_line"]))
     return {
@@ -100,6 +101,10 @@ def totals_of(step: Step) -> Json:
 def program_id_of(step: Step) -> int | None:
     """Return the id of the program that takes the most time in the step; None if no op has a
     program."""
+    return step.once(program_id_of, lambda: _main_program(step))
+
+
+def _main_program(step: Step) -> int | None:
     by_program = group_by(step.leaves, lambda op: op.program_id)
     by_program.pop(None, None)
     return max(by_program, key=lambda program_id: by_program[program_id].total, default=None)

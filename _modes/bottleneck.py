@@ -18,7 +18,7 @@ from _analysis.causes.shared.find import causes_of
 from _analysis.common_line import scopes_say_more
 from _analysis.findings import FindingRows, doubtful_notes, findings_of, tail_of_findings
 from _analysis.idle.periods import lower_median, steps_named_like
-from _analysis.loops import Loops
+from _analysis.loops import loops_of
 from _analysis.main_cause import is_pause, main_cause, with_one_base
 from _analysis.roof.budget import Budget, mfu_of
 from _analysis.roof.costs import costs_by_kernel, declared_notes
@@ -98,7 +98,7 @@ def bottleneck(
     context.warn(*facts.inside.notes)
     shown = [op for finding in (*findings[:top], *kernels[:top]) for op in finding.group.members]
     hideable = Hideable(facts.ledger)
-    rows = FindingRows(step, hideable, Loops(step, shown), read)
+    rows = FindingRows(step, hideable, loops_of(step, shown), read)
     answer = {
         **period_fields(periods),
         "causes": causes_of(facts),

@@ -15,7 +15,7 @@ from operator import itemgetter
 from typing import Any
 
 from _analysis.likely_lines import line_of
-from _analysis.loops import Loops
+from _analysis.loops import loops_of
 from _analysis.roof.costs import (
     DECLARED,
     OPAQUE,
@@ -90,7 +90,7 @@ def by_op(
     merged = [] if no_merge else merged_ops(ranked, judge.class_key, top)
     shown = [*ranked[:top], *([asked] if asked else [])]
     shown += [group for ops in merged for group in ops]
-    judge.loops = Loops(step, [member for group in shown for member in group.members])
+    judge.loops.add(member for group in shown for member in group.members)
     rows = [judge.op_row(group) for group in ranked[:top]]
     declared = {row["kernel"] for row in rows if row["cost_source"] == DECLARED}
     detail = {}
@@ -152,7 +152,7 @@ class Judge:
         self.roofs = roofs
         self.by_user = by_user
         # The caller adds the ops that are shown.
-        self.loops = Loops(step, [])
+        self.loops = loops_of(step, ())
         self._judged: dict[int, Entry] = {}
 
     def class_key(self, group: Group) -> object:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from _analysis.loops import Loops
+from _analysis.loops import Loops, loops_of
 from _analysis.rows import costliest_groups, group_fields, left_out, operand_dtypes, tail_row
 from _output.columns import KIND, LINE, LOOP, MOSTLY, PHASE_INITIALS, RUNS, STEP_SHARE, TOTAL
 from _output.merged import merged_lines
@@ -47,7 +47,7 @@ def by_source(
         kinds.append(COMM)
     listed = step.of_kinds(*kinds)
     groups, omitted = costliest_groups(step, listed, source_key, top)
-    loops = Loops(step, [member for group in groups for member in group.members])
+    loops = loops_of(step, (member for group in groups for member in group.members))
     tail = {} if top is None else {"tail": tail_row(omitted)}
     return {
         "groups": [group_row(group, step, loops) for group in groups],
@@ -60,7 +60,7 @@ def by_source(
 
 
 def group_row(group: Group, step: Step, loops: Loops) -> Json:
-    shapes = group.distinct(lambda op: op.shape)
+    shapes = group.distinct(lambda op: op.shape, most=N_SHAPES + 1)
     return {
         "kind": group.op.kind,
         **group_fields(group, step),
@@ -90,8 +90,10 @@ def lines_fused(group: Group) -> Counter[str]:
     line."""
     n_instructions: Counter[str] = Counter()
     for executions in group.members:
-        if executions.op.instruction:
-            n_instructions.update(lines_inside(executions.op.instruction))
+        here = executions.op.instruction
+        # Only fusions have lines inside them.
+        if here and here.opcode == "fusion":
+            n_instructions.update(lines_inside(here))
     del n_instructions[group.op.source_inner or ""]
     return n_instructions
 

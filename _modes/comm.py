@@ -19,7 +19,7 @@ from _analysis.comm.flights import Flights
 from _analysis.comm.peer_rows import peer_fields, peer_totals
 from _analysis.comm.transfers import Transfer, cover_of, transfers_of
 from _analysis.likely_lines import LikelyLine
-from _analysis.loops import Loops
+from _analysis.loops import Loops, loops_of
 from _analysis.roof.roofs import rounded
 from _analysis.rows import likely_fields, scope_fields
 from _light import NamedTuple
@@ -61,7 +61,7 @@ def comm(step: Step, context: Context, *, top: int = 20, peers: bool = False) ->
     in_flight, host_in_flight = under_way(among_devices, step), under_way(with_host, step)
     context.warn(*clock_notes(transfers))
     shown = list(chain.from_iterable(ranked[:top]))
-    loops = Loops(step, [transfer.executions for transfer in shown])
+    loops = loops_of(step, (transfer.executions for transfer in shown))
     return {
         "rows": [comm_row(alike, cover, step, loops, found) for alike in ranked[:top]],
         "tail": {

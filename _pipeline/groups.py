@@ -24,8 +24,8 @@ class Group:
 
     def __init__(self, members: list[Executions]) -> None:
         self.members = members
-        self.n = sum(entry.n for entry in members)
-        self.total = sum(entry.total for entry in members)
+        self.n = sum([entry.n for entry in members])
+        self.total = sum([entry.total for entry in members])
 
     @property
     def op(self) -> Op:
@@ -34,7 +34,9 @@ class Group:
 
     @property
     def longest(self) -> Executions:
-        return max(self.members, key=lambda entry: (entry.longest, -entry.longest_at))
+        duration = max([entry.longest for entry in self.members])
+        equal = (entry for entry in self.members if entry.longest == duration)
+        return min(equal, key=lambda entry: entry.longest_at)
 
     def where(self, is_wanted: Callable[[Op], object]) -> Group:
         return Group([entry for entry in self.members if is_wanted(entry.op)])
@@ -42,7 +44,7 @@ class Group:
     def sum_of(self, value_of: Callable[[Op], int | None]) -> int | None:
         """Sum a property over all executions, skipping unknown values; return None if all are
         unknown."""
-        return sum_known((entry.n, value_of(entry.op)) for entry in self.members)
+        return sum_known([(entry.n, value_of(entry.op)) for entry in self.members])
 
     def executions_by(self, value_of: Callable[[Op], str]) -> dict[str, int]:
         return summed((value_of(entry.op), entry.n) for entry in self.members)
@@ -57,9 +59,16 @@ class Group:
             return None
         return self.sum_of(lambda op: op.hbm_bytes)
 
-    def distinct(self, value_of: Callable[[Op], str | None]) -> list[str]:
-        found = (value_of(entry.op) for entry in self.members)
-        return list(dict.fromkeys(value for value in found if value is not None))
+    def distinct(self, value_of: Callable[[Op], str | None], most: int | None = None) -> list[str]:
+        """Return the different known values in order of appearance, up to `most` of them."""
+        found: dict[str, None] = {}
+        for entry in self.members:
+            if len(found) == most:
+                break
+            value = value_of(entry.op)
+            if value is not None:
+                found[value] = None
+        return list(found)
 
 
 def sum_known(pairs: Iterable[tuple[int, int | None]]) -> int | None:
