@@ -26,7 +26,7 @@ from _pipeline.no_answer import no_program
 from _pipeline.normalize import Step
 from _proto.hlo.backend_config import DeclaredCost
 from _proto.hlo.parameters import Parameter, read_parameters
-from _proto.hlo.program import Instruction
+from _proto.hlo.program import NOT_RETRIED, RETRY_KEY, Instruction
 from _proto.hlo.text import HBM, base_name
 from _units import counted, size
 
@@ -46,7 +46,7 @@ def program(step: Step, context: Context, *, top: int = 20, flags: str | None = 
     ran = runs_of(step, program_id)
     planned = planned_collectives(found, step, program_id)
     instructions = list(found.instructions())
-    opcodes = opcodes_outside_fusions(instructions)
+    opcodes = opcodes_outside_fusions(found)
     parameters = read_parameters(found)
     ranked = None if parameters is None else sorted(parameters, key=rank_of)
     return {
@@ -106,7 +106,8 @@ def executions_of(instructions: Iterable[Instruction], ran: Ran) -> Group:
 
 
 def kernel_rows(instructions: Iterable[Instruction], ran: Ran) -> list[Json]:
-    alike = grouped((kernel_of(each), each) for each in instructions if each.is_kernel)
+    calls = (each for each in instructions if each.opcode == "custom-call")
+    alike = grouped((kernel_of(each), each) for each in calls if each.is_kernel)
     groups = {kernel: executions_of(found, ran) for kernel, found in alike.items()}
 
     def rank(kernel: Kernel) -> list[Any]:
@@ -141,9 +142,15 @@ def kernel_row(kernel: Kernel, n_instructions: int, group: Group) -> Json:
 
 def retry_rows(instructions: Iterable[Instruction], ran: Ran) -> list[Json]:
     rows: list[Json] = []
-    for instruction in instructions:
-        config = instruction.retried
-        if config:
+    # Few instructions are retried, and decoding a config takes long, so search the text first.
+    found = (
+        each
+        for each in instructions
+        if RETRY_KEY in (text := each.message.backend_config) and NOT_RETRIED not in text
+    )
+    for instruction in found:
+        config = instruction.config
+        if config.retry_count:
             group = executions_of([instruction], ran)
             rows.append(
                 {

@@ -57,6 +57,8 @@ if TYPE_CHECKING:
     from _proto.hlo.traffic import FusionTraffic
     from _proto.trace.plane import Metadata, Value
 
+# Categories of ops that are one half of a transfer, besides start ops.
+HALVES = ("send", "recv", *HOST_TRANSFERS)
 # Code for HBM in the stat memory_access_breakdown.
 HBM_SPACE = 1
 # Compiled on use, because few modes need it.
@@ -67,6 +69,11 @@ Place = tuple["int | None", str]
 
 def dtype_of(outputs: list[Array]) -> DtypeClass:
     return dtype_class(main_dtype(outputs)) if outputs else OTHER
+
+
+@cache
+def fits_matmul(hlo_dtype: str) -> bool:
+    return re.fullmatch(MATMUL_INPUT, hlo_dtype) is not None
 
 
 @cache
@@ -150,8 +157,8 @@ class Op:
     def begins(self) -> bool:
         """Return whether the op has a name and begins work that another op waits for: a start, send
         or receive."""
-        is_half = self.category in ("send", "recv", *HOST_TRANSFERS)
-        return bool(self.name) and not self.is_container and (self.is_start or is_half)
+        is_first = self.is_start or self.category in HALVES
+        return is_first and bool(self.name) and not self.is_container
 
     @property
     def source_stack(self) -> str | None:
@@ -369,10 +376,7 @@ class Op:
     def matmul_inputs(self) -> list[Array]:
         """Return the operands that a matrix unit can multiply: arrays of floats or narrow
         integers."""
-        operands = [array for array in self.hlo.operands if array.dims]
-        dtypes = {array.dtype for array in operands}
-        fit = {dtype for dtype in dtypes if re.fullmatch(MATMUL_INPUT, dtype)}
-        return [array for array in operands if array.dtype in fit]
+        return [array for array in self.hlo.operands if array.dims and fits_matmul(array.dtype)]
 
     @cached_property
     def operand_dtype(self) -> str | None:

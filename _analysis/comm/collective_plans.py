@@ -12,7 +12,7 @@ from _pipeline.groups import grouped
 from _pipeline.normalize import Step
 from _pipeline.vocabulary import SOME_COLLECTIVE, SPARSE_CORE
 from _proto.hlo.collectives import COLLECTIVES, collective_name, collective_of, plan_of
-from _proto.hlo.program import DONE, Instruction, Program
+from _proto.hlo.program import DONE, Instruction, Program, stage_of
 
 SYNC: Final = "sync"
 ASYNC: Final = "async"
@@ -53,10 +53,13 @@ def planned_collectives(program: Program, step: Step, program_id: int) -> list[P
     """Return all collectives of a program, each with its transfers in the step."""
     transfers = transfers_in(step, lambda op: op.program_id == program_id)
     ran = grouped((transfer.op.instruction, transfer) for transfer in transfers)
-    return [
-        Planned(instruction, opcode, how, sorted(plan_of(instruction)), ran.get(instruction, []))
-        for instruction, opcode, how in collectives_in(program)
-    ]
+    planned = []
+    for instruction, opcode, how in collectives_in(program):
+        found = ran.get(instruction, [])
+        # A transfer remembers its plan.
+        plan = found[0].plan if found else plan_of(instruction)
+        planned.append(Planned(instruction, opcode, how, sorted(plan), found))
+    return planned
 
 
 def collectives_in(program: Program) -> Iterator[tuple[Instruction, str, How]]:
@@ -66,13 +69,14 @@ def collectives_in(program: Program) -> Iterator[tuple[Instruction, str, How]]:
     enclosed = {
         inner.computation
         for instruction in program.instructions()
-        if instruction.opcode == "fusion" or instruction.is_asynchronous
+        if instruction.opcode == "fusion" or stage_of(instruction.opcode)
         for inner in instruction.inside()
     }
-    for instruction in program.instructions():
-        moved = None if instruction.computation in enclosed else how_moved(instruction)
-        if moved:
-            yield instruction, *moved
+    for computation in program.computations:
+        for instruction in () if computation in enclosed else computation.instructions:
+            moved = how_moved(instruction)
+            if moved:
+                yield instruction, *moved
 
 
 def how_moved(instruction: Instruction) -> tuple[str, How] | None:

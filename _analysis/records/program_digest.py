@@ -30,7 +30,7 @@ def digest_of_program(program: Program) -> Json | None:
     if fingerprint is None or parameters is None:
         return None
     instructions = list(program.instructions())
-    opcodes = opcodes_outside_fusions(instructions)
+    opcodes = opcodes_outside_fusions(program)
     return {
         "fingerprint": fingerprint.text,
         "collective": collective_facts(program),
@@ -44,12 +44,15 @@ def digest_of_program(program: Program) -> Json | None:
     }
 
 
-def opcodes_outside_fusions(instructions: Sequence[Instruction]) -> Counter[str]:
-    """Count instructions by opcode, except those inside fusions."""
-    fusions = [instruction for instruction in instructions if instruction.opcode == "fusion"]
+def opcodes_outside_fusions(program: Program) -> Counter[str]:
+    """Count a program's instructions by opcode, except those inside fusions."""
+    fusions = (each for each in program.instructions() if each.opcode == "fusion")
     fused = {called for fusion in fusions for called in fusion.called}
     return Counter(
-        instruction.opcode for instruction in instructions if instruction.computation not in fused
+        instruction.opcode
+        for computation in program.computations
+        if computation not in fused
+        for instruction in computation.instructions
     )
 
 

@@ -31,7 +31,10 @@ M = TypeVar("M", bound=Message)
 START, UPDATE, DONE = "start", "update", "done"
 
 _SPARSE_CORE = "sparsecore"
-_COST_KEY, _RETRY_KEY = b'"cost_estimate"', b'"retry_count"'
+_COST_KEY = b'"cost_estimate"'
+# A backend_config with the first text says how often the instruction was retried; with the second
+# text, that it was not retried.
+RETRY_KEY, NOT_RETRIED = b'"retry_count"', b'"retry_count":"0"'
 KERNEL_TARGET = b"tpu_custom_call"
 
 
@@ -270,7 +273,7 @@ def _stage_of_fusion(name: str) -> tuple[str, str] | None:
 
 
 @cache
-def _stage_of(opcode: str) -> tuple[str, str] | None:
+def stage_of(opcode: str) -> tuple[str, str] | None:
     if opcode in ("send", "recv"):
         return opcode, START
     kind, _, part = opcode.rpartition("-")
@@ -295,7 +298,7 @@ class Instruction:
         self.opcode = opcode = intern(message.opcode)
         # The kind of the asynchronous op to which the instruction belongs, and the name of its
         # part; None for other instructions.
-        self.stage = _stage_of_fusion(self.name) if opcode == "fusion" else _stage_of(opcode)
+        self.stage = _stage_of_fusion(self.name) if opcode == "fusion" else stage_of(opcode)
         # Values of properties that are read often, or None before the first use.
         self._called: Sequence[Computation] | None = None
         self._inside: Sequence[Instruction] | None = None
@@ -492,9 +495,3 @@ class Instruction:
         if self.opcode != "custom-call" or _COST_KEY not in self.message.backend_config:
             return None
         return self.config.declared_cost
-
-    @property
-    def retried(self) -> BackendConfig | None:
-        """Return the `config` if the compiler retried the instruction, else None."""
-        config = self.config if _RETRY_KEY in self.message.backend_config else None
-        return config if config and config.retry_count else None

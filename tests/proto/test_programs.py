@@ -352,7 +352,7 @@ def ask_everything(one: Instruction) -> None:
         nearest_line(one, producer_first)
     _ = one.chain, one.on_sparse_core, one.tf_op, one.line, one.stack, one.users, one.shape
     _ = one.arrays, one.declared_cost, one.leaves
-    _ = one.config, one.retried, one.is_kernel
+    _ = one.config, one.is_kernel
     dot_of(one)
     collective_of(one)
     plan_of(one)
