@@ -209,7 +209,7 @@ def _kind_of_copy(op: Op) -> str | None:
     if _OF_SCAN.search(op.path or "") or _adds_dimension(op):
         return None
     if op.hlo.opcode == "copy" and source and copy:
-        layouts = [(array.dtype, array.order_and_tiles()) for array in (source[0], copy[0])]
+        layouts = [(array.dtype, array.order_and_tiles) for array in (source[0], copy[0])]
         if layouts[0] == layouts[1]:
             # The layout stays as it is, so another order of axes does not help.
             return None

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterator, Sequence
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from itertools import count
 from typing import Any
 
@@ -84,36 +84,39 @@ class Rows:
 
     def costliest(
         self, arrays: Sequence[StepArray], top: int, *, is_merged: bool
-    ) -> list[list[StepArray]]:
+    ) -> list[Sequence[StepArray]]:
         """Return the `top` costliest arrays, each merged with the same array of other layers: the
         shapes and lines are the same, and the names and scopes differ only in numbers."""
-        key = self.key if is_merged else id
-        groups = grouped((key(array), array) for array in arrays).values()
-        n_pushed = count()
-        heap = [(*rank_of(group), next(n_pushed), group) for group in groups]
-        heapify(heap)
-        found: list[list[StepArray]] = []
+        # Most keys take long to find, so compare them one by one, of the costliest arrays only.
+        keys = (look_of, self.role_of, line_of_maker) if is_merged else (id,)
+        places = {id(array): i for i, array in enumerate(arrays)}
+        n_split = count()
+        # Of equally costly arrays, the first comes first, but arrays split by line come last.
+        heap: list[tuple[int, int, bool, int, int, Sequence[StepArray]]]
+        heap = [(0, 0, False, 0, 0, arrays)] if arrays else []
+        found: list[Sequence[StepArray]] = []
         while heap and len(found) < top:
-            group = heappop(heap)[-1]
-            # Lines take long to find, so compare those of the costliest arrays only.
-            parts = list(grouped((line_of_maker(array), array) for array in group).values())
-            if len(parts) == 1:
+            *_, n_compared, group = heappop(heap)
+            if n_compared == len(keys):
                 found.append(group)
                 continue
+            key = keys[n_compared]
+            parts = grouped((key(array), array) for array in group).values()
+            is_split = key is line_of_maker and len(parts) > 1
             for part in parts:
-                heappush(heap, (*rank_of(part), next(n_pushed), part))
+                order = next(n_split) if is_split else places[id(part[0])]
+                compared = n_compared + 1 if len(part) > 1 else len(keys)
+                heappush(heap, (*rank_of(part), is_split, order, compared, part))
         return found
 
-    def key(self, array: StepArray) -> Hashable:
-        """Return what arrays of several layers have in common, except their line."""
+    def role_of(self, array: StepArray) -> Hashable:
+        """Return what arrays of several layers have in common, except their look and line."""
         scope, phase = None, None
         if makers := array.makers:
             op = makers[0].op
             scope, phase = starred(op.scope.name if op.scope else None), op.phase
         origin = self.origin_of(array)
-        source = origin.shape if origin else None
-        kind = self.arrays.kind_of(array)
-        return array.shape, kind, starred(array.name), scope, phase, source
+        return self.arrays.kind_of(array), scope, phase, origin.shape if origin else None
 
     def row(self, group: Sequence[StepArray]) -> Json:
         first = max(group, key=lambda array: array.moved)
@@ -185,6 +188,10 @@ class Rows:
             "hlo_op": makers[0].op.name if makers else origin.value.instruction.name,
             **place_fields(makers),
         }
+
+
+def look_of(array: StepArray) -> Hashable:
+    return array.shape, starred(array.name)
 
 
 def line_of_maker(array: StepArray) -> str | None:

@@ -85,6 +85,7 @@ class Array:
     def is_off_chip(self) -> bool:
         return self.memory_space in (HBM, HOST_MEMORY)
 
+    @cached_property
     def order_and_tiles(self) -> tuple[str, str] | None:
         if self.layout is None:
             return None
@@ -208,9 +209,10 @@ class HloText:
         """Return the array that the op moves: the first operand, or the source of a copy-done."""
         # The operand of a copy-done is the tuple (destination, source, context). The destination
         # has as many arrays as the output.
-        is_done = self.opcode == "copy-done" and len(self.operands) > 1
+        operands = self.operands
+        is_done = len(operands) > 1 and self.opcode == "copy-done"
         place = len(self.outputs) if is_done else 0
-        return self.operands[place] if place < len(self.operands) else None
+        return operands[place] if place < len(operands) else None
 
 
 def base_name(name: str) -> str:
@@ -304,6 +306,6 @@ def dtype_and_layout_change(hlo: HloText) -> tuple[bool | None, bool | None]:
     before, after = hlo.moved_array, hlo.outputs[0] if hlo.outputs else None
     if before is None or after is None:
         return None, None
-    layouts = before.order_and_tiles(), after.order_and_tiles()
+    layouts = before.order_and_tiles, after.order_and_tiles
     comparable = None not in layouts and before.rank == after.rank
     return before.dtype != after.dtype, layouts[0] != layouts[1] if comparable else None
