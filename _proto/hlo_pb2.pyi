@@ -56,10 +56,10 @@ class BufferAssignment(_message.Message):
     BUFFER_ALLOCATIONS_FIELD_NUMBER: _ClassVar[int]
     HEAP_SIMULATOR_TRACES_FIELD_NUMBER: _ClassVar[int]
     LOGICAL_BUFFERS_FIELD_NUMBER: _ClassVar[int]
-    buffer_allocations: _containers.RepeatedScalarFieldContainer[bytes]
+    buffer_allocations: _containers.RepeatedCompositeFieldContainer[BufferAllocation]
     heap_simulator_traces: _containers.RepeatedScalarFieldContainer[bytes]
-    logical_buffers: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, logical_buffers: _Optional[_Iterable[bytes]] = ..., buffer_allocations: _Optional[_Iterable[bytes]] = ..., heap_simulator_traces: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    logical_buffers: _containers.RepeatedCompositeFieldContainer[LogicalBuffer]
+    def __init__(self, logical_buffers: _Optional[_Iterable[_Union[LogicalBuffer, _Mapping]]] = ..., buffer_allocations: _Optional[_Iterable[_Union[BufferAllocation, _Mapping]]] = ..., heap_simulator_traces: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class BufferDonor(_message.Message):
     __slots__ = ["entries"]

@@ -55,13 +55,16 @@ def read_buffers(program: Program) -> BufferAssignment | None:
 
 def _read(program: Program, data: bytes) -> BufferAssignment:
     message = decode(pb.BufferAssignment, data, 0)
-    buffers = {}
-    for logical_buffer in message.logical_buffers:
-        buffer = _buffer(program, logical_buffer)
-        if buffer.id in buffers:
-            raise Damage(0, f"two buffers have the id {buffer.id}")
-        buffers[buffer.id] = buffer
-    allocations = [decode(Allocation, part, 0) for part in message.buffer_allocations]
+    buffers: dict[int, Buffer] = {}
+    for buffer in message.logical_buffers:
+        buffer_id, size, where = buffer.id, buffer.size, buffer.defined_at
+        if size < 0:
+            raise Damage(0, f"buffer {buffer_id} has a negative size")
+        if buffer_id in buffers:
+            raise Damage(0, f"two buffers have the id {buffer_id}")
+        instruction = program.instruction_by_id(where.instruction_id)
+        buffers[buffer_id] = Buffer(buffer_id, size, instruction, tuple(where.shape_index))
+    allocations = list(message.buffer_allocations)
     for allocation in allocations:
         assigned = (size for part in allocation.assigned for size in (part.offset, part.size))
         if min(allocation.size, *assigned, 0) < 0:
@@ -74,12 +77,3 @@ def _read(program: Program, data: bytes) -> BufferAssignment:
         if event.kind not in (ALLOC, FREE, SHARE):
             raise Damage(0, f"a heap event has the unknown kind {event.kind}")
     return BufferAssignment(allocations, buffers, traces)
-
-
-def _buffer(program: Program, data: bytes) -> Buffer:
-    message = decode(pb.LogicalBuffer, data, 0)
-    if message.size < 0:
-        raise Damage(0, f"buffer {message.id} has a negative size")
-    where = message.defined_at
-    instruction = program.instruction_by_id(where.instruction_id)
-    return Buffer(message.id, message.size, instruction, tuple(where.shape_index))
