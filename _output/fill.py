@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from _light import NamedTuple
@@ -135,7 +135,9 @@ def _times_in(part: Paragraph | Grid) -> Iterator[Any]:
     if isinstance(part, Paragraph):
         spans = [*part.spans]
     else:
-        spans = [*part.title, *(cell for cells in part.cells for cell in cells)]
+        columns = zip(part.columns, part.cells, strict=True)
+        in_cells = (cell for column, cells in columns if is_time(column.kind) for cell in cells)
+        spans = [*part.title, *in_cells]
     for span in spans:
         if isinstance(span, Figure) and is_time(span.kind):
             yield from span.value.values() if isinstance(span.value, dict) else (span.value,)
@@ -285,7 +287,7 @@ def grid_of(table: Table, fields: Json, view: View) -> Grid | None:
     n_more = known_at(fields, table.omitted) if table.omitted else 0
     cells = []
     for column in columns:
-        texts = [cell_of(column, row, scope_first) for row in rows]
+        texts = cells_of(column, rows, scope_first)
         if table.what and (hidden or n_more):
             texts.append(more_cell(column, columns, table, fields, hidden, is_first=not rows))
         cells.append([*texts, *(end_cell(column, end, fields) for end in ends)])
@@ -293,7 +295,12 @@ def grid_of(table: Table, fields: Json, view: View) -> Grid | None:
     kept = [i for i, texts in enumerate(cells) if any(texts)]
     has_other = view.shows_all and table.below_all is not None
     template = table.below_all or "" if has_other else table.below
-    below = {i: spans_of(template, row) for i, row in enumerate(rows) if knows(row, template)}
+    needed = [path for path, _ in FIELD_RE.findall(template)]
+    below = {
+        i: spans_of(template, row)
+        for i, row in enumerate(rows if needed else ())
+        if all(known_at(row, path) is not None for path in needed)
+    }
     title = spans_of(table.title, fields)
     shown_columns, shown_cells = [columns[i] for i in kept], [cells[i] for i in kept]
     code = {i: numbered(row["code"]) for i, row in enumerate(rows) if row.get("code")}
@@ -303,12 +310,6 @@ def grid_of(table: Table, fields: Json, view: View) -> Grid | None:
 def has_common_line(fields: Json) -> bool:
     """Return whether one line has most of the time, so that rows show the scope before the line."""
     return known_at(fields, "totals.common_line") is not None
-
-
-def knows(row: Json, template: str) -> bool:
-    """Return True if the row has a value for every field in the sentence template."""
-    paths = [path for path, _ in FIELD_RE.findall(template)]
-    return bool(paths) and all(known_at(row, path) is not None for path in paths)
 
 
 def shown_rows(table: Table, fields: Json, view: View) -> tuple[list[Json], list[Json]]:
@@ -346,15 +347,28 @@ def is_figure(column: Column) -> bool:
     return column.kind in FIGURES
 
 
-def cell_of(column: Column, row: Json, scope_first: bool) -> Span:
-    value = value_in(row, column)
+def cells_of(column: Column, rows: Iterable[Json], scope_first: bool) -> list[Span]:
+    """Return a column's cells for the rows of the JSON."""
     if is_figure(column):
-        is_blank = bool(column.of) and known_at(row, column.of) is None
-        # A row of sums has no fields for columns that cannot be summed.
-        is_blank = is_blank or (value is None and not (column.null and has_any(row, column)))
-        # A loop that runs its body once is not worth showing.
-        is_blank = is_blank or (column.kind == "trips" and value == 1)
-        return "" if is_blank else Figure(value, column.kind, column.null)
+        return [figure_in(column, row) for row in rows]
+    return [name_in(column, row, scope_first) for row in rows]
+
+
+def figure_in(column: Column, row: Json) -> Span:
+    value = value_in(row, column)
+    if column.of and known_at(row, column.of) is None:
+        return ""
+    # A row of sums has no fields for columns that cannot be summed.
+    if value is None and not (column.null and has_any(row, column)):
+        return ""
+    # A loop that runs its body once is not worth showing.
+    if value == 1 and column.kind == "trips":
+        return ""
+    return Figure(value, column.kind, column.null)
+
+
+def name_in(column: Column, row: Json, scope_first: bool) -> Span:
+    value = value_in(row, column)
     is_there = value is not None or has_any(row, column)
     text = name_of(value, column.kind, column.null) if is_there else ""
     if "source_user" in paths_of(column):
@@ -448,7 +462,7 @@ def has_any(row: Json, column: Column) -> bool:
 def value_in(row: Json, column: Column) -> Any:
     for path in paths_of(column):
         value = known_at(row, path)
-        if value not in (None, "", {}, []):
+        if value or value == 0:
             return value
     return None
 
