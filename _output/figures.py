@@ -69,9 +69,9 @@ def figure(value: Any, kind: str, size: int = 1, decimals: int = 0) -> str:
     to `0.000`."""
     # In the JSON, large integers are strings of decimal digits.
     number = int(value) if isinstance(value, str) else value
-    if kind in UNITS and not number:
-        return "0"
     if kind in UNITS:
+        if not number:
+            return "0"
         text = _scaled(number, size, decimals)
     elif kind == "count":
         text = str(number)
@@ -92,10 +92,8 @@ def figure(value: Any, kind: str, size: int = 1, decimals: int = 0) -> str:
 
 
 def _scaled(number: int, size: int, decimals: int) -> str:
-    digits = digits_of(number, size, decimals)
-    text = f"{digits // 10**decimals}"
-    if decimals:
-        text += f".{digits % 10**decimals:0{decimals}}"
+    whole, rest = divmod(digits_of(number, size, decimals), 10**decimals)
+    text = f"{whole}.{rest:0{decimals}}" if decimals else str(whole)
     return f"-{text}" if number < 0 else text
 
 

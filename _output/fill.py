@@ -349,13 +349,17 @@ def is_figure(column: Column) -> bool:
 
 def cells_of(column: Column, rows: Iterable[Json], scope_first: bool) -> list[Span]:
     """Return a column's cells for the rows of the JSON."""
+    paths = paths_of(column)
     if is_figure(column):
-        return [figure_in(column, row) for row in rows]
-    return [name_in(column, row, scope_first) for row in rows]
+        return [figure_in(column, row, value_at_first(row, paths)) for row in rows]
+    is_line = "source_user" in paths
+    return [
+        name_in(column, row, value_at_first(row, paths), is_line=is_line, scope_first=scope_first)
+        for row in rows
+    ]
 
 
-def figure_in(column: Column, row: Json) -> Span:
-    value = value_in(row, column)
+def figure_in(column: Column, row: Json, value: Any) -> Span:
     if column.of and known_at(row, column.of) is None:
         return ""
     # A row of sums has no fields for columns that cannot be summed.
@@ -367,11 +371,10 @@ def figure_in(column: Column, row: Json) -> Span:
     return Figure(value, column.kind, column.null)
 
 
-def name_in(column: Column, row: Json, scope_first: bool) -> Span:
-    value = value_in(row, column)
+def name_in(column: Column, row: Json, value: Any, *, is_line: bool, scope_first: bool) -> Span:
     is_there = value is not None or has_any(row, column)
     text = name_of(value, column.kind, column.null) if is_there else ""
-    if "source_user" in paths_of(column):
+    if is_line:
         if known_at(row, "source_is") == "doubtful":
             text += DOUBTFUL
         if scope_first and known_at(row, "scope") is not None:
@@ -418,7 +421,7 @@ def more_cell(
     JSON."""
     path = table.tail.get(column.heading)
     if path is not None and is_figure(column):
-        values = [value_in(row, column) for row in hidden]
+        values = [value_at_first(row, paths_of(column)) for row in hidden]
         if path and has(fields, path):
             values.append(at(fields, path))
         known = [int(value) if column.kind in UNITS else value for value in values if value]
@@ -459,8 +462,9 @@ def has_any(row: Json, column: Column) -> bool:
     return any(has(row, path) for path in paths_of(column))
 
 
-def value_in(row: Json, column: Column) -> Any:
-    for path in paths_of(column):
+def value_at_first(row: Json, paths: Iterable[str]) -> Any:
+    """Return the first value at one of the paths that is not null or empty."""
+    for path in paths:
         value = known_at(row, path)
         if value or value == 0:
             return value
@@ -495,6 +499,8 @@ def columns_of(grid: Grid, time: Unit) -> list[Shown]:
 
 def texts_of(column: Column, cells: Sequence[Span], time: Unit) -> tuple[str, list[str]]:
     """Return the unit of a column, and its cells as text."""
+    if not is_figure(column):
+        return NO_UNIT[0], [cell.text if isinstance(cell, Name) else str(cell) for cell in cells]
     values = [cell.value for cell in cells if isinstance(cell, Figure) and cell.value is not None]
     largest = max((abs(int(value)) for value in values), default=0) if column.kind in UNITS else 0
     unit, size = NO_UNIT
@@ -508,5 +514,6 @@ def texts_of(column: Column, cells: Sequence[Span], time: Unit) -> tuple[str, li
             shown = figure(cell.value, cell.kind, size, decimals) if known else cell.null
             texts.append(shown)
         else:
-            texts.append(cell.text if isinstance(cell, Name) else cell)
+            # Cells without a figure are empty.
+            texts.append(str(cell))
     return unit, texts

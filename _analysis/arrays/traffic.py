@@ -86,8 +86,8 @@ def _through_fusions(inner: Instruction, op: Instruction) -> tuple[Instruction |
 
 
 def accesses_of(op: Instruction, arrays: Arrays) -> list[Access]:
-    """Return the arrays that an op reads and writes, according to the program. On a page, causes and
-    `by_array` ask for the same op, and in records, several steps and devices."""
+    """Return the arrays that an op reads and writes, according to the program."""
+    # Causes and `by_array` ask for the same ops on a page, and steps and devices in records.
     known: dict[Instruction, list[Access]] = op.program.derived.setdefault(accesses_of, {})
     if op not in known:
         known[op] = _accesses_of(op, arrays)

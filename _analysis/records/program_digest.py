@@ -4,7 +4,7 @@ reveal changes."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from _analysis.comm.collective_plans import collectives_in
