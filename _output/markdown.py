@@ -13,8 +13,9 @@ from typing import Any, Final
 
 from _output.blocks import blocks_of, shown_notes
 from _output.characters import Characters
+from _output.column_texts import columns_of
 from _output.figures import NO_UNIT, WORDS
-from _output.fill import ALL, Figure, Grid, Name, columns_of, is_figure, label_of, with_unit
+from _output.fill import ALL, Figure, Grid, Name, is_figure, label_of, with_unit
 from _output.screen import View
 from _units import plural
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from _output.blocks import blocks_of
 from _output.characters import Characters
-from _output.fill import ALL, Figure, Grid, is_figure, texts_of, with_unit
+from _output.column_texts import texts_of
+from _output.fill import ALL, Figure, Grid, is_figure, with_unit
 from _output.screen import View
 
 TYPE_CHECKING = False

@@ -8,6 +8,7 @@ from typing import Any, Final
 from _light import NamedTuple
 from _output.blocks import HEAD, blocks_of, ready
 from _output.characters import Characters
+from _output.column_texts import texts_of
 from _output.fill import (
     ALL,
     Block,
@@ -18,7 +19,6 @@ from _output.fill import (
     Span,
     filled,
     is_figure,
-    texts_of,
     with_unit,
 )
 from _output.screen import Column, View

@@ -13,6 +13,7 @@ from typing import Any, Final
 from _light import NamedTuple
 from _output.blocks import blocks_of, shown_notes
 from _output.characters import Characters
+from _output.column_texts import Shown, columns_of
 from _output.figures import FIGURES
 from _output.fill import (
     ALL,
@@ -21,9 +22,7 @@ from _output.fill import (
     Grid,
     Name,
     Paragraph,
-    Shown,
     Span,
-    columns_of,
     is_figure,
     label_of,
     with_unit,

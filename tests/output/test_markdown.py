@@ -7,7 +7,8 @@ import re
 import unittest
 
 from _output.characters import Characters
-from _output.fill import Grid, columns_of
+from _output.column_texts import columns_of
+from _output.fill import Grid
 from _output.markdown import Page
 from _output.screen import View
 from tests.answers import BATCH, answers, demo, error_answers
