@@ -39,8 +39,11 @@ class Bins:
 
     def parts(self, start: int, end: int) -> Iterator[tuple[int, int]]:
         """Yield each bin that a span inside the window touches, and the span's time in the bin."""
-        for place in range(self.place(start), self.place(end - 1) + 1):
-            yield place, min(end, self.edges[place + 1]) - max(start, self.edges[place])
+        place = self.place(start)
+        while start < end:
+            until = min(end, self.edges[place + 1])
+            yield place, until - start
+            start, place = until, place + 1
 
 
 def strip_of(step: Step, class_of: Mapping[int, str]) -> Strip:
