@@ -175,6 +175,10 @@ class Computation:
     def instructions(self) -> list[Instruction]:
         return [Instruction(self, message) for message in self.message.instructions]
 
+    @cached_property
+    def has_calls(self) -> bool:
+        return any(here.called for here in self.instructions)
+
     def instruction(self, instruction_id: int) -> Instruction | None:
         found = self.instruction_of.get(instruction_id)
         if found is None:
@@ -296,8 +300,7 @@ class Instruction:
         self.name = message.name.removeprefix("%")
         # A program has few opcodes, but each message makes a new string.
         self.opcode = opcode = intern(message.opcode)
-        # The kind of the asynchronous op to which the instruction belongs, and the name of its
-        # part; None for other instructions.
+        # The kind of an asynchronous op, and the name of its part; None for other instructions.
         self.stage = _stage_of_fusion(self.name) if opcode == "fusion" else stage_of(opcode)
         # Values of properties that are read often, or None before the first use.
         self._called: Sequence[Computation] | None = None
@@ -311,7 +314,8 @@ class Instruction:
     @property
     def operands(self) -> Sequence[Instruction]:
         if self._operands is None:
-            found = map(self.computation.instruction, self.message.operand_ids)
+            ids = self.message.operand_ids
+            found = map(self.computation.instruction, ids) if ids else ()
             self._operands = tuple(filter(None, found))
         return self._operands
 
@@ -322,11 +326,11 @@ class Instruction:
 
     @property
     def called(self) -> Sequence[Computation]:
-        """Return the computations that the instruction calls, such as a fusion's body, or a loop's
-        body and condition."""
+        """Return the computations that the instruction calls, such as the body of a fusion."""
         if self._called is None:
-            ids = dict.fromkeys(self.message.called_computation_ids)
-            self._called = tuple(filter(None, map(self.program.computation, ids)))
+            ids = self.message.called_computation_ids
+            found = map(self.program.computation, dict.fromkeys(ids)) if ids else ()
+            self._called = tuple(filter(None, found))
         return self._called
 
     def inside(self) -> Sequence[Instruction]:
@@ -335,7 +339,9 @@ class Instruction:
             self._inside = self._read_inside() if self.called else ()
         return self._inside
 
-    def _read_inside(self) -> list[Instruction]:
+    def _read_inside(self) -> Sequence[Instruction]:
+        if len(self.called) == 1 and not self.called[0].has_calls:
+            return self.called[0].instructions
         inside: list[Instruction] = []
         entered: set[Computation] = set()
         to_do = [self]
@@ -353,12 +359,9 @@ class Instruction:
     def opcodes(self) -> frozenset[str]:
         """Return the opcodes of the instruction and of all instructions inside it."""
         if self._opcodes is None:
-            inside = self.inside()
-            self._opcodes = (
-                frozenset((self.opcode, *(inner.opcode for inner in inside)))
-                if inside
-                else _only(self.opcode)
-            )
+            self._opcodes = _only(self.opcode)
+            if inside := self.inside():
+                self._opcodes |= {inner.opcode for inner in inside}
         return self._opcodes
 
     def parts_with(self, opcodes: Set[str]) -> list[Instruction]:
