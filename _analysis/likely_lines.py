@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Final, Literal
-from weakref import WeakKeyDictionary
 
 from _analysis.roof.exposed import collective_of
 from _light import NamedTuple
@@ -46,15 +45,12 @@ class LikelyGroup(NamedTuple):
     group: Group
 
 
-# The modes of a page ask for the same lines.
-FOUND: WeakKeyDictionary[Op, LikelyLine] = WeakKeyDictionary()
-
-
 def likely_line(op: Op) -> LikelyLine:
     """Return the source line of the data that an op without a stack moves or waits for."""
-    found = FOUND.get(op)
-    if found is None:
-        found = FOUND[op] = find_likely_line(op)
+    if op.likely_line is None:
+        # The modes of a page ask for the same lines.
+        op.likely_line = find_likely_line(op)
+    found: LikelyLine = op.likely_line
     return found
 
 

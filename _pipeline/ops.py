@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 from _light import cached_property
 from _pipeline import frames, scopes
@@ -130,6 +131,8 @@ class Op:
         self.tf_op = as_text(stats.get("tf_op")) or None
         # The other ops of the step; None while several steps are read.
         self.around: Surroundings | None = None
+        # The line of an op without a stack, which `_analysis/likely_lines.py` finds.
+        self.likely_line: Any = None
 
     @property
     def text(self) -> str:
