@@ -91,10 +91,10 @@ def ask(code: str, *arguments: str) -> str:
 def measured(command: Command) -> Run | None:
     """Run Python with the given arguments, without keeping what it prints. Return None if the
     command fails."""
-    to_null = (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)
+    to_null = [(os.POSIX_SPAWN_OPEN, file, os.devnull, os.O_WRONLY, 0) for file in (1, 2)]
     begin = perf_counter()
     pid = os.posix_spawn(
-        sys.executable, [sys.executable, *command], os.environ, file_actions=[to_null]
+        sys.executable, [sys.executable, *command], os.environ, file_actions=to_null
     )
     _, status, usage = os.wait4(pid, 0)
     wall = perf_counter() - begin
