@@ -184,7 +184,8 @@ def record_device(
         sums = whole = None
         picked = event if device.steps else None
         waits = barriers if picked is None else barriers_in(barriers, picked)
-        if picked and key == compared:
+        is_compared = picked is not None and key == compared
+        if is_compared:
             # A step that is not used can have other ops.
             own = make_ops(device, [of_step], context.with_own_notes(), (device, ops))
             whole = step_of(device, picked, of_step, own)
@@ -198,7 +199,7 @@ def record_device(
         if whole and step.sums and waits:
             step = step._replace(sums=step.sums._replace(barrier=whole.idle_during(waits)))
         recorded.append(step)
-        if whole and key == compared and (not step.sums or step.sums.is_worth_comparing):
+        if whole and is_compared and (not step.sums or step.sums.is_worth_comparing):
             peer = peer_of(whole)
         # The events need more memory than the sums of the steps that follow.
         of_step.pieces.clear()

@@ -366,6 +366,21 @@ class SlowDevice(unittest.TestCase):
                 self.assertEqual(found, expected)
                 self.assertEqual(read.call_count, n_read)
 
+    def test_device_without_steps_is_not_compared_with_a_step_without_a_name(self) -> None:
+        planes = []
+        for name, steps, slow in (
+            ("/device:TPU:0", [("", 0, 1000)], 600),
+            ("/device:TPU:1", None, 100),
+        ):
+            ops = [op("f", "loop fusion", 0, 300), op("all-reduce.1", "all-reduce", 310, slow)]
+            plane = tpu_plane(ops, steps, name=name)
+            plane.event_metadata.append(EventMetadata(99, "barrier-cores"))
+            plane.lines.append(Line("XLA TraceMe", [Event(99, 302, 5)]))
+            planes.append(plane)
+        # An event without metadata has no name.
+        next(line for line in planes[0].lines if line.name == "Steps").events = [Event(77, 0, 1000)]
+        self.assertEqual([device["causes"] for device in record(planes)["devices"]], [[], None])
+
 
 class LongTexts(unittest.TestCase):
     def test_truncated_keys_remain_distinct(self) -> None:
