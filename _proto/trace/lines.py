@@ -20,6 +20,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from _proto import columns_pb2 as columns
 from _proto import xplane_pb2 as pb
+from _proto.errors import Damage
 from _proto.trace.events import DeviceStats, Events, has_negative
 from _proto.trace.source import Source
 from _proto.trace.wire import LENGTH, VARINT, Held, decode, explain, fields, parse
@@ -37,7 +38,9 @@ _FOLLOWED = bytes(range(1 << 7, 1 << 8))
 _FOREIGN_TAGS = bytes(number << 3 | VARINT for number in range(9, 16))
 # Signs of events with and without a duration, and of stats.
 _LASTING, _INSTANT, _STAT = b"l", b"i", b"s"
-# The tags of a stat, which are those of its id and of its unsigned value, and of an event.
+# The tags of a stat, which are those of its id and of its unsigned value, and of an event. The
+# signs are also tags, but only of fields of fixed length and of groups, which no event has: their
+# contents result in other bytes.
 _SIGNS = (
     (bytes((_EVENT_TAG, 1 << 3, 3 << 3)), _STAT),
     (bytes((_EVENT_TAG, 1 << 3, 2 << 3, 3 << 3)), _LASTING),
@@ -374,15 +377,19 @@ def _events_in_columns(data: bytes, at: int, device: DeviceStats) -> Events | No
 
 
 def _layout_of(data: bytes) -> bytes:
-    """Return a sign for each event of a piece, followed by a sign for each of its stats. Fields of
-    other events and stats result in other bytes.
+    """Return a sign for each event of a piece, followed by a sign for each of its stats. If an
+    event or a stat has any other fields, the result also has other bytes, or lacks signs.
 
     The fields are integers, or messages of integers, so tags alternate with values and lengths. All
     of these are varints, of which only the last byte is below 128.
     """
     # The first piece of a line begins with fields of the line, such as its name.
     of_line = fields(Held(data), 0, len(data))
-    at = next((at for at, number, *_ in of_line if number == _EVENT_NUMBER), len(data))
+    try:
+        at = next((at for at, number, *_ in of_line if number == _EVENT_NUMBER), len(data))
+    except Damage:
+        # Protobuf skips what cannot be read here, such as a group.
+        return b""
     tags = data[at:].translate(None, _FOLLOWED)[::2].translate(None, _FOREIGN_TAGS)
     for of_tags, sign in _SIGNS:
         tags = tags.replace(of_tags, sign)

@@ -245,6 +245,12 @@ class Columns(InFolder):
             with self.subTest(lacking=lacking):
                 self.assertFalse(self.check([doubled, plain, lacking], DEVICE))
 
+    def test_unknown_group_before_the_first_event_is_skipped(self) -> None:
+        group = bytes((15 << 3 | 3, 15 << 3 | 4))
+        data = group + piece_of([[(1, 7), (2, 5), (3, 9)]])
+        self.assertIsNone(lines._events_in_columns(data, 0, DEVICE))
+        self.assertEqual(list(lines._events_one_by_one(data, 0, DEVICE).rows()), [(7, 5, 9, None)])
+
     def test_note_names_the_number_of_events_if_one_has_no_start(self) -> None:
         """Test an event without an offset, which starts before the step, and an event with two.
 
