@@ -193,7 +193,8 @@ def help_at(line: Json, answer: Json) -> str | None:
 
 def with_bars(rows: list[Json]) -> list[Json]:
     """Add the class in words, and a bar whose full length stands for the step."""
-    shares = (row["pct_of_step"] or 0 for row in rows)
+    # A damaged capture can have ops that take longer than the step.
+    shares = (min(100, row["pct_of_step"] or 0) for row in rows)
     bars = ("█" * max(1, round(share / 100 * WHOLE_BAR)) for share in shares)
     return [
         {**row, "class_words": CLASSES[row["class"]], "bar": bar}
@@ -449,7 +450,7 @@ def of_classes(answer: Json) -> Iterator[Next]:
     }
     if answer["program"]["hlo"]:
         steps["memory_bound"] = Next("which arrays go through HBM", ("--mode", "by_array"))
-    names = sorted(is_large & steps.keys(), key=lambda name: -budget[name])
+    names = sorted(filter(is_large.__contains__, steps), key=lambda name: -budget[name])
     names.sort(key=lambda name: name != answer["bottleneck"])
     yield from (steps[name] for name in names)
     if pause_sentence(answer):

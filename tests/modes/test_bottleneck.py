@@ -7,6 +7,7 @@ import unittest
 from typing import Any
 
 import compute_breakdown
+from _modes.bottleneck import WHOLE_BAR, with_bars
 from tests.answers import demo
 from tests.builders import hlo_proto
 from tests.builders.xspace import (
@@ -91,6 +92,13 @@ class Size(unittest.TestCase):
     def test_evidence_has_only_known_figures(self) -> None:
         for cause in answer(DEMO, "bottleneck")["causes"]:
             self.assertNotIn(None, cause["evidence"].values())
+
+
+class Bars(unittest.TestCase):
+    def test_bar_is_not_longer_than_that_of_the_step(self) -> None:
+        shares = {None: 1, 0.1: 1, 50.0: WHOLE_BAR // 2, 100.0: WHOLE_BAR, 1e12: WHOLE_BAR}
+        rows = with_bars([{"class": "collective", "pct_of_step": share} for share in shares])
+        self.assertEqual([len(row["bar"]) for row in rows], list(shares.values()))
 
 
 class Lines(unittest.TestCase):
