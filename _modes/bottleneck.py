@@ -439,7 +439,6 @@ def of_headline(answer: Json) -> Iterator[Next]:
 
 def of_classes(answer: Json) -> Iterator[Next]:
     budget = {row["class"]: row["pct_of_step"] or 0 for row in answer["budget"]}
-    is_large = {name for name, share in budget.items() if share >= WORTH_A_LOOK_PCT}
     # `spread` has said which device is late.
     has_peers = len(answer["capture"]["devices"]) > 1 and not waiting(answer)
     steps = {
@@ -450,8 +449,8 @@ def of_classes(answer: Json) -> Iterator[Next]:
     }
     if answer["program"]["hlo"]:
         steps["memory_bound"] = Next("which arrays go through HBM", ("--mode", "by_array"))
-    names = sorted(filter(is_large.__contains__, steps), key=lambda name: -budget[name])
-    names.sort(key=lambda name: name != answer["bottleneck"])
+    large = [name for name in steps if budget.get(name, 0) >= WORTH_A_LOOK_PCT]
+    names = sorted(large, key=lambda name: (name != answer["bottleneck"], -budget[name]))
     yield from (steps[name] for name in names)
     if pause_sentence(answer):
         yield OF_PAUSES

@@ -90,10 +90,8 @@ def lines_fused(group: Group) -> Counter[str]:
     line."""
     n_instructions: Counter[str] = Counter()
     for executions in group.members:
-        here = executions.op.instruction
-        # Only fusions have lines inside them.
-        if here and here.opcode == "fusion":
-            n_instructions.update(lines_inside(here))
+        if executions.op.instruction:
+            n_instructions.update(lines_inside(executions.op.instruction))
     del n_instructions[group.op.source_inner or ""]
     return n_instructions
 

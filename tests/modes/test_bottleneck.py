@@ -7,7 +7,7 @@ import unittest
 from typing import Any
 
 import compute_breakdown
-from _modes.bottleneck import WHOLE_BAR, with_bars
+from _modes.bottleneck import WHOLE_BAR, of_classes, with_bars
 from tests.answers import demo
 from tests.builders import hlo_proto
 from tests.builders.xspace import (
@@ -99,6 +99,18 @@ class Bars(unittest.TestCase):
         shares = {None: 1, 0.1: 1, 50.0: WHOLE_BAR // 2, 100.0: WHOLE_BAR, 1e12: WHOLE_BAR}
         rows = with_bars([{"class": "collective", "pct_of_step": share} for share in shares])
         self.assertEqual([len(row["bar"]) for row in rows], list(shares.values()))
+
+
+class NextSteps(unittest.TestCase):
+    def test_classes_with_equal_shares_keep_their_order(self) -> None:
+        shares = {"kernel": 30.0, "host": 30.0, "memory_bound": 0.1, "idle": 30.0}
+        of_demo = demo("bottleneck")
+        changed = {
+            "budget": [{"class": name, "pct_of_step": share} for name, share in shares.items()],
+            "bottleneck": "kernel",
+        }
+        modes = [step.words[1] for step in of_classes({**of_demo, **changed})]
+        self.assertEqual(modes, ["kernel", "idle", "comm"])
 
 
 class Lines(unittest.TestCase):
