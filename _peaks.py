@@ -6,7 +6,7 @@ One TFLOPS is 10**12 flops per second, and one GiB is 2**30 bytes. Vendors publi
 
 from __future__ import annotations
 
-from _light import TYPE_CHECKING, NamedTuple
+from _breakdown.light import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,8 +5,8 @@
 # ///
 """Show where a TPU step's time goes, by source line.
 
-The command reads an XProf trace (`*.xplane.pb`) and prints one JSON object. `_modes` has
-the possible answers, and `_command.py` the command line and the pipeline.
+The command reads an XProf trace (`*.xplane.pb`) and prints one JSON object. `_breakdown/modes/`
+has the possible answers, and `_breakdown/command.py` the command line and the pipeline.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ if IS_COMMAND and sys.path[0] != HERE:
 elif HERE not in sys.path:
     sys.path.append(HERE)
 
-from _command import __version__, analyse, capture, command, render  # noqa: E402
-from _pipeline.no_answer import NoAnswer  # noqa: E402
+from _breakdown.command import __version__, analyse, capture, command, render  # noqa: E402
+from _breakdown.pipeline.no_answer import NoAnswer  # noqa: E402
 
 __all__ = ["NoAnswer", "__version__", "analyse", "capture", "render"]
 

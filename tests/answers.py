@@ -13,8 +13,8 @@ import tempfile
 from pathlib import Path
 from unittest import mock
 
-import _command
-from _pipeline import load
+from _breakdown import command
+from _breakdown.pipeline import load
 from _proto import errors, xplane_pb2
 from tests.analysis import small_programs
 from tests.analysis.causes import (
@@ -571,7 +571,7 @@ def error_answers() -> list[Outcome]:
         for made in (BEFORE, AFTER):
             shutil.copy(made, folder)
         found.append(run(folder, "spread"))
-    no_mode = _command.outcome_of([str(DEMO), "--mode=none"])
+    no_mode = command.outcome_of([str(DEMO), "--mode=none"])
     found.append(Outcome(no_mode.fields, no_mode.status, no_mode.complaint))
     for missing in (
         errors.NoProtobuf("No module named 'google'"),

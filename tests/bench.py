@@ -40,8 +40,8 @@ print(f"protobuf {google.protobuf.__version__} ({api_implementation.Type()}),"
       f" Python {platform.python_version()}, {os.cpu_count()} cores")
 """
 MODES = """
-import _modes
-print(*(name for name in _modes.NAMES if name != "compare"))
+from _breakdown import modes
+print(*(name for name in modes.NAMES if name != "compare"))
 """
 LOCATE = """
 import sys

@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-import _command
-from _modes import NAMES, Mode, mode_named
-from _output.schema import schema_of
-from _pipeline.context import Context, Request
+from _breakdown import command
+from _breakdown.modes import NAMES, Mode, mode_named
+from _breakdown.output.schema import schema_of
+from _breakdown.pipeline.context import Context, Request
 from tests.json_schema import Validator
 from tests.wording import faults_of
 
@@ -205,7 +205,7 @@ def run_as_printed(profile: str | Path | bytes, mode: str, *options: str) -> Out
 
 def _run_words(*words: str) -> tuple[str, int, str]:
     """Return the answer as JSON, the exit status, and stderr."""
-    outcome = _command.outcome_of(words)
+    outcome = command.outcome_of(words)
     printed = json.dumps(outcome.fields, allow_nan=False)
     assert_declared(json.loads(printed))
     return printed, outcome.status, outcome.complaint
@@ -236,7 +236,7 @@ def answer(profile: str | Path | bytes, mode: str, *options: str) -> dict[str, A
     return outcome.object
 
 
-def command(*arguments: str | Path, timeout: float = 60) -> Outcome:
+def as_process(*arguments: str | Path, timeout: float = 60) -> Outcome:
     """Run the program as a command; fail unless stdout is one line with one JSON object."""
     done = subprocess.run(
         [sys.executable, str(SCRIPT), *map(str, arguments)],

@@ -11,12 +11,12 @@ from tests.harness import ROOT
 
 NAMES = (
     "README.md",
-    "GUIDE.md",
-    "FIELDS.md",
+    "docs/GUIDE.md",
+    "docs/FIELDS.md",
     "SKILL.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",
-    "CAUSES.md",
+    "docs/CAUSES.md",
 )
 PAGES = {name: (ROOT / name).read_text(encoding="utf-8") for name in NAMES}
 README, GUIDE, FIELDS, SKILL, CONTRIBUTING, CHANGELOG, CAUSES = PAGES.values()

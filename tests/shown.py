@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import _command
-from _modes import mode_named
-from _output import blocks, csv, markdown, text
-from _output.fill import Block
-from _output.merged import merged_lines
-from _output.screen import Part, View
+from _breakdown import command
+from _breakdown.modes import mode_named
+from _breakdown.output import blocks, csv, markdown, text
+from _breakdown.output.fill import Block
+from _breakdown.output.merged import merged_lines
+from _breakdown.output.screen import Part, View
 
 Json = dict[str, Any]
 
@@ -25,11 +25,11 @@ MERGED = {
 def text_of(
     fields: Json, encoding: str, view: View | None = None, style: text.Style | None = None
 ) -> str:
-    return text.text_of(fields, encoding, _command.screen_of(fields), view, style)
+    return text.text_of(fields, encoding, command.screen_of(fields), view, style)
 
 
 def markdown_of(fields: Json, encoding: str, view: View | None = None) -> str:
-    return markdown.markdown_of(fields, encoding, _command.screen_of(fields), view)
+    return markdown.markdown_of(fields, encoding, command.screen_of(fields), view)
 
 
 def csv_of(fields: Json) -> str:
@@ -45,7 +45,7 @@ def merged_of(fields: Json) -> list[Json]:
 
 
 def blocks_of(fields: Json, view: View) -> Iterator[Block]:
-    return blocks.blocks_of(fields, view, _command.screen_of(fields))
+    return blocks.blocks_of(fields, view, command.screen_of(fields))
 
 
 def main_of(mode: str) -> str:

@@ -1,7 +1,7 @@
 """Test the rules in CONTRIBUTING.md for packages, imports and lengths.
 
-Imports must point downwards: from the script to modes, analysis, pipeline and decoders. `_output`
-may import only itself, `_units` and `_light`. Modules must not import each other in a ring. Imports
+Imports must point downwards: from the script to modes, analysis, pipeline and decoders. `output`
+may import only itself, `units` and `light`. Modules must not import each other in a ring. Imports
 inside functions and imports only for type checkers are checked, too.
 """
 
@@ -23,27 +23,30 @@ from typing import NamedTuple
 from tests.builders.xspace import op, trace
 from tests.harness import DEMO, LISTED_MODES, ROOT, sampled
 
-SCRIPT, COMMAND = "compute_breakdown", "_command"
+SCRIPT, COMMAND = "compute_breakdown", "_breakdown.command"
 # A package may import only packages to its left.
 LAYERS = (
-    "_light",
-    "_units",
+    "_breakdown.light",
+    "_breakdown.units",
     "_peaks",
-    "_output",
+    "_breakdown.output",
     "_proto",
-    "_pipeline",
-    "_analysis",
-    "_modes",
+    "_breakdown.pipeline",
+    "_breakdown.analysis",
+    "_breakdown.modes",
     COMMAND,
     SCRIPT,
 )
-PACKAGES = ("_analysis", "_modes", "_output", "_pipeline", "_proto", "tests")
-MODULES_OF_MODES = {f"_modes.{mode.name}": mode.name for mode in LISTED_MODES}
+PACKAGES = ("_breakdown", "_proto", "tests")
+MODULES_OF_MODES = {f"_breakdown.modes.{mode.name}": mode.name for mode in LISTED_MODES}
 # Only the mode `page` calls other modes.
 SHOWS_OTHERS = "page"
 # These modules format text. Printing JSON must load none of these modules.
-TEXT = {f"_output.{name}" for name in ("forms", "text", "markdown", "csv", "fill", "characters")}
-TEXT |= {"_output.figures", "_output.blocks"}
+TEXT = {
+    f"_breakdown.output.{name}"
+    for name in ("forms", "text", "markdown", "csv", "fill", "characters")
+}
+TEXT |= {"_breakdown.output.figures", "_breakdown.output.blocks"}
 # All test classes with this `batch` run in one process, which parses the sources only once.
 BATCH = "sources"
 # Python compiles the script at each start, but other files only once.
@@ -118,8 +121,8 @@ def statements(of: ast.AST) -> Iterator[ast.AST]:
 def sources() -> list[Source]:
     """Return all hand-written source files outside of tests."""
     paths = [*ROOT.glob("*.py")]
-    for layer in LAYERS:
-        paths += ROOT.glob(f"{layer}/**/*.py")
+    for package in PACKAGES[:-1]:
+        paths += ROOT.glob(f"{package}/**/*.py")
     return [Source(path) for path in sorted(paths) if not path.name.endswith("_pb2.py")]
 
 
@@ -151,16 +154,16 @@ def rings(graph: Mapping[str, set[str]]) -> list[list[str]]:
 
 
 def layer_of(module: str) -> int:
-    return LAYERS.index(module.partition(".")[0])
+    depth = 2 if module.startswith("_breakdown.") else 1
+    return LAYERS.index(".".join(module.split(".")[:depth]))
 
 
 class Packages(unittest.TestCase):
     batch = BATCH
 
-    def test_top_folder_contains_only_the_script_four_files_and_the_packages(self) -> None:
+    def test_top_folder_contains_only_the_script_the_peaks_and_the_packages(self) -> None:
         at_the_top = {path.name for path in ROOT.glob("*.py")}
-        names = (SCRIPT, COMMAND, "_light", "_peaks", "_units")
-        self.assertEqual(at_the_top, {f"{name}.py" for name in names})
+        self.assertEqual(at_the_top, {"compute_breakdown.py", "_peaks.py"})
         made_by_tools = {"build", "dist"}
         folders = {path.parts[len(ROOT.parts)] for path in ROOT.glob("[!.]*/**/*.py")}
         self.assertEqual(folders - made_by_tools, set(PACKAGES))
@@ -169,8 +172,8 @@ class Packages(unittest.TestCase):
         self.assertEqual(len(MODULES_OF_MODES), len(LISTED_MODES))
         for module in MODULES_OF_MODES:
             self.assertIn(module, modules())
-        files = {module for module in modules() if module.startswith("_modes.")}
-        self.assertEqual(files, set(MODULES_OF_MODES), "_modes holds modes and nothing else")
+        files = {module for module in modules() if module.startswith("_breakdown.modes.")}
+        self.assertEqual(files, set(MODULES_OF_MODES), "modes/ holds modes and nothing else")
 
     def test_source_files_do_not_exceed_the_length_limit(self) -> None:
         for source in sources():
@@ -202,10 +205,10 @@ class Imports(unittest.TestCase):
     def test_every_form_of_import_is_found(self) -> None:
         """Test that the parser finds every form of import."""
         for of, by, is_for_types in (
-            ("_peaks", "_pipeline.options", False),
-            ("_analysis.report", COMMAND, False),  # This import is inside a function.
-            # The import is written `from _pipeline import frames`.
-            ("_pipeline.frames", "_pipeline.device", False),
+            ("_peaks", "_breakdown.pipeline.options", False),
+            ("_breakdown.analysis.report", COMMAND, False),  # This import is inside a function.
+            # The import is written `from _breakdown.pipeline import frames`.
+            ("_breakdown.pipeline.frames", "_breakdown.pipeline.device", False),
             ("_proto.trace.source", "_proto.trace", True),
         ):
             self.assertIn(Import(of, by, is_for_types), imports())
@@ -215,20 +218,24 @@ class Imports(unittest.TestCase):
         self.assertEqual(up, [])
 
     def test_output_imports_only_units_and_light_classes(self) -> None:
-        found = [link for link in imports() if link.by.startswith("_output.")]
-        allowed = ("_output.", "_units", "_light")
+        found = [link for link in imports() if link.by.startswith("_breakdown.output.")]
+        allowed = tuple(f"_breakdown.{name}" for name in ("output.", "units", "light"))
         self.assertEqual([link for link in found if not link.of.startswith(allowed)], [])
 
     def test_named_tuples_are_the_light_ones(self) -> None:
         heavy = re.compile(r"^ *from typing import .*\bNamedTuple\b", re.MULTILINE)
         found = [str(source.path) for source in sources() if heavy.search(source.text)]
-        self.assertEqual(found, ["_light.py"], "import NamedTuple from _light, which is faster")
+        self.assertEqual(
+            found,
+            ["_breakdown/light.py"],
+            "import NamedTuple from _breakdown.light, which is faster",
+        )
 
     def test_figures_do_not_depend_on_output(self) -> None:
         """Test that these packages know no output, not even for type checking."""
-        packages = ("_analysis.", "_pipeline.", "_proto.")
+        packages = ("_breakdown.analysis.", "_breakdown.pipeline.", "_proto.")
         found = [link for link in imports() if link.by.startswith(packages)]
-        self.assertEqual([link for link in found if link.of.startswith("_output")], [])
+        self.assertEqual([link for link in found if link.of.startswith("_breakdown.output")], [])
 
     def test_every_ring_is_found(self) -> None:
         graph = {"a": {"b"}, "b": {"c", "e"}, "c": {"a"}, "d": {"a"}, "e": {"f"}, "f": {"e"}}
@@ -293,21 +300,21 @@ class Loaded(unittest.TestCase):
                 if name != SHOWS_OTHERS:
                     self.assertEqual(loaded & set(MODULES_OF_MODES), {module})
                     self.assertEqual(loaded & TEXT, set())
-                    self.assertNotIn("_output.schema", loaded)
+                    self.assertNotIn("_breakdown.output.schema", loaded)
                 if name in ("summary", "memory", "compare"):
                     loaded = self.loaded(str(path), "--mode", name, "--format=text", *example)
                     self.assertEqual(loaded & set(MODULES_OF_MODES), {module})
-                    self.assertIn("_output.text", loaded)
+                    self.assertIn("_breakdown.output.text", loaded)
 
     def test_records_are_compared_without_protobuf(self) -> None:
         before, after = (str(DEMO.parent / f"{side}.json.gz") for side in ("before", "after"))
         loaded = self.loaded(after, "--mode", "compare", "--baseline", before)
-        self.assertIn("_analysis.records.changed_causes", loaded)
+        self.assertIn("_breakdown.analysis.records.changed_causes", loaded)
         self.assertNotIn("google.protobuf", loaded)
 
     def test_help_loads_no_modes_no_protobuf_and_nothing_for_types(self) -> None:
         loaded = self.loaded("--help")
-        top = {name.partition(".")[0] for name in loaded}
-        self.assertIn("_pipeline", top)
-        self.assertEqual(top & {"_analysis", "_output", "_proto", "google", "typing"}, set())
+        self.assertIn("_breakdown.pipeline", loaded)
+        unwanted = {"_breakdown.analysis", "_breakdown.output", "_proto", "google", "typing"}
+        self.assertEqual(loaded & unwanted, set())
         self.assertEqual(loaded & set(MODULES_OF_MODES), set())

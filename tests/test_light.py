@@ -7,7 +7,7 @@ import typing
 import unittest
 from copy import copy
 
-from _light import NamedTuple
+from _breakdown.light import NamedTuple
 
 
 class Light(NamedTuple):

@@ -17,8 +17,9 @@ from tests.test_house import BATCH, sources
 
 LIST = ROOT / "tests" / "data" / "messages.txt"
 SOURCES = (
-    *("_command.py", "compute_breakdown.py", "_peaks.py", "_units.py", "_modes/*.py"),
-    *("_analysis/**/*.py", "_pipeline/*.py", "_proto/**/*.py"),
+    *("_breakdown/command.py", "compute_breakdown.py", "_peaks.py", "_breakdown/units.py"),
+    *("_breakdown/modes/*.py", "_breakdown/analysis/**/*.py", "_breakdown/pipeline/*.py"),
+    "_proto/**/*.py",
 )
 # These files contain no messages: generated code, and lists of categories.
 WITHOUT_MESSAGES = ("_pb2.py", "vocabulary.py")

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from _light import NamedTuple
+from _breakdown.light import NamedTuple
 
 _VMEM = 1
 _ALGORITHM = ("emitter", "strategy")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from itertools import chain
 
-from _light import NamedTuple
+from _breakdown.light import NamedTuple
 from _proto import hlo_pb2 as pb
 from _proto.errors import Damage
 from _proto.hlo.program import Instruction, Program

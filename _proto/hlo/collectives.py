@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from _light import NamedTuple
+from _breakdown.light import NamedTuple
 from _proto import hlo_pb2 as pb
 from _proto.hlo.program import DONE, START, UPDATE, Instruction
 from _proto.hlo.replica_groups import (

@@ -15,7 +15,7 @@ import json
 from operator import itemgetter
 from typing import Any
 
-from _light import NamedTuple
+from _breakdown.light import NamedTuple
 from _proto import hlo_pb2 as pb
 from _proto.hlo.parameters import read_parameters
 from _proto.hlo.program import KERNEL_TARGET, Computation, Program

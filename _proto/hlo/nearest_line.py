@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
-from _light import NamedTuple
+from _breakdown.light import NamedTuple
 from _proto.hlo.collectives import first_collective
 from _proto.hlo.program import Computation, Instruction
 from _proto.hlo.text import ASYNC_COLLECTIVE

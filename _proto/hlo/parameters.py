@@ -3,7 +3,7 @@ memory."""
 
 from __future__ import annotations
 
-from _light import NamedTuple
+from _breakdown.light import NamedTuple
 from _proto import hlo_pb2 as pb
 from _proto.hlo.program import Program
 from _proto.hlo.replica_groups import MAX_DEVICES

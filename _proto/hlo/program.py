@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
-from _light import cached_property
+from _breakdown.light import cached_property
 from _proto import hlo_pb2 as pb
 from _proto.hlo.backend_config import BackendConfig, DeclaredCost, read_config
 from _proto.hlo.shapes import Array, Path, read_leaves, shape_text

@@ -13,7 +13,7 @@ from functools import cache, lru_cache
 from itertools import chain
 from math import prod
 
-from _light import NamedTuple
+from _breakdown.light import NamedTuple
 
 Groups = tuple[tuple[int, ...], ...]
 

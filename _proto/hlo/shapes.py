@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import zip_longest
 
-from _light import NamedTuple
+from _breakdown.light import NamedTuple
 from _proto import hlo_pb2 as pb
 from _proto.hlo.text import bits_of, size_of
 from _proto.trace.wire import parse

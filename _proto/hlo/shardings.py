@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import prod
 
-from _light import cached_property
+from _breakdown.light import cached_property
 from _proto import hlo_pb2 as pb
 from _proto.hlo.replica_groups import AxisPart, Groups, iota_groups, listed_groups, mesh_groups
 from _proto.trace.wire import parse

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from _light import NamedTuple
+from _breakdown.light import NamedTuple
 from _proto import hlo_pb2 as pb
 from _proto.trace.wire import parse
 

@@ -11,7 +11,7 @@ from functools import cache, lru_cache
 from math import prod
 from typing import Final, Literal
 
-from _light import cached_property
+from _breakdown.light import cached_property
 
 DtypeClass = Literal["bf16", "fp8", "fp32", "fp16", "other"]
 

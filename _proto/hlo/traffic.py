@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from _light import NamedTuple
+from _breakdown.light import NamedTuple
 from _proto.hlo.program import Computation, Instruction
 from _proto.hlo.shapes import Array, order_of
 from _proto.hlo.text import HBM

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from itertools import chain
 
-from _light import NamedTuple
+from _breakdown.light import NamedTuple
 from _proto import columns_pb2 as columns
 from _proto import xplane_pb2 as pb
 from _proto.errors import Damage

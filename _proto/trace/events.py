@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import compress
 
-from _light import NamedTuple, cached_property
+from _breakdown.light import NamedTuple, cached_property
 
 INT64_END = 1 << 63
 

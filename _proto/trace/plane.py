@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from google.protobuf.message import Message
 
-from _light import NamedTuple
+from _breakdown.light import NamedTuple
 from _proto import columns_pb2 as columns
 from _proto import xplane_pb2 as pb
 from _proto.errors import Damage

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from _light import NamedTuple
+from _breakdown.light import NamedTuple
 
 THREADS, PROGRAMS, ENVIRONMENT = "/host:CPU", "/host:metadata", "Task Environment"
 # Planes that contain threads. Newer profilers write the last two in addition to /host:CPU.

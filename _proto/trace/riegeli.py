@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from types import ModuleType
 
-from _light import NamedTuple
+from _breakdown.light import NamedTuple
 from _proto.errors import Damage, MissingPackage
 from _proto.trace.wire import varint_at
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Set
 from contextlib import suppress
 
-from _light import NamedTuple
+from _breakdown.light import NamedTuple
 from _proto import xplane_pb2 as pb
 from _proto.errors import Damage
 from _proto.trace.event_stats import integers_in

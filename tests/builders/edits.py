@@ -6,7 +6,7 @@ import itertools
 import random
 from collections import Counter
 
-from _pipeline.scopes import TRANSFORMATIONS
+from _breakdown.pipeline.scopes import TRANSFORMATIONS
 from tests.builders import records
 from tests.builders.records import Edit, Frame, Program, groups_of
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 import _peaks
-from _pipeline import vocabulary
+from _breakdown.pipeline import vocabulary
 from tests.builders.random_programs import PLACES, RandomPrograms
 from tests.builders.xspace import (
     Event,

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 from unittest import mock
 
-import _command
 import compute_breakdown
-from _modes import STEP_OPTIONS
-from _pipeline import streams
-from _pipeline.context import Request
-from _pipeline.options import OPTIONS
+from _breakdown import command
+from _breakdown.modes import STEP_OPTIONS
+from _breakdown.pipeline import streams
+from _breakdown.pipeline.context import Request
+from _breakdown.pipeline.options import OPTIONS
 from tests.builders.xspace import Space, encode, op, tpu_plane, trace
 from tests.harness import (
     AFTER,
@@ -29,7 +29,7 @@ from tests.harness import (
     LISTED_MODES,
     ROOT,
     SCRIPT,
-    command,
+    as_process,
     keywords_of,
     run,
     shared_file,
@@ -90,22 +90,22 @@ class WithoutMode(unittest.TestCase):
 
     def test_mode_without_the_option_is_bottleneck_or_compare(self) -> None:
         path = shared_file("small.xplane.pb", small_capture())
-        outcome = command(path, "--top", "3")
+        outcome = as_process(path, "--top", "3")
         self.assertEqual(outcome.object, run(path, "bottleneck", "--top", "3", BRIEF).object)
-        outcome = command(AFTER, "--baseline", BEFORE)
+        outcome = as_process(AFTER, "--baseline", BEFORE)
         self.assertEqual(outcome.object["mode"], "compare")
-        outcome = command(path, "--kernel", "x")
+        outcome = as_process(path, "--kernel", "x")
         self.assertEqual(outcome.object["detail"], "--kernel is only valid with --mode kernel")
 
 
 class UsageErrors(unittest.TestCase):
     def test_command_prints_an_object_and_the_usage(self) -> None:
-        outcome = command("--top", "3")
+        outcome = as_process("--top", "3")
         self.assertEqual((outcome.status, outcome.object["reason"]), (2, "bad_arguments"))
         self.assertTrue(outcome.stderr.startswith("usage: "))
 
     def assert_usage_error(self, detail: str, *arguments: str | Path) -> None:
-        outcome = _command.outcome_of([*map(str, arguments)])
+        outcome = command.outcome_of([*map(str, arguments)])
         self.assertEqual((outcome.status, outcome.fields["reason"]), (2, "bad_arguments"))
         self.assertEqual(outcome.fields["detail"], detail)
         usage, line = outcome.complaint.splitlines()
@@ -170,7 +170,7 @@ class Words(unittest.TestCase):
     """Test how the words of a command line become options, values and profiles."""
 
     def parsed(self, *words: str) -> Request:
-        return _command.parse_command_line(words)
+        return command.parse_command_line(words)
 
     def options(self, mode: str, *words: str) -> dict[str, Any]:
         return self.parsed("x.pb", "--mode", mode, *words).mode_options
@@ -220,7 +220,7 @@ class Words(unittest.TestCase):
             (["--schema", "idle"], "{"),
             (["--explain=not_donated"], "not_donated\n"),
         ):
-            with self.subTest(words), self.assertRaises(_command.Page) as page:
+            with self.subTest(words), self.assertRaises(command.Page) as page:
                 self.parsed(*words)
             self.assertTrue(str(page.exception).startswith(start), page.exception)
         with self.assertRaisesRegex(compute_breakdown.NoAnswer, "--explain must be one of .*did"):
@@ -385,7 +385,7 @@ class ProgressLine(unittest.TestCase):
             ):
                 self.addCleanup(gc.enable)
                 path = shared_file("small.xplane.pb", small_capture())
-                _command.main([str(path), "--mode", "summary"])
+                command.main([str(path), "--mode", "summary"])
                 shown = self.shown()
                 self.assertEqual(any("reading" in line for line in shown), is_terminal)
                 self.assertEqual(shown[-1], "")
@@ -402,7 +402,7 @@ class ProgressLine(unittest.TestCase):
                 with self.subTest(packed=packed, step=step):
                     Shares.of.clear()
                     argv = [str(path), "--mode", "summary", "--step", step]
-                    _command.outcome_of(argv, Shares(sys.stderr))
+                    command.outcome_of(argv, Shares(sys.stderr))
                     self.assertEqual(list(Shares.of), ["unpacking"] * packed + ["reading"])
                     for shares in Shares.of.values():
                         self.assertEqual(shares, sorted(shares))

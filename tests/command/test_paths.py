@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 from unittest import mock
 
-from _pipeline import folders
+from _breakdown.pipeline import folders
 from tests import harness
 from tests.builders.xspace import Plane, Space, encode
 from tests.command.test_robustness import SMALL, RobustnessTest, run, with_extra
@@ -104,7 +104,7 @@ class Paths(RobustnessTest):
                 raise PermissionError(13, "Permission denied", folder)
             return list_files(folder)
 
-        with mock.patch("_pipeline.folders.files_in", files_in):
+        with mock.patch("_breakdown.pipeline.folders.files_in", files_in):
             notes = run(self.folder / RUNS).object["notes"]
             skipped = (
                 "run 2026_01_01 is skipped, because its folder cannot be listed: Permission denied"

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
-from _analysis import processes
+from _breakdown.analysis import processes
 from tests.harness import run
 from tests.modes.test_peers import with_slow_device
 

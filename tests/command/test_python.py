@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import _command
 import compute_breakdown
-from _analysis import processes
-from _output.forms import in_form
+from _breakdown import command
+from _breakdown.analysis import processes
+from _breakdown.output.forms import in_form
 from compute_breakdown import NoAnswer
 from tests.builders.riegeli import chunk_of, records_of, riegeli
 from tests.builders.xspace import op, trace
@@ -339,10 +339,10 @@ class Render(unittest.TestCase):
             words = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
             words = [word.removesuffix("=True") for word in words]
             with self.subTest(mode=mode, options=options):
-                outcome = _command.outcome_of([str(SMALL), "--mode", mode, "--text", *words])
+                outcome = command.outcome_of([str(SMALL), "--mode", mode, "--text", *words])
                 pipe = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
                 with mock.patch.dict(os.environ, {"COLUMNS": ""}):
-                    screen = _command.screen_of(outcome.fields)
+                    screen = command.screen_of(outcome.fields)
                     printed = in_form("text", outcome.fields, screen, outcome.request, pipe)
                 found = render(analyse(SMALL, mode, **options), "text")
                 self.assertEqual(

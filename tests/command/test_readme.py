@@ -31,7 +31,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from _output.screen import View
+from _breakdown.output.screen import View
 from tests.answers import (
     BATCH,
     hand_made_memories,

@@ -142,7 +142,7 @@ class Damage(RobustnessTest):
             path = self.write("x.xplane.pb", data)
             python = {"PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "python"}
             with self.subTest(place), mock.patch.dict(os.environ, python):
-                outcome = harness.command(path, "--mode", "summary")
+                outcome = harness.as_process(path, "--mode", "summary")
                 self.assertEqual(outcome, run(path))
                 if bad:
                     self.assert_unreadable(outcome, data.index(HERE) + len(HERE))

@@ -22,7 +22,7 @@ import time
 from array import array
 from pathlib import Path
 
-import _command
+from _breakdown import command
 from tests import harness
 from tests.builders.xspace import op, trace
 from tests.fuzz import check_outcome, damaged_at
@@ -140,7 +140,7 @@ class Terminal(StreamsTest):
         The Python code `setup` runs before the program, in the same process.
         """
         master, slave = pty.openpty()
-        code = f"{setup}; import _command as c; raise SystemExit(c.main())"
+        code = f"{setup}; from _breakdown import command as c; raise SystemExit(c.main())"
         process = subprocess.Popen(
             [sys.executable, *(("-c", code) if setup else (harness.SCRIPT,)), *arguments],
             stdout=slave,
@@ -167,7 +167,7 @@ class Terminal(StreamsTest):
             {**json.loads(text), "next_steps": []}, harness.run(self.small, "summary").object
         )
         self.assertTrue(text.startswith('{\n  "status": "ok",\n'))
-        self.assertEqual(f"{hint}\n", _command.HINT)
+        self.assertEqual(f"{hint}\n", command.HINT)
         for word in ("--format text", "jq", "--top"):
             self.assertIn(word, hint)
 
@@ -187,7 +187,7 @@ class Terminal(StreamsTest):
     def test_text_on_a_terminal_has_no_hint(self) -> None:
         result, _ = self.on_terminal(self.small, "--mode", "summary", "--format", "text")
         self.assertIn("The step takes ", result)
-        self.assertNotIn(_command.HINT, result)
+        self.assertNotIn(command.HINT, result)
 
     def test_hint_is_omitted_if_stderr_is_not_a_terminal(self) -> None:
         result, rest = self.on_terminal(self.small, "--mode", "summary", stderr=subprocess.PIPE)
@@ -243,7 +243,7 @@ class Terminal(StreamsTest):
         master, slave = pty.openpty()
         # This clock runs 1000 times too fast, so the progress line appears.
         late = "import time; t = time.monotonic; time.monotonic = lambda: 1e3 * t();"
-        code = f"{late} import _command as c; raise SystemExit(c.main())"
+        code = f"{late} from _breakdown import command as c; raise SystemExit(c.main())"
         with (self.folder / "out").open("wb") as out:
             command = [sys.executable, "-c", code, str(self.large), "--mode", "summary"]
             process = subprocess.Popen(command, stdout=out, stderr=slave, cwd=harness.ROOT)
@@ -336,13 +336,12 @@ class Started(StreamsTest):
         package.mkdir()
         (package / "__init__.py").touch()
         shutil.copy(harness.SCRIPT, package / "__main__.py")
-        files = ("_command.py", "_light.py", "_peaks.py", "_units.py")
-        for name in (*files, "_modes", "_pipeline", "_proto"):
+        for name in ("_breakdown", "_peaks.py", "_proto"):
             (package / name).symlink_to(harness.ROOT / name)
         code = b"from compute_breakdown.__main__ import command; command()"
         installed = self.write("compute-breakdown", code)
         as_module = (sys.executable, "-m", "compute_breakdown")
-        for expected, command, cwd in (
+        for expected, words, cwd in (
             ("compute_breakdown.py", (sys.executable, harness.SCRIPT), harness.ROOT),
             ("python -m compute_breakdown", as_module, harness.ROOT),
             ("tpu-time", (sys.executable, link), harness.ROOT),
@@ -351,12 +350,12 @@ class Started(StreamsTest):
         ):
             with self.subTest(expected=expected, cwd=cwd):
                 usage_line = f"usage: {expected} PROFILE [--mode MODE] [options]"
-                self.assertEqual(self.usage_line(*command, cwd=cwd), usage_line)
+                self.assertEqual(self.usage_line(*words, cwd=cwd), usage_line)
 
     def test_program_starts_in_isolated_mode(self) -> None:
-        command = [sys.executable, "-I", str(harness.SCRIPT), "--version"]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        self.assertEqual(done.stdout, f"compute_breakdown {_command.__version__}\n")
+        words = [sys.executable, "-I", str(harness.SCRIPT), "--version"]
+        done = subprocess.run(words, capture_output=True, text=True, check=True)
+        self.assertEqual(done.stdout, f"compute_breakdown {command.__version__}\n")
 
     def test_old_python_is_rejected_with_one_line(self) -> None:
         found = filter(None, map(shutil.which, ("python3.8", "python3.9")))
@@ -389,7 +388,7 @@ class Interrupted(StreamsTest):
 import sys
 class First:
     def find_spec(name, *_):
-        if name == "_light":
+        if name == "_breakdown.light":
             {code}
 sys.meta_path.insert(0, First)
 """

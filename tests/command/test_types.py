@@ -13,10 +13,10 @@ import unittest
 from importlib.util import find_spec
 from pathlib import Path
 
-from _pipeline.options import OPTIONS
+from _breakdown.pipeline.options import OPTIONS
 from tests.harness import DEMO, ROOT, sampled
 
-STUB = ROOT / "_output" / "python.pyi"
+STUB = ROOT / "_breakdown" / "output" / "python.pyi"
 # These options exist only in the Python functions.
 PYTHON_ONLY = {"processes", "peaks"}
 # In this project, mypy must report exactly the lines with the comment `wrong`.

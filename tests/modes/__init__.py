@@ -1,1 +1,1 @@
-"""Test `_modes`: answers for steps and records."""
+"""Test `_breakdown/modes`: answers for steps and records."""

@@ -12,7 +12,7 @@ import unittest
 from collections.abc import Sequence
 from unittest import mock
 
-from _analysis import processes
+from _breakdown.analysis import processes
 from tests.builders import hlo_proto
 from tests.builders.xspace import (
     Event,
@@ -37,7 +37,7 @@ from tests.builders.xspace import (
     tpu_plane,
     uint64,
 )
-from tests.harness import InFolder, Json, answer, command, run, sampled
+from tests.harness import InFolder, Json, answer, as_process, run, sampled
 from tests.naive.wire import every, fields
 from tests.shown import text_of
 
@@ -550,5 +550,5 @@ class Damaged(InFolder):
 
     def test_command_prints_one_line_on_stderr_for_a_damaged_file(self) -> None:
         path = self.write("cut.xplane.pb", self.whole()[:-3])
-        outcome = command(path, "--mode", "anatomy")
+        outcome = as_process(path, "--mode", "anatomy")
         self.assertEqual((outcome.status, len(outcome.stderr.splitlines())), (1, 1))

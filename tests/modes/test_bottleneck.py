@@ -7,7 +7,7 @@ import unittest
 from typing import Any
 
 import compute_breakdown
-from _modes.bottleneck import WHOLE_BAR, of_classes, with_bars
+from _breakdown.modes.bottleneck import WHOLE_BAR, of_classes, with_bars
 from tests.answers import demo
 from tests.builders import hlo_proto
 from tests.builders.xspace import (
@@ -19,7 +19,7 @@ from tests.builders.xspace import (
     tpu_plane,
     trace,
 )
-from tests.harness import BRIEF, DEMO, OFFLOADING, PROFILES, Json, answer, command, run, sampled
+from tests.harness import BRIEF, DEMO, OFFLOADING, PROFILES, Json, answer, as_process, run, sampled
 from tests.modes.small_steps import BF16, HERE, PEAKS, STEP, kernel, leaf, matmul
 from tests.shown import text_of
 
@@ -523,7 +523,7 @@ class Tokens(unittest.TestCase):
         if not OFFLOADING.exists():
             self.skipTest("the capture isn't here")
         options = ("--tokens", "1e6", "--params", "7e9")
-        result = command(OFFLOADING, "--mode", "bottleneck", *options).object
+        result = as_process(OFFLOADING, "--mode", "bottleneck", *options).object
         seconds = result["step_duration_ps"] / 1e12
         self.assertEqual(len(result["capture"]["devices"]), 4)
         self.assertEqual(result["mfu"], round(1e6 * 6 * 7e9 / 8 / 918e12 / seconds, 6))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unittest
 from collections.abc import Sequence
 
-from _output.screen import View
+from _breakdown.output.screen import View
 from tests.analysis.arrays.test_traffic import COPY, SIZE, SLOW, by_array, given
 from tests.analysis.small_programs import Json, Program
 from tests.builders import hlo_proto

@@ -14,7 +14,7 @@ import unittest
 from functools import cache
 from pathlib import Path
 
-from _command import outcome_of
+from _breakdown.command import outcome_of
 from _proto import xplane_pb2 as pb
 from tests.builders.xspace import Line, Plane, Space, encode, op, tpu_plane
 from tests.harness import DEMO, SCRIPT, Json, Outcome, bound, run

@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from _analysis.comm.flights import Flights, flights_of
-from _analysis.comm.transfers import Starts
-from _pipeline.clocks import ON_TRACE, Clock
-from _pipeline.device import open_device, read_steps
-from _pipeline.event_iterate import read_events
-from _pipeline.normalize import Step, normalize
-from _pipeline.ops import Op as RealOp
+from _breakdown.analysis.comm.flights import Flights, flights_of
+from _breakdown.analysis.comm.transfers import Starts
+from _breakdown.pipeline.clocks import ON_TRACE, Clock
+from _breakdown.pipeline.device import open_device, read_steps
+from _breakdown.pipeline.event_iterate import read_events
+from _breakdown.pipeline.normalize import Step, normalize
+from _breakdown.pipeline.ops import Op as RealOp
 from _proto.hlo.text import HloText
 from _proto.trace import open_trace
 from tests.builders import hlo_proto

@@ -13,12 +13,12 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
-from _analysis.records import comparison, matching, record_format
-from _analysis.records import recorded_steps as runs
-from _analysis.records.comparison_notes import warnings_of
-from _analysis.records.comparison_rows import fields_of
-from _analysis.records.noise import assignments, noise_of, p_values_of
-from _pipeline.no_answer import NoAnswer
+from _breakdown.analysis.records import comparison, matching, record_format
+from _breakdown.analysis.records import recorded_steps as runs
+from _breakdown.analysis.records.comparison_notes import warnings_of
+from _breakdown.analysis.records.comparison_rows import fields_of
+from _breakdown.analysis.records.noise import assignments, noise_of, p_values_of
+from _breakdown.pipeline.no_answer import NoAnswer
 from tests.builders import records
 from tests.builders.edits import busiest_file, edits_of
 from tests.builders.records import DEVICE, Frame, Json, Program, groups_of, record

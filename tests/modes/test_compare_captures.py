@@ -12,12 +12,12 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from _modes import mode_named
-from _output.lead import with_lead
+from _breakdown.modes import mode_named
+from _breakdown.output.lead import with_lead
 from tests.builders import records
 from tests.builders.records import Json, Program
 from tests.builders.xspace import Space, encode, op, tpu_plane
-from tests.harness import InFolder, answer, command, run
+from tests.harness import InFolder, answer, as_process, run
 from tests.modes.test_compare import compare, compare_captures, mean
 from tests.shown import headline_of, text_of
 
@@ -355,7 +355,7 @@ class Gate(InFolder):
 
     def test_command_exits_with_3_if_the_gate_fails(self) -> None:
         before, slower = self.file(capture(1, 4)), self.file(capture(1, 4, factor=1.2))
-        outcome = command(slower, "--mode", "compare", "--baseline", before, "--fail-over", "2")
+        outcome = as_process(slower, "--mode", "compare", "--baseline", before, "--fail-over", "2")
         self.assertEqual(outcome.status, 3)
         self.assertIn("The gate fails: the step got slower by", outcome.object["headline"])
 

@@ -7,10 +7,10 @@ import unittest
 from pathlib import Path
 from typing import Any
 
-from _analysis.records.changed_causes import changed_causes
-from _analysis.records.record_format import RecordedCause, RecordedCauses
-from _modes import mode_named
-from _output.program_facts import differing, facts
+from _breakdown.analysis.records.changed_causes import changed_causes
+from _breakdown.analysis.records.record_format import RecordedCause, RecordedCauses
+from _breakdown.modes import mode_named
+from _breakdown.output.program_facts import differing, facts
 from tests.analysis.causes.test_one_hot_matmul import lookup
 from tests.analysis.causes.test_pause_between_steps import MS, thread
 from tests.builders import hlo_proto

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import _command
-from _modes.export import TABLES
-from _pipeline.context import Context
+from _breakdown import command
+from _breakdown.modes.export import TABLES
+from _breakdown.pipeline.context import Context
 from tests.builders import hlo_proto
 from tests.builders.random_xspace import (
     PIPELINE_OPTIONS,
@@ -486,7 +486,7 @@ class Writing(Exports):
         with mock.patch("sqlite3.connect", side_effect=sqlite3.OperationalError("disk is full")):
             self.assert_cant_write(out, "disk is full")
         with (
-            mock.patch("_modes.export.frame_rows", side_effect=KeyboardInterrupt),
+            mock.patch("_breakdown.modes.export.frame_rows", side_effect=KeyboardInterrupt),
             self.assertRaises(KeyboardInterrupt),
         ):
             run(SMALL, "export", "--out", str(out))
@@ -528,7 +528,7 @@ class Writing(Exports):
     def test_progress_of_writing_is_reported(self) -> None:
         calls: list[tuple[str, int, int]] = []
         words = [str(DEMO), "--mode", "export", "--out", str(self.folder / "step.db")]
-        request = _command.parse_command_line(words)
-        _command.answered(Context(request, lambda *call: calls.append(call)))
+        request = command.parse_command_line(words)
+        command.answered(Context(request, lambda *call: calls.append(call)))
         writing = [call for call in calls if call[0] == "writing"]
         self.assertEqual(writing[-1][1], writing[-1][2])

@@ -7,10 +7,10 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-import _command
-from _pipeline.command_line import name_of
-from _pipeline.context import Outcome
-from _pipeline.options import FORMS, FORMS_OF, OPTIONS
+from _breakdown import command
+from _breakdown.pipeline.command_line import name_of
+from _breakdown.pipeline.context import Outcome
+from _breakdown.pipeline.options import FORMS, FORMS_OF, OPTIONS
 from tests.builders.xspace import (
     op,
     trace,
@@ -178,7 +178,7 @@ class OptionsOfModes(unittest.TestCase):
 
     def test_every_option_belongs_to_a_mode_or_to_the_pipeline(self) -> None:
         taken = {flag for mode in LISTED_MODES for flag in mode.options}
-        pipeline = set(_command.PIPELINE_OPTIONS)
+        pipeline = set(command.PIPELINE_OPTIONS)
         self.assertFalse(taken & pipeline)
         self.assertEqual(taken | pipeline, set(OPTIONS))
 
@@ -200,7 +200,7 @@ class OptionsOfModes(unittest.TestCase):
                 words = [profile, "--mode", mode, *needed.get(mode, ()), *call]
                 with self.subTest(words=words):
                     Path(folder.name, OUT).unlink(missing_ok=True)
-                    outcome = _command.outcome_of(words)
+                    outcome = command.outcome_of(words)
                     self.assertEqual(outcome.fields["status"], "ok", outcome.fields)
                     self.check_formats(words, outcome)
 
@@ -210,11 +210,11 @@ class OptionsOfModes(unittest.TestCase):
         for form in FORMS_OF.get(mode, FORMS):
             for more in ((), ("--all",)) if form in ("text", "markdown") else ((),):
                 options = [*words, "--format", form, *more]
-                request = _command.parse_command_line(options)
+                request = command.parse_command_line(options)
                 assert outcome.request
                 self.assertEqual(request.mode_options, outcome.request.mode_options)
                 shown = outcome._replace(form=form, request=request)
-                self.assertTrue(_command.printed(shown, for_people=False))
+                self.assertTrue(command.printed(shown, for_people=False))
 
     def test_invalid_option_values_are_rejected(self) -> None:
         for mode, option, values in (

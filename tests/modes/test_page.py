@@ -16,12 +16,12 @@ from pathlib import Path
 from unittest import mock
 
 import compute_breakdown
-from _modes import NAMES, mode_named
-from _modes.page import BASELINE_MODES, PAGE_MODES, TOP_OF_COMPARE
-from _output.page_sections import SECTIONS
-from _output.screen import View
-from _output.text import Style
-from _pipeline.device import open_device
+from _breakdown.modes import NAMES, mode_named
+from _breakdown.modes.page import BASELINE_MODES, PAGE_MODES, TOP_OF_COMPARE
+from _breakdown.output.page_sections import SECTIONS
+from _breakdown.output.screen import View
+from _breakdown.output.text import Style
+from _breakdown.pipeline.device import open_device
 from tests.builders.allocator import allocator, with_host
 from tests.builders.xspace import Plane, Space, StatNames, encode, op, tpu_plane, trace
 from tests.harness import DEMO, FULL, OFFLOADING, InFolder, Json, answer, run
@@ -203,7 +203,9 @@ class Contents(OfPages):
 
     def test_devices_are_compared_by_the_rule_of_bottleneck_and_read_once(self) -> None:
         for lasted, n_read in ((499, 0), (500, 1)):
-            reads = mock.patch("_analysis.comm.peer_devices.open_device", wraps=open_device)
+            reads = mock.patch(
+                "_breakdown.analysis.comm.peer_devices.open_device", wraps=open_device
+            )
             planes = [device(number, durations(lasted)) for number in range(2)]
             with reads as read, self.subTest(lasted=lasted):
                 answers = self.data(encode(Space(planes)))["answers"]

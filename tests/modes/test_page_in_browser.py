@@ -11,8 +11,8 @@ from itertools import chain
 from pathlib import Path
 
 import compute_breakdown
-from _modes import bottleneck
-from _output.screen import Table
+from _breakdown.modes import bottleneck
+from _breakdown.output.screen import Table
 from tests.analysis.causes.test_pause_between_steps import FEED
 from tests.analysis.causes.test_pause_between_steps import device as pausing
 from tests.analysis.causes.test_pause_between_steps import thread as host_thread

@@ -6,7 +6,7 @@ import unittest
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from _modes import bottleneck, comm
+from _breakdown.modes import bottleneck, comm
 from compute_breakdown import analyse
 from tests.builders import hlo_proto
 from tests.builders.hlo_proto import metadata_plane

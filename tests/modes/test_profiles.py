@@ -10,7 +10,7 @@ import unittest
 from collections import Counter
 from pathlib import Path
 
-from tests.harness import DEMO, OFFLOADING, PALLAS, Json, answer, command, sampled
+from tests.harness import DEMO, OFFLOADING, PALLAS, Json, answer, as_process, sampled
 
 MS = 10**9
 
@@ -51,7 +51,7 @@ class Demo(unittest.TestCase):
     def test_answers_are_the_same_in_every_process(self) -> None:
         # Hashes of strings differ between processes.
         for mode in sampled(("summary", "roofline"), 1):
-            first, second = (command(DEMO, "--mode", mode) for _ in range(2))
+            first, second = (as_process(DEMO, "--mode", mode) for _ in range(2))
             self.assertEqual(list(first.object.items()), list(second.object.items()))
 
 

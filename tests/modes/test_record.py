@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from _analysis import processes
-from _pipeline.device import open_device
+from _breakdown.analysis import processes
+from _breakdown.pipeline.device import open_device
 from tests.builders import records, rewrite
 from tests.builders.hlo_proto import metadata_plane
 from tests.builders.make_runs import write_runs
@@ -359,7 +359,7 @@ class SlowDevice(unittest.TestCase):
             (idle + data, (), 3),
         )
         for trace, options, n_read in cases:
-            reads = patch("_analysis.comm.peer_devices.open_device", wraps=open_device)
+            reads = patch("_breakdown.analysis.comm.peer_devices.open_device", wraps=open_device)
             with self.subTest(n_read=n_read, options=options), reads as read:
                 device = answer(trace, "record", *options)["devices"][0]
                 found = [(row["cause"], row["gain_ps"], row["device"]) for row in device["causes"]]

@@ -13,12 +13,12 @@ from functools import partial
 from math import comb
 from typing import Any
 
-from _analysis.comm import cohorts, stragglers
-from _analysis.records import record_format
-from _analysis.records.step_sums import StepSums
-from _modes.spread import fields_of
-from _pipeline.no_answer import NoAnswer
-from _units import counted
+from _breakdown.analysis.comm import cohorts, stragglers
+from _breakdown.analysis.records import record_format
+from _breakdown.analysis.records.step_sums import StepSums
+from _breakdown.modes.spread import fields_of
+from _breakdown.pipeline.no_answer import NoAnswer
+from _breakdown.units import counted
 from tests.builders import records
 from tests.builders.records import Json, Name, groups_of, pod
 from tests.harness import DEMO, answer, within

@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import _command
-from _modes.by_op import with_shares
-from _output import figures, fill
-from _output.characters import Characters
-from _output.fill import filled
-from _output.screen import Column, Each, Says, Section, Table, View
-from _output.text import Page, Style
+from _breakdown import command
+from _breakdown.modes.by_op import with_shares
+from _breakdown.output import figures, fill
+from _breakdown.output.characters import Characters
+from _breakdown.output.fill import filled
+from _breakdown.output.screen import Column, Each, Says, Section, Table, View
+from _breakdown.output.text import Page, Style
 from tests.answers import BATCH, answers, demo, error_answers
 from tests.builders.random_xspace import command_line, random_case
 from tests.builders.xspace import (
@@ -531,8 +531,8 @@ class Command(InFolder):
             mock.patch.dict(os.environ, {"COLUMNS": "", **variables}),
             mock.patch.object(sys, "stdout", stream),
         ):
-            outcome = _command.outcome_of(list(arguments))
-            text = _command.printed(outcome, for_people=False)
+            outcome = command.outcome_of(list(arguments))
+            text = command.printed(outcome, for_people=False)
         text.encode(encoding)
         return text, outcome.status, outcome.complaint
 
@@ -543,7 +543,7 @@ class Command(InFolder):
             ["no such path", "--mode", "memory"],
             [str(DEMO), "--mode", "bottleneck", "--params=1e9", "--tokens=5", "--n-devices=0"],
         ):
-            as_json = _command.outcome_of(options)
+            as_json = command.outcome_of(options)
             text, status, stderr = self.printed(*options, "--format=text")
             with self.subTest(options=options):
                 self.assertEqual((status, stderr), (as_json.status, as_json.complaint))
@@ -573,9 +573,7 @@ class Command(InFolder):
         ):
             for form in forms:
                 more = [] if mode == "record" else ["--out=x"]
-                outcome = _command.outcome_of(
-                    [str(DEMO), "--mode", mode, *more, f"--format={form}"]
-                )
+                outcome = command.outcome_of([str(DEMO), "--mode", mode, *more, f"--format={form}"])
                 self.assertEqual(outcome.fields["reason"], "bad_arguments")
                 self.assertIn(f"{mode} has no {form} format", outcome.fields["detail"])
 
@@ -602,7 +600,7 @@ class Command(InFolder):
             (["--mode=idle", "--all"], "--all requires --format text or --format markdown"),
             (["--mode=idle", "--no-merge", "--text"], "--no-merge is only valid with --mode by_op"),
         ):
-            outcome = _command.outcome_of([str(DEMO), *options])
+            outcome = command.outcome_of([str(DEMO), *options])
             self.assertEqual(outcome.status, 2)
             self.assertIn(detail, outcome.fields["detail"])
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from _modes import STEP_OPTIONS
-from _pipeline import vocabulary
+from _breakdown.modes import STEP_OPTIONS
+from _breakdown.pipeline import vocabulary
 from tests import naive
 from tests.builders.random_xspace import (
     OPTIONS,

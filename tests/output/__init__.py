@@ -1,1 +1,1 @@
-"""Tests of `_output`."""
+"""Tests of `_breakdown/output`."""

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import _command
 import compute_breakdown
-from _output.code import LARGEST_FILE, LONGEST_LINE, Sources
+from _breakdown import command
+from _breakdown.output.code import LARGEST_FILE, LONGEST_LINE, Sources
 from compute_breakdown import render
 from tests.command.test_readme import in_folder
 from tests.harness import InFolder, run, shared_file
@@ -66,7 +66,7 @@ class Places(InFolder):
     def test_files_outside_of_the_folder_are_never_opened(self) -> None:
         (self.root / "layers" / "link.py").symlink_to(self.folder / "secret.py")
         (self.root / "linked").symlink_to(self.folder / "layers")
-        with mock.patch("_output.code.os.open", side_effect=AssertionError):
+        with mock.patch("_breakdown.output.code.os.open", side_effect=AssertionError):
             for place in (
                 "layers/link.py",
                 "linked/secret.py",
@@ -100,7 +100,7 @@ class Places(InFolder):
         os.mkfifo(path)
         self.assertIsNone(self.sources.at("layers/norm.py:1"))
         # The pipe can also appear between the check and the opening.
-        with mock.patch("_output.code.os.path.isfile", return_value=True):
+        with mock.patch("_breakdown.output.code.os.path.isfile", return_value=True):
             self.assertIsNone(self.sources.at("layers/norm.py:1"))
 
     def test_lines_end_as_in_python(self) -> None:
@@ -159,12 +159,12 @@ class Shown(InFolder):
         self.assertNotIn("</script><b>", text)
 
     def test_text_on_a_terminal_shows_python_files_below_the_current_folder(self) -> None:
-        outcome = _command.outcome_of([str(SMALL), "--mode", "bottleneck", "--text"])
+        outcome = command.outcome_of([str(SMALL), "--mode", "bottleneck", "--text"])
         for ending in ("py", "txt"):
             with in_folder(self.folder):
                 for for_people in (True, False):
                     own = outcome._replace(fields=copy.deepcopy(outcome.fields))
-                    shown = _command.printed(own, for_people=for_people)
+                    shown = command.printed(own, for_people=for_people)
                     is_shown = for_people and ending == "py"
                     self.assertEqual("| x = 1" in shown, is_shown, (ending, for_people))
             model = self.folder / "model"

@@ -8,7 +8,7 @@ import json
 import unittest
 from typing import Any
 
-from _output.csv import declared_columns, lines_of, main_table
+from _breakdown.output.csv import declared_columns, lines_of, main_table
 from tests.answers import BATCH, answers, demo, error_answers
 from tests.harness import AFTER, BEFORE, LISTED_MODES, Json, answer
 from tests.modes.test_text import WITH_TEXT

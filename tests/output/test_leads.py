@@ -12,16 +12,15 @@ import unittest
 from collections.abc import Iterator
 from typing import Any
 
-import _command
-import _units
-from _modes import bottleneck, comm
-from _output import phrases
-from _output.lead import following
+from _breakdown import command, units
+from _breakdown.modes import bottleneck, comm
+from _breakdown.output import phrases
+from _breakdown.output.lead import following
 from tests.answers import BATCH, answers, demo
 from tests.harness import DEMO, LISTED_MODES, ROOT, SCRIPT, Json
 from tests.shown import headline_of, merged_of, text_of
 
-TIMES = dict(_units.TIMES)
+TIMES = dict(units.TIMES)
 AMOUNT = re.compile(
     r"(?<![\w.])(\d+(?:\.\d+)?(?:e-?\d+)?)(?: of (\d+(?:\.\d+)?))? (ps|ns|us|ms|s)\b"
 )
@@ -71,11 +70,11 @@ class Headlines(unittest.TestCase):
             for part, whole, unit in AMOUNT.findall(result["headline"]):
                 for figure in filter(None, (part, whole)):
                     with self.subTest(result["mode"], figure=f"{figure} {unit}"):
-                        shown = {_units.number(abs(n), (unit, TIMES[unit])) for n in known}
+                        shown = {units.number(abs(n), (unit, TIMES[unit])) for n in known}
                         self.assertIn(figure, shown, result["headline"])
 
     def test_percentages_and_sizes_in_a_headline_occur_in_the_answer(self) -> None:
-        sizes = dict(_units.BYTES)
+        sizes = dict(units.BYTES)
         n_checked = 0
         for result in self.led():
             known = list(figures_in({**result, "headline": "", "by line": merged_of(result)}))
@@ -89,7 +88,7 @@ class Headlines(unittest.TestCase):
                 n_checked += 1
             for size, unit in re.findall(r"(\d+(?:\.\d+)?) (GiB|MiB|KiB)\b", result["headline"]):
                 with self.subTest(result["mode"], size=f"{size} {unit}"):
-                    shown = {_units.number(int(n), (unit, sizes[unit])) for n in known}
+                    shown = {units.number(int(n), (unit, sizes[unit])) for n in known}
                     self.assertIn(size, shown, result["headline"])
                 n_checked += 1
         self.assertGreater(n_checked, 20)
@@ -149,9 +148,9 @@ class Headlines(unittest.TestCase):
         self.assertEqual(phrases.joined(["One.", "x" * 240, "Two."]), "One. Two.")
 
     def test_two_times_share_a_unit_unless_one_is_much_smaller(self) -> None:
-        self.assertEqual(_units.part_of(346_200, 784_100_000_000), "346.2 ns of 784.1 ms")
-        self.assertEqual(_units.part_of(6_170_000_000, 18_308_000_000), "6.17 of 18.3 ms")
-        self.assertEqual(_units.part_of(0, 10**9), "0 of 1.00 ms")
+        self.assertEqual(units.part_of(346_200, 784_100_000_000), "346.2 ns of 784.1 ms")
+        self.assertEqual(units.part_of(6_170_000_000, 18_308_000_000), "6.17 of 18.3 ms")
+        self.assertEqual(units.part_of(0, 10**9), "0 of 1.00 ms")
 
 
 class NextSteps(unittest.TestCase):
@@ -167,7 +166,7 @@ class NextSteps(unittest.TestCase):
         for line in sorted(steps):
             python, script, *words = shlex.split(line)
             self.assertEqual((python, script), (sys.executable, str(SCRIPT)))
-            self.assertEqual(_command.outcome_of(words).fields["status"], "ok", line)
+            self.assertEqual(command.outcome_of(words).fields["status"], "ok", line)
         done = subprocess.run(line, shell=True, capture_output=True, check=False)
         self.assertEqual(json.loads(done.stdout)["status"], "ok", line)
 

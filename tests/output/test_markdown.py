@@ -6,11 +6,11 @@ import itertools
 import re
 import unittest
 
-from _output.characters import Characters
-from _output.column_texts import columns_of
-from _output.fill import Grid
-from _output.markdown import Page
-from _output.screen import View
+from _breakdown.output.characters import Characters
+from _breakdown.output.column_texts import columns_of
+from _breakdown.output.fill import Grid
+from _breakdown.output.markdown import Page
+from _breakdown.output.screen import View
 from tests.answers import BATCH, answers, demo, error_answers
 from tests.builders.xspace import op, trace
 from tests.harness import AFTER, BEFORE, answer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unittest
 from typing import Any
 
-from _output.merged import merged_lines
+from _breakdown.output.merged import merged_lines
 
 Json = dict[str, Any]
 

@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import _units
-from _output import phrases
+from _breakdown import units
+from _breakdown.output import phrases
 from tests.analysis.causes.test_pause_between_steps import answer_of, thread
 from tests.answers import BATCH, answers
 from tests.builders.xspace import op, trace
 from tests.harness import PROFILES, STEP_MODES, Json, answer, run, sampled
 from tests.shown import merged_of
 
-UNITS = dict((*_units.TIMES, *_units.BYTES))
+UNITS = dict((*units.TIMES, *units.BYTES))
 NUMBER = r"\d+(?:\.\d+)?(?:e-?\d+)?"
 UNIT = "|".join(UNITS)
 # `6.17 of 18.3 ms` and `326.1 us of 63.5 ms` are figures of a row, and then of the step.
@@ -65,7 +65,7 @@ def line_of(row: Json) -> str:
 
 
 def is_in(figure: str, unit: str, row: Json) -> bool:
-    return figure in {_units.number(value, (unit, UNITS[unit])) for value in figures_of(row)}
+    return figure in {units.number(value, (unit, UNITS[unit])) for value in figures_of(row)}
 
 
 def clauses_of(headline: str) -> Iterator[str]:

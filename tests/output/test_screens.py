@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 from unittest import mock
 
-from _output.fill import Grid
-from _output.text import SHORTEST_CUT, Page, Style
-from _units import Unit
+from _breakdown.output.fill import Grid
+from _breakdown.output.text import SHORTEST_CUT, Page, Style
+from _breakdown.units import Unit
 from tests.analysis.causes.test_pause_between_steps import answer_of, thread
 from tests.answers import BATCH, answers, demo
 from tests.harness import BRIEF, PROFILES, STEP_MODES, Json, run, sampled

@@ -8,8 +8,8 @@ import unittest
 from collections.abc import Iterator
 from typing import Any
 
-import _units
-from _output import figures
+from _breakdown import units
+from _breakdown.output import figures
 from compute_breakdown import render
 from tests.answers import BATCH, demo
 from tests.harness import AFTER, ALL_MODES, BEFORE, ROOT, Json, answer
@@ -48,7 +48,7 @@ class Formats(unittest.TestCase):
             18_308_000_000: "18.3 ms",
             3 * 10**15: "3000.0 s",
         }.items():
-            self.assertEqual(_units.time(ps), text)
+            self.assertEqual(units.time(ps), text)
 
     def test_sizes_have_binary_units(self) -> None:
         for n_bytes, text in {
@@ -60,15 +60,15 @@ class Formats(unittest.TestCase):
             3 << 29: "1.50 GiB",
             5 << 40: "5.00 TiB",
         }.items():
-            self.assertEqual(_units.size(n_bytes), text)
+            self.assertEqual(units.size(n_bytes), text)
 
     def test_two_times_share_a_unit(self) -> None:
-        self.assertEqual(_units.span(34_000_000_000, 40_000_000_000), "34.0 to 40.0 ms")
-        self.assertEqual(_units.span(700_000_000, 40_000_000_000), "0.7 to 40.0 ms")
-        self.assertEqual(_units.span(40_000_000_001, 40_000_000_002), "40.0 ms")
+        self.assertEqual(units.span(34_000_000_000, 40_000_000_000), "34.0 to 40.0 ms")
+        self.assertEqual(units.span(700_000_000, 40_000_000_000), "0.7 to 40.0 ms")
+        self.assertEqual(units.span(40_000_000_001, 40_000_000_002), "40.0 ms")
 
     def test_counts_have_the_plural_of_their_noun(self) -> None:
-        found = [_units.counted(n, noun) for n, noun in ((1, "copy"), (2, "copy"), (0, "step"))]
+        found = [units.counted(n, noun) for n, noun in ((1, "copy"), (2, "copy"), (0, "step"))]
         self.assertEqual(found, ["1 copy", "2 copies", "0 steps"])
 
 
@@ -81,22 +81,24 @@ class Alike(unittest.TestCase):
         yield answer(AFTER, "compare", "--baseline", str(BEFORE))
 
     def test_units_of_sentences_tables_and_the_page_are_the_same(self) -> None:
-        script = (ROOT / "_output" / "page_parts" / "core.js").read_text(encoding="utf-8")
+        script = (ROOT / "_breakdown" / "output" / "page_parts" / "core.js").read_text(
+            encoding="utf-8"
+        )
 
         def in_page(name: str) -> dict[str, float]:
             [row] = re.findall(rf"^const {name} = (.*);$", script, re.MULTILINE)
             pairs = re.findall(r'\["(\S+)", (\S+?)(?: \*\* (\d+))?\]', row)
             return {unit.replace("µ", "u"): float(n) ** int(power or 1) for unit, n, power in pairs}
 
-        self.assertEqual(in_page("TIMES"), dict(_units.TIMES))
-        self.assertEqual(in_page("BYTES"), dict(_units.BYTES))
-        self.assertLessEqual({*figures.TIME}, {*_units.TIMES})
-        self.assertLessEqual({*figures.SIZE}, {*_units.BYTES})
+        self.assertEqual(in_page("TIMES"), dict(units.TIMES))
+        self.assertEqual(in_page("BYTES"), dict(units.BYTES))
+        self.assertLessEqual({*figures.TIME}, {*units.TIMES})
+        self.assertLessEqual({*figures.SIZE}, {*units.BYTES})
 
     def test_array_has_the_same_size_in_all_sentences_and_in_memory(self) -> None:
         def size_of(dtype: str, dims: str) -> str:
             elements = math.prod(map(int, dims.split(",")))
-            return _units.size(BYTES_PER_ELEMENT[dtype] * elements)
+            return units.size(BYTES_PER_ELEMENT[dtype] * elements)
 
         n_found = 0
         array = re.compile(r"\b([a-z]+\d*)\[([\d,]+)\] \(([^)]*i?B)\)")
@@ -112,7 +114,7 @@ class Alike(unittest.TestCase):
         for row in buffers:
             shape = re.fullmatch(r"([a-z]+\d*)\[([\d,]+)\]", row["shape"] or "")
             if shape and row["padding_bytes"] is not None:
-                size = _units.size(row["bytes"] - row["padding_bytes"])
+                size = units.size(row["bytes"] - row["padding_bytes"])
                 self.assertEqual(size, size_of(*shape.groups()))
 
     def test_figures_in_sentences_have_one_form(self) -> None:

@@ -1,1 +1,1 @@
-"""Test `_pipeline`: the stages from a file to a normalized step."""
+"""Test `_breakdown/pipeline`: the stages from a file to a normalized step."""

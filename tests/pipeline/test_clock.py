@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
-from _pipeline.clocks import Piece, shifts_nearby
+from _breakdown.pipeline.clocks import Piece, shifts_nearby
 from _proto.trace import lines
 from _proto.trace.events import Events
 from tests.builders.xspace import (

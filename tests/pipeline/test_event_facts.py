@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from _pipeline.make_ops import USED_STATS
+from _breakdown.pipeline.make_ops import USED_STATS
 from _proto.trace import lines
 from tests.builders.hlo_proto import hlo_proto, metadata_plane
 from tests.builders.hlo_proto import op as instruction

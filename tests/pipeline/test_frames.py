@@ -9,7 +9,7 @@ import unittest
 from collections.abc import Sequence
 from typing import Any
 
-from _units import counted
+from _breakdown.units import counted
 from tests.builders import hlo_proto
 from tests.builders.hlo_proto import StackFrames, metadata_plane
 from tests.builders.random_xspace import command_line

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 import unittest
 
-from _pipeline.intervals import Cover, Nested, complement, length_of, union
-from _pipeline.timeline import gaps_between
+from _breakdown.pipeline.intervals import Cover, Nested, complement, length_of, union
+from _breakdown.pipeline.timeline import gaps_between
 
 Stretch = tuple[int, int]
 

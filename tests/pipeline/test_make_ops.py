@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import unittest
 
-from _pipeline.device import open_device
-from _pipeline.event_iterate import read_events
-from _pipeline.make_ops import make_ops
+from _breakdown.pipeline.device import open_device
+from _breakdown.pipeline.event_iterate import read_events
+from _breakdown.pipeline.make_ops import make_ops
 from _proto.trace import open_trace
 from tests.builders import hlo_proto
 from tests.builders.xspace import Op, Space, encode, op, tpu_plane

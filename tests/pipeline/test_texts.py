@@ -5,7 +5,7 @@ from __future__ import annotations
 import unittest
 from typing import Any
 
-from _pipeline.texts import LONGEST_TEXT, cut_texts, exact
+from _breakdown.pipeline.texts import LONGEST_TEXT, cut_texts, exact
 from tests.builders.xspace import op, trace
 from tests.harness import answer
 

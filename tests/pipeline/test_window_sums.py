@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import unittest
 
-from _pipeline.window_sums import busy_without_overlap
+from _breakdown.pipeline.window_sums import busy_without_overlap
 from tests.builders.xspace import Op, Space, encode, op, tpu_plane
 from tests.harness import answer
 

@@ -26,7 +26,7 @@ from tests.harness import (
     InFolder,
     Outcome,
     answer,
-    command,
+    as_process,
     run,
     sampled,
 )
@@ -379,7 +379,7 @@ class Samples(unittest.TestCase):
                 self.assertEqual(found, n_events)
 
     def test_continuous_cpu_capture_has_no_device(self) -> None:
-        outcome = command(SAMPLES / "jax-cpu-real", "--mode", "summary")
+        outcome = as_process(SAMPLES / "jax-cpu-real", "--mode", "summary")
         self.assertEqual(outcome.object["reason"], "device_not_found")
         fields = answer(SAMPLES / "jax-cpu-real", "anatomy")
         self.assertEqual(len(fields["planes"]), 2)

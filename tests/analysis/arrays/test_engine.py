@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from unittest import mock
 
-import _modes.by_array
-from _analysis.arrays.engine import (
+import _breakdown.modes.by_array
+from _breakdown.analysis.arrays.engine import (
     Change,
     Engine,
     Gain,
@@ -18,15 +18,15 @@ from _analysis.arrays.engine import (
     Resize,
     Retime,
 )
-from _analysis.arrays.graph import Value
-from _analysis.causes.shared.cause import StepFacts
-from _analysis.causes.shared.step_program import StepProgram
-from _analysis.kernel.kernel_regions import inside_kernels
-from _analysis.roof.ledger import ledger_of
-from _analysis.roof.roofs import roofs_of
-from _pipeline.context import Context
-from _pipeline.executions import Executions
-from _pipeline.normalize import Step
+from _breakdown.analysis.arrays.graph import Value
+from _breakdown.analysis.causes.shared.cause import StepFacts
+from _breakdown.analysis.causes.shared.step_program import StepProgram
+from _breakdown.analysis.kernel.kernel_regions import inside_kernels
+from _breakdown.analysis.roof.ledger import ledger_of
+from _breakdown.analysis.roof.roofs import roofs_of
+from _breakdown.pipeline.context import Context
+from _breakdown.pipeline.executions import Executions
+from _breakdown.pipeline.normalize import Step
 from _proto.hlo.program import Instruction, Program
 from tests.analysis.arrays.test_traffic import IN_VMEM, SIZE, by_array, given
 from tests.analysis.small_programs import Json, loop, rounds, take
@@ -47,7 +47,7 @@ def estimated(
     """Return the estimate for a step of 1000 ps on a chip whose HBM moves 1 GiB/s."""
     found: list[Gain] = []
 
-    answer = _modes.by_array.by_array
+    answer = _breakdown.modes.by_array.by_array
 
     def mode(step: Step, context: Context, **options: Any) -> Json:
         # The program can be read only while the trace is open.
@@ -62,7 +62,7 @@ def estimated(
         found.append(engine.without(changes(by_name.__getitem__)))
         return answer(step, context, **options)
 
-    with mock.patch.object(_modes.by_array, "by_array", mode):
+    with mock.patch.object(_breakdown.modes.by_array, "by_array", mode):
         by_array(program, ran)
     return found[0]
 

@@ -14,19 +14,19 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 from unittest import mock
 
-import _modes.by_array
-from _analysis.arrays.engine import Change, Engine, Gain, Once, Remove, Resize, Retime
-from _analysis.arrays.of_step import TEMPORARY, StepArrays
-from _analysis.causes.shared.cause import StepFacts
-from _analysis.causes.shared.find import programs_of
-from _analysis.kernel.kernel_regions import inside_kernels
-from _analysis.likely_lines import line_of
-from _analysis.roof.ledger import ledger_of
-from _analysis.roof.roofs import roofs_of
-from _pipeline.context import Context
-from _pipeline.executions import Executions
-from _pipeline.normalize import Step
-from _pipeline.vocabulary import COMM, COMPUTE, DATA_MOVE
+import _breakdown.modes.by_array
+from _breakdown.analysis.arrays.engine import Change, Engine, Gain, Once, Remove, Resize, Retime
+from _breakdown.analysis.arrays.of_step import TEMPORARY, StepArrays
+from _breakdown.analysis.causes.shared.cause import StepFacts
+from _breakdown.analysis.causes.shared.find import programs_of
+from _breakdown.analysis.kernel.kernel_regions import inside_kernels
+from _breakdown.analysis.likely_lines import line_of
+from _breakdown.analysis.roof.ledger import ledger_of
+from _breakdown.analysis.roof.roofs import roofs_of
+from _breakdown.pipeline.context import Context
+from _breakdown.pipeline.executions import Executions
+from _breakdown.pipeline.normalize import Step
+from _breakdown.pipeline.vocabulary import COMM, COMPUTE, DATA_MOVE
 from tests.analysis.small_programs import Json
 from tests.harness import PROFILES, answer, sampled
 
@@ -160,7 +160,7 @@ def gain_of(capture: str, edit: Edit) -> Estimate:
     if edit is widened:
         # Read the repaired step first, because the harness reads one trace at a time.
         shapes_of("fixed_b")
-    original = _modes.by_array.by_array
+    original = _breakdown.modes.by_array.by_array
 
     def mode(step: Step, context: Context, **options: Any) -> Json:
         # The program can be read only while the trace is open.
@@ -172,7 +172,7 @@ def gain_of(capture: str, edit: Edit) -> Estimate:
         found.append(engine.without(edit(step, facts.arrays)))
         return original(step, context, top=1)
 
-    with mock.patch.object(_modes.by_array, "by_array", mode):
+    with mock.patch.object(_breakdown.modes.by_array, "by_array", mode):
         device = ["--device", "/device:TPU:2"] if edit is slow_kernels else []
         answer(data_of(capture), "by_array", *device)
     ((estimate, low, high),) = found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unittest
 from typing import Any
 
-from _analysis.arrays.equal_copies import EqualCopies
+from _breakdown.analysis.arrays.equal_copies import EqualCopies
 from _proto.hlo.program import Program
 from tests.analysis.small_programs import take
 from tests.builders.hlo_proto import (

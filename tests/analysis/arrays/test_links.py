@@ -5,7 +5,7 @@ from __future__ import annotations
 import unittest
 from collections.abc import Callable
 
-from _analysis.arrays.engine import Change, Remove
+from _breakdown.analysis.arrays.engine import Change, Remove
 from tests.analysis.arrays.test_engine import Find, estimated
 from tests.builders.hlo_proto import Op, array, listed_groups, op
 from tests.builders.xspace import Op as Event

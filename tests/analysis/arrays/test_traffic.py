@@ -7,9 +7,9 @@ import unittest
 from collections.abc import Sequence
 from typing import Any
 
-from _analysis.arrays.graph import Value
-from _analysis.arrays.traffic import copied_by
-from _analysis.arrays.values import Arrays
+from _breakdown.analysis.arrays.graph import Value
+from _breakdown.analysis.arrays.traffic import copied_by
+from _breakdown.analysis.arrays.values import Arrays
 from _proto.hlo.program import Program as Compiled
 from tests.analysis.small_programs import DURATION, PROGRAM_ID, Json, Program, loop, rounds, take
 from tests.builders import hlo_proto

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unittest
 
-from _analysis.arrays.dims import links_of
+from _breakdown.analysis.arrays.dims import links_of
 from _proto.hlo.program import Program
 from tests.analysis.small_programs import Json, causes
 from tests.builders.hlo_proto import Op, Shape, array, element, module, op, packed, tuple_of

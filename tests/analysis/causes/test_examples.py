@@ -13,7 +13,7 @@ import textwrap
 import unittest
 from functools import partial
 
-from _analysis.causes import NAMES, rule_named
+from _breakdown.analysis.causes import NAMES, rule_named
 
 # What an example needs before it can run. The stand-ins do as little as possible.
 COMMON = """

@@ -5,9 +5,9 @@ from __future__ import annotations
 import unittest
 from collections.abc import Sequence
 
-from _analysis.arrays.engine import Change, Engine, Gain, Overlap
-from _analysis.causes.shared.cause import LIKELY, Cause
-from _analysis.causes.shared.find import Found, gain_of, order_of, with_gains_after
+from _breakdown.analysis.arrays.engine import Change, Engine, Gain, Overlap
+from _breakdown.analysis.causes.shared.cause import LIKELY, Cause
+from _breakdown.analysis.causes.shared.find import Found, gain_of, order_of, with_gains_after
 from tests.builders.xspace import op, trace
 from tests.harness import answer
 

@@ -139,7 +139,7 @@ class HoistableMatmul(unittest.TestCase):
     def test_result_that_hardly_fits_into_memory_is_not_reported(self) -> None:
         n_bytes = 4 * 64 * 128 * 2
         for most, n in ((n_bytes, 1), (n_bytes - 1, 0)):
-            with mock.patch("_analysis.causes.hoistable_matmul._MOST_BYTES", most):
+            with mock.patch("_breakdown.analysis.causes.hoistable_matmul._MOST_BYTES", most):
                 self.assertEqual(len(found(SLICE, MATMUL, ran={"x": 10, "y": 40})), n)
 
     def test_recomputed_matmul_is_not_reported(self) -> None:

@@ -6,12 +6,12 @@ import subprocess
 import sys
 import unittest
 
-from _analysis.causes import HEADINGS, NAMES, NEEDS, rule_named
-from _analysis.causes.__main__ import causes_page
-from tests.harness import ROOT, SCRIPT, command
+from _breakdown.analysis.causes import HEADINGS, NAMES, NEEDS, rule_named
+from _breakdown.analysis.causes.__main__ import causes_page
+from tests.harness import ROOT, SCRIPT, as_process
 from tests.pages import CAUSES
 
-FOLDER = ROOT / "_analysis" / "causes"
+FOLDER = ROOT / "_breakdown" / "analysis" / "causes"
 
 
 class Rules(unittest.TestCase):
@@ -31,7 +31,7 @@ class Rules(unittest.TestCase):
                 self.assertRegex(rule.sections["Example"], r"(?s)^    # Before.*\n    # After")
 
     def test_page_of_causes_is_up_to_date(self) -> None:
-        advice = "CAUSES.md is stale: run `python -m _analysis.causes >CAUSES.md`"
+        advice = "CAUSES.md is stale: run `python -m _breakdown.analysis.causes >docs/CAUSES.md`"
         self.assertTrue(causes_page() == CAUSES, advice)
 
     def test_explanation_is_printed_without_a_profile(self) -> None:
@@ -39,5 +39,5 @@ class Rules(unittest.TestCase):
         printed = subprocess.run(words, capture_output=True, text=True, check=True).stdout
         self.assertTrue(printed.startswith("resharding\n\nFind arrays that "))
         self.assertIn("\nWhat to change: ", printed)
-        detail = command("--explain", "reshard").object["detail"]
+        detail = as_process("--explain", "reshard").object["detail"]
         self.assertTrue(detail.endswith("got 'reshard'; did you mean resharding?"), detail)

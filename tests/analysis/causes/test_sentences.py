@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import unittest
 
-from _analysis.causes.shared import sentences
+from _breakdown.analysis.causes.shared import sentences
 from tests.harness import DEMO, ROOT, answer
 from tests.pages import PAGES
 from tests.wording import bounded_gains, faults_of
@@ -37,7 +37,7 @@ class Pages(unittest.TestCase):
         for path in (ROOT / "compute_breakdown.py", *ROOT.glob("_*/**/*")):
             if path.suffix in (".py", ".js", ".html", ".md"):
                 texts[str(path.relative_to(ROOT))] = path.read_text(encoding="utf-8")
-        self.assertIn("_output/page_parts/page.js", texts)
+        self.assertIn("_breakdown/output/page_parts/page.js", texts)
         for name, text in texts.items():
             with self.subTest(name):
                 self.assertEqual(bounded_gains(text), [])

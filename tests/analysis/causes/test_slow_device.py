@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Any
 
-from _modes import bottleneck
+from _breakdown.modes import bottleneck
 from tests.builders.xspace import Event, EventMetadata, Line, Space, encode, op
 from tests.harness import Json, answer
 from tests.modes.test_peers import collective, device, with_slow_device

@@ -1,0 +1,226 @@
+"""Estimate how long a step would take if its program were edited.
+
+An edit removes ops, changes the bytes of an array, runs ops once instead of in every round of a
+loop, overlaps collectives with math, or gives ops another time. Each edited op follows its larger
+roof, at the efficiency that it has in the trace. Then the ops of each computation are replayed with
+their new times (see `links`), so that collectives share the links, and collectives that removed
+math has hidden become exposed.
+
+The estimate has a range. The smallest gain changes only ops that HBM limits. The largest gain
+scales every op that moves the array, kernels too, and removes the ops that only make arrays which
+are left out; the estimate is between the two. A compiler also schedules the edited program anew, so
+the range is wider.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from _breakdown.analysis.arrays.graph import Value
+from _breakdown.analysis.arrays.links import Links
+from _breakdown.analysis.arrays.of_step import StepArrays
+from _breakdown.analysis.roof.ledger import COLLECTIVE, COMPUTE_BOUND, Entry
+from _breakdown.light import NamedTuple, cached_property
+from _breakdown.pipeline.executions import Executions
+from _proto.hlo.program import Instruction, Program
+
+
+class Remove(NamedTuple):
+    """The ops do not run."""
+
+    ops: Collection[Executions]
+
+
+class Resize(NamedTuple):
+    """The array has `factor` times as many bytes; 0 leaves it out."""
+
+    array: Value
+    factor: float
+
+
+class Once(NamedTuple):
+    """The ops run once for all rounds of their loop, and not in each of `trips` rounds."""
+
+    ops: Collection[Executions]
+    trips: int
+
+
+class Retime(NamedTuple):
+    """All executions of the op together take this time."""
+
+    op: Executions
+    time: float
+
+
+class Overlap(NamedTuple):
+    """The synchronous collectives run at the same time as math."""
+
+    collectives: Collection[Executions]
+
+
+Change: TypeAlias = "Remove | Resize | Once | Retime | Overlap"
+
+
+class Gain(NamedTuple):
+    """The time that edits save. `low` and `high` are None if the range would be too wide."""
+
+    estimate: int
+    low: int | None
+    high: int | None
+
+    @classmethod
+    def exactly(cls, time: int) -> Gain:
+        """Return a gain that is measured, and not estimated."""
+        return cls(time, time, time)
+
+    @classmethod
+    def at_most(cls, time: int) -> Gain:
+        """Return the gain of removing what the trace shows: it can be less, but not more."""
+        return cls(time, round((1 - _LESS) * time), time)
+
+    @classmethod
+    def between(cls, estimate: int, low: int, high: int) -> Gain:
+        """Return a gain with its range, unless the range is too wide to say anything."""
+        if low <= 0 or high > _WIDEST * low:
+            return cls(estimate, None, None)
+        return cls(estimate, low, high)
+
+
+# How much an edited array changes its ops.
+_CAUTIOUS, _LIKELY, _BOLD = range(3)
+# In recompiled pairs, the gain was within these fractions of the estimate, because the compiler
+# schedules the edited program anew. A fault mostly slows down other ops, too.
+_LESS, _MORE = 0.2, 0.6
+# Greatest ratio of the ends of a range.
+_WIDEST: Final = 2.5
+
+
+class Engine:
+    """Compute the time that a step saves with changes.
+
+    `arrays` and `links_of` are functions, because many steps have no cause that needs the arrays,
+    or the replay of a program.
+    """
+
+    def __init__(
+        self,
+        ledger: Iterable[Entry],
+        arrays: Callable[[], StepArrays],
+        links_of: Callable[[Program], Links | None],
+    ) -> None:
+        self._arrays_of_step, self._links_of = arrays, links_of
+        ledger = list(ledger)
+        self._total = sum(entry.total for entry in ledger)
+        self._entry_of = {entry.executions: entry for entry in ledger}
+
+    def without(self, changes: Sequence[Change]) -> Gain:
+        likely = cautious = bold = self._saved(changes, _LIKELY)
+        # Only a change of an array's size says too little about the ops that use the array.
+        if any(isinstance(change, Resize) for change in changes):
+            cautious, bold = (self._saved(changes, degree) for degree in (_CAUTIOUS, _BOLD))
+        # Some of the ops that HBM does not limit become faster, too.
+        estimate = round((likely + bold) / 2)
+        least = round((1 - _LESS) * min(cautious, likely))
+        if least <= 0 or bold > _WIDEST * least:
+            return Gain(estimate, None, None)
+        # No change saves more than the time of all ops.
+        most = round(min((1 + _MORE) * estimate, _WIDEST * least, max(estimate, self._total)))
+        overlaps = [change for change in changes if isinstance(change, Overlap)]
+        if len(overlaps) == len(changes):
+            # Communication that is hidden saves at most its own time.
+            waits = {ran for change in overlaps for ran in change.collectives}
+            most = max(estimate, min(most, sum(ran.total for ran in waits)))
+        return Gain(estimate, least, most)
+
+    def _saved(self, changes: Sequence[Change], degree: int) -> int:
+        factors = self._factors(changes, degree)
+        overlapped = {
+            ran for change in changes if isinstance(change, Overlap) for ran in change.collectives
+        }
+        saved = 0.0
+        of_program: dict[Program, dict[Instruction, float]] = {}
+        moved: set[Instruction] = set()
+        for ran in {**factors, **dict.fromkeys(overlapped)}:
+            here = ran.op.instruction
+            if here is None or self._links_of(here.program) is None:
+                saved += ran.total * (1 - factors.get(ran, 1.0))
+                continue
+            of_program.setdefault(here.program, {})[here] = factors.get(ran, 1.0)
+            if ran in overlapped:
+                moved.add(here)
+        for program, edited in of_program.items():
+            links = self._links_of(program)
+            assert links is not None
+            saved += links.saved_with(edited, moved & edited.keys())
+        return max(0, round(saved))
+
+    def _factors(self, changes: Sequence[Change], degree: int) -> dict[Executions, float]:
+        """Map edited ops to their new time as a fraction of the present one."""
+        sizes: dict[Value, float] = {}
+        for change in changes:
+            if isinstance(change, Resize):
+                sizes[change.array] = min(change.factor, sizes.get(change.array, change.factor))
+        resized = self._resized(sizes, degree) if sizes else {}
+        factors = dict(resized)
+
+        def set_factor(ran: Executions, factor: float) -> None:
+            # If several changes make an op faster, the one that saves most counts.
+            factors[ran] = min(factor, factors.get(ran, factor))
+
+        slower: dict[Executions, float] = {}
+
+        for change in changes:
+            if isinstance(change, Remove):
+                for ran in change.ops:
+                    set_factor(ran, 0.0)
+            elif isinstance(change, Once):
+                for ran in change.ops:
+                    set_factor(ran, resized.get(ran, 1.0) / change.trips)
+            elif isinstance(change, Retime):
+                factor = change.time / max(1, change.op.total)
+                if factor > 1:
+                    slower[change.op] = slower.get(change.op, 0.0) + factor - 1
+                else:
+                    set_factor(change.op, factor)
+        for ran, more in slower.items():
+            if factors.get(ran) != 0:
+                factors[ran] = factors.get(ran, 1.0) + more
+        return factors
+
+    @cached_property
+    def _arrays(self) -> StepArrays:
+        return self._arrays_of_step()
+
+    def _resized(self, sizes: Mapping[Value, float], degree: int) -> dict[Executions, float]:
+        known = (self._arrays.by_value[value] for value in sizes if value in self._arrays.by_value)
+        return {
+            use.executions: self._factor(use.executions, sizes, degree)
+            for array in known
+            for use in array.uses
+        }
+
+    def _factor(self, ran: Executions, sizes: Mapping[Value, float], degree: int) -> float:
+        """Return the time of an op whose arrays have other sizes, as a fraction of the present
+        time."""
+        rows = self._arrays.uses_of[ran]
+        now = sum(use.n_bytes for _, use in rows)
+        then = sum(sizes.get(array.value, 1.0) * use.n_bytes for array, use in rows)
+        written = [array.value for array, use in rows if use.is_write]
+        is_only_for_it = bool(written) and all(sizes.get(value) == 0 for value in written)
+        if is_only_for_it and degree != _CAUTIOUS:
+            return 0.0
+        entry = self._entry_of[ran]
+        if not now:
+            return 1.0
+        if entry.name == COMPUTE_BOUND and entry.t_memory:
+            # At worst, an op moves its bytes while it computes nothing.
+            of_bytes = float(entry.t_memory / (entry.t_compute + entry.t_memory))
+            return 1 - of_bytes * (1 - then / now) if degree == _BOLD else 1.0
+        if entry.name == COLLECTIVE or degree == _BOLD:
+            return then / now
+        if ran not in self._arrays.bound_ops:
+            return 1.0
+        # The efficiency is that of the trace, so compare the larger roof of both programs.
+        least = float(entry.t_compute / entry.t_memory) if entry.t_memory else 0.0
+        return max(least, then / now)

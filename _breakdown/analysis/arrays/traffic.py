@@ -1,0 +1,186 @@
+"""Find the bytes of each array that an op reads from HBM and writes to HBM.
+
+Arrays in VMEM cost no HBM traffic. A slice inside a fusion reads the slice, and an update in place
+writes the update. A kernel is assumed to read and write each of its arrays once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from _breakdown.analysis.arrays.graph import Value, inputs_of_chain, is_layout, operand
+from _breakdown.analysis.arrays.values import Arrays, operand_values, output_at
+from _breakdown.light import NamedTuple
+from _proto.hlo.program import Instruction
+from _proto.hlo.shapes import Array, Path
+from _proto.hlo.text import HBM
+from _proto.hlo.traffic import is_partial, read_of, update_of
+
+_UPDATE = "dynamic-update-slice"
+# Instructions that read only those elements of their first operand that they return.
+_SLICES = frozenset(("dynamic-slice", "slice", "gather"))
+# Instructions that run no op of their own, or whose op does not touch memory.
+_NO_TRAFFIC = frozenset(
+    "while call conditional parameter constant tuple get-tuple-element bitcast opt-barrier"
+    " after-all partition-id replica-id".split()
+)
+_COPIES = frozenset(("bitcast", "copy", "transpose", "reshape", "dynamic-slice", "slice"))
+_PLACEHOLDERS = (b"AllocateBuffer", b"ConcatBitcast")
+
+
+class Access(NamedTuple):
+    """An op's access to an array, with the bytes that one execution moves to or from HBM.
+
+    `path` is the place of a written array in the op's output.
+    """
+
+    array: Value
+    path: Path
+    n_bytes: int
+    is_write: bool
+
+
+def moves_parts(op: Instruction) -> bool:
+    """Return whether an op reads or updates parts of arrays, or shares memory with an operand."""
+    is_part = op.opcode in _SLICES or op.opcode == _UPDATE or is_partial(op)
+    return is_part or bool(op.message.output_operand_aliasing)
+
+
+def copied_by(op: Instruction, path: Path, arrays: Arrays) -> Value | None:
+    """Return the array of which a part of an op's output is a copy, or a copy of a slice; None if
+    the op computes this part."""
+    if op.is_asynchronous:
+        sources = list(dict.fromkeys(inputs_of_chain(op))) if is_layout(op) else []
+        return arrays.array_of(Value(sources[0])) if len(sources) == 1 else None
+    inner = output_at(op, path) if op.opcode == "fusion" else op
+    # In a damaged program, an instruction can be its own operand.
+    seen: set[Instruction] = set()
+    while inner is not None and inner.opcode in _COPIES and inner not in seen:
+        seen.add(inner)
+        inner = operand(inner, 0)
+        if inner is not None:
+            inner, is_argument = _through_fusions(inner, op)
+            if is_argument:
+                return arrays.array_of(Value(inner)) if inner is not None else None
+    return None
+
+
+def _through_fusions(inner: Instruction, op: Instruction) -> tuple[Instruction | None, bool]:
+    """Follow a value inside an op into and out of nested fusions. Return the instruction that
+    computes it, and True if this is an operand of the op."""
+    seen: set[Instruction] = set()
+    while inner not in seen:
+        seen.add(inner)
+        if inner.computation is op.computation:
+            return inner, True
+        if inner.opcode == "fusion" and inner.called:
+            root = inner.called[0].root
+        elif inner.opcode == "parameter" and inner.computation.caller:
+            root = operand(inner.computation.caller, inner.message.parameter_number)
+        else:
+            return inner, False
+        if root is None:
+            return None, False
+        inner = root
+    return None, False
+
+
+def accesses_of(op: Instruction, arrays: Arrays) -> list[Access]:
+    """Return the arrays that an op reads and writes, according to the program."""
+    # Causes and `by_array` ask for the same ops on a page, and steps and devices in records.
+    known: dict[Instruction, list[Access]] = op.program.derived.setdefault(accesses_of, {})
+    if op not in known:
+        known[op] = _accesses_of(op, arrays)
+    return known[op]
+
+
+def _accesses_of(op: Instruction, arrays: Arrays) -> list[Access]:
+    if op.opcode in _NO_TRAFFIC or op.message.custom_call_target in _PLACEHOLDERS:
+        return []
+    if op.is_asynchronous:
+        return _of_chain(op, arrays)
+    if op.opcode in _SLICES:
+        return _of_slice(op, arrays)
+    return _of_update(op, arrays) if op.opcode == _UPDATE else _of_op(op, arrays)
+
+
+def _access(
+    arrays: Arrays, value: Value, array: Array, *, is_write: bool, moved: int | None = None
+) -> Sequence[Access]:
+    """Return the access to an array of which an op moves all bytes, or `moved` bytes if given; none
+    if no byte is moved, or if the size is unknown."""
+    size = array.n_bytes if array.memory_space == HBM else 0
+    if size is None or moved == 0:
+        return ()
+    n_bytes = size if moved is None else min(moved, size)
+    return (Access(arrays.array_of(value), value.path, n_bytes, is_write),)
+
+
+def _written(op: Instruction, arrays: Arrays) -> list[Access]:
+    found: list[Access] = []
+    for path, array in arrays.leaves(op):
+        found += _access(arrays, Value(op, path), array, is_write=True)
+    return found
+
+
+def _size(op: Instruction | None, arrays: Arrays) -> int:
+    return sum(array.n_bytes or 0 for _, array in arrays.leaves(op)) if op else 0
+
+
+def _of_chain(op: Instruction, arrays: Arrays) -> list[Access]:
+    """Return the accesses of an asynchronous op. They belong to its last part: the core waits there
+    until the data have moved."""
+    chain = op.chain
+    done = chain[-1]
+    if op is not done:
+        return []
+    slices = [inner for part in chain for inner in part.inside() if inner.opcode in _SLICES]
+    moved = _size(done, arrays) if slices or done.opcode.startswith("slice-") else None
+    written = _written(done, arrays)
+    seen = {access.array for access in written}
+    found = []
+    for source in inputs_of_chain(op):
+        for path, array in arrays.leaves(source):
+            for access in _access(arrays, Value(source, path), array, is_write=False, moved=moved):
+                # The parts of the op pass the same array on.
+                if access.array not in seen:
+                    seen.add(access.array)
+                    found.append(access)
+    return found + written
+
+
+def _of_slice(op: Instruction, arrays: Arrays) -> list[Access]:
+    found: list[Access] = []
+    for index, value, array in operand_values(op, arrays):
+        moved = None if index else _size(op, arrays)
+        found += _access(arrays, value, array, is_write=False, moved=moved)
+    return found + _written(op, arrays)
+
+
+def _of_update(op: Instruction, arrays: Arrays) -> list[Access]:
+    found: list[Access] = []
+    n_bytes = 0
+    for index, value, array in operand_values(op, arrays):
+        if index:
+            found += _access(arrays, value, array, is_write=False)
+        if index == 1:
+            n_bytes = array.n_bytes or 0
+    for path, array in arrays.leaves(op):
+        found += _access(arrays, Value(op, path), array, is_write=True, moved=n_bytes)
+    return found
+
+
+def _of_op(op: Instruction, arrays: Arrays) -> list[Access]:
+    found: list[Access] = []
+    body = op.called[0] if op.opcode == "fusion" and op.called and is_partial(op) else None
+    shared = arrays.aliases(op) if op.message.output_operand_aliasing else {}
+    for index, value, array in operand_values(op, arrays):
+        # A fusion passes such an array on. How much a kernel updates of it is unknown.
+        moved = 0 if (index, ()) in shared.values() else read_of(body, index) if body else None
+        found += _access(arrays, value, array, is_write=False, moved=moved)
+    for path, array in arrays.leaves(op):
+        moved = 0 if path in shared else None
+        if body and (output := output_at(op, path)) and (update := update_of(output, body)):
+            moved = update.n_bytes
+        found += _access(arrays, Value(op, path), array, is_write=True, moved=moved)
+    return found

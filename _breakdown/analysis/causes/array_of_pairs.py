@@ -1,0 +1,92 @@
+"""Find ops on arrays of pairs, whose last dimension has two elements.
+
+needs: a program
+headline: Work on pairs in the last dimension
+
+What it finds: Ops on large arrays whose last dimension has size 2.
+
+Why it costs: A vector register has 128 lanes. Whichever dimension the layout spreads over them, ops
+that split or join pairs shuffle elements between lanes, and often take much longer than the bytes
+require. The gain excludes the time to read and write the array once at peak HBM bandwidth.
+
+How the program shows it: The last dimension of a large array has size 2. Ops are excluded if they
+have a dot, or an array more than twice as large, because the pairs are only a part of their work.
+
+What to change: Rotate halves of the last dimension instead of pairs, and reorder the columns of the
+weights to match.
+
+When it is intended: The array is small, or its pairs come from outside, such as complex numbers.
+
+Example:
+
+    # Before: the last dimension of the stacked array has two elements
+    q = jnp.stack([a, b], -1).reshape(x.shape)
+    # After: the halves stay apart (and the weight's columns are reordered to match)
+    q = jnp.concatenate([a, b], -1)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from _breakdown.analysis.arrays.engine import Retime
+from _breakdown.analysis.causes.shared.cause import SEEN, Cause
+from _breakdown.analysis.causes.shared.step_program import StepProgram, total_of
+from _breakdown.pipeline.executions import Executions
+from _breakdown.pipeline.vocabulary import COMPUTE, DATA_MOVE
+from _breakdown.units import counted, time
+from _proto.hlo.shapes import Array
+
+# Ignore smaller arrays, which cost almost nothing.
+_MIN_BYTES = 1 << 20
+
+REMEDY = (
+    "Split the last dimension into two halves (jnp.split and jnp.concatenate) instead of pairs"
+    " (x[..., ::2] and jnp.stack), and reorder the columns of the weights to match."
+)
+
+
+def find(of: StepProgram) -> Iterator[Cause]:
+    hbm = of.roofs.hbm
+    # Scores of groups of two heads can end in a dimension of 2 without being pairs.
+    left_out = of.explained_by("large_intermediate", "parameter_relayout", "resharding")
+    pairs = {
+        ran: array for ran in of.long_ops if id(ran) not in left_out and (array := _pairs_of(ran))
+    }
+    if not pairs or not hbm:
+        return
+    members = list(pairs)
+    total, shape = total_of(members), pairs[members[0]].text
+    needed = {
+        ran: min(ran.total, round(2 * ran.n * _n_bytes(array) / hbm))
+        for ran, array in pairs.items()
+    }
+    yield Cause(
+        f"{counted(len(members), 'op')} on arrays whose last dimension is 2, such as {shape}, take"
+        f" {time(total)}, with most time at <line>. Moving the bytes takes only"
+        f" {time(sum(needed.values()))}, so another layout would save <gain>.",
+        REMEDY,
+        SEEN,
+        members,
+        [Retime(ran, least) for ran, least in needed.items()],
+        evidence={"shape": shape},
+    )
+
+
+def _pairs_of(ran: Executions) -> Array | None:
+    """Return a large array of pairs (last dimension 2) that an op writes or reads, or None."""
+    here = ran.op.instruction
+    if here is None or ran.op.kind not in (COMPUTE, DATA_MOVE) or ran.op.dot:
+        return None
+    operands = (array for arrays in here.operand_arrays for array in arrays or ())
+    of_op = [*(here.arrays or ()), *operands]
+    pairs = [array for array in of_op if len(array.dims) > 2 and array.dims[-1] == 2]
+    if not pairs:
+        return None
+    # Exclude ops with a much larger array, because the pairs are only a part of their work.
+    least = max(_MIN_BYTES, max(map(_n_bytes, of_op)) // 2)
+    return next((array for array in pairs if _n_bytes(array) >= least), None)
+
+
+def _n_bytes(array: Array) -> int:
+    return array.n_bytes or 0

@@ -1,0 +1,201 @@
+"""Find ops that combine small arrays into a large one, and reduce it again.
+
+needs: a program
+headline: Combining small arrays into a large one that is reduced
+
+What it finds: An op that broadcasts small arrays to a common shape, compares or multiplies them
+there, and sums the result: a one-hot array of tokens that is counted, distances between all pairs
+of points, keys that are repeated for several heads. The large array never goes to memory, so that
+only the time shows it.
+
+Why it costs: The vector unit computes every element of the large array, although the result has few
+of them. A scatter, a sort or a matmul needs none of them. The gain is the time of the ops above
+the time that their bytes take at the peak HBM bandwidth, and the time of casts for them.
+
+How the program shows it: Inside a fusion without a matmul, a reduce has an operand with at least
+twice as many elements as any array that the fusion reads or writes, which sums, products,
+comparisons and selections make of broadcasts alone. A product must be summed. A comparison must
+have a side that is the same along a dimension of the sum. Other functions of pairs, such as a
+maximum or `tanh`, need all pairs. Comparisons that are not with indices are `likely`, because
+several of them together can need all pairs; all else is `seen`.
+
+What to change: It depends on what the op does with the pairs.
+
+- Numbers that are compared with all indices: index with them, or count and mark them with
+  `.at[].add`, `.at[].set` or `jax.ops.segment_sum`.
+- Other comparisons of all pairs: sort, and use `searchsorted`, `cumsum` or `segment_sum`.
+- Products: use `einsum`, after taking apart squares of differences.
+- A matmul of a repeated array, such as keys of grouped-query attention: do not repeat it, but split
+  the heads of the queries into groups.
+
+When it is intended: Few elements, or differences that a matmul would compute too coarsely.
+
+Example:
+
+    # Before: compares each token with the whole vocabulary
+    seen = jax.nn.one_hot(tokens, vocabulary).sum(0) > 0
+    # After
+    seen = jnp.zeros(vocabulary, bool).at[tokens].set(True)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+from _breakdown.analysis.arrays.engine import Remove, Retime
+from _breakdown.analysis.arrays.graph import STRUCTURE, Value, is_layout, producers, walk
+from _breakdown.analysis.causes.shared.cause import LIKELY, SEEN, Cause
+from _breakdown.analysis.causes.shared.one_hots import is_one_hot
+from _breakdown.analysis.causes.shared.step_program import StepProgram, own_line_of, total_of
+from _breakdown.light import NamedTuple
+from _breakdown.pipeline.executions import Executions
+from _breakdown.pipeline.groups import grouped
+from _breakdown.units import counted, time
+from _proto.hlo.program import Instruction
+from _proto.hlo.shapes import Array
+
+# The large array has at least this many times the elements of an array that the op moves. With
+# fewer, the op has to go through most of the elements anyway.
+_GROWING = 2
+# Instructions that make sums of products, for which a matmul is enough, and those that select
+# elements, for which a sort or scatter is enough.
+_PRODUCTS = frozenset("add convert multiply negate subtract".split())
+_CHOICES = frozenset("and compare not or select xor".split())
+# Instructions that fill an array of any size from few elements.
+_SOURCES = frozenset("broadcast constant iota".split())
+
+FOR_PLACES = (
+    "Index with the numbers, or mark and count them with .at[].set, .at[].add or"
+    " jax.ops.segment_sum, instead of comparing them with all indices (one_hot)."
+)
+FOR_ORDER = "Sort, and use searchsorted, cumsum or segment_sum, instead of comparing all pairs."
+FOR_PRODUCTS = "Use einsum or a matmul instead (|a - b|² is |a|² - 2ab + |b|²)."
+FOR_REPEATED = (
+    "Do not repeat the array before the matmul, but split a dimension of the other operand into"
+    " groups: jnp.einsum('bgrd,bgsd->bgrs', q, k)."
+)
+
+
+class _Expansion(NamedTuple):
+    """A large array that an op makes of broadcasts and reduces, and the instruction to change."""
+
+    executions: Executions
+    shape: Array
+    helps: str
+    origin: Instruction
+
+
+def find(of: StepProgram) -> Iterator[Cause]:
+    hbm = of.roofs.hbm
+    if not hbm:
+        return
+    left_out = of.explained_by("one_hot_matmul", "large_intermediate", "rewritten_buffer")
+    found = (_expansion(of, ran) for ran in of.long_ops if id(ran) not in left_out)
+    for helps, expansions in grouped((each.helps, each) for each in found if each).items():
+        members = [each.executions for each in expansions]
+        longest = max(expansions, key=lambda each: each.executions.total)
+        casts = list(_casts_for(of, members))
+        affected = [*members, *casts]
+        at = "mostly at <line>" if len(members) > 1 else "at <line>"
+        place = of.place_at(longest.origin)
+        yield Cause(
+            f"Small arrays are combined into a large one ({longest.shape.text}) and reduced at once"
+            f" in {counted(len(members), 'op')}, {at}, which takes {time(total_of(affected))}."
+            " Without the large array, the step would save <gain>.",
+            helps,
+            LIKELY if helps == FOR_ORDER else SEEN,
+            affected,
+            [*(Retime(ran, _least_time(ran, hbm)) for ran in members), Remove(casts)],
+            place=place if place.source_user else None,
+            evidence={"shape": longest.shape.text},
+        )
+
+
+def _expansion(of: StepProgram, ran: Executions) -> _Expansion | None:
+    here = ran.op.instruction
+    if here is None or here.opcode != "fusion" or ran.op.dot:
+        return None
+    reduces = [inner for inner in here.parts_with({"reduce"}) if inner.operands]
+    most = max((array.n_elements for array in _moved(here)), default=0) if reduces else 0
+    for reduce in reduces:
+        large = Value(reduce.operands[0])
+        if large.array and large.array.n_elements >= _GROWING * most and _combines(large):
+            made = [large, *(value for value, _ in walk([large], producers, _combines))]
+            makers = [value.instruction for value in made]
+            origin = _origin(of, reduce, makers)
+            helps = _remedy(reduce, makers)
+            if helps and origin:
+                return _Expansion(ran, large.array, helps, origin)
+    return None
+
+
+def _casts_for(of: StepProgram, members: list[Executions]) -> Iterator[Executions]:
+    """Yield the ops that only cast operands, because the vector unit computes in f32."""
+    readers = {ran.op.instruction for ran in members}
+    sources = dict.fromkeys(source for here in readers if here for source in here.operands)
+    for source in sources:
+        if source.opcode == "convert" and source in of.ran and readers.issuperset(source.users):
+            yield of.ran[source]
+
+
+def _least_time(ran: Executions, hbm: Fraction) -> float:
+    """Return the time that the bytes take that an op moves, also in VMEM, at the HBM's peak."""
+    here = ran.op.instruction
+    n_bytes = sum(array.n_bytes or 0 for array in _moved(here)) if here else 0
+    return min(ran.total, ran.n * n_bytes / float(hbm))
+
+
+def _moved(op: Instruction) -> Iterator[Array]:
+    """Yield the arrays that an op reads and writes."""
+    for arrays in (op.arrays, *op.operand_arrays):
+        yield from arrays or ()
+
+
+def _combines(value: Value) -> bool:
+    here = value.instruction
+    return here.opcode in _PRODUCTS | _CHOICES | STRUCTURE or is_layout(here)
+
+
+def _remedy(reduce: Instruction, makers: list[Instruction]) -> str | None:
+    """Return what to do instead of a reduce, or None if it needs all elements."""
+    opcodes = {maker.opcode for maker in makers if not _combines(Value(maker))}
+    if "broadcast" not in opcodes or not opcodes <= _SOURCES:
+        return None
+    if any(is_one_hot(Value(maker)) for maker in makers):
+        return FOR_PLACES
+    compares = [maker for maker in makers if maker.opcode == "compare"]
+    if compares:
+        return FOR_ORDER if all(_can_sort(compare, reduce) for compare in compares) else None
+    if _is_matmul(reduce):
+        return FOR_REPEATED
+    is_sum = any(called.root and called.root.opcode == "add" for called in reduce.called)
+    return FOR_PRODUCTS if is_sum else None
+
+
+def _can_sort(compare: Instruction, reduce: Instruction) -> bool:
+    """Return whether a sort can replace a comparison of all pairs. Each element of one side must be
+    compared with several elements of the sum."""
+    sides = [_dims_of(Value(side)) for side in compare.operands]
+    return any(sum(dim in side for side in sides) == 1 for dim in reduce.message.dimensions)
+
+
+def _dims_of(value: Value) -> set[int]:
+    """Return the dimensions along which an array of broadcasts has different elements."""
+    made = [value, *(each for each, _ in walk([value], producers, _combines))]
+    sources = (each.instruction for each in made if not _combines(each))
+    return {dim for source in sources for dim in source.message.dimensions}
+
+
+def _is_matmul(reduce: Instruction) -> bool:
+    """Return whether a reduce was a matmul, which the compiler writes as products and their sum if
+    it has few rows."""
+    return (reduce.op_name or "").endswith("dot_general")
+
+
+def _origin(of: StepProgram, reduce: Instruction, makers: list[Instruction]) -> Instruction | None:
+    """Return the instruction that makes the array large; None if only a matmul does."""
+    for maker in makers:
+        if own_line_of(maker, of.is_own) and maker.op_name != reduce.op_name:
+            return maker
+    return None if _is_matmul(reduce) else reduce

@@ -1,0 +1,62 @@
+"""Find kernels that wait for their input.
+
+needs: regions inside kernels
+headline: Waiting for copies in a kernel
+
+What it finds: A kernel spends time in regions that only wait for copies.
+
+Why it costs: The Pallas pipeline copies the next block while the kernel's body computes the current
+one. If a copy takes longer than the body, the kernel waits. The gain is the time of the waits, but
+the kernel keeps the time that its operands and results take at the chip's bandwidth.
+
+How the program shows it: The capture has the regions inside kernels, and some of them only wait.
+All executions of a kernel share one row.
+
+What to change: Use larger blocks, so that there is more math for each copied byte, or more buffers,
+or move fewer bytes.
+
+When it is intended: Never; but a kernel that is bound by memory waits whatever its blocks are.
+
+Example:
+
+    # Before: little math per copy
+    pl.BlockSpec((128, 128), lambda i, j: (i, j))
+    # After
+    pl.BlockSpec((512, 512), lambda i, j: (i, j), pipeline_mode=pl.Buffered(3))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from _breakdown.analysis.arrays.engine import Gain
+from _breakdown.analysis.causes.shared.cause import SEEN, Cause, StepFacts
+from _breakdown.analysis.causes.shared.sentences import clipped
+from _breakdown.pipeline.groups import group_by
+from _breakdown.units import time
+
+REMEDY = (
+    "Use larger blocks, so that there is more math for each byte that is copied, or more buffers"
+    " (pipeline_mode=pl.Buffered(3)), so that copies start earlier. Or move fewer bytes: a narrower"
+    " dtype, or blocks that stay in VMEM between grid steps."
+)
+
+
+def find(facts: StepFacts) -> Iterator[Cause]:
+    inside = facts.inside
+    observed = [ran for ran in facts.step.leaves if ran.metadata_id in inside.of_kernel]
+    for kernel, group in group_by(observed, lambda op: op.kernel or "").items():
+        regions = inside.of(executions.metadata_id for executions in group.members)
+        if regions and regions.waiting:
+            uses = (use for ran in group.members for use in facts.arrays.uses_of.get(ran, ()))
+            in_memory = facts.roofs.t_memory(sum(use.n_bytes for _, use in uses)) or 0
+            avoidable = max(0, min(regions.waiting, group.total - round(in_memory)))
+            yield Cause(
+                f"The kernel {clipped(kernel)} (at <line>) waits for copies during"
+                f" {time(regions.waiting)} of its {time(group.total)}. Without these waits, the"
+                " step would save <gain>.",
+                REMEDY,
+                SEEN,
+                group.members,
+                measured=Gain.at_most(avoidable),
+            )

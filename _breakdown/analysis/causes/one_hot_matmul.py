@@ -1,0 +1,151 @@
+"""Find lookups that are written as a matmul.
+
+needs: a program
+headline: A matmul with a one-hot matrix
+
+What it finds: A matmul whose operand has a single one in each row, or a single weight.
+
+Why it costs: For each token, the matmul multiplies the entire table, mostly by zeros, and the
+one-hot matrix may first be written to memory or gathered from other devices, as may the table. The
+gain is the time of these matmuls, of the ops that compute or move the matrix, and of the gather of
+the table and the reduce-scatter of its gradient, minus the time of a lookup or an update, which is
+assumed to read and write the rows at a tenth of the peak HBM bandwidth.
+
+How the program shows it: A one-hot matrix is a comparison for equality with an iota, to which the
+offset of a shard may be added.
+
+- The matrix passed only through converts, broadcasts, collectives and layout ops (`seen`).
+- The matrix was also multiplied by weights or summed, as in the dispatch of tokens to experts
+  (`likely`).
+
+What to change: Index the table. To dispatch tokens, compute their positions with `cumsum` or
+`argsort`, and move rows with `take_along_axis`.
+
+When it is intended: A table of a few rows, for which a matmul is faster than a gather.
+
+Example:
+
+    # Before: multiplies the whole table for each token
+    x = jax.nn.one_hot(tokens, vocabulary) @ table
+    # After: reads one row for each token
+    x = table[tokens]
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
+
+from _breakdown.analysis.arrays.engine import Change, Remove, Retime
+from _breakdown.analysis.arrays.graph import Value, consumers, is_backward, is_same, origins, reach
+from _breakdown.analysis.causes.shared.cause import SEEN, Cause, Confidence
+from _breakdown.analysis.causes.shared.lookups import Lookup, is_kept, lookups_in
+from _breakdown.analysis.causes.shared.step_program import (
+    StepProgram,
+    collective_name_of,
+    own_line_of,
+    total_of,
+)
+from _breakdown.pipeline.executions import Executions
+from _breakdown.units import time
+from _proto.hlo.program import Instruction
+
+# Gathers and scatters move single rows, so they reach only about this fraction of the peak HBM
+# bandwidth.
+_GATHER_SPEED = Fraction(1, 10)
+
+FOR_LOOKUP = (
+    "Index the table instead of multiplying by one_hot: `table[tokens]`, or `jnp.take` along the"
+    " axis."
+)
+FOR_WEIGHTED = (
+    "Compute the positions of the tokens (cumsum or argsort of the expert indices), and move rows"
+    " with take_along_axis and .at[].set or .add instead of einsum."
+)
+
+
+def find(of: StepProgram) -> Iterator[Cause]:
+    rows: dict[tuple[str | None, Confidence], list[Lookup]] = {}
+    for found in lookups_in(of):
+        # Several matmuls can share the ops that compute a weighted matrix, so all matmuls with
+        # weighted matrices are in one row.
+        is_seen = found.confidence == SEEN
+        line = own_line_of(found.dot, of.is_own) or found.dot.line if is_seen else None
+        rows.setdefault((line, found.confidence), []).append(found)
+    for row in rows.values():
+        yield from _causes(of, row)
+
+
+def _causes(of: StepProgram, row: list[Lookup]) -> Iterator[Cause]:
+    """Yield the cause for the lookups of a row, unless none of them ran."""
+    dots: dict[Executions, float] = {}
+    removed: dict[Executions, None] = {}
+    for lookup in row:
+        executed = of.executed(lookup.dot)
+        if executed is None or id(executed) in of.explained_by("parameter_relayout"):
+            continue
+        dots[executed] = dots.get(executed, 0.0) + executed.n * _time_of_lookup(of, lookup)
+        for value in lookup.values:
+            maker = of.executed(value.instruction)
+            # Include the ops that compute the matrix, except ops with a dot, because the matrix is
+            # only a part of their work.
+            if maker and maker.op.instruction and not maker.op.dot:
+                removed[maker] = None
+        removed |= dict.fromkeys(_moves_of_table(of, lookup))
+    if not dots:
+        return
+    members = [*dots, *removed]
+    total = total_of(members)
+    lookups = [Retime(ran, min(ran.total, time)) for ran, time in dots.items()]
+    changes: list[Change] = [*lookups, Remove(list(removed))]
+    first = row[0]
+    array = first.matrix.array
+    matrix = array.text if array else "of unknown shape"
+    if first.confidence == SEEN:
+        place, helps = of.place_at(first.dot), FOR_LOOKUP
+        what = f"a table by a one-hot matrix ({matrix}), which"
+        instead = "Looking up the rows"
+    else:
+        place, helps = None, FOR_WEIGHTED
+        what = f"by a matrix of weighted one-hot rows ({matrix}), mostly zeros, which"
+        instead = "Gathering or scattering rows, such as an expert's tokens,"
+    yield Cause(
+        f"<line> multiplies {what} takes {time(total)} with the ops that build the matrix."
+        f" {instead} would save <gain>.",
+        helps,
+        first.confidence,
+        members,
+        changes,
+        place=place,
+        evidence={"shape": array.text if array else None},
+    )
+
+
+def _time_of_lookup(of: StepProgram, lookup: Lookup) -> float:
+    """Return the time of a gather of the rows, or of a scatter into the gradient of the table."""
+    result = _bytes_of([lookup.dot])
+    others = [each for each in lookup.dot.operands if each is not lookup.matrix.instruction]
+    is_update = is_backward(lookup.dot)
+    rows = _bytes_of(others) if is_update else result
+    filled = result if is_update else 0
+    hbm = float(of.roofs.hbm or math.inf)
+    return (2 * rows / float(_GATHER_SPEED) + filled) / hbm
+
+
+def _moves_of_table(of: StepProgram, lookup: Lookup) -> Iterator[Executions]:
+    """Yield the collectives that gather the table for a matmul, and that scatter the sum of its
+    gradient: a lookup moves rows."""
+    if lookup.confidence != SEEN:
+        return
+    tables = [Value(each) for each in lookup.dot.operands if each is not lookup.matrix.instruction]
+    before = {value for table in tables for value in origins(table, is_kept)}
+    after = reach([Value(lookup.dot)], consumers, is_same).stopped
+    for value in (*before, *after):
+        ran = of.executed(value.instruction)
+        if ran and collective_name_of(ran.op) in ("all-gather", "reduce-scatter"):
+            yield ran
+
+
+def _bytes_of(instructions: Iterable[Instruction]) -> int:
+    return sum(array.n_bytes or 0 for here in instructions for array in here.arrays or ())

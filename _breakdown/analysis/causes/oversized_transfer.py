@@ -1,0 +1,234 @@
+"""Find collectives that move far more bytes than the ops next to them need.
+
+needs: a program
+headline: Moving larger arrays between devices than needed
+
+What it finds: A matmul or a lookup reads or writes several arrays, and devices exchange the largest
+one, although exchanging all others would be cheaper.
+
+Why it costs: Links are slow, so the time of a collective grows with its bytes. The gain is the time
+of the collective, minus the time for moving the other arrays instead.
+
+How the program shows it: The array that moves has more than twice the bytes of the other arrays on
+all devices of a group together. So even gathering all of those everywhere would be cheaper. The
+cause is `likely`, because the line that sets the sharding is elsewhere.
+
+- An all-gather collects an operand of matmuls, such as logits before a small matmul, or a table of
+  which only a few rows are looked up. If the result is reduced, both arrays move.
+- A reduction adds up partial results of a matmul, such as logits whose weight is split along the
+  dimension that the matmul sums over. The weight, which could be split along its other dimension,
+  need not move. In the backward pass, reductions of matmuls sum gradients over batches, and do not
+  count. Ops that all devices run on the whole sum are part of the cause (see `duplicated_work`).
+- A reduction adds up the updates of a table, such as the gradient of a table of which every device
+  has a copy and uses a few rows.
+
+What to change: If an operand is gathered, split the weight and the activations along the same mesh
+axis in the dimension that they have in common. If only partial sums are added up, split the weight
+along its other dimension. Split a large table along its rows, so that only rows move.
+
+When it is intended: Seldom: if the sharding serves other ops that cost more.
+
+Example:
+
+    # Before: every device has partial sums of all logits
+    head = NamedSharding(mesh, P("model", None))  # features, vocabulary
+    # After: every device has the logits of a part of the vocabulary
+    head = NamedSharding(mesh, P(None, "model"))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from _breakdown.analysis.arrays.engine import Retime
+from _breakdown.analysis.arrays.graph import (
+    DOTS,
+    STRUCTURE,
+    Value,
+    consumers,
+    is_backward,
+    is_same,
+    producers,
+    reach,
+    reach_if_all,
+)
+from _breakdown.analysis.causes.shared.cause import LIKELY, Cause
+from _breakdown.analysis.causes.shared.duplicates import Duplicates
+from _breakdown.analysis.causes.shared.step_program import (
+    StepProgram,
+    collective_name_of,
+    devices_of,
+    place_of_longest,
+)
+from _breakdown.light import NamedTuple
+from _breakdown.pipeline.executions import Executions
+from _breakdown.pipeline.groups import grouped
+from _breakdown.units import size
+from _proto.hlo.program import Instruction
+
+_GATHER, _REDUCTIONS = "all-gather", ("all-reduce", "reduce-scatter")
+_LOOKUP, _UPDATE = "gather", "scatter"
+_SLICE = "dynamic-slice"
+_SUMS = "reduces partial sums"
+# The moved array must have more than this many times the bytes of the others. Below, the other
+# arrays could just as well move, and neither choice is wrong.
+_FACTOR = 2
+
+FOR_MATMUL = (
+    "The weight and the activations have one dimension in common: split it along the same mesh axis"
+    " in both, for example with P('tp', 'fsdp') for the second weight of an MLP. Or constrain the"
+    " activations before this line (with_sharding_constraint, in_specs)."
+)
+FOR_SUMS = (
+    "Split the weight along a dimension of the result, such as the vocabulary of a table that is"
+    " also the head, and not along the dimension over which the matmul sums."
+)
+FOR_TABLE = (
+    "Split the table along its rows over the devices, so that only the rows that are used move."
+)
+
+
+class _Moved(NamedTuple):
+    """Collectives, what they do, the bytes that they move, and the bytes of the other arrays on all
+    devices together."""
+
+    members: tuple[Executions, ...]
+    does: str
+    n_bytes: int
+    n_others: int
+
+
+def find(of: StepProgram) -> Iterator[Cause]:
+    rows: list[_Moved] = []
+    by_name = grouped((collective_name_of(ran.op), ran) for ran in of.long_collectives)
+    for ran in by_name.get(_GATHER, []):
+        rows += filter(_is_oversized, _gathered(of, ran))
+    # A row of a gather can contain the reduction of the same matmul.
+    explained = {ran for row in rows for ran in row.members}
+    for ran in (ran for name in _REDUCTIONS for ran in by_name.get(name, [])):
+        rows += filter(_is_oversized, _reduced(of, ran) if ran not in explained else ())
+    for does, alike in grouped((row.does, row) for row in rows).items():
+        yield _cause(of, does, alike)
+
+
+def _is_oversized(row: _Moved) -> bool:
+    return 0 < _FACTOR * row.n_others < row.n_bytes
+
+
+def _gathered(of: StepProgram, ran: Executions) -> Iterator[_Moved]:
+    here = ran.op.instruction
+    if here is None:
+        return
+    walk = reach_if_all([Value(here)], consumers, is_same, _is_read_or_made)
+    if walk is None:
+        return
+    passed = {value.instruction for value in walk.passed}
+    ops = {_inner(value.instruction) for value in walk.stopped}
+    is_table = {op.opcode for op in ops} == {_LOOKUP}
+    if not is_table and not all(op.opcode in DOTS for op in ops):
+        return
+    sums = {op: _reductions_of(of, op) for op in ops if _keeps(op, ran)}
+    moved = [here, *(op for op in ops if sums.get(op))]
+    others = {each for op in ops for each in (op, *op.operands)} - passed - {*moved}
+    members = (ran, *(each for found in sums.values() for each in found))
+    does = "gathers a table" if is_table else "gathers an operand"
+    reduces = " and reduces the result" if len(members) > 1 else ""
+    yield _Moved(members, does + reduces, _bytes_of(moved), _bytes_of(others, ran))
+
+
+def _reduced(of: StepProgram, ran: Executions) -> Iterator[_Moved]:
+    here = ran.op.instruction
+    if here is None:
+        return
+    walk = reach_if_all([Value(here)], producers, is_same, _is_read_or_made)
+    ops = {_inner(each.instruction) for each in walk.stopped} if walk else set()
+    opcodes = {op.opcode for op in ops}
+    if opcodes == {_UPDATE}:
+        used = [each for op in ops for each in op.operands[1:]]
+        yield _Moved((ran,), "adds up updates", _bytes_of(ops), _bytes_of(used, ran))
+    elif opcodes and opcodes <= DOTS and all(op.op_name and not is_backward(op) for op in ops):
+        used = [each for op in ops for each in _activations(of, op)]
+        yield _Moved((ran,), _SUMS, _bytes_of(ops), _bytes_of(used, ran))
+
+
+def _activations(of: StepProgram, dot: Instruction) -> list[Instruction]:
+    """Return the operands of a matmul, without the weight, which could be split in another way."""
+    weights = [each for each in dot.operands if _is_weight(of, each)]
+    weight = max(weights, key=lambda each: _bytes_of([each]), default=None)
+    return [each for each in dot.operands if each is not weight]
+
+
+def _is_weight(of: StepProgram, here: Instruction) -> bool:
+    """Return whether an array is a parameter of the program, or a slice of one."""
+    if here.opcode not in STRUCTURE and not _is_taken(Value(here)):
+        return False
+    walk = reach([Value(here)], lambda value: producers(value)[:1], _is_taken)
+    arrays = filter(None, map(of.arrays.array_at, walk.passed))
+    return not walk.stopped and any(array.is_parameter for array in arrays)
+
+
+def _is_taken(value: Value) -> bool:
+    return is_same(value) or value.instruction.opcode == _SLICE
+
+
+def _reductions_of(of: StepProgram, op: Instruction) -> list[Executions]:
+    after = reach([Value(op)], consumers, is_same).stopped
+    found = (of.collective_at.get(value.instruction) for value in after)
+    return [ran for ran in found if ran and collective_name_of(ran.op) in _REDUCTIONS]
+
+
+def _is_read_or_made(value: Value) -> bool:
+    """Return whether a matmul, a lookup or an update of a table reads an array, or makes it."""
+    return _inner(value.instruction).opcode in (*DOTS, _LOOKUP, _UPDATE)
+
+
+def _inner(here: Instruction) -> Instruction:
+    """Return the lookup or update that an asynchronous op runs, or else the instruction."""
+    inside = (inner for part in here.chain for inner in part.inside())
+    return next((inner for inner in inside if inner.opcode in (_LOOKUP, _UPDATE)), here)
+
+
+def _keeps(dot: Instruction, gather: Executions) -> bool:
+    """Return True if the dimensions along which an operand was gathered are also in the dot's
+    result.
+
+    Otherwise the dot sums over these dimensions, as for the gradient of a weight.
+    """
+    inside, arrays = gather.op.inside, dot.arrays
+    if inside is None or not inside.inputs or not inside.outputs or not arrays:
+        return False
+    dims = zip(inside.inputs[0].dims, inside.outputs[0].dims, strict=False)
+    return all(whole in arrays[0].dims for part, whole in dims if part != whole)
+
+
+def _bytes_of(instructions: Iterable[Instruction], among: Executions | None = None) -> int:
+    """Return the bytes of arrays, on all devices of a collective if one is given."""
+    n_bytes = sum(array.n_bytes or 0 for here in instructions for array in here.arrays or ())
+    return n_bytes * (devices_of(among).size if among else 1)
+
+
+def _cause(of: StepProgram, does: str, rows: list[_Moved]) -> Cause:
+    largest = max(rows, key=lambda row: row.members[0].total)
+    first = largest.members[0]
+    # A collective can be next to several matmuls. The smallest saving counts.
+    part_of: dict[Executions, float] = {}
+    for row in rows:
+        for ran in row.members:
+            part_of[ran] = max(part_of.get(ran, 0.0), row.n_others / row.n_bytes)
+    changes = [Retime(ran, ran.total * part) for ran, part in part_of.items()]
+    if does == _SUMS:
+        changes += Duplicates(of).divided_after(part_of)
+    more = f" ({len(rows) - 1} more like it)" if len(rows) > 1 else ""
+    of_table = "table" in does or "updates" in does
+    of_what = "" if of_table else " of a matmul"
+    return Cause(
+        f"The {collective_name_of(first.op)} at <line> {does}{of_what} among"
+        f" {devices_of(first).size} devices{more}: {size(largest.n_bytes)}, but the other arrays of"
+        f" the op have only {size(largest.n_others)} on all of them together. Another sharding"
+        " would save <gain>.",
+        FOR_TABLE if of_table else FOR_SUMS if does == _SUMS else FOR_MATMUL,
+        LIKELY,
+        [change.op for change in changes],
+        changes,
+        place=place_of_longest(list(part_of)),
+    )

@@ -1,0 +1,99 @@
+"""Find parameters and results whose elements each step moves to another layout.
+
+needs: a program
+headline: Changing the layout of parameters
+
+What it finds: An array crosses the boundary of the jitted function in a layout that its readers or
+makers inside cannot use, so that each step copies it to another layout. This includes weights from
+which each step takes elements with a stride.
+
+Why it costs: The copies read and write all bytes of the array in each step, and compute nothing.
+Callers pass arrays in the default layout unless they ask for another one. In a kernel library,
+swapping two axes of a weight before a Pallas kernel took as long as the kernel: without the copy,
+2.2 ms became 1.1 ms.
+
+How the program shows it: An op only moves elements: a copy, a transpose, a reshape that runs as an
+op, or a slice with a stride, which the compiler makes a matmul with zeros and ones. It reads a
+parameter of the program, possibly through a prefetch or a slice, or it writes a result. All such
+ops at one line share a row, and the copy of a result is in the row of a parameter of its shape.
+
+What to change: Store the array in the order that the function needs: split or transpose weights
+when they are loaded. Or let the compiler choose: compile with `Format(Layout.AUTO)` of
+`jax.experimental.layout` in `in_shardings` and `out_shardings`, put the arrays into the chosen
+layouts once, and donate those that the step returns.
+
+When it is intended: Two ops need the same parameter in different layouts.
+
+Example:
+
+    # Before: each step separates the interleaved columns of the weight
+    gate, up = w["gate_up"][:, ::2], w["gate_up"][:, 1::2]
+    # After: the weights are separated when they are loaded
+    gate, up = w["gate"], w["up"]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from _breakdown.analysis.arrays.engine import Remove
+from _breakdown.analysis.arrays.of_step import StepArray
+from _breakdown.analysis.causes.shared.cause import SEEN, Cause
+from _breakdown.analysis.causes.shared.copies import (
+    changes_layout,
+    moved_between,
+    selects_elements,
+)
+from _breakdown.analysis.causes.shared.sentences import clipped
+from _breakdown.analysis.causes.shared.step_program import StepProgram, place_of
+from _breakdown.pipeline.executions import Executions
+from _breakdown.units import counted
+from _proto.hlo.text import HBM
+
+REMEDY = (
+    "Store the array in the order that the step needs, for example when weights are loaded, or let"
+    " the compiler choose the layout (Layout.AUTO of jax.experimental.layout) and donate it."
+)
+
+
+def find(of: StepProgram) -> Iterator[Cause]:
+    moves = [
+        (ran, source, result)
+        for ran in of.long_ops
+        if (here := ran.op.instruction) and (changes_layout(here) or selects_elements(here))
+        for source, result in _at_boundary(of, ran)
+    ]
+    # A result that replaces a parameter is copied back, often at another line.
+    of_shape = {source.shape: ran for ran, source, _ in moves if source}
+    rows: dict[str | None, list[tuple[Executions, StepArray | None]]] = {}
+    for ran, source, result in moves:
+        place = place_of(of_shape.get(result.shape, ran).op if result else ran.op)
+        rows.setdefault(place.source_user or place.source_inner, []).append((ran, source))
+    for row in rows.values():
+        members = [ran for ran, _ in row]
+        longest, source = max(row, key=lambda move: (move[1] is not None, move[0].total))
+        here = longest.op.instruction
+        name = f"parameters such as {clipped(source.name or '?')}" if source else "results"
+        yield Cause(
+            f"Each step moves elements of {name} to another layout at <line>, in"
+            f" {counted(len(members), 'op')}. Without that, the step would save <gain>.",
+            REMEDY,
+            SEEN,
+            members,
+            [Remove(members)],
+            place=place_of(longest.op),
+            evidence={"shape": here.shape if here else None},
+        )
+
+
+def _at_boundary(
+    of: StepProgram, ran: Executions
+) -> Iterator[tuple[StepArray | None, StepArray | None]]:
+    """Yield the parameter or the result of which an op changes the layout, if there is one."""
+    if moved := moved_between(of, ran):
+        read, written = moved
+        source = of.arrays.source_of(read)
+        if source.is_parameter and source.shape.memory_space == HBM:
+            yield source, None
+        elif written.is_result:
+            yield None, written

@@ -1,0 +1,168 @@
+"""Find arrays that move between devices because neighbouring ops split them differently.
+
+needs: a program
+headline: Resharding arrays
+
+What it finds: Two ops need an array split along different axes, so collectives that nobody wrote
+move the array between them.
+
+Why it costs: The links are much slower than the memory, and often nothing hides the communication.
+The compiler also copies the array before and after, to put the parts in order. The gain is the time
+that the step saves without these collectives and copies.
+
+How the program shows it: There are all-to-alls whose primitive is not `all_to_all`, or collectives
+whose primitive is `sharding_constraint` or `reshard`. In the optimizer, which needs no
+communication, a collective-permute of an elementwise op counts, too: the op's operands, such as
+gradients and the optimizer's state, are split differently. (Within the model, the compiler also
+creates permutes for matmuls that it runs in pieces.) A constraint has its own line, so the cause is
+`seen`; otherwise it is `likely`, and the line with the most time is often near the constraint.
+All-to-alls after a lookup, or before the update of its table, are no cause: rows are looked up
+where the table is, and used where the tokens are.
+
+Rows are collectives among the same devices, or at the same line of the optimizer.
+
+What to change: Look near the line for a `with_sharding_constraint`, `in_specs` or a parameter's
+sharding that splits a different dimension than its neighbours. Give both sides the same sharding.
+
+When it is intended: A dispatch of tokens to experts also causes all-to-alls without the primitive.
+
+Example:
+
+    # Before: the all-to-all moves x from one axis to the other
+    x = with_sharding_constraint(x, P("fsdp", None, None))  # split by batch
+    h = with_sharding_constraint(h, P(None, "fsdp", None))  # split by sequence
+    # After
+    x = with_sharding_constraint(x, P("fsdp", None, None))
+    h = with_sharding_constraint(h, P("fsdp", None, None))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from _breakdown.analysis.arrays.engine import Remove
+from _breakdown.analysis.arrays.graph import Value, consumers, is_moved, is_same, producers, reach
+from _breakdown.analysis.causes.shared.cause import LIKELY, SEEN, Cause
+from _breakdown.analysis.causes.shared.sentences import only
+from _breakdown.analysis.causes.shared.step_program import (
+    Devices,
+    StepProgram,
+    collective_name_of,
+    devices_of,
+    place_of,
+    place_of_longest,
+)
+from _breakdown.pipeline.executions import Executions
+from _breakdown.pipeline.groups import grouped
+from _breakdown.pipeline.ops import Op
+from _breakdown.pipeline.vocabulary import DATA_MOVE, SPARSE_CORE
+from _breakdown.units import counted
+from _proto.hlo.collectives import collective_name
+
+_ALL_TO_ALLS = ("all-to-all", "ragged-all-to-all")
+_PERMUTE = "collective-permute"
+_INTENDED = ("all_to_all", "ragged_all_to_all")
+_CONSTRAINTS = ("sharding_constraint", "reshard")
+# The phase of ops that are neither forward nor backward, such as an optimizer's ops.
+_OUTSIDE = "other"
+# Elementwise ops need no communication unless their operands are sharded differently.
+_ELEMENTWISE = frozenset("add div max min mul select_n sub".split())
+# Ops of lookups and updates of tables, and ops that mask rows of other devices.
+_LOOKUPS, _MASKS = frozenset(("gather", "scatter")), frozenset(("select", "multiply"))
+
+FOR_CONSTRAINT = (
+    "Change the constraint to the sharding that the array already has, or remove the constraint."
+)
+FOR_OPTIMIZER = (
+    "Use the same sharding for all operands of this line, such as parameters, gradients and"
+    " optimizer state."
+)
+FOR_MODEL = (
+    "Look near this line for a with_sharding_constraint, in_specs or parameter spec that splits a"
+    " different dimension than its neighbours. If there is none, constrain the activations."
+)
+
+
+def find(of: StepProgram) -> Iterator[Cause]:
+    moved = [ran for ran in of.collectives if _is_resharding(ran.op) and not _is_of_lookup(ran.op)]
+    for members in grouped((_row_of(ran), ran) for ran in moved).values():
+        yield _cause(of, members)
+
+
+def _is_resharding(op: Op) -> bool:
+    primitive = op.scope.primitive if op.scope else None
+    name = collective_name_of(op)
+    if name == _PERMUTE and op.phase == _OUTSIDE:
+        return primitive in _ELEMENTWISE
+    is_needless = name in _ALL_TO_ALLS and primitive not in _INTENDED
+    return is_needless or primitive in _CONSTRAINTS
+
+
+def _is_of_lookup(op: Op) -> bool:
+    """Return whether a collective moves rows that are looked up in a table, or added to it."""
+    starts = [Value(op.instruction)] if op.instruction else []
+    around = [reach(starts, step, _keeps_rows) for step in (producers, consumers)]
+    # A lookup can also run on a SparseCore, as an asynchronous op.
+    return any(
+        inner.opcode in _LOOKUPS
+        for reached in around
+        for value in reached.passed | reached.stopped
+        for part in value.instruction.chain
+        for inner in (part, *part.inside())
+    )
+
+
+def _keeps_rows(value: Value) -> bool:
+    here = value.instruction
+    is_collective = here.is_asynchronous or collective_name(here.opcode) is not None
+    return is_same(value) or is_collective or here.opcode in _MASKS
+
+
+def _row_of(executions: Executions) -> str | Devices | None:
+    is_outside = executions.op.phase == _OUTSIDE
+    return place_of(executions.op).source_inner if is_outside else devices_of(executions)
+
+
+def _copies_around(of: StepProgram, collectives: Sequence[Executions]) -> list[Executions]:
+    """Return the executions of the layout ops before and after collectives."""
+    starts = [Value(ran.op.instruction) for ran in collectives if ran.op.instruction]
+    around = {
+        of.ran[value.instruction]: None
+        for step in (producers, consumers)
+        for value in reach(starts, step, is_moved).passed
+        if value.instruction in of.ran
+    }
+    return [
+        ran
+        for ran in around
+        if ran not in collectives and (ran.op.kind == DATA_MOVE or ran.op.waits_for == SPARSE_CORE)
+    ]
+
+
+def _cause(of: StepProgram, members: list[Executions]) -> Cause:
+    constraints = [
+        ran for ran in members if ran.op.scope and ran.op.scope.primitive in _CONSTRAINTS
+    ]
+    removed = [*members, *_copies_around(of, members)]
+    n = sum(ran.n for ran in members)
+    collective = only({name for ran in members if (name := collective_name_of(ran.op))})
+    devices = only({str(devices_of(ran).size or "") for ran in members})
+    among = f" among {devices} devices" if devices else ""
+    if constraints:
+        why, helps = "whose sharding constraint requires this", FOR_CONSTRAINT
+    elif members[0].op.phase == _OUTSIDE:
+        why = "which calls no collective; its operands probably have different shardings"
+        helps = FOR_OPTIMIZER
+    else:
+        why = "which calls no all_to_all (intended if the line dispatches tokens to experts)"
+        helps = FOR_MODEL
+    return Cause(
+        f"{counted(n, collective or 'collective')}{among} {'changes' if n == 1 else 'change'} how"
+        f" arrays are sharded, with most time at <line>, {why}. Matching shardings would save"
+        " <gain>.",
+        helps,
+        SEEN if constraints else LIKELY,
+        removed,
+        [Remove(removed)],
+        place=place_of_longest(constraints or members),
+    )

@@ -1,0 +1,93 @@
+"""Collect the facts about a step from which rules find causes, for `bottleneck` and for records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from _breakdown.analysis.causes import DEVICES, NAMES, PAUSES, PROGRAM, REGIONS, Rule, rule_named
+from _breakdown.analysis.causes.shared.cause import StepFacts
+from _breakdown.analysis.causes.shared.find import causes_of
+from _breakdown.analysis.idle.periods import periods_of
+from _breakdown.analysis.kernel.kernel_regions import inside_kernels
+from _breakdown.analysis.records.step_sums import WORTH_COMPARING
+from _breakdown.analysis.roof.costs import costs_by_kernel
+from _breakdown.analysis.roof.ledger import COLLECTIVE, Entry, ledger_of
+from _breakdown.analysis.roof.roofs import Roofs, roofs_of
+from _breakdown.light import NamedTuple
+from _breakdown.pipeline.context import Context
+from _breakdown.pipeline.device import tpus_of
+from _breakdown.pipeline.normalize import Step
+from _breakdown.pipeline.vocabulary import COMPUTE, HOST
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    # These modules take 8 ms to import, and are needed only if devices are compared.
+    from _breakdown.analysis.comm.peer_devices import PeerDevice
+    from _breakdown.analysis.comm.peers import Peers
+
+Json = dict[str, Any]
+
+
+class Found(NamedTuple):
+    """The rows of the causes of a step, and the names of all causes that its capture can show."""
+
+    causes: list[Json]
+    examined: list[str]
+
+
+def found_by_default(step: Step, context: Context, known: Mapping[str, PeerDevice]) -> Found:
+    """Return the causes that `bottleneck` finds in a step if it has no options. The devices in
+    `known` have been read."""
+    roofs = roofs_of(step.device, None, {})
+    ledger = ledger_of(step, roofs, costs_by_kernel(step.by_kind[COMPUTE], (), context))
+    is_compared = has_reason_to_compare(step, ledger)
+    peers = read_peers(step, context, known)[0] if is_compared else None
+    facts = facts_of(step, roofs, ledger, peers, context)
+    rules = map(rule_named, NAMES)
+    return Found(causes_of(facts), [rule.name for rule in rules if can_find(rule, facts)])
+
+
+def can_find(rule: Rule, facts: StepFacts) -> bool:
+    """Return whether the capture has what the rule needs, so that no cause means that the step does
+    not have it."""
+    leaves = facts.step.leaves
+    if rule.needs == PROGRAM:
+        return any(executions.op.program for executions in leaves)
+    if rule.needs == DEVICES:
+        return facts.step.picked is not None and len(tpus_of(facts.step.device)) > 1
+    if rule.needs == PAUSES:
+        return facts.periods is not None
+    if rule.needs == REGIONS:
+        return bool(facts.inside.of_kernel) or not any(ran.op.kernel for ran in leaves)
+    return True
+
+
+def facts_of(
+    step: Step, roofs: Roofs, ledger: Sequence[Entry], peers: Peers | None, context: Context
+) -> StepFacts:
+    on_time = peers.without_waits(ledger) if peers else ledger
+    periods, inside = periods_of(step.device, step.picked), inside_kernels(step)
+    return StepFacts(step, on_time, roofs, inside, periods, peers, context)
+
+
+def has_reason_to_compare(step: Step, ledger: Sequence[Entry]) -> bool:
+    """Return whether collectives take enough of a single step, and the file has other devices."""
+    exposed = sum(entry.total for entry in ledger if entry.name == COLLECTIVE)
+    is_worth = exposed * WORTH_COMPARING >= step.duration > 0
+    return is_worth and step.picked is not None and len(tpus_of(step.device)) > 1
+
+
+def read_peers(
+    step: Step, context: Context, known: Mapping[str, PeerDevice] = {}
+) -> tuple[Peers, Json | None]:
+    """Read the step on the other devices, except those in `known`. Return how long devices wait for
+    each other, and the sums."""
+    # Import late, because these modules are needed only if devices are compared.
+    from _breakdown.analysis.comm.peer_rows import peer_totals
+    from _breakdown.analysis.comm.peers import peers_of
+    from _breakdown.analysis.comm.transfers import transfers_in
+
+    transfers = transfers_in(step, lambda op: op.waits_for != HOST)
+    peers = peers_of(step, context, known)
+    return peers, peer_totals(peers, transfers)

@@ -1,0 +1,199 @@
+"""Find the causes in a step: run all rules on the step and its programs, and rank the causes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from _breakdown.analysis.arrays.engine import Change, Engine, Gain
+from _breakdown.analysis.causes import (
+    DEVICES,
+    NAMES,
+    PAUSES,
+    PROGRAM,
+    SMALLEST_PART,
+    Rule,
+    rule_named,
+)
+from _breakdown.analysis.causes.shared.cause import Cause, Place, StepFacts
+from _breakdown.analysis.causes.shared.pauses import Group as PauseGroup
+from _breakdown.analysis.causes.shared.pauses import groups_of
+from _breakdown.analysis.causes.shared.sentences import about, line_says, listed, short
+from _breakdown.analysis.causes.shared.step_program import StepProgram, place_of_cause
+from _breakdown.light import NamedTuple
+from _breakdown.pipeline import frames
+from _breakdown.pipeline.groups import Group, grouped, most, percent
+
+Json = dict[str, Any]
+
+N_OPS_NAMED = 10
+
+
+class Found(NamedTuple):
+    """A cause with its gain; `after` is the gain after all causes above are removed.
+
+    The gain is unknown if the range has no ends.
+    """
+
+    cause: Cause
+    gain: Gain
+    after: int | None = None
+
+    @property
+    def is_known(self) -> bool:
+        return self.gain.low is not None
+
+    @property
+    def affected(self) -> int:
+        """Return the time of the ops that the cause affects."""
+        return Group(list(self.cause.executions)).total
+
+
+def causes_of(facts: StepFacts) -> list[Json]:
+    """Return a row for each cause, sorted by gain, largest first.
+
+    Causes of unknown gain come after all others that cost time, and causes that cost only memory
+    come last.
+    """
+    rules = [rule_named(name) for name in NAMES]
+    programs, pauses = programs_of(facts), groups_of(facts)
+    if facts.ledger and not programs:
+        names = listed([rule.name for rule in rules if rule.needs != PROGRAM])
+        facts.context.warn(
+            "the capture does not contain the program of this step, so causes can only include"
+            f" {names}"
+        )
+    engine = Engine(
+        facts.ledger,
+        lambda: facts.arrays,
+        {program.program: program.links for program in programs}.get,
+    )
+    large: list[Found] = []
+    for rule in rules:
+        causes = [
+            Found(cause._replace(name=rule.name), gain_of(cause, engine))
+            for cause in found_by(rule, facts, programs, pauses)
+        ]
+        # What is omitted explains nothing to the rules below.
+        new = [found for found in causes if is_large(found, facts)]
+        facts.found[rule.name] = [found.cause for found in new]
+        large += new
+    large.sort(key=order_of)
+    return [row_of(each, facts) for each in with_gains_after(large, engine)]
+
+
+def order_of(found: Found) -> tuple[bool, bool, int, int]:
+    """Return the key by which causes are sorted, from the largest gain to causes of memory."""
+    n_bytes = found.cause.gain_bytes or 0
+    time = found.gain.estimate if found.is_known else found.affected
+    return bool(n_bytes), not found.is_known, -time, -n_bytes
+
+
+def gain_of(cause: Cause, engine: Engine) -> Gain:
+    if cause.measured:
+        return cause.measured
+    return engine.without(cause.changes) if cause.changes else Gain(0, None, None)
+
+
+def with_gains_after(found: Iterable[Found], engine: Engine) -> Iterator[Found]:
+    """Add the gain that each cause has after the causes above it are removed."""
+    above: list[Change] = []
+    saved = 0
+    for each in found:
+        if not each.is_known:
+            yield each
+        elif each.cause.measured:
+            yield each._replace(after=each.gain.estimate)
+        else:
+            is_first = not above
+            above += each.cause.changes
+            together = each.gain.estimate if is_first else engine.without(above).estimate
+            yield each._replace(after=max(0, together - saved))
+            saved = together
+
+
+def programs_of(facts: StepFacts) -> list[StepProgram]:
+    """Return the programs of the step that take enough of its time."""
+    entries_of = grouped((entry.executions.op.program_id, entry) for entry in facts.ledger)
+    programs = []
+    for entries in entries_of.values():
+        program = entries[0].executions.op.program
+        total = sum(entry.total for entry in entries)
+        if program is not None and total * SMALLEST_PART >= facts.step.duration:
+            programs.append(StepProgram(facts, program, entries))
+    return programs
+
+
+def found_by(
+    rule: Rule, facts: StepFacts, programs: Sequence[StepProgram], pauses: Sequence[PauseGroup]
+) -> Iterator[Cause]:
+    """Yield the causes of a rule if the capture has what the rule needs."""
+    if rule.needs == PROGRAM:
+        for program in programs:
+            yield from rule.module.find(program)
+    elif rule.needs == DEVICES:
+        if facts.peers:
+            yield from rule.module.find(facts, facts.peers)
+    elif rule.needs == PAUSES:
+        if pauses:
+            yield from rule.module.find(pauses)
+    else:
+        yield from rule.module.find(facts)
+
+
+def is_large(found: Found, facts: StepFacts) -> bool:
+    """Return whether a cause gains enough of the step, or affects enough of it if there is no
+    estimate."""
+    cause = found.cause
+    duration = max(1, cause.period_ps or facts.step.duration)
+    has_estimate = cause.changes or cause.measured
+    time = found.gain.estimate if has_estimate else found.affected
+    return bool(cause.gain_bytes) or time * SMALLEST_PART >= duration
+
+
+def row_of(found: Found, facts: StepFacts) -> Json:
+    cause, gain = found.cause, found.gain
+    place = place_of_cause(cause)
+    duration = cause.period_ps or facts.step.duration
+    is_known = gain.low is not None
+    says = cause.says.replace("<line>", line_says(place) + caller_says(cause, place))
+    return {
+        "cause": cause.name,
+        "gain_ps": gain.estimate if is_known else None,
+        "gain_range_ps": [gain.low, gain.high] if is_known else None,
+        "gain_after_ps": found.after,
+        "gain_pct_of_step": percent(gain.estimate, duration) if is_known else None,
+        "unknown_ps": None if is_known or cause.gain_bytes else found.affected,
+        "gain_bytes": cause.gain_bytes,
+        "source_inner": place.source_inner,
+        "source_user": place.source_user,
+        "scope": place.scope,
+        "says": says.replace("<gain>", about(gain)),
+        "what_helps": cause.what_helps,
+        "evidence": evidence_row(cause),
+        "confidence": cause.confidence,
+    }
+
+
+def caller_says(cause: Cause, place: Place) -> str:
+    """Return ` (called at LINE)` for a line of an installed package, if stacks contain the line of
+    the user's files that leads to it."""
+    if not place.source_user or not frames.package_of(place.source_user):
+        return ""
+    callers = [
+        (line, ran.total)
+        for ran in cause.executions
+        if ran.op.stack and ran.op.source_user == place.source_user
+        if (line := ran.op.stack.innermost_own(frames.is_in_no_package))
+    ]
+    return f" (called at {short(most(callers))})" if callers else ""
+
+
+def evidence_row(cause: Cause) -> Json:
+    of_ops = Group(sorted(cause.executions, key=lambda ran: (-ran.total, ran.op.name)))
+    return {
+        "ops": [member.op.name for member in of_ops.members[:N_OPS_NAMED]],
+        "n_ops": len(of_ops.members),
+        "dur_ps": of_ops.total,
+        **{name: figure for name, figure in cause.evidence.items() if figure is not None},
+    }

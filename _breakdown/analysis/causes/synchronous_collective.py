@@ -1,0 +1,111 @@
+"""Find collectives that block the core although independent math could run at the same time.
+
+needs: a program
+headline: Communication that could run during math
+
+What it finds: The core stops for collectives, or waits for asynchronous ones as soon as they begin.
+
+Why it costs: The core waits instead of computing. The gain is the time that the step saves if all
+these collectives begin as early as possible; the core keeps the order of the trace. (The program's
+ops are replayed: collectives of at least 1 MiB use the links one after another.)
+
+How the program shows it: There is math in the same computation that needs none of their results.
+All collectives are in one row, because a flag switches all of them and they share the links. The
+cause is always `likely`, because the compiler may have a reason. If some collectives with an opcode
+are asynchronous, the compiler has decided on each of them individually, so this opcode is excluded.
+All-to-alls are excluded, too, because no flag makes them asynchronous. Without the latency hiding
+scheduler, the compiler makes collectives asynchronous, but waits for each of them as soon as it has
+begun; then the row includes asynchronous collectives.
+
+What to change: Set the flags of this chip that make collectives asynchronous; `what_helps` names
+them.
+
+When it is intended: The compiler hides less communication if memory is short.
+
+Example:
+
+    # Before: the core waits for the sum of the gradients
+    compiled = jax.jit(step).lower(state, batch).compile()
+    # After
+    options = {"xla_tpu_enable_latency_hiding_scheduler": "true"}
+    compiled = jax.jit(step).lower(state, batch).compile(options)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from _breakdown.analysis.arrays.engine import Overlap
+from _breakdown.analysis.causes.shared.cause import LIKELY, SEEN, Cause
+from _breakdown.analysis.causes.shared.sentences import listed
+from _breakdown.analysis.causes.shared.step_program import (
+    StepProgram,
+    collective_name_of,
+    counts_of,
+    total_of,
+)
+from _breakdown.pipeline.executions import Executions
+from _breakdown.units import time
+
+_OFFLOADED = ("all-gather", "all-reduce", "reduce-scatter")
+_OFFLOAD = "xla_tpu_enable_sparse_core_collective_offload_"
+_SCHEDULER = "xla_tpu_enable_latency_hiding_scheduler"
+_FUSION_FLAGS = (
+    "xla_tpu_enable_async_collective_fusion",
+    "xla_tpu_enable_async_collective_fusion_fuse_{name}",
+    _SCHEDULER,
+)
+_PERMUTE_FLAGS = ("xla_enable_async_collective_permute",)
+# For each chip and collective, the flags that make the collective asynchronous.
+_FLAGS: dict[str, dict[str, tuple[str, ...]]] = {
+    "v5e": {"all-gather": _FUSION_FLAGS, "all-reduce": _FUSION_FLAGS},
+    **{chip: dict.fromkeys(_OFFLOADED, (f"{_OFFLOAD}{{name}}",)) for chip in ("v6e", "v7x")},
+}
+
+
+REMEDY = (
+    "Set {flags} to true in the compiler options, or look for an option that turns asynchronous"
+    " collectives off."
+)
+
+
+def find(of: StepProgram) -> Iterator[Cause]:
+    left_out = of.explained_by(
+        "collective_in_loop",
+        "resharding",
+        "reduce_then_slice",
+        confidence=SEEN,
+    )
+    flags_of = {**_FLAGS.get(of.roofs.choice.chip, {}), "collective-permute": _PERMUTE_FLAGS}
+    asynchronous = {
+        collective_name_of(executions.op) for executions in of.collectives if executions.op.is_wait
+    }
+    at_once = of.links.waited_for_at_once()
+    by_name: dict[str, list[Executions]] = {}
+    flags: dict[str, None] = {}
+    for executions in of.collectives:
+        name, here = collective_name_of(executions.op), executions.op.instruction
+        if name is None or id(executions) in left_out:
+            continue
+        if here in at_once:
+            flags[_SCHEDULER] = None
+        elif name in flags_of and name not in asynchronous:
+            flags |= dict.fromkeys(
+                flag.format(name=name.replace("-", "_")) for flag in flags_of[name]
+            )
+        else:
+            continue
+        by_name.setdefault(name, []).append(executions)
+    members = [executions for group in by_name.values() for executions in group]
+    if not members:
+        return
+    total = total_of(members)
+    yield Cause(
+        f"The core stops for {time(total)} in {counts_of(members)}, with most time at"
+        " <line>. If this communication were asynchronous, math that does not need its results"
+        " could hide <gain>.",
+        REMEDY.format(flags=listed(list(flags))),
+        LIKELY,
+        members,
+        [Overlap(members)],
+    )

@@ -1,0 +1,118 @@
+"""Find parameters that every step reads in a wider dtype than it computes in.
+
+needs: a program
+headline: Reading parameters in a wider dtype than needed
+
+What it finds: Weights in f32 in a program for inference that casts them to bf16 before it uses
+them, often because the dtype of the parameters was forgotten when the model was created or loaded.
+
+Why it costs: Each step reads twice the bytes that it needs, and casts them again. Decoding reads
+all weights for each token, so half of its time can be lost.
+
+How the program shows it: A float parameter of the jitted function goes only into converts to a
+narrower float, directly or through copies, slices and gathers. The program has no backward pass,
+and neither writes nor returns the parameter. All such parameters are one cause (`seen`); the line
+is the one that reads them for the longest time.
+
+What to change: Cast the parameters once, when they are loaded (`param_dtype` in Flax), or pass the
+narrow copy to the step. In serving, people who stored bf16 weights halved the time and the memory
+that a token takes.
+
+When it is intended: A program that trains keeps master weights in f32; it is not examined. Keep f32
+also if another program needs the same arrays and memory has no room for a copy.
+
+Example:
+
+    # Before: each step casts all weights
+    step = jax.jit(lambda w, x: x @ w.astype(x.dtype))
+    y = step(w, x)
+    # After: the weights are cast once
+    w = w.astype(x.dtype)
+    y = step(w, x)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from _breakdown.analysis.arrays.engine import Change, Remove, Resize
+from _breakdown.analysis.arrays.graph import STRUCTURE, Value, consumers, is_layout, reach
+from _breakdown.analysis.arrays.of_step import StepArray, is_float
+from _breakdown.analysis.causes.shared.cause import SEEN, Cause
+from _breakdown.analysis.causes.shared.sentences import clipped
+from _breakdown.analysis.causes.shared.step_program import StepProgram
+from _breakdown.pipeline.executions import Executions
+from _breakdown.units import counted, size
+from _proto.hlo.text import HBM
+
+REMEDY = (
+    "Cast weights once, when they are loaded (param_dtype in Flax), and pass inputs in the dtype in"
+    " which the step computes."
+)
+# Instructions that pass elements on without computing with them.
+_MOVES = frozenset("dynamic-slice gather slice".split())
+# Smaller parameters, such as scales of norms, cost almost nothing.
+_MIN_BYTES = 1 << 20
+
+
+def find(of: StepProgram) -> Iterator[Cause]:
+    if of.trains:
+        return
+    wide = {
+        array: narrow
+        for array in of.arrays
+        if array.is_parameter
+        and not array.written
+        and not array.is_result
+        and (array.shape.n_bytes or 0) >= _MIN_BYTES
+        and is_float(array.shape.dtype)
+        and (narrow := _narrowed(array))
+    }
+    if not wide:
+        return
+    readers = dict.fromkeys(use.executions for array in wide for use in array.reads)
+    casts = [ran for ran in readers if _only_casts(ran)]
+    changes: list[Change] = [Resize(array.value, narrow) for array, narrow in wide.items()]
+    largest = max(wide, key=lambda array: array.read)
+    total = sum(array.read for array in wide)
+    yield Cause(
+        f"Each step reads {counted(len(wide), 'parameter')} such as"
+        f" {clipped(largest.name or largest.shape.text)}, and casts what it reads to a"
+        f" narrower dtype, mostly at <line>. Of the {size(total)} that are read, half or more is"
+        " not needed: storing the narrow dtype would save <gain>.",
+        REMEDY,
+        SEEN,
+        list(readers),
+        [*changes, Remove(casts)],
+        evidence={"shape": largest.shape.text},
+    )
+
+
+def _narrowed(array: StepArray) -> float | None:
+    """Return the part of a parameter's bytes that is needed if all its readers cast it to a
+    narrower float, otherwise None."""
+    ends = reach([array.value], consumers, _moves).stopped
+    bits = [
+        value.array.bits for value in ends if value.instruction.opcode == "convert" and value.array
+    ]
+    floats = [value.array for value in ends if value.array and is_float(value.array.dtype)]
+    widest = max((n or 0 for n in bits), default=0)
+    whole = array.shape.bits or 0
+    is_cast = bool(ends) and len(bits) == len(ends) == len(floats)
+    return widest / whole if is_cast and 0 < widest < whole else None
+
+
+def _moves(value: Value) -> bool:
+    here = value.instruction
+    return here.opcode in _MOVES or is_layout(here)
+
+
+def _only_casts(ran: Executions) -> bool:
+    """Return whether an op only casts an array in HBM. The layout of the result can differ, because
+    another layout costs nothing there."""
+    here = ran.op.instruction
+    if here is None or len(here.operands) != 1:
+        return False
+    if any(array.memory_space != HBM for array in here.arrays or ()):
+        return False
+    return "convert" in here.opcodes and here.opcodes <= STRUCTURE | {"bitcast", "convert", "copy"}

@@ -1,0 +1,194 @@
+"""Read the picked step on the other devices in a file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from itertools import compress
+from operator import attrgetter
+
+from _breakdown.analysis.processes import work_on
+from _breakdown.analysis.records.step_sums import StepSums
+from _breakdown.analysis.roof.exposed import part_of
+from _breakdown.light import NamedTuple
+from _breakdown.pipeline.clocks import ON_DEVICE
+from _breakdown.pipeline.context import Context
+from _breakdown.pipeline.device import Device, StepEvent, open_device, tpus_of
+from _breakdown.pipeline.event_iterate import read_events
+from _breakdown.pipeline.idle_causes import barriers_of
+from _breakdown.pipeline.make_ops import make_ops
+from _breakdown.pipeline.no_answer import NoAnswer
+from _breakdown.pipeline.normalize import Step, step_of
+from _breakdown.pipeline.ops import Place
+from _breakdown.pipeline.vocabulary import COMM
+from _proto.errors import Damage
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _breakdown.analysis.records.record_format import RecordedStep
+
+# A step's name, and the number of earlier steps with the same name.
+StepKey = tuple[str | None, int]
+
+
+class PeerDevice(NamedTuple):
+    """A device's figures for the step, picklable so that worker processes can return them."""
+
+    name: str
+    # Identifies the device among the devices of all hosts; None if unknown.
+    core_id: int | None
+    # Durations of each collective's executions, sorted by start.
+    durations: dict[Place, list[int]]
+    # Ids of the programs that ran an op in the step.
+    programs: frozenset[int | None]
+    # False if the core did not measure the times of any op; durations are then fitted to the host's
+    # clock.
+    is_measured: bool
+    # Notes about events that were left out.
+    notes: list[str]
+    sums: StepSums
+    # Time of each source line, excluding communication.
+    lines: dict[str, int]
+
+
+class Execution(NamedTuple):
+    """An execution of a collective."""
+
+    # Start on the trace clock.
+    start: int
+    duration: int
+    metadata_id: int
+
+
+def read_peers(
+    step: Step, context: Context, known: Mapping[str, PeerDevice]
+) -> tuple[list[PeerDevice], list[str]]:
+    """Return all devices that have the step, including the picked device, sorted by number, and
+    notes about devices that are left out because they do not have it. The devices in `known` have
+    been read."""
+    picked, trace = step.device, step.device.trace
+    own = picked.plane.name
+    key = keys_of(picked.steps)[step.picked.index] if step.picked else None
+
+    def read(name: str) -> PeerDevice | str:
+        try:
+            of_device = context.with_own_notes()
+            programs = picked.programs if trace.rank_of(name) is picked.rank else None
+            device = open_device(picked.path, trace, name, [], of_device, picked.is_own, programs)
+            return _read_device(device, key, of_device, step)
+        except NoAnswer as failure:
+            return failure.reason
+        except Damage as damage:
+            # The picked device is intact, so its answer is right without this device.
+            damage = trace.in_file(damage)
+            return f"it is damaged at byte {damage.offset}: {damage.what}"
+
+    tpus = tpus_of(picked)
+    found: dict[str, PeerDevice | str] = {**known, own: peer_of(step)}
+    to_read = [name for name in tpus if name not in found]
+    results = work_on(read, to_read, "reading devices", context, trace.file_size)
+    found |= zip(to_read, results, strict=True)
+    left_out = ((name, why) for name, why in found.items() if isinstance(why, str))
+    notes = [f"other devices: {name} is left out: {why}" for name, why in left_out]
+    return [peer for name in tpus or [own] if isinstance(peer := found[name], PeerDevice)], notes
+
+
+def keys_of(steps: Iterable[StepEvent | RecordedStep]) -> list[StepKey]:
+    """Return the keys by which steps of different devices are recognised as the same: the k-th step
+    named `x` matches the k-th step named `x` on other devices."""
+    times: Counter[str | None] = Counter()
+    keys = []
+    for step in steps:
+        keys.append((step.name, times[step.name]))
+        times[step.name] += 1
+    return keys
+
+
+def _read_device(
+    device: Device, key: StepKey | None, context: Context, picked: Step
+) -> PeerDevice | str:
+    """Read the step with the given key; without a key, read the entire line. `picked` is the step
+    of the picked device."""
+    events = dict(zip(keys_of(device.steps), device.steps, strict=True))
+    if key is not None and key not in events:
+        name, n_earlier = key
+        if n_earlier:
+            return f"it has fewer than {n_earlier + 1} steps named {name!r}"
+        return f"it has no step named {name!r}"
+    event = events[key] if key else None
+    admitted = read_events(device, event)
+    if event is None and not admitted.pieces:
+        raise NoAnswer("empty_xla_ops_line")
+    of_picked = {metadata_id: ran.op for metadata_id, ran in picked.executions.items()}
+    ops = make_ops(device, [admitted], context, (picked.device, of_picked))
+    return peer_of(step_of(device, event, admitted, ops))
+
+
+def peer_of(step: Step) -> PeerDevice:
+    """Return the figures of a device for its step."""
+    # Import late, because the module requires protobuf, which may be missing.
+    from _proto.trace.trace import global_core_id
+
+    places = {
+        executions.metadata_id: executions.op.place
+        for executions in step.leaves
+        if part_of(executions.op) == "comm"
+    }
+    return PeerDevice(
+        step.device.plane.name,
+        global_core_id(step.device.stats),
+        {
+            place: [execution.duration for execution in executions]
+            for place, executions in executions_by_place(step, places).items()
+        },
+        frozenset(op.program_id for op in step.ops),
+        step.clock.name == ON_DEVICE or not step.admitted.pieces,
+        step.admitted.notes,
+        step_sums(step),
+        lines_of(step),
+    )
+
+
+def executions_by_place(step: Step, places: Mapping[int, Place]) -> dict[Place, list[Execution]]:
+    """Return the executions by the op's program and name, sorted by start; ties keep the file's
+    order.
+
+    `places` maps metadata ids to program and name; several metadata ids can have the same program
+    and name.
+    """
+    found: dict[Place, list[Execution]] = {}
+    for piece in step.admitted.pieces:
+        if places.keys().isdisjoint(piece.distinct_ids):
+            continue
+        _, durations = step.clock.times(piece)
+        is_wanted = list(map(places.__contains__, piece.metadata_ids))
+        columns = (piece.starts, durations, piece.metadata_ids)
+        for start, duration, metadata_id in zip(
+            *(compress(column, is_wanted) for column in columns), strict=True
+        ):
+            execution = Execution(piece.base + start, duration, metadata_id)
+            found.setdefault(places[metadata_id], []).append(execution)
+    for executions in found.values():
+        executions.sort(key=attrgetter("start"))
+    return found
+
+
+def step_sums(step: Step) -> StepSums:
+    """Add up the times of a step, as mode `spread` does from a record."""
+    parts = {"comm": 0, "host": 0, None: 0}
+    wait = 0
+    for executions in step.leaves:
+        op = executions.op
+        parts[part_of(op)] += executions.total
+        wait += executions.total if op.is_wait else 0
+    barrier = step.idle_during(barriers_of(step.device))
+    return StepSums(step.duration, step.timeline.busy, parts["comm"], parts["host"], wait, barrier)
+
+
+def lines_of(step: Step) -> dict[str, int]:
+    """Return the time of each source line, excluding communication."""
+    lines: Counter[str] = Counter()
+    for executions in step.leaves:
+        if executions.op.kind != COMM and executions.op.source_user:
+            lines[executions.op.source_user] += executions.total
+    return lines

@@ -1,0 +1,184 @@
+"""Compute periods (the times from the start of a step to the start of the next step with the same
+name) and the pauses within them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from _breakdown.light import NamedTuple
+from _breakdown.pipeline.device import STEPS, Device, StepEvent
+from _breakdown.pipeline.groups import mean
+from _breakdown.pipeline.intervals import complement, union
+
+# A pause counts if it takes at least this part of the longest pause. Shorter times are those that
+# every launch of a program needs.
+_COUNTED_PART = 20
+_ORDINALS = {2: "second", 3: "third", 4: "fourth", 5: "fifth"}
+
+
+class Pause(NamedTuple):
+    """A time between two steps in which no step runs, on the trace's clock."""
+
+    start: int
+    end: int
+    # Index of the period.
+    gap: int
+
+    @property
+    def duration(self) -> int:
+        return self.end - self.start
+
+
+class Occurrences(NamedTuple):
+    """Describe how often pauses occur: in which of the gaps between steps, and how long they
+    take."""
+
+    n_gaps: int
+    # Indices of the gaps with a pause that counts.
+    gaps: list[int]
+    shortest: int
+    longest: int
+    # Time of all pauses, as a percentage of the time of all periods.
+    share: float
+    # The steps after which the pauses occur, such as `after every second step`.
+    when: str
+
+
+def when_in(gaps: Sequence[int], n_gaps: int) -> str:
+    """Return in words which gaps are listed."""
+    if len(gaps) == n_gaps:
+        return "after every step"
+    distances = {later - gap for gap, later in pairwise(gaps)}
+    n = min(distances, default=0)
+    if len(distances) == 1 and gaps[0] < n and gaps[-1] + n >= n_gaps:
+        return f"after every {_ORDINALS.get(n) or f'{n}th'} step"
+    return f"in {len(gaps)} of {n_gaps} gaps between steps"
+
+
+class Periods(NamedTuple):
+    """The periods of all steps with the picked step's name, in order of time; of all steps if the
+    step is the whole capture."""
+
+    # Each period begins with a step, and the last step ends the last period.
+    steps: list[StepEvent]
+    # None if the step is the whole capture, which contains the pauses.
+    picked: StepEvent | None
+    pauses: list[Pause]
+
+    @property
+    def durations(self) -> list[int]:
+        return [following.start - step.start for step, following in pairwise(self.steps)]
+
+    @property
+    def mean(self) -> int:
+        return mean(self.durations)
+
+    @property
+    def median(self) -> int:
+        return lower_median(self.durations)
+
+    @property
+    def n_gaps(self) -> int:
+        return len(self.steps) - 1
+
+    @property
+    def mean_pause(self) -> int:
+        return self.mean_of(self.pauses)
+
+    @property
+    def median_pause(self) -> int:
+        return lower_median(self.by_gap(self.pauses))
+
+    def mean_of(self, pauses: Iterable[Pause]) -> int:
+        """Return the time of the given pauses, divided by the number of periods."""
+        return mean(self.by_gap(pauses))
+
+    def cost_of(self, pauses: Iterable[Pause]) -> int:
+        """Return the time that the given pauses cost a step; all of it for the whole capture."""
+        return self.mean_of(pauses) if self.picked else sum(self.by_gap(pauses))
+
+    def by_gap(self, pauses: Iterable[Pause]) -> list[int]:
+        """Return the time of the given pauses in each gap between steps."""
+        times = [0] * self.n_gaps
+        for pause in pauses:
+            times[pause.gap] += pause.duration
+        return times
+
+    def occurrences(self, pauses: Iterable[Pause]) -> Occurrences | None:
+        """Return how often the given pauses occur; None if there are none."""
+        times = self.by_gap(pauses)
+        longest = max(times)
+        if not longest:
+            return None
+        gaps = [gap for gap, time in enumerate(times) if _COUNTED_PART * time >= longest]
+        return Occurrences(
+            self.n_gaps,
+            gaps,
+            min(times[gap] for gap in gaps),
+            longest,
+            round(100 * sum(times) / sum(self.durations), 3),
+            when_in(gaps, self.n_gaps),
+        )
+
+    @property
+    def of_picked(self) -> tuple[int, int] | None:
+        """Return the start and end of the picked step's period; None if no step is picked.
+
+        The last step has no following step, so its period begins at the preceding step's end and
+        ends at its own end.
+        """
+        for step, following in pairwise(self.steps):
+            if step is self.picked:
+                return step.start, following.start
+        if self.picked is None:
+            return None
+        return min(self.steps[-2].end, self.picked.start), self.picked.end
+
+
+def lower_median(figures: Sequence[int]) -> int:
+    """Return the median; for an even number of figures, the lower of the two middle ones."""
+    return sorted(figures)[(len(figures) - 1) // 2]
+
+
+def steps_named_like(device: Device, picked: StepEvent) -> list[StepEvent]:
+    name = common_name(device, picked)
+    return [step for step in device.steps if common_name(device, step) == name]
+
+
+def periods_of(device: Device, picked: StepEvent | None) -> Periods | None:
+    """Return the periods of all steps with the picked step's name, or of all steps if no step is
+    picked. Return None if there is only one such step."""
+    steps = steps_named_like(device, picked) if picked else device.steps
+    if len(steps) < 2:
+        return None
+    running = union((step.start, step.end) for step in device.steps)
+    idle = complement(running, (steps[0].start, steps[-1].start))
+    pauses, gap = [], 0
+    for start, end in idle:
+        # No step runs during a pause, so a pause does not contain the start of a step.
+        while steps[gap + 1].start < end:
+            gap += 1
+        pauses.append(Pause(start, end, gap))
+    return Periods(steps, picked, pauses)
+
+
+def periods_by_index(device: Device) -> dict[int, int]:
+    """Map step indices to periods; steps without a following step of the same name are omitted."""
+    periods, next_start = {}, dict[str | None, int]()
+    for step in reversed(device.steps):
+        name = common_name(device, step)
+        if name in next_start:
+            periods[step.index] = next_start[name] - step.start
+        next_start[name] = step.start
+    return periods
+
+
+def common_name(device: Device, step: StepEvent) -> str | None:
+    """Return the name by which steps are grouped; None if the name is a number.
+
+    The profiler gives each step of a loop its own number, so all numbered steps are in one group.
+    """
+    name = step.name or "<none>"
+    is_number = device.step_source == STEPS and name.isascii() and name.isdecimal()
+    return None if is_number else name

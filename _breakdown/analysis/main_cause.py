@@ -1,0 +1,54 @@
+"""Choose the cause that the headline names, and the base of the percentages of all causes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from _breakdown.analysis.causes import PAUSES, rule_named
+
+Json = dict[str, Any]
+
+# The headline names a cause if its least gain is at least this percentage of the step or period.
+WORTH_NAMING_PCT = 2
+
+
+def main_cause(causes: Sequence[Json]) -> Json | None:
+    """Return the cause with the largest gain, if even its least gain is worth naming. Skip causes
+    without a headline, such as recomputation."""
+    named = (row for row in causes if rule_named(row["cause"]).headline)
+    return next((row for row in named if least_gain_pct(row) >= WORTH_NAMING_PCT), None)
+
+
+def least_gain_pct(cause: Json) -> float:
+    """Return the least gain as a percentage of the step or period."""
+    share: float = cause["gain_pct_of_step"] or 0
+    low = (cause.get("gain_range_ps") or [cause["gain_ps"]])[0]
+    return share * low / cause["gain_ps"] if cause["gain_ps"] else 0
+
+
+def is_pause(cause: Json) -> bool:
+    """Return whether a cause costs time between steps, so that its base is the period."""
+    return rule_named(cause["cause"]).needs == PAUSES
+
+
+def with_one_base(causes: Sequence[Json], period_ps: int | None) -> list[Json]:
+    """Return the causes with the gain as a percentage of the period (`pct_of_period`) if one of
+    them costs time between steps, or else of the step; `low_ps` and `high_ps` are its range."""
+    is_of_period = bool(period_ps) and any(map(is_pause, causes))
+    rows = []
+    for row in causes:
+        of_step = row["gain_pct_of_step"] if row["gain_ps"] else None
+        low, high = row["gain_range_ps"] or (None, None)
+        of_period = 100 * row["gain_ps"] / period_ps if row["gain_ps"] and period_ps else None
+        rows.append(
+            {
+                **row,
+                "gain_pct_of_step": None if is_of_period else of_step,
+                "pct_of_period": of_period if is_of_period else None,
+                # The range of a gain that was measured has no width.
+                "low_ps": low if low != high else None,
+                "high_ps": high if low != high else None,
+            }
+        )
+    return rows

@@ -1,0 +1,248 @@
+"""Find a program's peak use of HBM by simulating its buffer assignment.
+
+Parameters, outputs and constants have memory for as long as the program runs; all other buffers
+share temporary allocations. Heap traces show when each buffer is live. Heap traces are replayed as
+in XProf's memory viewer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, Literal
+
+from _breakdown.light import NamedTuple
+from _breakdown.pipeline.groups import summed
+from _proto.hlo.buffers import ALLOC, FREE, Allocation, Buffer, BufferAssignment, HeapEvent
+from _proto.hlo.program import Instruction
+
+HBM = 0
+PARAMETER: Final = "parameter"
+OUTPUT: Final = "output"
+CONSTANT: Final = "constant"
+TEMPORARY: Final = "temporary"
+BufferKind = Literal["parameter", "output", "constant", "temporary"]
+KINDS: tuple[BufferKind, ...] = (PARAMETER, OUTPUT, CONSTANT, TEMPORARY)
+
+
+class Contradiction(Exception):
+    """Raised if the buffer assignment contradicts itself; a correct compiler never writes this."""
+
+
+class Held(NamedTuple):
+    """Memory that is live at the peak, and the buffer that it is named after."""
+
+    size: int
+    kind: BufferKind
+    buffer: Buffer | None
+
+    @property
+    def instruction(self) -> Instruction | None:
+        return self.buffer.instruction if self.buffer else None
+
+
+class Peak(NamedTuple):
+    """The use of memory at the peak.
+
+    `size` is an upper bound if the maxima of several heaps are added up, or if temporary memory
+    without a heap trace (`n_untraced` bytes) counts in full.
+    """
+
+    held: list[Held]
+    reserved: int
+    # Instruction at which the largest heap reaches its maximum; empty without a heap trace.
+    instruction_name: str
+    n_maxima: int
+    n_untraced: int
+    # Allocated bytes in other memory spaces, keyed by the number of the space.
+    other_spaces: dict[str, int]
+
+    @property
+    def size(self) -> int:
+        return sum(held.size for held in self.held)
+
+    @property
+    def by_kind(self) -> dict[BufferKind, int]:
+        return {kind: sum(held.size for held in self.held if held.kind == kind) for kind in KINDS}
+
+
+class _Maximum(NamedTuple):
+    """The maximum size of a heap, and the buffers that are live when it is first reached."""
+
+    size: int
+    live: list[Buffer]
+    instruction_name: str
+
+
+def peak_of(assignment: BufferAssignment) -> Peak:
+    """Return the peak use of HBM; raise Contradiction if the assignment contradicts itself."""
+    # Exclude thread-local allocations: they are inside fusions and take no memory.
+    allocations = [
+        allocation
+        for allocation in assignment.allocations
+        if allocation.color == HBM and not allocation.is_thread_local
+    ]
+    if not assignment.allocations:
+        raise Contradiction("the buffer assignment has no allocations")
+    heap_events = _heap_events(assignment, _allocation_by_buffer(allocations, assignment.buffers))
+    held: list[Held] = []
+    maxima: list[_Maximum] = []
+    n_untraced = 0
+    for place, allocation in enumerate(allocations):
+        if kind_of(allocation) != TEMPORARY:
+            held.append(_held_whole(allocation, assignment.buffers))
+        elif place in heap_events:
+            found = [_maximum(events, assignment.buffers) for events in heap_events[place]]
+            if sum(maximum.size for maximum in found) > allocation.size:
+                raise Contradiction(
+                    f"allocation {allocation.index} is smaller than the buffers that are live in it"
+                )
+            maxima += found
+            live = [buffer for maximum in found for buffer in maximum.live]
+            held += [Held(buffer.size, TEMPORARY, buffer) for buffer in live]
+        elif allocation.size:
+            n_untraced += allocation.size
+            held.append(_held_whole(allocation, assignment.buffers))
+    largest = max(maxima, key=lambda maximum: maximum.size, default=None)
+    return Peak(
+        held,
+        sum(allocation.size for allocation in allocations),
+        largest.instruction_name if largest else "",
+        len(maxima),
+        n_untraced,
+        _other_spaces(assignment.allocations),
+    )
+
+
+def _other_spaces(allocations: Sequence[Allocation]) -> dict[str, int]:
+    return summed(
+        (str(allocation.color), allocation.size)
+        for allocation in allocations
+        if allocation.color != HBM and not allocation.is_thread_local
+    )
+
+
+def kind_of(allocation: Allocation) -> BufferKind:
+    """Return the kind of an allocation; if several kinds apply, the first in order of `KINDS`."""
+    if allocation.is_entry_computation_parameter:
+        return PARAMETER
+    if allocation.maybe_live_out:
+        return OUTPUT
+    return CONSTANT if allocation.is_constant else TEMPORARY
+
+
+def _held_whole(allocation: Allocation, buffers: Mapping[int, Buffer]) -> Held:
+    """Name an allocation after a parameter in it, else after its largest buffer. Ties go to the
+    lowest buffer id."""
+
+    def rank(buffer: Buffer) -> tuple[bool, int, int]:
+        is_parameter = buffer.instruction is not None and buffer.instruction.opcode == PARAMETER
+        return not is_parameter, -buffer.size, buffer.id
+
+    kind = kind_of(allocation)
+    return Held(
+        allocation.size,
+        kind,
+        min(
+            (buffers[assigned.logical_buffer_id] for assigned in allocation.assigned),
+            key=rank,
+            default=None,
+        ),
+    )
+
+
+def _allocation_by_buffer(
+    allocations: Sequence[Allocation], buffers: Mapping[int, Buffer]
+) -> dict[int, int]:
+    """Map each buffer's id to the index of the allocation that contains it."""
+    allocation_by_buffer: dict[int, int] = {}
+    for place, allocation in enumerate(allocations):
+        for assigned in allocation.assigned:
+            buffer_id = assigned.logical_buffer_id
+            if buffer_id not in buffers:
+                raise Contradiction(
+                    f"allocation {allocation.index} refers to the unknown buffer {buffer_id}"
+                )
+            if buffer_id in allocation_by_buffer:
+                raise Contradiction(f"buffer {buffer_id} is in two allocations")
+            if assigned.offset + assigned.size > allocation.size:
+                raise Contradiction(f"buffer {buffer_id} exceeds allocation {allocation.index}")
+            allocation_by_buffer[buffer_id] = place
+    return allocation_by_buffer
+
+
+def _heap_events(
+    assignment: BufferAssignment, allocation_by_buffer: Mapping[int, int]
+) -> dict[int, list[list[HeapEvent]]]:
+    """Return the events of each heap trace, keyed by the allocation's index.
+
+    If the compiler spreads one heap over several allocations, it repeats the heap's trace for each
+    of them, so repetitions are skipped.
+    """
+    heap_events: dict[int, list[list[HeapEvent]]] = {}
+    events_of_buffer: dict[int, list[HeapEvent]] = {}
+    for trace in assignment.traces:
+        by_place: dict[int, list[HeapEvent]] = {}
+        for event in trace:
+            if event.buffer_id not in assignment.buffers:
+                raise Contradiction(f"a heap trace refers to the unknown buffer {event.buffer_id}")
+            if event.buffer_id in allocation_by_buffer:
+                by_place.setdefault(allocation_by_buffer[event.buffer_id], []).append(event)
+        for place, events in by_place.items():
+            if events_of_buffer.get(events[0].buffer_id) == events:
+                continue
+            for event in events:
+                if events_of_buffer.setdefault(event.buffer_id, events) is not events:
+                    raise Contradiction(f"two heap traces disagree about buffer {event.buffer_id}")
+            heap_events.setdefault(place, []).append(events)
+    return heap_events
+
+
+def _maximum(events: Sequence[HeapEvent], buffers: Mapping[int, Buffer]) -> _Maximum:
+    sizes = list(_sizes(events, buffers, {}))
+    size = max(sizes)
+    at = sizes.index(size)
+    live: dict[int, int] = {}
+    # Replay the events up to the maximum.
+    for _ in _sizes(events[: at + 1], buffers, live):
+        pass
+    return _Maximum(size, [buffers[buffer_id] for buffer_id in live], events[at].instruction_name)
+
+
+def _sizes(
+    events: Sequence[HeapEvent], buffers: Mapping[int, Buffer], live: dict[int, int]
+) -> Iterator[int]:
+    """Yield the bytes that are live after each event.
+
+    Buffers that share memory count once, as their canonical buffer, while any of them is allocated.
+    `live` has the number of allocated buffers for each canonical buffer. If a buffer shares memory
+    with a buffer that was already freed, the memory counts again.
+    """
+    size = 0
+    canonical: dict[int, int] = {}
+    present: set[int] = set()
+    for event in events:
+        buffer_id = event.buffer_id
+        if event.kind == FREE:
+            if buffer_id not in present:
+                raise Contradiction(f"buffer {buffer_id} is freed but was not allocated")
+            present.remove(buffer_id)
+            owner = canonical[buffer_id]
+            live[owner] -= 1
+            if not live[owner]:
+                del live[owner]
+                size -= buffers[owner].size
+        else:
+            if buffer_id in present:
+                raise Contradiction(f"buffer {buffer_id} is allocated twice")
+            shared = event.share_with_canonical_id
+            if event.kind != ALLOC and shared not in canonical:
+                raise Contradiction(
+                    f"buffer {buffer_id} shares memory with {shared}, which was never allocated"
+                )
+            owner = buffer_id if event.kind == ALLOC else canonical[shared]
+            present.add(buffer_id)
+            canonical[buffer_id] = owner
+            if owner not in live:
+                size += buffers[owner].size
+            live[owner] = live.get(owner, 0) + 1
+        yield size

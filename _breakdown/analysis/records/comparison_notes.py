@@ -1,0 +1,80 @@
+"""Write the notes about a comparison: what differs besides the code, and what is not certain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from _breakdown.analysis.records.comparison import Comparison, sums_of
+from _breakdown.units import counted, percentage, time
+
+# Add a note if unmatched lines take more than this percentage of either side's op time.
+UNMATCHED_PCT = 5
+RUN_TO_RUN = (
+    "run-to-run noise is not included; to measure it, compare two captures of the same code"
+)
+
+
+def warnings_of(found: Comparison) -> Iterator[str]:
+    noise, unit = found.noise, found.unit
+    yield from notes_on_causes(found)
+    yield from notes_on_devices(found)
+    if unit == "step" and noise.n_before != noise.n_after:
+        yield f"the number of steps differs: {noise.n_before} before, {noise.n_after} after"
+    if noise.too_few_samples:
+        yield (
+            f"{noise.n_before} + {noise.n_after} {unit}s are too few to distinguish a change from"
+            " noise; use at least 4 per side"
+        )
+    parts = found.unmatched_pct
+    if max(part or 0 for part in parts) > UNMATCHED_PCT:
+        of_before, of_after = ("nothing" if part is None else percentage(part) for part in parts)
+        yield (
+            f"lines without a counterpart: {of_before} of the time before, {of_after} after;"
+            " by_file compares files"
+        )
+    if found.moved:
+        time_before, time_after = sums_of(found.moved)
+        yield (
+            f"the files differ in {counted(len(found.moved), 'row')} of matched lines"
+            f" ({time(time_before)} before, {time(time_after)} after), so in by_file"
+            " one file loses this time and another gains it"
+        )
+
+
+def notes_on_causes(found: Comparison) -> Iterator[str]:
+    """Yield notes on causes that cannot be compared."""
+    devices = {"before": found.before.first.device, "after": found.after.first.device}
+    lacking = [side for side, device in devices.items() if device.causes is None]
+    if lacking:
+        yield (
+            f"causes are not compared, because {' and '.join(lacking)} the change, there is a"
+            " record without them (of version 2.0, or of a device after the first); record the"
+            " trace again"
+        )
+    examined = {side: device.causes.examined for side, device in devices.items() if device.causes}
+    for side, names in examined.items() if len(examined) == len(devices) else ():
+        only = sorted(name for name in names if any(name not in of for of in examined.values()))
+        if only:
+            yield (
+                f"these causes are not compared, because only the capture {side} the change can"
+                f" show them: {', '.join(only)}"
+            )
+
+
+def notes_on_devices(found: Comparison) -> Iterator[str]:
+    """Yield notes on devices that differ between the two sides or within one side."""
+    sides = {"before": found.before.runs, "after": found.after.runs}
+    attributes = [("device", "name"), ("device_type", "device_type"), ("clock", "clock")]
+    if found.program.same is None and not found.program.rows:
+        attributes.append(("program", "program"))
+    for what, attribute in attributes:
+        values = {
+            side: list(dict.fromkeys(str(getattr(run.device, attribute)) for run in runs))
+            for side, runs in sides.items()
+        }
+        for side, of_side in values.items():
+            if len(of_side) > 1:
+                yield f"captures {side} the change differ in {what}: {', '.join(of_side)}"
+        if set(values["before"]) != set(values["after"]):
+            before, after = (", ".join(of_side) for of_side in values.values())
+            yield f"{what} differs: {before} before, {after} after"

@@ -1,0 +1,240 @@
+"""Suggest remedies for lost time: one sentence for each class and kind of op.
+
+`python -m _breakdown.analysis.remedies` prints the tables of the documentation.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from _breakdown.analysis import op_kinds as kinds
+from _breakdown.analysis.roof.ledger import (
+    COLLECTIVE,
+    COMPUTE_BOUND,
+    DATA_MOVEMENT,
+    MEMORY_BOUND,
+    UNJUDGED,
+    Entry,
+    OpClass,
+)
+from _breakdown.pipeline.idle_causes import (
+    BARRIER,
+    BETWEEN_PROGRAMS,
+    DEPENDENCY,
+    IN_CONTAINER,
+    IN_PROGRAM,
+)
+from _breakdown.pipeline.vocabulary import HOST
+
+_MATH: tuple[OpClass, ...] = (COMPUTE_BOUND, MEMORY_BOUND, UNJUDGED)
+_MOVED: tuple[OpClass, ...] = (DATA_MOVEMENT, *_MATH)
+
+LATE_DEVICE = (
+    "Most of this time is waiting for a late device, which no flag hides: `spread` names the device"
+    " and its lines."
+)
+# Remedies for lost time: each row has the classes and the kind of the ops that the remedy is for.
+# No remedy is known for all other ops.
+FINDINGS: tuple[tuple[tuple[OpClass, ...], str, str], ...] = (
+    (
+        (COLLECTIVE,),
+        kinds.CALLED,
+        "Make the collective asynchronous (see the flags in `program`), or call it less often, for"
+        " example once after a loop.",
+    ),
+    (
+        (COLLECTIVE,),
+        kinds.ALL_TO_ALL,
+        "Shard the array in the same way before and after this line; no flag hides an all-to-all.",
+    ),
+    (
+        (COLLECTIVE,),
+        kinds.SMALL,
+        "Run this collective less often, or on several arrays at once: it moves so few bytes that"
+        " its latency counts.",
+    ),
+    (
+        (COLLECTIVE,),
+        kinds.COMBINED,
+        "Make the collective asynchronous (see the flags in `program`), or run it for more data at"
+        " once: a larger batch per device, or gradients that are accumulated before it.",
+    ),
+    (
+        (COLLECTIVE,),
+        kinds.STOPS,
+        "Make the collective asynchronous (see the flags in `program`), or shard so that this"
+        " line needs no collective.",
+    ),
+    (
+        (COLLECTIVE,),
+        kinds.WAIT,
+        "Start the communication before math that does not need its result, or send less.",
+    ),
+    ((COLLECTIVE,), kinds.LATE, LATE_DEVICE),
+    (
+        (HOST,),
+        kinds.TO_HOST,
+        "Offload fewer arrays (recompute them, or keep them in HBM), and start the copy as"
+        " soon as the array is computed.",
+    ),
+    (
+        (HOST,),
+        kinds.FROM_HOST,
+        "Start the copy one layer before the array is used, or keep the array in HBM.",
+    ),
+    (
+        (HOST,),
+        kinds.CALLBACK,
+        "Move callbacks and prints out of the step, and feed the next batch during this step.",
+    ),
+    (
+        (DATA_MOVEMENT,),
+        kinds.WAIT,
+        "The copy comes too late: do more math before the data is used, or copy less.",
+    ),
+    (
+        _MOVED,
+        kinds.CAST,
+        "Cast once, outside of loops and before gathers, or keep one dtype throughout.",
+    ),
+    (
+        _MOVED,
+        kinds.PARTS,
+        "Don't split and join arrays in the step: store the parts separately, or compute on the"
+        " whole array.",
+    ),
+    (
+        _MOVED,
+        kinds.PAD,
+        "Let the op that reads the array pad it (such as a convolution's `padding`), or choose"
+        " sizes that need no padding.",
+    ),
+    (
+        _MOVED,
+        kinds.BROADCAST,
+        "Pass the small array, and broadcast it where it is used.",
+    ),
+    (
+        _MOVED,
+        kinds.SAVED,
+        "Save fewer arrays in this loop for the backward pass (checkpoint policy), or unroll the"
+        " loop.",
+    ),
+    (
+        _MOVED,
+        kinds.LAYOUT,
+        "Use the same order of dimensions before and after this line: avoid transposes, and"
+        " reshapes that split or merge the last dimension.",
+    ),
+    (
+        _MOVED,
+        kinds.ARGUMENT,
+        "Store this argument in the layout that its readers want (`jax.experimental.layout`, with"
+        " `Layout.AUTO`).",
+    ),
+    (
+        _MOVED,
+        kinds.GATHER,
+        "Gather and scatter rows of at least 128 elements, in sorted order, each row only once.",
+    ),
+    (
+        _MOVED,
+        kinds.SORT,
+        "Sort fewer elements, or use `jax.lax.top_k` if only the largest are needed.",
+    ),
+    (
+        _MOVED,
+        kinds.TOP_K,
+        "Use `jax.lax.approx_max_k` if it may miss some of the largest elements.",
+    ),
+    (
+        (COMPUTE_BOUND, MEMORY_BOUND),
+        kinds.PALLAS,
+        "Try larger blocks (`program` shows how much VMEM is used), and skip blocks that are"
+        " fully masked, if there are any.",
+    ),
+    (
+        (COMPUTE_BOUND, MEMORY_BOUND),
+        kinds.WIDE_PALLAS,
+        "Pass bf16 to the kernel instead of f32, if the precision is not needed.",
+    ),
+    (
+        (COMPUTE_BOUND,),
+        kinds.FP32,
+        "Multiply in bf16: cast the operands, or lower this dot's `precision`.",
+    ),
+    (
+        (COMPUTE_BOUND,),
+        kinds.SMALL_MATMUL,
+        "Make matmuls larger on each device: merge matmuls, or shard another axis; use"
+        " multiples of 256.",
+    ),
+    (
+        (MEMORY_BOUND,),
+        kinds.FEW_ROWS,
+        "Process more rows per device (a larger batch), or use narrower weights.",
+    ),
+    (
+        _MATH,
+        kinds.REDUCE,
+        "Reduce the array where it is computed, or compute all its reductions in one pass.",
+    ),
+    (
+        _MATH,
+        kinds.VECTOR,
+        "This is vector work on values that never reach memory: compute fewer values, and only"
+        " once.",
+    ),
+    (
+        _MOVED,
+        kinds.WIDE,
+        "Keep these f32 arrays in bf16, if their precision is not needed.",
+    ),
+)
+# Causes of idle time, their meaning, and remedies.
+IDLE: tuple[tuple[str, str, str], ...] = (
+    (
+        BARRIER,
+        "this core came first and waits for the others",
+        "balance the load; `spread` names the late device",
+    ),
+    (
+        DEPENDENCY,
+        "the program was launched, but its inputs are missing",
+        "copy the next batch while this step runs",
+    ),
+    (
+        IN_CONTAINER,
+        "a loop's bookkeeping; on v4 and v5p also a wait for a megacore fusion's half on"
+        " the other core",
+        "fewer, larger iterations; for a fusion, equal halves on both cores",
+    ),
+    (
+        BETWEEN_PROGRAMS,
+        "no program runs on the core: none was launched, or the core is switching to the next one",
+        "launch asynchronously: no `np.asarray`, `print` or `block_until_ready` between steps;"
+        " merge small programs",
+    ),
+    (
+        IN_PROGRAM,
+        "short pauses between ops",
+        "no change is needed, unless many pauses add up",
+    ),
+)
+_WHAT_HELPS = {(name, kind): says for names, kind, says in FINDINGS for name in names}
+
+
+def remedy_of(entry: Entry) -> str | None:
+    """Return a remedy for the time that an op loses; None if no remedy is known."""
+    return _WHAT_HELPS.get((entry.name, kinds.kind_of(entry) or ""))
+
+
+def table_of_idle_time() -> str:
+    """Return a Markdown table of the causes of idle time, their meaning and remedies."""
+    rows = [f"| `{cause}` | {means} | {says} |" for cause, means, says in IDLE]
+    return "\n".join(("| cause | what it means | what helps |", "|---|---|---|", *rows))
+
+
+if __name__ == "__main__":
+    sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
+    print(table_of_idle_time())

@@ -1,0 +1,138 @@
+"""Build the ledger: an entry for each op that ran in the step, with the least time that the chip
+needs for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from typing import Final, Literal
+
+from _breakdown.analysis.roof.costs import DECLARED, OPAQUE, Cost, KernelCost, cost_of
+from _breakdown.analysis.roof.roofs import Roofs
+from _breakdown.light import NamedTuple
+from _breakdown.pipeline.executions import Executions
+from _breakdown.pipeline.normalize import Step
+from _breakdown.pipeline.vocabulary import COMM, COMPUTE, DATA_MOVE, HOST, OTHER
+
+COLLECTIVE: Final = "collective"
+DATA_MOVEMENT: Final = "data_movement"
+COMPUTE_BOUND: Final = "compute_bound"
+MEMORY_BOUND: Final = "memory_bound"
+KERNEL: Final = "kernel"
+UNJUDGED: Final = "unjudged"
+OpClass = Literal[
+    "collective",
+    "host",
+    "data_movement",
+    "compute_bound",
+    "memory_bound",
+    "kernel",
+    "unjudged",
+    "other",
+]
+CLASSES: tuple[OpClass, ...] = (
+    *(COLLECTIVE, HOST, DATA_MOVEMENT, COMPUTE_BOUND, MEMORY_BOUND, KERNEL, UNJUDGED),
+    OTHER,
+)
+NO_TIME = Fraction(0)
+
+
+class Entry(NamedTuple):
+    """The executions of an op, the least time that the chip needs for them, and the time lost."""
+
+    executions: Executions
+    name: OpClass
+    # Cost of the op; None if the op is not compute.
+    cost: Cost | None
+    # Time that the executions would take at the roof, and the measured time beyond it; None if
+    # unknown.
+    at_roof: int | None
+    lost: int | None
+    # False if the flops, the bytes or a peak rate for the roof are unknown.
+    is_certain: bool
+    # True if the executions are faster than the roof; then flops, bytes or a peak rate must be
+    # wrong.
+    is_over_roof: bool
+    # Exact time that the flops alone take at the peak rate; 0 if unknown.
+    t_compute: Fraction
+    # Exact time that the bytes alone take at the peak bandwidth; None if unknown.
+    t_memory: Fraction | None
+
+    @property
+    def total(self) -> int:
+        return self.executions.total
+
+    @property
+    def weight(self) -> int:
+        return self.total if self.lost is None else self.lost
+
+    @property
+    def kernel(self) -> str | None:
+        if self.name == KERNEL:
+            return self.executions.op.kernel
+        return self.cost.kernel if self.cost else None
+
+
+def ledger_of(step: Step, roofs: Roofs, by_user: Mapping[str, KernelCost]) -> list[Entry]:
+    """Return the entries of all ops. Several modes of a page ask for the same ones."""
+    key = ledger_of, tuple(roofs.flops.items()), roofs.hbm, tuple(by_user.items())
+    return step.once(
+        key, lambda: [entry_of(executions, roofs, by_user) for executions in step.leaves]
+    )
+
+
+def entry_of(executions: Executions, roofs: Roofs, by_user: Mapping[str, KernelCost]) -> Entry:
+    if executions.op.kind == COMPUTE:
+        return judged(executions, cost_of(executions.op, by_user), roofs)
+    return avoidable(executions)
+
+
+def avoidable(executions: Executions) -> Entry:
+    """Return the entry of an op that is not compute. Its roof is 0, because such an op could be
+    hidden or avoided."""
+    op = executions.op
+    name: OpClass
+    if (op.kind == COMM or op.is_wait) and op.waits_for == HOST:
+        name = HOST
+    elif op.kind == COMM:
+        name = COLLECTIVE
+    else:
+        name = DATA_MOVEMENT if op.kind == DATA_MOVE else OTHER
+    return Entry(executions, name, None, 0, executions.total, True, False, NO_TIME, None)
+
+
+def judged(executions: Executions, cost: Cost, roofs: Roofs) -> Entry:
+    """Compare a compute op with its roof: the time that its flops or its bytes need, whichever is
+    longer. An unknown time counts as zero."""
+    n, total = executions.n, executions.total
+    n_bytes = cost.moved_bytes
+    of_flops = roofs.t_compute(cost.flops and n * cost.flops, cost.precision.dtype)
+    of_bytes = roofs.t_memory(n_bytes and n * n_bytes)
+    t_compute, t_memory = of_flops or NO_TIME, of_bytes or NO_TIME
+    roof = max(t_compute, t_memory)
+    times = t_compute, None if of_bytes is None else t_memory
+    if cost.source == OPAQUE and executions.op.kernel:
+        return Entry(executions, KERNEL, cost, None, None, False, False, *times)
+    if not roof:
+        return Entry(executions, UNJUDGED, cost, None, None, False, False, *times)
+    at_roof = min(total, round(roof))
+    name: OpClass = COMPUTE_BOUND if t_compute >= t_memory else MEMORY_BOUND
+    is_certain = None not in (of_flops, of_bytes)
+    # Times are rounded, so tolerate a deviation of 1 %.
+    is_over_roof = roof > total > 0 and 100 * roof > 101 * total
+    lost = total - at_roof
+    return Entry(executions, name, cost, at_roof, lost, is_certain, is_over_roof, *times)
+
+
+def is_declared(entry: Entry) -> bool:
+    return entry.cost is not None and entry.cost.source == DECLARED
+
+
+def counts_for_lower_bound(entry: Entry) -> bool:
+    """Return True if the roof is reliable: it does not come from a kernel's declared cost and is
+    not known to be wrong."""
+    return not is_declared(entry) and not entry.is_over_roof
+
+
+def at_roof_of(entries: Iterable[Entry]) -> int:
+    return sum(entry.at_roof or 0 for entry in entries)

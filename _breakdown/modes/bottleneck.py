@@ -1,0 +1,493 @@
+"""Show where to look first: the op classes and source lines that lose the most time.
+
+question: where to look first: why the step loses time, and on which lines
+reads: a step
+options: --top, --peers, --no-peers, peaks, --kernel-cost, --model-flops, --tokens,
+  --flops-per-token, --params, --n-devices, --code
+example: --top 5
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from _breakdown.analysis.causes import DEVICES, PAUSES, REGIONS, rule_named
+from _breakdown.analysis.causes.shared.facts import facts_of, has_reason_to_compare, read_peers
+from _breakdown.analysis.causes.shared.find import causes_of
+from _breakdown.analysis.common_line import scopes_say_more
+from _breakdown.analysis.findings import FindingRows, doubtful_notes, findings_of, tail_of_findings
+from _breakdown.analysis.idle.periods import lower_median, steps_named_like
+from _breakdown.analysis.loops import loops_of
+from _breakdown.analysis.main_cause import is_pause, main_cause, with_one_base
+from _breakdown.analysis.roof.budget import Budget, mfu_of
+from _breakdown.analysis.roof.costs import costs_by_kernel, declared_notes
+from _breakdown.analysis.roof.hideable import Hideable
+from _breakdown.analysis.roof.ledger import is_declared, ledger_of
+from _breakdown.analysis.roof.roofs import roofs_of
+from _breakdown.analysis.rows import (
+    chip_fields,
+    period_fields,
+    recompute_fields,
+)
+from _breakdown.analysis.tokens import model_flops_of, tokens_per_s
+from _breakdown.output.brief import without_repetition
+from _breakdown.output.causes import cause_says, pause_says, start_at, told_once, with_sentences
+from _breakdown.output.code import add_code
+from _breakdown.output.columns import (
+    CLASS,
+    LINE,
+    LOOP,
+    LOST,
+    OP_LINE,
+    PEERS,
+    RUNS,
+    SCOPE,
+    STEP_SHARE,
+    TIME,
+)
+from _breakdown.output.phrases import Next, at_line_of, capital, pause_sentence, short
+from _breakdown.output.screen import Column, Part, Says, Section, Table
+from _breakdown.pipeline.context import Context
+from _breakdown.pipeline.normalize import Step
+from _breakdown.pipeline.step_durations import durations_of
+from _breakdown.pipeline.vocabulary import COMPUTE
+from _breakdown.units import part_of, time
+from _proto.trace.ranks import TPU_RE
+
+Json = dict[str, Any]
+
+# Suggest a command about a part of the step, such as communication, only above this percentage.
+WORTH_A_LOOK_PCT = 3
+# How the text names the classes.
+CLASSES = {
+    "collective": "communication",
+    "host": "transfers between host and device",
+    "data_movement": "copies and layout changes",
+    "compute_bound": "compute-bound math",
+    "memory_bound": "memory-bound math",
+    "kernel": "kernels of unknown cost",
+    "unjudged": "math of unknown cost",
+    "other": "ops of unknown kind",
+    "idle": "idle",
+    "overlap": "overlap of ops",
+}
+IN_SENTENCES = {"idle": "idle time", "other": "ops of unknown kind"}
+WHOLE_BAR = 40
+
+
+def bottleneck(
+    step: Step,
+    context: Context,
+    *,
+    top: int = 5,
+    peers: bool = False,
+    no_peers: bool = False,
+    chip: str | None = None,
+    peaks: Sequence[tuple[str, float]] = (),
+    kernel_cost: Sequence[tuple[str, int, int, Any]] = (),
+    model_flops: int | None = None,
+    tokens: int | None = None,
+    flops_per_token: float | None = None,
+    params: float | None = None,
+    n_devices: int | None = None,
+    code: str | None = None,
+) -> Json:
+    roofs = roofs_of(step.device, chip, dict(peaks))
+    by_user = costs_by_kernel(step.by_kind[COMPUTE], kernel_cost, context)
+    useful = model_flops_of(step, tokens, flops_per_token, params, n_devices)
+    ledger = ledger_of(step, roofs, by_user)
+    budget = Budget(step, ledger)
+    findings, kernels, lines = findings_of(ledger, by_scope=scopes_say_more(step))
+    context.note(*roofs.choice.notes)
+    context.warn(*doubtful_notes([*findings, *kernels]), *budget.notes())
+    context.warn(*declared_notes({entry.kernel for entry in ledger if is_declared(entry)}))
+    is_compared = peers or (not no_peers and has_reason_to_compare(step, ledger))
+    read, waits = read_peers(step, context) if is_compared else (None, None)
+    facts = facts_of(step, roofs, ledger, read, context)
+    periods = facts.periods
+    context.warn(*facts.inside.notes)
+    shown = [op for finding in (*findings[:top], *kernels[:top]) for op in finding.group.members]
+    hideable = Hideable(facts.ledger)
+    rows = FindingRows(step, hideable, loops_of(step, shown), read)
+    answer = {
+        **period_fields(periods),
+        "causes": causes_of(facts),
+        "bottleneck": budget.largest_loss(periods),
+        "speed_of_light": budget.speed_of_light(),
+        "mfu_at_least": budget.utilization(lambda op: op.phase != "recompute"),
+        "hfu_at_least": budget.utilization(),
+        "mfu": mfu_of(model_flops if useful is None else useful, step, roofs),
+        "tokens_per_s": tokens_per_s(step, tokens),
+        "over_roof": over_roof_row(budget),
+        "capture": capture_row(step),
+        "steps": steps_row(step),
+        "budget": budget.rows(hideable),
+        **recompute_fields(step),
+        "findings": [rows.finding(of_line) for of_line in findings[:top]],
+        "kernels_of_unknown_cost": [rows.kernel(of_line) for of_line in kernels[:top]],
+        "lines": [rows.line(members) for members in lines[:top]],
+        "tail": tail_of_findings(findings[top:], lines[top:], kernels[top:]),
+        **chip_fields(roofs),
+        "totals": {"peers": waits},
+    }
+    show_code(answer, code, context)
+    return answer
+
+
+def over_roof_row(budget: Budget) -> Json:
+    over = budget.over_roof
+    return {"n_ops": len(over), "dur_ps": sum(entry.total for entry in over)}
+
+
+def show_code(answer: Json, folder: str | None, context: Context) -> None:
+    if folder is None:
+        return
+    rows = [row for name in ("causes", "findings", "lines") for row in answer[name]]
+    if not add_code(rows, folder):
+        context.warn(f"no line of this answer is in a file below {folder}")
+
+
+def capture_row(step: Step) -> Json:
+    return {
+        "hosts": step.device.hosts,
+        "devices": [name for name in step.device.planes if TPU_RE.match(name)],
+    }
+
+
+def steps_row(step: Step) -> Json | None:
+    if step.picked is None:
+        return None
+    all_durations = durations_of(step)
+    durations = [all_durations[event.index] for event in steps_named_like(step.device, step.picked)]
+    return {
+        "n": len(durations),
+        "min_ps": min(durations),
+        "median_ps": lower_median(durations),
+        "max_ps": max(durations),
+    }
+
+
+def prepared(fields: Json) -> Json:
+    """Add what only text shows: gains as percentages of one base, what helps at a line, and
+    `hfu_if_other`, the utilization with recomputation, unless it is printed like the MFU."""
+    # Import late, because JSON does not need this module.
+    from _breakdown.output.figures import figure
+
+    mfu, hfu = fields.get("mfu_at_least"), fields.get("hfu_at_least")
+    is_other = mfu is not None and hfu is not None and figure(mfu, "share") != figure(hfu, "share")
+    fields = {**fields, "hfu_if_other": hfu if is_other else None}
+    if "causes" not in fields:
+        return fields
+    lines = [{**row, "what_helps": help_at(row, fields)} for row in fields["lines"]]
+    # The whole capture contains the pauses.
+    period_ps = None if fields["step_id"] is None else fields["period_ps"]
+    return {
+        **fields,
+        "causes": with_one_base(fields["causes"], period_ps),
+        "lines": lines,
+    }
+
+
+def help_at(line: Json, answer: Json) -> str | None:
+    """Return what helps with the worst finding of a line, unless a cause says it or is there."""
+    causes = answer["causes"]
+    if any(row["source_user"] == line["source_user"] for row in causes):
+        return None
+    same = ("class", "source_user", "source_inner")
+    found = (
+        row for row in answer["findings"] if all(row.get(name) == line.get(name) for name in same)
+    )
+    helps: str | None = next((row.get("what_helps") for row in found), None)
+    return None if any(row.get("what_helps") == helps for row in causes) else helps
+
+
+def with_bars(rows: list[Json]) -> list[Json]:
+    """Add the class in words, and a bar whose full length stands for the step."""
+    # A damaged capture can have ops that take longer than the step.
+    shares = (min(100, row["pct_of_step"] or 0) for row in rows)
+    bars = ("█" * max(1, round(share / 100 * WHOLE_BAR)) for share in shares)
+    return [
+        {**row, "class_words": CLASSES[row["class"]], "bar": bar}
+        for row, bar in zip(rows, bars, strict=True)
+    ]
+
+
+def brief(answer: Json) -> Json:
+    lists = ("causes", "findings", "lines", "kernels_of_unknown_cost")
+    return without_repetition(answer, lists)
+
+
+# The text output; `MAIN` is the path of the table that CSV prints.
+MAIN = "findings"
+WHAT = Column("what", ("kernel", "waits_for", "top_signature"), "what", least=12)
+
+PARTS: tuple[Part, ...] = (
+    Table(
+        "",
+        "causes",
+        (
+            Column("gain", "gain_ps", "time", of="gain_ps"),
+            Column("from", "low_ps", "time", null=""),
+            Column("to", "high_ps", "time", null=""),
+            Column("% step", "gain_pct_of_step", "percent", of="gain_pct_of_step"),
+            Column("% period", "pct_of_period", "percent", of="pct_of_period"),
+            Column("cause", "cause", "word", also=(" ({confidence})",)),
+            Column("line", ("source_user", "source_inner"), "file", null=""),
+        ),
+        size="gain_ps",
+        part=100,
+        most=3,
+        takes_top=True,
+        what="cause",
+        group=with_sentences,
+        below="{in_short:whole}",
+        below_all="{in_full:whole}",
+    ),
+    Section(
+        (
+            Table(
+                "",
+                "budget",
+                (
+                    Column("where the step goes", "class_words", "word"),
+                    TIME,
+                    STEP_SHARE,
+                    Column("", "bar", "word", only="brief"),
+                    Column("at roof", "at_roof_ps", "time", of="n_executions", only="all"),
+                    Column("lost", "lost_ps", "time", of="n_executions", only="all"),
+                    Column("hideable", "hideable_ps", "time", null="", only="all"),
+                    Column("runs", "n_executions", "count", null="", only="all"),
+                ),
+                derive=with_bars,
+                by="dur_ps",
+                unless_0="dur_ps",
+                size="dur_ps",
+                part=100,
+                what="class",
+                tail={"time": ""},
+            ),
+            Says(
+                "\nThe chip needs {speed_of_light.at_least_ps:time} to"
+                " {speed_of_light.at_most_ps:time}.",
+                when="speed_of_light.at_most_ps",
+            ),
+            Says(
+                "\nThe step needs no time for math or HBM.",
+                when="!speed_of_light.at_most_ps",
+            ),
+            Says(
+                "MFU is at least {mfu_at_least:share}.",
+                when="mfu_at_least !hfu_if_other",
+                continues=True,
+            ),
+            Says(
+                "MFU is at least {mfu_at_least:share}, or {hfu_if_other:share} with recomputation"
+                " ({recompute_total_dur_ps:time}).",
+                when="mfu_at_least hfu_if_other",
+                continues=True,
+            ),
+            Says(
+                "MFU is unknown, because too few flops are known.",
+                when="!mfu_at_least",
+                continues=True,
+            ),
+            Says("MFU is {mfu:share} for the given model flops.", when="mfu", continues=True),
+            Says("{tokens_per_s:number} tokens per second.", when="tokens_per_s", continues=True),
+        )
+    ),
+    PEERS,
+    Table(
+        "lines by lost time, which the chip does not need",
+        "lines",
+        (
+            LOST,
+            TIME,
+            STEP_SHARE,
+            LINE._replace(least=20),
+            CLASS,
+            Column("mostly", "mostly", "what", least=12),
+            SCOPE,
+        ),
+        size="dur_ps",
+        most=4,
+        group=told_once,
+        below="What to do: {advice:whole}",
+        # With --all, the findings say it.
+        below_all="",
+        takes_top=True,
+        what="line",
+        omitted="tail.n_lines_omitted",
+        tail={"time": "tail.lines_dur_ps", "lost": "tail.lines_lost_ps"},
+    ),
+    Table(
+        "",
+        "findings",
+        (
+            LOST,
+            TIME,
+            STEP_SHARE,
+            Column("findings", LINE.path, "file", least=20),
+            CLASS,
+            WHAT,
+            LOOP,
+            SCOPE,
+        ),
+        size="dur_ps",
+        takes_top=True,
+        what="finding",
+        omitted="tail.n_findings_omitted",
+        tail={"time": "tail.dur_ps", "lost": "tail.lost_ps"},
+        only="all",
+        group=told_once,
+        below_all="{shape:shape}: {advice:whole}",
+    ),
+    Table(
+        "",
+        "kernels_of_unknown_cost",
+        (
+            TIME,
+            STEP_SHARE,
+            RUNS,
+            Column("kernels of unknown cost", "kernel"),
+            OP_LINE,
+            SCOPE,
+        ),
+        size="dur_ps",
+        most=3,
+        takes_top=True,
+        what="kernel",
+        omitted="tail.n_kernels_omitted",
+        tail={"time": "tail.kernels_dur_ps"},
+    ),
+)
+
+
+def headline(answer: Json) -> str:
+    """Return one sentence: where to start, and why."""
+    cause = main_cause(answer["causes"])
+    if cause and is_pause(cause):
+        return pause_says(cause, answer, at_line_of(cause))
+    if cause:
+        what, at_line = rule_named(cause["cause"]).headline or "", at_line_of(cause, answer)
+        return cause_says(cause, what, answer["step_duration_ps"], at_line)
+    if answer["bottleneck"] == "idle" and mostly_pauses(answer):
+        return pause_sentence(answer) or verdict(answer)
+    return verdict(answer)
+
+
+def mostly_pauses(answer: Json) -> bool:
+    """Return whether the device is idle longer between steps than in the step."""
+    return (answer["between_steps_ps"] or 0) > time_of("idle", answer)
+
+
+def verdict(answer: Json) -> str:
+    """Say which class of ops takes the most time that the chip does not need, and where."""
+    name = answer["bottleneck"]
+    if name == "at_roof":
+        return "The step is almost as fast as the chip allows."
+    lost = time_of(name, answer)
+    if name == "kernel":
+        worst = next(iter(answer["kernels_of_unknown_cost"]), None)
+    else:
+        worst = next((row for row in answer["findings"] if row["class"] == name), None)
+    where = place(worst, answer) if worst else ""
+    of_worst = (worst and (worst.get("lost_ps") or worst["dur_ps"])) or 0
+    here = f", {'all' if of_worst == lost else time(of_worst)} of it here" if where else ""
+    takes = "take" if name in ("host", "data_movement", "kernel", "other") else "takes"
+    chip = answer["chip"] if answer["chip_is_assumed"] else "the chip"
+    more = f" more than {chip} needs" if name in ("compute_bound", "memory_bound") else ""
+    more += waiting(answer) if name == "collective" else ""
+    of_step = part_of(lost, answer["step_duration_ps"])
+    what = IN_SENTENCES.get(name, CLASSES[name])
+    return capital(f"{start_at(where)}{what} {takes} {of_step}{more}{here}.")
+
+
+def waiting(answer: Json) -> str:
+    """Return the part of the communication that waits for late devices, or an empty text."""
+    peers = answer["totals"]["peers"]
+    wait = (peers and peers["peer_wait_ps"]) or 0
+    is_large = wait * 100 >= WORTH_A_LOOK_PCT * answer["step_duration_ps"]
+    return f", of which {time(wait)} is waiting for late devices" if is_large else ""
+
+
+def time_of(name: str, answer: Json) -> int:
+    row = next(row for row in answer["budget"] if row["class"] == name)
+    lost: int = row["dur_ps"] if row["lost_ps"] is None else row["lost_ps"]
+    return lost
+
+
+def place(row: Json, answer: Json) -> str:
+    line = at_line_of(row, answer)
+    return f" in {short(row['kernel'])}{line}" if row["kernel"] else line
+
+
+def next_steps(answer: Json) -> Iterator[Next]:
+    """Yield commands, the one that says most about the headline first."""
+    found = dict.fromkeys((*of_headline(answer), *of_classes(answer)))
+    modes: set[str] = set()
+    for step in found:
+        mode = step.words[1]
+        if mode not in modes:
+            modes.add(mode)
+            yield step
+
+
+def of_headline(answer: Json) -> Iterator[Next]:
+    cause = main_cause(answer["causes"])
+    needs = rule_named(cause["cause"]).needs if cause else None
+    if needs == PAUSES:
+        yield OF_PAUSES
+    elif needs == DEVICES or waiting(answer):
+        yield OF_DEVICES
+    elif needs == REGIONS:
+        yield OF_KERNELS
+    elif not cause and answer["bottleneck"] in ("kernel", "idle", "collective"):
+        # The commands of the classes begin with the one about this class.
+        return
+    yield from costliest_op(answer)
+
+
+def of_classes(answer: Json) -> Iterator[Next]:
+    budget = {row["class"]: row["pct_of_step"] or 0 for row in answer["budget"]}
+    # `spread` has said which device is late.
+    has_peers = len(answer["capture"]["devices"]) > 1 and not waiting(answer)
+    steps = {
+        "idle": Next("why the device is idle, and what the host does then", ("--mode", "idle")),
+        "collective": OF_PEERS if has_peers else OF_COMM,
+        "host": OF_COMM,
+        "kernel": OF_KERNELS,
+    }
+    if answer["program"]["hlo"]:
+        steps["memory_bound"] = Next("which arrays go through HBM", ("--mode", "by_array"))
+    large = [name for name in steps if budget.get(name, 0) >= WORTH_A_LOOK_PCT]
+    names = sorted(large, key=lambda name: (name != answer["bottleneck"], -budget[name]))
+    yield from (steps[name] for name in names)
+    if pause_sentence(answer):
+        yield OF_PAUSES
+
+
+OF_PAUSES = Next("what the host does between steps", ("--mode", "idle", "--step", "all"))
+OF_DEVICES = Next("which device is late in all steps, and on which lines", ("--mode", "spread"))
+OF_PEERS = Next(
+    "whether communication waits for a slow device or for the network",
+    ("--mode", "comm", "--peers"),
+)
+OF_COMM = Next("the time of each transfer, and how much of it is hidden", ("--mode", "comm"))
+OF_KERNELS = Next("what happens inside kernels", ("--mode", "kernel"))
+
+
+def costliest_op(answer: Json) -> Iterator[Next]:
+    """Yield the command that shows an op of the main cause, or else the op that loses the most
+    time."""
+    cause = main_cause(answer["causes"])
+    if cause and cause["evidence"]["ops"]:
+        name, why = cause["evidence"]["ops"][0], f"details of an op of cause {cause['cause']}"
+        device = cause["evidence"].get("device")
+        more = ("--device", device) if device else ()
+    elif answer["findings"]:
+        name, why = answer["findings"][0]["hlo_op"], "details of the op that loses the most time"
+        more = ()
+    else:
+        return
+    yield Next(why, ("--mode", "by_op", "--op", name, "--top", "0", *more))

@@ -1,0 +1,349 @@
+"""Show the step's Pallas kernels: their time, cost, memory use and internal regions.
+
+question: what happens inside Pallas kernels: waiting for copies, computing, named regions
+reads: a step
+options: --top, peaks, --kernel-cost, --kernel
+example: --kernel flash_attention
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from _breakdown.analysis.kernel.kernel_counters import Extent, counters_of, kernel_counters
+from _breakdown.analysis.kernel.kernel_regions import Regions, inside_kernels
+from _breakdown.analysis.likely_lines import line_of
+from _breakdown.analysis.roof.costs import (
+    DECLARED,
+    OPAQUE,
+    Cost,
+    KernelCost,
+    cost_of,
+    costs_by_kernel,
+    declared_notes,
+)
+from _breakdown.analysis.roof.ledger import entry_of
+from _breakdown.analysis.roof.roofs import Roofs, roofs_of
+from _breakdown.analysis.rows import chip_fields, duration_fields, op_name, peaks_used, scope_fields
+from _breakdown.output.columns import AVERAGE, LOST, OP_LINE, PEAKS, RUNS, STEP_SHARE, TOTAL
+from _breakdown.output.phrases import Next, at_line_of, bracketed, joined, short
+from _breakdown.output.screen import Column, Each, Part, Table
+from _breakdown.pipeline.context import Context
+from _breakdown.pipeline.groups import Group, percent, ranked_by, sum_if_known
+from _breakdown.pipeline.names import resolve_name
+from _breakdown.pipeline.no_answer import NoAnswer
+from _breakdown.pipeline.normalize import Step
+from _breakdown.pipeline.ops import Op
+from _breakdown.pipeline.texts import exact_if_integer
+from _breakdown.pipeline.vocabulary import COMPUTE
+from _breakdown.units import part_of, time
+from _proto.hlo.text import DtypeClass
+
+Json = dict[str, Any]
+T = TypeVar("T")
+
+NO_KERNELS = "the step runs no kernels (custom calls with target tpu_custom_call)"
+NO_REGIONS = (
+    "the capture has no regions inside kernels; to see them, set"
+    ' LIBTPU_INIT_ARGS="--xla_xprof_enable_custom_call_tracing=true'
+    ' --xla_xprof_register_llo_debug_info=true" before JAX is imported, and capture again'
+)
+STATIC_COUNTERS = (
+    "counters are the compiler's estimates for the code between two markers, not measurements"
+)
+
+
+def kernel(
+    step: Step,
+    context: Context,
+    *,
+    top: int = 10,
+    chip: str | None = None,
+    peaks: Sequence[tuple[str, float]] = (),
+    kernel_cost: Sequence[tuple[str, int, int, DtypeClass | None]] = (),
+    kernel: str | None = None,
+) -> Json:
+    roofs = roofs_of(step.device, chip, dict(peaks))
+    by_user = costs_by_kernel(step.by_kind[COMPUTE], kernel_cost, context)
+    executions = [entry for entry in step.leaves if entry.op.kernel]
+    kernels: dict[str, Group] = dict(ranked_by(executions, lambda op: op.kernel))
+    groups = list(kernels.values())
+    inside, counters = inside_kernels(step), kernel_counters(step)
+    context.warn(*inside.notes)
+    if not groups:
+        context.warn(NO_KERNELS)
+    elif not inside.of_kernel:
+        context.warn(NO_REGIONS)
+    if counters:
+        context.note(STATIC_COUNTERS)
+    if kernel is not None:
+        groups = ops_of_kernel(kernel, kernels, context)
+    rows = []
+    for group in groups[:top]:
+        ids = [executions.metadata_id for executions in group.members]
+        found = inside.of(ids), counters_of(ids, counters)
+        rows.append(kernel_row(group, step, roofs, by_user, *found))
+    declared = {row["kernel"] for row in rows if row["cost_source"] == DECLARED}
+    context.warn(*declared_notes(declared))
+    context.note(*roofs.choice.notes)
+    return {
+        "kernels": rows,
+        "tail": {
+            "n_kernels_omitted": len(groups[top:]),
+            "dur_ps": sum(group.total for group in groups[top:]),
+        },
+        **chip_fields(roofs),
+        "peaks_used": peaks_used(roofs),
+    }
+
+
+def ops_of(kernel: Group) -> list[Group]:
+    """Return the ops of a kernel, costliest first."""
+
+    def key(op: Op) -> tuple[str, int]:
+        return op_name(op), -1 if op.program_id is None else op.program_id
+
+    return [group for _, group in ranked_by(kernel.members, key)]
+
+
+def ops_of_kernel(asked: str, kernels: Mapping[str, Group], context: Context) -> list[Group]:
+    """Return the ops of the kernel named `asked`; if there is none, the kernel op with this
+    name."""
+    by_kernel = {name: ops_of(group) for name, group in kernels.items()}
+    by_op: dict[str, list[Group]] = {}
+    for ops in by_kernel.values():
+        for group in ops:
+            by_op.setdefault(op_name(group.op), []).append(group)
+    name = asked.removeprefix("%")
+    for candidates in (by_kernel, by_op):
+        if name in candidates:
+            return candidates[name]
+    for candidates in (by_kernel, by_op):
+        found = resolve_name(name, candidates, "--kernel", context)
+        if found is not None:
+            return candidates[found]
+    raise NoAnswer(
+        "kernel_not_found",
+        detail=f"no kernel in the step, and no op of a kernel, is named {asked!r}, and {asked!r} is"
+        " not a unique prefix",
+        available_kernels=list(by_kernel),
+    )
+
+
+def kernel_row(
+    group: Group,
+    step: Step,
+    roofs: Roofs,
+    by_user: Mapping[str, KernelCost],
+    inside: Regions | None,
+    counters: Mapping[tuple[str | None, str], Extent],
+) -> Json:
+    """Return the row for a kernel or for one of its ops. A field is null if its value differs
+    between the ops."""
+    each_op = [executions.op for executions in group.members]
+    ops, lines = ops_of(group), [line_of(op) for op in each_op]
+    entries = [entry_of(executions, roofs, by_user) for executions in group.members]
+    return {
+        "kernel": group.op.kernel or "",
+        "hlo_op": op_name(ops[0].op),
+        "n_ops": len(ops),
+        "source_inner": common(line.line for line in lines),
+        "source_user": common(line.line_user for line in lines),
+        "source_is": common(line.how for line in lines),
+        **scope_fields(group.members),
+        "n_executions": group.n,
+        **duration_fields(group),
+        "pct_of_step": percent(group.total, step.duration),
+        **cost_fields([cost_of(op, by_user) for op in each_op]),
+        "at_roof_ps": sum_if_known((1, entry.at_roof) for entry in entries),
+        "lost_ps": sum_if_known((1, entry.lost) for entry in entries),
+        **memory_fields(each_op),
+        **region_fields(inside, group.total),
+        "counters": counter_rows(counters),
+    }
+
+
+def common(values: Iterable[T | None]) -> T | None:
+    """Return the value that all items share; None if they differ."""
+    first, *others = values
+    return first if all(other == first for other in others) else None
+
+
+def cost_fields(costs: Sequence[Cost]) -> Json:
+    """Return the cost of one execution. Ignore XLA's flops for an opaque kernel, because they
+    exclude the work inside it."""
+    return {
+        "flops": common(None if cost.source == OPAQUE else cost.flops for cost in costs),
+        "bytes_accessed": common(cost.bytes_accessed for cost in costs),
+        "cost_source": common(None if cost.source == OPAQUE else cost.source for cost in costs),
+    }
+
+
+def memory_fields(ops: Iterable[Op]) -> Json:
+    configs = [op.instruction.config if op.instruction else None for op in ops]
+    return {
+        "vmem_used_bytes": common(config.vmem_used if config else None for config in configs),
+        "vmem_limit_bytes": common(config.vmem_limit if config else None for config in configs),
+    }
+
+
+def region_fields(inside: Regions | None, total: int) -> Json:
+    if inside is None:
+        return {
+            "regions": None,
+            "waiting_ps": None,
+            "waiting_pct": None,
+            "computing_ps": None,
+            "outside_regions_ps": None,
+        }
+    return {
+        "regions": [
+            {
+                "region": region.name,
+                "depth": depth,
+                "waits": waits,
+                "n": region.n,
+                "total_dur_ps": region.total,
+                "self_dur_ps": region.self_time,
+                # `total` is positive, because a kernel with regions takes time.
+                "pct_of_kernel": percent(region.total, total) or 0.0,
+            }
+            for region, depth, waits in inside.rows()
+        ],
+        "waiting_ps": inside.waiting,
+        "waiting_pct": percent(inside.waiting, total),
+        "computing_ps": inside.computing,
+        "outside_regions_ps": total - inside.total,
+    }
+
+
+def counter_rows(counters: Mapping[tuple[str | None, str], Extent]) -> list[Json]:
+    """Return the counters, sorted by name and stat; counters without a name come first."""
+    in_order = sorted(counters, key=lambda key: (key[0] is not None, key[0] or "", key[1]))
+    return [
+        {
+            "name": name,
+            "stat": stat,
+            "n": counters[name, stat].n,
+            "min": exact_if_integer(counters[name, stat].least),
+            "max": exact_if_integer(counters[name, stat].most),
+        }
+        for name, stat in in_order
+    ]
+
+
+def are_ops(rows: Sequence[Json]) -> bool:
+    """Return whether the rows are ops of one kernel, as with `--kernel`."""
+    return all((row["kernel"], row["n_ops"]) == (rows[0]["kernel"], 1) for row in rows)
+
+
+def with_op(rows: list[Json]) -> list[Json]:
+    return [row | {"op": row["hlo_op"]} for row in rows] if are_ops(rows) else rows
+
+
+# The text output; `MAIN` is the path of the table that CSV prints.
+MAIN = "kernels"
+
+PARTS: tuple[Part, ...] = (
+    Table(
+        "kernels; waits: time in regions that only wait for copies, body: time in ep_run_kernel",
+        "kernels",
+        (
+            TOTAL,
+            STEP_SHARE,
+            RUNS,
+            AVERAGE,
+            Column("% waits", "waiting_pct", "percent", null=""),
+            Column("body", "computing_ps", "time", null=""),
+            LOST,
+            Column("VMEM", "vmem_used_bytes", "bytes"),
+            Column("kernel", "kernel"),
+            Column("op", "op", null=""),
+            OP_LINE,
+        ),
+        derive=with_op,
+        size="total_dur_ps",
+        omitted="tail.n_kernels_omitted",
+        tail={"time": "tail.dur_ps"},
+    ),
+    Each(
+        "kernels",
+        (
+            Table(
+                "inside {kernel}; {outside_regions_ps:time} is outside all regions",
+                "regions",
+                (
+                    Column("region", "region", depth="depth"),
+                    Column("waits", "waits", "word"),
+                    Column("time", "total_dur_ps", "time"),
+                    Column("self", "self_dur_ps", "time"),
+                    Column("%", "pct_of_kernel", "percent"),
+                    Column("n", "n", "count"),
+                ),
+                size="total_dur_ps",
+                whole="total_dur_ps",
+                what="region",
+                tail={"self": ""},
+            ),
+            Table(
+                "counters of {kernel}, estimated by the compiler",
+                "counters",
+                (
+                    Column("counter", "name"),
+                    Column("stat", "stat"),
+                    Column("n", "n", "count"),
+                    Column("min", "min", "number"),
+                    Column("max", "max", "number"),
+                ),
+            ),
+        ),
+    ),
+    PEAKS,
+)
+
+
+def headline(answer: Json) -> str:
+    return joined(sentences(answer))
+
+
+def sentences(answer: Json) -> Iterator[str]:
+    if not answer["kernels"]:
+        omitted = answer["tail"]["dur_ps"]
+        yield (
+            f"The kernels of this answer take {time(omitted)}."
+            if omitted
+            else "No kernel ran in this step."
+        )
+        return
+    top = answer["kernels"][0]
+    name, line = short(top["kernel"]), at_line_of(top, answer)
+    taken = part_of(top["total_dur_ps"], answer["step_duration_ps"]) + bracketed(top["pct_of_step"])
+    if are_ops(answer["kernels"]):
+        what = "op"
+        yield f"The costliest op of kernel {name} is {short(top['hlo_op'])}{line}: {taken}."
+    else:
+        what = "kernel"
+        yield f"The costliest kernel is {name}{line}: {taken}."
+    yield from inside(top, what)
+    if top["lost_ps"] is None:
+        yield f"The {what}'s flops and bytes are unknown."
+    else:
+        cost = " (declared cost)" if top["cost_source"] == "declared" else ""
+        chip = answer["chip"] if answer["chip_is_assumed"] else "the chip"
+        yield f"The {what} takes {time(top['lost_ps'])} more than {chip} needs{cost}."
+
+
+def inside(row: Json, what: str) -> Iterator[str]:
+    if row["waiting_ps"] is None:
+        yield "The capture does not show what happens inside the kernel."
+        return
+    waiting = part_of(row["waiting_ps"], row["total_dur_ps"])
+    yield f"The {what} spends {waiting}{bracketed(row['waiting_pct'])} waiting for copies."
+
+
+def next_steps(answer: Json) -> Iterator[Next]:
+    for row in answer["kernels"][:1]:
+        if row["n_ops"] > 1:
+            yield Next("the ops of this kernel", ("--mode", "kernel", "--kernel", row["kernel"]))
+    yield Next("where the step loses time, and why", ("--mode", "bottleneck"))

@@ -1,0 +1,181 @@
+"""Describe the text output of each mode; `screen.py` explains the parts of a description.
+
+Each mode has a file that defines `PARTS`, its sentences and tables, and `MAIN`, the path of its
+main table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from _breakdown.output.fill import Block, Grid, filled
+from _breakdown.output.phrases import differs
+from _breakdown.output.screen import Says, Section, View
+
+Json = dict[str, Any]
+
+# In the note about the time between steps.
+PAUSES_NOTE = "pass between steps; --step all"
+# In headlines with the period.
+SAYS_PERIOD = "tep starts every"
+# Maximum number of notes without `--all`.
+MOST_NOTES = 3
+# The first sentences of every single-step mode. A sentence is omitted if the answer lacks one of
+# its fields.
+HEAD = (
+    Section(
+        (
+            Says("{mode:word}: {trace:file}, {device} ({device_type})"),
+            Says(
+                "; chip unknown, {chip:word} assumed (--chip)",
+                when="chip_is_assumed",
+                continues=True,
+            ),
+        )
+    ),
+    Section(
+        (
+            Says(
+                "step {step_name} (index {step_id:word}): {step_duration_ps:time} on the"
+                " {clock:word}'s clock",
+                when="step_source",
+            ),
+            Says("; program {program.name}", when="step_source other_program", continues=True),
+            Says(
+                "; {unequal_steps.n:count} steps take {unequal_steps.min_ps:time} to"
+                " {unequal_steps.max_ps:time} (median {unequal_steps.median_ps:time})",
+                when="step_source unequal_steps",
+                continues=True,
+            ),
+        )
+    ),
+    Says(
+        "all ops of the device: {step_duration_ps:time} on the {clock:word}'s clock;"
+        " program {program.name}",
+        when="!step_source",
+    ),
+    Section(
+        (
+            Says("a step starts every {period_ps:time}", when="shows_period"),
+            Says(
+                "(median {period_median_ps:time})",
+                when="shows_period period_differs",
+                continues=True,
+            ),
+            Says(
+                "with a pause of {between_steps_ps:time}",
+                when="has_pause",
+                continues=True,
+            ),
+            Says(
+                "(median {between_steps_median_ps:time}; {pauses.max_ps:time} {pauses.when:word})",
+                when="has_pause pause_differs pauses_equal",
+                continues=True,
+            ),
+            Says(
+                "(median {between_steps_median_ps:time}; {pauses.min_ps:time} to"
+                " {pauses.max_ps:time} {pauses.when:word})",
+                when="has_pause pause_differs !pauses_equal",
+                continues=True,
+            ),
+        )
+    ),
+)
+NO_ANSWER = (
+    Says("{mode:word}: no answer for {profile_dir:file}: {reason:word}", when="mode"),
+    Says("no answer: {reason:word}", when="!mode"),
+    Says("{detail:whole}"),
+    *(
+        Says(f"available {what}: {{available_{what}:whole}}", when=f"available_{what}")
+        for what in ("devices", "hosts", "lines", "planes", "steps", "kernels", "ops", "scopes")
+    ),
+)
+
+
+def blocks_of(fields: Json, view: View, screen: Any) -> Iterator[Block]:
+    """Yield the sentences and tables of an answer."""
+    fields = ready(fields, screen)
+    head = NO_ANSWER if fields["status"] == "absent" else getattr(screen, "HEAD", HEAD)
+    told: set[tuple[str, ...]] = set()
+    for part in (*head, *getattr(screen, "PARTS", ())):
+        for block in filled(part, fields, view):
+            yield without_code_above(block, told)
+
+
+def without_code_above(block: Block, told: set[tuple[str, ...]]) -> Block:
+    """Return the block without source code that stands above it."""
+    if not isinstance(block.part, Grid) or not block.part.code:
+        return block
+    code = {}
+    for i, lines in block.part.code.items():
+        if tuple(lines) not in told:
+            told.add(tuple(lines))
+            code[i] = lines
+    return block._replace(part=block.part._replace(code=code))
+
+
+def ready(fields: Json, screen: Any) -> Json:
+    """Return an answer with the fields that only its sentences and tables use."""
+    name, file = fields["profile_dir"], fields.get("xplane_file")
+    if file:
+        fields = {**fields, "trace": name if name.endswith(file) else f"{name}, {file}"}
+    program = fields.get("program") or {}
+    is_other = program.get("name") not in (None, fields.get("step_name"))
+    more = {"unequal_steps": unequal_steps(fields), "other_program": is_other}
+    fields = {**fields, **about_period(fields), **more}
+    prepare = getattr(screen, "prepared", None)
+    return prepare(fields) if prepare else fields
+
+
+def about_period(fields: Json) -> Json:
+    """Return which figures about the period are shown. Pauses of up to 1 % are hidden, and medians
+    that differ from the mean by up to 5 %. The median pause is also shown if some steps have no
+    pause after them."""
+    period, pause = fields.get("period_ps") or 0, fields.get("between_steps_ps") or 0
+    pauses = fields.get("pauses") or {"min_ps": 0, "max_ps": 0, "n": 0, "n_gaps": 0}
+    has_pause = is_pause_worth(fields)
+    period_differs = differs(period, fields.get("period_median_ps"))
+    pause_differs = (
+        differs(pause, fields.get("between_steps_median_ps")) or pauses["n"] < pauses["n_gaps"]
+    )
+    # Some headlines have the means, too.
+    is_told = SAYS_PERIOD in fields.get("headline", "") and not (period_differs or pause_differs)
+    return {
+        "has_pause": has_pause and not is_told,
+        "period_differs": period_differs,
+        "pause_differs": pause_differs,
+        "pauses_equal": not differs(pauses["max_ps"], pauses["min_ps"]),
+        "shows_period": (has_pause or period_differs) and not is_told,
+    }
+
+
+def is_pause_worth(fields: Json) -> bool:
+    """Return whether the pauses between steps are longer than 1 % of the period."""
+    return 100 * (fields.get("between_steps_ps") or 0) > (fields.get("period_ps") or 0)
+
+
+def unequal_steps(fields: Json) -> Json | None:
+    """Return the durations of the steps that are named like the picked step, if the longest takes
+    at least 5 % longer than the shortest."""
+    steps = fields.get("steps")
+    if fields["mode"] == "summary" and fields["status"] == "ok":
+        rows = fields["steps_rollup"]["by_name"]
+        # Numbered steps are in a row without a name.
+        like = {row["name"]: row for row in rows}
+        row = like.get(fields["step_name"]) or like.get(None)
+        names = {"min_ps": "min_dur_ps", "median_ps": "median_dur_ps", "max_ps": "max_dur_ps"}
+        steps = row and {"n": row["n"], **{name: row[names[name]] for name in names}}
+    if not isinstance(steps, dict) or 20 * (steps["max_ps"] - steps["min_ps"]) <= steps["min_ps"]:
+        return None
+    return steps
+
+
+def shown_notes(fields: Json, view: View) -> tuple[list[str], int]:
+    """Return the notes to show, and the number of hidden notes."""
+    notes = list(dict.fromkeys(fields["notes"]))
+    if is_pause_worth(fields) or fields["mode"] == "idle":
+        # The screen already says how long the pauses are.
+        notes = [note for note in notes if PAUSES_NOTE not in note]
+    n_shown = len(notes) if view.shows_all else MOST_NOTES
+    return notes[:n_shown], len(notes[n_shown:])

@@ -1,0 +1,82 @@
+"""Say in text and in headlines what costs time, and what to do about it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from _breakdown.output.phrases import bracketed, capital, sentences_of
+from _breakdown.units import part_of, span
+
+Json = dict[str, Any]
+
+# What the host does in a pause, by cause.
+HOST_DOES = {"host_sync": " to read a result", "recompilation": " to compile"}
+
+
+def cause_says(cause: Json, what: str, step_ps: int, place: str) -> str:
+    """Return a sentence about a cause that begins with the place to look at; `what` names the
+    cause."""
+    probably = " probably" if cause["confidence"] == "likely" else ""
+    device = cause["evidence"].get("device")
+    on = f" on {device.removeprefix('/device:')}" if device else ""
+    costs = (
+        f"costs about {part_of(cause['gain_ps'], step_ps)}{bracketed(cause['gain_pct_of_step'])}"
+    )
+    return capital(f"{start_at(place + on)}{what[:1].lower()}{what[1:]}{probably} {costs}.")
+
+
+def start_at(place: str) -> str:
+    return f"Start{place}: " if place else ""
+
+
+def pause_says(cause: Json, answer: Json, place: str) -> str:
+    """Return a sentence about a cause that costs time between steps."""
+    return capital(f"{start_at(place)}{how_it_pauses(cause, answer)}")
+
+
+def how_it_pauses(cause: Json, answer: Json) -> str:
+    # Without a step, the answer is about the whole capture, which contains the pauses.
+    is_whole = answer["step_id"] is None
+    share = bracketed(cause["gain_pct_of_step"])
+    waits = part_of(cause["gain_ps"], answer["step_duration_ps" if is_whole else "period_ps"])
+    waits += share
+    probably = " probably" if cause["confidence"] == "likely" else ""
+    host = f"for the host{HOST_DOES.get(cause['cause'], '')}"
+    pauses = cause["evidence"].get("pauses")
+    if not pauses or pauses["n"] == pauses["n_gaps"]:
+        return f"between steps, the device{probably} waits {waits} {host}."
+    how_long = span(pauses["min_ps"], pauses["max_ps"])
+    how_often = f"the device{probably} waits {how_long} {host} {pauses['when']}"
+    if pauses["n"] == 1:
+        # A pause that occurred once is not a cost of every step.
+        return f"{how_often}{share}."
+    return f"{how_often}, {f'{waits} in all' if is_whole else f'on average {waits} per step'}."
+
+
+def told_once(rows: list[Json]) -> list[Json]:
+    """Add `advice` to rows: what helps, unless a row above has the same advice."""
+    told: set[str | None] = set()
+    found = []
+    for row in rows:
+        advice = row.get("what_helps")
+        found.append({**row, "advice": None if advice in told else advice})
+        told.add(advice)
+    return found
+
+
+def with_sentences(causes: list[Json]) -> list[Json]:
+    """Add the sentences below a cause: `in_full`, and `in_short`, which has the reason of the first
+    cause and of causes without a gain, and one sentence of advice for the others."""
+    rows = told_once(causes)
+    for i, row in enumerate(rows):
+        helps = f"What to do: {row['advice']}" if row["advice"] else ""
+        row["in_full"] = f"{helps} Why: {row['says']}".strip()
+        row["in_short"] = None
+        if i == 0:
+            row["in_short"] = f"{helps} Why: {sentences_of(row['says'])[0]}".strip()
+        elif row["gain_ps"] is None:
+            # The reason says how much time the cause takes.
+            row["in_short"] = sentences_of(row["says"])[0]
+        elif helps:
+            row["in_short"] = sentences_of(helps)[0]
+    return rows

@@ -1,0 +1,53 @@
+"""Define columns and sentences that several modes share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from _breakdown.output.phrases import LINE as LINE_FIELDS
+from _breakdown.output.screen import Column, Says
+
+Json = dict[str, Any]
+
+# Shows the line of the user's own code, else the innermost line, else the group's key.
+LINE = Column("line", (*LINE_FIELDS, "agg_key"), "file", least=24)
+# Like LINE, but for ops and kernels, whose rows have no key.
+OP_LINE = Column("line", LINE_FIELDS, "file", least=24)
+LIKELY = Column("line", LINE_FIELDS, "file", "(none known)", least=20)
+LOOP = Column("trips", "loop.trips", "trips", null="", gives_way=True)
+KIND = Column("kind", "kind", "word", least=9)
+CLASS = Column("class", "class", "word", least=13)
+STEP_SHARE = Column("% step", "pct_of_step", "percent")
+RUNS = Column("runs", "n_executions", "count")
+TOTAL = Column("time", "total_dur_ps", "time")
+TIME = Column("time", "dur_ps", "time")
+LOST = Column("lost", "lost_ps", "time")
+# A field that the tables of ops and lines compute.
+OF_ROOF = Column("% of roof", "pct_of_roof", "percent", of="pct_of_roof")
+AVERAGE = Column("avg", "avg_dur_ps", "time")
+CATEGORY = Column("category", "hlo_category")
+PHASE_INITIALS = Column("phases", "phases", "initials", null="", gives_way=True)
+SCOPE = Column("scope", "scope", "file", null="", least=10)
+MOSTLY = Column("mostly", "hlo_op_breakdown.0.signature", "what")
+BYTES = Column("size", "bytes", "bytes")
+
+
+def with_reads(row: Json) -> Json:
+    """Add `reads`: the dtypes of operands in memory, except the dtype that determines the
+    peak."""
+    of_operands = row.get("operand_dtypes") or ()
+    return {**row, "reads": sorted({name for name in of_operands if name != row["dtype"]})}
+
+
+# Columns that have values only with `--peers`.
+PEERS = Says(
+    "\nexposed communication: {totals.peers.transfer_ps:time} transfer,"
+    " {totals.peers.peer_wait_ps:time} waiting for a late device,"
+    " {totals.peers.unmatched_ps:time} unknown",
+    when="totals.peers.by_device",
+)
+PEAKS = Says(
+    "\npeaks of {chip:word}: {peaks_used.peak_tflops_bf16:decimal} TFLOP/s in bf16,"
+    " {peaks_used.peak_tflops_fp8:decimal} in fp8, {peaks_used.peak_tflops_fp32:decimal} in fp32;"
+    " {peaks_used.peak_hbm_gibps:decimal} GiB/s of HBM"
+)

@@ -1,0 +1,81 @@
+"""Add the headline and the next steps to an answer, and build the commands of the next steps."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any, Final
+
+Json = dict[str, Any]
+
+MOST_STEPS: Final = 3
+# Fields that are printed before the headline and the next steps.
+FIRST: Final = ("status", "mode", "schema_version")
+STEP_OPTIONS = ("--step", "--step-id")
+
+
+def with_lead(
+    answer: Json, lead: Any, command_of: Callable[[Sequence[str], str | None], str] | None
+) -> Json:
+    """Return the answer with the headline and next steps from `lead`, the mode's file. The next
+    steps are an empty list if `command_of` is None."""
+    commands = []
+    if command_of:
+        steps = list(lead.next_steps(answer))[:MOST_STEPS]
+        commands = [
+            {"why": step.why, "command": command_of(step.words, step.profile)} for step in steps
+        ]
+    return {
+        **{name: answer[name] for name in FIRST},
+        "headline": lead.headline(answer),
+        "next_steps": commands,
+        **{name: value for name, value in answer.items() if name not in FIRST},
+    }
+
+
+def called_as(n_words: int) -> list[str]:
+    """Return the process's command line without the last `n_words` arguments."""
+    folder, name = os.path.split(sys.argv[0])
+    if "." not in name:
+        # Omit the interpreter, which the operating system puts before an installed command.
+        in_path = folder in os.environ.get("PATH", "").split(os.pathsep)
+        return [name if in_path else sys.argv[0]]
+    return sys.orig_argv[: len(sys.orig_argv) - n_words]
+
+
+def from_python() -> list[str]:
+    """Return the start of a command for use when a Python program imported this package."""
+    python = sys.executable or "python3"
+    script = os.path.realpath(os.path.join(os.path.dirname(__file__), "../../compute_breakdown.py"))
+    # The installed package has no file `compute_breakdown.py`.
+    return [python, script] if os.path.isfile(script) else [python, "-m", "compute_breakdown"]
+
+
+def following(
+    start: Sequence[str],
+    profile: str,
+    given: Sequence[str],
+    words: Sequence[str],
+    kept: Collection[str],
+) -> str:
+    """Build a command from new words and those of the `given` options that are in `kept`."""
+    import shlex
+
+    if not set(STEP_OPTIONS).isdisjoint(words):
+        kept = set(kept) - set(STEP_OPTIONS)
+    return shlex.join([*start, profile, *words, *options_in(given, set(kept) - set(words))])
+
+
+def options_in(given: Sequence[str], kept: Collection[str]) -> Iterator[str]:
+    """Yield the words in `given` that belong to the options in `kept`; each of these
+    options takes a value."""
+    words = iter(given)
+    for word in words:
+        if word == "--":
+            return
+        flag, equals, _ = word.partition("=")
+        if flag in kept:
+            yield word
+            if not equals:
+                yield next(words)

@@ -1,0 +1,234 @@
+"""Open a device of a trace, and read its steps."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from itertools import accumulate
+from operator import attrgetter
+from typing import Final, Literal
+
+from _breakdown.light import NamedTuple
+from _breakdown.pipeline import frames
+from _breakdown.pipeline.context import Context
+from _breakdown.pipeline.no_answer import NoAnswer, no_device
+from _breakdown.units import counted
+from _proto.trace.ranks import TPU_RE, Rank, planes_named
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _proto.hlo.programs import Programs
+    from _proto.trace.joined import AnyLine, AnyPlane
+    from _proto.trace.plane import Stats
+    from _proto.trace.trace import Trace
+
+# Steps come from the Steps line, or from the XLA Modules line if the plane has no Steps line.
+STEPS: Final = "steps"
+MODULES: Final = "modules"
+StepSource = Literal["steps", "modules"]
+STEPS_LINE, MODULES_LINE, OPS_LINE = "Steps", "XLA Modules", "XLA Ops"
+# Values earlier and later than any 64-bit time, in nanoseconds or picoseconds.
+BEFORE_ALL, AFTER_ALL = -(1 << 80), 1 << 80
+
+
+class Event(NamedTuple):
+    """An event of a line, such as a barrier or a program. Times are relative to the base time of
+    the ops line."""
+
+    name: str | None
+    # Start and end on the trace's clock.
+    start: int
+    end: int
+    # Start and end on the device's clock, if the core measured them.
+    measured: tuple[int, int] | None
+
+
+class StepEvent:
+    """A step on the trace's clock. Times are relative to the base time of the ops line."""
+
+    def __init__(
+        self,
+        index: int,
+        name: str | None,
+        start: int,
+        end: int,
+        # Start and end on the device's clock, or None if the step's event lacks them.
+        device_span: tuple[int, int] | None,
+        n_events: int,
+    ) -> None:
+        self.index, self.name = index, name
+        self.start, self.end = start, end
+        self.device_span = device_span
+        self.n_events = n_events
+
+    @property
+    def duration(self) -> int:
+        return self.end - self.start
+
+
+class Device(NamedTuple):
+    """One device of a trace. Times are relative to the base time of the device's ops line."""
+
+    path: str
+    trace: Trace
+    plane: AnyPlane
+    # The process that wrote the plane, or None if unknown, as in some merged captures.
+    rank: Rank | None
+    programs: Programs
+    lines: Sequence[AnyLine]
+    base: int
+    steps: list[StepEvent]
+    step_source: StepSource
+    stats: Stats
+    # Host names of the run, and plane names in the file.
+    hosts: list[str]
+    planes: list[str]
+    # A function that returns True for the name of a file that contains the user's own code.
+    is_own: Callable[[str], bool]
+
+    @property
+    def type(self) -> str | None:
+        name = self.stats.get("device_type_string")
+        return (name if isinstance(name, str) else "") or None
+
+    @property
+    def n_events(self) -> int:
+        return sum(line.n_events for line in self.lines)
+
+    def events_on(self, line_name: str, names: Container[str] | None = None) -> Iterator[Event]:
+        """Yield a line's events that have a valid duration and one of the names."""
+        return events_of(self.plane, self.plane.lines(line_name), self.base, names)
+
+
+def tpus_of(device: Device) -> list[str]:
+    """Return the names of the host's TPUs, sorted by number; empty if `device` is not a TPU."""
+    names = [name for name in dict.fromkeys(device.planes) if TPU_RE.match(name)]
+    return sorted(names, key=number_of) if device.plane.name in names else []
+
+
+def number_of(name: str) -> int:
+    match = TPU_RE.match(name)
+    assert match, f"{name} is not a TPU"
+    return int(match["number"])
+
+
+def open_device(
+    path: str,
+    trace: Trace,
+    name: str,
+    hosts: list[str],
+    context: Context,
+    is_own: Callable[[str], bool] = frames.is_not_plumbing,
+    programs: Programs | None = None,
+) -> Device:
+    """Return the named device with its steps; raise NoAnswer if it is missing or has no ops line.
+
+    Pass the `programs` of another device of the same rank to read them only once.
+    """
+    # Import late, because the module requires protobuf, which may be missing.
+    from _proto.hlo.programs import Programs
+
+    found = planes_named(name, trace.plane_names)
+    if not found:
+        raise no_device(trace.plane_names)
+    if len(found) > 1:
+        context.note(
+            f"using {found[0]}, one of {len(found)} planes of {name} (--device selects another)"
+        )
+    name = found[0]
+    plane = trace.plane(name)
+    lines = plane.lines(OPS_LINE)
+    if not lines:
+        raise NoAnswer("no_xla_ops_line", available_lines=plane.line_names)
+    base = lines[0].base_ps
+    steps = noted_steps(plane, STEPS_LINE, base, context)
+    source: StepSource = STEPS
+    if not steps:
+        steps, source = noted_steps(plane, MODULES_LINE, base, context), MODULES
+        if steps:
+            context.note(
+                "the trace has no Steps line, so each execution of a program (XLA Modules)"
+                " counts as a step"
+            )
+    return Device(
+        path=path,
+        trace=trace,
+        plane=plane,
+        rank=trace.rank_of(name),
+        programs=programs or Programs(trace, name, context.warnings),
+        lines=lines,
+        base=base,
+        steps=steps,
+        step_source=source,
+        stats=plane.stats(),
+        hosts=hosts,
+        planes=trace.plane_names,
+        is_own=is_own,
+    )
+
+
+def noted_steps(plane: AnyPlane, line_name: str, base: int, context: Context) -> list[StepEvent]:
+    """Return a line's events as steps, and add a warning if events are left out."""
+    steps, n_dropped = read_steps(plane, line_name, base)
+    if n_dropped:
+        context.warn(
+            f"left out {counted(n_dropped, 'event')} of the {line_name} line (no valid time)"
+        )
+    return steps
+
+
+def read_steps(plane: AnyPlane, line_name: str, base: int) -> tuple[list[StepEvent], int]:
+    """Return a line's events as steps sorted by start, and the number of events without a valid
+    time."""
+    lines = plane.lines(line_name)
+    events = sorted(events_of(plane, lines, base), key=attrgetter("start"))
+    steps = [
+        StepEvent(index, event.name, event.start, event.end, event.measured, 0)
+        for index, event in enumerate(events)
+    ]
+    return steps, sum(line.n_events for line in lines) - len(steps)
+
+
+def events_of(
+    plane: AnyPlane, lines: Iterable[AnyLine], base: int, names: Container[str] | None = None
+) -> Iterator[Event]:
+    """Yield the events of lines that have a valid duration and one of the names; None means all
+    names."""
+    name_of: dict[int, str | None] = {}
+    for line in lines:
+        shift = line.base_ps - base
+        for events in line.events(BEFORE_ALL, AFTER_ALL):
+            for metadata_id, offset, duration, measured in events.rows():
+                if metadata_id not in name_of:
+                    metadata = plane.metadata(metadata_id)
+                    name_of[metadata_id] = metadata.name if metadata else None
+                name = name_of[metadata_id]
+                if duration >= 0 and (names is None or name in names):
+                    start = offset + shift
+                    span = (measured[0], sum(measured)) if measured else None
+                    yield Event(name, start, start + duration, span)
+
+
+def count_starts(device: Device) -> None:
+    """Set `n_events` of each step to the number of ops that start in it."""
+    steps = device.steps
+    # A border is the start or the end of a step. The number of ops that start before a border is
+    # the sum of two counts: `within` counts ops in lists of starts that cross the border, and
+    # `before` counts ops in lists that end before it. `before` counts each list only at the first
+    # border after the list, so `accumulate` adds the counts of earlier borders.
+    borders = sorted({border for step in steps for border in (step.start, step.end)})
+    within = dict.fromkeys(borders, 0)
+    before = [0] * (len(borders) + 1)
+    for line in device.lines:
+        shift = line.base_ps - device.base
+        for offsets in line.starts():
+            first = bisect_right(borders, offsets[0] + shift)
+            last = bisect_right(borders, offsets[-1] + shift)
+            for border in borders[first:last]:
+                within[border] += bisect_left(offsets, border - shift)
+            before[last] += len(offsets)
+    n_before = {
+        border: within[border] + n for border, n in zip(borders, accumulate(before), strict=False)
+    }
+    for step in steps:
+        step.n_events = n_before[step.end] - n_before[step.start]

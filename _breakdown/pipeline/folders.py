@@ -1,0 +1,139 @@
+"""Find traces in folders: each run has its own folder with one file per host."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+
+from _breakdown.pipeline.context import Context
+
+# A function that returns the matching files in a folder, by host.
+FilesIn = Callable[[str], dict[str, str]]
+
+# Suffixes of trace files, in order of preference. If a host has several files, the file with the
+# first suffix in this list is read.
+_SUFFIXES = (".xplane.pb", ".xplane.pb.gz", ".xplane.riegeli")
+# Maximum number of subfolders to search for a hint if a folder has no trace.
+_N_HINTS = 100
+
+
+def files_below(profile: str, context: Context, files_in: FilesIn) -> dict[str, str]:
+    """Return the matching files in a folder or, if it has none, in its newest run."""
+    files = files_in(profile)
+    if files:
+        return files
+    runs = os.path.join(profile, "plugins", "profile")
+    return files_of_newest_run(runs if is_folder(runs) else profile, context, files_in)
+
+
+def folder_nearby(profile: str, context: Context, files_in: FilesIn) -> str | None:
+    """Search the subfolders of `profile`, then its parent folder, for matching files. Return the
+    first folder that has any, or None."""
+    folders = [os.path.join(profile, name) for name in sorted(os.listdir(profile))[:_N_HINTS]]
+    for folder in (*filter(os.path.isdir, folders), os.path.join(profile, os.pardir)):
+        with suppress(OSError):
+            if files_below(folder, context.with_own_notes(), files_in):
+                return os.path.normpath(folder)
+    return None
+
+
+def viewer_file_below(profile: str, context: Context) -> str | None:
+    """Return a trace viewer file in a folder where a trace was expected, or None."""
+
+    def viewer_files_in(folder: str) -> dict[str, str]:
+        names = sorted(name for name in os.listdir(folder) if name.endswith(".trace.json.gz"))
+        return {name: os.path.join(folder, name) for name in names}
+
+    files = files_below(profile, context.with_own_notes(), viewer_files_in)
+    return os.path.normpath(next(iter(files.values()))) if files else None
+
+
+def is_folder(path: str) -> bool:
+    """Return whether a path is a folder. Unlike `os.path.isdir`, raise OSError if access is
+    denied."""
+    try:
+        return stat.S_ISDIR(os.stat(path).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def files_of_newest_run(folder: str, context: Context, files_in: FilesIn) -> dict[str, str]:
+    """Return the matching files of the newest run that has any. The profiler names runs after the
+    time, so this is the last name; files can be newer than their run, such as copies."""
+    rejected = None
+    n_runs = 0
+    found: dict[str, str] = {}
+    for run in sorted(os.listdir(folder), reverse=True):
+        path = os.path.join(folder, run)
+        try:
+            if not is_folder(path):
+                continue
+            n_runs += 1
+            if not found:
+                found = files_in(path)
+                newest = run
+        except OSError as error:
+            if not found:
+                context.warn(
+                    f"run {run} is skipped, because its folder cannot be listed: {error.strerror}"
+                )
+                rejected = error
+    if found:
+        if n_runs > 1:
+            kind = "a trace" if any(map(is_trace, found.values())) else "a record"
+            context.note(f"using run {newest}, the last by name with {kind}")
+    elif rejected is not None:
+        raise rejected
+    return found
+
+
+def files_in(folder: str) -> dict[str, str]:
+    """Return one trace file per host in a folder, by host."""
+    forms: dict[str, list[str]] = {}
+    for name in os.listdir(folder):
+        path = os.path.join(folder, name)
+        if is_trace(name) and not os.path.isdir(path):
+            forms.setdefault(host_of(path), []).append(path)
+    return {host: form_to_use(paths) for host, paths in sorted(forms.items())}
+
+
+def form_to_use(paths: list[str]) -> str:
+    """Return the file to read among a host's files: the first nonempty file in order of
+    `_SUFFIXES`.
+
+    JAX leaves an empty .xplane.pb if the trace exceeds 2 GiB.
+    """
+    paths = sorted(paths, key=lambda path: _SUFFIXES.index(suffix_of(path)))
+    return next((path for path in paths if not is_empty(path)), paths[0])
+
+
+def is_empty(path: str) -> bool:
+    try:
+        return os.stat(path).st_size == 0
+    except OSError:
+        return False
+
+
+def notes_on_forms(paths: Iterable[str]) -> Iterator[str]:
+    """Yield a note for each ignored file of a host that has several trace files, such as plain and
+    gzipped."""
+    for path in filter(is_trace, paths):
+        stem = path.removesuffix(suffix_of(path))
+        others = [stem + suffix for suffix in _SUFFIXES if stem + suffix != path]
+        for other in filter(os.path.exists, others):
+            why = ", which is empty" if is_empty(other) else ""
+            yield f"using {os.path.basename(path)} instead of {os.path.basename(other)}{why}"
+
+
+def is_trace(path: str) -> bool:
+    return path.endswith(_SUFFIXES)
+
+
+def host_of(path: str) -> str:
+    return os.path.basename(path).removesuffix(suffix_of(path))
+
+
+def suffix_of(path: str) -> str:
+    return next((suffix for suffix in _SUFFIXES if path.endswith(suffix)), "")

@@ -1,0 +1,72 @@
+"""Write to stdout and stderr, and show progress on a terminal."""
+
+from __future__ import annotations
+
+import errno
+import math
+import os
+import time
+
+from _breakdown.light import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
+
+class Progress:
+    """Shows progress on one line of the terminal if a run takes longer than a second; `erase`
+    removes the line."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._process = os.getpid()
+        self._due = time.monotonic() + 1
+        self._shown = False
+
+    def __call__(self, activity: str, done: int, total: int) -> None:
+        """Show how much is done. If `total` is 0 (unknown), `done` must be in bytes."""
+        now = time.monotonic()
+        # Forked processes inherit this object, but only the original process may write.
+        if now >= self._due and os.getpid() == self._process:
+            self._due = now + 0.1
+            self._shown = True
+            progress = f"{100 * done // total} %" if total else f"{done >> 20} MiB"
+            self._show(f"{activity}: {progress}")
+
+    def erase(self) -> None:
+        if self._shown:
+            self._show("")
+
+    def _show(self, line: str) -> None:
+        try:
+            write(self._stream, f"\r\x1b[K{line}")
+        except OSError:
+            # The terminal is gone, but the run can continue.
+            self._due = math.inf
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    return stream is not None and stream.isatty()
+
+
+def write(stream: TextIO | None, text: str) -> None:
+    """Write all of a text to a stream's file descriptor.
+
+    Do not use the stream itself: after an error, a buffered stream would try to write the text
+    again at exit, and change the exit status. An unbuffered stream may write only part of a text
+    without an error.
+    """
+    if stream is None:
+        # The stream was closed when the process started, so its descriptor may belong to another
+        # file by now.
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+    fd = stream.fileno()
+    remaining = memoryview(text.encode(stream.encoding, "backslashreplace"))
+    while remaining:
+        try:
+            remaining = remaining[os.write(fd, remaining) :]
+        except BlockingIOError:
+            # Another process has made this pipe non-blocking.
+            import select
+
+            select.select([], [fd], [])
