@@ -126,9 +126,9 @@ PROFILE = Option(
 
 
 def cause_named(name: str) -> str:
-    from _breakdown.analysis.causes import NAMES as CAUSES
+    from _breakdown.analysis.causes import RULE_NAMED
 
-    return one_of(sorted(CAUSES))(name)
+    return one_of(sorted(RULE_NAMED))(name)
 
 
 # Options that print a page instead of an answer.
@@ -162,9 +162,9 @@ def page_of(flag: str, value: str) -> str:
 
         return encoded(schema_of(value), is_terminal(sys.stdout))
     if flag == "--explain":
-        from _breakdown.analysis.causes import rule_named
+        from _breakdown.output.pages import explanation_of
 
-        return rule_named(value).explanation
+        return explanation_of(value)
     return help_text()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from _breakdown.analysis.causes import PAUSES, rule_named
+from _breakdown.analysis.causes import PAUSES, RULE_NAMED
 
 Json = dict[str, Any]
 
@@ -16,7 +16,7 @@ WORTH_NAMING_PCT = 2
 def main_cause(causes: Sequence[Json]) -> Json | None:
     """Return the cause with the largest gain, if even its least gain is worth naming. Skip causes
     without a headline, such as recomputation."""
-    named = (row for row in causes if rule_named(row["cause"]).headline)
+    named = (row for row in causes if RULE_NAMED[row["cause"]].headline)
     return next((row for row in named if least_gain_pct(row) >= WORTH_NAMING_PCT), None)
 
 
@@ -29,7 +29,7 @@ def least_gain_pct(cause: Json) -> float:
 
 def is_pause(cause: Json) -> bool:
     """Return whether a cause costs time between steps, so that its base is the period."""
-    return rule_named(cause["cause"]).needs == PAUSES
+    return RULE_NAMED[cause["cause"]].needs == PAUSES
 
 
 def with_one_base(causes: Sequence[Json], period_ps: int | None) -> list[Json]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from _breakdown.analysis.causes import DEVICES, PAUSES, REGIONS, rule_named
+from _breakdown.analysis.causes import DEVICES, PAUSES, REGIONS, RULE_NAMED
 from _breakdown.analysis.causes.shared.facts import facts_of, has_reason_to_compare, read_peers
 from _breakdown.analysis.causes.shared.find import causes_of
 from _breakdown.analysis.common_line import scopes_say_more
@@ -369,7 +369,7 @@ def headline(answer: Json) -> str:
     if cause and is_pause(cause):
         return pause_says(cause, answer, at_line_of(cause))
     if cause:
-        what, at_line = rule_named(cause["cause"]).headline or "", at_line_of(cause, answer)
+        what, at_line = RULE_NAMED[cause["cause"]].headline or "", at_line_of(cause, answer)
         return cause_says(cause, what, answer["step_duration_ps"], at_line)
     if answer["bottleneck"] == "idle" and mostly_pauses(answer):
         return pause_sentence(answer) or verdict(answer)
@@ -435,7 +435,7 @@ def next_steps(answer: Json) -> Iterator[Next]:
 
 def of_headline(answer: Json) -> Iterator[Next]:
     cause = main_cause(answer["causes"])
-    needs = rule_named(cause["cause"]).needs if cause else None
+    needs = RULE_NAMED[cause["cause"]].needs if cause else None
     if needs == PAUSES:
         yield OF_PAUSES
     elif needs == DEVICES or waiting(answer):

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from _breakdown.analysis.causes import rule_named
+from _breakdown.analysis.causes import RULE_NAMED
 from _breakdown.analysis.records.captures import RECORD_SUFFIXES, read_records
 from _breakdown.analysis.records.comparison import compare_records
 from _breakdown.analysis.records.comparison_notes import RUN_TO_RUN, warnings_of
@@ -254,7 +254,7 @@ def main_cause(answer: Json) -> Json | None:
     change. Prefer a cause that changed in the direction of the step, then one of unknown gain."""
     total = total_of(answer["totals"])
     least = min(max(total["before_ps"], total["after_ps"]) / 50, abs(total["delta_ps"]) / 2)
-    named = (row for row in answer["causes"] or () if rule_named(row["cause"]).headline)
+    named = (row for row in answer["causes"] or () if RULE_NAMED[row["cause"]].headline)
     large = [row for row in named if abs(row["delta_ps"] or row["unknown_ps"] or 0) > least]
     return min(large, key=lambda row: agreement(row, total["delta_ps"]), default=None)
 
@@ -297,7 +297,7 @@ def cause_sentence(cause: Json, answer: Json) -> str:
 
 
 def cause_says(cause: Json) -> str:
-    rule = rule_named(cause["cause"])
+    rule = RULE_NAMED[cause["cause"]]
     what = rule.headline or cause["cause"].replace("_", " ").capitalize()
     device = f", {cause['device'].removeprefix('/device:')}," if cause["device"] else ""
     where = at(cause["source_user"] or cause["before_source_user"])

@@ -6,12 +6,12 @@ without rows, and the tests read the page.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from typing import Any
 
 from _breakdown.light import NamedTuple
+from _breakdown.output.pages import page_named
 
 Json = dict[str, Any]
 
@@ -46,7 +46,7 @@ class Row(NamedTuple):
 def schema_of(mode: str, page: str = "", *, with_all: bool = False) -> Json:
     """Return the JSON Schema of everything that a mode prints on standard output; `with_all` for
     answers with --all."""
-    text = page or fields_page()
+    text = page or page_named("FIELDS.md")
     declared = Page(text)
     if not with_all:
         declared.optional = declared.only_with_all(mode, text)
@@ -63,15 +63,6 @@ def schema_of(mode: str, page: str = "", *, with_all: bool = False) -> Json:
         "oneOf": [answer, absent],
         "$defs": declared.shared,
     }
-
-
-def fields_page() -> str:
-    """Return the text of FIELDS.md, which is next to the packages in the clone, the wheel and the
-    `.pyz`."""
-    root = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
-    path = os.path.join(root, "docs", "FIELDS.md")
-    data: bytes = __spec__.loader.get_data(path)  # type: ignore[union-attr]
-    return data.decode()
 
 
 def rows_of_tables(page: str) -> Iterator[tuple[str, list[str], list[str]]]:

@@ -20,7 +20,7 @@ import _peaks
 import compute_breakdown
 from _breakdown import command
 from _breakdown.analysis import remedies
-from _breakdown.analysis.causes import NAMES as CAUSES
+from _breakdown.analysis.causes import RULE_NAMED
 from _breakdown.analysis.roof import judging, ledger
 from _breakdown.pipeline import no_answer
 from tests.answers import BATCH, error_answers
@@ -143,7 +143,7 @@ class Names(unittest.TestCase):
             *get_args(judging.SkipReason),
             *ledger.CLASSES,
         }
-        known |= {*CAUSES}
+        known |= {*RULE_NAMED}
         # `with_sharding_constraint` and `in_specs` are names from JAX.
         known |= {"at_roof", "with_sharding_constraint", "in_specs"}
         named = {*re.findall(r"(?<![\w$/-])[a-z]+(?:_[a-z0-9]+)+\b(?![/.])", SKILL)}

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from _breakdown.output.schema import OPTIONAL, OR, Page, Row, fields_page, schema_of
+from _breakdown.output.schema import OPTIONAL, OR, Page, Row, schema_of
 from _breakdown.pipeline import no_answer
 from _breakdown.pipeline.context import SCHEMA_VERSION
 from tests.answers import BATCH, answers, demo, error_answers
@@ -33,6 +33,7 @@ from tests.harness import (
     sampled,
 )
 from tests.json_schema import Validator
+from tests.pages import FIELDS
 
 SAMPLES = ROOT.parent / "shared" / "samples"
 # To add a field, remove one that says less. The aims are 850 fields and 150 000 bytes.
@@ -48,7 +49,7 @@ def random_anatomy_case(rng: random.Random) -> tuple[bytes, Json]:
 
 def rows() -> Iterator[tuple[str, Row]]:
     """Yield the rows of the page, each with the name of its object."""
-    for name, fields in Page(fields_page()).objects.items():
+    for name, fields in Page(FIELDS).objects.items():
         for row in fields.values():
             yield name, row
 
@@ -61,7 +62,7 @@ def page_with_places() -> str:
     """Return the page with the place of each row instead of its meaning, so that a schema's
     descriptions tell which row declares a field."""
     lines, name = [], ""
-    for line in fields_page().splitlines():
+    for line in FIELDS.splitlines():
         if line.startswith("#"):
             name = line.lstrip("# ")
         match = re.match(r"\| `([\w.\[\]]+)` \| ([^|]+) \| ", line)
@@ -205,7 +206,7 @@ class Validation(unittest.TestCase):
 
 class Declarations(unittest.TestCase):
     def test_page_is_not_larger_than_its_budget(self) -> None:
-        n_fields, n_bytes = sum(row.path != "." for _, row in rows()), len(fields_page().encode())
+        n_fields, n_bytes = sum(row.path != "." for _, row in rows()), len(FIELDS.encode())
         advice = f"FIELDS.md: {n_fields} fields, {n_bytes} bytes: remove fields that say little"
         self.assertLessEqual(n_fields, MOST_FIELDS, advice)
         self.assertLessEqual(n_bytes, MOST_BYTES, advice)
@@ -223,14 +224,14 @@ class Declarations(unittest.TestCase):
             self.assertEqual(declared[name, "schema_version"], f"`{SCHEMA_VERSION}`")
 
     def test_every_object_has_a_mode_or_is_named_in_a_type(self) -> None:
-        declared = Page(fields_page())
+        declared = Page(FIELDS)
         named = " ".join([row.type for _, row in rows()] + [*declared.types.values()])
         for name in {name for name, _ in rows()} - {*ALL_MODES}:
             if not name.startswith("Absent"):
                 self.assertRegex(named, rf"\b{name}\b")
 
     def test_type_that_the_page_does_not_define_is_an_error(self) -> None:
-        page = fields_page().replace("| `chip` | text |", "| `chip` | texts |")
+        page = FIELDS.replace("| `chip` | text |", "| `chip` | texts |")
         with self.assertRaisesRegex(ValueError, "FIELDS.md, chip of Chip: no type .* 'texts'"):
             schema_of("bottleneck", page)
 

@@ -1,34 +1,4 @@
-"""Find copies of whole buffers that only keep the old contents while an op writes in place.
-
-needs: a program
-headline: Copying buffers that are updated in place
-
-What it finds: An array is copied with equal layouts, because the step updates it in place while its
-old contents are still needed: by the caller, which did not donate it, or by an op that reads them
-after the update.
-
-Why it costs: A copy moves all bytes, even if the update changes a single row. In a serving engine
-for TPUs, a kernel declared that its output shares the memory of a cache that was still read: the
-copy took four times as long as the kernel, and without it the step took half the time.
-
-How the program shows it: A copy whose operand has the same shape and layout, from HBM to HBM, while
-another op updates either of them in place. Or a result that is a copy of an argument, with parts
-updated, possibly by way of VMEM, while the argument is not donated. Ops that read such a copy in
-VMEM read HBM without it, which is assumed to move 80 % of its peak.
-
-What to change: Donate the arrays that the step updates (`donate_argnums`), or read the old contents
-before the update. A kernel that does not write a buffer needs no entry for it in
-`input_output_aliases`.
-
-When it is intended: Both the old and the new contents are needed.
-
-Example:
-
-    # Before: the caller keeps the cache, so that each step copies it to write one position
-    step = jax.jit(decode)
-    # After: the update is done in the caller's buffer
-    step = jax.jit(decode, donate_argnums=1)
-"""
+"""Find copies of whole buffers that only keep the old contents while an op writes in place."""
 
 from __future__ import annotations
 

@@ -1,29 +1,4 @@
-"""Find ops on arrays of pairs, whose last dimension has two elements.
-
-needs: a program
-headline: Work on pairs in the last dimension
-
-What it finds: Ops on large arrays whose last dimension has size 2.
-
-Why it costs: A vector register has 128 lanes. Whichever dimension the layout spreads over them, ops
-that split or join pairs shuffle elements between lanes, and often take much longer than the bytes
-require. The gain excludes the time to read and write the array once at peak HBM bandwidth.
-
-How the program shows it: The last dimension of a large array has size 2. Ops are excluded if they
-have a dot, or an array more than twice as large, because the pairs are only a part of their work.
-
-What to change: Rotate halves of the last dimension instead of pairs, and reorder the columns of the
-weights to match.
-
-When it is intended: The array is small, or its pairs come from outside, such as complex numbers.
-
-Example:
-
-    # Before: the last dimension of the stacked array has two elements
-    q = jnp.stack([a, b], -1).reshape(x.shape)
-    # After: the halves stay apart (and the weight's columns are reordered to match)
-    q = jnp.concatenate([a, b], -1)
-"""
+"""Find ops on arrays of pairs, whose last dimension has two elements."""
 
 from __future__ import annotations
 

@@ -1,38 +1,4 @@
-"""Find arrays in memory that repeat a smaller array.
-
-needs: a program
-headline: Writing an array that repeats a smaller one
-
-What it finds: An array that an op writes to memory although its elements are copies of a smaller
-array, such as keys and values that are repeated for each head of the queries, or a mask that is the
-same for each head.
-
-Why it costs: The copies are written once and read by each op that uses them. The gain is the time
-of these bytes, without those of one copy, and of ops that do nothing but repeat.
-
-How the program shows it: Only broadcasts, casts and layout changes are between the array in HBM and
-a smaller array (`seen`). Excluded are:
-
-- arrays that repeat a single number, which ops fill before they update them, and that the program
-  returns;
-- an input of a kernel that repeats numbers along its last dimension, as the tiles of kernels for
-  attention need it.
-
-What to change: Read the small array. In `einsum`, split the other operand into groups, or leave out
-the dimension. A kernel can read one block several times, if its index map leaves out the dimension;
-the splash attention kernel takes fewer heads of keys than of queries.
-
-When it is intended: A kernel that you cannot change needs the whole array.
-
-Example:
-
-    # Before: writes the keys and values for each of the heads that share them
-    k, v = (jnp.repeat(x, groups, axis=1) for x in (k, v))
-    out = attention(q, k, v)
-    # After: the heads of a group become rows of one head
-    batch, heads, length, width = q.shape
-    out = attention(q.reshape(batch, heads // groups, -1, width), k, v).reshape(q.shape)
-"""
+"""Find arrays in memory that repeat a smaller array."""
 
 from __future__ import annotations
 

@@ -1,41 +1,4 @@
-"""Find collectives that run in each iteration of a loop although once would be enough.
-
-needs: a program
-headline: Communication that a loop repeats
-
-What it finds: A loop, for example over microbatches, runs a collective in each round, but running
-it once, after or before the loop, gives the same result.
-
-Why it costs: All rounds but one are superfluous. The gain is the time that the step saves if only
-one round runs these collectives. It can exceed their exposed time, because they also make other
-collectives wait for the links.
-
-How the program shows it: Each loop has one row, which is `seen` if accumulations take at least half
-of its exposed time.
-
-- The result of a collective passes only through linear and layout ops, and is added to an element
-  of the loop's state that nothing else in the body reads (`seen`). A residual stream is no such
-  element, because the next layer reads it. An inner loop may first write the results into slices of
-  a larger array that the outer loop adds up.
-- The operands of a collective are the same in each round (`likely`). For example, a weight is
-  gathered again for each microbatch, possibly in an inner loop over layers.
-
-What to change: Add up local values in the loop, and reduce the sum once after the loop. Gather
-weights once, before the loop.
-
-When it is intended: Gathering weights before the loop, or reducing the sum after it, takes more
-memory.
-
-Example:
-
-    # Before: one all-reduce for each microbatch
-    for batch in microbatches:
-        grads += psum(grad(batch), "data")
-    # After: one all-reduce
-    for batch in microbatches:
-        grads += grad(batch)
-    grads = psum(grads, "data")
-"""
+"""Find collectives that run in each iteration of a loop although once would be enough."""
 
 from __future__ import annotations
 

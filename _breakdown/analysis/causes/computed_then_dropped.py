@@ -1,35 +1,4 @@
-"""Find ops whose result a later op mostly discards.
-
-needs: a program
-headline: Computing results that are dropped
-
-What it finds: Matmuls and other ops of whose results a later op takes only a small part, such as
-logits of all positions of which only the last, or the masked ones, are used, or a table that is
-normalised before its rows are looked up. Also, in the backward pass, ops on the gradient of such
-results, which is zero except for this part.
-
-Why it costs: The ops compute everything, and their results are written and read as a whole.
-
-How the program shows it: From each slice and gather, the tool follows the dimensions that are cut
-back to what computes them: through elementwise ops, norms, changes of layout and further matmuls.
-It stops where another op uses more, and at the sum after a block of the model, because blocks are
-written for all positions. In the backward pass, it follows scatters and pads into zeros, but only
-to ops of the lines that it has found in this way. At least half must be dropped. The estimate
-scales the time of the ops to the part that is used. Kernels, sorts and sums over windows keep their
-time, because they can need the whole.
-
-What to change: Take the part first, such as `head(x[:, -1])` instead of `head(x)[:, -1]`. The
-gradient follows.
-
-When it is intended: The compiler or another program needs the whole shape.
-
-Example:
-
-    # Before: logits of all positions, of which few are picked
-    logits = take_along_axis(x @ head, where[..., None], 1)
-    # After
-    logits = take_along_axis(x, where[..., None], 1) @ head
-"""
+"""Find ops whose result a later op mostly discards."""
 
 from __future__ import annotations
 

@@ -1,38 +1,4 @@
-"""Find work that several devices do in the same way, although each could do a part of it.
-
-needs: a program
-headline: Work that several devices repeat
-
-What it finds: Ops whose inputs are whole on several devices, so that all of these devices compute
-the same.
-
-Why it costs: Work that n devices could divide takes n times as long. Often a collective first makes
-the inputs whole. The gain is the time of the ops without the part of one device, and of these
-collectives. The time to collect results that other ops need whole is deducted.
-
-How the program shows it: The program is followed from its parameters, whose shardings tell which
-devices have the same part. An op computes the same on two devices if all of its inputs are equal
-there. Results of an all-gather or an all-reduce are equal in each group; the number of the device
-is equal nowhere. Ops count if dividing them saves more time than collecting their results takes,
-and if no other op needs their inputs whole. The cause is `likely`, because not all ops can be
-divided. Ops that share arrays are one row; its line is the innermost line that the ops with nine
-tenths of the time have in common.
-
-What to change: Find the op at which an array loses its sharding. A reshape that merges two
-dimensions keeps only the sharding of the first one. The compiler does not divide sorts and custom
-calls along the dimension on which they work. An input without a sharding is whole everywhere.
-Constrain what such ops get and return, or write them with `shard_map`.
-
-When it is intended: The optimizer's ops in data parallelism, and norms in tensor parallelism, are
-not reported: dividing them takes further collectives.
-
-Example:
-
-    # Before: the batch is the inner dimension of the merged two, so devices get the whole array
-    y = layer(x.reshape(time * batch, -1))
-    # After: the batch, which is divided, is the outer dimension
-    y = layer(x.swapaxes(0, 1).reshape(batch * time, -1))
-"""
+"""Find work that several devices do in the same way, although each could do a part of it."""
 
 from __future__ import annotations
 

@@ -1,42 +1,4 @@
-"""Find ops that combine small arrays into a large one, and reduce it again.
-
-needs: a program
-headline: Combining small arrays into a large one that is reduced
-
-What it finds: An op that broadcasts small arrays to a common shape, compares or multiplies them
-there, and sums the result: a one-hot array of tokens that is counted, distances between all pairs
-of points, keys that are repeated for several heads. The large array never goes to memory, so that
-only the time shows it.
-
-Why it costs: The vector unit computes every element of the large array, although the result has few
-of them. A scatter, a sort or a matmul needs none of them. The gain is the time of the ops above
-the time that their bytes take at the peak HBM bandwidth, and the time of casts for them.
-
-How the program shows it: Inside a fusion without a matmul, a reduce has an operand with at least
-twice as many elements as any array that the fusion reads or writes, which sums, products,
-comparisons and selections make of broadcasts alone. A product must be summed. A comparison must
-have a side that is the same along a dimension of the sum. Other functions of pairs, such as a
-maximum or `tanh`, need all pairs. Comparisons that are not with indices are `likely`, because
-several of them together can need all pairs; all else is `seen`.
-
-What to change: It depends on what the op does with the pairs.
-
-- Numbers that are compared with all indices: index with them, or count and mark them with
-  `.at[].add`, `.at[].set` or `jax.ops.segment_sum`.
-- Other comparisons of all pairs: sort, and use `searchsorted`, `cumsum` or `segment_sum`.
-- Products: use `einsum`, after taking apart squares of differences.
-- A matmul of a repeated array, such as keys of grouped-query attention: do not repeat it, but split
-  the heads of the queries into groups.
-
-When it is intended: Few elements, or differences that a matmul would compute too coarsely.
-
-Example:
-
-    # Before: compares each token with the whole vocabulary
-    seen = jax.nn.one_hot(tokens, vocabulary).sum(0) > 0
-    # After
-    seen = jnp.zeros(vocabulary, bool).at[tokens].set(True)
-"""
+"""Find ops that combine small arrays into a large one, and reduce it again."""
 
 from __future__ import annotations
 

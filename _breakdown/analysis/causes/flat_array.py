@@ -1,33 +1,4 @@
-"""Find arrays that are joined into one flat array and later split again.
-
-needs: a program
-headline: Joining arrays into a flat array
-
-What it finds: Arrays with several dimensions that are joined into an array with one dimension,
-which is later split into them again.
-
-Why it costs: An array with one dimension has another layout than one with several, so joining
-arrays into a flat array copies each of them twice, and elementwise ops on it are not fused into
-other ops. The gain is the time of all ops that only move data or work elementwise on the flat
-arrays.
-
-How the program shows it: Some ops that only move data write parts into a large array with one
-dimension, and others take parts out of one. The cause is `likely`, because one collective for many
-small arrays can be faster than many collectives.
-
-What to change: Apply an operation to each array with `jax.tree.map` instead of joining them; the
-compiler combines small collectives itself.
-
-When it is intended: A kernel needs one flat array.
-
-Example:
-
-    # Before: all gradients are joined, reduced and split
-    flat, split = jax.flatten_util.ravel_pytree(grads)
-    grads = split(jax.lax.psum(flat, "data"))
-    # After: each gradient is reduced
-    grads = jax.tree.map(lambda g: jax.lax.psum(g, "data"), grads)
-"""
+"""Find arrays that are joined into one flat array and later split again."""
 
 from __future__ import annotations
 

@@ -1,34 +1,4 @@
-"""Find matmuls in a loop's body that one matmul before the loop could do for all rounds.
-
-needs: a program
-headline: A matmul in each round of a loop
-
-What it finds: A matmul that each round of a loop does although its operands need no other round,
-such as the projection of the inputs of a recurrent network inside `lax.scan`.
-
-Why it costs: A round has few rows, so that the matrix unit is mostly idle, and the gradient of the
-weight is read and written in each round. In a library for reinforcement learning, projecting the
-inputs of a GRU before the scan and reducing the gradients after it made the forward and backward
-passes ten times faster on a CPU.
-
-How the program shows it: A matmul in the body of a `while` depends on the loop's inputs, but on
-nothing that a round carries to the next one, and on no collective in the body. It belongs to the
-forward pass and is not recomputed, and its results for all rounds take at most 512 MiB. The gain is
-that of one matmul at the efficiency of those outside of loops, here and in the backward pass, where
-the sum of the gradients of a bias goes, too. Slices of the result replace those of the inputs. In
-the backward pass, each round stores a gradient instead, which is assumed to take half of the time.
-
-What to change: Multiply all rounds' inputs before the loop, and pass the result to it.
-
-When it is intended: The results of all rounds do not fit into memory.
-
-Example:
-
-    # Before: each of the 512 rounds multiplies 64 rows
-    h = jax.lax.scan(lambda h, x: 2 * (cell(h, x @ wx),), h0, xs)[1]
-    # After: one matmul of 512 * 64 rows
-    h = jax.lax.scan(lambda h, gx: 2 * (cell(h, gx),), h0, xs @ wx)[1]
-"""
+"""Find matmuls in a loop's body that one matmul before the loop could do for all rounds."""
 
 from __future__ import annotations
 

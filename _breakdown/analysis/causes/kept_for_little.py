@@ -1,34 +1,4 @@
-"""Find arrays that are kept for all rounds of a loop, although only little of each round is used.
-
-needs: a program
-headline: Keeping an array of all rounds for little of it
-
-What it finds: A large array that a loop fills round by round, such as the logits of all chunks, and
-that is reduced after the loop, for example to an accuracy.
-
-Why it costs: Each round copies its part into the array, and HBM must hold all rounds. The estimate
-removes these copies. Reading the array again takes time, too, but so does reducing each round.
-People who computed losses and metrics of 512 positions at a time, in a scan, kept 0.3 GB of logits
-instead of 9.6 GB (axlearn, pull request 1236).
-
-How the program shows it: The forward pass writes an array of at least 128 MiB slice by slice, in a
-loop. All ops that read it are outside of the backward pass, have no matmul, and make at most an
-eighth of its bytes of it.
-
-What to change: Reduce in the loop, and return what is used of each round: from the body of
-`lax.scan`, or from the function under `lax.map`.
-
-When it is intended: The array is also written to disk, or looked at while debugging.
-
-Example:
-
-    # Before: all logits leave the scan
-    _, logits = lax.scan(lambda _, x: (None, x @ head), None, chunks)
-    hits = logits.argmax(-1) == labels
-    # After
-    both = chunks, labels
-    _, hits = lax.scan(lambda _, c: (None, (c[0] @ head).argmax(-1) == c[1]), None, both)
-"""
+"""Find arrays that are kept for all rounds of a loop for little of each round."""
 
 from __future__ import annotations
 

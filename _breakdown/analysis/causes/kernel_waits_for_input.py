@@ -1,29 +1,4 @@
-"""Find kernels that wait for their input.
-
-needs: regions inside kernels
-headline: Waiting for copies in a kernel
-
-What it finds: A kernel spends time in regions that only wait for copies.
-
-Why it costs: The Pallas pipeline copies the next block while the kernel's body computes the current
-one. If a copy takes longer than the body, the kernel waits. The gain is the time of the waits, but
-the kernel keeps the time that its operands and results take at the chip's bandwidth.
-
-How the program shows it: The capture has the regions inside kernels, and some of them only wait.
-All executions of a kernel share one row.
-
-What to change: Use larger blocks, so that there is more math for each copied byte, or more buffers,
-or move fewer bytes.
-
-When it is intended: Never; but a kernel that is bound by memory waits whatever its blocks are.
-
-Example:
-
-    # Before: little math per copy
-    pl.BlockSpec((128, 128), lambda i, j: (i, j))
-    # After
-    pl.BlockSpec((512, 512), lambda i, j: (i, j), pipeline_mode=pl.Buffered(3))
-"""
+"""Find kernels that wait for their input."""
 
 from __future__ import annotations
 

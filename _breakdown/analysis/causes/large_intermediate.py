@@ -1,39 +1,4 @@
-"""Find large arrays that are written to memory only to be read and reduced again.
-
-needs: a program
-headline: Writing and re-reading a large array
-
-What it finds: An array that is much larger than what is later used of it, such as log-probabilities
-of a whole vocabulary, or the scores of attention.
-
-Why it costs: Each byte is written and read at the speed of HBM. For an array that is reduced, the
-estimate leaves out the array, the op that only writes it, and the ops of the backward pass that
-only build its gradient of a few values. For scores, the estimate leaves out their bytes in HBM; the
-matmuls keep the time that their flops need, as in a kernel.
-
-How the program shows it: There are two patterns. Arrays in VMEM do not count.
-
-- No matmul or kernel writes or reads the array, and all that is made of it has at most an eighth of
-  its size (`seen`).
-- A dot's result is at least 8 times as large as either operand, and is multiplied again after a
-  softmax (`likely`). Heads count as at least 128 wide, because a kernel pads them to the lanes of a
-  register. All arrays in HBM with these dimensions are scores, also those that the backward pass
-  makes. A kernel such as flash attention never writes scores to memory, and returns no metric of
-  them, so scores that the program also sums over several rows do not count.
-
-What to change: Compute only what is used, for example `logsumexp` minus the selected logit instead
-of `log_softmax`, or work in chunks. For scores, use a fused attention kernel.
-
-When it is intended: Short sequences, for which a kernel is not faster.
-
-Example:
-
-    # Before: f32[batch, time, vocabulary] in memory, of which one element of each row is used
-    loss = -take_along_axis(log_softmax(logits), labels[..., None], -1).mean()
-    # After
-    chosen = take_along_axis(logits, labels[..., None], -1)[..., 0]
-    loss = (logsumexp(logits, -1) - chosen).mean()
-"""
+"""Find large arrays that are written to memory only to be read and reduced again."""
 
 from __future__ import annotations
 

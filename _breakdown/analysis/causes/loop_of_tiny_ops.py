@@ -1,36 +1,4 @@
-"""Find loops of hundreds of rounds of tiny ops that could work on all rounds at once.
-
-needs: a program
-headline: A loop of tiny ops
-
-What it finds: A loop whose rounds take microseconds, run hundreds of times, and do not need to run
-one after another: the rounds are independent, or each adds to a multiple of what the round before
-it has computed (a linear recurrence, such as a discounted sum or a state-space model).
-
-Why it costs: An op takes some microseconds however small its arrays are. In a library for
-reinforcement learning, returns over long sequences took a quarter of the time with an associative
-scan.
-
-How the program shows it: A `while` of at least 100 rounds of at most 50 us each, whose ops take at
-least five times as long as their flops and bytes need. What a round carries to the next one goes
-only through sums, products with values that are not carried, and ops that move whole arrays. All
-loops at one line share a row. The gain assumes that the ops work on all rounds at their roof; for a
-recurrence four times, because an associative scan combines pairs and spreads the results, and reads
-and writes the arrays each time.
-
-What to change: `jax.vmap` instead of `lax.map` for independent rounds, `lax.associative_scan` or
-`jnp.cumsum` for a linear recurrence; otherwise a larger `unroll`.
-
-When it is intended: The arrays of all rounds together do not fit into memory.
-
-Example:
-
-    # Before: 512 rounds of a few microseconds
-    h = jax.lax.scan(lambda h, ab: 2 * (ab[0] * h + ab[1],), jnp.zeros_like(b[0]), (a, b))[1]
-    # After: nine rounds over all positions
-    combine = lambda left, right: (left[0] * right[0], right[0] * left[1] + right[1])
-    h = jax.lax.associative_scan(combine, (a, b))[1]
-"""
+"""Find loops of hundreds of rounds of tiny ops that could work on all rounds at once."""
 
 from __future__ import annotations
 

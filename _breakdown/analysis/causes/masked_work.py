@@ -1,38 +1,4 @@
-"""Find attention that computes scores which a positional mask mostly discards.
-
-needs: a program
-
-What it finds: Attention scores of all pairs of positions, of which a mask keeps only a quarter or
-less, such as a window of 512 of 2048 positions.
-
-Why it costs: The matmul computes all scores, the softmax reads them, and the matmul after it, and
-those of the backward pass, multiply zeros.
-
-How the program shows it: The result of a matmul before a softmax is only used through a `select`
-with a constant, or plus a constant that is very negative at some positions. The tool computes the
-mask at some positions, and in some rounds of a loop, from iotas, constants and the loops' counters;
-what depends on data counts as kept. At least three quarters must be dropped: a causal mask drops
-half, and a window that is cut into blocks with their neighbours up to two thirds, which is usual.
-The estimate scales all ops on the scores to the blocks of 256 by 256 positions in which something
-is kept. Masks inside of kernels are not seen.
-
-What to change: Compute only the blocks in which the mask keeps something: slice the keys to the
-window of each block of queries, or use a kernel that skips blocks, such as splash attention.
-
-When it is intended: The sequences are short, and blocks would be smaller than the matrix unit.
-
-Example:
-
-    # Before: scores of all 8 positions, of which those of the last 2 are kept
-    back = jnp.arange(8)[:, None] - jnp.arange(8)
-    out = softmax(jnp.where((back >= 0) & (back < 2), q @ k.T, -1e30)) @ v
-    # After: each block of 2 queries reads 4 keys
-    near = jnp.arange(0, 8, 2)[:, None] - 2 + jnp.arange(4)
-    back = jnp.arange(8).reshape(4, 2, 1) - near[:, None]
-    kept = (back >= 0) & (back < 2) & (near >= 0)[:, None]
-    scores = jnp.where(kept, q.reshape(4, 2, -1) @ k[near].mT, -1e30)
-    out = (softmax(scores) @ v[near]).reshape(q.shape)
-"""
+"""Find attention that computes scores which a positional mask mostly discards."""
 
 from __future__ import annotations
 

@@ -1,35 +1,4 @@
-"""Find chains of matmuls that take much longer than in another order.
-
-needs: a program
-
-What it finds: A matmul of A and B whose large result is only multiplied by smaller arrays C, such
-as `A @ B @ C`, attention without a softmax, or LoRA weights that are merged into a kernel: the
-backward pass makes the gradient of the whole kernel, only to multiply it to a small rank.
-
-Why it costs: `A @ (B @ C)` needs no large result, which takes time to compute, to write, and to
-send to other devices. The gain is the time of the first matmul and of the ops that move its result,
-and the time of the other matmuls beyond that of the new order. The new order is assumed to compute
-as fast as the present one, and to read and write HBM.
-
-How the program shows it: All ops that read the result of a matmul are matmuls, and another order
-needs at most half the flops. Casts, changes of layout, multiplications by a number and sums over
-devices can be between them. With such a sum, another order needs the same C on all devices, so the
-cause is `likely`. Matmuls of one line are one row.
-
-What to change: Put parentheses around the small matmul, or apply the factors of a weight one after
-the other instead of their product. With more than two operands, `jnp.einsum` chooses an order by
-itself.
-
-When it is intended: A result that is stored for other programs, such as merged weights. Another
-order rounds differently.
-
-Example:
-
-    # Before: multiplies all pairs of positions
-    y = (q @ k.T) @ v
-    # After
-    y = q @ (k.T @ v)
-"""
+"""Find chains of matmuls that take much longer than in another order."""
 
 from __future__ import annotations
 

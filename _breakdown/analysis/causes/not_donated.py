@@ -1,30 +1,4 @@
-"""Find arguments that keep their memory although an output of the same shape could reuse it.
-
-needs: a program
-headline: Not donating arguments
-
-What it finds: The old state of a step stays in memory next to the new state.
-
-Why it costs: It costs memory, not time: `gain_bytes` is the memory of these arguments on each
-device.
-
-How the program shows it: An argument was not donated, and has the shape of an output that does not
-reuse the memory of any argument. All arguments share one row, because a training state often
-consists of many small arrays. The cause is always `likely`, because the program does not show
-whether the caller still needs the argument.
-
-What to change: Pass `donate_argnums` or `donate_argnames` to `jax.jit` for arguments that are not
-used after the call.
-
-When it is intended: The caller needs the old state, for example to compare it with the new one.
-
-Example:
-
-    # Before: old and new state are both in memory
-    step = jax.jit(train_step)
-    # After: the new state takes the memory of the old one
-    step = jax.jit(train_step, donate_argnums=(0, 1, 2))
-"""
+"""Find arguments that keep their memory although an output of the same shape could reuse it."""
 
 from __future__ import annotations
 

@@ -1,35 +1,4 @@
-"""Find lookups that are written as a matmul.
-
-needs: a program
-headline: A matmul with a one-hot matrix
-
-What it finds: A matmul whose operand has a single one in each row, or a single weight.
-
-Why it costs: For each token, the matmul multiplies the entire table, mostly by zeros, and the
-one-hot matrix may first be written to memory or gathered from other devices, as may the table. The
-gain is the time of these matmuls, of the ops that compute or move the matrix, and of the gather of
-the table and the reduce-scatter of its gradient, minus the time of a lookup or an update, which is
-assumed to read and write the rows at a tenth of the peak HBM bandwidth.
-
-How the program shows it: A one-hot matrix is a comparison for equality with an iota, to which the
-offset of a shard may be added.
-
-- The matrix passed only through converts, broadcasts, collectives and layout ops (`seen`).
-- The matrix was also multiplied by weights or summed, as in the dispatch of tokens to experts
-  (`likely`).
-
-What to change: Index the table. To dispatch tokens, compute their positions with `cumsum` or
-`argsort`, and move rows with `take_along_axis`.
-
-When it is intended: A table of a few rows, for which a matmul is faster than a gather.
-
-Example:
-
-    # Before: multiplies the whole table for each token
-    x = jax.nn.one_hot(tokens, vocabulary) @ table
-    # After: reads one row for each token
-    x = table[tokens]
-"""
+"""Find lookups that are written as a matmul."""
 
 from __future__ import annotations
 

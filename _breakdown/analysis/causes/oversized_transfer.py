@@ -1,40 +1,4 @@
-"""Find collectives that move far more bytes than the ops next to them need.
-
-needs: a program
-headline: Moving larger arrays between devices than needed
-
-What it finds: A matmul or a lookup reads or writes several arrays, and devices exchange the largest
-one, although exchanging all others would be cheaper.
-
-Why it costs: Links are slow, so the time of a collective grows with its bytes. The gain is the time
-of the collective, minus the time for moving the other arrays instead.
-
-How the program shows it: The array that moves has more than twice the bytes of the other arrays on
-all devices of a group together. So even gathering all of those everywhere would be cheaper. The
-cause is `likely`, because the line that sets the sharding is elsewhere.
-
-- An all-gather collects an operand of matmuls, such as logits before a small matmul, or a table of
-  which only a few rows are looked up. If the result is reduced, both arrays move.
-- A reduction adds up partial results of a matmul, such as logits whose weight is split along the
-  dimension that the matmul sums over. The weight, which could be split along its other dimension,
-  need not move. In the backward pass, reductions of matmuls sum gradients over batches, and do not
-  count. Ops that all devices run on the whole sum are part of the cause (see `duplicated_work`).
-- A reduction adds up the updates of a table, such as the gradient of a table of which every device
-  has a copy and uses a few rows.
-
-What to change: If an operand is gathered, split the weight and the activations along the same mesh
-axis in the dimension that they have in common. If only partial sums are added up, split the weight
-along its other dimension. Split a large table along its rows, so that only rows move.
-
-When it is intended: Seldom: if the sharding serves other ops that cost more.
-
-Example:
-
-    # Before: every device has partial sums of all logits
-    head = NamedSharding(mesh, P("model", None))  # features, vocabulary
-    # After: every device has the logits of a part of the vocabulary
-    head = NamedSharding(mesh, P(None, "model"))
-"""
+"""Find collectives that move far more bytes than the ops next to them need."""
 
 from __future__ import annotations
 

@@ -1,36 +1,4 @@
-"""Find parameters and results whose elements each step moves to another layout.
-
-needs: a program
-headline: Changing the layout of parameters
-
-What it finds: An array crosses the boundary of the jitted function in a layout that its readers or
-makers inside cannot use, so that each step copies it to another layout. This includes weights from
-which each step takes elements with a stride.
-
-Why it costs: The copies read and write all bytes of the array in each step, and compute nothing.
-Callers pass arrays in the default layout unless they ask for another one. In a kernel library,
-swapping two axes of a weight before a Pallas kernel took as long as the kernel: without the copy,
-2.2 ms became 1.1 ms.
-
-How the program shows it: An op only moves elements: a copy, a transpose, a reshape that runs as an
-op, or a slice with a stride, which the compiler makes a matmul with zeros and ones. It reads a
-parameter of the program, possibly through a prefetch or a slice, or it writes a result. All such
-ops at one line share a row, and the copy of a result is in the row of a parameter of its shape.
-
-What to change: Store the array in the order that the function needs: split or transpose weights
-when they are loaded. Or let the compiler choose: compile with `Format(Layout.AUTO)` of
-`jax.experimental.layout` in `in_shardings` and `out_shardings`, put the arrays into the chosen
-layouts once, and donate those that the step returns.
-
-When it is intended: Two ops need the same parameter in different layouts.
-
-Example:
-
-    # Before: each step separates the interleaved columns of the weight
-    gate, up = w["gate_up"][:, ::2], w["gate_up"][:, 1::2]
-    # After: the weights are separated when they are loaded
-    gate, up = w["gate"], w["up"]
-"""
+"""Find parameters and results whose elements each step moves to another layout."""
 
 from __future__ import annotations
 

@@ -1,36 +1,4 @@
-"""Find matmuls that multiply f32 in several passes, because a higher precision is set.
-
-needs: a program
-headline: Matmuls in higher precision
-
-What it finds: Matmuls and convolutions of f32 operands with `precision` HIGH or HIGHEST, often
-because `jax_default_matmul_precision` was set to compare results with another machine.
-
-Why it costs: The matrix unit multiplies bf16. At the default precision, it rounds f32 operands and
-multiplies them once. At HIGH, it multiplies parts of them in 3 passes, and at HIGHEST in 6, or half
-as many if one operand is bf16. The gain assumes one pass, but at least the time that the bytes need
-at the peak bandwidth.
-
-How the program shows it: An operand of the matmul is f32 and has a higher precision. All such
-matmuls are one cause, because one setting often decides on all of them; the line is the one with
-the most time. In a program with a backward pass, only the forward and the backward pass count,
-because an optimizer that multiplies matrices may need f32. The cause is always `likely`. Operands
-that were bf16 before they became f32 need no more passes, because the compiler undoes the cast.
-
-What to change: Leave out `precision`, or set `jax_default_matmul_precision` to `default`, and keep
-a higher precision for the few matmuls that need it, with `jax.default_matmul_precision` around
-them.
-
-When it is intended: Linear algebra, such as solving equations or orthogonalising matrices, physics,
-and positions or logits that must be exact.
-
-Example:
-
-    # Before: six passes for each matmul of the layer
-    h = jnp.dot(x, w, precision=lax.Precision.HIGHEST)
-    # After: one pass
-    h = jnp.dot(x, w)
-"""
+"""Find matmuls that multiply f32 in several passes, because a higher precision is set."""
 
 from __future__ import annotations
 

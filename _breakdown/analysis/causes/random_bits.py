@@ -1,33 +1,4 @@
-"""Find ops that spend their time on random numbers.
-
-needs: a program
-
-What it finds: Ops, also matmuls, that compute the random numbers of dropout, noise or sampling.
-
-Why it costs: JAX's default generator, threefry, computes about a hundred operations for each
-number. The compiler computes them inside each op that uses the numbers, in the backward pass once
-more. The gain is the part of the time above the op's roof that belongs to the generator, minus the
-time in which numbers of a faster generator are written and read.
-
-How the program shows it: A fusion has the 20 rounds of threefry: additions, shifts and xors of
-unsigned integers. Their part of the fusion's elementwise operations is their part of its time.
-Ops that read or write memory for half of their time are not counted, because the core can compute
-the numbers meanwhile. The gain must be 2 % of the step or more (`likely`).
-
-What to change: Draw fewer numbers, for example with dropout in fewer places, or select the
-generator of the chip before the first key is made. With dropout of attention, the step of a GPT-2
-on TPU v3 took 1.5 times as long. Measure the other generator: inside `vmap` over keys, it made a
-training up to 10 times slower, and each device may draw the numbers of all devices.
-
-When it is intended: The numbers must not depend on the sharding, the chip or the compiler.
-
-Example:
-
-    # Before
-    key = jax.random.key(0)
-    # After
-    key = jax.random.key(0, impl="rbg")
-"""
+"""Find ops that spend their time on random numbers."""
 
 from __future__ import annotations
 

@@ -1,32 +1,4 @@
-"""Find ops of the forward pass that run again in the backward pass.
-
-needs: only the trace
-
-What it finds: All ops that a checkpoint recomputes, except those of `recomputed_repeatedly`.
-
-Why it costs: Each block runs twice, memory for time. The gain is unknown: a program with a
-checkpoint does not show how long it takes to write and read the activations instead. A step can
-become slower without its checkpoint. So this cause ranks after all others that cost time, and is in
-no headline.
-
-How the program shows it: The path of an op has `checkpoint` and `rematted_computation`. The cause
-is always `likely`, because the checkpoint may be there to save memory. Ops that the compiler
-recomputes without a checkpoint, because memory is short, are excluded. The sentence says how many
-bytes would have to be kept: the recomputed arrays that the backward pass reads, for all rounds of a
-loop, except gathered weights.
-
-What to change: If memory is free, save more activations: use a checkpoint policy
-that keeps the outputs of matmuls, or remove the checkpoint in some layers.
-
-When it is intended: Most often. Treat it as a mistake only if memory is free.
-
-Example:
-
-    # Before: recomputes everything
-    block = jax.checkpoint(block)
-    # After: recomputes only what is cheap
-    block = jax.checkpoint(block, policy=jax.checkpoint_policies.dots_saveable)
-"""
+"""Find ops of the forward pass that run again in the backward pass."""
 
 from __future__ import annotations
 

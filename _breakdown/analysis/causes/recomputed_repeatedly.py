@@ -1,38 +1,4 @@
-"""Find ops that are recomputed twice, because one checkpoint contains another.
-
-needs: only the trace
-headline: Recomputing the same work more than once
-
-What it finds: A checkpoint inside a checkpoint, of which one saves little memory.
-
-Why it costs: The forward pass runs three times instead of twice. Besides, the compiler cannot fuse
-ops across the border of a checkpoint, so what enters the inner checkpoint is written to memory. The
-gain is the time of the second recomputation, with its communication, and of the ops that only write
-arrays for it.
-
-How the program shows it: The path of an op lists each enclosing `checkpoint` before
-`rematted_computation`. The cause is `seen` if a matmul or kernel inside two or more checkpoints
-also runs inside one, with the same path apart from the checkpoints. The outer checkpoint is
-superfluous if there is a loop between the two: it then saves little additional memory. Otherwise
-the inner checkpoint is superfluous if the outer one is repeated, in a loop or in each of several
-layers, around one block, because only one block's activations are in memory at a time; or if the
-inner checkpoints contain less than nine tenths of the outer one's backward matmuls and kernels. If
-the inner checkpoint goes, ops without a matmul belong to the cause, too, if only ops of the inner
-checkpoint read their results.
-
-What to change: Remove the checkpoint that the row names.
-
-When it is intended: Seldom: two levels save memory if each level alone needs too much.
-
-Example:
-
-    # Before: the outer checkpoint recomputes all blocks, and each block is recomputed again
-    block = jax.checkpoint(block)
-    loss = jax.checkpoint(loss_of_all_blocks)
-    # After
-    block = jax.checkpoint(block)
-    loss = loss_of_all_blocks
-"""
+"""Find ops that are recomputed twice, because one checkpoint contains another."""
 
 from __future__ import annotations
 

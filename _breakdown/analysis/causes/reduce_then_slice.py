@@ -1,33 +1,4 @@
-"""Find collectives whose result is whole on every device, although each device keeps only a part.
-
-needs: a program
-headline: A full collective whose result is then sliced
-
-What it finds: An all-reduce, or an all-gather, before a slice whose place depends on the device.
-
-Why it costs: A reduce-scatter moves half the bytes of an all-reduce, because it does not send the
-sums of the parts to all devices. An all-to-all of n devices moves 1 / n of the bytes of an
-all-gather. The gain is this part of the collective's time.
-
-How the program shows it: All ops that read the result of the collective are a `dynamic-slice` whose
-index is computed from the number of the device (`seen` for a reduction, `likely` for a gather,
-whose shardings are set elsewhere). Between them can be layout ops, elementwise ops and ops that
-join arrays, such as all gradients into a flat one. All-reduces that the compiler has fused with
-such a slice (`all-reduce-scatter`) already move only the parts.
-
-What to change: Use `jax.lax.psum_scatter` instead of `psum` and a slice. Without `shard_map`, give
-the result the sharding of the slice, so that the compiler creates a reduce-scatter.
-
-When it is intended: Never: the result is the same.
-
-Example:
-
-    # Before: every device gets all sums
-    y = psum(y, "model")
-    y = dynamic_slice_in_dim(y, axis_index("model") * part, part)
-    # After: every device gets the sums of its part
-    y = psum_scatter(y, "model", scatter_dimension=0, tiled=True)
-"""
+"""Find collectives whose result is whole on every device that keeps only a part."""
 
 from __future__ import annotations
 

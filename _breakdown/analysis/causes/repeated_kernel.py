@@ -1,33 +1,4 @@
-"""Find kernels that several devices run on the same data.
-
-needs: a program
-
-What it finds: Devices gather all operands of a kernel, so that each of them computes the same
-result.
-
-Why it costs: Of n devices, n - 1 do work that is not needed, and the operands cross the links. The
-gain is (n - 1) / n of the kernel's time, and the time of the gathers, and of reductions of the
-result.
-
-How the program shows it: All large operands of a kernel come from all-gathers among the same
-devices, through layout ops only. If only keys and values are gathered, each device works on
-different queries; if only weights are, on different activations. Other kernels, such as those of
-the backward pass, belong to the cause if they read only these all-gathers. The cause is `likely`.
-
-What to change: Name the mesh axis in `in_specs` and `out_specs` of the `shard_map` around the
-kernel.
-
-When it is intended: Never, unless the kernel is tiny.
-
-Example:
-
-    # Before: every device of the axis "model" computes all heads
-    spec = P("data", None)
-    out = jax.shard_map(kernel, mesh=mesh, in_specs=(spec,) * 3, out_specs=spec)(q, k, v)
-    # After: each device computes its own heads
-    spec = P("data", "model")
-    out = jax.shard_map(kernel, mesh=mesh, in_specs=(spec,) * 3, out_specs=spec)(q, k, v)
-"""
+"""Find kernels that several devices run on the same data."""
 
 from __future__ import annotations
 

@@ -1,30 +1,4 @@
-"""Find matmuls of rows that are copies of each other.
-
-needs: a program
-
-What it finds: Matmuls of an operand whose rows repeat, because a small array was broadcast before
-the matmul and not after it, such as the embedding of a time that is repeated for each token.
-
-Why it costs: All copies are multiplied with the same weights, and give copies of the same result.
-
-How the program shows it: The operand is followed back through elementwise ops, changes of layout
-and other matmuls to a broadcast. All arrays that are combined on the way must repeat along the same
-dimension. Only one of the matmul's operands has this dimension, and the result has it, too. One
-copy of the rows (at least 128) keeps its part of the time, or the time to read the operands if that
-is longer.
-
-What to change: Apply the layer to the small array, and broadcast its result.
-
-When it is intended: Hardly ever. Few rows do not fill the matrix unit, but take no longer.
-
-Example:
-
-    # Before: the same row of the time is multiplied for each token
-    time = jnp.broadcast_to(time[:, None], (batch, tokens, width))
-    shift = jax.nn.silu(time) @ weights
-    # After: one row for each sample
-    shift = (jax.nn.silu(time) @ weights)[:, None]
-"""
+"""Find matmuls of rows that are copies of each other."""
 
 from __future__ import annotations
 

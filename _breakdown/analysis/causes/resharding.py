@@ -1,40 +1,4 @@
-"""Find arrays that move between devices because neighbouring ops split them differently.
-
-needs: a program
-headline: Resharding arrays
-
-What it finds: Two ops need an array split along different axes, so collectives that nobody wrote
-move the array between them.
-
-Why it costs: The links are much slower than the memory, and often nothing hides the communication.
-The compiler also copies the array before and after, to put the parts in order. The gain is the time
-that the step saves without these collectives and copies.
-
-How the program shows it: There are all-to-alls whose primitive is not `all_to_all`, or collectives
-whose primitive is `sharding_constraint` or `reshard`. In the optimizer, which needs no
-communication, a collective-permute of an elementwise op counts, too: the op's operands, such as
-gradients and the optimizer's state, are split differently. (Within the model, the compiler also
-creates permutes for matmuls that it runs in pieces.) A constraint has its own line, so the cause is
-`seen`; otherwise it is `likely`, and the line with the most time is often near the constraint.
-All-to-alls after a lookup, or before the update of its table, are no cause: rows are looked up
-where the table is, and used where the tokens are.
-
-Rows are collectives among the same devices, or at the same line of the optimizer.
-
-What to change: Look near the line for a `with_sharding_constraint`, `in_specs` or a parameter's
-sharding that splits a different dimension than its neighbours. Give both sides the same sharding.
-
-When it is intended: A dispatch of tokens to experts also causes all-to-alls without the primitive.
-
-Example:
-
-    # Before: the all-to-all moves x from one axis to the other
-    x = with_sharding_constraint(x, P("fsdp", None, None))  # split by batch
-    h = with_sharding_constraint(h, P(None, "fsdp", None))  # split by sequence
-    # After
-    x = with_sharding_constraint(x, P("fsdp", None, None))
-    h = with_sharding_constraint(h, P("fsdp", None, None))
-"""
+"""Find arrays that move between devices because neighbouring ops split them differently."""
 
 from __future__ import annotations
 

@@ -1,39 +1,4 @@
-"""Find buffers that are rewritten whole although only a few of their elements change.
-
-needs: a program
-headline: Rewriting whole buffers to change a few elements
-
-What it finds: A buffer, such as a cache of keys and values, a replay buffer or a queue, into which
-a step writes one position with a mask: `jnp.where(positions == i, new, cache)`, or by adding a
-one-hot array times the new elements.
-
-Why it costs: The op reads and writes all bytes of the buffer. An update in place writes the
-position. The gain is the time of the op, without the part that the update of a few elements needs.
-If the op has other results, it is only the time to write the buffer at 80 % of the peak bandwidth.
-If each row has its own index, the gain is unknown, because a scatter can be slower than the mask.
-
-How the program shows it: An op without a matmul writes an array whose elements come unchanged from
-an array of the same shape. Only those that a one-hot array selects come from elsewhere. A one-hot
-array compares an index with the places along a dimension of at least 32. No later op reads the old
-array. The cause is `seen` if one index is used for the whole buffer, and the old buffer is not an
-argument that the caller keeps; otherwise it is `likely`.
-
-What to change: `lax.dynamic_update_slice` or `.at[i].set` with one index for all rows, and donate
-the buffer. If each row has its own index, compare one scatter, `.at[rows, i].set`, with the mask:
-it can be faster or slower. A loop of updates, also one that `vmap` makes, is slower than both.
-
-When it is intended: Many rows with an index each, or a buffer that is so small that one pass over
-it takes no longer than an update. In axlearn, a broadcast mask instead of a scatter with an index
-for each row made decoding of a 70B model faster (107 to 69 ms, pull request 972).
-
-Example:
-
-    # Before: reads and writes the whole cache
-    here = jnp.arange(cache.shape[1]) == i
-    cache = jnp.where(here[None, :, None], new[:, None], cache)
-    # After: writes one position
-    cache = lax.dynamic_update_slice_in_dim(cache, new[:, None], i, 1)
-"""
+"""Find buffers that are rewritten whole although only a few of their elements change."""
 
 from __future__ import annotations
 

@@ -1,35 +1,4 @@
-"""Find reductions that read a large array a second time, because they need a first reduction of it.
-
-needs: a program
-headline: Reading a large array a second time
-
-What it finds: A sum over a large array whose elements depend on another sum over the same array,
-such as a variance that is computed from the differences to the mean.
-
-Why it costs: The second sum begins when the first is complete, so it reads the whole array once
-more, and often so does its gradient. The estimate removes the ops that read the array for the
-second sum. When people compared both formulas in Keras on JAX, batch norm in one pass took 63 ms
-instead of 75 ms (keras-core, pull request 866).
-
-How the program shows it: An op that only sums: it reads one large array, and its results and other
-operands have at most an eighth of the array's size. The array was summed before, by an op whose
-small result leads to this op. The first op can also be the one that writes the array, and the array
-can be in VMEM. A maximum, as in a softmax, does not count as a first sum, because the second sum
-cannot do without it. Neither does a sum that is exponentiated on the way, as in attention.
-
-What to change: Compute both sums in one pass: the variance is E[x²] - E[x]², in f32. In flax, this
-is `use_fast_variance`. Or fuse both sums with the op that makes the array.
-
-When it is intended: The variance of values far from zero, where E[x²] - E[x]² is inexact.
-
-Example:
-
-    # Before: jnp.var subtracts the mean from each element
-    mean, var = x.mean((0, 1, 2)), x.var((0, 1, 2))
-    # After
-    mean = x.mean((0, 1, 2))
-    var = jnp.square(x).mean((0, 1, 2)) - jnp.square(mean)
-"""
+"""Find reductions that read a large array a second time."""
 
 from __future__ import annotations
 

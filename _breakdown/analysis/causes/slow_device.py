@@ -1,32 +1,4 @@
-"""Find a device that is slower than the other devices, so that the others wait in collectives.
-
-needs: several devices
-headline: A slow device
-
-What it finds: One device takes longer than all others for its part of the step.
-
-Why it costs: The other devices wait for it in collectives. The gain is the slow device's load (step
-duration minus communication and barriers) minus the largest load of the other devices. The largest
-gain is the difference to the median load, and the least gain the difference to the mean.
-
-How the program shows it: The trace does. If devices are compared (see `--peers`), and all of them
-ran the program, a device is reported by the rule of the mode `spread`: it has the largest load, by
-at least 0.5 % of the step. The line is the one that explains at least half of the difference to the
-median device, if there is one. Only one step is read on each device, so chance is not excluded and
-the cause is always `likely`.
-
-What to change: Share the work of this line evenly (tokens per expert, sequence lengths, shards). If
-all lines are slower by the same factor, look at the device's chip and host.
-
-When it is intended: Never, but one step can be chance: `spread` tests all steps.
-
-Example:
-
-    # Before: all tokens can go to one expert, and so to one device
-    experts = router(x).argmax(-1)
-    # After: each expert takes at most its share
-    experts = limited_to_capacity(router(x), tokens_per_expert)
-"""
+"""Find a device that is slower than the other devices, so that the others wait in collectives."""
 
 from __future__ import annotations
 

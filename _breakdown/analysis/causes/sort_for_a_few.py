@@ -1,32 +1,4 @@
-"""Find sorts of a large dimension of which only a few elements are read.
-
-needs: a program
-headline: Sorting a whole array to read a few elements
-
-What it finds: A sort, for example of `jnp.argsort`, whose results are only read in a small part,
-such as the five best of 32 000 logits.
-
-Why it costs: A sort compares all elements with each other in many passes, and takes about a hundred
-times as long as reading the array. Finding a few large elements takes one pass. In a serving
-engine, selecting the candidates of top-p sampling with top-k instead of sorting a vocabulary of
-131 072 tokens made this step seven times faster.
-
-How the program shows it: A sort of at least 1024 elements per row. All readers of its results, past
-ops that only move them, are slices and gathers that take at most an eighth of the elements. The
-gain assumes one pass over the sorted values.
-
-What to change: `lax.top_k` instead of a sort, `lax.approx_max_k` if some errors are allowed, or
-counting the elements above a threshold.
-
-When it is intended: The order of the few elements must be that of a stable sort.
-
-Example:
-
-    # Before: 32 000 logits are sorted for the five best
-    hit = jnp.argsort(-logits, -1)[..., :5] == targets[..., None]
-    # After: count the logits that are larger
-    hit = (logits > jnp.take_along_axis(logits, targets[..., None], -1)).sum(-1) < 5
-"""
+"""Find sorts of a large dimension of which only a few elements are read."""
 
 from __future__ import annotations
 

@@ -1,35 +1,4 @@
-"""Find collectives that block the core although independent math could run at the same time.
-
-needs: a program
-headline: Communication that could run during math
-
-What it finds: The core stops for collectives, or waits for asynchronous ones as soon as they begin.
-
-Why it costs: The core waits instead of computing. The gain is the time that the step saves if all
-these collectives begin as early as possible; the core keeps the order of the trace. (The program's
-ops are replayed: collectives of at least 1 MiB use the links one after another.)
-
-How the program shows it: There is math in the same computation that needs none of their results.
-All collectives are in one row, because a flag switches all of them and they share the links. The
-cause is always `likely`, because the compiler may have a reason. If some collectives with an opcode
-are asynchronous, the compiler has decided on each of them individually, so this opcode is excluded.
-All-to-alls are excluded, too, because no flag makes them asynchronous. Without the latency hiding
-scheduler, the compiler makes collectives asynchronous, but waits for each of them as soon as it has
-begun; then the row includes asynchronous collectives.
-
-What to change: Set the flags of this chip that make collectives asynchronous; `what_helps` names
-them.
-
-When it is intended: The compiler hides less communication if memory is short.
-
-Example:
-
-    # Before: the core waits for the sum of the gradients
-    compiled = jax.jit(step).lower(state, batch).compile()
-    # After
-    options = {"xla_tpu_enable_latency_hiding_scheduler": "true"}
-    compiled = jax.jit(step).lower(state, batch).compile(options)
-"""
+"""Find collectives that block the core although independent math could run at the same time."""
 
 from __future__ import annotations
 

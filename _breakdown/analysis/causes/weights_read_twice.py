@@ -1,32 +1,4 @@
-"""Find weights that are read several times for few rows, although one call could read them once.
-
-needs: a program
-
-What it finds: A network that is called twice with few rows, such as guidance of a diffusion model
-with and without the text, or the two towers of a siamese network.
-
-Why it costs: With few rows, reading the weights takes longer than multiplying by them. Two calls
-read them twice, and fill the matrix unit badly. The gain assumes that an op takes as many times
-longer than its flops at the peak rate or the read of its weights at the peak HBM bandwidth,
-whichever is longer, as it does now. Weights that are fetched ahead count, too.
-
-How the program shows it: Matmuls of one phase multiply different arrays by the same parameter of
-the jitted function, directly or through casts and copies. They run in the same loop or in none, and
-none needs the result of another one, so one matmul could multiply the rows of all (`likely`). The
-line is the outermost one at which their stacks differ.
-
-What to change: Concatenate the inputs along the batch, call the network once, and split its result.
-
-When it is intended: Calls with many rows gain nothing, and are not reported. Memory may have no
-room for the activations of both calls, and a call can be skipped in some steps.
-
-Example:
-
-    # Before: reads the weights twice
-    y, z = apply(w, x), apply(w, other)
-    # After
-    y, z = jnp.split(apply(w, jnp.concatenate([x, other])), 2)
-"""
+"""Find weights that are read several times for few rows, although one call could read them once."""
 
 from __future__ import annotations
 

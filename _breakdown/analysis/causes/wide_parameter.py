@@ -1,35 +1,4 @@
-"""Find parameters that every step reads in a wider dtype than it computes in.
-
-needs: a program
-headline: Reading parameters in a wider dtype than needed
-
-What it finds: Weights in f32 in a program for inference that casts them to bf16 before it uses
-them, often because the dtype of the parameters was forgotten when the model was created or loaded.
-
-Why it costs: Each step reads twice the bytes that it needs, and casts them again. Decoding reads
-all weights for each token, so half of its time can be lost.
-
-How the program shows it: A float parameter of the jitted function goes only into converts to a
-narrower float, directly or through copies, slices and gathers. The program has no backward pass,
-and neither writes nor returns the parameter. All such parameters are one cause (`seen`); the line
-is the one that reads them for the longest time.
-
-What to change: Cast the parameters once, when they are loaded (`param_dtype` in Flax), or pass the
-narrow copy to the step. In serving, people who stored bf16 weights halved the time and the memory
-that a token takes.
-
-When it is intended: A program that trains keeps master weights in f32; it is not examined. Keep f32
-also if another program needs the same arrays and memory has no room for a copy.
-
-Example:
-
-    # Before: each step casts all weights
-    step = jax.jit(lambda w, x: x @ w.astype(x.dtype))
-    y = step(w, x)
-    # After: the weights are cast once
-    w = w.astype(x.dtype)
-    y = step(w, x)
-"""
+"""Find parameters that every step reads in a wider dtype than it computes in."""
 
 from __future__ import annotations
 

@@ -1,31 +1,4 @@
-"""Find collectives that move numbers in a wider dtype than the ops before or after them use.
-
-needs: a program
-
-What it finds: Collectives of f32 arrays that were bf16 just before, or that become bf16 just after,
-such as gradients that a cast after `all_gather` widens before they are added up.
-
-Why it costs: Each element takes twice the bytes on the links. The gain assumes that the time of the
-collectives is proportional to their bytes.
-
-How the program shows it: All operands of the collective are casts from a narrower float, past
-slices and changes of layout, or all ops that read its result first cast it to one. All such
-collectives are one cause, because one line often decides on all of them; the line is the one with
-the most time. The cause is `likely`, because a sum over many devices is less exact in a narrow
-dtype.
-
-What to change: Cast before a gather, not after it. The backward pass then adds up the gradients in
-the narrow dtype. Cast gradients before a reduction of your own, and widen its result.
-
-When it is intended: Sums over many devices that must be as exact as f32.
-
-Example:
-
-    # Before: the gradient of the cast makes f32 from bf16, which the devices add up
-    y = x @ lax.all_gather(w, "data", tiled=True).astype(x.dtype)
-    # After
-    y = x @ lax.all_gather(w.astype(x.dtype), "data", tiled=True)
-"""
+"""Find collectives that move numbers in a wider dtype than the ops before or after them use."""
 
 from __future__ import annotations
 

@@ -1,35 +1,4 @@
-"""Find the lines at which large values become f32, and then stay f32 for the following ops.
-
-needs: a program
-headline: Widening values to f32
-
-What it finds: A bf16 value that becomes f32, often by a norm's gain or by a position table, and is
-not cast back: matmuls, kernels or the residual stream after it are f32, too.
-
-Why it costs: All later ops read, write, gather and multiply twice the bytes. The estimate halves
-the f32 arrays that are made from the value, and the arrays of the same size in the backward pass.
-
-How the program shows it: The forward pass converts a large array to f32. From there, f32 values
-lead through elementwise ops, collectives, matmuls and kernels. They are carried on if a matmul or a
-kernel makes another f32 array of them, or if they are a sum to which the program adds results of
-matmuls at least twice, as in a residual stream. A norm or an activation that casts its result back
-does not do that. Scores and logits before a softmax do not count, and neither do gradients of
-weights. The line is the first one, in the order of the trace, at which f32 begins. The cause is
-`seen` if the convert and the op that uses it have the same stack: an implicit promotion. An
-explicit cast may be intended (`likely`).
-
-What to change: Cast the f32 operand of the line with `.astype(x.dtype)`, or cast the result back.
-
-When it is intended: A residual stream in f32 can be necessary in deep models, and so can recurrent
-states.
-
-Example:
-
-    # Before: the table is f32, so x and all layers after it are f32
-    x = x + sinusoid(length, width)
-    # After
-    x = x + sinusoid(length, width).astype(x.dtype)
-"""
+"""Find the lines at which large values become f32, and then stay f32 for the following ops."""
 
 from __future__ import annotations
 

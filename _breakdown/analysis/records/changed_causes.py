@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import Literal
 
-from _breakdown.analysis.causes import NAMES, PROGRAM, SMALLEST_PART, rule_named
+from _breakdown.analysis.causes import PROGRAM, RULE_NAMED, SMALLEST_PART
 from _breakdown.analysis.records.matching import paired_files, split_frame
 from _breakdown.analysis.records.record_format import RecordedCause, RecordedCauses
 from _breakdown.light import NamedTuple
@@ -69,9 +69,9 @@ def changed_causes(
     Causes that only one of the captures can show are left out. Equal programs have equal causes,
     except those that are not in the program.
     """
-    names = {*before.examined} & {*after.examined}.intersection(NAMES)
+    names = {*before.examined} & {*after.examined}.intersection(RULE_NAMED)
     if same_program:
-        names = {name for name in names if rule_named(name).needs != PROGRAM}
+        names = {name for name in names if RULE_NAMED[name].needs != PROGRAM}
     sides = ([cause for cause in side.found if cause.cause in names] for side in (before, after))
     differing = [row for row in matched(*sides) if row.exceeds(step)]
     return sorted(differing, key=lambda row: -abs(row.delta or 0))

@@ -9,11 +9,11 @@ from __future__ import annotations
 import ast
 import importlib.util
 import re
-import textwrap
 import unittest
 from functools import partial
 
-from _breakdown.analysis.causes import NAMES, rule_named
+from _breakdown.analysis.causes import RULE_NAMED
+from tests.pages import CAUSES, blocks
 
 # What an example needs before it can run. The stand-ins do as little as possible.
 COMMON = """
@@ -195,13 +195,13 @@ SAME = {
 
 def parts_of(name: str) -> list[str]:
     """Return the code before and after the change."""
-    code = textwrap.dedent(rule_named(name).sections["Example"])
+    (code,) = [block.text for block in blocks(CAUSES) if block.heading == name]
     return re.split(r"(?m)^(?=# After)", code)
 
 
 class Examples(unittest.TestCase):
     def test_examples_are_code(self) -> None:
-        for name in NAMES:
+        for name in RULE_NAMED:
             before, after = parts_of(name)
             for part in (before, after):
                 with self.subTest(name):
@@ -209,7 +209,7 @@ class Examples(unittest.TestCase):
 
     @unittest.skipUnless(importlib.util.find_spec("jax"), "needs JAX")
     def test_examples_run_and_compute_the_same(self) -> None:
-        for name in NAMES:
+        for name in RULE_NAMED:
             if name == ONLY_ON_TPUS:
                 continue
             with self.subTest(name):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from _breakdown.analysis.causes import DEVICES, NAMES, PAUSES, PROGRAM, REGIONS, Rule, rule_named
+from _breakdown.analysis.causes import DEVICES, PAUSES, PROGRAM, REGIONS, RULES, Rule
 from _breakdown.analysis.causes.shared.cause import StepFacts
 from _breakdown.analysis.causes.shared.find import causes_of
 from _breakdown.analysis.idle.periods import periods_of
@@ -44,8 +44,7 @@ def found_by_default(step: Step, context: Context, known: Mapping[str, PeerDevic
     is_compared = has_reason_to_compare(step, ledger)
     peers = read_peers(step, context, known)[0] if is_compared else None
     facts = facts_of(step, roofs, ledger, peers, context)
-    rules = map(rule_named, NAMES)
-    return Found(causes_of(facts), [rule.name for rule in rules if can_find(rule, facts)])
+    return Found(causes_of(facts), [rule.name for rule in RULES if can_find(rule, facts)])
 
 
 def can_find(rule: Rule, facts: StepFacts) -> bool:

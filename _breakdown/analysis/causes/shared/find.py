@@ -8,12 +8,11 @@ from typing import Any
 from _breakdown.analysis.arrays.engine import Change, Engine, Gain
 from _breakdown.analysis.causes import (
     DEVICES,
-    NAMES,
     PAUSES,
     PROGRAM,
+    RULES,
     SMALLEST_PART,
     Rule,
-    rule_named,
 )
 from _breakdown.analysis.causes.shared.cause import Cause, Place, StepFacts
 from _breakdown.analysis.causes.shared.pauses import Group as PauseGroup
@@ -55,10 +54,9 @@ def causes_of(facts: StepFacts) -> list[Json]:
     Causes of unknown gain come after all others that cost time, and causes that cost only memory
     come last.
     """
-    rules = [rule_named(name) for name in NAMES]
     programs, pauses = programs_of(facts), groups_of(facts)
     if facts.ledger and not programs:
-        names = listed([rule.name for rule in rules if rule.needs != PROGRAM])
+        names = listed([rule.name for rule in RULES if rule.needs != PROGRAM])
         facts.context.warn(
             "the capture does not contain the program of this step, so causes can only include"
             f" {names}"
@@ -69,7 +67,7 @@ def causes_of(facts: StepFacts) -> list[Json]:
         {program.program: program.links for program in programs}.get,
     )
     large: list[Found] = []
-    for rule in rules:
+    for rule in RULES:
         causes = [
             Found(cause._replace(name=rule.name), gain_of(cause, engine))
             for cause in found_by(rule, facts, programs, pauses)
