@@ -19,9 +19,7 @@ REMEDY = (
 
 
 def find(of: StepProgram) -> Iterator[Cause]:
-    left_out = of.explained_by(
-        "loop_of_tiny_ops", "parameter_relayout", "array_of_pairs", "flat_array", "resharding"
-    )
+    left_out = of.explained_by("parameter_relayout", "array_of_pairs", "resharding")
     changes = [
         ran
         for ran in of.long_ops

@@ -12,7 +12,6 @@ from _breakdown.analysis.arrays.of_step import StepArrays
 from _breakdown.analysis.arrays.parts import Parts
 from _breakdown.analysis.causes import SMALLEST_PART
 from _breakdown.analysis.causes.shared.cause import Cause, Place, StepFacts
-from _breakdown.analysis.causes.shared.recurrences import Rounds
 from _breakdown.analysis.causes.shared.sentences import listed
 from _breakdown.analysis.causes.shared.softmaxes import softmaxed_in
 from _breakdown.analysis.likely_lines import line_of
@@ -97,7 +96,6 @@ class StepProgram:
         self._facts = facts
         # Causes that gain less than this time are not reported.
         self.floor = facts.step.duration // SMALLEST_PART
-        self._rounds: dict[Instruction, Rounds] = {}
 
     @property
     def arrays(self) -> StepArrays:
@@ -168,12 +166,6 @@ class StepProgram:
             return {}
         loops = {part: loop_around(part) for part in {here.computation for here in self.entry_of}}
         return grouped((loops[here.computation], entry) for here, entry in self.entry_of.items())
-
-    def rounds_of(self, loop: Instruction) -> Rounds:
-        """Return how the rounds of a loop depend on each other."""
-        if loop not in self._rounds:
-            self._rounds[loop] = Rounds(loop)
-        return self._rounds[loop]
 
     @cached_property
     def order(self) -> dict[Instruction, int]:
