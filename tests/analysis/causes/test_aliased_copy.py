@@ -68,6 +68,17 @@ class AliasedCopy(unittest.TestCase):
         ]
         self.assertEqual(causes({"main": main}, [event("copy.1", "data formatting", 0, 200)]), [])
 
+    def test_copy_of_a_computed_array_is_not_reported(self) -> None:
+        """Test that no argument is blamed, although one has the shape of the result."""
+        main = [
+            op("x", "parameter", shape=CACHE),
+            op("y", "negate", "x", shape=CACHE),
+            op("copy.1", "copy", "y", shape=CACHE, line="cache.py:4"),
+            op("out", "tuple", "y", "copy.1", shape=tuple_of(CACHE, CACHE)),
+        ]
+        ran = [event("y", "loop fusion", 0, 200), event("copy.1", "data formatting", 200, 200)]
+        self.assertEqual(causes({"main": main}, ran), [])
+
     @staticmethod
     def by_way_of_vmem(*options: str, extra: bytes = b"") -> list[Json]:
         """Return the causes if the cache is updated in VMEM, read there, and written back."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unittest
+from collections.abc import Mapping
 from typing import Any
 
 from tests.analysis.small_programs import Json, causes, rounds, take
@@ -29,15 +30,17 @@ def widened(frame: int = 1, *, name: str | None = CONVERT, table: str = "paramet
     ]
 
 
-def found(main: list[Op], **computations: list[Op]) -> list[Json]:
-    """Return the causes if every op of the entry computation takes 100 ps and accesses two f32
-    arrays."""
+def found(
+    main: list[Op], lasted: Mapping[str, int] | None = None, **computations: list[Op]
+) -> list[Json]:
+    """Return the causes if every op of the entry computation takes 100 ps, or as long as it
+    `lasted`, and accesses two f32 arrays."""
     ran = [
         event(
             instruction.name,
             "convolution fusion" if instruction.opcode == "dot" else "loop fusion",
             100 * i,
-            100,
+            (lasted or {}).get(instruction.name, 100),
             shape="f32[512,128]{1,0}",
             tf_op=((data := instruction.instruction.metadata) and data.op_name) or "jvp()/x:",
             bytes_accessed=2 * N_WIDE,
@@ -98,6 +101,18 @@ class Matmuls(unittest.TestCase):
 
         # A compiler can transpose the gradient. The gradient of a weight has another shape.
         self.assertEqual(gain(128, 512) - gain(256, 256), 25)
+
+    def test_forward_ops_that_take_just_the_smallest_gain_are_examined(self) -> None:
+        backward = "jit(f)/transpose(jvp())/dot_general"
+        main = [
+            *widened(),
+            DOT,
+            op("y", "parameter", shape=NARROW, number=2),
+            op("dot.2", "dot", "y", "y", shape=WIDE, tf_op=backward),
+        ]
+        # The smallest gain is 5 of 1000 ps. Most of this gain is in the backward pass.
+        for longest, n_found in ((2, 1), (1, 0)):
+            self.assertEqual(len(found(main, {"wide": 1, "sum.1": 2, "dot.1": longest})), n_found)
 
     def test_fusions_loops_and_collectives_are_passed(self) -> None:
         fused = [
