@@ -252,9 +252,9 @@ class Commands(unittest.TestCase):
                 self.assertEqual(missing_text(text, "a\nb\nc\n"), missing)
 
 
-def of_readme(word: str) -> Call:
-    """Return the README's recipe whose filter contains the given word."""
-    (found,) = [call for call in calls(README) if word in call.pipe]
+def recipe_with(word: str) -> Call:
+    """Return the recipe whose filter contains the given word."""
+    (found,) = [call for call in calls(GUIDE) if word in call.pipe]
     return found
 
 
@@ -263,7 +263,7 @@ class Recipes(unittest.TestCase):
     batch = BATCH
 
     def test_times_by_file_from_the_recipe_add_up_to_the_time_of_all_ops(self) -> None:
-        call = of_readme('"us", "%", "file"')
+        call = recipe_with('"us", "%", "file"')
         result = outcome(call.words).object
         header, *rows = [line.split("\t") for line in piped(call, result).stdout.splitlines()]
         self.assertEqual(header, ["us", "%", "file"])
@@ -275,7 +275,7 @@ class Recipes(unittest.TestCase):
             self.assertAlmostEqual(float(percent), 100 * float(time) / whole, delta=0.06)
 
     def test_gate_accepts_equal_runs_and_rejects_slower_runs(self) -> None:
-        (call,) = (call for call in calls(README) if "--fail-over" in call.words)
+        (call,) = (call for call in calls(GUIDE) if "--fail-over" in call.words)
         gate = call.words[call.words.index("--fail-over") :]
         for profile, baseline, status in (
             (BEFORE, BEFORE, 0),
@@ -288,7 +288,7 @@ class Recipes(unittest.TestCase):
                 self.assertEqual(outcome.status, status)
 
     def test_flame_graph_has_a_stack_for_each_group(self) -> None:
-        call = of_readme(">demo.folded")
+        call = recipe_with(">demo.folded")
         call = call._replace(pipe=call.pipe.replace(">demo.folded", ""))
         groups = outcome(call.words).object["groups"]
         for own, end in ((False, "source_inner"), (True, "source_user")):
