@@ -10,19 +10,22 @@ from _breakdown.light import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Literal
 
-DTYPES = ("bf16", "fp8", "fp32", "fp16")
+DTYPES = ("bf16", "fp8", "int8", "int4", "fp32", "fp16")
 DEFAULT_CHIP = "v7x"
 PROFILE_CHIP = "profile"
 
 
 class Peaks(NamedTuple):
-    """Peak rates of one device; a rate is None if the vendor does not publish it."""
+    """Peak rates of one device; a rate is None if it is not published."""
 
     source: str
     hbm_gibps: float | None
     bf16: float | None = None
     fp8: float | None = None
+    int8: float | None = None
+    int4: float | None = None
     fp32: float | None = None
     fp16: float | None = None
 
@@ -32,34 +35,65 @@ class Peaks(NamedTuple):
 
 
 class Chip(NamedTuple):
-    """Peak rates of a TPU generation, and its names in traces (`device_type_string`)."""
+    """All facts about a TPU generation that the tool uses.
+
+    `device_types` are its names in traces (`device_type_string`) and in JAX (`device_kind`).
+    `overlap` is what can run its collectives beside math: asynchronous fusions, or the chip's
+    SparseCores; None if that is not known.
+    """
 
     device_types: tuple[str, ...]
     bf16: float
+    fp8: float | None = None
+    int8: float | None = None
+    int4: float | None = None
     hbm_gibps: float | None = None
     hbm_gbps: float | None = None
-    fp8: float | None = None
+    overlap: Literal["fusions", "sparse_cores"] | None = None
 
 
-# On v4 and v5p, a device plane is one of the chip's two TensorCores, so it has half the chip's
-# peaks. On v5e and v6e, it is the whole chip, which has one TensorCore. On v7x, it is one of the
-# chip's two chiplets. The vendor publishes figures per chip at docs.cloud.google.com/tpu/docs/NAME,
-# where NAME is v4, v5e, v5p, v6e or tpu7x.
+# On v2 to v4, v5p and v8i, a device plane is one of the chip's two TensorCores, and on v7x one of
+# its two chiplets, so it has half the chip's peaks. The table of peaks on FIELDS.md has the sources
+# of all rates. `overlap` of v5e, v6e and v7x is read off compiled programs, of v5p off a capture,
+# and of v4 off public launch scripts.
 CHIPS = {
-    # These rates are from XProf's roofline tables for v4 captures. The vendor publishes 275 TFLOPS
-    # and 1200 GB/s per chip.
-    "v4": Chip(("TPU v4",), 139.8, hbm_gibps=572.2),
-    # The vendor publishes 197 TFLOPS and 819 GB/s per chip.
-    "v5e": Chip(("TPU v5 Lite", "TPU v5e"), 197.0, hbm_gbps=819.0),
-    # These rates are from XProf's roofline tables for v5p captures. The vendor publishes 459 TFLOPS
-    # and 2765 GB/s per chip.
-    "v5p": Chip(("TPU v5", "TPU v5p"), 233.4, hbm_gibps=1287.45),
-    # The vendor publishes 918 TFLOPS and 1638 GB/s per chip. Newer v6e captures declare 946.7
-    # TFLOPS.
-    "v6e": Chip(("TPU v6 Lite", "TPU v6e"), 918.0, hbm_gbps=1638.0),
-    # The vendor publishes 2307 TFLOPS in bf16, 4614 TFLOPS in fp8 and 7380 GB/s per chip. This
-    # tool's predecessor misread 7380 GB/s as GiB/s; keep its value so that results stay comparable.
-    "v7x": Chip(("TPU v7x", "TPU7x", "TPU v7"), 1153.5, hbm_gibps=3690.0, fp8=2307.0),
+    "v2": Chip(("TPU v2",), 23.0, hbm_gbps=358.0),
+    "v3": Chip(("TPU v3",), 61.5, hbm_gbps=450.0),
+    "v4i": Chip(("TPU v4 Lite", "TPU v4i"), 137.0, hbm_gbps=614.0),
+    # XProf's roofline tables have slightly other rates than the vendor, from captures.
+    "v4": Chip(("TPU v4",), 139.8, int8=137.5, hbm_gibps=572.2, overlap="fusions"),
+    "v5e": Chip(
+        ("TPU v5 Lite", "TPU v5e"), 197.0, int8=393.0, int4=788.0, hbm_gbps=819.0, overlap="fusions"
+    ),
+    "v5p": Chip(
+        ("TPU v5", "TPU v5p"),
+        233.4,
+        fp8=229.5,
+        int8=459.0,
+        int4=920.0,
+        hbm_gibps=1287.45,
+        overlap="fusions",
+    ),
+    "v6e": Chip(
+        ("TPU v6 Lite", "TPU v6e"),
+        918.0,
+        fp8=918.0,
+        int8=1836.0,
+        int4=3680.0,
+        hbm_gbps=1638.0,
+        overlap="sparse_cores",
+    ),
+    # This tool's predecessor misread 7380 GB/s as GiB/s; keep its value so that results stay
+    # comparable.
+    "v7x": Chip(
+        ("TPU v7x", "TPU7x", "TPU v7", "TPU7"),
+        1153.5,
+        fp8=2307.0,
+        hbm_gibps=3690.0,
+        overlap="sparse_cores",
+    ),
+    "v8i": Chip(("TPU v8i", "TPU8i"), 550.5, fp8=4404.0, hbm_gbps=4300.5),
+    "v8t": Chip(("TPU v8t", "TPU8t"), 996.1, fp8=5976.9, int8=996.1, int4=11953.8, hbm_gbps=6528.0),
 }
 V7X_HBM = (
     "using an HBM peak of 3690 GiB/s per device; for the vendor's 3436.6, pass"
@@ -77,7 +111,8 @@ def gibps(gbps: float) -> float:
 def builtin(name: str) -> Peaks:
     chip = CHIPS[name]
     hbm = gibps(chip.hbm_gbps) if chip.hbm_gbps is not None else chip.hbm_gibps
-    return Peaks(f"builtin {name} table", hbm, bf16=chip.bf16, fp8=chip.fp8)
+    rates = chip.bf16, chip.fp8, chip.int8, chip.int4
+    return Peaks(f"builtin {name} table", hbm, *rates)
 
 
 def of_profile(tflops: float | None, gbps: float | None) -> Peaks:
@@ -98,16 +133,23 @@ def override(peaks: Peaks, overrides: Mapping[str, float]) -> Peaks:
 
 def chip_of(device_type: str) -> str | None:
     """Return the name of the chip with the given `device_type_string`."""
+    key = _key(device_type)
     for name, chip in CHIPS.items():
-        if device_type.lower() in (known.lower() for known in chip.device_types):
+        if key in map(_key, chip.device_types):
             return name
     return None
+
+
+def _key(device_type: str) -> str:
+    """Return what is left of a chip's name in all spellings: `TPU v8i`, `TPU8i` and `tpu-8i` are
+    one chip."""
+    return "".join(filter(str.isalnum, device_type.lower())).removeprefix("tpu").removeprefix("v")
 
 
 class Choice(NamedTuple):
     """The peaks in use, the chip's name, and notes if the peaks may be wrong for the device.
 
-    `is_assumed` is True if neither an option nor the trace names a known chip.
+    `is_assumed` is True if neither an option nor the trace tells which peaks are right.
     """
 
     chip: str
@@ -119,9 +161,11 @@ class Choice(NamedTuple):
 def choose(
     requested: str | None, device_type: str | None, own: Peaks, overrides: Mapping[str, float]
 ) -> Choice:
-    """Return the peaks of the requested chip, or of the device's chip if none is requested. `own`
-    holds the peaks that the trace declares."""
+    """Return the peaks of the requested chip, or of the device's chip if none is requested. If it
+    is unknown, return `own`, the peaks that the trace declares, or else those of DEFAULT_CHIP."""
     known = requested or chip_of(device_type or "")
+    if known is None and (own.bf16 or own.hbm_gibps):
+        known = PROFILE_CHIP
     chip = known or DEFAULT_CHIP
     used = override(own if chip == PROFILE_CHIP else builtin(chip), overrides)
     notes = [*_chip_notes(requested, device_type, chip, own), *_own_notes(own, used)]
@@ -132,14 +176,10 @@ def _chip_notes(requested: str | None, device_type: str | None, chip: str, own: 
     fits = chip_of(device_type or "")
     device = f"a {device_type!r}" if device_type else "a device without a type"
     if requested is None:
-        if chip == fits == DEFAULT_CHIP:
+        if chip == DEFAULT_CHIP:
             return []
-        if fits is None:
-            return [
-                f"assuming the peaks of {chip}, because {device} has no known peaks; to use"
-                " others, pass --chip"
-            ]
-        return [f"the trace is of {device}; using the peaks of {chip} (--chip selects others)"]
+        used = f"the peaks of {fits}" if fits else "the peaks in the trace"
+        return [f"the trace is of {device}; using {used} (--chip selects others)"]
     if not device_type or chip in (fits, PROFILE_CHIP):
         return []
     advice = ""

@@ -255,10 +255,7 @@ def peaks_used(roofs: Roofs) -> Json:
     peaks = roofs.choice.peaks
     ridge_points = {dtype: roofs.ridge_point(dtype) for dtype in _peaks.DTYPES}
     return {
-        "peak_tflops_bf16": peaks.bf16,
-        "peak_tflops_fp8": peaks.fp8,
-        "peak_tflops_fp32": peaks.fp32,
-        "peak_tflops_fp16": peaks.fp16,
+        **{f"peak_tflops_{dtype}": peaks.tflops(dtype) for dtype in _peaks.DTYPES},
         "peak_hbm_gibps": peaks.hbm_gibps,
         "ridge_points": {
             dtype: ridge_point

@@ -395,8 +395,7 @@ def verdict(answer: Json) -> str:
     of_worst = (worst and (worst.get("lost_ps") or worst["dur_ps"])) or 0
     here = f", {'all' if of_worst == lost else time(of_worst)} of it here" if where else ""
     takes = "take" if name in ("host", "data_movement", "kernel", "other") else "takes"
-    chip = answer["chip"] if answer["chip_is_assumed"] else "the chip"
-    more = f" more than {chip} needs" if name in ("compute_bound", "memory_bound") else ""
+    more = " more than the chip needs" if name in ("compute_bound", "memory_bound") else ""
     more += waiting(answer) if name == "collective" else ""
     of_step = part_of(lost, answer["step_duration_ps"])
     what = IN_SENTENCES.get(name, CLASSES[name])

@@ -330,8 +330,7 @@ def sentences(answer: Json) -> Iterator[str]:
         yield f"The {what}'s flops and bytes are unknown."
     else:
         cost = " (declared cost)" if top["cost_source"] == "declared" else ""
-        chip = answer["chip"] if answer["chip_is_assumed"] else "the chip"
-        yield f"The {what} takes {time(top['lost_ps'])} more than {chip} needs{cost}."
+        yield f"The {what} takes {time(top['lost_ps'])} more than the chip needs{cost}."
 
 
 def inside(row: Json, what: str) -> Iterator[str]:

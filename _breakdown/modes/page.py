@@ -32,7 +32,7 @@ from _breakdown.modes.kernel import NO_KERNELS, NO_REGIONS
 from _breakdown.output.page import html_of
 from _breakdown.output.page_data import cut_lists
 from _breakdown.output.page_sections import sections_of
-from _breakdown.output.phrases import Next
+from _breakdown.output.phrases import Next, with_assumption
 from _breakdown.output.screen import Part, Says
 from _breakdown.pipeline.context import DEVICE, Context
 from _breakdown.pipeline.device import open_device
@@ -154,7 +154,8 @@ def side_of(
         if parts.get(mode) == OK:
             totals = of_step["totals"] | answers[mode]["totals"]
             whole = head | answers[mode] | {"mode": mode, "totals": totals}
-            answers[mode]["headline"] = module_named(mode).headline(whole)
+            says = module_named(mode).headline(whole)
+            answers[mode]["headline"] = with_assumption(says, whole)
     ledger = ledger_of(step, roofs_of(step.device, None, {}), {})
     return {
         "page": head,

@@ -24,16 +24,7 @@ MOST_NOTES = 3
 # The first sentences of every single-step mode. A sentence is omitted if the answer lacks one of
 # its fields.
 HEAD = (
-    Section(
-        (
-            Says("{mode:word}: {trace:file}, {device} ({device_type})"),
-            Says(
-                "; chip unknown, {chip:word} assumed (--chip)",
-                when="chip_is_assumed",
-                continues=True,
-            ),
-        )
-    ),
+    Says("{mode:word}: {trace:file}, {device} ({device_type})"),
     Section(
         (
             Says(

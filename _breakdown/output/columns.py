@@ -48,6 +48,6 @@ PEERS = Says(
 )
 PEAKS = Says(
     "\npeaks of {chip:word}: {peaks_used.peak_tflops_bf16:decimal} TFLOP/s in bf16,"
-    " {peaks_used.peak_tflops_fp8:decimal} in fp8, {peaks_used.peak_tflops_fp32:decimal} in fp32;"
+    " {peaks_used.peak_tflops_fp8:decimal} in fp8, {peaks_used.peak_tflops_int8:decimal} in int8;"
     " {peaks_used.peak_hbm_gibps:decimal} GiB/s of HBM"
 )

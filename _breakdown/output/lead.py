@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Final
 
+from _breakdown.output.phrases import with_assumption
+
 Json = dict[str, Any]
 
 MOST_STEPS: Final = 3
@@ -28,7 +30,7 @@ def with_lead(
         ]
     return {
         **{name: answer[name] for name in FIRST},
-        "headline": lead.headline(answer),
+        "headline": with_assumption(lead.headline(answer), answer),
         "next_steps": commands,
         **{name: value for name, value in answer.items() if name not in FIRST},
     }

@@ -81,6 +81,13 @@ def at(place: str | None) -> str:
     return f" at {short_path(place)}" if place else ""
 
 
+def with_assumption(headline: str, answer: Mapping[str, Any]) -> str:
+    """Add to a headline that the chip is unknown, if the answer's figures depend on it."""
+    if not answer.get("chip_is_assumed"):
+        return headline
+    return f"{headline} The chip is unknown; {answer['chip']} is assumed (--chip)."
+
+
 def sentences_of(text: str) -> list[str]:
     """Split a text after each full stop that a capital letter follows, unlike after `e.g.`."""
     return re.split(r"(?<=\.) (?=[A-Z])", text)

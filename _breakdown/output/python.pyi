@@ -21,6 +21,8 @@ Number: TypeAlias = int | float
 class PeakRates(TypedDict, total=False):
     bf16: Number
     fp8: Number
+    int8: Number
+    int4: Number
     fp32: Number
     fp16: Number
     hbm_gibps: Number
@@ -63,6 +65,8 @@ class Options(TypedDict, total=False):
     peak_tflops_fp16: Number | None
     peak_tflops_fp32: Number | None
     peak_tflops_fp8: Number | None
+    peak_tflops_int4: Number | None
+    peak_tflops_int8: Number | None
     peaks: PeakRates | Mapping[str, Number] | None
     peers: bool | None
     plane: str | int | None

@@ -20,14 +20,14 @@ _PASSES = {1: (2, 3), 2: (3, 6)}
 # dot.
 _CONVERTS = ("convert", "bitcast", "copy", "reshape", "transpose")
 # Relative widths of dtype classes: the wider class of two operands decides the peak.
-_WIDTH = {"fp8": 0, "bf16": 1, "fp16": 1, "fp32": 2, OTHER: 3}
+_WIDTH = {"int4": 0, "int8": 1, "fp8": 1, "bf16": 2, "fp16": 2, "fp32": 3, OTHER: 4}
 
 
 class Dot(NamedTuple):
     """The precision at which the matrix unit runs an op.
 
-    `dtype` is the class that decides the peak: bf16, fp8, fp16, fp32 or other. `operand_dtype` is
-    the HLO dtype of the widest operand.
+    `dtype` is the class that decides the peak. `operand_dtype` is the HLO dtype of the widest
+    operand.
     """
 
     dtype: DtypeClass

@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from _breakdown.light import cached_property
 
-DtypeClass = Literal["bf16", "fp8", "fp32", "fp16", "other"]
+DtypeClass = Literal["bf16", "fp8", "int8", "int4", "fp32", "fp16", "other"]
 
 NAME = r"%?(?P<name>[\w.\-]+)"
 ARRAY = r"\b(?P<dtype>[a-z][a-z0-9]*)\[(?P<dims>[0-9,<=? ]*)\](?:\{(?P<layout>[^{}]*)\})?"
@@ -43,7 +43,15 @@ HBM, HOST_MEMORY = 0, 5
 TO_HOST, FROM_HOST = "to_host", "from_host"
 # The class of all dtypes for which no chip has a peak rate.
 OTHER: Final = "other"
-DTYPE_CLASSES: dict[str, DtypeClass] = {"bf16": "bf16", "f16": "fp16", "f32": "fp32"}
+DTYPE_CLASSES: dict[str, DtypeClass] = {
+    "bf16": "bf16",
+    "f16": "fp16",
+    "f32": "fp32",
+    "s8": "int8",
+    "u8": "int8",
+    "s4": "int4",
+    "u4": "int4",
+}
 # Types that look like arrays in HLO texts but contain no data.
 NO_DATA = ("token", "opaque")
 
@@ -270,7 +278,7 @@ def array_of(text: str) -> Array:
 
 
 def dtype_class(hlo_dtype: str) -> DtypeClass:
-    """Return the class of an HLO dtype: bf16, fp8, fp16, fp32 or other."""
+    """Return the class of an HLO dtype, which decides the peak."""
     if hlo_dtype.startswith("f8"):
         return "fp8"
     return DTYPE_CLASSES.get(hlo_dtype, OTHER)

@@ -871,7 +871,7 @@ OPTIONS: dict[str, tuple[float, Draw]] = {
     "--chip": (0.3, one_of(*_peaks.CHIPS, _peaks.PROFILE_CHIP)),
     **{
         f"--peak-{peak}": (0.3, one_of(1e-3, 1.0, 576.75, 3436.6, 1e9))
-        for peak in ("tflops-bf16", "tflops-fp8", "tflops-fp32", "tflops-fp16", "hbm-gibps")
+        for peak in (*(f"tflops-{dtype}" for dtype in _peaks.DTYPES), "hbm-gibps")
     },
     "--bytes": (0.3, one_of("hbm", "accessed")),
     "--kernel-cost": (0.5, random_kernel_costs),

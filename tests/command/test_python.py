@@ -248,7 +248,7 @@ class Options(unittest.TestCase):
     def test_wrong_values_of_python_types_are_rejected(self) -> None:
         calls: tuple[tuple[type[Exception], Callable[[], object]], ...] = (
             (ValueError, lambda: analyse(SMALL, "summary", top=[1, 2])),
-            (ValueError, lambda: analyse(SMALL, "by_op", peaks={"int4": 1})),
+            (ValueError, lambda: analyse(SMALL, "by_op", peaks={"int2": 1})),
             (ValueError, lambda: analyse(SMALL, "summary", processes=0)),
             (ValueError, lambda: analyse([], "spread")),
             (TypeError, lambda: analyse(SMALL, "by_op", peaks=5)),

@@ -216,7 +216,7 @@ class ByArray(unittest.TestCase):
             by_array(program, ran, *SLOW)["headline"],
             "f32[8,128] (4.00 KiB), made at model.py:3, is written once and read once, for"
             " loss.py:5: 0.02 of 1.00 ns (2.0 %). All arrays of the step move 16.0 KiB through"
-            " HBM.",
+            " HBM. The chip is unknown; v7x is assumed (--chip).",
         )
 
     def test_all_rows_of_the_text_say_where_the_array_goes(self) -> None:

@@ -7,6 +7,7 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
+import _peaks
 from _breakdown import command
 from _breakdown.pipeline.command_line import name_of
 from _breakdown.pipeline.context import Outcome
@@ -111,7 +112,7 @@ class OptionsOfModes(unittest.TestCase):
         ("--sample", "1"): "anatomy",
         **{
             (f"--peak-{peak}", "5"): "bottleneck roofline by_op by_array kernel export"
-            for peak in ("tflops-bf16", "tflops-fp8", "tflops-fp32", "tflops-fp16", "hbm-gibps")
+            for peak in (*(f"tflops-{dtype}" for dtype in _peaks.DTYPES), "hbm-gibps")
         },
     }
 

@@ -146,9 +146,9 @@ class Precision(unittest.TestCase):
             (group,) = answer(data, "by_source")["groups"]
             self.assertEqual(group["dtype_uncertain"], is_uncertain)
 
-    def test_integer_dots_are_skipped(self) -> None:
+    def test_dots_of_wide_integers_are_skipped(self) -> None:
         program: Program = {
-            "body": dot("s8", "s8"),
+            "body": dot("s32", "s32"),
             "main": [hlo_proto.op("fusion.1", "fusion", calls=["body"])],
         }
         ran = event("fusion.1", "convolution fusion", 0, 9, shape="bf16[8]{0}", flops=8)

@@ -204,7 +204,8 @@ class OfOps(unittest.TestCase):
     def test_dtype_is_the_class_of_the_largest_array(self) -> None:
         for shape, dtype in (
             *(("bf16[8]", "bf16"), ("f32[8]", "fp32"), ("f16[8]", "fp16"), ("f8e4m3fn[8]", "fp8")),
-            *(("f8e4m3b11fnuz[8]", "fp8"), ("f64[8]", "other"), ("s8[8]", "other")),
+            *(("f8e4m3b11fnuz[8]", "fp8"), ("f64[8]", "other"), ("s32[8]", "other")),
+            *(("s8[8]", "int8"), ("u8[8]", "int8"), ("s4[8]", "int4"), ("u4[8]", "int4")),
             ("(s32[4]{0}, bf16[5]{0})", "bf16"),
             ("(bf16[2,2]{1,0}, f32[4]{0}, f16[4]{0})", "bf16"),
             ("(f32[], bf16[0]{0})", "fp32"),
@@ -247,7 +248,7 @@ class OfOps(unittest.TestCase):
         for operands, expected in (
             (f"{BF16} %a, f32[5]{{0}} %b", {"fp32": 5}),
             (f"{BF16} %a, {F32} %b", {"bf16": 5}),
-            ("s8[8]{0} %a, bf16[4]{0} %b", {"s8": 5}),
+            ("s8[8]{0} %a, bf16[4]{0} %b", {"int8": 5}),
             ("f64[8]{0} %a", {"f64": 5}),
             ("s32[99]{0} %a, pred[99]{0} %b, f16[2]{0} %c", {"fp16": 5}),
             ("f32[] %a, s32[4]{0} %b", {}),

@@ -452,8 +452,8 @@ class Dots(unittest.TestCase):
             (("f16", "f32"), b"", Dot("fp16", "f32")),
             (("bf16", "f32"), precision(2, 0), Dot("bf16", "f32")),
             (("bf16", "bf16"), precision(2, 2), Dot("bf16", "bf16")),
-            (("s8", "s8"), b"", Dot("other", "s8")),
-            (("s8", "bf16"), b"", Dot("other", "bf16")),
+            (("s8", "s8"), b"", Dot("int8", "s8")),
+            (("s8", "bf16"), b"", Dot("bf16", "bf16")),
             (("bf16", "f64"), b"", Dot("other", "f64")),
             # If one operand is a predicate, as in a one-hot matmul, the other operand's dtype is
             # used.
@@ -463,7 +463,8 @@ class Dots(unittest.TestCase):
             (("pred", "f32"), precision(2, 0), Dot("bf16", "f32")),
             (("pred", "f32"), precision(0, 2), Dot("fp32", "f32")),
             (("f32", "pred"), b"", Dot("bf16", "f32")),
-            (("pred", "s4"), b"", Dot("other", "s4")),
+            (("pred", "s4"), b"", Dot("int4", "s4")),
+            (("s4", "u8"), b"", Dot("int8", "u8")),
             (("pred", "pred"), b"", Dot("other", "pred")),
         ):
             for depth, opcode in ((0, "dot"), (1, "convolution"), (2, "dot")):
@@ -482,7 +483,7 @@ class Dots(unittest.TestCase):
 
         self.assertEqual(dtype_of("f8e5m2", "bf16"), Dot("bf16", "bf16"))
         self.assertEqual(dtype_of("f16", "bf16"), Dot("fp16", "f16"))
-        self.assertEqual(dtype_of("bf16", "s8"), Dot("other", "bf16"))
+        self.assertEqual(dtype_of("bf16", "s32"), Dot("other", "s32"))
 
     def test_dot_is_none_if_there_is_no_dot_or_an_operand_is_unknown(self) -> None:
         read = opened({"c": [op("a", "add")], "main": [op("top", "fusion", calls=["c"])]})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import _peaks
 from _breakdown.analysis.arrays.engine import Overlap
 from _breakdown.analysis.causes.shared.cause import LIKELY, SEEN, Cause
 from _breakdown.analysis.causes.shared.sentences import listed
@@ -16,26 +17,26 @@ from _breakdown.analysis.causes.shared.step_program import (
 from _breakdown.pipeline.executions import Executions
 from _breakdown.units import time
 
-_OFFLOADED = ("all-gather", "all-reduce", "reduce-scatter")
-_OFFLOAD = "xla_tpu_enable_sparse_core_collective_offload_"
 _SCHEDULER = "xla_tpu_enable_latency_hiding_scheduler"
 _FUSION_FLAGS = (
     "xla_tpu_enable_async_collective_fusion",
     "xla_tpu_enable_async_collective_fusion_fuse_{name}",
     _SCHEDULER,
 )
+_OFFLOAD_FLAGS = ("xla_tpu_enable_sparse_core_collective_offload_{name}",)
 _PERMUTE_FLAGS = ("xla_enable_async_collective_permute",)
-# For each chip and collective, the flags that make the collective asynchronous.
-_FLAGS: dict[str, dict[str, tuple[str, ...]]] = {
-    "v5e": {"all-gather": _FUSION_FLAGS, "all-reduce": _FUSION_FLAGS},
-    **{chip: dict.fromkeys(_OFFLOADED, (f"{_OFFLOAD}{{name}}",)) for chip in ("v6e", "v7x")},
+# The flags that make each collective asynchronous, by `_peaks.Chip.overlap`.
+_FLAGS: dict[str | None, dict[str, tuple[str, ...]]] = {
+    "fusions": dict.fromkeys(("all-gather", "all-reduce"), _FUSION_FLAGS),
+    "sparse_cores": dict.fromkeys(("all-gather", "all-reduce", "reduce-scatter"), _OFFLOAD_FLAGS),
+    None: dict.fromkeys(("all-gather", "all-reduce", "reduce-scatter"), ()),
 }
-
 
 REMEDY = (
     "Set {flags} to true in the compiler options, or look for an option that turns asynchronous"
     " collectives off."
 )
+UNKNOWN = "Look for the compiler options that make these collectives asynchronous on this chip."
 
 
 def find(of: StepProgram) -> Iterator[Cause]:
@@ -45,7 +46,8 @@ def find(of: StepProgram) -> Iterator[Cause]:
         "reduce_then_slice",
         confidence=SEEN,
     )
-    flags_of = {**_FLAGS.get(of.roofs.choice.chip, {}), "collective-permute": _PERMUTE_FLAGS}
+    chip = _peaks.CHIPS.get(of.roofs.choice.chip)
+    flags_of = {**_FLAGS[chip and chip.overlap], "collective-permute": _PERMUTE_FLAGS}
     asynchronous = {
         collective_name_of(executions.op) for executions in of.collectives if executions.op.is_wait
     }
@@ -73,7 +75,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
         f"The core stops for {time(total)} in {counts_of(members)}, with most time at"
         " <line>. If this communication were asynchronous, math that does not need its results"
         " could hide <gain>.",
-        REMEDY.format(flags=listed(list(flags))),
+        REMEDY.format(flags=listed(list(flags))) if flags else UNKNOWN,
         LIKELY,
         members,
         [Overlap(members)],
