@@ -22,7 +22,7 @@ from _breakdown.analysis.roof.ledger import (
 from _breakdown.pipeline.ops import Op
 from _breakdown.pipeline.vocabulary import HOST, SPARSE_CORE
 from _proto.hlo.program import Instruction
-from _proto.hlo.text import HBM, Array
+from _proto.hlo.text import HBM, Array, named_after
 
 ALL_TO_ALL: Final = "`all-to-all`"
 CALLED: Final = "collective that the code calls"
@@ -30,6 +30,7 @@ SMALL: Final = "collective of at most 64 KiB"
 COMBINED: Final = "collective that the compiler combined from several"
 STOPS: Final = "other synchronous collective"
 WAIT: Final = "wait"
+OFFLOADED: Final = "wait for a gather or scatter on a SparseCore"
 # Other executions of the step tell whether an op waits for a late device; `kind_of` cannot.
 LATE: Final = "wait for a late device"
 TO_HOST: Final = "copy to the host"
@@ -95,6 +96,8 @@ def kind_of(entry: Entry) -> str | None:
         return _kind_of_host_transfer(op)
     if entry.name == DATA_MOVEMENT and (op.is_wait or op.is_start) and op.waits_for != SPARSE_CORE:
         return WAIT if op.is_wait else None
+    if op.is_wait and named_after(op.name, ("gather_offload", "scatter_offload")):
+        return OFFLOADED
     if op.kernel or entry.kernel:
         return WIDE_PALLAS if _share_of_f32(op.hlo.operands) > _HALF else PALLAS
     if op.dot or _MATMULS.match(op.category):

@@ -133,6 +133,12 @@ FINDINGS: tuple[tuple[tuple[OpClass, ...], str, str], ...] = (
         " `Layout.AUTO`).",
     ),
     (
+        (DATA_MOVEMENT,),
+        kinds.OFFLOADED,
+        "The compiler put this on a SparseCore, and the core waits for it: give the core math that"
+        " does not need the result, or keep the op on the core (`--explain sparse_core_wait`).",
+    ),
+    (
         _MOVED,
         kinds.GATHER,
         "Gather and scatter rows of at least 128 elements, in sorted order, each row only once.",

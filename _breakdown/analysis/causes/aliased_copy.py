@@ -102,7 +102,8 @@ def _keeps_old_contents(of: StepProgram, ran: Executions) -> bool:
     updates one of the two in place."""
     here = ran.op.instruction
     moved = moved_between(of, ran) if here is not None and is_layout(here) else None
-    if here is None or moved is None or changes_layout(here):
+    # A SparseCore formats arrays; it does not copy them to keep their contents.
+    if here is None or moved is None or changes_layout(here) or here.on_sparse_core:
         return False
     read, written = moved
     is_updated = not all(use.is_filling for use in (*read.writes, *written.writes))

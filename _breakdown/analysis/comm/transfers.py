@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from operator import add
 from typing import Literal
 
@@ -142,15 +142,25 @@ def _transfers_in(step: Step) -> list[Transfer]:
 
 def transfers_of(step: Step) -> list[Transfer]:
     """Return all transfers of the step, in order of appearance."""
-    transfers, device = transfers_in(step, lambda _: True), step.device
+    transfers = transfers_in(step, lambda _: True)
+    waits = {
+        transfer.executions.metadata_id: transfer for transfer in transfers if transfer.op.is_wait
+    }
+    flights = flights_in(step, {metadata_id: wait.place for metadata_id, wait in waits.items()})
+    for metadata_id, wait in waits.items():
+        wait.flights = flights[metadata_id]
+    return transfers
+
+
+def flights_in(step: Step, waits: Mapping[int, Place]) -> dict[int, Flights]:
+    """Return when the operations of waits were in flight. `waits` and the result have the waits'
+    metadata ids as keys; the values of `waits` are the programs and names of the start ops."""
+    device = step.device
     if device.step_source == MODULES:
         programs = device.steps
     else:
         programs, _ = read_steps(device.plane, MODULES_LINE, device.base)
-    waits = {
-        transfer.executions.metadata_id: transfer for transfer in transfers if transfer.op.is_wait
-    }
-    flights = flights_of(
+    return flights_of(
         step.admitted.pieces,
         step.clock,
         {
@@ -158,9 +168,6 @@ def transfers_of(step: Step) -> list[Transfer]:
             for executions in step.leaves
             if executions.op.begins
         },
-        {metadata_id: wait.place for metadata_id, wait in waits.items()},
+        waits,
         [program.end for program in programs],
     )
-    for metadata_id, wait in waits.items():
-        wait.flights = flights[metadata_id]
-    return transfers

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from _breakdown.analysis.arrays.graph import DOTS, operand
+from _breakdown.analysis.arrays.graph import DOTS, inputs_of_chain, is_layout, operand
 from _breakdown.analysis.arrays.of_step import StepArray
 from _breakdown.analysis.causes.shared.step_program import StepProgram
 from _breakdown.pipeline.executions import Executions
@@ -18,6 +18,9 @@ def changes_layout(op: Instruction) -> bool:
         return op.opcodes <= _ONLY_LAYOUT and not op.opcodes.isdisjoint(_REORDERING)
     if op.opcode == "reshape":
         return True
+    if op.is_asynchronous and op.on_sparse_core and is_layout(op):
+        # The operand stands on the update.
+        return any(source.layout != op.layout for source in inputs_of_chain(op))
     source = operand(op, 0) if op.opcode in _REORDERING else None
     return source is not None and source.layout != op.layout
 
