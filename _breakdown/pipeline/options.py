@@ -156,7 +156,7 @@ PEAK_OPTIONS = {
     "--chip": choice(
         [*_peaks.CHIPS, _peaks.PROFILE_CHIP],
         "chip whose peak rates are used; profile means the peaks in the trace (default: the chip"
-        f" of the trace, else {_peaks.DEFAULT_CHIP})",
+        f" of the trace; if it is unknown, profile, else {_peaks.DEFAULT_CHIP})",
     ),
     **{
         f"--peak-tflops-{dtype}": peak(dtype, f"{dtype} peak, in TFLOPS") for dtype in _peaks.DTYPES
