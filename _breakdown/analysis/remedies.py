@@ -35,12 +35,14 @@ LATE_DEVICE = (
 )
 # Remedies for lost time: each row has the classes and the kind of the ops that the remedy is for.
 # No remedy is known for all other ops.
+#
+# A comment says what is known from chips; "ledger" is the list of measured changes that CAUSES.md
+# links to. A remedy without a comment was never measured on a chip, as far as we know.
 FINDINGS: tuple[tuple[tuple[OpClass, ...], str, str], ...] = (
     (
         (COLLECTIVE,),
         kinds.CALLED,
-        "Make the collective asynchronous (see the flags in `program`), or call it less often, for"
-        " example once after a loop.",
+        "Call this collective less often, for example once after a loop, or on fewer bytes.",
     ),
     (
         (COLLECTIVE,),
@@ -56,14 +58,17 @@ FINDINGS: tuple[tuple[tuple[OpClass, ...], str, str], ...] = (
     (
         (COLLECTIVE,),
         kinds.COMBINED,
-        "Make the collective asynchronous (see the flags in `program`), or run it for more data at"
-        " once: a larger batch per device, or gradients that are accumulated before it.",
+        # Ledger: a larger batch helped in 15 of 34 tries, and hurt in 11.
+        "Run this collective for more data at once, and measure: a larger batch per device, or"
+        " gradients that are accumulated before it.",
     ),
     (
         (COLLECTIVE,),
         kinds.STOPS,
-        "Make the collective asynchronous (see the flags in `program`), or shard so that this"
-        " line needs no collective.",
+        # Ledger: flags for asynchronous collectives helped in 0 of 18 tries, and hurt in 6; they
+        # change the fusions of other ops, too.
+        "Shard so that this line needs no collective, or a smaller one. Flags that make collectives"
+        " asynchronous (see `program`) often slow down other ops: measure.",
     ),
     (
         (COLLECTIVE,),
@@ -74,6 +79,7 @@ FINDINGS: tuple[tuple[tuple[OpClass, ...], str, str], ...] = (
     (
         (HOST,),
         kinds.TO_HOST,
+        # Ledger: offloading activations hurt in 8 of 8 tries; removing it gained 1 and 3 %.
         "Offload fewer arrays (recompute them, or keep them in HBM), and start the copy as"
         " soon as the array is computed.",
     ),
@@ -95,7 +101,9 @@ FINDINGS: tuple[tuple[tuple[OpClass, ...], str, str], ...] = (
     (
         _MOVED,
         kinds.CAST,
-        "Cast once, outside of loops and before gathers, or keep one dtype throughout.",
+        # Ledger: casting weights before the loop hurt in 2 of 2 tries, because the compiler fuses
+        # such a cast with the matmul. This op is a cast of its own.
+        "Keep one dtype throughout, or cast before gathers, so that they move fewer bytes.",
     ),
     (
         _MOVED,
@@ -117,18 +125,21 @@ FINDINGS: tuple[tuple[tuple[OpClass, ...], str, str], ...] = (
     (
         _MOVED,
         kinds.SAVED,
-        "Save fewer arrays in this loop for the backward pass (checkpoint policy), or unroll the"
-        " loop.",
+        # Ledger: unrolling the loop by 2 or more hurt in 3 of 3 tries.
+        "Save only arrays whose recomputation takes longer than this copy (checkpoint policy), in"
+        " bf16.",
     ),
     (
         _MOVED,
         kinds.LAYOUT,
-        "Use the same order of dimensions before and after this line: avoid transposes, and"
-        " reshapes that split or merge the last dimension.",
+        # Ledger: other orders of a kernel's operands gained -0.4 to 3.6 % in 7 tries.
+        "Use the same order of dimensions before and after this line, and measure: avoid"
+        " transposes, and reshapes that split or merge the last dimension.",
     ),
     (
         _MOVED,
         kinds.ARGUMENT,
+        # Ledger: weights stored transposed gained 2.9 and 0.2 %.
         "Store this argument in the layout that its readers want (`jax.experimental.layout`, with"
         " `Layout.AUTO`).",
     ),
@@ -156,8 +167,11 @@ FINDINGS: tuple[tuple[tuple[OpClass, ...], str, str], ...] = (
     (
         (COMPUTE_BOUND, MEMORY_BOUND),
         kinds.PALLAS,
-        "Try larger blocks (`program` shows how much VMEM is used), and skip blocks that are"
-        " fully masked, if there are any.",
+        # Ledger, splash attention: block sizes helped in 1 of 32 tries and hurt in 14, mostly above
+        # 1024. Options of the softmax helped in 4 of 17 tries and hurt in 3; orders of the operands
+        # helped in 2 of 7 and never hurt.
+        "Skip blocks that are fully masked, if there are any. Measure other orders of the operands'"
+        " dimensions, the kernel's options, and blocks of at most 1024.",
     ),
     (
         (COMPUTE_BOUND, MEMORY_BOUND),
@@ -172,17 +186,22 @@ FINDINGS: tuple[tuple[tuple[OpClass, ...], str, str], ...] = (
     (
         (COMPUTE_BOUND,),
         kinds.SMALL_MATMUL,
-        "Make matmuls larger on each device: merge matmuls, or shard another axis; use"
-        " multiples of 256.",
+        # Ledger: merging matmuls gained 2.7, 0.4, 0 and -4 %; tensor parallelism hurt in 5 of 6
+        # tries; a larger batch helped in 15 of 34.
+        "Make matmuls larger on each device, and measure: a larger batch, or less tensor"
+        " parallelism; use multiples of 256.",
     ),
     (
         (MEMORY_BOUND,),
         kinds.FEW_ROWS,
+        # Ledger: a larger batch helped in 15 of 34 tries, all of them in training.
         "Process more rows per device (a larger batch), or use narrower weights.",
     ),
     (
         _MATH,
         kinds.REDUCE,
+        # Keras on JAX: a norm in one pass took 63 instead of 75 ms. Ledger: a norm by hand in
+        # Pallas hurt by 8 %.
         "Reduce the array where it is computed, or compute all its reductions in one pass.",
     ),
     (
@@ -194,6 +213,7 @@ FINDINGS: tuple[tuple[tuple[OpClass, ...], str, str], ...] = (
     (
         _MOVED,
         kinds.WIDE,
+        # Ledger: logits and losses in bf16 gained 3.0, 2.6 and 0.04 %, a norm in bf16 0.2 %.
         "Keep these f32 arrays in bf16, if their precision is not needed.",
     ),
 )

@@ -17,9 +17,9 @@ from tests.modes.small_steps import PEAKS, STEP, matmul
 
 BF16, F32 = "bf16[512,512]{1,0:T(8,128)(2,1)}", "f32[512,512]{1,0:T(8,128)}"
 # The beginnings of the advice.
-CAST, PARTS, PAD = "Cast once", "Don't split", "Let the op that reads"
+CAST, PARTS, PAD = "Keep one dtype", "Don't split", "Let the op that reads"
 SMALL_ARRAY = "Pass the small"
-LAYOUT, ARGUMENT, SAVE = "Use the same order", "Store this argument", "Save fewer arrays"
+LAYOUT, ARGUMENT, SAVE = "Use the same order", "Store this argument", "Save only arrays"
 NARROW, REDUCE = "Keep these f32 arrays", "Reduce the array"
 MEMORY = ("--peak-tflops-bf16", "2", "--peak-hbm-gibps", "1")
 
@@ -134,12 +134,9 @@ class WithoutProgram(Advice):
         small, large = "bf16[128,256]{1,0}", "bf16[129,256]{1,0}"
         for name, primitive, shape, begin in (
             ("all-reduce", "dot_general", small, "Run this collective less often"),
-            ("all-reduce", "dot_general", large, "Make the collective asynchronous (see the flags"
-             " in `program`), or shard"),
-            ("all-reduce", "", f"({large}, {small})", "Make the collective asynchronous (see the"
-             " flags in `program`), or run"),
-            ("all-reduce", "psum", large, "Make the collective asynchronous (see the flags in"
-             " `program`), or call"),
+            ("all-reduce", "dot_general", large, "Shard so that this line"),
+            ("all-reduce", "", f"({large}, {small})", "Run this collective for more data"),
+            ("all-reduce", "psum", large, "Call this collective less often"),
             ("all-to-all", "dot_general", large, "Shard the array in the same way"),
             ("all-to-all", "all_to_all", large, None),
         ):  # fmt: skip
@@ -152,7 +149,7 @@ class WithoutProgram(Advice):
 
     def test_f32_kernel_is_told_to_read_bf16(self) -> None:
         target = ', custom_call_target="tpu_custom_call"'
-        for operands, begin in (("f32[8]{0} %x", "Pass bf16"), ("bf16[8]{0} %x", "Try larger")):
+        for operands, begin in (("f32[8]{0} %x", "Pass bf16"), ("bf16[8]{0} %x", "Skip blocks")):
             ran = event("k.1", "custom-call", 0, 9, operands=operands, attributes=target)
             options = (*PEAKS, "--kernel-cost", "k=8,8")
             (row,) = answer(trace([ran], STEP), "bottleneck", *options)["findings"]

@@ -44,7 +44,7 @@ def small_capture() -> bytes:
             "main": [
                 hlo_proto.op("x", "parameter"),
                 hlo_proto.op("f.1", "fusion", "x", line=here[0]),
-                hlo_proto.op("sum", "all-reduce", "f.1", line=here[1]),
+                hlo_proto.op("sum", "all-gather", "f.1", line=here[1]),
                 *(
                     hlo_proto.op(name, "custom-call", "x", target="tpu_custom_call", line=line)
                     for name, line in zip(("flash.3", "ring.4"), here[2:], strict=True)
@@ -64,7 +64,7 @@ def small_capture() -> bytes:
         for made in (
             leaf(at, 400, stack=f"{here[0]}:1", tf_op="jit(f)/norm/mul:", shape=BF16,
                  flops=10**6, bytes_accessed=10**4),
-            op("sum", "all-reduce", at + 400, 200, stack=f"{here[1]}:1"),
+            op("sum", "all-gather", at + 400, 200, stack=f"{here[1]}:1"),
             kernel(at + 600, 100, stack=f"{here[2]}:1"),
             kernel(at + 750, 100, "ring.4", stack=f"{here[3]}:1"),
             op("copy.5", "copy", at + 850, 50, stack=f"{here[3]}:1"),

@@ -159,7 +159,7 @@ class WhatHelps(unittest.TestCase):
         path = {"tf_op": "jit(f)/dot:"}
         for ran, begin in (
             (op("all-to-all.1", "all-to-all", 0, 9), "Shard the array in the same way"),
-            (op("all-gather.1", "all-gather", 0, 9, shape=large), "Make the collective"),
+            (op("all-gather.1", "all-gather", 0, 9, shape=large), "Shard so that"),
             (op("all-to-all-done.1", "all-to-all-done", 0, 9), "Start the communication before"),
             (op("copy-done.1", "copy-done", 0, 9, shape=host), "Offload fewer"),
             (op("copy-done.1", "copy-done", 0, 9, operands=f"{host} %x"), "Start the copy one"),
@@ -187,9 +187,9 @@ class WhatHelps(unittest.TestCase):
                 else:
                     self.assertTrue(row["what_helps"].startswith(begin), row["what_helps"])
 
-    def test_advice_for_a_kernel_of_known_cost_is_larger_blocks(self) -> None:
+    def test_advice_for_a_kernel_of_known_cost_names_its_blocks(self) -> None:
         (row,) = bottleneck([kernel(0, 9)], "--kernel-cost", "flash=8,8")["findings"]
-        self.assertTrue(row["what_helps"].startswith("Try larger blocks"))
+        self.assertTrue(row["what_helps"].startswith("Skip blocks"))
 
     def test_advice_for_an_fp32_matmul_is_bf16(self) -> None:
         options = ("--peak-tflops-fp32", "2")

@@ -499,13 +499,13 @@ class ExplainedWait(unittest.TestCase):
         program = [
             hlo_proto.op("x", "parameter"),
             hlo_proto.op("free", "negate", "x"),
-            hlo_proto.op("moved", "all-reduce", "x", line="train.py:9"),
+            hlo_proto.op("moved", "all-gather", "x", line="train.py:9"),
             hlo_proto.op("after", "exponential", "moved"),
         ]
         planes = []
         for number, dur in enumerate(lasted):
             math = op("free", "loop fusion", 0, 1000 - dur, program_id=PROGRAM_ID)
-            moved = op("moved", "all-reduce", 1000 - dur, dur, program_id=PROGRAM_ID)
+            moved = op("moved", "all-gather", 1000 - dur, dur, program_id=PROGRAM_ID)
             planes.append(device(number, [math, moved], steps=[("s", 0, 1000)]))
         planes.append(
             metadata_plane({PROGRAM_ID: ("jit_f(77)", hlo_proto.hlo_proto({"main": program}))})

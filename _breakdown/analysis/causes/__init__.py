@@ -73,7 +73,7 @@ RULES = (
     Rule("second_pass", PROGRAM, "Reading a large array a second time"),
     Rule("kept_for_little", PROGRAM, "Keeping an array of all rounds for little of it"),
     Rule("sparse_core_wait", PROGRAM, "Waiting for a SparseCore"),
-    Rule("synchronous_collective", PROGRAM, "Communication that could run during math"),
+    Rule("synchronous_collective", PROGRAM),
     Rule("repeated_rows", PROGRAM),
     Rule("expanded_then_reduced", PROGRAM, "Combining arrays into a large one that is reduced"),
     Rule("random_bits", PROGRAM),

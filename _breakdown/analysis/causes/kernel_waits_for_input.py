@@ -11,9 +11,9 @@ from _breakdown.pipeline.groups import group_by
 from _breakdown.units import time
 
 REMEDY = (
-    "Use larger blocks, so that there is more math for each byte that is copied, or more buffers"
-    " (pipeline_mode=pl.Buffered(3)), so that copies start earlier. Or move fewer bytes: a narrower"
-    " dtype, or blocks that stay in VMEM between grid steps."
+    "Use more buffers (pipeline_mode=pl.Buffered(3)), so that copies start earlier. Or move fewer"
+    " bytes: a narrower dtype, or blocks that stay in VMEM between grid steps. Or try larger"
+    " blocks, so that there is more math for each byte that is copied, and measure."
 )
 
 

@@ -24,7 +24,7 @@ _ON_THE_CHIP = 2**-20
 
 FOR_REDUCED = (
     "Reduce before writing: compute only the elements that are used, for example logsumexp minus"
-    " the selected logit instead of log_softmax, or work in chunks."
+    " the selected logit instead of log_softmax. Chunks free more memory, but are usually slower."
 )
 FOR_SCORES = (
     "Use a fused attention kernel (flash or splash attention), or compute attention in blocks."

@@ -25,8 +25,8 @@ from _proto.hlo.program import Instruction
 _GATHER_SPEED = Fraction(1, 10)
 
 FOR_LOOKUP = (
-    "Index the table instead of multiplying by one_hot: `table[tokens]`, or `jnp.take` along the"
-    " axis."
+    "Index the table instead of multiplying by one_hot, and measure: `table[tokens]`, or `jnp.take`"
+    " along the axis."
 )
 FOR_WEIGHTED = (
     "Compute the positions of the tokens (cumsum or argsort of the expert indices), and move rows"

@@ -42,7 +42,8 @@ FOR_SUMS = (
 )
 FOR_GATHERS = (
     "Look near this line for a with_sharding_constraint, in_specs or parameter spec that splits a"
-    " different dimension than its neighbours. If there is none, constrain the activations."
+    " different dimension than its neighbours. If there is none, try constraints on the"
+    " activations, and measure."
 )
 
 

@@ -17,6 +17,7 @@ HEADINGS = (
     "Why it costs",
     "How the program shows it",
     "What to change",
+    "Evidence",
     "When it is intended",
 )
 

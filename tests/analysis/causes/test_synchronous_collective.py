@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import unittest
 
-from tests.analysis.small_programs import Json, causes
+from tests.analysis.small_programs import FAST, Json
+from tests.analysis.small_programs import causes as causes_on
 from tests.builders.hlo_proto import Op, array, listed_groups, op
+from tests.builders.xspace import Op as Event
 from tests.builders.xspace import op as event
 
 FREE = 200
 LARGE = array("f32", 1024, 1024)
 GROUPS = listed_groups((0, 1, 2, 3))
+
+
+def causes(programs: dict[str, list[Op]], ran: list[Event], *options: str) -> list[Json]:
+    """Return the causes on v5e, whose flags do not depend on the share of the collectives."""
+    return causes_on(programs, ran, *FAST, *(options or ("--chip", "v5e")))
 
 
 def main(collective: str, operand: str = "x") -> list[Op]:
@@ -49,7 +56,24 @@ class Synchronous(unittest.TestCase):
         (row,) = found(main("all-reduce"))
         self.assertEqual((row["cause"], row["confidence"]), ("synchronous_collective", "likely"))
         self.assertEqual((row["gain_ps"], row["source_user"]), (100, "train.py:9"))
-        self.assertIn("xla_tpu_enable_sparse_core_collective_offload_all_reduce", row["what_helps"])
+
+    def test_least_gain_is_0_because_flags_can_slow_down_other_ops(self) -> None:
+        (row,) = found(main("all-reduce"))
+        self.assertEqual(row["gain_range_ps"], [0, 100])
+
+    def test_sparse_cores_are_suggested_only_where_collectives_are_short(
+        self,
+    ) -> None:
+        for name, duration, flag in (
+            ("all-reduce", 2000, "sparse_core_collective_offload_all_reduce"),
+            ("all-gather", 2000, "sparse_core_collective_offload_all_gather"),
+            ("all-gather", 1000, "async_collective_fusion_fuse_all_gather"),
+            ("all-reduce", 1000, None),
+        ):
+            ran = [event("free", "loop fusion", 0, FREE), event("moved", name, 300, 100)]
+            rows = causes_on({"main": main(name)}, ran, "--chip", "v6e", duration=duration)
+            with self.subTest(name=name, duration=duration):
+                self.assertEqual([flag in row["what_helps"] for row in rows], [True] * bool(flag))
 
     def test_gain_is_limited_by_the_duration_of_independent_math(self) -> None:
         (row,) = found(main("all-reduce"), free=30)

@@ -57,6 +57,8 @@ class Cause(NamedTuple):
     place: Place | None = None
     # Further figures of the field `evidence`; those that are None are not printed.
     evidence: Mapping[str, Any] = {}
+    # Whether the change can also make the step slower, so that the least gain is 0.
+    can_lose: bool = False
     # Memory that can be saved, if the cause costs memory instead of time.
     gain_bytes: int | None = None
     # Mean time from the start of a step to the start of the next step, if the cause costs time

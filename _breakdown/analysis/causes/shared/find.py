@@ -90,7 +90,8 @@ def order_of(found: Found) -> tuple[bool, bool, int, int]:
 def gain_of(cause: Cause, engine: Engine) -> Gain:
     if cause.measured:
         return cause.measured
-    return engine.without(cause.changes) if cause.changes else Gain(0, None, None)
+    gain = engine.without(cause.changes) if cause.changes else Gain(0, None, None)
+    return gain._replace(low=0) if cause.can_lose and gain.low else gain
 
 
 def with_gains_after(found: Iterable[Found], engine: Engine) -> Iterator[Found]:
