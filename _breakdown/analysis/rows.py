@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import _peaks
-from _breakdown.analysis.common_line import common_line_of
 from _breakdown.analysis.likely_lines import NO_LINE, LikelyGroup, LikelyLine, likely_groups
 from _breakdown.pipeline.executions import Executions
 from _breakdown.pipeline.groups import Group, group_by, percent, ranked_by, summed
@@ -164,31 +163,14 @@ def left_out(step: Step, listed: Iterable[Executions]) -> Json:
 
 
 def costliest_groups(
-    step: Step, members: Iterable[Executions], key: Callable[[Op], Any], top: int | None
+    members: Iterable[Executions], key: Callable[[Op], Any], top: int | None
 ) -> tuple[list[Group], list[Group]]:
-    """Return the groups of the `top` lines with the most time, and the other groups, both in order
-    of time. If `top` is None, return all groups in order of appearance.
-
-    `key` is a tuple with the op's source as the first item.
-    """
+    """Return the `top` groups with the most time, and the other groups, both in order of time. If
+    `top` is None, return all groups in order of appearance."""
     if top is None:
         return list(group_by(members, key).values()), []
     ranked = [group for _, group in ranked_by(members, key)]
-    scope_first = common_line_of(step) is not None
-
-    def line_of(group: Group) -> Any:
-        """Return what is equal for groups that text adds up (`_breakdown.output.merged`)."""
-        line = group.op.source_user or group.op.source_inner or group.op.agg_key
-        scope = scope_fields(group.members)["scope"] if scope_first else None
-        return line, *key(group.op)[1:], scope
-
-    lines = [line_of(group) for group in ranked]
-    times = summed((line, group.total) for line, group in zip(lines, ranked, strict=True))
-    kept = set(sorted(times, key=lambda line: -times[line])[:top])
-    listed, omitted = list[Group](), list[Group]()
-    for line, group in zip(lines, ranked, strict=True):
-        (listed if line in kept else omitted).append(group)
-    return listed, omitted
+    return ranked[:top], ranked[top:]
 
 
 def operand_dtypes(group: Group) -> dict[str, int]:

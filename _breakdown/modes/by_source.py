@@ -61,7 +61,7 @@ def by_source(
     if include_comm:
         kinds.append(COMM)
     listed = step.of_kinds(*kinds)
-    groups, omitted = costliest_groups(step, listed, source_key, top)
+    groups, omitted = costliest_groups(listed, source_key, top)
     loops = loops_of(step, (member for group in groups for member in group.members))
     tail = {} if top is None else {"tail": tail_row(omitted)}
     return {

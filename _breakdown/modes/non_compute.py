@@ -59,7 +59,7 @@ def non_compute(
 
     listed = Group(step.leaves).where(is_listed)
     groups, omitted = costliest_groups(
-        step, listed.members, lambda op: (op.agg_key, op.kind, category_of(op)), top
+        listed.members, lambda op: (op.agg_key, op.kind, category_of(op)), top
     )
     if any(is_stall(executions.op) for executions in listed.members):
         context.note(STALLS)

@@ -316,6 +316,7 @@ PARTS: tuple[Part, ...] = (
         ),
         derive=lambda rows: [with_roof(row) for row in rows],
         size="total_dur_ps",
+        takes_top=True,
         what="group",
         tail={"time": ""},
     ),

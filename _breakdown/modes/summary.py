@@ -57,7 +57,7 @@ N_GAPS = 10
 
 def summary(step: Step, context: Context, *, top: int = 50, include_comm: bool = False) -> Json:
     kinds = (COMPUTE, COMM) if include_comm else (COMPUTE,)
-    groups, omitted = costliest_groups(step, step.of_kinds(*kinds), source_key, top)
+    groups, omitted = costliest_groups(step.of_kinds(*kinds), source_key, top)
     gaps = longest_gaps(step, N_GAPS)
     around = Surroundings(step, gaps)
     durations = durations_of(step)
@@ -251,12 +251,14 @@ PARTS: tuple[Part, ...] = (
         size="pct_of_step",
         whole="",
         tail={"waiting": "", "on core": ""},
+        takes_top=True,
     ),
     Table(
         "kernels",
         "kernels",
         (TOTAL, STEP_SHARE, RUNS, AVERAGE, Column("kernel", "kernel"), PHASE_INITIALS, OP_LINE),
         size="total_dur_ps",
+        takes_top=True,
         what="kernel",
         tail={"time": ""},
     ),
@@ -265,6 +267,7 @@ PARTS: tuple[Part, ...] = (
         "by_hlo_category",
         (CATEGORY, KIND, TOTAL, STEP_SHARE, RUNS),
         size="total_dur_ps",
+        takes_top=True,
         what="category",
         tail={"time": ""},
     ),
@@ -279,6 +282,7 @@ PARTS: tuple[Part, ...] = (
             Column("inside", "inside", null=""),
         ),
         size="dur_ps",
+        takes_top=True,
         what="gap",
         tail={"time": ""},
     ),
@@ -306,6 +310,7 @@ PARTS: tuple[Part, ...] = (
             Column("picked", "picked", "word", null=""),
         ),
         most=10,
+        takes_top=True,
         what="step",
         tail={"time": ""},
     ),

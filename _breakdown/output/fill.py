@@ -332,7 +332,7 @@ def shown_rows(table: Table, fields: Json, view: View) -> tuple[list[Json], list
         rows = [row for row in rows if not is_small(at(row, table.size), whole, table.part)]
     if most:
         rows, hidden = rows[:most], [*rows[most:], *hidden]
-    elif table.takes_top:
+    elif top == 0:
         # With `--top 0`, omit the table.
         rows, hidden = [], []
     return rows, hidden

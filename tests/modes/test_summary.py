@@ -5,9 +5,11 @@ from __future__ import annotations
 import unittest
 from typing import Any
 
+from _breakdown.output.screen import View
 from tests.builders.xspace import Op, StatValue, op, trace
 from tests.harness import answer
-from tests.modes.small_steps import HERE, by_source, column, leaf, summary
+from tests.modes.small_steps import HERE, by_source, column, kernel, leaf, summary
+from tests.shown import text_of
 
 
 class Summary(unittest.TestCase):
@@ -42,17 +44,25 @@ class Summary(unittest.TestCase):
         # The percentage of communication is relative to compute, too.
         self.assertEqual(result["top_compute_groups"][0]["pct_of_compute"], 42.857)
 
-    def test_groups_of_a_line_are_added_up_before_lines_are_omitted(self) -> None:
+    def test_top_lists_the_costliest_groups_with_their_ranks_among_all_groups(self) -> None:
+        # The lines of the groups do not matter: the first and the last group are of one line.
         ops = [leaf(10 * i, time, f"f.{i}", stack=f"m.py:{line}:1\n/site-packages/jax/x.py:{i}:1")
                for i, (line, time) in enumerate(((1, 4), (2, 5), (3, 2), (1, 3)))]  # fmt: skip
         for mode, rows, tail in (("summary", "top_compute_groups", "tail_compute"),
                                  ("by_source", "groups", "tail")):  # fmt: skip
-            result = answer(trace(ops, [("s", 0, 1000)]), mode, "--top", "1")
+            result = answer(trace(ops, [("s", 0, 1000)]), mode, "--top", "2")
             self.assertEqual(column(result[rows], "source_user", "total_dur_ps"),
-                             [("m.py:1", 4), ("m.py:1", 3)])  # fmt: skip
-            self.assertEqual(result[tail], {"n_groups_omitted": 2, "dur_ps": 7})
-            self.assertIn("costliest", result["headline"])
-            self.assertIn("m.py:1: 7 ", result["headline"])
+                             [("m.py:2", 5), ("m.py:1", 4)])  # fmt: skip
+            self.assertEqual(result[tail], {"n_groups_omitted": 2, "dur_ps": 5})
+            if mode == "summary":
+                self.assertEqual(column(result[rows], "rank"), [1, 2])
+
+    def test_text_cuts_every_table_to_top_rows(self) -> None:
+        ops = [kernel(20 * i, 10 + i, f"k{i}", tf_op=f"k{i}") for i in range(4)]
+        result = answer(trace(ops, [("s", 0, 100)]), "summary", "--top", "2")
+        text = text_of(result, "utf-8", View(top=2))
+        for counted in ("2 more groups", "2 more kernels", "2 more gaps"):
+            self.assertIn(counted, text)
 
     def test_headline_says_of_what_the_time_is(self) -> None:
         ops, steps = [leaf(100, 50), leaf(350, 50)], [("0", 0, 200), ("1", 300, 200)]

@@ -482,6 +482,7 @@ def faults_between(data: bytes, options: Json, ask: Ask) -> Faults:
         for name, value in summary["totals"].items():
             yield from differs(f"totals.{name} of {result['mode']}", result["totals"][name], value)
     yield from groups_between(summary, by_source)
+    yield from tops_between(summary, ask("summary", include_comm=True, top=3, **options))
     yield from ops_between(by_op, by_source)
     bottleneck, comm = ask("bottleneck", **options), ask("comm", **options)
     yield from idle_between(summary, ask("idle", **options))
@@ -506,6 +507,15 @@ def groups_between(summary: Json, by_source: Json) -> Faults:
     for ours, theirs in zip(summary["top_compute_groups"], groups, strict=True):
         shared = {name: theirs[name] for name in ours if name != "rank"}
         yield from differs("group of summary", {name: ours[name] for name in shared}, shared)
+
+
+def tops_between(whole: Json, three: Json) -> Faults:
+    """Check that `--top 3` lists the first three of all groups."""
+    groups = whole["top_compute_groups"]
+    yield from differs("first groups", three["top_compute_groups"], groups[:3])
+    yield from differs("ranks", [row["rank"] for row in groups], [*range(1, len(groups) + 1)])
+    rest = {"n_groups_omitted": len(groups[3:]), "dur_ps": total(groups[3:], "total_dur_ps")}
+    yield from differs("tail of three groups", three["tail_compute"], rest)
 
 
 def ops_between(by_op: Json, by_source: Json) -> Faults:

@@ -382,10 +382,6 @@ class Op:
         return "<no source>:" + self.category
 
     @property
-    def line_and_kind(self) -> tuple[str, str]:
-        return self.source_user or self.source_inner or self.agg_key, self.kind
-
-    @property
     def agg_key_kind(self) -> str:
         if self.source_stack is not None:
             return "stack"

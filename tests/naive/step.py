@@ -311,12 +311,7 @@ class Picked:
             ranked = [
                 groups[key] for key in sorted(groups, key=lambda k: (-duration(groups[k]), k))
             ]
-            # Count lines, because text adds up the groups of a line.
-            by_line = grouped(ranked, lambda group: group[0].op.line_and_kind)
-            lines = sorted(by_line.values(), key=lambda of_line: -sum(map(duration, of_line)))
-            kept = [id(group) for of_line in lines[:top] for group in of_line]
-            shown = [group for group in ranked if id(group) in kept]
-            omitted = [group for group in ranked if id(group) not in kept]
+            shown, omitted = ranked[:top], ranked[top:]
             tail = {"n_groups_omitted": len(omitted), "dur_ps": sum(map(duration, omitted))}
         return {
             "groups": [self.by_source_row(events) for events in shown],
