@@ -68,12 +68,20 @@ def scope_fields(members: Sequence[Executions], layers: str | None = None) -> Js
     return {"scope": name, "n_scopes": n_scopes}
 
 
+def row_key(op: Op, category: str = "") -> str:
+    """Return a key that differs between all rows of a table: the op's key, and before it what else
+    separates the rows."""
+    kind = "" if op.kind == COMPUTE else op.kind
+    return ":".join(filter(None, (kind, category, op.agg_key)))
+
+
 def group_fields(group: Group, step: Step) -> Json:
     """Return the fields of a group that the modes `summary` and `by_source` have in common."""
     longest = group.longest
     signatures = [part for _, part in ranked_by(group.members, lambda op: op.signature)]
     shown, omitted = signatures[:N_BREAKDOWN], signatures[N_BREAKDOWN:]
     return {
+        "row_key": row_key(group.op),
         **source_fields(group.op),
         **scope_fields(group.members),
         "n_executions": group.n,

@@ -17,6 +17,7 @@ from _breakdown.analysis.rows import (
     duration_fields,
     left_out,
     likely_rows,
+    row_key,
     scope_fields,
     source_fields,
     tail_row,
@@ -102,6 +103,7 @@ def source_row(group: Group) -> Json:
     return {
         "hlo_category": category_of(group.op),
         "kind": group.op.kind,
+        "row_key": row_key(group.op, category_of(group.op)),
         **source_fields(group.op),
         **scope_fields(group.members),
         "likely_sources": likely_rows(group),

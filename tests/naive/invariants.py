@@ -37,10 +37,30 @@ def sums_to(what: str, rows: Iterable[Json], name: str, expected: int, rest: int
     yield from differs(f"sum of {what} {name}", total(rows, name) + rest, expected)
 
 
+# Lists of groups, and the field that differs between their rows.
+KEYED = (
+    ("summary", "top_compute_groups", "row_key"),
+    ("by_source", "groups", "row_key"),
+    ("non_compute", "by_source_within_category", "row_key"),
+    ("roofline", "groups", "agg_key"),
+)
+
+
+def key_faults(result: Json) -> Faults:
+    for mode, rows, name in KEYED:
+        if result["mode"] == mode:
+            n = Counter(row[name] for row in result[rows])
+            yield from differs(f"rows of one {name}", {key for key in n if n[key] > 1}, set())
+    if result["mode"] == "by_source" and {row["kind"] for row in result["groups"]} <= {"compute"}:
+        for row in result["groups"]:
+            yield from differs("row_key of math", row["row_key"], row["agg_key"])
+
+
 def faults(result: Json) -> Faults:
     """Check a single answer."""
     if result["status"] != "ok":
         return
+    yield from key_faults(result)
     if "totals" in result and "container_durations_ps" in result["totals"]:
         yield from totals_faults(result)
     of_mode = {

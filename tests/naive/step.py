@@ -331,6 +331,7 @@ class Picked:
         example = max(events, key=lambda e: e.duration)
         return {
             "agg_key": first.agg_key,
+            "row_key": ("" if first.kind == "compute" else f"{first.kind}:") + first.agg_key,
             "agg_key_kind": first.agg_key_kind,
             "kind": first.kind,
             "source_inner": first.source_inner,
