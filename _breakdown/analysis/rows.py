@@ -7,6 +7,7 @@ from typing import Any
 
 import _peaks
 from _breakdown.analysis.likely_lines import NO_LINE, LikelyGroup, LikelyLine, likely_groups
+from _breakdown.analysis.roof.costs import bytes_of, sum_of_bytes
 from _breakdown.pipeline.executions import Executions
 from _breakdown.pipeline.groups import Group, group_by, percent, ranked_by, summed
 from _breakdown.pipeline.normalize import Step
@@ -80,6 +81,7 @@ def group_fields(group: Group, step: Step) -> Json:
     longest = group.longest
     signatures = [part for _, part in ranked_by(group.members, lambda op: op.signature)]
     shown, omitted = signatures[:N_BREAKDOWN], signatures[N_BREAKDOWN:]
+    n_bytes = sum_of_bytes((member.n, *bytes_of(member.op)) for member in group.members)
     return {
         "row_key": row_key(group.op),
         **source_fields(group.op),
@@ -94,7 +96,9 @@ def group_fields(group: Group, step: Step) -> Json:
         "flops_known_pct": percent(
             group.where(lambda op: op.flops is not None and not op.is_opaque).total, group.total
         ),
-        "bytes_accessed_sum": group.sum_of(lambda op: op.bytes_accessed),
+        "bytes_accessed_sum": n_bytes.accessed,
+        "hbm_bytes_sum": n_bytes.hbm,
+        "xla_bytes_accessed_sum": group.sum_of(lambda op: op.bytes_accessed),
         "phases": group.time_by(lambda op: op.phase),
         "example_hlo_op": longest.op.text,
         "example_hlo_op_dur_ps": longest.longest,

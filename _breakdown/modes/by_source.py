@@ -81,7 +81,6 @@ def group_row(group: Group, step: Step, loops: Loops) -> Json:
         **group_fields(group, step),
         "loop": loops.row(group.members),
         "model_flops_sum": group.sum_of(lambda op: op.model_flops),
-        "hbm_bytes_sum": group.hbm_bytes(),
         "dtypes": group.executions_by(lambda op: op.dtype),
         "dtype_uncertain": any(executions.op.dtype_uncertain for executions in group.members),
         "operand_dtypes": operand_dtypes(group),

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
-from _breakdown.analysis.roof.costs import DECLARED, OPAQUE, costs_by_kernel, declared_notes
+from _breakdown.analysis.roof.costs import OPAQUE, costs_by_kernel, declared_notes
 from _breakdown.analysis.roof.judging import (
     GroupPart,
     Skipped,
@@ -21,7 +21,7 @@ from _breakdown.analysis.roof.judging import (
     parts_of,
     weighted_average,
 )
-from _breakdown.analysis.roof.ledger import ledger_of
+from _breakdown.analysis.roof.ledger import is_declared, ledger_of
 from _breakdown.analysis.roof.roofs import Roofs, over_roof_note, roofs_of, rounded
 from _breakdown.analysis.rows import chip_fields, operand_dtypes, peaks_used, scope_fields
 from _breakdown.output.columns import LINE, OF_ROOF, PEAKS, TOTAL, with_reads
@@ -77,9 +77,9 @@ def roofline(
     }
 
 
-def shortfall_rank(verdict: Verdict) -> tuple[int, str, str]:
+def shortfall_rank(verdict: Verdict) -> tuple[int, str]:
     """Return a verdict's sort key: largest shortfall first."""
-    return -verdict.shortfall, verdict.part.op.agg_key, verdict.part.kernel or ""
+    return -verdict.shortfall, verdict.part.op.agg_key
 
 
 def tail_row(verdicts: Sequence[Verdict]) -> Json:
@@ -107,7 +107,8 @@ def roofline_row(verdict: Verdict) -> Json:
         "source_user": op.source_user,
         "tf_op": op.tf_op,
         **scope_fields(group.members),
-        "kernel": part.kernel,
+        "kernel": part.kernels[0][0] if part.kernels else None,
+        "kernel_dur_ps": sum(duration for _, duration in part.kernels),
         "cost_source": verdict.source,
         "hlo_categories": group.executions_by(lambda op: op.category),
         "n_executions": group.n,
@@ -236,10 +237,9 @@ def roofline_notes(verdicts: Sequence[Verdict]) -> list[str]:
                 (op.source_inner or op.agg_key for op in ops),
             )
         )
-    notes += declared_notes(
-        {verdict.part.kernel for verdict in verdicts if verdict.source == DECLARED}
-    )
-    n_differ = sum(verdict.part.model_flops not in (None, verdict.flops) for verdict in verdicts)
+    entries = [entry for verdict in verdicts for entry in verdict.part.entries]
+    notes += declared_notes({entry.kernel for entry in entries if is_declared(entry)})
+    n_differ = sum(verdict.part.differs_from_model for verdict in verdicts)
     if n_differ:
         notes.append(f"flops_sum differs from model_flops_sum in {counted(n_differ, 'group')}")
     return notes
@@ -251,10 +251,29 @@ LOST = Column("lost", "shortfall_per_op_ps", "time")
 
 
 def prepared(fields: Json) -> Json:
-    """Add `lost_of_groups`, the sum of the groups' losses; null if `--top` omits groups."""
-    losses = [row["shortfall_per_op_ps"] or 0 for row in fields.get("groups", ())]
-    is_whole = not fields.get("tail", {}).get("n_groups_omitted")
-    return {**fields, "lost_of_groups": sum(losses) if is_whole else None}
+    """Add what only text shows: the utilization of HBM, which `hbm_util` is not if it counts the
+    bytes of all memories, and the sums over the groups, unless `--top` omits some."""
+    if "groups" not in fields:
+        return fields
+    is_hbm = fields["peaks_used"]["bytes"] == "hbm"
+    rows = [{**row, "hbm": hbm_of(row, is_hbm)} for row in fields["groups"]]
+    fields = {**fields, "groups": rows, "hbm_of_groups": None, "lost_of_groups": None}
+    whole = sum(row["total_dur_ps"] for row in rows)
+    if whole and not fields.get("tail", {}).get("n_groups_omitted"):
+        busy = sum((row["hbm"] or 0) * row["total_dur_ps"] for row in rows)
+        fields["hbm_of_groups"] = busy / whole
+        fields["lost_of_groups"] = sum(row["shortfall_per_op_ps"] or 0 for row in rows)
+    return fields
+
+
+def hbm_of(row: Json, is_hbm: bool) -> float | None:
+    """Return the utilization of HBM; if the bytes in HBM are unknown, that of all memories. Pass
+    whether the row's utilization counts only the bytes in HBM."""
+    counted, in_hbm = row["bytes_accessed_sum"], row["hbm_bytes_sum"]
+    util: float | None = row["hbm_util"]
+    return (
+        util if is_hbm or util is None or in_hbm is None or not counted else util * in_hbm / counted
+    )
 
 
 def with_roof(row: Json) -> Json:
@@ -264,18 +283,19 @@ def with_roof(row: Json) -> Json:
 
 PARTS: tuple[Part, ...] = (
     Table(
-        "lines by time lost beyond the roof; mfu and hbm are utilizations in percent",
+        "lines by time lost beyond the roof; mfu, hbm: utilization in percent; in brackets: dtypes"
+        " read",
         "groups",
         (
             LOST,
             TOTAL,
             Column("mfu", "mfu", "share"),
-            Column("hbm", "hbm_util", "share"),
+            Column("hbm", "hbm", "share"),
             OF_ROOF,
             Column("bound", "bound", "word", least=7),
             Column("dtype", "dtype", "word", also=(" ({reads})",), least=12),
-            Column("flop/byte", "arithmetic_intensity", "number"),
-            Column("kernel", "kernel", null=""),
+            Column("flop/byte", "arithmetic_intensity", "number", gives_way=True),
+            Column("kernel", "kernel", null="", gives_way=True),
             LINE,
         ),
         derive=lambda rows: [with_roof(with_reads(row)) for row in rows],
@@ -292,7 +312,7 @@ PARTS: tuple[Part, ...] = (
                     "time": "step_summary.rooflined_dur_ps",
                     "lost": "lost_of_groups",
                     "mfu": "step_summary.weighted_avg_mfu",
-                    "hbm": "step_summary.weighted_avg_hbm_util",
+                    "hbm": "hbm_of_groups",
                 },
             ),
         ),
@@ -308,7 +328,6 @@ PARTS: tuple[Part, ...] = (
         (
             LOST._replace(null="?"),
             TOTAL,
-            Column("hbm", "hbm_util", "share"),
             OF_ROOF,
             Column("why", "reason", "word", least=22),
             Column("mostly", "top_signature", "what"),

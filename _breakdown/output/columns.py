@@ -6,6 +6,8 @@ from typing import Any
 
 from _breakdown.output.phrases import LINE as LINE_FIELDS
 from _breakdown.output.screen import Column, Says
+from _breakdown.pipeline.vocabulary import OTHER
+from _proto.hlo.text import dtype_class
 
 Json = dict[str, Any]
 
@@ -34,9 +36,15 @@ BYTES = Column("size", "bytes", "bytes")
 
 def with_reads(row: Json) -> Json:
     """Add `reads`: the dtypes of operands in memory, except the dtype that determines the
-    peak."""
-    of_operands = row.get("operand_dtypes") or ()
-    return {**row, "reads": sorted({name for name in of_operands if name != row["dtype"]})}
+    peak. `f32` is spelled `fp32`, as that dtype is."""
+    named = {spelled(name) for name in row.get("operand_dtypes") or ()}
+    return {**row, "reads": sorted(named - {row["dtype"]})}
+
+
+def spelled(hlo_dtype: str) -> str:
+    """Return the dtype that a peak is for, or the name in HLO if there is no such peak."""
+    dtype = dtype_class(hlo_dtype)
+    return hlo_dtype if dtype == OTHER else dtype
 
 
 # Columns that have values only with `--peers`.

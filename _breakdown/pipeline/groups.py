@@ -52,13 +52,6 @@ class Group:
     def time_by(self, value_of: Callable[[Op], str]) -> dict[str, int]:
         return summed((value_of(entry.op), entry.total) for entry in self.members)
 
-    def hbm_bytes(self) -> int | None:
-        """Return the bytes moved to and from HBM, or None if it is unknown which memory a member
-        accesses."""
-        if any(entry.op.bytes_accessed and entry.op.hbm_bytes is None for entry in self.members):
-            return None
-        return self.sum_of(lambda op: op.hbm_bytes)
-
     def distinct(self, value_of: Callable[[Op], str | None], most: int | None = None) -> list[str]:
         """Return the different known values in order of appearance, up to `most` of them."""
         found: dict[str, None] = {}

@@ -272,23 +272,27 @@ class KernelCost(unittest.TestCase):
     )
     PEAKS = ("--peak-tflops-bf16", "2", "--peak-hbm-gibps", "1e9")
 
-    def test_kernel_with_a_given_cost_has_a_row_of_its_own(self) -> None:
+    def test_kernel_with_a_given_cost_is_judged_with_its_line(self) -> None:
         result = roofline(list(self.OPS), *self.PEAKS, "--kernel-cost", "flash=100,1e3")
         self.assertEqual(
             column(
                 result["groups"],
-                *("kernel", "cost_source", "n_executions", "total_dur_ps", "flops_sum"),
-                *("bytes_accessed_sum", "mfu", "opaque_dur_ps", "dtype"),
+                *("kernel", "kernel_dur_ps", "cost_source", "n_executions", "total_dur_ps"),
+                *("flops_sum", "bytes_accessed_sum", "mfu", "opaque_dur_ps", "dtype"),
             ),
-            [
-                (None, "xla", 1, 10, 4, 2, 0.2, 50, "bf16"),
-                ("flash", "user", 2, 400, 200, 2000, 0.25, 0, "bf16"),
-            ],
+            # Of 410 ps, 204 flops need 102.
+            [("flash", 400, "user", 3, 410, 204, 2002, 0.24878, 50, "bf16")],
         )
         self.assertEqual(result["skipped_groups"]["n_no_flops"], 1)
         self.assertEqual(result["skipped_groups"]["total_dur_ps_skipped"], 50)
         # Judged groups take 410 of 460 ps.
         self.assertEqual(result["step_summary"]["rooflined_pct_of_compute"], 89.13)
+
+    def test_cost_of_zero_leaves_the_kernel_out(self) -> None:
+        result = roofline(list(self.OPS), *self.PEAKS, "--kernel-cost", "flash=0,0")
+        (row,) = result["groups"]
+        self.assertEqual((row["kernel"], row["kernel_dur_ps"], row["total_dur_ps"]), (None, 0, 10))
+        self.assertEqual(result["skipped_groups"]["total_dur_ps_skipped"], 450)
 
     def test_dtype_given_by_the_user_is_certain(self) -> None:
         for cost, dtype, uncertain in (("1,1", "bf16", True), ("1,1,fp8", "fp8", False)):

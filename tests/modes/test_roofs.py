@@ -131,6 +131,21 @@ class Bytes(unittest.TestCase):
         # 134 217 728 flops take 134 217 728 ps; before, 64.5 MiB seemed to take 64 500 ps.
         self.assertEqual(row["at_roof_ps"], FLOPS)
 
+    def test_all_modes_print_the_same_bytes_beside_the_count_of_xla(self) -> None:
+        data = step_of(scanned(), WHOLE, FLOPS)
+        found = {
+            mode: answer(data, mode)[rows][0]
+            for mode, rows in (
+                ("summary", "top_compute_groups"),
+                ("by_source", "groups"),
+                ("roofline", "groups"),
+            )
+        }
+        for mode, row in found.items():
+            with self.subTest(mode):
+                self.assertEqual((row["bytes_accessed_sum"], row["hbm_bytes_sum"]), (MOVED, MOVED))
+                self.assertEqual(row.get("xla_bytes_accessed_sum", WHOLE), WHOLE)
+
     def test_count_that_includes_only_the_slice_is_kept(self) -> None:
         for n_bytes in (MOVED, MOVED - 1000):
             self.assertEqual(op_of(step_of(scanned(), n_bytes, FLOPS))["hbm_bytes"], n_bytes)

@@ -18,9 +18,11 @@ from typing import Any
 from unittest import mock
 
 from _breakdown import command
+from _breakdown.modes import roofline
 from _breakdown.modes.by_op import with_shares
 from _breakdown.output import figures, fill
 from _breakdown.output.characters import Characters
+from _breakdown.output.columns import with_reads
 from _breakdown.output.fill import filled
 from _breakdown.output.screen import Column, Each, Says, Section, Table, View
 from _breakdown.output.text import Page, Style
@@ -582,6 +584,19 @@ class Command(InFolder):
         row = {**fields["groups"][0], "dtype": "bf16", "operand_dtypes": ["fp32"]}
         row |= {"kernel": "k" * 90, "source_user": f"/{'folder/' * 20}x.py:1"}
         self.assertIn("  bf16 (fp32)  ", text_of({**fields, "groups": [row]}, "utf-8"))
+
+    def test_dtypes_are_spelled_alike_in_all_modes(self) -> None:
+        for dtype, read, shown in (("bf16", "f32", ["fp32"]), ("fp32", "f32", []),
+                                   ("bf16", "fp32", ["fp32"]), ("bf16", "s8", ["s8"])):  # fmt: skip
+            row = with_reads({"dtype": dtype, "operand_dtypes": [read]})
+            self.assertEqual(row["reads"], shown)
+
+    def test_text_about_the_roofline_counts_the_bytes_of_one_memory(self) -> None:
+        # A roof is at least as long as the time that its bytes take.
+        for traffic in ("accessed", "hbm"):
+            fields = roofline.prepared(demo("roofline", "--bytes", traffic))
+            for row in map(roofline.with_roof, fields["groups"]):
+                self.assertLessEqual(100 * row["hbm"], row["pct_of_roof"] + 0.001)
 
     def test_text_shows_three_notes_and_counts_the_others(self) -> None:
         notes = ["a" * 90, "b" * 90, "c" * 90, "d" * 90, "e" * 90, "a" * 90]

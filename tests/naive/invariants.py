@@ -577,16 +577,17 @@ def comm_between(summary: Json, bottleneck: Json, comm: Json) -> Faults:
 
 
 def roofline_between(roofline: Json, by_source: Json) -> Faults:
-    """Check that the parts of a source in `roofline` add up to its time in `by_source`."""
+    """Check that the parts of a source in `roofline` add up to its time in `by_source`, and that
+    both modes print the same bytes."""
     whole = {row["agg_key"]: row for row in by_source["groups"] if row["kind"] == "compute"}
-    costed: Counter[str] = Counter()
     for row in roofline["groups"]:
-        costed[row["agg_key"]] += row["total_dur_ps"] * (row["cost_source"] != "xla")
-    for row in roofline["groups"]:
-        if row["cost_source"] == "xla":
-            key = row["agg_key"]
-            parts = row["total_dur_ps"] + row["opaque_dur_ps"] + costed[key]
-            yield from differs(f"parts of {key}", parts, whole[key]["total_dur_ps"])
+        key = row["agg_key"]
+        of_source = whole[key]
+        parts = row["total_dur_ps"] + row["opaque_dur_ps"]
+        yield from differs(f"parts of {key}", parts, of_source["total_dur_ps"])
+        for name in ("bytes_accessed_sum", "hbm_bytes_sum", "model_flops_sum"):
+            if name != "model_flops_sum" or not row["opaque_dur_ps"]:
+                yield from differs(f"{name} of {key}", row[name], of_source[name])
 
 
 def faults_of_record(record: Json, ask: Ask) -> Faults:

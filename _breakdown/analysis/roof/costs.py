@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Final, Literal
 
 from _breakdown.light import NamedTuple
 from _breakdown.pipeline.context import Context
-from _breakdown.pipeline.groups import Group
+from _breakdown.pipeline.groups import Group, sum_known
 from _breakdown.pipeline.names import resolve_name
 from _breakdown.pipeline.no_answer import NoAnswer
 from _breakdown.pipeline.ops import Op
@@ -16,6 +16,7 @@ from _proto.hlo.text import DtypeClass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from _proto.hlo.backend_config import DeclaredCost
     from _proto.hlo.traffic import Traffic
 
 # Where a cost comes from; the cost of an opaque op is unknown.
@@ -71,38 +72,68 @@ class Cost(NamedTuple):
         memories."""
         return self.bytes_accessed if self.hbm_bytes is None else self.hbm_bytes
 
-    @property
-    def key(self) -> tuple[str, str]:
-        return self.source, self.kernel or ""
-
 
 def cost_of(op: Op, by_user: Mapping[str, KernelCost]) -> Cost:
     """Return the cost from the user if there is one. Otherwise return the cost from XLA or, for an
     op opaque to XLA, the cost declared by the kernel's author."""
     given = by_user.get(op.kernel or "") if by_user else None
-    if given:
+    if given and (given.flops or given.n_bytes):
         user = Precision(given.dtype, USER, False) if given.dtype else precision_of(op)
         return Cost(USER, op.kernel, given.flops, None, given.n_bytes, given.n_bytes, user)
     precision = precision_of(op)
-    declared = op.declared_cost if op.is_opaque else None
-    if declared and declared.flops:
-        size, hbm = declared.bytes_accessed, declared.bytes_accessed
-        if size is None:
-            size, hbm = op.bytes_accessed, op.hbm_bytes
+    declared = None if given else declared_cost_of(op)
+    if declared:
         kernel = op.kernel or op.hlo.base_name
-        return Cost(DECLARED, kernel, declared.flops, None, size, hbm, precision)
-    if op.is_opaque:
+        return Cost(DECLARED, kernel, declared.flops, None, *bytes_of(op), precision)
+    if op.is_opaque or given:
         facts = op.flops, op.model_flops, op.bytes_accessed, op.hbm_bytes
         return Cost(OPAQUE, None, *facts, precision)
-    flops, model_flops = flops_of(op), op.model_flops
-    bytes_accessed, hbm_bytes = op.bytes_accessed, op.hbm_bytes
-    if op.traffic:
-        bytes_accessed = moved(bytes_accessed, op.traffic.everywhere)
-        hbm_bytes = moved(hbm_bytes, op.traffic.hbm)
-        if (bytes_accessed, hbm_bytes).count(None) > (op.bytes_accessed, op.hbm_bytes).count(None):
-            # The flops alone are no roof for an op that memory may limit.
-            flops = bytes_accessed = hbm_bytes = None
-    return Cost(XLA, None, flops, model_flops, bytes_accessed, hbm_bytes, precision)
+    n_bytes = bytes_of(op)
+    # If XLA's count of bytes is wrong, the flops alone are no roof: memory may limit the op.
+    is_wrong = n_bytes.accessed is None and op.bytes_accessed is not None
+    is_wrong |= n_bytes.hbm is None and op.hbm_bytes is not None
+    return Cost(XLA, None, None if is_wrong else flops_of(op), op.model_flops, *n_bytes, precision)
+
+
+def declared_cost_of(op: Op) -> DeclaredCost | None:
+    declared = op.declared_cost if op.is_opaque else None
+    return declared if declared and declared.flops else None
+
+
+class Bytes(NamedTuple):
+    """The bytes that ops read and write in all memories, and in HBM; None if unknown."""
+
+    accessed: int | None
+    hbm: int | None
+
+
+UNKNOWN_BYTES = Bytes(None, None)
+
+
+def bytes_of(op: Op) -> Bytes:
+    """Return the bytes that one execution accesses: those that a kernel's author declared, or XLA's
+    count, corrected for slices. They are unknown for opaque ops."""
+    found = Bytes(op.bytes_accessed, op.hbm_bytes)
+    if op.is_opaque:
+        declared = declared_cost_of(op)
+        size = declared.bytes_accessed if declared else None
+        return Bytes(size, size) if size is not None else found if declared else UNKNOWN_BYTES
+    if not op.traffic:
+        return found
+    corrected = Bytes(
+        moved(found.accessed, op.traffic.everywhere), moved(found.hbm, op.traffic.hbm)
+    )
+    return UNKNOWN_BYTES if corrected.count(None) > found.count(None) else corrected
+
+
+def sum_of_bytes(found: Iterable[tuple[int, int | None, int | None]]) -> Bytes:
+    """Add up the bytes of all executions, given tuples of their number, the bytes in all memories
+    and those in HBM. Those in HBM are None if they are unknown for any op that accesses memory."""
+    rows = list(found)
+    accessed = sum_known((n, size) for n, size, _ in rows)
+    if any(size and hbm is None for _, size, hbm in rows):
+        return Bytes(accessed, None)
+    return Bytes(accessed, sum_known((n, hbm) for n, _, hbm in rows))
 
 
 def flops_of(op: Op) -> int | None:

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable
 from fractions import Fraction
 from typing import Literal
 
-from _breakdown.analysis.roof.costs import OPAQUE, XLA, Cost, CostSource, Precision
+from _breakdown.analysis.roof.costs import OPAQUE, XLA, Cost, CostSource, Precision, sum_of_bytes
 from _breakdown.analysis.roof.ledger import Entry
 from _breakdown.analysis.roof.roofs import Roofs, rounded
 from _breakdown.light import NamedTuple
-from _breakdown.pipeline.groups import Group, grouped, most, sum_known
+from _breakdown.pipeline.groups import Group, grouped, most, sum_known, summed
 from _breakdown.pipeline.ops import Op
 from _breakdown.pipeline.vocabulary import OTHER
 
@@ -19,24 +19,28 @@ SkipReason = Literal["opaque", "no_flops", "no_bytes", "dtype_other", "peak_unkn
 
 
 class GroupPart:
-    """A part of a source group with its own verdict: ops with a cost from XLA, one kernel, or
-    opaque ops."""
+    """The ops of a source group whose cost is known, which have a verdict, or its opaque ops."""
 
     def __init__(self, op: Op, entries: list[Entry], opaque_time: int) -> None:
         # An example of the ops in the source group.
         self.op = op
         self.entries = entries
-        # Time of the source group's opaque ops. Only the part with ops that have a cost from XLA
-        # has this time; it is 0 in all other parts.
+        # Time of the source group's opaque ops, for the part with ops of known cost.
         self.opaque_time = opaque_time
         self.group = Group([entry.executions for entry in entries])
         # Executions, each with the cost of one of them.
         self._costs = [(entry.executions, entry.cost) for entry in entries if entry.cost]
-        _, cost = self._costs[0]
-        self.source, self.kernel = cost.source, cost.kernel
+        self.source = most((cost.source, ran.total) for ran, cost in self._costs)
+        # Kernels of known cost and their times, costliest first.
+        self.kernels = sorted(
+            summed((cost.kernel, ran.total) for ran, cost in self._costs if cost.kernel).items(),
+            key=lambda item: (-item[1], item[0]),
+        )
         self.flops = self.sum_of(lambda cost: cost.flops)
         self.model_flops = self.sum_of(lambda cost: cost.model_flops)
-        self.bytes_accessed = self.sum_of(lambda cost: cost.bytes_accessed)
+        self.bytes_accessed, self.hbm_bytes = sum_of_bytes(
+            (ran.n, cost.bytes_accessed, cost.hbm_bytes) for ran, cost in self._costs
+        )
         self.precision = self._main_precision()
         # Time at the roofs of the ops, and the time beyond; None if all these roofs are unknown.
         self.at_roof = sum_known((1, entry.at_roof) for entry in entries)
@@ -52,12 +56,10 @@ class GroupPart:
         return sum(ran.total for ran, cost in self._costs if cost.flops is not None)
 
     @property
-    def hbm_bytes(self) -> int | None:
-        """Return the bytes read from and written to HBM; None if it is unknown which memory an op
-        accesses."""
-        if any(cost.bytes_accessed and cost.hbm_bytes is None for _, cost in self._costs):
-            return None
-        return self.sum_of(lambda cost: cost.hbm_bytes)
+    def differs_from_model(self) -> bool:
+        """Return whether XLA's count of flops is not what the model's code requires."""
+        by_xla = sum_known((ran.n, cost.flops) for ran, cost in self._costs if cost.source == XLA)
+        return self.model_flops not in (None, by_xla)
 
     def n_bytes(self, hbm_only: bool) -> int | None:
         return self.hbm_bytes if hbm_only else self.bytes_accessed
@@ -76,17 +78,17 @@ class GroupPart:
 
 
 def parts_of(ledger: Iterable[Entry]) -> list[GroupPart]:
-    """Split source groups of math into parts: opaque ops, each kernel of known cost, and all other
-    ops."""
+    """Split source groups of math into ops of known cost and opaque ops."""
     math = grouped((entry.executions.op.agg_key, entry) for entry in ledger if entry.cost)
     parts = []
     for of_source in math.values():
-        by_cost = grouped((entry.cost.key, entry) for entry in of_source if entry.cost)
-        opaque_time = sum(entry.total for entry in by_cost.get((OPAQUE, ""), ()))
-        # Ops with a cost from XLA come first.
-        for key, entries in sorted(by_cost.items(), key=lambda item: item[0] != (XLA, "")):
-            time = opaque_time if key == (XLA, "") else 0
-            parts.append(GroupPart(of_source[0].executions.op, entries, time))
+        op = of_source[0].executions.op
+        opaque = [entry for entry in of_source if entry.cost and entry.cost.source == OPAQUE]
+        known = [entry for entry in of_source if entry.cost and entry.cost.source != OPAQUE]
+        if known:
+            parts.append(GroupPart(op, known, sum(entry.total for entry in opaque)))
+        if opaque:
+            parts.append(GroupPart(op, opaque, 0))
     return parts
 
 
