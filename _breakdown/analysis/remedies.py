@@ -231,9 +231,8 @@ IDLE: tuple[tuple[str, str, str], ...] = (
     ),
     (
         IN_CONTAINER,
-        "a loop's bookkeeping; on v4 and v5p also a wait for a megacore fusion's half on"
-        " the other core",
-        "fewer, larger iterations; for a fusion, equal halves on both cores",
+        "a loop's bookkeeping",
+        "fewer, larger iterations",
     ),
     (
         BETWEEN_PROGRAMS,

@@ -29,7 +29,7 @@ HOST_TRANSFERS = ("host send", "host recv")
 ASYNC = ("async-start", "async-update", "async-done")
 ASYNC_COLLECTIVE_START, ASYNC_COLLECTIVE_DONE = ASYNC_COLLECTIVE_ENDS
 CATEGORIES: dict[Kind, str] = {
-    CONTAINER: "while, conditional, call, megacore fusion",
+    CONTAINER: "while, conditional, call",
     COMPUTE: (
         "fusion, convolution, dot, ragged-dot, custom-call, non-fusion elementwise, reduce, "
         "reduce-window, select-and-scatter, scatter, sort, topk, map, fft, cholesky, "

@@ -169,8 +169,8 @@ class WhatHelps(unittest.TestCase):
             (op("gather.1", "gather", 0, 9, **few), "Gather and scatter"),
             (matmul(0, 9, 8, 0), "Make matmuls larger"),
             (matmul(0, 9, 8, 0, shape="f32[8]{0}"), None),
-            (matmul(0, 9, 0, 1), "Process more rows"),
-            (leaf(0, 9, bytes_accessed=1, flops=0, **path), "Keep these f32 arrays in bf16"),
+            (matmul(0, 999, 0, 1), "Process more rows"),
+            (leaf(0, 999, bytes_accessed=1, flops=0, **path), "Keep these f32 arrays in bf16"),
             (leaf(0, 9, "copy_bitcast_fusion.1", bytes_accessed=1, **path), "Use the same order"),
             (op("f", "custom fusion", 0, 9, tf_op="f/gather:", **few), "Gather and"),
             (leaf(0, 9, "scatter.1", **few, **path), "Gather and scatter"),
@@ -188,7 +188,7 @@ class WhatHelps(unittest.TestCase):
                     self.assertTrue(row["what_helps"].startswith(begin), row["what_helps"])
 
     def test_advice_for_a_kernel_of_known_cost_names_its_blocks(self) -> None:
-        (row,) = bottleneck([kernel(0, 9)], "--kernel-cost", "flash=8,8")["findings"]
+        (row,) = bottleneck([kernel(0, 9)], "--kernel-cost", "flash=8,0")["findings"]
         self.assertTrue(row["what_helps"].startswith("Skip blocks"))
 
     def test_advice_for_an_fp32_matmul_is_bf16(self) -> None:
@@ -233,7 +233,7 @@ class UnknownKernels(unittest.TestCase):
         self.assertEqual((tail["n_findings_omitted"], tail["dur_ps"]), (0, 0))
 
     def test_kernel_of_known_cost_is_a_finding(self) -> None:
-        result = bottleneck(list(self.OPS), "--kernel-cost", "flash=8,8")
+        result = bottleneck(list(self.OPS), "--kernel-cost", "flash=8,0")
         self.assertEqual([row["kernel"] for row in result["kernels_of_unknown_cost"]], ["other"])
         self.assertIn("flash", [row["kernel"] for row in result["findings"]])
 
@@ -267,7 +267,8 @@ class Verdict(unittest.TestCase):
     def test_bottleneck_is_at_roof_if_less_than_a_tenth_is_lost_or_unknown(self) -> None:
         for copied, name in ((99, "at_roof"), (100, "data_movement")):
             # The matmul loses no time.
-            ops = [matmul(0, 1000 - copied, 2000, 0), op("copy.1", "copy", 1000 - copied, copied)]
+            used = 1000 - copied
+            ops = [matmul(0, used, 2 * used, 0), op("copy.1", "copy", used, copied)]
             with self.subTest(copied=copied):
                 self.assertEqual(bottleneck(ops)["bottleneck"], name)
         # No single class loses a tenth of the step, but together they do.
@@ -421,14 +422,24 @@ class OverRoof(unittest.TestCase):
         self.assertEqual(result["over_roof"], {"n_ops": 1, "dur_ps": 50})
         for name in ("mfu_at_least", "hfu_at_least"):
             self.assertEqual(result[name], fair[name])
-        self.assertEqual(result["speed_of_light"]["at_roof_ps"], 50 + 50)
+        self.assertEqual(result["speed_of_light"]["at_roof_ps"], 50)
         self.assertEqual(result["speed_of_light"]["at_least_ps"], 50)
         self.assertEqual(result["speed_of_light"]["at_most_ps"], 100)
         (note,) = notes_of_roofs(result)
         self.assertTrue(note.endswith("(1 op, 50 ps): m.py:2"), note)
-        # The op over its roof remains in the class `compute_bound`.
-        (row,) = [row for row in result["budget"] if row["class"] == "compute_bound"]
-        self.assertEqual((row["dur_ps"], row["at_roof_ps"], row["lost_ps"]), (150, 100, 50))
+        for name, figures in (("compute_bound", (100, 50, 50)), ("unjudged", (50, None, None))):
+            (row,) = [row for row in result["budget"] if row["class"] == name]
+            self.assertEqual((row["dur_ps"], row["at_roof_ps"], row["lost_ps"]), figures)
+
+    def test_roof_of_a_kernel_faster_than_its_cost_allows_is_unknown(self) -> None:
+        step = trace([kernel(0, 50, stack=HERE)], STEP)
+        for flops, name, figures in (
+            ("80", "compute_bound", (40, 10)),
+            ("1000", "kernel", (None, None)),
+        ):
+            result = answer(step, "by_op", *PEAKS, "--kernel-cost", f"flash={flops},0")
+            (row,) = result["ops"]
+            self.assertEqual((row["class"], row["at_roof_ps"], row["lost_ps"]), (name, *figures))
 
     def test_note_names_an_op_without_a_source_line_by_its_key(self) -> None:
         (note,) = notes_of_roofs(bottleneck([matmul(0, 50, 1000, 0, stack="", tf_op="f/dot:")]))

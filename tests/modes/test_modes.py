@@ -254,7 +254,7 @@ class AsyncCollectiveFusions(unittest.TestCase):
         op("async-collective-dones", "loop fusion", 40, 16),
         op("async-collective-done.3", "copy", 60, 32),
         op("my-async-collective-done", "loop fusion", 100, 64),
-        op("async-collective-done.4", "megacore fusion", 200, 128),
+        op("async-collective-done.4", "while", 200, 128),
     )
 
     def test_done_fusion_counts_as_a_stall(self) -> None:

@@ -174,7 +174,7 @@ class HloText:
 
 
 KINDS = ("compute", "data_move", "comm", "other")
-CONTAINERS = ("while", "conditional", "call", "megacore fusion")
+CONTAINERS = ("while", "conditional", "call")
 
 
 def words(text: str) -> list[str]:

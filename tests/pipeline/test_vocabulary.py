@@ -26,7 +26,7 @@ CATEGORIES = {
         "all-reduce-scatter fusion, async-start, async-update, async-done"
     ),
     "other": "tuple, get-tuple-element, parameter, constant, after-all, opt-barrier, replica-id",
-    "container": "while, conditional, call, megacore fusion",
+    "container": "while, conditional, call",
 }
 UNKNOWN = (
     "quantum-dot, Loop Fusion, loopfusion, fusion loop, convolution-like, my-rng-, rng2, slices, "

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Final, Literal
 
-from _breakdown.analysis.roof.costs import DECLARED, OPAQUE, Cost, KernelCost, cost_of
+from _breakdown.analysis.roof.costs import DECLARED, OPAQUE, XLA, Cost, KernelCost, cost_of
 from _breakdown.analysis.roof.roofs import Roofs
 from _breakdown.light import NamedTuple
 from _breakdown.pipeline.executions import Executions
@@ -50,8 +50,8 @@ class Entry(NamedTuple):
     lost: int | None
     # False if the flops, the bytes or a peak rate for the roof are unknown.
     is_certain: bool
-    # True if the executions are faster than the roof; then flops, bytes or a peak rate must be
-    # wrong.
+    # True if the executions are faster than the roof that the flops and bytes give. These or a peak
+    # must be wrong, so the roof is unknown.
     is_over_roof: bool
     # Exact time that the flops alone take at the peak rate; 0 if unknown.
     t_compute: Fraction
@@ -111,21 +111,22 @@ def judged(executions: Executions, cost: Cost, roofs: Roofs) -> Entry:
     t_compute, t_memory = of_flops or NO_TIME, of_bytes or NO_TIME
     roof = max(t_compute, t_memory)
     times = t_compute, None if of_bytes is None else t_memory
-    if cost.source == OPAQUE and executions.op.kernel:
-        return Entry(executions, KERNEL, cost, None, None, False, False, *times)
-    if not roof:
-        return Entry(executions, UNJUDGED, cost, None, None, False, False, *times)
-    at_roof = min(total, round(roof))
-    name: OpClass = COMPUTE_BOUND if t_compute >= t_memory else MEMORY_BOUND
-    is_certain = None not in (of_flops, of_bytes)
     # Times are rounded, so tolerate a deviation of 1 %.
     is_over_roof = roof > total > 0 and 100 * roof > 101 * total
-    lost = total - at_roof
-    return Entry(executions, name, cost, at_roof, lost, is_certain, is_over_roof, *times)
+    is_opaque = cost.source == OPAQUE and executions.op.kernel is not None
+    name: OpClass
+    if is_opaque or not roof or is_over_roof:
+        is_kernel = executions.op.kernel and cost.source != XLA
+        name = KERNEL if is_kernel else UNJUDGED
+        return Entry(executions, name, cost, None, None, False, is_over_roof, *times)
+    at_roof = min(total, round(roof))
+    name = COMPUTE_BOUND if t_compute >= t_memory else MEMORY_BOUND
+    is_certain = None not in (of_flops, of_bytes)
+    return Entry(executions, name, cost, at_roof, total - at_roof, is_certain, False, *times)
 
 
 def is_declared(entry: Entry) -> bool:
-    return entry.cost is not None and entry.cost.source == DECLARED
+    return entry.cost is not None and entry.cost.source == DECLARED and not entry.is_over_roof
 
 
 def counts_for_lower_bound(entry: Entry) -> bool:
