@@ -14,10 +14,9 @@ from _breakdown.pipeline.normalize import Step
 FLOPS_PER_PARAM = 6
 
 
-def tokens_per_s(step: Step, tokens: int | None) -> float | None:
-    if tokens is None or not step.duration:
-        return None
-    return rounded(Fraction(tokens) * 10**12 / step.duration, 3)
+def tokens_per_s(time: int, tokens: int | None) -> float | None:
+    """Return the rate of tokens, given the time of one step."""
+    return None if tokens is None or not time else rounded(Fraction(tokens) * 10**12 / time, 3)
 
 
 def model_flops_of(

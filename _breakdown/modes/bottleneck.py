@@ -20,7 +20,7 @@ from _breakdown.analysis.findings import FindingRows, doubtful_notes, findings_o
 from _breakdown.analysis.idle.periods import lower_median, steps_named_like
 from _breakdown.analysis.loops import loops_of
 from _breakdown.analysis.main_cause import is_pause, main_cause, with_one_base
-from _breakdown.analysis.roof.budget import Budget, mfu_of
+from _breakdown.analysis.roof.budget import Budget, mfu_of, notes_of_mfu, time_of_one_step
 from _breakdown.analysis.roof.costs import costs_by_kernel, declared_notes
 from _breakdown.analysis.roof.hideable import Hideable
 from _breakdown.analysis.roof.ledger import is_declared, ledger_of
@@ -106,7 +106,9 @@ def bottleneck(
     read, waits = read_peers(step, context) if is_compared else (None, None)
     facts = facts_of(step, roofs, ledger, read, context)
     periods = facts.periods
-    context.warn(*facts.inside.notes)
+    one_step = time_of_one_step(step, periods)
+    mfu = mfu_of(model_flops if useful is None else useful, step, one_step, roofs)
+    context.warn(*facts.inside.notes, *notes_of_mfu(mfu))
     shown = [op for finding in (*findings[:top], *kernels[:top]) for op in finding.group.members]
     hideable = Hideable(facts.ledger)
     rows = FindingRows(step, hideable, loops_of(step, shown), read)
@@ -115,10 +117,10 @@ def bottleneck(
         "causes": causes_of(facts),
         "bottleneck": budget.largest_loss(periods),
         "speed_of_light": budget.speed_of_light(),
-        "mfu_at_least": budget.utilization(lambda op: op.phase != "recompute"),
-        "hfu_at_least": budget.utilization(),
-        "mfu": mfu_of(model_flops if useful is None else useful, step, roofs),
-        "tokens_per_s": tokens_per_s(step, tokens),
+        "mfu_at_least": budget.utilization(periods, lambda op: op.phase != "recompute"),
+        "hfu_at_least": budget.utilization(periods),
+        "mfu": mfu,
+        "tokens_per_s": tokens_per_s(one_step, tokens),
         "over_roof": over_roof_row(budget),
         "capture": capture_row(step),
         "steps": steps_row(step),
@@ -176,7 +178,14 @@ def prepared(fields: Json) -> Json:
 
     mfu, hfu = fields.get("mfu_at_least"), fields.get("hfu_at_least")
     is_other = mfu is not None and hfu is not None and figure(mfu, "share") != figure(hfu, "share")
-    fields = {**fields, "hfu_if_other": hfu if is_other else None}
+    is_assumed = fields.get("chip_is_assumed")
+    fields = {
+        **fields,
+        "hfu_if_other": hfu if is_other else None,
+        "chip_words": f"{fields['chip']} (assumed)" if is_assumed else "chip",
+        "mfu_is": f"MFU on a {fields['chip']} (assumed) is" if is_assumed else "MFU is",
+        "mfu_mark": ", which is impossible" if (fields.get("mfu") or 0) > 1 else "",
+    }
     if "causes" not in fields:
         return fields
     lines = [{**row, "what_helps": help_at(row, fields)} for row in fields["lines"]]
@@ -268,7 +277,7 @@ PARTS: tuple[Part, ...] = (
                 tail={"time": ""},
             ),
             Says(
-                "\nThe chip needs {speed_of_light.at_least_ps:time} to"
+                "\nThe {chip_words} needs {speed_of_light.at_least_ps:time} to"
                 " {speed_of_light.at_most_ps:time}.",
                 when="speed_of_light.at_most_ps",
             ),
@@ -277,12 +286,12 @@ PARTS: tuple[Part, ...] = (
                 when="!speed_of_light.at_most_ps",
             ),
             Says(
-                "MFU is at least {mfu_at_least:share}.",
+                "{mfu_is} at least {mfu_at_least:share}.",
                 when="mfu_at_least !hfu_if_other",
                 continues=True,
             ),
             Says(
-                "MFU is at least {mfu_at_least:share}, or {hfu_if_other:share} with recomputation"
+                "{mfu_is} at least {mfu_at_least:share}, or {hfu_if_other:share} with recomputation"
                 " ({recompute_total_dur_ps:time}).",
                 when="mfu_at_least hfu_if_other",
                 continues=True,
@@ -292,7 +301,11 @@ PARTS: tuple[Part, ...] = (
                 when="!mfu_at_least",
                 continues=True,
             ),
-            Says("MFU is {mfu:share} for the given model flops.", when="mfu", continues=True),
+            Says(
+                "{mfu_is} {mfu:share} for the given model flops{mfu_mark}.",
+                when="mfu",
+                continues=True,
+            ),
             Says("{tokens_per_s:number} tokens per second.", when="tokens_per_s", continues=True),
         )
     ),

@@ -310,7 +310,7 @@ class Utilization(unittest.TestCase):
             if again:
                 ops += [matmul(500, 100, again, 0, tf_op="jit(f)/rematted_computation/dot:")]
             # The peak is 20 flops per picosecond, so 10 flops are 0.05 % of the step.
-            result = bottleneck(ops, "--peak-tflops-bf16", "20")
+            result = bottleneck(ops, "--peak-tflops-bf16", "20", "--chip", "v7x")
             text = " ".join(compute_breakdown.render(result, "text").split())
             with self.subTest(first=first, again=again):
                 self.assertIn(f" {says} ", text)
@@ -484,6 +484,33 @@ class Tokens(unittest.TestCase):
         self.assertEqual(self.mfu(data, "--tokens", "5"), (None, 5e9))
         self.assertEqual(self.mfu(data, "--tokens", "3", "--model-flops", "400"), (0.2, 3e9))
 
+    def test_rates_are_those_of_a_period_with_its_pause(self) -> None:
+        # Each step takes 1000 ps, and starts 4000 ps after the last one.
+        ops = [matmul(4000 * i, 500, 1000, 0) for i in range(3)]
+        steps = [(str(i), 4000 * i, 1000) for i in range(3)]
+        for words in ((), ("--step", "0"), ("--step", "all")):
+            with self.subTest(words=words):
+                options = ("--tokens", "8", "--model-flops", "400", *words)
+                result = answer(trace(ops, steps), "bottleneck", *PEAKS, *options)
+                self.assertEqual((result["mfu"], result["tokens_per_s"]), (0.05, 2e9))
+                # In the whole capture of 9000 ps, the matrix unit needs three times 500 ps.
+                busy = 0.166667 if "all" in words else 0.125
+                self.assertEqual(result["mfu_at_least"], busy)
+
+    def test_impossible_mfu_is_a_warning(self) -> None:
+        for flops, n in (("2000", 0), ("2002", 1)):
+            result = answer(
+                trace(list(self.OPS), STEP), "bottleneck", *PEAKS, "--model-flops", flops
+            )
+            self.assertEqual(sum("is impossible" in note for note in result["notes"]), n)
+            self.assertEqual(text_of(result, "utf-8").count("impossible"), 2 * n)
+
+    def test_sentence_about_mfu_names_an_assumed_chip(self) -> None:
+        text = text_of(bottleneck([matmul(0, 500, 500, 0)]), "utf-8")
+        self.assertIn("MFU on a v7x (assumed) is at least 25.0 %", text)
+        named = bottleneck([matmul(0, 500, 500, 0)], "--chip", "v6e")
+        self.assertIn("MFU is at least 25.0 %", text_of(named, "utf-8"))
+
     def test_flops_per_token_are_divided_by_the_number_of_devices(self) -> None:
         data = self.on_devices((4, 2))
         # 400 tokens of 12 flops on 8 devices are 600 flops per device; the peak allows 2000.
@@ -535,7 +562,7 @@ class Tokens(unittest.TestCase):
             self.skipTest("the capture isn't here")
         options = ("--tokens", "1e6", "--params", "7e9")
         result = as_process(OFFLOADING, "--mode", "bottleneck", *options).object
-        seconds = result["step_duration_ps"] / 1e12
+        seconds = result["period_ps"] / 1e12
         self.assertEqual(len(result["capture"]["devices"]), 4)
         self.assertEqual(result["mfu"], round(1e6 * 6 * 7e9 / 8 / 918e12 / seconds, 6))
         self.assertEqual(result["tokens_per_s"], round(1e6 / seconds, 3))

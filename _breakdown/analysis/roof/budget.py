@@ -22,7 +22,7 @@ from _breakdown.light import NamedTuple
 from _breakdown.pipeline.groups import Group, grouped, percent, summed
 from _breakdown.pipeline.normalize import Step
 from _breakdown.pipeline.ops import Op
-from _breakdown.units import counted, time
+from _breakdown.units import counted, percentage, time
 
 Json = dict[str, Any]
 
@@ -76,8 +76,11 @@ class Budget(NamedTuple):
             "at_most_ps": at_roof + unknown,
         }
 
-    def utilization(self, counts: Callable[[Op], bool] = lambda op: True) -> float | None:
-        """Return a lower bound on the share of the step during which the matrix units are busy.
+    def utilization(
+        self, periods: Periods | None, counts: Callable[[Op], bool] = lambda op: True
+    ) -> float | None:
+        """Return a lower bound on the share of the step's period during which the matrix units are
+        busy.
 
         Return None for a share that is printed as 0.0 %: such a bound says nothing.
         """
@@ -89,7 +92,11 @@ class Budget(NamedTuple):
             ),
             Fraction(0),
         )
-        share = t_compute / self.step.duration if self.step.duration else Fraction(0)
+        whole = self.step.duration
+        if periods and periods.picked:
+            # The picked step can be longer than the mean period.
+            whole = max(whole, periods.mean)
+        share = t_compute / whole if whole else Fraction(0)
         return rounded(share, 6) if share >= SMALLEST_SHARE else None
 
     def rows(self, hideable: Hideable) -> list[Json]:
@@ -137,10 +144,25 @@ class Budget(NamedTuple):
         ]
 
 
-def mfu_of(useful: int | Fraction | None, step: Step, roofs: Roofs) -> float | None:
-    """Return the share of the peak that the useful flops take, as given by the user."""
-    if useful is None or "bf16" not in roofs.flops or not step.duration:
+def time_of_one_step(step: Step, periods: Periods | None) -> int:
+    """Return the time in which one step's work is done: its period if there is one."""
+    return periods.mean if periods else step.duration
+
+
+def mfu_of(useful: int | Fraction | None, step: Step, time: int, roofs: Roofs) -> float | None:
+    """Return the share of the peak that the useful flops take, as given by the user, in the time of
+    one step."""
+    if useful is None or "bf16" not in roofs.flops or not time:
         return None
     # With megacore, one device of the program appears as two planes, and peaks are per plane.
     n_planes = 2 if step.device.stats.get("has_megacore") == 1 else 1
-    return rounded(useful / (n_planes * roofs.flops["bf16"]) / step.duration, 6)
+    return rounded(useful / (n_planes * roofs.flops["bf16"]) / time, 6)
+
+
+def notes_of_mfu(mfu: float | None) -> list[str]:
+    if mfu is None or mfu <= 1:
+        return []
+    return [
+        f"an MFU of {percentage(100 * mfu)} is impossible: the flops are not those of one step on"
+        " one device, or the peak is wrong"
+    ]
