@@ -14,7 +14,7 @@ from _breakdown.analysis.roof.hideable import Hideable
 from _breakdown.analysis.roof.ledger import CLASSES, COLLECTIVE, KERNEL, Entry
 from _breakdown.analysis.rows import likely_fields, scope_fields
 from _breakdown.light import NamedTuple
-from _breakdown.pipeline.groups import Group, most, percent, ranked_by, sum_known
+from _breakdown.pipeline.groups import Group, most, percent, ranked_by, sum_known, summed
 from _breakdown.pipeline.normalize import Step
 from _breakdown.pipeline.ops import Op
 from _breakdown.pipeline.scopes import merged_layers
@@ -84,8 +84,8 @@ def shape_of(op: Op) -> str | None:
 
 
 class Findings(NamedTuple):
-    """Findings sorted by lost time, kernels of unknown cost sorted by duration, and the findings of
-    each line, all descending."""
+    """Findings sorted by lost time, kernels of unknown cost sorted by duration, and both by line,
+    all descending."""
 
     known: list[Finding]
     kernels: list[Finding]
@@ -97,13 +97,13 @@ def lines_of(findings: Iterable[Finding]) -> list[list[Finding]]:
     all findings comes first."""
     lines: dict[tuple[str | None, str], list[Finding]] = {}
     for finding in findings:
-        likely = finding.likely
-        place = likely.line_user or likely.line or finding.group.op.agg_key
+        place = finding.likely.place or finding.group.op.agg_key
         lines.setdefault((finding.layers, place), []).append(finding)
     return sorted(lines.values(), key=lambda members: (-lost_by(members), -time_of(members)))
 
 
 def lost_by(findings: Iterable[Finding]) -> int:
+    """Return the lost time of the findings, as far as known."""
     return sum(finding.lost or 0 for finding in findings)
 
 
@@ -129,7 +129,7 @@ def findings_of(ledger: Iterable[Entry], by_scope: bool) -> Findings:
     findings.sort(key=lambda finding: finding.rank)
     known = [finding for finding in findings if finding.name != KERNEL]
     kernels = [finding for finding in findings if finding.name == KERNEL]
-    return Findings(known, kernels, lines_of(known))
+    return Findings(known, kernels, lines_of(findings))
 
 
 def doubtful_notes(findings: Iterable[Finding]) -> list[str]:
@@ -177,9 +177,10 @@ class FindingRows(NamedTuple):
             "class": worst.name,
             **likely_fields(worst.likely),
             "agg_key": worst.group.op.agg_key,
-            "lost_ps": lost_by(findings),
+            "lost_ps": sum_known((1, finding.lost) for finding in findings),
             "dur_ps": time,
             "pct_of_step": percent(time, self.step.duration),
+            "classes": summed((finding.name, finding.group.total) for finding in findings),
             "mostly": worst.kernel or worst.top_signature,
             **scope_fields(members, worst.layers),
         }

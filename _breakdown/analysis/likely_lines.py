@@ -8,12 +8,13 @@ from typing import Final, Literal
 from _breakdown.analysis.roof.exposed import collective_of
 from _breakdown.light import NamedTuple
 from _breakdown.pipeline import frames
-from _breakdown.pipeline.groups import Group, group_by, most
+from _breakdown.pipeline.groups import Group, group_by, most, summed
 from _breakdown.pipeline.ops import Op
 from _breakdown.pipeline.vocabulary import COMPUTE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from _breakdown.pipeline.normalize import Step
     from _proto.hlo.program import Instruction
 
 # Origin of a likely line if it is the op's own line. `_proto/hlo/nearest_line.py` returns the other
@@ -33,6 +34,11 @@ class LikelyLine(NamedTuple):
     line: str | None
     line_user: str | None
     how: SourceIs | None
+
+    @property
+    def place(self) -> str | None:
+        """Return the line that tables show: that of the user's own code, else the innermost."""
+        return self.line_user or self.line
 
 
 NO_LINE = LikelyLine(None, None, None)
@@ -82,6 +88,20 @@ def line_of(op: Op) -> LikelyLine:
         if near:
             return LikelyLine(found.line or near, near, LIKELY)
     return found
+
+
+def time_of_line(step: Step, group: Group) -> int | None:
+    """Return the time of all leaf ops of a group's line, whatever their kind; None if the group has
+    no line, or several."""
+    places, times = step.once(time_of_line, lambda: _lines_of(step))
+    (place, *others) = {places[ran.metadata_id] for ran in group.members}
+    return None if place is None or others else times[place]
+
+
+def _lines_of(step: Step) -> tuple[dict[int, str | None], dict[str | None, int]]:
+    """Return the line of each op by metadata id, and the time of each line."""
+    places = {ran.metadata_id: line_of(ran.op).place for ran in step.leaves}
+    return places, summed((places[ran.metadata_id], ran.total) for ran in step.leaves)
 
 
 def likely_line_of(

@@ -6,7 +6,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import _peaks
-from _breakdown.analysis.likely_lines import NO_LINE, LikelyGroup, LikelyLine, likely_groups
+from _breakdown.analysis.likely_lines import (
+    NO_LINE,
+    LikelyGroup,
+    LikelyLine,
+    likely_groups,
+    time_of_line,
+)
 from _breakdown.analysis.roof.costs import bytes_of, sum_of_bytes
 from _breakdown.pipeline.executions import Executions
 from _breakdown.pipeline.groups import Group, group_by, percent, ranked_by, summed
@@ -88,6 +94,7 @@ def group_fields(group: Group, step: Step) -> Json:
         **scope_fields(group.members),
         "n_executions": group.n,
         **duration_fields(group),
+        "line_dur_ps": time_of_line(step, group) if group.op.source_inner else None,
         "pct_of_compute": percent(group.total, step.by_kind[COMPUTE].total),
         "pct_of_step": percent(group.total, step.duration),
         "hlo_categories": group.executions_by(lambda op: op.category),

@@ -318,7 +318,7 @@ PARTS: tuple[Part, ...] = (
             TIME,
             STEP_SHARE,
             LINE._replace(least=20),
-            CLASS,
+            CLASS._replace(heading="loses most in"),
             Column("mostly", "mostly", "what", least=12),
             SCOPE,
         ),

@@ -21,6 +21,7 @@ from _breakdown.analysis.rows import (
     tail_row,
 )
 from _breakdown.output.columns import (
+    ALL_OPS,
     KIND,
     LINE,
     LOOP,
@@ -30,7 +31,7 @@ from _breakdown.output.columns import (
     STEP_SHARE,
     TOTAL,
 )
-from _breakdown.output.merged import merged_lines
+from _breakdown.output.merged import costliest_line
 from _breakdown.output.phrases import Next, at_line_of, joined
 from _breakdown.output.screen import Column, Part, Says, Section, Table
 from _breakdown.pipeline.context import Context
@@ -142,6 +143,7 @@ PARTS: tuple[Part, ...] = (
         (
             TOTAL,
             STEP_SHARE,
+            ALL_OPS,
             RUNS,
             KIND,
             PHASE_INITIALS,
@@ -171,10 +173,10 @@ def sentences(answer: Json) -> Iterator[str]:
         return
     n_groups = counted(totals["n_groups_total"], "group")
     if groups:
-        top = merged_lines(groups, with_scope=totals["common_line"] is not None)[0]
-        line, took = at_line_of(top, answer), part_of(top["total_dur_ps"], step)
+        top, taken_ps = costliest_line(groups, answer)
+        line, took = at_line_of(top, answer), part_of(taken_ps, step)
         if line:
-            costliest = f"the costliest line is{line}: {took}"
+            costliest = f"the costliest line, with all of its ops, is{line}: {took}"
         else:
             costliest = f"ops without a source line take most: {took}{likely_line_of(top)}"
         yield f"{n_groups} of ops by source line; {costliest}."

@@ -25,6 +25,7 @@ from _breakdown.analysis.rows import (
     tail_row,
 )
 from _breakdown.output.columns import (
+    ALL_OPS,
     AVERAGE,
     CATEGORY,
     KIND,
@@ -37,7 +38,7 @@ from _breakdown.output.columns import (
     TIME,
     TOTAL,
 )
-from _breakdown.output.merged import merged_lines
+from _breakdown.output.merged import costliest_line
 from _breakdown.output.phrases import Next, at_line_of, bracketed, joined, pause_sentence
 from _breakdown.output.screen import Column, End, Part, Says, Table
 from _breakdown.pipeline.context import Context
@@ -212,9 +213,9 @@ PARTS: tuple[Part, ...] = (
         ),
     ),
     Table(
-        "the costliest lines; phases: forward (F), backward (B), recompute (R), other (O)",
+        "the costliest lines of math; phases: forward (F), backward (B), recompute (R), other (O)",
         "top_compute_groups",
-        (TOTAL, STEP_SHARE, RUNS, KIND, PHASE_INITIALS, MOSTLY, LINE),
+        (TOTAL, STEP_SHARE, ALL_OPS, RUNS, KIND, PHASE_INITIALS, MOSTLY, LINE),
         merges_lines=True,
         size="total_dur_ps",
         what="group",
@@ -342,10 +343,10 @@ def sentences(answer: Json) -> Iterator[str]:
     yield f"{whole_in_words(answer)} {time(step)}: {', '.join(shares) or 'nothing ran in it'}."
     groups = answer["top_compute_groups"]
     if groups:
-        top = merged_lines(groups, with_scope=answer["totals"]["common_line"] is not None)[0]
+        top, taken_ps = costliest_line(groups, answer)
         line = at_line_of(top, answer) or " unknown"
-        taken = part_of(top["total_dur_ps"], step) + bracketed(top["pct_of_step"])
-        yield f"The costliest listed line is{line}: {taken}."
+        taken = part_of(taken_ps, step) + bracketed(percent(taken_ps, step))
+        yield f"The costliest listed line, with all of its ops, is{line}: {taken}."
     if not pause_first:
         yield pause
 

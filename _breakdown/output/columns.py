@@ -22,6 +22,8 @@ CLASS = Column("class", "class", "word", least=13)
 STEP_SHARE = Column("% step", "pct_of_step", "percent")
 RUNS = Column("runs", "n_executions", "count")
 TOTAL = Column("time", "total_dur_ps", "time")
+# The time of the whole line, beside that of the ops of one kind.
+ALL_OPS = Column("all ops", "line_dur_ps", "time", null="", gives_way=True)
 TIME = Column("time", "dur_ps", "time")
 LOST = Column("lost", "lost_ps", "time")
 # A field that the tables of ops and lines compute.

@@ -29,6 +29,16 @@ def merged_lines(rows: Iterable[Json], *, with_scope: bool = False) -> list[Json
     return sorted(map(merged, found.values()), key=lambda row: -row["total_dur_ps"])
 
 
+def costliest_line(rows: Iterable[Json], answer: Json) -> tuple[Json, int]:
+    """Return a row of the line with the most time, and the time of all of its ops. If one line has
+    most of the step's time, return the scope and line with the most time in the rows."""
+    if answer["totals"]["common_line"] is not None:
+        top = merged_lines(rows, with_scope=True)[0]
+        return top, top["total_dur_ps"]
+    top = max(rows, key=lambda row: row["line_dur_ps"] or row["total_dur_ps"])
+    return top, top["line_dur_ps"] or top["total_dur_ps"]
+
+
 def line_of(row: Json) -> str | None:
     return next((row[name] for name in (*LINE, "agg_key") if row.get(name)), None)
 

@@ -504,7 +504,8 @@ def faults_between(data: bytes, options: Json, ask: Ask) -> Faults:
     yield from groups_between(summary, by_source)
     yield from tops_between(summary, ask("summary", include_comm=True, top=3, **options))
     yield from ops_between(by_op, by_source)
-    bottleneck, comm = ask("bottleneck", **options), ask("comm", **options)
+    bottleneck, comm = ask("bottleneck", top=10**6, **options), ask("comm", **options)
+    yield from times_of_lines_between(bottleneck, (summary, by_source))
     yield from idle_between(summary, ask("idle", **options))
     yield from comm_between(summary, bottleneck, comm)
     yield from roofline_between(ask("roofline", **options), by_source)
@@ -536,6 +537,34 @@ def tops_between(whole: Json, three: Json) -> Faults:
     yield from differs("ranks", [row["rank"] for row in groups], [*range(1, len(groups) + 1)])
     rest = {"n_groups_omitted": len(groups[3:]), "dur_ps": total(groups[3:], "total_dur_ps")}
     yield from differs("tail of three groups", three["tail_compute"], rest)
+
+
+def times_of_lines_between(bottleneck: Json, others: Iterable[Json]) -> Faults:
+    """Check that all modes print one time for a line, and that the lines add up to the step's
+    ops."""
+    lines = bottleneck["lines"]
+    leaves = bottleneck["totals"]["non_while_duration_ps_sum"]
+    yield from sums_to("lines", lines, "dur_ps", leaves)
+    times: Counter[str | None] = Counter()
+    for row in lines:
+        yield from differs("classes of a line", sum(row["classes"].values()), row["dur_ps"])
+        times[line_of(row)] += row["dur_ps"]
+    lists = {mode: rows for mode, rows, _ in KEYED}
+    for result in others:
+        of_groups: Counter[str | None] = Counter()
+        for row in result[lists[result["mode"]]]:
+            line, whole = line_of(row), row["line_dur_ps"]
+            if whole is not None:
+                yield from differs(f"time of {line} in {result['mode']}", whole, times[line])
+                of_groups[line] += row["total_dur_ps"]
+        for line, part in of_groups.items():
+            if part > times[line]:
+                yield f"{result['mode']} lists {part} ps of {line}, which takes {times[line]}"
+
+
+def line_of(row: Json) -> str | None:
+    line: str | None = row["source_user"] or row["source_inner"]
+    return line
 
 
 def ops_between(by_op: Json, by_source: Json) -> Faults:
@@ -648,6 +677,13 @@ def faults_of_real_programs(ask: Ask) -> Faults:
             yield from sums_to(row["class"], its, figure, row[figure] or 0)
     yield from roofs_between(bottleneck, by_op, ask)
     yield from lines_between(bottleneck, ask)
+    of_ops: Counter[str | None] = Counter()
+    of_lines: Counter[str | None] = Counter()
+    for row in by_op:
+        of_ops[line_of(row)] += row["total_dur_ps"]
+    for row in bottleneck["lines"]:
+        of_lines[line_of(row)] += row["dur_ps"]
+    yield from differs("lines of ops", of_ops, of_lines)
     summary = ask("summary")
     for row in summary["by_hlo_category"]:
         key = (row["hlo_category"], row["kind"])

@@ -127,6 +127,7 @@ class Headlines(unittest.TestCase):
     def test_headline_names_the_likely_line_of_ops_without_a_line(self) -> None:
         op, line = {"source_user": None, "source_inner": None}, {"source_user": "a/b/m.py:1"}
         row = {**op, "agg_key": "tfop:x", "total_dur_ps": 7 * 10**9, "kind": "data_move"}
+        row["line_dur_ps"] = None
         totals: Json = {"n_groups_total": 1, "common_line": None}
         totals["left_out_ps"] = {"comm": 0, "data_move": 0}
         result = {"mode": "by_source", "step_duration_ps": 10**10, "totals": totals}
