@@ -11,7 +11,7 @@ import re
 from typing import Final
 
 from _breakdown.analysis.arrays.graph import WHILE, Value, is_layout, operand, origins
-from _breakdown.analysis.roof.exposed import is_exposed
+from _breakdown.analysis.roof.exposed import only_starts
 from _breakdown.analysis.roof.ledger import (
     COLLECTIVE,
     COMPUTE_BOUND,
@@ -118,7 +118,7 @@ def kind_of(entry: Entry) -> str | None:
 def _kind_of_collective(op: Op) -> str | None:
     if op.is_wait:
         return WAIT
-    if not is_exposed(op):
+    if only_starts(op):
         return None
     is_called = _CALLS.fullmatch(_primitive(op))
     if op.waits_for.endswith("all-to-all"):

@@ -74,6 +74,9 @@ def comm(step: Step, context: Context, *, top: int = 20, peers: bool = False) ->
             "exposed_pct_of_step": percent(total_of(among_devices), step.duration),
             "host_ps": total_of(with_host),
             "host_pct_of_step": percent(total_of(with_host), step.duration),
+            "host_copies_ps": total_of(
+                transfer for transfer in with_host if transfer.op.kind != COMM
+            ),
             "in_flight_union_ps": in_flight.total,
             "hidden_union_ps": hidden_in(in_flight, cover),
             "host_in_flight_union_ps": host_in_flight.total,
@@ -85,29 +88,31 @@ def comm(step: Step, context: Context, *, top: int = 20, peers: bool = False) ->
 
 
 def total_of(transfers: Iterable[Transfer]) -> int:
-    return sum(transfer.executions.total for transfer in transfers)
+    return sum(transfer.total for transfer in transfers)
 
 
 def sync_of(transfers: Iterable[Transfer]) -> int:
-    return total_of(transfer for transfer in transfers if not transfer.op.is_wait)
+    return sum(transfer.total - transfer.wait for transfer in transfers)
 
 
 def wait_of(transfers: Iterable[Transfer]) -> int:
-    return total_of(transfer for transfer in transfers if transfer.op.is_wait)
+    return sum(transfer.wait for transfer in transfers)
 
 
 def n_executions_of(transfers: Iterable[Transfer]) -> int:
-    return sum(transfer.executions.n for transfer in transfers)
+    return sum(transfer.n for transfer in transfers)
 
 
 def payload_of(transfers: Iterable[Transfer]) -> int | None:
-    return sum_if_known(
-        (transfer.executions.n, transfer.exchange.payload) for transfer in transfers
-    )
+    ended = [transfer for transfer in transfers if not transfer.is_begun_only]
+    found = sum_if_known((transfer.n, transfer.exchange.payload) for transfer in ended)
+    return found if ended else None
 
 
 def bus_bytes_of(transfers: Iterable[Transfer]) -> Fraction | int | None:
-    return sum_if_known((transfer.executions.n, transfer.exchange.bus) for transfer in transfers)
+    ended = [transfer for transfer in transfers if not transfer.is_begun_only]
+    found = sum_if_known((transfer.n, transfer.exchange.bus) for transfer in ended)
+    return found if ended else None
 
 
 def flights_of_all(transfers: Iterable[Transfer]) -> Flights:
@@ -121,7 +126,9 @@ def flights_of_all(transfers: Iterable[Transfer]) -> Flights:
 def under_way(transfers: Iterable[Transfer], step: Step) -> Cover:
     """Return the intervals during which a transfer is in flight or runs on the core."""
     found = list(transfers)
-    on_core = {transfer.executions.metadata_id for transfer in found if not transfer.op.is_wait}
+    ran = [transfer.executions for transfer in found if not transfer.op.is_wait]
+    ran += [begun for transfer in found for begun in transfer.begins]
+    on_core = {executions.metadata_id for executions in ran}
     cover, flights = cover_of(step, on_core), flights_of_all(found)
     return Cover.spanning(cover.starts + flights.starts, cover.ends + flights.landings)
 
@@ -199,6 +206,8 @@ def pairs_row(transfers: Sequence[Transfer]) -> Json:
 def gbps_of(transfers: Sequence[Transfer], in_flight: InFlight | None) -> float | None:
     """Return the bandwidth. For asynchronous transfers, divide the bytes of the paired executions
     by the time in flight."""
+    if transfers[0].is_begun_only:
+        return None
     if transfers[0].op.is_wait:
         moved = sum_if_known(
             (len(transfer.flights), transfer.exchange.bus)

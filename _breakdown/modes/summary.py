@@ -123,7 +123,7 @@ def category_rows(step: Step) -> list[Json]:
 def exposed_row(target: Exposed, step: Step) -> Json:
     return {
         "waits_for": target.waits_for,
-        "n": target.group.n,
+        "n": target.n,
         "sync_dur_ps": target.sync,
         "wait_dur_ps": target.waits.total,
         "pct_of_step": percent(target.group.total, step.duration),

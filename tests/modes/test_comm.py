@@ -91,7 +91,8 @@ def rows(ops: Sequence[Op], program: Program | None = None, **more: Any) -> list
 
 
 def row(ops: Sequence[Op], program: Program | None = None, **more: Any) -> Json:
-    (only,) = rows(ops, program, **more)
+    """Return the only row of communication that ends in the step."""
+    (only,) = [found for found in rows(ops, program, **more) if found["n_executions"]]
     return only
 
 
@@ -322,7 +323,8 @@ class Executions(unittest.TestCase):
             self.assertEqual(only[name], 0, name)
         self.assertIsNone(only["bus_gbps"])
         self.assertEqual([note for note in result["notes"] if "clocks" in note], [CONTRADICTION])
-        self.assertEqual(result["totals"]["in_flight_union_ps"], 0)
+        # The start occupies the core.
+        self.assertEqual(result["totals"]["in_flight_union_ps"], 2)
         self.assertEqual(result["totals"]["hidden_union_ps"], 0)
 
     def test_whole_flight_is_waiting_time_if_the_wait_begins_before_the_start(self) -> None:
@@ -336,6 +338,32 @@ class Executions(unittest.TestCase):
 class Time(unittest.TestCase):
     NAME = "all-gather-start.5"
 
+    def test_start_is_time_of_the_communication_that_it_starts(self) -> None:
+        fusion = op("async-collective-start.1", "loop fusion", 0, 64)
+        end = op("async-collective-done.1", "loop fusion", 100, 6)
+        update = op("async-collective-update.1", "async-update", 80, 1)
+        result = answer(file_of([fusion, math(70, 5), update, end]), "comm")
+        (only,) = result["rows"]
+        self.assertEqual(
+            (only["sync_dur_ps"], only["wait_dur_ps"], only["n_executions"]), (65, 6, 1)
+        )
+        self.assertEqual(result["totals"]["exposed_ps"], 71)
+        self.assertEqual(result["totals"]["comm_duration_ps"], 71)
+
+    def test_start_without_an_end_in_the_step_is_a_row_without_executions(self) -> None:
+        result = answer(file_of([start(self.NAME, 0, 3)]), "comm")
+        (only,) = result["rows"]
+        figures = (
+            "mode",
+            "sync_dur_ps",
+            "wait_dur_ps",
+            "n_executions",
+            "payload_bytes",
+            "bus_gbps",
+        )
+        self.assertEqual([only[name] for name in figures], ["async", 3, 0, 0, None, None])
+        self.assertEqual(result["totals"]["exposed_ps"], 3)
+
     def test_flight_time_is_split_into_waiting_covered_and_other_time(self) -> None:
         ops = [
             start(self.NAME, 0, 1),
@@ -347,9 +375,9 @@ class Time(unittest.TestCase):
         ]
         result = {entry["collective"]: entry for entry in rows(ops)}["all-gather"]
         self.assertEqual(result["in_flight_ps"], 100)
-        self.assertEqual((result["wait_dur_ps"], result["sync_dur_ps"]), (30, 0))
+        self.assertEqual((result["wait_dur_ps"], result["sync_dur_ps"]), (30, 1))
         self.assertEqual((result["covered_ps"], result["other_ps"]), (25, 45))
-        self.assertEqual(result["pct_of_step"], 3)
+        self.assertEqual(result["pct_of_step"], 3.1)
 
     def test_only_math_between_start_and_wait_covers_the_flight(self) -> None:
         ops = [start(self.NAME, 10), math(0, 15), math(50, 100, name="f"), done(self.NAME, 60, 10)]
@@ -759,7 +787,7 @@ class Groups(unittest.TestCase):
         self.assertEqual(row(both)["groups"], "2 x 4, stride 1")
         # A synchronous op does not take over the groups of its operand.
         result = rows([begin, op("a", "all-reduce", 10, 5, operands=f"f32[8]{{0}} %{name}")])
-        self.assertEqual([entry["groups"] for entry in result], [None])
+        self.assertEqual([entry["groups"] for entry in result if entry["mode"] == "sync"], [None])
 
     def test_label_of_a_permute_counts_its_pairs(self) -> None:
         name = "collective-permute-start.1"

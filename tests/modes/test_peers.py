@@ -136,7 +136,7 @@ class Waiting(unittest.TestCase):
                    operands=f"f32[8]{{0}} %{name}", program_id=PROGRAM_ID),
             ]  # fmt: skip
 
-        self.assertEqual(figures([device(0, ops(40)), device(1, ops(15))]), (15, 25, 1, 0))
+        self.assertEqual(figures([device(0, ops(40)), device(1, ops(15))]), (7 + 15, 25, 1, 0))
 
     def test_ops_of_another_program_are_not_matched(self) -> None:
         planes = [device(0, durations(30)), device(1, durations(10, program_id=78))]

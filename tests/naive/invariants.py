@@ -384,7 +384,8 @@ def peers_faults(result: Json) -> Faults:
         exposed = row["sync_dur_ps"] + row["wait_dur_ps"]
         if row["n_unmatched"] > row["n_executions"]:
             yield f"{row['n_unmatched']} of {row['n_executions']} executions are not matched"
-        if split > exposed or (not row["n_unmatched"] and split < exposed):
+        is_whole = row["n_executions"] and not row["n_unmatched"]
+        if split > exposed or (is_whole and split < exposed):
             yield f"transfer and wait of {row['collective']}: {split} of {exposed}"
         if (row["last_pct"] or 100) <= 50:
             yield f"{row['last_device']} causes {row['last_pct']} % only"
@@ -593,16 +594,12 @@ def comm_between(summary: Json, bottleneck: Json, comm: Json) -> Faults:
     rows, totals = summary["comm_rollup"], comm["totals"]
     exposed = exposed_for(rows) - exposed_for(rows, "dma", "sparse_core")
     yield from differs("exposed time", totals["exposed_ps"] + totals["host_ps"], exposed)
-    starts = [
-        row
-        for row in summary["by_hlo_category"]
-        if row["kind"] == "comm" and row["hlo_category"].endswith(("-start", "-update"))
-    ]
-    names = ("collective", "host")
-    budget = total([row for row in bottleneck["budget"] if row["class"] in names], "dur_ps")
-    # The budget includes starts of async collective fusions, but the exposed time does not.
-    if budget < exposed + total(starts, "total_dur_ps"):
-        yield f"collective and host take {budget} ps, but {exposed} ps are exposed"
+    for name, figure in (("collective", "exposed_ps"), ("host", "host_ps")):
+        budget = total([row for row in bottleneck["budget"] if row["class"] == name], "dur_ps")
+        yield from differs(f"time of class {name}", budget, totals[figure])
+    of_kind = summary["totals"]["comm_duration_ps"]
+    parts = totals["exposed_ps"] + totals["host_ps"] - totals["host_copies_ps"]
+    yield from differs("parts of communication", parts, of_kind)
 
 
 def roofline_between(roofline: Json, by_source: Json) -> Faults:

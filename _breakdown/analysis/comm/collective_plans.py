@@ -36,13 +36,11 @@ class Planned(NamedTuple):
 
     @property
     def sync(self) -> int:
-        return sum(
-            transfer.executions.total for transfer in self.transfers if not transfer.op.is_wait
-        )
+        return sum(transfer.total - transfer.wait for transfer in self.transfers)
 
     @property
     def wait(self) -> int:
-        return sum(transfer.executions.total for transfer in self.transfers if transfer.op.is_wait)
+        return sum(transfer.wait for transfer in self.transfers)
 
     @property
     def exposed(self) -> int:

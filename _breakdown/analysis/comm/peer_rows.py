@@ -36,7 +36,7 @@ def peer_totals(peers: Peers | None, transfers: Sequence[Transfer]) -> Json | No
         return None
     is_alone = len(peers.devices) == 1
     waits = peers.waits_of(transfers)
-    exposed = sum(transfer.executions.total for transfer in transfers)
+    exposed = sum(transfer.total for transfer in transfers)
     return {
         "n_devices": len(peers.devices),
         "complete": None if is_alone else peers.is_complete,

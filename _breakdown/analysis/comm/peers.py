@@ -91,9 +91,11 @@ class Peers(NamedTuple):
             of_op = self.of_ops.get(transfer.executions.metadata_id)
             if of_op is None:
                 # A transfer to or from the host has no peers.
-                waits.n_unmatched += transfer.executions.n
+                waits.n_unmatched += transfer.n
             else:
                 waits.add(of_op)
+                # A start waits for no other device.
+                waits.transfer += transfer.begun if of_op.n_matched else 0
         return waits
 
     def time_waiting_in(self, metadata_ids: Iterable[int]) -> int:

@@ -10,7 +10,7 @@ from typing import Literal
 from _breakdown.analysis.comm.exchanges import exchange_of
 from _breakdown.analysis.comm.flights import Flights, flights_of
 from _breakdown.analysis.likely_lines import LikelyLine, line_of
-from _breakdown.analysis.roof.exposed import collective_of, is_communication
+from _breakdown.analysis.roof.exposed import collective_of, is_communication, only_starts
 from _breakdown.light import cached_property
 from _breakdown.pipeline.device import MODULES, MODULES_LINE, read_steps
 from _breakdown.pipeline.executions import Executions
@@ -89,7 +89,8 @@ def cover_of(step: Step, metadata_ids: Set[int]) -> Cover:
 
 
 class Transfer:
-    """An op that communicates, or waits for communication."""
+    """An op that communicates, or waits for communication. An op that starts communication of which
+    the step does not contain the end is a transfer without executions."""
 
     def __init__(self, executions: Executions, starts: Starts) -> None:
         op = self.op = executions.op
@@ -98,12 +99,34 @@ class Transfer:
         # the paired executions.
         self.place, start = starts.of(op) if op.is_wait else (op.place, None)
         self.flights = Flights()
+        # Ops that start the communication, and their time on the core.
+        self.begins: list[Executions] = []
+        self.is_begun_only = only_starts(op)
         self.collective = collective_of(op)
-        self.mode: Literal["sync", "async"] = "async" if op.is_wait else "sync"
+        self.mode: Literal["sync", "async"] = (
+            "async" if op.is_wait or self.is_begun_only else "sync"
+        )
         self.texts = op.hlo, start.hlo if start else None
         self.exchange = exchange_of(
             self.collective, *self.texts, is_done=op.is_wait, program=op.program, inside=op.inside
         )
+
+    @property
+    def n(self) -> int:
+        return 0 if self.is_begun_only else self.executions.n
+
+    @property
+    def total(self) -> int:
+        """Return the time of the core, which includes the starts."""
+        return self.executions.total + self.begun
+
+    @property
+    def begun(self) -> int:
+        return sum(executions.total for executions in self.begins)
+
+    @property
+    def wait(self) -> int:
+        return self.executions.total if self.op.is_wait else 0
 
     @cached_property
     def engine(self) -> Literal["core", "sparse_core"]:
@@ -129,27 +152,39 @@ class Transfer:
 
 
 def transfers_in(step: Step, is_wanted: Callable[[Op], bool]) -> list[Transfer]:
-    """Return the transfers among the ops that `is_wanted` accepts, in order of appearance.
-    `transfers_of` adds their `flights`."""
-    transfers = step.once(transfers_in, lambda: _transfers_in(step))
+    """Return the transfers that end in the step, of the ops that `is_wanted` accepts, in order of
+    appearance. `transfers_of` adds their `flights`."""
+    transfers, _ = step.once(transfers_in, lambda: _transfers_in(step))
     return [transfer for transfer in transfers if is_wanted(transfer.op)]
 
 
-def _transfers_in(step: Step) -> list[Transfer]:
-    starts, members = Starts(step), Group(step.leaves).where(is_communication).members
-    return [Transfer(executions, starts) for executions in members]
+def _transfers_in(step: Step) -> tuple[list[Transfer], list[Transfer]]:
+    """Return the transfers that end in the step, and those that only start in it."""
+    starts, leaves = Starts(step), Group(step.leaves)
+    transfers = [Transfer(ran, starts) for ran in leaves.where(is_communication).members]
+    waits = {transfer.place: transfer for transfer in transfers if transfer.op.is_wait}
+    others = []
+    for ran in leaves.where(only_starts).members:
+        program_id, name = ran.op.place
+        wait = waits.get((program_id, UPDATE_RE.sub("-start", name)))
+        if wait:
+            wait.begins.append(ran)
+        else:
+            others.append(Transfer(ran, starts))
+    return transfers, others
 
 
 def transfers_of(step: Step) -> list[Transfer]:
-    """Return all transfers of the step, in order of appearance."""
-    transfers = transfers_in(step, lambda _: True)
+    """Return all transfers of the step, in order of appearance; those that only start in the step
+    come last."""
+    transfers, others = step.once(transfers_in, lambda: _transfers_in(step))
     waits = {
         transfer.executions.metadata_id: transfer for transfer in transfers if transfer.op.is_wait
     }
     flights = flights_in(step, {metadata_id: wait.place for metadata_id, wait in waits.items()})
     for metadata_id, wait in waits.items():
         wait.flights = flights[metadata_id]
-    return transfers
+    return [*transfers, *others]
 
 
 def flights_in(step: Step, waits: Mapping[int, Place]) -> dict[int, Flights]:

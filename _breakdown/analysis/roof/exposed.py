@@ -1,4 +1,5 @@
-"""Find exposed time: communication that the core runs itself, and time in which the core waits."""
+"""Find exposed time: communication that the core runs or starts itself, and time in which the core
+waits."""
 
 from __future__ import annotations
 
@@ -27,6 +28,11 @@ class Exposed(NamedTuple):
     def sync(self) -> int:
         return self.group.total - self.waits.total
 
+    @property
+    def n(self) -> int:
+        """Return the number of executions, without those that only start an operation."""
+        return self.group.where(lambda op: not only_starts(op)).n
+
 
 def exposed(step: Step) -> list[Exposed]:
     """Return the exposed time for each operation that the core runs or waits for, longest first."""
@@ -38,19 +44,24 @@ def exposed(step: Step) -> list[Exposed]:
 
 
 def is_exposed(op: Op) -> bool:
-    if op.kind != COMM:
-        return op.is_wait
-    return op.is_wait or not (op.is_start or op.category.endswith("-update"))
+    return op.kind == COMM or op.is_wait
+
+
+def only_starts(op: Op) -> bool:
+    """Return whether an op is communication that another op waits for."""
+    is_part = op.is_start or op.category.endswith("-update")
+    return op.kind == COMM and is_part and not op.is_wait
 
 
 def is_communication(op: Op) -> bool:
-    """Return whether an op is exposed communication with other devices or with the host."""
-    return is_exposed(op) and op.waits_for not in (SPARSE_CORE, DMA)
+    """Return whether an op is exposed communication with other devices or with the host. Ops that
+    only start it belong to the op that waits."""
+    return is_exposed(op) and not only_starts(op) and op.waits_for not in (SPARSE_CORE, DMA)
 
 
 def part_of(op: Op) -> Part | None:
     """Return with whom an op communicates exposed: other devices or the host."""
-    if not is_communication(op):
+    if not is_exposed(op) or op.waits_for in (SPARSE_CORE, DMA):
         return None
     return "host" if op.waits_for == HOST else "comm"
 

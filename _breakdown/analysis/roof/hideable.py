@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from _breakdown.analysis.roof.exposed import is_exposed
+from _breakdown.analysis.roof.exposed import only_starts
 from _breakdown.analysis.roof.ledger import COLLECTIVE, DATA_MOVEMENT, Entry, OpClass
 from _breakdown.pipeline.ops import Op
 from _breakdown.pipeline.vocabulary import COMPUTE, HOST
@@ -21,7 +21,7 @@ def is_synchronous(entry: Entry) -> bool:
     """Return whether an entry is a collective that the core runs itself, instead of waiting for
     it."""
     op = entry.executions.op
-    return entry.name == COLLECTIVE and is_exposed(op) and not op.is_wait
+    return entry.name == COLLECTIVE and not only_starts(op) and not op.is_wait
 
 
 class Hideable:

@@ -15,7 +15,7 @@ from _breakdown.analysis.causes.shared.cause import Cause, Place, StepFacts
 from _breakdown.analysis.causes.shared.sentences import listed
 from _breakdown.analysis.causes.shared.softmaxes import softmaxed_in
 from _breakdown.analysis.likely_lines import line_of
-from _breakdown.analysis.roof.exposed import is_exposed
+from _breakdown.analysis.roof.exposed import is_exposed, only_starts
 from _breakdown.analysis.roof.ledger import Entry
 from _breakdown.light import NamedTuple, cached_property
 from _breakdown.pipeline import frames
@@ -243,7 +243,9 @@ class StepProgram:
         return [
             executions
             for executions in self.leaves
-            if is_exposed(executions.op) and collective_name_of(executions.op) is not None
+            if is_exposed(executions.op)
+            and not only_starts(executions.op)
+            and collective_name_of(executions.op) is not None
         ]
 
     @cached_property
