@@ -56,6 +56,14 @@ MOST_BYTES = {"README.md": 13_000, "docs/GUIDE.md": 46_000, "SKILL.md": 10_000}
 MOST_TERMS = 25
 
 
+def fields_declared() -> set[str]:
+    """Return the last names of all fields on FIELDS.md, and the keys of its maps."""
+    known = {*re.findall(r"^\| `(?:[\w.[\]]+\.)?(\w+)` \|", FIELDS, re.MULTILINE)}
+    for keys in re.findall(r"map of (`[^()|]*`) to ", FIELDS):
+        known |= {*re.findall(r"\w+", keys)}
+    return known
+
+
 class Tables(unittest.TestCase):
     batch = BATCH
 
@@ -134,10 +142,17 @@ class Names(unittest.TestCase):
             others = {flag for flag in shown if flag.startswith("--xla")} | {"--from", "--argjson"}
             self.assertEqual(shown - others - known, set(), name)
 
+    def test_fields_that_pages_mention_exist(self) -> None:
+        """Check the names that only fields can have, because they end with a unit."""
+        units = r"ps|pct|bytes|sum|util|gbps|gibps|at_least|omitted"
+        for name in ("docs/FIELDS.md", "docs/GUIDE.md", "README.md", "SKILL.md"):
+            text = re.sub(r"```.*?```", "", PAGES[name], flags=re.DOTALL)
+            named = {*re.findall(rf"\b([a-z]\w*_(?:{units})|pct_of_\w+|n_[a-z]\w*)\b", text)}
+            reasons = {*get_args(judging.SkipReason)}
+            self.assertEqual(named - fields_declared() - reasons, set(), name)
+
     def test_names_in_skill_exist(self) -> None:
-        known = {*re.findall(r"^\| `(?:[\w.[\]]+\.)?(\w+)` \|", FIELDS, re.MULTILINE)}
-        for keys in re.findall(r"map of (`[^()|]*`) to ", FIELDS):
-            known |= {*re.findall(r"\w+", keys)}
+        known = fields_declared()
         known |= {
             *ALL_MODES,
             *no_answer.EXIT_STATUS,
