@@ -25,6 +25,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 from collections.abc import Iterator
@@ -133,6 +134,31 @@ class Commands(unittest.TestCase):
                     modes.add(call.words[call.words.index("--mode") + 1])
                     self.assertEqual(outcome(call.words).object["status"], "ok")
         self.assertEqual(modes, set(ALL_MODES) - {"record"}, "show each mode in an example")
+
+    def test_commands_of_the_skill_that_the_tool_comes_from_are_among_them(self) -> None:
+        heading = "Coming from the skill compute-breakdown of primatrix"
+        found = [call.words for call in calls(GUIDE) if call.block.heading == heading]
+        peaks = [f"--peak-tflops-{dtype}" for dtype in ("bf16", "fp8", "fp32", "fp16")]
+        self.assertEqual(
+            {word for words in found for word in words if word.startswith("--")},
+            {*"--mode --device --step --step-id --top --include-comm --include-data-move".split(),
+             *"--no-comm-stalls --chip --peak-hbm-gibps".split(), *peaks},
+        )  # fmt: skip
+
+    def test_bindings_can_be_imported_from_any_folder(self) -> None:
+        code = "import compute_breakdown; from _proto import xplane_pb2; xplane_pb2.XSpace()"
+        with tempfile.TemporaryDirectory() as folder:
+            environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+            done = subprocess.run(
+                [sys.executable, "-c", code],
+                cwd=folder,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=bound(60),
+                check=False,
+            )
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     @unittest.skipUnless(HAS_TOOLS, "needs bash and jq")
     def test_every_filter_on_the_pages_runs_without_errors(self) -> None:
