@@ -278,7 +278,9 @@ def hbm_of(row: Json, is_hbm: bool) -> float | None:
 
 def with_roof(row: Json) -> Json:
     at_roof, lost = row["t_roofline_per_op_ps"], row["shortfall_per_op_ps"]
-    return {**row, "pct_of_roof": 100 * at_roof / (at_roof + lost) if at_roof else None}
+    share = 100 * at_roof / (at_roof + lost) if at_roof else None
+    is_over = (row.get("roofline_util") or 0) > 1
+    return {**row, "pct_of_roof": share, "mark": "faster than its roof" if is_over else None}
 
 
 PARTS: tuple[Part, ...] = (
@@ -296,7 +298,7 @@ PARTS: tuple[Part, ...] = (
             Column("dtype", "dtype", "word", also=(" ({reads})",), least=12),
             Column("flop/byte", "arithmetic_intensity", "number", gives_way=True),
             Column("kernel", "kernel", null="", gives_way=True),
-            LINE,
+            LINE._replace(also=(" ({mark})",)),
         ),
         derive=lambda rows: [with_roof(with_reads(row)) for row in rows],
         by="shortfall_per_op_ps",

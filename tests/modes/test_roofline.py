@@ -29,6 +29,7 @@ from tests.modes.small_steps import (
     matmul,
     roofline,
 )
+from tests.shown import text_of
 
 
 class Roofline(unittest.TestCase):
@@ -370,6 +371,12 @@ class PerOpRoof(unittest.TestCase):
         alone = answer(trace(ops[1:]), "roofline")["step_summary"]
         self.assertIsNone(alone["t_roofline_per_op_ps"])
         self.assertIsNone(alone["shortfall_per_op_ps"])
+
+    def test_text_marks_a_group_faster_than_its_roof(self) -> None:
+        for flops, n in ((8, 0), (40, 1)):
+            result = roofline([matmul(0, 10, flops, 1)], "--peak-tflops-bf16", "2",
+                              "--peak-hbm-gibps", "1e9")  # fmt: skip
+            self.assertEqual(text_of(result, "utf-8").count("(faster than its roof)"), n)
 
     def test_op_faster_than_its_roof_has_no_roof(self) -> None:
         ops = [matmul(0, 2, 8, 1, name="a"), matmul(2, 8, 8, 1, name="b")]
