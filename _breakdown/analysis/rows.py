@@ -19,7 +19,8 @@ from _breakdown.pipeline.groups import Group, group_by, percent, ranked_by, summ
 from _breakdown.pipeline.normalize import Step
 from _breakdown.pipeline.ops import Op
 from _breakdown.pipeline.scopes import common_scope
-from _breakdown.pipeline.vocabulary import COMPUTE, KINDS
+from _breakdown.pipeline.vocabulary import COMPUTE, KINDS, OTHER
+from _proto.hlo.text import dtype_class
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -266,3 +267,16 @@ def peaks_used(roofs: Roofs) -> Json:
         "source": peaks.source,
         "unit": "GiB/s (base-1024) per device",
     }
+
+
+def with_reads(row: Json) -> Json:
+    """Add `reads`: the dtypes of operands in memory, except the dtype that determines the
+    peak. `f32` is spelled `fp32`, as that dtype is."""
+    named = {spelled(name) for name in row.get("operand_dtypes") or ()}
+    return {**row, "reads": sorted(named - {row["dtype"]})}
+
+
+def spelled(hlo_dtype: str) -> str:
+    """Return the dtype that a peak is for, or the name in HLO if there is no such peak."""
+    dtype = dtype_class(hlo_dtype)
+    return hlo_dtype if dtype == OTHER else dtype

@@ -121,7 +121,7 @@ def bottleneck(
         "hfu_at_least": budget.utilization(periods),
         "mfu": mfu,
         "tokens_per_s": tokens_per_s(one_step, tokens),
-        "over_roof": over_roof_row(budget),
+        "over_roof": budget.over_roof_row(),
         "capture": capture_row(step),
         "steps": steps_row(step),
         "budget": budget.rows(hideable),
@@ -135,11 +135,6 @@ def bottleneck(
     }
     show_code(answer, code, context)
     return answer
-
-
-def over_roof_row(budget: Budget) -> Json:
-    over = budget.over_roof
-    return {"n_ops": len(over), "dur_ps": sum(entry.total for entry in over)}
 
 
 def show_code(answer: Json, folder: str | None, context: Context) -> None:

@@ -36,6 +36,7 @@ from _breakdown.analysis.rows import (
     op_name,
     peaks_used,
     scope_fields,
+    with_reads,
 )
 from _breakdown.output.columns import (
     AVERAGE,
@@ -47,7 +48,6 @@ from _breakdown.output.columns import (
     RUNS,
     STEP_SHARE,
     TOTAL,
-    with_reads,
 )
 from _breakdown.output.phrases import Next, at_line_of, bracketed, joined, short
 from _breakdown.output.screen import Column, Each, Part, Says, Section, Table

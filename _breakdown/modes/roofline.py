@@ -23,8 +23,14 @@ from _breakdown.analysis.roof.judging import (
 )
 from _breakdown.analysis.roof.ledger import is_declared, ledger_of
 from _breakdown.analysis.roof.roofs import Roofs, over_roof_note, roofs_of, rounded
-from _breakdown.analysis.rows import chip_fields, operand_dtypes, peaks_used, scope_fields
-from _breakdown.output.columns import LINE, OF_ROOF, PEAKS, TOTAL, with_reads
+from _breakdown.analysis.rows import (
+    chip_fields,
+    operand_dtypes,
+    peaks_used,
+    scope_fields,
+    with_reads,
+)
+from _breakdown.output.columns import LINE, OF_ROOF, PEAKS, TOTAL
 from _breakdown.output.phrases import Next, at_line_of, joined
 from _breakdown.output.screen import Column, End, Part, Says, Table
 from _breakdown.pipeline.context import Context

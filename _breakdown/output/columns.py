@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from _breakdown.output.phrases import LINE as LINE_FIELDS
 from _breakdown.output.screen import Column, Says
-from _breakdown.pipeline.vocabulary import OTHER
-from _proto.hlo.text import dtype_class
-
-Json = dict[str, Any]
 
 # Shows the line of the user's own code, else the innermost line, else the group's key.
 LINE = Column("line", (*LINE_FIELDS, "agg_key"), "file", least=24)
@@ -34,19 +28,6 @@ PHASE_INITIALS = Column("phases", "phases", "initials", null="", gives_way=True)
 SCOPE = Column("scope", "scope", "file", null="", least=10)
 MOSTLY = Column("mostly", "hlo_op_breakdown.0.signature", "what")
 BYTES = Column("size", "bytes", "bytes")
-
-
-def with_reads(row: Json) -> Json:
-    """Add `reads`: the dtypes of operands in memory, except the dtype that determines the
-    peak. `f32` is spelled `fp32`, as that dtype is."""
-    named = {spelled(name) for name in row.get("operand_dtypes") or ()}
-    return {**row, "reads": sorted(named - {row["dtype"]})}
-
-
-def spelled(hlo_dtype: str) -> str:
-    """Return the dtype that a peak is for, or the name in HLO if there is no such peak."""
-    dtype = dtype_class(hlo_dtype)
-    return hlo_dtype if dtype == OTHER else dtype
 
 
 # Columns that have values only with `--peers`.

@@ -150,7 +150,7 @@ class WithoutProgram(Advice):
     def test_f32_kernel_is_told_to_read_bf16(self) -> None:
         target = ', custom_call_target="tpu_custom_call"'
         for operands, begin in (("f32[8]{0} %x", "Pass bf16"), ("bf16[8]{0} %x", "Skip blocks")):
-            ran = event("k.1", "custom-call", 0, 9, operands=operands, attributes=target)
+            ran = event("k.1", "custom-call", 0, 9000, operands=operands, attributes=target)
             options = (*PEAKS, "--kernel-cost", "k=8,8")
             (row,) = answer(trace([ran], STEP), "bottleneck", *options)["findings"]
             self.assertEqual(row["what_helps"][: len(begin)], begin)

@@ -422,14 +422,14 @@ class OverRoof(unittest.TestCase):
         self.assertEqual(result["over_roof"], {"n_ops": 1, "dur_ps": 50})
         for name in ("mfu_at_least", "hfu_at_least"):
             self.assertEqual(result[name], fair[name])
-        self.assertEqual(result["speed_of_light"]["at_roof_ps"], 50)
+        self.assertEqual(result["speed_of_light"]["at_roof_ps"], 50 + 50)
         self.assertEqual(result["speed_of_light"]["at_least_ps"], 50)
         self.assertEqual(result["speed_of_light"]["at_most_ps"], 100)
         (note,) = notes_of_roofs(result)
         self.assertTrue(note.endswith("(1 op, 50 ps): m.py:2"), note)
-        for name, figures in (("compute_bound", (100, 50, 50)), ("unjudged", (50, None, None))):
-            (row,) = [row for row in result["budget"] if row["class"] == name]
-            self.assertEqual((row["dur_ps"], row["at_roof_ps"], row["lost_ps"]), figures)
+        # The op over its roof remains in the class `compute_bound`.
+        (row,) = [row for row in result["budget"] if row["class"] == "compute_bound"]
+        self.assertEqual((row["dur_ps"], row["at_roof_ps"], row["lost_ps"]), (150, 100, 50))
 
     def test_roof_of_a_kernel_faster_than_its_cost_allows_is_unknown(self) -> None:
         step = trace([kernel(0, 50, stack=HERE)], STEP)

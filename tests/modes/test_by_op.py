@@ -207,8 +207,7 @@ class Figures(unittest.TestCase):
             (op("t.1", "tuple", 0, 10), "other", 0),
             (matmul(0, 10, flops=round(8 * PEAK), bytes_accessed=1), "compute_bound", 8),
             (matmul(0, 10, flops=1, bytes_accessed=round(8 * HBM)), "memory_bound", 8),
-            # Nothing is faster than its roof, so this roof is wrong.
-            (matmul(0, 10), "unjudged", None),
+            (matmul(0, 10), "compute_bound", 10),
             (matmul(0, 10, flops=0, bytes_accessed=0), "unjudged", None),
             (op("k", "custom-call", 0, 10, attributes=KERNEL), "kernel", None),
         ):

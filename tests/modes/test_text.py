@@ -18,11 +18,11 @@ from typing import Any
 from unittest import mock
 
 from _breakdown import command
+from _breakdown.analysis.rows import with_reads
 from _breakdown.modes import roofline
 from _breakdown.modes.by_op import with_shares
 from _breakdown.output import figures, fill
 from _breakdown.output.characters import Characters
-from _breakdown.output.columns import with_reads
 from _breakdown.output.fill import filled
 from _breakdown.output.screen import Column, Each, Says, Section, Table, View
 from _breakdown.output.text import Page, Style
@@ -587,7 +587,7 @@ class Command(InFolder):
 
     def test_dtypes_are_spelled_alike_in_all_modes(self) -> None:
         for dtype, read, shown in (("bf16", "f32", ["fp32"]), ("fp32", "f32", []),
-                                   ("bf16", "fp32", ["fp32"]), ("bf16", "s8", ["s8"])):  # fmt: skip
+                                   ("bf16", "fp32", ["fp32"]), ("bf16", "u2", ["u2"])):  # fmt: skip
             row = with_reads({"dtype": dtype, "operand_dtypes": [read]})
             self.assertEqual(row["reads"], shown)
 

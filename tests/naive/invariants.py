@@ -696,7 +696,13 @@ def faults_of_real_programs(ask: Ask) -> Faults:
             lines[group["source_inner"], group["kind"]] += group["total_dur_ps"]
     for (line, kind), time in lines.items():
         its = [op for op in by_op if (op["source_inner"], op["kind"]) == (line, kind)]
-        own = [op for op in its if op["source_is"] in ("own", "doubtful")]
+        # The user's line is only likely for a library's line without a stack of the user's.
+        own = [
+            op
+            for op in its
+            if op["source_is"] in ("own", "doubtful")
+            or (op["source_is"] == "likely" and op["source_user"] != line)
+        ]
         yield from sums_to(f"{kind} of {line}", own, "total_dur_ps", time)
     for row in ask("by_scope", depth="all")["scopes"]:
         below = f"{row['scope']}/" if row["scope"] else ""

@@ -113,7 +113,7 @@ class Breakdowns(unittest.TestCase):
                 self.assertIn("negative", outcome.object["detail"])
 
     def test_modes_that_do_not_read_the_breakdown_ignore_its_damage(self) -> None:
-        outcome, _ = self.run_with(b"\0", "summary")
+        outcome, _ = self.run_with(b"\0", "comm")
         self.assertEqual(outcome.object["status"], "ok")
 
 

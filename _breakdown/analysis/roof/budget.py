@@ -49,6 +49,10 @@ class Budget(NamedTuple):
     def over_roof(self) -> list[Entry]:
         return [entry for entry in self.ledger if entry.is_over_roof]
 
+    def over_roof_row(self) -> Json:
+        over = self.over_roof
+        return {"n_ops": len(over), "dur_ps": sum(entry.total for entry in over)}
+
     def largest_loss(self, periods: Periods | None) -> str:
         """Return the class that loses the most time, or `at_roof` if little time is lost or
         unknown. Pauses outside the step count as idle time.
