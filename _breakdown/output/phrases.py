@@ -9,7 +9,7 @@ from typing import Any, Final
 from _breakdown.light import NamedTuple
 from _breakdown.units import percentage, span, time
 
-LONGEST_HEADLINE, LONGEST_NAME = 240, 60
+LONGEST_HEADLINE, LONGEST_NAME = 320, 60
 # Fields with the line of a row. Headlines and tables show the first one that has a value: the line
 # of the user's own code, else the innermost line.
 LINE: Final = ("source_user", "source_inner")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import unittest
+from pathlib import Path
 from typing import Any
 
 import compute_breakdown
@@ -19,7 +20,7 @@ from tests.builders.xspace import (
     tpu_plane,
     trace,
 )
-from tests.harness import BRIEF, DEMO, OFFLOADING, PROFILES, Json, answer, as_process, run, sampled
+from tests.harness import BRIEF, DEMO, OFFLOADING, Json, answer, as_process, captures, run, sampled
 from tests.modes.small_steps import BF16, HERE, PEAKS, STEP, kernel, leaf, matmul
 from tests.shown import text_of
 
@@ -62,11 +63,17 @@ class Findings(unittest.TestCase):
 class Size(unittest.TestCase):
     """Test the bytes of the default JSON, without the next steps, which contain the path."""
 
+    def assert_small(self, path: Path) -> None:
+        with self.subTest(path.name):
+            printed = json.dumps(run(path, "bottleneck", BRIEF).object, separators=(",", ":"))
+            self.assertLessEqual(len(printed), 12288)
+
     def test_default_json_is_small(self) -> None:
-        for path in (DEMO, *sampled(sorted(PROFILES.glob("*.xplane.pb")), 1)):
-            with self.subTest(path.name):
-                printed = json.dumps(run(path, "bottleneck", BRIEF).object, separators=(",", ":"))
-                self.assertLessEqual(len(printed), 12288)
+        self.assert_small(DEMO)
+
+    def test_default_json_of_captures_is_small(self) -> None:
+        for path in sampled(captures(), 1):
+            self.assert_small(path)
 
     def test_text_needs_nothing_that_only_all_prints(self) -> None:
         texts = [text_of(demo("bottleneck", *options), "utf-8") for options in ((), (BRIEF,))]

@@ -11,6 +11,9 @@ from _breakdown.analysis.causes.shared.find import Found, gain_of, order_of, wit
 from tests.builders.xspace import op, trace
 from tests.harness import answer
 
+# A gain that may be none.
+UNSURE = Gain(90, 0, 90)
+
 
 class Estimates(Engine):
     """Stands in for the engine: each change saves 10, and the same change counts once."""
@@ -51,11 +54,11 @@ class Gains(unittest.TestCase):
         first, second = self.found(cause(self.ONE), cause(measured=30))
         self.assertEqual([first.after, second.after], [30, 10])
 
-    def test_causes_of_unknown_gain_come_after_known_ones_and_before_memory(self) -> None:
-        unknown, memory = cause(), cause(n_bytes=1)
-        found = self.found(memory, unknown, cause(self.ONE))
-        self.assertEqual([each.cause for each in found[1:]], [unknown, memory])
-        self.assertEqual([each.after for each in found], [10, None, None])
+    def test_causes_are_ordered_by_how_sure_their_gain_is(self) -> None:
+        unknown, memory, doubtful = cause(), cause(n_bytes=1), cause()._replace(measured=UNSURE)
+        found = self.found(memory, unknown, doubtful, cause(self.ONE))
+        self.assertEqual([each.cause for each in found[1:]], [doubtful, unknown, memory])
+        self.assertEqual([each.after for each in found], [10, 90, None, None])
 
 
 class Lines(unittest.TestCase):

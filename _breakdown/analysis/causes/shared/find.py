@@ -43,16 +43,21 @@ class Found(NamedTuple):
         return self.gain.low is not None
 
     @property
+    def is_certain(self) -> bool:
+        """Return whether even the smallest gain of the range is a gain."""
+        return bool(self.gain.low)
+
+    @property
     def affected(self) -> int:
         """Return the time of the ops that the cause affects."""
         return Group(list(self.cause.executions)).total
 
 
-def causes_of(facts: StepFacts) -> list[Json]:
-    """Return a row for each cause, sorted by gain, largest first.
+def causes_of(facts: StepFacts) -> list[Found]:
+    """Return the causes, sorted by gain, largest first.
 
-    Causes of unknown gain come after all others that cost time, and causes that cost only memory
-    come last.
+    Causes that may gain nothing come after those that surely gain something, then causes of unknown
+    gain, and then causes that cost only memory.
     """
     programs, pauses = programs_of(facts), groups_of(facts)
     if facts.ledger and not programs:
@@ -77,14 +82,14 @@ def causes_of(facts: StepFacts) -> list[Json]:
         facts.found[rule.name] = [found.cause for found in new]
         large += new
     large.sort(key=order_of)
-    return [row_of(each, facts) for each in with_gains_after(large, engine)]
+    return list(with_gains_after(large, engine))
 
 
-def order_of(found: Found) -> tuple[bool, bool, int, int]:
-    """Return the key by which causes are sorted, from the largest gain to causes of memory."""
+def order_of(found: Found) -> tuple[bool, bool, bool, int, int]:
+    """Return the key by which causes are sorted."""
     n_bytes = found.cause.gain_bytes or 0
     time = found.gain.estimate if found.is_known else found.affected
-    return bool(n_bytes), not found.is_known, -time, -n_bytes
+    return bool(n_bytes), not found.is_known, not found.is_certain, -time, -n_bytes
 
 
 def gain_of(cause: Cause, engine: Engine) -> Gain:
