@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
 from typing import Any
 
 from _breakdown.analysis.arrays.engine import Change, Engine, Gain
@@ -14,7 +15,7 @@ from _breakdown.analysis.causes import (
     SMALLEST_PART,
     Rule,
 )
-from _breakdown.analysis.causes.shared.cause import Cause, Place, StepFacts
+from _breakdown.analysis.causes.shared.cause import LIKELY, SEEN, Cause, Place, StepFacts
 from _breakdown.analysis.causes.shared.pauses import Group as PauseGroup
 from _breakdown.analysis.causes.shared.pauses import groups_of
 from _breakdown.analysis.causes.shared.sentences import about, line_says, listed, short
@@ -75,7 +76,7 @@ def causes_of(facts: StepFacts) -> list[Found]:
     for rule in RULES:
         causes = [
             Found(cause._replace(name=rule.name), gain_of(cause, engine))
-            for cause in found_by(rule, facts, programs, pauses)
+            for cause in joined_by_line(found_by(rule, facts, programs, pauses))
         ]
         # What is omitted explains nothing to the rules below.
         new = [found for found in causes if is_large(found, facts)]
@@ -143,6 +144,33 @@ def found_by(
             yield from rule.module.find(pauses)
     else:
         yield from rule.module.find(facts)
+
+
+def joined_by_line(causes: Iterable[Cause]) -> Iterator[Cause]:
+    """Join the causes of a rule at one line that have the same remedy: they are one fault, for
+    example in the forward and the backward pass, or for arrays of several shapes."""
+    apart = count()
+
+    def key_of(cause: Cause) -> Any:
+        place = place_of_cause(cause)
+        line = place.source_user or place.source_inner
+        return (line, cause.what_helps) if line and not cause.measured else next(apart)
+
+    for alike in grouped((key_of(cause), cause) for cause in causes).values():
+        most_time = max(alike, key=lambda cause: Group(list(cause.executions)).total)
+        yield most_time if len(alike) == 1 else joined(most_time, alike)
+
+
+def joined(main: Cause, alike: Sequence[Cause]) -> Cause:
+    """Join causes; the sentence and the evidence are those of `main`, which says so."""
+    return main._replace(
+        says=main.says.replace("<line>", f"<line> (one of {len(alike)} such places)", 1),
+        confidence=max((cause.confidence for cause in alike), key=(SEEN, LIKELY).index),
+        executions=list(dict.fromkeys(ran for cause in alike for ran in cause.executions)),
+        changes=[change for cause in alike for change in cause.changes],
+        place=place_of_cause(main),
+        gain_bytes=sum(cause.gain_bytes or 0 for cause in alike) or None,
+    )
 
 
 def is_large(found: Found, facts: StepFacts) -> bool:
