@@ -14,7 +14,7 @@ from _breakdown.analysis.roof.hideable import Hideable
 from _breakdown.analysis.roof.ledger import CLASSES, COLLECTIVE, KERNEL, Entry
 from _breakdown.analysis.rows import likely_fields, scope_fields
 from _breakdown.light import NamedTuple
-from _breakdown.pipeline.groups import Group, most, percent, ranked_by, sum_known
+from _breakdown.pipeline.groups import Group, most, percent, ranked_by, sum_known, summed
 from _breakdown.pipeline.normalize import Step
 from _breakdown.pipeline.ops import Op
 from _breakdown.pipeline.scopes import merged_layers
@@ -72,7 +72,10 @@ class Finding:
         """Return the remedy for most of the time; pass whether it is waiting for late devices."""
         if is_late:
             return LATE_DEVICE
-        return most((remedy_of(entry), entry.total) for entry in self.entries)
+        remedies = summed((remedy_of(entry), entry.total) for entry in self.entries)
+        remedy = max(remedies, key=remedies.__getitem__)
+        # A remedy for one op of a mixture would not help the others.
+        return remedy if 2 * remedies[remedy] >= self.group.total else None
 
 
 def shape_of(op: Op) -> str | None:
@@ -118,7 +121,8 @@ def findings_of(ledger: Iterable[Entry], by_scope: bool) -> Findings:
     for entry in ledger:
         op = entry.executions.op
         likely = line_of(op)
-        key = op.agg_key if op.source_stack else None
+        # Ops without a line are named by their key, so that a name means the same in all modes.
+        key = op.agg_key if op.source_stack or not likely.line else None
         layers = merged_layers(op.scope.name) if by_scope and op.scope else None
         place = entry.name, entry.kernel, key, layers, likely.line, likely.line_user
         by_line.setdefault(place, []).append((entry, likely.how))

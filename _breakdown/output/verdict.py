@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from _breakdown.output.phrases import at_line_of, bracketed, capital, pause_sentence
+from _breakdown.output.phrases import at_line_of, bracketed, capital, pause_sentence, short
 from _breakdown.units import part_of, percentage, time
 
 Json = dict[str, Any]
@@ -34,20 +34,24 @@ def start_at_loss(loss: Json, answer: Json) -> str:
     if loss["class"] == "idle":
         pauses = pause_sentence(answer) if mostly_pauses(answer) else ""
         return pauses or f"The device is idle for {share_of_loss(loss, answer)}."
-    line = at_line_of(loss, answer)
-    start = f"Start{line}, which" if line else "The step"
     return (
-        f"{start} loses {share_of_loss(loss, answer)}, mostly in"
+        f"Start{place_of(loss, answer)}, which loses {share_of_loss(loss, answer)}, mostly in"
         f" {IN_SENTENCES[loss['class']]}{waiting(loss, answer)}."
     )
 
 
 def loss_sentence(loss: Json, answer: Json) -> str:
-    what = f"{IN_SENTENCES[loss['class']]}{at_line_of(loss, answer)}"
+    what = f"{IN_SENTENCES[loss['class']]}{place_of(loss, answer)}"
     return (
         f"The largest loss without a known cause is {what}: {share_of_loss(loss, answer)}"
         f"{waiting(loss, answer)}."
     )
+
+
+def place_of(loss: Json, answer: Json) -> str:
+    """Return the line of a loss, or the name of the ops if they have no line."""
+    line = at_line_of(loss, answer)
+    return line or (f" in {short(loss['agg_key'])}" if loss["agg_key"] else "")
 
 
 def share_of_loss(loss: Json, answer: Json) -> str:

@@ -139,6 +139,31 @@ class Lines(unittest.TestCase):
             self.assertEqual(omitted, {0: (2, 130, 130), 1: (1, 50, 50)}.get(top, (0, 0, 0)))
 
 
+class WithoutSource(unittest.TestCase):
+    def test_ops_without_a_line_are_named_as_in_other_modes(self) -> None:
+        ops = [
+            op("f.1", "loop fusion", 0, 40, flops=1, bytes_accessed=1),
+            op("c.1", "convolution fusion", 40, 60, flops=1, bytes_accessed=1),
+            op("c.2", "convolution fusion", 100, 30, flops=1, bytes_accessed=1),
+        ]
+        data = trace(ops, [("0", 0, 130)])
+        of_source = answer(data, "by_source")["groups"]
+        groups = {row["agg_key"]: row["total_dur_ps"] for row in of_source}
+        result = answer(data, "bottleneck", *PEAKS, "--peak-hbm-gibps", "1e9")
+        for name in ("lines", "findings"):
+            self.assertEqual({row["agg_key"]: row["dur_ps"] for row in result[name]}, groups)
+        self.assertIn(" in <no source>:convolution fusion, which loses ", result["headline"])
+
+    def test_advice_is_for_at_least_half_of_the_time(self) -> None:
+        for dur, is_told in ((50, True), (51, False)):
+            ops = [
+                op("t.1", "transpose", 0, 50, stack=HERE),
+                op("c.1", "copy", 50, dur, stack=HERE, operands=f"{BF16} %x", shape=BF16),
+            ]
+            (row,) = bottleneck(ops)["findings"]
+            self.assertEqual(bool(row["what_helps"]), is_told, row["what_helps"])
+
+
 class Facts(unittest.TestCase):
     """Test the fields that describe a finding's op."""
 
@@ -369,9 +394,9 @@ class Hideable(unittest.TestCase):
         self.assertEqual((rows["data_movement"], rows["collective"], rows["idle"]), (0, 0, None))
 
     def test_hideable_time_of_a_synchronous_collective_requires_a_program(self) -> None:
-        ops = [leaf(0, 30), op("all-reduce.1", "all-reduce", 200, 50)]
+        ops = [leaf(0, 30), op("all-reduce.1", "all-reduce", 200, 50, stack=HERE)]
         # The wait shares a row with the synchronous collective, so its hideable time is unknown.
-        ops.append(op("all-gather-done.1", "all-gather-done", 300, 10))
+        ops.append(op("all-gather-done.1", "all-gather-done", 300, 10, stack=HERE))
         result = bottleneck(ops)
         self.assertEqual([row["hideable_ps"] for row in result["findings"]], [None, None])
         rows = {row["class"]: row["hideable_ps"] for row in result["budget"]}
