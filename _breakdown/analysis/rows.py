@@ -7,9 +7,16 @@ from typing import Any
 
 import _peaks
 from _breakdown.analysis.common_line import common_line_of
-from _breakdown.analysis.likely_lines import NO_LINE, LikelyGroup, LikelyLine, likely_groups
+from _breakdown.analysis.likely_lines import (
+    NO_LINE,
+    LikelyGroup,
+    LikelyLine,
+    SourceIs,
+    likely_groups,
+    line_of,
+)
 from _breakdown.pipeline.executions import Executions
-from _breakdown.pipeline.groups import Group, group_by, percent, ranked_by, summed
+from _breakdown.pipeline.groups import Group, group_by, most, percent, ranked_by, summed
 from _breakdown.pipeline.normalize import Step
 from _breakdown.pipeline.ops import Op
 from _breakdown.pipeline.scopes import common_scope
@@ -42,15 +49,24 @@ def duration_fields(group: Group) -> Json:
     }
 
 
-def source_fields(op: Op) -> Json:
+def source_fields(group: Group) -> Json:
+    op = group.op
     return {
         "agg_key": op.agg_key,
         "agg_key_kind": op.agg_key_kind,
         "source_inner": op.source_inner,
         "source_user": op.source_user,
+        "source_is": source_is(group),
         "tf_op": op.tf_op,
-        "source_stack": op.source_stack,
     }
+
+
+def source_is(group: Group) -> SourceIs | None:
+    """Return whether the line of a group with a stack is the ops' own line, or doubtful for most of
+    the time; None without a stack."""
+    if not group.op.source_stack:
+        return None
+    return most((line_of(ran.op).how, ran.total) for ran in group.members)
 
 
 def scope_fields(members: Sequence[Executions], layers: str | None = None) -> Json:
@@ -75,7 +91,8 @@ def group_fields(group: Group, step: Step) -> Json:
     signatures = [part for _, part in ranked_by(group.members, lambda op: op.signature)]
     shown, omitted = signatures[:N_BREAKDOWN], signatures[N_BREAKDOWN:]
     return {
-        **source_fields(group.op),
+        **source_fields(group),
+        "source_stack": group.op.source_stack,
         **scope_fields(group.members),
         "n_executions": group.n,
         **duration_fields(group),

@@ -23,7 +23,14 @@ from _breakdown.analysis.roof.judging import (
 )
 from _breakdown.analysis.roof.ledger import ledger_of
 from _breakdown.analysis.roof.roofs import Roofs, over_roof_note, roofs_of, rounded
-from _breakdown.analysis.rows import chip_fields, operand_dtypes, peaks_used, scope_fields
+from _breakdown.analysis.rows import (
+    chip_fields,
+    operand_dtypes,
+    peaks_used,
+    scope_fields,
+    source_fields,
+    source_is,
+)
 from _breakdown.output.columns import LINE, OF_ROOF, PEAKS, TOTAL, with_reads
 from _breakdown.output.phrases import Next, at_line_of, joined
 from _breakdown.output.screen import Column, End, Part, Says, Table
@@ -99,13 +106,8 @@ def per_op_fields(parts: Sequence[GroupPart]) -> Json:
 
 def roofline_row(verdict: Verdict) -> Json:
     part, group, total = verdict.part, verdict.part.group, verdict.total
-    op = part.op
     return {
-        "agg_key": op.agg_key,
-        "agg_key_kind": op.agg_key_kind,
-        "source_inner": op.source_inner,
-        "source_user": op.source_user,
-        "tf_op": op.tf_op,
+        **source_fields(group),
         **scope_fields(group.members),
         "kernel": part.kernel,
         "cost_source": verdict.source,
@@ -204,6 +206,7 @@ def skipped_row(skipped: Skipped, utilization: float | None) -> Json:
         "agg_key": op.agg_key,
         "source_inner": op.source_inner,
         "source_user": op.source_user,
+        "source_is": source_is(part.group),
         "tf_op": op.tf_op,
         "total_dur_ps": part.group.total,
         **per_op_fields([part]),

@@ -69,6 +69,8 @@ def at_line_of(row: Mapping[str, object], answer: Mapping[str, Any] | None = Non
     most of the step's time, name the scope first."""
     line = next((line for line in map(row.get, LINE) if isinstance(line, str)), None)
     scope, n_scopes = row.get("scope"), row.get("n_scopes")
+    if line and row.get("source_is") == "doubtful":
+        return f"{at(line)} (?)"
     if not line or not isinstance(scope, str) or not answer or not answer["totals"]["common_line"]:
         return at(line)
     if isinstance(n_scopes, int) and n_scopes > 1 and "*" not in scope:

@@ -36,7 +36,8 @@ from tests.naive.wire import Message, every, fields
 UNREAD = frozenset(
     "also_fused bytes_accessed_sum capture common_line dtype_uncertain dtypes flops_known_pct "
     "flops_sum hbm_bytes_sum hlo_op_breakdown hlo_op_breakdown_overflow likely_sources loop "
-    "model_flops_sum n_scopes operand_dtypes runtime scope scopes shapes shapes_truncated".split()
+    "model_flops_sum n_scopes operand_dtypes runtime scope scopes shapes shapes_truncated "
+    "source_is".split()
 )
 
 
