@@ -280,8 +280,7 @@ def causes_by_size(answer: Json) -> tuple[list[Json], list[Json]]:
     least = min(max(total["before_ps"], total["after_ps"]) / 50, abs(total["delta_ps"]) / 2)
 
     def size_of(row: Json) -> int:
-        figure: int = row["delta_ps"] or row["unknown_ps"] or 0
-        return abs(figure)
+        return abs(int(row["delta_ps"] or row["unknown_ps"] or 0))
 
     rows = sorted(answer["causes"] or (), key=lambda row: -size_of(row))
     return [r for r in rows if size_of(r) > least], [r for r in rows if size_of(r) <= least]
@@ -297,7 +296,7 @@ def memory_sentences(rows: list[Json]) -> Iterator[str]:
 
 def largest_change(totals: Json) -> int:
     """Return the larger of the changes of step and pauses."""
-    return max(abs(pause_delta(totals)), abs(totals["step_duration"]["delta_ps"]))
+    return max(abs(pause_delta(totals)), abs(int(totals["step_duration"]["delta_ps"])))
 
 
 def total_of(totals: Json) -> Json:

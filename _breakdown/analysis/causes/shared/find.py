@@ -168,6 +168,7 @@ def joined(main: Cause, alike: Sequence[Cause]) -> Cause:
         confidence=max((cause.confidence for cause in alike), key=(SEEN, LIKELY).index),
         executions=list(dict.fromkeys(ran for cause in alike for ran in cause.executions)),
         changes=[change for cause in alike for change in cause.changes],
+        can_lose=all(cause.can_lose for cause in alike),
         place=place_of_cause(main),
         gain_bytes=sum(cause.gain_bytes or 0 for cause in alike) or None,
     )
