@@ -208,12 +208,13 @@ def run_as_printed(profile: str | Path | bytes, mode: str, *options: str) -> Out
     # Some fields are printed only with --all.
     everything = ["--all"] if mode == "bottleneck" and BRIEF not in options else []
     asked = *everything, *(word for word in options if word != BRIEF)
-    path = unpacked(profile) if str(profile).endswith(".xz") else Path(profile)
+    profile = unpacked(profile) if str(profile).endswith(".xz") else profile
+    path = Path(profile)
     # Many tests ask the same of these files, which no test changes.
     is_written = any(word.startswith("--out") for word in asked)
     is_shared = path.parent in (DATA, PROFILES) and not is_written
     # In the root of the clone, this path of the demo is the same as on the pages.
-    name = os.path.relpath(DEMO) if path == DEMO else str(path)
+    name = os.path.relpath(DEMO) if path == DEMO else str(profile)
     run_words = _run_words_once if is_shared else _run_words
     printed, status, complaint = run_words(name, "--mode", mode, *asked)
     return Outcome(json.loads(printed), status, complaint)

@@ -49,8 +49,8 @@ def duration_fields(group: Group) -> Json:
     }
 
 
-def source_fields(group: Group) -> Json:
-    op = group.op
+def source_fields(op: Op, group: Group) -> Json:
+    """Return the key and the line of an op for all ops of its group."""
     return {
         "agg_key": op.agg_key,
         "agg_key_kind": op.agg_key_kind,
@@ -91,7 +91,7 @@ def group_fields(group: Group, step: Step) -> Json:
     signatures = [part for _, part in ranked_by(group.members, lambda op: op.signature)]
     shown, omitted = signatures[:N_BREAKDOWN], signatures[N_BREAKDOWN:]
     return {
-        **source_fields(group),
+        **source_fields(group.op, group),
         "source_stack": group.op.source_stack,
         **scope_fields(group.members),
         "n_executions": group.n,

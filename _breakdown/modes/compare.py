@@ -257,7 +257,7 @@ def differing_setups(answer: Json) -> Iterator[str]:
     """Say whether other chips or other sizes were measured, because their times differ for more
     reasons than the change of the code."""
     before, after = answer["before"]["device_type"], answer["after"]["device_type"]
-    if before != after:
+    if before and after and before != after:
         yield f"The chips differ: {before} before, {after} after."
     resized = [
         row

@@ -102,7 +102,7 @@ def source_row(group: Group) -> Json:
     return {
         "hlo_category": category_of(group.op),
         "kind": group.op.kind,
-        **source_fields(group),
+        **source_fields(group.op, group),
         "source_stack": group.op.source_stack,
         **scope_fields(group.members),
         "likely_sources": likely_rows(group),

@@ -107,7 +107,7 @@ def per_op_fields(parts: Sequence[GroupPart]) -> Json:
 def roofline_row(verdict: Verdict) -> Json:
     part, group, total = verdict.part, verdict.part.group, verdict.total
     return {
-        **source_fields(group),
+        **source_fields(part.op, group),
         **scope_fields(group.members),
         "kernel": part.kernel,
         "cost_source": verdict.source,
