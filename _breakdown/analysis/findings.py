@@ -68,11 +68,14 @@ class Finding:
         signature: str = ranked_by(self.group.members, lambda op: op.signature)[0][0]
         return signature
 
-    def what_helps_if(self, *, is_late: bool) -> str | None:
-        """Return the remedy for most of the time; pass whether it is waiting for late devices."""
+    def what_helps_if(self, *, is_late: bool, lacks_math: bool) -> str | None:
+        """Return the remedy for most of the time. Pass whether it is waiting for late devices, and
+        whether there is too little math to hide it."""
         if is_late:
             return LATE_DEVICE
-        remedies = summed((remedy_of(entry), entry.total) for entry in self.entries)
+        remedies = summed(
+            (remedy_of(entry, lacks_math=lacks_math), entry.total) for entry in self.entries
+        )
         remedy = max(remedies, key=remedies.__getitem__)
         # A remedy for one op of a mixture would not help the others.
         return remedy if 2 * remedies[remedy] >= self.group.total else None
@@ -170,7 +173,9 @@ class FindingRows(NamedTuple):
                 else None
             ),
             "top_signature": finding.top_signature,
-            "what_helps": finding.what_helps_if(is_late=self.is_late(group)),
+            "what_helps": finding.what_helps_if(
+                is_late=self.is_late(group), lacks_math=self.hideable.lacks_math(finding.name)
+            ),
         }
 
     def line(self, findings: Sequence[Finding]) -> Json:

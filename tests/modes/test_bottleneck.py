@@ -213,11 +213,27 @@ class WhatHelps(unittest.TestCase):
             (op("tuple.1", "tuple", 0, 9), None),
         ):
             with self.subTest(ran=ran):
-                (row,) = bottleneck([ran])["findings"]
+                # Math without advice could hide a transfer.
+                math = leaf(9, 9, "math", stack=HERE)
+                rows = bottleneck([ran, math])["findings"]
+                (row,) = (row for row in rows if row["hlo_op"] != "math")
                 if begin is None:
                     self.assertIsNone(row["what_helps"])
                 else:
                     self.assertTrue(row["what_helps"].startswith(begin), row["what_helps"])
+
+    def test_transfers_that_math_cannot_hide_are_not_to_be_started_earlier(self) -> None:
+        host = "f32[8]{0:S(5)}"
+        for sent, begin in (
+            (op("all-to-all-done.1", "all-to-all-done", 0, 21), "Send less"),
+            (op("copy-done.1", "copy-done", 0, 21, shape=host), "Keep these arrays in HBM"),
+            (op("copy-done.1", "copy-done", 0, 21, operands=f"{host} %x"), "Keep the array in HBM"),
+        ):
+            for math, lacks_math in ((10, True), (11, False)):
+                rows = bottleneck([sent, leaf(21, math, "f", stack=HERE)])["findings"]
+                (row,) = (row for row in rows if row["hlo_op"] != "f")
+                with self.subTest(begin, math=math):
+                    self.assertEqual(row["what_helps"].startswith(begin), lacks_math)
 
     def test_advice_for_a_kernel_of_known_cost_names_its_blocks(self) -> None:
         (row,) = bottleneck([kernel(0, 9)], "--kernel-cost", "flash=8,8")["findings"]

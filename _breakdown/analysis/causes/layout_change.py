@@ -13,7 +13,7 @@ from _breakdown.pipeline.groups import grouped
 from _breakdown.units import counted
 
 REMEDY = (
-    "Use the same order of dimensions before and after this line: let einsum transpose, and avoid"
+    "Use the same order of dimensions before and after the copies: let einsum transpose, and avoid"
     " reshapes that split or interleave the last dimension."
 )
 
