@@ -63,9 +63,23 @@ def number(value: int, unit: Unit) -> str:
     scaled = value / unit[1]
     if unit[1] == 1:
         return str(value)
-    if abs(scaled) >= 9.995:
-        return f"{scaled:.1f}"
-    return f"{scaled:.2f}" if abs(scaled) >= 0.995 else f"{scaled:.2g}"
+    if abs(scaled) < 0.995:
+        return f"{scaled:.2g}"
+    return rounded(value, unit[1], 1 if abs(scaled) >= 9.995 else 2)
+
+
+def rounded(value: int, size: int, decimals: int) -> str:
+    """Format a value in units of `size`, rounded half up as everywhere in the answer."""
+    whole, rest = divmod(digits_of(value, size, decimals), 10**decimals)
+    text = f"{whole}.{rest:0{decimals}}" if decimals else str(whole)
+    return f"-{text}" if value < 0 else text
+
+
+def digits_of(value: int, size: int, decimals: int) -> int:
+    """Return the absolute value in units of the last decimal place, rounded half up."""
+    # The type checker cannot know that `decimals` is not negative.
+    many: int = 10**decimals
+    return (2 * abs(value) * many + size) // (2 * size)
 
 
 def counted(n: int, noun: str) -> str:

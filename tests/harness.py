@@ -6,6 +6,7 @@ import contextlib
 import functools
 import inspect
 import json
+import lzma
 import os
 import random
 import subprocess
@@ -34,7 +35,8 @@ DEMO = DATA / "demo"
 BEFORE, AFTER = DATA / "before.json.gz", DATA / "after.json.gz"
 FLAG_FILE = DATA / "flags" / "launch.sh"
 # Real captures that are not part of the repository; tests that need a missing capture are skipped.
-PROFILES = ROOT.parent / "shared" / "profiles"
+SHARED = ROOT.parent / "shared"
+PROFILES = SHARED / "profiles"
 TRAINING = PROFILES / "tpu7x-dense-train.xplane.pb"
 OFFLOADING = PROFILES / "v6e-host-offload.xplane.pb"
 PALLAS = PROFILES / "v6e-pallas-kernel.xplane.pb"
@@ -146,6 +148,21 @@ def shared_file(name: str, data: bytes) -> Path:
     return path
 
 
+def captures() -> list[Path]:
+    """Return all real captures, some of which are packed. Skip the test if there are none."""
+    folders = "profiles", "profiles/rebuilt", "corpus", "real-faults"
+    paths = [path for name in folders for path in sorted((SHARED / name).glob("*.xplane.pb*"))]
+    if not paths:
+        raise unittest.SkipTest("needs the captures in the folder `shared` beside the repository")
+    return paths
+
+
+@functools.cache
+def unpacked(packed: str | Path) -> Path:
+    """Return the contents of a file that `xz` has packed, as a file."""
+    return shared_file(Path(packed).stem, lzma.decompress(Path(packed).read_bytes()))
+
+
 @functools.cache
 def validator_of(mode: str) -> Validator:
     return Validator(schema_of(mode))
@@ -191,6 +208,7 @@ def run_as_printed(profile: str | Path | bytes, mode: str, *options: str) -> Out
     # Some fields are printed only with --all.
     everything = ["--all"] if mode == "bottleneck" and BRIEF not in options else []
     asked = *everything, *(word for word in options if word != BRIEF)
+    profile = unpacked(profile) if str(profile).endswith(".xz") else profile
     path = Path(profile)
     # Many tests ask the same of these files, which no test changes.
     is_written = any(word.startswith("--out") for word in asked)

@@ -68,11 +68,17 @@ class Finding:
         signature: str = ranked_by(self.group.members, lambda op: op.signature)[0][0]
         return signature
 
-    def what_helps_if(self, *, is_late: bool) -> str | None:
-        """Return the remedy for most of the time; pass whether it is waiting for late devices."""
+    def what_helps_if(self, *, is_late: bool, lacks_math: bool) -> str | None:
+        """Return the remedy for most of the time. Pass whether it is waiting for late devices, and
+        whether there is too little math to hide it."""
         if is_late:
             return LATE_DEVICE
-        return most((remedy_of(entry), entry.total) for entry in self.entries)
+        remedies = summed(
+            (remedy_of(entry, lacks_math=lacks_math), entry.total) for entry in self.entries
+        )
+        remedy = max(remedies, key=remedies.__getitem__)
+        # A remedy for one op of a mixture would not help the others.
+        return remedy if 2 * remedies[remedy] >= self.group.total else None
 
 
 def shape_of(op: Op) -> str | None:
@@ -99,6 +105,9 @@ def lines_of(findings: Iterable[Finding]) -> list[list[Finding]]:
     for finding in findings:
         place = finding.likely.place or finding.group.op.agg_key
         lines.setdefault((finding.layers, place), []).append(finding)
+    for members in lines.values():
+        # Kernels of unknown cost come last, although they may lose all of their time.
+        members.sort(key=lambda finding: -(finding.lost or 0))
     return sorted(lines.values(), key=lambda members: (-lost_by(members), -time_of(members)))
 
 
@@ -118,7 +127,8 @@ def findings_of(ledger: Iterable[Entry], by_scope: bool) -> Findings:
     for entry in ledger:
         op = entry.executions.op
         likely = line_of(op)
-        key = op.agg_key if op.source_stack else None
+        # Ops without a line are named by their key, so that a name means the same in all modes.
+        key = op.agg_key if op.source_stack or not likely.line else None
         layers = merged_layers(op.scope.name) if by_scope and op.scope else None
         place = entry.name, entry.kernel, key, layers, likely.line, likely.line_user
         by_line.setdefault(place, []).append((entry, likely.how))
@@ -166,7 +176,9 @@ class FindingRows(NamedTuple):
                 else None
             ),
             "top_signature": finding.top_signature,
-            "what_helps": finding.what_helps_if(is_late=self.is_late(group)),
+            "what_helps": finding.what_helps_if(
+                is_late=self.is_late(group), lacks_math=self.hideable.lacks_math(finding.name)
+            ),
         }
 
     def line(self, findings: Sequence[Finding]) -> Json:

@@ -1,4 +1,4 @@
-"""Choose the cause that the headline names, and the base of the percentages of all causes."""
+"""Choose what the headline names, and the base of the percentages of all causes."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ Json = dict[str, Any]
 
 # The headline names a cause if its least gain is at least this percentage of the step or period.
 WORTH_NAMING_PCT = 2
+# Nothing is large if no cause gains this percentage of the step or period, and no loss reaches the
+# other one.
+LARGE_GAIN_PCT, LARGE_LOSS_PCT = 4, 10
 
 
 def main_cause(causes: Sequence[Json]) -> Json | None:
-    """Return the cause with the largest gain, if even its least gain is worth naming. Skip causes
-    without a headline, such as recomputation."""
-    named = (row for row in causes if RULE_NAMED[row["cause"]].headline)
-    return next((row for row in named if least_gain_pct(row) >= WORTH_NAMING_PCT), None)
+    """Return the first cause that a headline can name if even its least gain is worth naming."""
+    first = next((row for row in causes if RULE_NAMED[row["cause"]].headline), None)
+    return first if first and least_gain_pct(first) >= WORTH_NAMING_PCT else None
 
 
 def least_gain_pct(cause: Json) -> float:
@@ -25,6 +27,12 @@ def least_gain_pct(cause: Json) -> float:
     share: float = cause["gain_pct_of_step"] or 0
     low = (cause.get("gain_range_ps") or [cause["gain_ps"]])[0]
     return share * low / cause["gain_ps"] if cause["gain_ps"] else 0
+
+
+def is_nothing_large(causes: Sequence[Json], largest_loss: Json | None) -> bool:
+    gains = (row["gain_pct_of_step"] or 0 for row in causes)
+    lost = largest_loss["lost_pct"] if largest_loss else 0
+    return max(gains, default=0) < LARGE_GAIN_PCT and lost < LARGE_LOSS_PCT
 
 
 def is_pause(cause: Json) -> bool:

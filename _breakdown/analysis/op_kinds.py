@@ -25,7 +25,6 @@ from _proto.hlo.program import Instruction
 from _proto.hlo.text import HBM, Array, named_after
 
 ALL_TO_ALL: Final = "`all-to-all`"
-CALLED: Final = "collective that the code calls"
 SMALL: Final = "collective of at most 64 KiB"
 COMBINED: Final = "collective that the compiler combined from several"
 STOPS: Final = "other synchronous collective"
@@ -127,7 +126,8 @@ def _kind_of_collective(op: Op) -> str | None:
     if n_bytes and None not in n_bytes and sum(n or 0 for n in n_bytes) <= _SMALL_BYTES:
         return SMALL
     if is_called:
-        return CALLED
+        # The program may need this collective in every round.
+        return None
     return COMBINED if len(n_bytes) > 1 else STOPS
 
 

@@ -41,13 +41,8 @@ LATE_DEVICE = (
 FINDINGS: tuple[tuple[tuple[OpClass, ...], str, str], ...] = (
     (
         (COLLECTIVE,),
-        kinds.CALLED,
-        "Call this collective less often, for example once after a loop, or on fewer bytes.",
-    ),
-    (
-        (COLLECTIVE,),
         kinds.ALL_TO_ALL,
-        "Shard the array in the same way before and after this line; no flag hides an all-to-all.",
+        "Shard the array in the same way before and after this op; no flag hides an all-to-all.",
     ),
     (
         (COLLECTIVE,),
@@ -65,10 +60,7 @@ FINDINGS: tuple[tuple[tuple[OpClass, ...], str, str], ...] = (
     (
         (COLLECTIVE,),
         kinds.STOPS,
-        # Ledger: flags for asynchronous collectives helped in 0 of 18 tries, and hurt in 6; they
-        # change the fusions of other ops, too.
-        "Shard so that this line needs no collective, or a smaller one. Flags that make collectives"
-        " asynchronous (see `program`) often slow down other ops: measure.",
+        "Shard so that no collective is needed here, or a smaller one.",
     ),
     (
         (COLLECTIVE,),
@@ -133,8 +125,8 @@ FINDINGS: tuple[tuple[tuple[OpClass, ...], str, str], ...] = (
         _MOVED,
         kinds.LAYOUT,
         # Ledger: other orders of a kernel's operands gained -0.4 to 3.6 % in 7 tries.
-        "Use the same order of dimensions before and after this line, and measure: avoid"
-        " transposes, and reshapes that split or merge the last dimension.",
+        "Use the same order of dimensions before and after this op, and measure: avoid transposes,"
+        " and reshapes that split or merge the last dimension.",
     ),
     (
         _MOVED,
@@ -217,6 +209,14 @@ FINDINGS: tuple[tuple[tuple[OpClass, ...], str, str], ...] = (
         "Keep these f32 arrays in bf16, if their precision is not needed.",
     ),
 )
+# Remedies for transfers that cannot be hidden, because the step has less than half as much math.
+TOO_LITTLE_MATH: dict[tuple[OpClass, str], str] = {
+    (COLLECTIVE, kinds.WAIT): "Send less: the step has too little math to hide most of it.",
+    (HOST, kinds.TO_HOST): "Keep these arrays in HBM, or recompute them: the step has too little"
+    " math to hide the copies.",
+    (HOST, kinds.FROM_HOST): "Keep the array in HBM: the step has too little math to hide the"
+    " copies.",
+}
 # Causes of idle time, their meaning, and remedies.
 IDLE: tuple[tuple[str, str, str], ...] = (
     (
@@ -249,9 +249,11 @@ IDLE: tuple[tuple[str, str, str], ...] = (
 _WHAT_HELPS = {(name, kind): says for names, kind, says in FINDINGS for name in names}
 
 
-def remedy_of(entry: Entry) -> str | None:
-    """Return a remedy for the time that an op loses; None if no remedy is known."""
-    return _WHAT_HELPS.get((entry.name, kinds.kind_of(entry) or ""))
+def remedy_of(entry: Entry, *, lacks_math: bool = False) -> str | None:
+    """Return a remedy for the time that an op loses; None if no remedy is known. Pass whether the
+    step has too little math to hide ops of this class."""
+    what = entry.name, kinds.kind_of(entry) or ""
+    return (lacks_math and TOO_LITTLE_MATH.get(what)) or _WHAT_HELPS.get(what)
 
 
 def table_of_idle_time() -> str:

@@ -10,12 +10,14 @@ from _breakdown.analysis.likely_lines import (
     NO_LINE,
     LikelyGroup,
     LikelyLine,
+    SourceIs,
     likely_groups,
+    line_of,
     time_of_line,
 )
 from _breakdown.analysis.roof.costs import bytes_of, sum_of_bytes
 from _breakdown.pipeline.executions import Executions
-from _breakdown.pipeline.groups import Group, group_by, percent, ranked_by, summed
+from _breakdown.pipeline.groups import Group, group_by, most, percent, ranked_by, summed
 from _breakdown.pipeline.normalize import Step
 from _breakdown.pipeline.ops import Op
 from _breakdown.pipeline.scopes import common_scope
@@ -49,15 +51,24 @@ def duration_fields(group: Group) -> Json:
     }
 
 
-def source_fields(op: Op) -> Json:
+def source_fields(op: Op, group: Group) -> Json:
+    """Return the key and the line of an op for all ops of its group."""
     return {
         "agg_key": op.agg_key,
         "agg_key_kind": op.agg_key_kind,
         "source_inner": op.source_inner,
         "source_user": op.source_user,
+        "source_is": source_is(group),
         "tf_op": op.tf_op,
-        "source_stack": op.source_stack,
     }
+
+
+def source_is(group: Group) -> SourceIs | None:
+    """Return whether the line of a group with a stack is the ops' own line, or doubtful for most of
+    the time; None without a stack."""
+    if not group.op.source_stack:
+        return None
+    return most((line_of(ran.op).how, ran.total) for ran in group.members)
 
 
 def scope_fields(members: Sequence[Executions], layers: str | None = None) -> Json:
@@ -91,7 +102,8 @@ def group_fields(group: Group, step: Step) -> Json:
     n_bytes = sum_of_bytes((member.n, *bytes_of(member.op)) for member in group.members)
     return {
         "row_key": row_key(group.op),
-        **source_fields(group.op),
+        **source_fields(group.op, group),
+        "source_stack": group.op.source_stack,
         **scope_fields(group.members),
         "n_executions": group.n,
         **duration_fields(group),

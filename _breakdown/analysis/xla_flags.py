@@ -19,7 +19,7 @@ from _breakdown.pipeline.no_answer import NoAnswer
 from _breakdown.pipeline.vocabulary import SPARSE_CORE
 from _breakdown.units import counted
 
-FlagVerdict = Literal["unknown", "contradicts", "no_effect", "consistent"]
+FlagVerdict = Literal["unknown", "contradicts", "no_effect", "excluded", "consistent"]
 # For each flag: the collective that it affects (None for all), and the ways of running a collective
 # that show its effect.
 FLAGS: dict[str, tuple[str | None, tuple[How, ...]]] = {
@@ -38,6 +38,14 @@ FLAGS: dict[str, tuple[str | None, tuple[How, ...]]] = {
     "xla_enable_async_all_reduce": ("all-reduce", (ASYNC, ASYNC_FUSION)),
     "xla_enable_async_collective_permute": ("collective-permute", (ASYNC,)),
 }
+# Pairs of flags of which only one can have an effect: a collective is fused or offloaded.
+EXCLUSIVE = tuple(
+    (
+        f"xla_tpu_enable_async_collective_fusion_fuse_{name}",
+        f"xla_tpu_enable_sparse_core_collective_offload_{name}",
+    )
+    for name in ("all_gather", "all_reduce")
+)
 ON, OFF = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
 N_NAMED = 8
 
@@ -113,7 +121,19 @@ class FlagFinding(NamedTuple):
 
 
 def flag_findings(values: Mapping[str, str], planned: Sequence[Planned]) -> list[FlagFinding]:
-    return [finding(flag, values.get(flag), planned) for flag in FLAGS]
+    excluded = {
+        flag
+        for pair in EXCLUSIVE
+        if all(values.get(flag, "").lower() in ON for flag in pair)
+        for flag in pair
+    }
+    found = [finding(flag, values.get(flag), planned) for flag in FLAGS]
+    return [
+        each._replace(says="excluded")
+        if each.says == "no_effect" and each.flag in excluded
+        else each
+        for each in found
+    ]
 
 
 def finding(flag: str, value: str | None, planned: Iterable[Planned]) -> FlagFinding:

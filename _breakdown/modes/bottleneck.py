@@ -14,12 +14,13 @@ from typing import Any
 
 from _breakdown.analysis.causes import DEVICES, PAUSES, REGIONS, RULE_NAMED
 from _breakdown.analysis.causes.shared.facts import facts_of, has_reason_to_compare, read_peers
-from _breakdown.analysis.causes.shared.find import causes_of
+from _breakdown.analysis.causes.shared.find import causes_of, row_of
 from _breakdown.analysis.common_line import scopes_say_more
 from _breakdown.analysis.findings import FindingRows, doubtful_notes, findings_of, tail_of_findings
 from _breakdown.analysis.idle.periods import lower_median, steps_named_like
+from _breakdown.analysis.largest_loss import loss_row
 from _breakdown.analysis.loops import loops_of
-from _breakdown.analysis.main_cause import is_pause, main_cause, with_one_base
+from _breakdown.analysis.main_cause import is_nothing_large, is_pause, main_cause, with_one_base
 from _breakdown.analysis.roof.budget import Budget, mfu_of, notes_of_mfu, time_of_one_step
 from _breakdown.analysis.roof.costs import costs_by_kernel, declared_notes
 from _breakdown.analysis.roof.hideable import Hideable
@@ -32,7 +33,14 @@ from _breakdown.analysis.rows import (
 )
 from _breakdown.analysis.tokens import model_flops_of, tokens_per_s
 from _breakdown.output.brief import without_repetition
-from _breakdown.output.causes import cause_says, pause_says, start_at, told_once, with_sentences
+from _breakdown.output.causes import (
+    cause_says,
+    how_it_pauses,
+    on_device,
+    start_at,
+    told_once,
+    with_sentences,
+)
 from _breakdown.output.code import add_code
 from _breakdown.output.columns import (
     CLASS,
@@ -46,33 +54,24 @@ from _breakdown.output.columns import (
     STEP_SHARE,
     TIME,
 )
-from _breakdown.output.phrases import Next, at_line_of, capital, pause_sentence, short
+from _breakdown.output.phrases import Next, at_line_of, joined, pause_sentence
 from _breakdown.output.screen import Column, Part, Says, Section, Table
+from _breakdown.output.verdict import (
+    CLASSES,
+    WORTH_A_LOOK_PCT,
+    is_late,
+    loss_sentence,
+    shares,
+    start_at_loss,
+)
 from _breakdown.pipeline.context import Context
 from _breakdown.pipeline.normalize import Step
 from _breakdown.pipeline.step_durations import durations_of
 from _breakdown.pipeline.vocabulary import COMPUTE
-from _breakdown.units import part_of, time
 from _proto.trace.ranks import TPU_RE
 
 Json = dict[str, Any]
 
-# Suggest a command about a part of the step, such as communication, only above this percentage.
-WORTH_A_LOOK_PCT = 3
-# How the text names the classes.
-CLASSES = {
-    "collective": "communication",
-    "host": "transfers between host and device",
-    "data_movement": "copies and layout changes",
-    "compute_bound": "compute-bound math",
-    "memory_bound": "memory-bound math",
-    "kernel": "kernels of unknown cost",
-    "unjudged": "math of unknown cost",
-    "other": "ops of unknown kind",
-    "idle": "idle",
-    "overlap": "overlap of ops",
-}
-IN_SENTENCES = {"idle": "idle time", "other": "ops of unknown kind"}
 WHOLE_BAR = 40
 
 
@@ -112,9 +111,11 @@ def bottleneck(
     shown = [op for finding in (*findings[:top], *kernels[:top]) for op in finding.group.members]
     hideable = Hideable(facts.ledger)
     rows = FindingRows(step, hideable, loops_of(step, shown), read)
+    causes = causes_of(facts)
     answer = {
         **period_fields(periods),
-        "causes": causes_of(facts),
+        "causes": [row_of(found, facts) for found in causes],
+        "largest_loss": loss_row(lines, causes, facts, budget.idle),
         "bottleneck": budget.largest_loss(periods),
         "speed_of_light": budget.speed_of_light(),
         "mfu_at_least": budget.utilization(periods, lambda op: op.phase != "recompute"),
@@ -223,7 +224,7 @@ def brief(answer: Json) -> Json:
 
 
 # The text output; `MAIN` is the path of the table that CSV prints.
-MAIN = "findings"
+MAIN = "lines"
 WHAT = Column("what", ("kernel", "waits_for", "top_signature"), "what", least=12)
 
 PARTS: tuple[Part, ...] = (
@@ -372,61 +373,31 @@ PARTS: tuple[Part, ...] = (
 
 
 def headline(answer: Json) -> str:
-    """Return one sentence: where to start, and why."""
-    cause = main_cause(answer["causes"])
-    if cause and is_pause(cause):
-        return pause_says(cause, answer, at_line_of(cause))
+    """Say where to start, and why; also what costs most if its cause is not known."""
+    loss, cause = answer["largest_loss"], main_cause(answer["causes"])
+    lost = loss["lost_ps"] if loss else 0
+    if is_nothing_large(answer["causes"], loss):
+        parts = [(cause["gain_ps"], cause_sentence(cause, answer))] if cause else []
+        parts += [(lost, loss_sentence(loss, answer))] if loss else []
+        largest_first = sorted(parts, key=lambda part: -part[0])
+        return joined(
+            ["Nothing large to mend.", *(says for _, says in largest_first), *shares(answer)]
+        )
     if cause:
-        what, at_line = RULE_NAMED[cause["cause"]].headline or "", at_line_of(cause, answer)
-        return cause_says(cause, what, answer["step_duration_ps"], at_line)
-    if answer["bottleneck"] == "idle" and mostly_pauses(answer):
-        return pause_sentence(answer) or verdict(answer)
-    return verdict(answer)
+        of_loss = [loss_sentence(loss, answer)] if lost > cause["gain_ps"] else []
+        return joined([cause_sentence(cause, answer, is_first=True), *of_loss])
+    return start_at_loss(loss, answer) if loss else "It is not sure that any cause gains much."
 
 
-def mostly_pauses(answer: Json) -> bool:
-    """Return whether the device is idle longer between steps than in the step."""
-    return (answer["between_steps_ps"] or 0) > time_of("idle", answer)
-
-
-def verdict(answer: Json) -> str:
-    """Say which class of ops takes the most time that the chip does not need, and where."""
-    name = answer["bottleneck"]
-    if name == "at_roof":
-        return "The step is almost as fast as the chip allows."
-    lost = time_of(name, answer)
-    if name == "kernel":
-        worst = next(iter(answer["kernels_of_unknown_cost"]), None)
+def cause_sentence(cause: Json, answer: Json, *, is_first: bool = False) -> str:
+    """Return a sentence about a cause, which can begin with the place to look at."""
+    place = at_line_of(cause, answer) + on_device(cause)
+    if is_pause(cause):
+        says = how_it_pauses(cause, answer)
     else:
-        worst = next((row for row in answer["findings"] if row["class"] == name), None)
-    where = place(worst, answer) if worst else ""
-    of_worst = (worst and (worst.get("lost_ps") or worst["dur_ps"])) or 0
-    here = f", {'all' if of_worst == lost else time(of_worst)} of it here" if where else ""
-    takes = "take" if name in ("host", "data_movement", "kernel", "other") else "takes"
-    more = " more than the chip needs" if name in ("compute_bound", "memory_bound") else ""
-    more += waiting(answer) if name == "collective" else ""
-    of_step = part_of(lost, answer["step_duration_ps"])
-    what = IN_SENTENCES.get(name, CLASSES[name])
-    return capital(f"{start_at(where)}{what} {takes} {of_step}{more}{here}.")
-
-
-def waiting(answer: Json) -> str:
-    """Return the part of the communication that waits for late devices, or an empty text."""
-    peers = answer["totals"]["peers"]
-    wait = (peers and peers["peer_wait_ps"]) or 0
-    is_large = wait * 100 >= WORTH_A_LOOK_PCT * answer["step_duration_ps"]
-    return f", of which {time(wait)} is waiting for late devices" if is_large else ""
-
-
-def time_of(name: str, answer: Json) -> int:
-    row = next(row for row in answer["budget"] if row["class"] == name)
-    lost: int = row["dur_ps"] if row["lost_ps"] is None else row["lost_ps"]
-    return lost
-
-
-def place(row: Json, answer: Json) -> str:
-    line = at_line_of(row, answer)
-    return f" in {short(row['kernel'])}{line}" if row["kernel"] else line
+        what = (RULE_NAMED[cause["cause"]].headline or "") + ("" if is_first else place)
+        says = cause_says(cause, what, answer["step_duration_ps"])
+    return start_at(place, says) if is_first else says
 
 
 def next_steps(answer: Json) -> Iterator[Next]:
@@ -445,7 +416,7 @@ def of_headline(answer: Json) -> Iterator[Next]:
     needs = RULE_NAMED[cause["cause"]].needs if cause else None
     if needs == PAUSES:
         yield OF_PAUSES
-    elif needs == DEVICES or waiting(answer):
+    elif needs == DEVICES or is_late(answer):
         yield OF_DEVICES
     elif needs == REGIONS:
         yield OF_KERNELS
@@ -458,7 +429,7 @@ def of_headline(answer: Json) -> Iterator[Next]:
 def of_classes(answer: Json) -> Iterator[Next]:
     budget = {row["class"]: row["pct_of_step"] or 0 for row in answer["budget"]}
     # `spread` has said which device is late.
-    has_peers = len(answer["capture"]["devices"]) > 1 and not waiting(answer)
+    has_peers = len(answer["capture"]["devices"]) > 1 and not is_late(answer)
     steps = {
         "idle": Next("why the device is idle, and what the host does then", ("--mode", "idle")),
         "collective": OF_PEERS if has_peers else OF_COMM,
@@ -485,15 +456,14 @@ OF_KERNELS = Next("what happens inside kernels", ("--mode", "kernel"))
 
 
 def costliest_op(answer: Json) -> Iterator[Next]:
-    """Yield the command that shows an op of the main cause, or else the op that loses the most
-    time."""
+    """Yield the command that shows an op of the main cause, or else of the largest loss."""
     cause = main_cause(answer["causes"])
     if cause and cause["evidence"]["ops"]:
         name, why = cause["evidence"]["ops"][0], f"details of an op of cause {cause['cause']}"
         device = cause["evidence"].get("device")
         more = ("--device", device) if device else ()
-    elif answer["findings"]:
-        name, why = answer["findings"][0]["hlo_op"], "details of the op that loses the most time"
+    elif answer["largest_loss"] and answer["largest_loss"]["hlo_op"]:
+        name, why = answer["largest_loss"]["hlo_op"], "details of the op that loses the most time"
         more = ()
     else:
         return

@@ -174,6 +174,7 @@ class Judge:
             "scope": common_name([scope or "" for scope in scopes]) or None,
             "source_inner": inner.pop() if len(inner) == 1 else None,
             "source_user": line_of(whole.op).line_user,
+            "source_is": line_of(whole.op).how,
             "class": entries[0].name,
             "n_ops": len(ops),
             "n_executions": whole.n,

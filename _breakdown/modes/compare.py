@@ -238,43 +238,65 @@ def headline(answer: Json) -> str:
 def sentences(answer: Json) -> Iterator[str]:
     if answer["gate"]:
         yield gate_sentence(answer["gate"])
-    cause = main_cause(answer)
-    if cause:
-        yield cause_sentence(cause, answer)
+    yield from differing_setups(answer)
     yield from program_sentences(answer["program_changes"])
-    if not cause:
-        yield from time_sentences(answer)
-    if not explains_half(cause, answer) and not has_uniform_slowdown(answer):
+    large, small = causes_by_size(answer)
+    first = [f"{cause_says(row)}." for row in large[:1]]
+    # The largest difference comes first.
+    is_largest = large and abs(large[0]["delta_ps"] or 0) > largest_change(answer["totals"])
+    yield from first if is_largest else ()
+    yield from time_sentences(answer)
+    yield from () if is_largest else first
+    yield from memory_sentences(answer["program_changes"]["rows"])
+    if not has_uniform_slowdown(answer):
         yield from line_sentences(answer["rows"])
-    yield from (f"{cause_says(row)}." for row in answer["causes"] or () if row is not cause)
+    yield from (f"{cause_says(row)}." for row in (*large[1:], *small))
 
 
-def main_cause(answer: Json) -> Json | None:
-    """Return the cause that changed most, if that is at least 2 % of the step or half of the step's
-    change. Prefer a cause that changed in the direction of the step, then one of unknown gain."""
+def differing_setups(answer: Json) -> Iterator[str]:
+    """Say whether other chips or other sizes were measured, because their times differ for more
+    reasons than the change of the code."""
+    before, after = answer["before"]["device_type"], answer["after"]["device_type"]
+    if before and after and before != after:
+        yield f"The chips differ: {before} before, {after} after."
+    resized = [
+        row
+        for row in answer["program_changes"]["rows"]
+        if row["what"] == "parameter" and row["before"] and row["after"]
+        if row["before"]["shape"] != row["after"]["shape"]
+    ]
+    if resized:
+        shapes = [resized[0][side]["shape"] for side in ("before", "after")]
+        yield (
+            f"{counted(len(resized), 'parameter')} {'have' if len(resized) > 1 else 'has'} other"
+            f" sizes, such as {short(resized[0]['name'])}: {shapes[0]} before, {shapes[1]} after."
+        )
+
+
+def causes_by_size(answer: Json) -> tuple[list[Json], list[Json]]:
+    """Return the causes that changed by at least 2 % of the step or half of the step's change, and
+    the others, both sorted by their change or, if it is unknown, the time of their ops."""
     total = total_of(answer["totals"])
     least = min(max(total["before_ps"], total["after_ps"]) / 50, abs(total["delta_ps"]) / 2)
-    named = (row for row in answer["causes"] or () if RULE_NAMED[row["cause"]].headline)
-    large = [row for row in named if abs(row["delta_ps"] or row["unknown_ps"] or 0) > least]
-    return min(large, key=lambda row: agreement(row, total["delta_ps"]), default=None)
+
+    def size_of(row: Json) -> int:
+        return abs(int(row["delta_ps"] or row["unknown_ps"] or 0))
+
+    rows = sorted(answer["causes"] or (), key=lambda row: -size_of(row))
+    return [r for r in rows if size_of(r) > least], [r for r in rows if size_of(r) <= least]
 
 
-def explains_half(cause: Json | None, answer: Json) -> bool:
-    """Return whether a cause accounts for at least half of the change, as one of unknown gain
-    may."""
-    if cause is None or cause["delta_ps"] is None:
-        return cause is not None
-    total = total_of(answer["totals"])["delta_ps"]
-    return bool(2 * abs(cause["delta_ps"]) >= abs(total))
+def memory_sentences(rows: list[Json]) -> Iterator[str]:
+    """Say how the peak use of HBM changed, if by more than a tenth."""
+    for row in rows:
+        before, after = row["before"], row["after"]
+        if row["what"] == "memory" and before and after and 10 * abs(after - before) > before:
+            yield f"The program needs {size(after)} of HBM instead of {size(before)}."
 
 
-def agreement(cause: Json, delta_ps: int) -> int:
-    """Return a sort key: causes that changed in the direction of the step, causes of unknown gain
-    that could explain its change, other causes."""
-    is_more = cause["change"] == "new" or (cause["delta_ps"] or 0) > 0
-    if is_more != (delta_ps > 0):
-        return 2
-    return 1 if cause["delta_ps"] is None else 0
+def largest_change(totals: Json) -> int:
+    """Return the larger of the changes of step and pauses."""
+    return max(abs(pause_delta(totals)), abs(int(totals["step_duration"]["delta_ps"])))
 
 
 def total_of(totals: Json) -> Json:
@@ -283,17 +305,6 @@ def total_of(totals: Json) -> Json:
     period: Json | None = totals["period"]
     pauses_more = abs(pause_delta(totals)) > abs(step["delta_ps"])
     return period if period and pauses_more else step
-
-
-def cause_sentence(cause: Json, answer: Json) -> str:
-    """Say how a cause changed, with its estimated gain beside the measured change."""
-    total, unit = total_of(answer["totals"]), answer["noise"]["noise_unit"]
-    is_step = total is answer["totals"]["step_duration"]
-    what, more = ("step", "slower") if is_step else ("period", "longer")
-    measured = f"is {change(total, more)}{noise_of(total, unit)}"
-    if not total["delta_ps"]:
-        measured = f"takes {time(total['after_ps'])} before and after"
-    return f"{cause_says(cause)}; the {what} {measured}."
 
 
 def cause_says(cause: Json) -> str:
@@ -414,7 +425,7 @@ def step_sentence(step: Json, unit: str) -> str:
     if not step["delta_ps"]:
         return f"The step takes {time(step['after_ps'])} before and after."
     if step["significant"]:
-        return f"The step is {change(step)}, which is more than the noise between {unit}s."
+        return f"The step is {change(step)}, more than the noise between {unit}s."
     return f"The step is {change(step)}{noise_of(step, unit)}."
 
 
@@ -463,7 +474,7 @@ def pause_sentence(period: Json, pauses: int, unit: str) -> str:
     how = "longer" if pauses > 0 else "shorter"
     return (
         f"The time between steps is {how}: a step starts every {time(period['after_ps'])}, which is"
-        f" {change(period)}{noise_of(period, unit)}."
+        f" {change(period, 'longer')}{noise_of(period, unit)}."
     )
 
 

@@ -28,6 +28,8 @@ from _breakdown.analysis.rows import (
     operand_dtypes,
     peaks_used,
     scope_fields,
+    source_fields,
+    source_is,
     with_reads,
 )
 from _breakdown.output.columns import LINE, OF_ROOF, PEAKS, TOTAL
@@ -105,13 +107,8 @@ def per_op_fields(parts: Sequence[GroupPart]) -> Json:
 
 def roofline_row(verdict: Verdict) -> Json:
     part, group, total = verdict.part, verdict.part.group, verdict.total
-    op = part.op
     return {
-        "agg_key": op.agg_key,
-        "agg_key_kind": op.agg_key_kind,
-        "source_inner": op.source_inner,
-        "source_user": op.source_user,
-        "tf_op": op.tf_op,
+        **source_fields(part.op, group),
         **scope_fields(group.members),
         "kernel": part.kernels[0][0] if part.kernels else None,
         "kernel_dur_ps": sum(duration for _, duration in part.kernels),
@@ -211,6 +208,7 @@ def skipped_row(skipped: Skipped, utilization: float | None) -> Json:
         "agg_key": op.agg_key,
         "source_inner": op.source_inner,
         "source_user": op.source_user,
+        "source_is": source_is(part.group),
         "tf_op": op.tf_op,
         "total_dur_ps": part.group.total,
         **per_op_fields([part]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from _breakdown.output.phrases import bracketed, capital, sentences_of
+from _breakdown.output.phrases import bracketed, sentences_of
 from _breakdown.units import part_of, span
 
 Json = dict[str, Any]
@@ -13,28 +13,25 @@ Json = dict[str, Any]
 HOST_DOES = {"host_sync": " to read a result", "recompilation": " to compile"}
 
 
-def cause_says(cause: Json, what: str, step_ps: int, place: str) -> str:
-    """Return a sentence about a cause that begins with the place to look at; `what` names the
-    cause."""
+def cause_says(cause: Json, what: str, step_ps: int) -> str:
+    """Return a sentence about a cause; `what` names it, and can name its place."""
     probably = " probably" if cause["confidence"] == "likely" else ""
+    costs = part_of(cause["gain_ps"], step_ps) + bracketed(cause["gain_pct_of_step"])
+    return f"{what}{probably} costs about {costs}."
+
+
+def on_device(cause: Json) -> str:
     device = cause["evidence"].get("device")
-    on = f" on {device.removeprefix('/device:')}" if device else ""
-    costs = (
-        f"costs about {part_of(cause['gain_ps'], step_ps)}{bracketed(cause['gain_pct_of_step'])}"
-    )
-    return capital(f"{start_at(place + on)}{what[:1].lower()}{what[1:]}{probably} {costs}.")
+    return f" on {device.removeprefix('/device:')}" if device else ""
 
 
-def start_at(place: str) -> str:
-    return f"Start{place}: " if place else ""
-
-
-def pause_says(cause: Json, answer: Json, place: str) -> str:
-    """Return a sentence about a cause that costs time between steps."""
-    return capital(f"{start_at(place)}{how_it_pauses(cause, answer)}")
+def start_at(place: str, says: str) -> str:
+    """Put the place to look at before a sentence."""
+    return f"Start{place}: {says[:1].lower()}{says[1:]}" if place else says
 
 
 def how_it_pauses(cause: Json, answer: Json) -> str:
+    """Return a sentence about a cause that costs time between steps."""
     # Without a step, the answer is about the whole capture, which contains the pauses.
     is_whole = answer["step_id"] is None
     share = bracketed(cause["gain_pct_of_step"])
@@ -44,9 +41,9 @@ def how_it_pauses(cause: Json, answer: Json) -> str:
     host = f"for the host{HOST_DOES.get(cause['cause'], '')}"
     pauses = cause["evidence"].get("pauses")
     if not pauses or pauses["n"] == pauses["n_gaps"]:
-        return f"between steps, the device{probably} waits {waits} {host}."
+        return f"Between steps, the device{probably} waits {waits} {host}."
     how_long = span(pauses["min_ps"], pauses["max_ps"])
-    how_often = f"the device{probably} waits {how_long} {host} {pauses['when']}"
+    how_often = f"The device{probably} waits {how_long} {host} {pauses['when']}"
     if pauses["n"] == 1:
         # A pause that occurred once is not a cost of every step.
         return f"{how_often}{share}."

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from _breakdown.output.screen import UNKNOWN
-from _breakdown.units import BYTES, TIMES, Unit, Units
+from _breakdown.units import BYTES, TIMES, Unit, Units, digits_of, rounded
 
 Json = dict[str, Any]
 
@@ -57,13 +57,6 @@ def decimals_of(largest: int, size: int) -> int:
     return min(next(fitting, 0), 3 if abs(largest) >= size else most)
 
 
-def digits_of(number: int, size: int, decimals: int) -> int:
-    """Return the absolute value in units of the last decimal place, rounded half up."""
-    # The type checker cannot know that `decimals` is not negative.
-    many: int = 10**decimals
-    return (2 * abs(number) * many + size) // (2 * size)
-
-
 def figure(value: Any, kind: str, size: int = 1, decimals: int = 0) -> str:
     """Format a known value. Zero is `0` in every unit, to distinguish it from a small value rounded
     to `0.000`."""
@@ -72,7 +65,7 @@ def figure(value: Any, kind: str, size: int = 1, decimals: int = 0) -> str:
     if kind in UNITS:
         if not number:
             return "0"
-        text = _scaled(number, size, decimals)
+        text = rounded(number, size, decimals)
     elif kind == "count":
         text = str(number)
     elif kind in ("number", "trips"):
@@ -89,12 +82,6 @@ def figure(value: Any, kind: str, size: int = 1, decimals: int = 0) -> str:
         # Remove the sign of a figure that was rounded to zero.
         return text.removeprefix("-")
     return f"+{text}" if kind in SIGNED and number > 0 else text
-
-
-def _scaled(number: int, size: int, decimals: int) -> str:
-    whole, rest = divmod(digits_of(number, size, decimals), 10**decimals)
-    text = f"{whole}.{rest:0{decimals}}" if decimals else str(whole)
-    return f"-{text}" if number < 0 else text
 
 
 def _with_4_digits(number: float) -> str:

@@ -17,7 +17,6 @@ from _breakdown.output.figures import (
     PERCENTS,
     UNITS,
     decimals_of,
-    digits_of,
     figure,
     is_time,
     name_of,
@@ -25,7 +24,7 @@ from _breakdown.output.figures import (
 )
 from _breakdown.output.merged import merged_lines
 from _breakdown.output.screen import UNKNOWN, Column, Each, End, Part, Says, Section, Table, View
-from _breakdown.units import Unit, plural
+from _breakdown.units import Unit, digits_of, plural
 
 Json = dict[str, Any]
 Span: TypeAlias = "str | Figure | Name"

@@ -9,7 +9,7 @@ from typing import Any, Final
 from _breakdown.light import NamedTuple
 from _breakdown.units import percentage, span, time
 
-LONGEST_HEADLINE, LONGEST_NAME = 240, 60
+LONGEST_HEADLINE, LONGEST_NAME = 320, 60
 # Fields with the line of a row. Headlines and tables show the first one that has a value: the line
 # of the user's own code, else the innermost line.
 LINE: Final = ("source_user", "source_inner")
@@ -69,6 +69,8 @@ def at_line_of(row: Mapping[str, object], answer: Mapping[str, Any] | None = Non
     most of the step's time, name the scope first."""
     line = next((line for line in map(row.get, LINE) if isinstance(line, str)), None)
     scope, n_scopes = row.get("scope"), row.get("n_scopes")
+    if line and row.get("source_is") == "doubtful":
+        return f"{at(line)} (?)"
     if not line or not isinstance(scope, str) or not answer or not answer["totals"]["common_line"]:
         return at(line)
     if isinstance(n_scopes, int) and n_scopes > 1 and "*" not in scope:

@@ -45,7 +45,7 @@ SHORTEST_CUT: Final = 12
 LONGEST_SENTENCE, LONGEST_NAME = 1000, 70
 PROSE = ("whole",)
 WHOLE = (*PROSE, "stack", "values")
-PERCENT_RE: Final = re.compile(r"(?<=\d) %")
+UNIT_RE: Final = re.compile(r"(?<=\d) (?=%|(?:[pnuµm]?s|(?:[KMGT]i)?B)\b)")
 BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
 
 
@@ -155,7 +155,7 @@ class Page:
         width = self.characters.width
         lines = [first]
         is_empty = True
-        text = PERCENT_RE.sub(f"{TIED}%", self.characters.ends_of(text, LONGEST_SENTENCE))
+        text = UNIT_RE.sub(TIED, self.characters.ends_of(text, LONGEST_SENTENCE))
         for word in text.split(" "):
             left = word
             if not is_empty and width(f"{lines[-1]} {left}") > self.width:

@@ -27,10 +27,11 @@ class MainCause(unittest.TestCase):
             row = cause("resharding", 40, low, 45)
             self.assertEqual(main_cause([row]), row if is_named else None)
 
-    def test_causes_of_unknown_gain_or_without_a_headline_are_not_named(self) -> None:
-        rows = [cause("recompute", 500), cause("widened_dtype", None), cause("resharding", 40)]
-        self.assertEqual(main_cause(rows), rows[2])
-        self.assertIsNone(main_cause(rows[:2]))
+    def test_only_the_first_cause_is_named(self) -> None:
+        rows = [cause("recompute", 500, 1, 500), cause("resharding", 40)]
+        self.assertIsNone(main_cause(rows))
+        self.assertEqual(main_cause(rows[1:]), rows[1])
+        self.assertIsNone(main_cause([cause("widened_dtype", None)]))
 
 
 class OneBase(unittest.TestCase):

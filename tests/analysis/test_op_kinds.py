@@ -134,9 +134,9 @@ class WithoutProgram(Advice):
         small, large = "bf16[128,256]{1,0}", "bf16[129,256]{1,0}"
         for name, primitive, shape, begin in (
             ("all-reduce", "dot_general", small, "Run this collective less often"),
-            ("all-reduce", "dot_general", large, "Shard so that this line"),
+            ("all-reduce", "dot_general", large, "Shard so that no collective"),
             ("all-reduce", "", f"({large}, {small})", "Run this collective for more data"),
-            ("all-reduce", "psum", large, "Call this collective less often"),
+            ("all-reduce", "psum", large, None),
             ("all-to-all", "dot_general", large, "Shard the array in the same way"),
             ("all-to-all", "all_to_all", large, None),
         ):  # fmt: skip

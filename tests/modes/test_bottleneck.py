@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import unittest
+from pathlib import Path
 from typing import Any
 
 import compute_breakdown
@@ -19,7 +20,7 @@ from tests.builders.xspace import (
     tpu_plane,
     trace,
 )
-from tests.harness import BRIEF, DEMO, OFFLOADING, PROFILES, Json, answer, as_process, run, sampled
+from tests.harness import BRIEF, DEMO, OFFLOADING, Json, answer, as_process, captures, run, sampled
 from tests.modes.small_steps import BF16, HERE, PEAKS, STEP, kernel, leaf, matmul
 from tests.shown import text_of
 
@@ -62,11 +63,17 @@ class Findings(unittest.TestCase):
 class Size(unittest.TestCase):
     """Test the bytes of the default JSON, without the next steps, which contain the path."""
 
+    def assert_small(self, path: Path) -> None:
+        with self.subTest(path.name):
+            printed = json.dumps(run(path, "bottleneck", BRIEF).object, separators=(",", ":"))
+            self.assertLessEqual(len(printed), 12288)
+
     def test_default_json_is_small(self) -> None:
-        for path in (DEMO, *sampled(sorted(PROFILES.glob("*.xplane.pb")), 1)):
-            with self.subTest(path.name):
-                printed = json.dumps(run(path, "bottleneck", BRIEF).object, separators=(",", ":"))
-                self.assertLessEqual(len(printed), 12288)
+        self.assert_small(DEMO)
+
+    def test_default_json_of_captures_is_small(self) -> None:
+        for path in sampled(captures(), 1):
+            self.assert_small(path)
 
     def test_text_needs_nothing_that_only_all_prints(self) -> None:
         texts = [text_of(demo("bottleneck", *options), "utf-8") for options in ((), (BRIEF,))]
@@ -132,6 +139,31 @@ class Lines(unittest.TestCase):
             self.assertEqual(omitted, {0: (2, 130, 130), 1: (1, 50, 50)}.get(top, (0, 0, 0)))
 
 
+class WithoutSource(unittest.TestCase):
+    def test_ops_without_a_line_are_named_as_in_other_modes(self) -> None:
+        ops = [
+            op("f.1", "loop fusion", 0, 40, flops=1, bytes_accessed=1),
+            op("c.1", "convolution fusion", 40, 60, flops=1, bytes_accessed=1),
+            op("c.2", "convolution fusion", 100, 30, flops=1, bytes_accessed=1),
+        ]
+        data = trace(ops, [("0", 0, 130)])
+        of_source = answer(data, "by_source")["groups"]
+        groups = {row["agg_key"]: row["total_dur_ps"] for row in of_source}
+        result = answer(data, "bottleneck", *PEAKS, "--peak-hbm-gibps", "1e9")
+        for name in ("lines", "findings"):
+            self.assertEqual({row["agg_key"]: row["dur_ps"] for row in result[name]}, groups)
+        self.assertIn(" in <no source>:convolution fusion, which loses ", result["headline"])
+
+    def test_advice_is_for_at_least_half_of_the_time(self) -> None:
+        for dur, is_told in ((50, True), (51, False)):
+            ops = [
+                op("t.1", "transpose", 0, 50, stack=HERE),
+                op("c.1", "copy", 50, dur, stack=HERE, operands=f"{BF16} %x", shape=BF16),
+            ]
+            (row,) = bottleneck(ops)["findings"]
+            self.assertEqual(bool(row["what_helps"]), is_told, row["what_helps"])
+
+
 class Facts(unittest.TestCase):
     """Test the fields that describe a finding's op."""
 
@@ -181,11 +213,27 @@ class WhatHelps(unittest.TestCase):
             (op("tuple.1", "tuple", 0, 9), None),
         ):
             with self.subTest(ran=ran):
-                (row,) = bottleneck([ran])["findings"]
+                # Math without advice could hide a transfer.
+                math = leaf(9, 9, "math", stack=HERE)
+                rows = bottleneck([ran, math])["findings"]
+                (row,) = (row for row in rows if row["hlo_op"] != "math")
                 if begin is None:
                     self.assertIsNone(row["what_helps"])
                 else:
                     self.assertTrue(row["what_helps"].startswith(begin), row["what_helps"])
+
+    def test_transfers_that_math_cannot_hide_are_not_to_be_started_earlier(self) -> None:
+        host = "f32[8]{0:S(5)}"
+        for sent, begin in (
+            (op("all-to-all-done.1", "all-to-all-done", 0, 21), "Send less"),
+            (op("copy-done.1", "copy-done", 0, 21, shape=host), "Keep these arrays in HBM"),
+            (op("copy-done.1", "copy-done", 0, 21, operands=f"{host} %x"), "Keep the array in HBM"),
+        ):
+            for math, lacks_math in ((10, True), (11, False)):
+                rows = bottleneck([sent, leaf(21, math, "f", stack=HERE)])["findings"]
+                (row,) = (row for row in rows if row["hlo_op"] != "f")
+                with self.subTest(begin, math=math):
+                    self.assertEqual(row["what_helps"].startswith(begin), lacks_math)
 
     def test_advice_for_a_kernel_of_known_cost_names_its_blocks(self) -> None:
         (row,) = bottleneck([kernel(0, 9)], "--kernel-cost", "flash=8,0")["findings"]
@@ -363,9 +411,9 @@ class Hideable(unittest.TestCase):
         self.assertEqual((rows["data_movement"], rows["collective"], rows["idle"]), (0, 0, None))
 
     def test_hideable_time_of_a_synchronous_collective_requires_a_program(self) -> None:
-        ops = [leaf(0, 30), op("all-reduce.1", "all-reduce", 200, 50)]
+        ops = [leaf(0, 30), op("all-reduce.1", "all-reduce", 200, 50, stack=HERE)]
         # The wait shares a row with the synchronous collective, so its hideable time is unknown.
-        ops.append(op("all-gather-done.1", "all-gather-done", 300, 10))
+        ops.append(op("all-gather-done.1", "all-gather-done", 300, 10, stack=HERE))
         result = bottleneck(ops)
         self.assertEqual([row["hideable_ps"] for row in result["findings"]], [None, None])
         rows = {row["class"]: row["hideable_ps"] for row in result["budget"]}

@@ -147,6 +147,19 @@ class OfRecords(Against):
         self.assertEqual(result["unmatched"], zero)
         self.assert_holds(record(before), record(after), result)
 
+    def test_note_counts_the_rows_that_are_printed(self) -> None:
+        """Test two lines of a library, called by one line of a model, that are in another file
+        after the change: the answer has one row for the model's line."""
+        sides = [
+            [op(i, "/me/m.py:2:0", f"{lib}:{i}:0", tf_op=f"f/{i}:") for i in (20, 30)]
+            + [op(i, f"/me/m.py:{i}:0", tf_op=f"f/{i}:", duration=150) for i in (1, 3)]
+            for lib in ("/x/site-packages/jax/b.py", "/x/site-packages/jax/c.py")
+        ]
+        result = compare(*map(record, sides))
+        lines = [row["source_user"] for row in result["rows"]]
+        self.assertEqual(sorted(lines), ["/me/m.py:1", "/me/m.py:2", "/me/m.py:3"])
+        self.assertIn("the files differ in 1 row of matched lines", " ".join(result["notes"]))
+
     def test_file_that_remains_as_a_caller_is_not_paired_with_a_new_file(self) -> None:
         """`x/a.py` still calls `z.py`, so it was not moved to `y/a.py`, which is a new file."""
         before = [op(1, "x/a.py:1:1", tf_op="f/p:")]

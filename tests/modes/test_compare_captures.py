@@ -206,7 +206,7 @@ class Headlines(unittest.TestCase):
         self.assertEqual(
             self.headline(*sides),
             "The compiled program is the same. The time between steps is longer: a step starts"
-            " every 100.0 ns, which is 19.0 ns (23.5 %) slower. The step takes 80.0 ns before and"
+            " every 100.0 ns, which is 19.0 ns (23.5 %) longer. The step takes 80.0 ns before and"
             " after.",
         )
         self.assertIn("is shorter: a step starts every 81.0 ns", self.headline(*sides[::-1]))
@@ -245,7 +245,7 @@ class Headlines(unittest.TestCase):
 
     def test_changes_in_too_few_steps_are_no_certain_changes(self) -> None:
         sides = timed(3, step=80_000, period=81_000), timed(3, step=80_000, period=100_000)
-        few = "which is 19.0 ns (23.5 %) slower, but too few steps were captured to exclude noise."
+        few = "which is 19.0 ns (23.5 %) longer, but too few steps were captured to exclude noise."
         self.assertIn(few, self.headline(*sides))
 
     def test_pause_after_some_steps_is_named_as_within_noise(self) -> None:
@@ -254,7 +254,7 @@ class Headlines(unittest.TestCase):
             row["period_ps"] = 119_000
         found = self.headline(before, after)
         self.assertIn(
-            "a step starts every 96.2 ns, which is 15.2 ns (18.8 %) slower, within the noise"
+            "a step starts every 96.2 ns, which is 15.2 ns (18.8 %) longer, within the noise"
             " between steps.",
             found,
         )

@@ -32,7 +32,7 @@ from tests.builders.xspace import (
     tpu_plane,
     trace,
 )
-from tests.harness import DEMO, FULL, PROFILES, InFolder, Json, answer, run, sampled, within
+from tests.harness import DEMO, FULL, InFolder, Json, answer, captures, run, sampled, within
 from tests.modes.small_steps import BF16, PEAKS, STEP, leaf, small_capture
 from tests.modes.test_idle import device
 from tests.modes.test_page import HOSTILE, hostile_trace
@@ -332,10 +332,7 @@ class Sums(Exports):
         self.assertEqual((n_bytes, dur), (expected["hbm_bytes"], expected["bound_ps"]))
 
     def test_sums_for_captures_equal_the_figures_of_other_modes(self) -> None:
-        paths = sorted(PROFILES.glob("*.pb"))
-        if not paths:
-            self.skipTest("no captures")
-        for path in sampled(paths, 1):
+        for path in sampled(captures(), 1):
             with self.subTest(path=path.name):
                 self.assert_sums_equal_figures_of_modes(path, {})
 

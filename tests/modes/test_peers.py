@@ -531,10 +531,11 @@ class ExplainedWait(unittest.TestCase):
 
     def test_headline_says_how_much_communication_is_waiting(self) -> None:
         found = self.of_synchronous(700, 100)
+        loss = {**found["lines"][0], "lost_pct": 70}
         self.assertEqual(
-            bottleneck.headline({**found, "causes": []}),
-            "Start at train.py:9: communication takes 0.7 of 1.00 ns, of which 600 ps is waiting"
-            " for late devices, all of it here.",
+            bottleneck.headline({**found, "causes": [], "largest_loss": loss}),
+            "Start at train.py:9, which loses 0.7 of 1.00 ns (70.0 %), mostly in communication; on"
+            " all lines, 600 ps is waiting for late devices.",
         )
 
 

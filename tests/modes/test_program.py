@@ -750,6 +750,12 @@ class Flags(InFolder):
 
     def finding(self, flag: str, value: str | None, main: Sequence[str]) -> Json:
         """Return the finding about a flag in a program with the given collectives."""
+        found = self.findings("" if value is None else f"--{flag}={value}", main)[flag]
+        self.assertEqual(found["set_to"], value)
+        return found
+
+    def findings(self, text: str, main: Sequence[str]) -> dict[str, Json]:
+        """Return the findings by flag in a program with the given collectives."""
         ops = {
             "sync": "sync all-gather",
             "async": "s.a all-gather-start; d.a all-gather-done s.a",
@@ -760,12 +766,8 @@ class Flags(InFolder):
         written = "; ".join(ops[name] for name in main) or "x parameter"
         called = {"ag": "ag all-gather"} if "calls=ag" in written else {}
         computations = parsed(**called, main=written)
-        text = "" if value is None else f"--{flag}={value}"
         rows = self.result(text, computations)["flags"]["findings"]
-        (row,) = (row for row in rows if row["flag"] == flag)
-        self.assertEqual(row["set_to"], value)
-        found: Json = row
-        return found
+        return {row["flag"]: row for row in rows}
 
     def test_finding_compares_the_flag_with_the_program(self) -> None:
         cases: list[tuple[str | None, list[str], int, int, str | None]] = [
@@ -787,6 +789,19 @@ class Flags(InFolder):
                 row = self.finding(self.GATHER, value, main)
                 found = row["n_instructions"], row["n_seen"], row["says"]
                 self.assertEqual(found, (n, n_seen, says))
+
+    def test_fusion_and_offload_of_one_collective_exclude_each_other(self) -> None:
+        fusion = "xla_tpu_enable_async_collective_fusion_fuse_all_gather"
+        for value, how, says in (
+            ("true", "sparse_core", ("excluded", "consistent")),
+            ("true", "async_fusion", ("consistent", "excluded")),
+            ("true", "sync", ("excluded", "excluded")),
+            ("false", "sync", ("no_effect", "consistent")),
+        ):
+            rows = self.findings(f"--{fusion}=true --{self.GATHER}={value}", [how])
+            found = rows[fusion]["says"], rows[self.GATHER]["says"]
+            with self.subTest(value=value, how=how):
+                self.assertEqual(found, says)
 
     def test_each_flag_counts_the_instructions_that_show_its_effect(self) -> None:
         everything = ["sync", "async", "async_fusion", "sparse_core", "permute"]

@@ -37,7 +37,7 @@ UNREAD = frozenset(
     "also_fused bytes_accessed_sum capture common_line dtype_uncertain dtypes flops_known_pct "
     "flops_sum hbm_bytes_sum hlo_op_breakdown hlo_op_breakdown_overflow likely_sources loop "
     "line_dur_ps model_flops_sum n_scopes operand_dtypes runtime scope scopes shapes "
-    "shapes_truncated xla_bytes_accessed_sum".split()
+    "shapes_truncated source_is xla_bytes_accessed_sum".split()
 )
 
 

@@ -15,7 +15,7 @@ from tests.modes.test_text import WITH_TEXT
 from tests.shown import csv_of, main_of
 
 MAIN_TABLES = {
-    "bottleneck": "findings",
+    "bottleneck": "lines",
     "summary": "top_compute_groups",
     "by_source": "groups",
     "by_scope": "scopes",

@@ -15,7 +15,7 @@ from _breakdown.output import phrases
 from tests.analysis.causes.test_pause_between_steps import answer_of, thread
 from tests.answers import BATCH, answers
 from tests.builders.xspace import op, trace
-from tests.harness import PROFILES, STEP_MODES, Json, answer, run, sampled
+from tests.harness import STEP_MODES, Json, answer, captures, run, sampled
 from tests.shown import merged_of
 
 UNITS = dict((*units.TIMES, *units.BYTES))
@@ -26,7 +26,6 @@ FIGURE_RE = re.compile(rf"(?<![\w.])({NUMBER})(?: ({UNIT}))?(?: of {NUMBER})? ({
 LINE_RE = re.compile(r"(?:at|for the host at) (\S+?:\d+)(?=[\s,.:;)]|\Z)")
 # Headlines of these modes contain no lines.
 WITHOUT_LINES = ("spread", "record", "page", "export", "anatomy")
-CORPUS = PROFILES.parent / "corpus"
 
 
 def rows_in(value: Any) -> Iterator[Json]:
@@ -124,10 +123,8 @@ class RowsOfHeadlines(Checks):
             0, met,
         )  # fmt: skip
 
-    @unittest.skipUnless(PROFILES.exists(), "the captures aren't here")
     def test_lines_and_figures_in_headlines_of_captures_stand_in_one_row(self) -> None:
-        paths = [*sorted(PROFILES.glob("*.xplane.pb")), *sorted(CORPUS.glob("*.xplane.pb"))]
-        for path, mode in sampled(itertools.product(paths, STEP_MODES), 6, 100):
+        for path, mode in sampled(itertools.product(captures(), STEP_MODES), 6, 100):
             if mode not in WITHOUT_LINES:
                 outcome = run(path, mode)
                 if outcome.object["status"] == "ok":
@@ -198,7 +195,7 @@ class Contradictions(Checks):
 
     def test_headline_of_bottleneck_names_the_line_of_its_row(self) -> None:
         headline = self.headline("bottleneck", "--peak-hbm-gibps", "1e9")
-        self.assertIn("Start at …/model/layer.py:15: ", headline)
+        self.assertIn("Start at …/model/layer.py:15, which loses ", headline)
 
     def test_headline_of_by_op_is_about_the_row_that_text_shows_first(self) -> None:
         # One op takes 100 ps, and three ops of unrolled layers take 90 ps each.

@@ -13,11 +13,11 @@ from _breakdown.output.text import SHORTEST_CUT, Page, Style
 from _breakdown.units import Unit
 from tests.analysis.causes.test_pause_between_steps import answer_of, thread
 from tests.answers import BATCH, answers, demo
-from tests.harness import BRIEF, PROFILES, STEP_MODES, Json, run, sampled
+from tests.harness import BRIEF, STEP_MODES, Json, captures, run, sampled
 from tests.shown import text_of
 
 WITHOUT_TEXT = ("record", "page", "export")
-MOST_LINES, MOST_NOTES = 26, 3
+MOST_LINES, MOST_NOTES = 28, 3
 
 
 class Screen:
@@ -91,21 +91,24 @@ class Screens(unittest.TestCase):
             if fields["mode"] not in WITHOUT_TEXT:
                 self.check(fields)
 
-    @unittest.skipUnless(PROFILES.exists(), "the captures aren't here")
     def test_screens_of_captures_follow_the_rules(self) -> None:
-        cases = itertools.product(sorted(PROFILES.glob("*.xplane.pb")), STEP_MODES)
+        cases = itertools.product(captures(), STEP_MODES)
         for path, mode in sampled(cases, 6, 60):
             if mode not in WITHOUT_TEXT:
                 self.check(run(path, mode).object)
 
+    def assert_classes_on_first_screen(self, fields: Json) -> None:
+        lines = Screen(fields).lines
+        with self.subTest(fields["profile_dir"]):
+            (classes,) = [i for i, line in enumerate(lines) if "where the step goes" in line]
+            self.assertLessEqual(lines.index("", classes), MOST_LINES)
+
     def test_first_screen_of_bottleneck_has_the_causes_and_the_classes(self) -> None:
-        paths = sampled(sorted(PROFILES.glob("*.pb")), 1)
-        captures = (run(path, "bottleneck").object for path in paths)
-        for fields in (demo("bottleneck", BRIEF), *captures):
-            lines = Screen(fields).lines
-            with self.subTest(fields["profile_dir"]):
-                (classes,) = [i for i, line in enumerate(lines) if "where the step goes" in line]
-                self.assertLessEqual(lines.index("", classes), MOST_LINES)
+        self.assert_classes_on_first_screen(demo("bottleneck", BRIEF))
+
+    def test_first_screen_of_captures_has_the_causes_and_the_classes(self) -> None:
+        for path in sampled(captures(), 1):
+            self.assert_classes_on_first_screen(run(path, "bottleneck", BRIEF).object)
 
     def test_percentages_of_causes_have_one_base(self) -> None:
         pause = answer_of(thread(("$hooks.py:61 f", 75, 99), ("$hooks.py:61 f", 180, 199)))

@@ -69,6 +69,22 @@ class Doubtful(unittest.TestCase):
         ops = at(1, a, "llama.py:1:0"), at(2, b, "llama.py:2:0")
         self.assertEqual({how for _, how in lines_of(*ops).values()}, {"own"})
 
+    def test_doubtful_line_is_marked_in_headlines_and_tables_of_all_modes(self) -> None:
+        peaks = ("--peak-tflops-bf16", "1", "--peak-hbm-gibps", "1e9")
+        costs = {"flops": 1, "bytes_accessed": 1, "shape": "bf16[8]{0}"}
+        ops = (
+            at(1, "jit(f)/mlp/linear/dot:", "attention.py:9:0", dur=90, **costs),
+            at(2, "jit(f)/attention/mul:", "x.py:1:0"),
+        )
+        data = trace(ops, [("s", 100, 110)])
+        for mode in ("bottleneck", "by_op", "by_source", "roofline", "summary"):
+            options = peaks if mode in ("bottleneck", "by_op", "roofline") else ()
+            with self.subTest(mode):
+                result = answer(data, mode, *options)
+                text = " ".join(compute_breakdown.render(result, "text").split())
+                self.assertIn("at attention.py:9 (?)", result["headline"])
+                self.assertNotIn("attention.py:9", text.replace("attention.py:9 (?)", ""))
+
     def test_false_stacks_of_a_real_capture_are_doubtful(self) -> None:
         path = PROFILES / "vllm-bf16.xplane.pb"
         if not path.exists():

@@ -8,7 +8,7 @@ from _breakdown.analysis.arrays.engine import Remove, Retime
 from _breakdown.analysis.arrays.graph import is_layout
 from _breakdown.analysis.arrays.of_step import StepArray, Use
 from _breakdown.analysis.arrays.traffic import moves_parts
-from _breakdown.analysis.causes.shared.cause import SEEN, Cause
+from _breakdown.analysis.causes.shared.cause import LIKELY, SEEN, Cause
 from _breakdown.analysis.causes.shared.copies import changes_layout, moved_between
 from _breakdown.analysis.causes.shared.sentences import clipped
 from _breakdown.analysis.causes.shared.step_program import StepProgram, place_of
@@ -57,7 +57,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
             f" buffers such as {clipped(shape or '?')} while another op writes in place."
             " Updating in place everywhere would save <gain>.",
             FOR_VALUES,
-            SEEN,
+            LIKELY,
             members,
             [Remove(members)],
         )

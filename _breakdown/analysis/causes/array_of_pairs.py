@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from _breakdown.analysis.arrays.engine import Retime
-from _breakdown.analysis.causes.shared.cause import SEEN, Cause
+from _breakdown.analysis.causes.shared.cause import LIKELY, Cause
 from _breakdown.analysis.causes.shared.step_program import StepProgram, total_of
 from _breakdown.pipeline.executions import Executions
 from _breakdown.pipeline.vocabulary import COMPUTE, DATA_MOVE
@@ -41,7 +41,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
         f" {time(total)}, with most time at <line>. Moving the bytes takes only"
         f" {time(sum(needed.values()))}, so another layout would save <gain>.",
         REMEDY,
-        SEEN,
+        LIKELY,
         members,
         [Retime(ran, least) for ran, least in needed.items()],
         evidence={"shape": shape},

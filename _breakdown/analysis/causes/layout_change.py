@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from _breakdown.analysis.arrays.engine import Remove
-from _breakdown.analysis.causes.shared.cause import SEEN, Cause
+from _breakdown.analysis.causes.shared.cause import LIKELY, Cause
 from _breakdown.analysis.causes.shared.copies import changes_layout
 from _breakdown.analysis.causes.shared.sentences import clipped
 from _breakdown.analysis.causes.shared.step_program import StepProgram, place_of
@@ -13,7 +13,7 @@ from _breakdown.pipeline.groups import grouped
 from _breakdown.units import counted
 
 REMEDY = (
-    "Use the same order of dimensions before and after this line: let einsum transpose, and avoid"
+    "Use the same order of dimensions before and after the copies: let einsum transpose, and avoid"
     " reshapes that split or interleave the last dimension."
 )
 
@@ -36,7 +36,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
             f"{counted(n, 'copy')} at <line> {only} the layout of arrays such as"
             f" {clipped(shape or '?')}. Without {them}, the step would save <gain>.",
             REMEDY,
-            SEEN,
+            LIKELY,
             members,
             [Remove(members)],
             evidence={"shape": shape},

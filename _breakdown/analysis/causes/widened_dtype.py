@@ -8,7 +8,7 @@ from math import inf
 from _breakdown.analysis.arrays.engine import Resize
 from _breakdown.analysis.arrays.graph import Value, consumers, reach
 from _breakdown.analysis.arrays.of_step import TEMPORARY, StepArray
-from _breakdown.analysis.causes.shared.cause import LIKELY, SEEN, Cause
+from _breakdown.analysis.causes.shared.cause import LIKELY, Cause
 from _breakdown.analysis.causes.shared.step_program import StepProgram, own_line_of
 from _breakdown.analysis.causes.shared.widened_values import (
     MIN_ELEMENTS,
@@ -84,7 +84,7 @@ def _cause(of: StepProgram, converts: list[Instruction], arrays: list[StepArray]
         f" {size(sum(array.moved for array in in_hbm))} that ops move of them would save"
         f" <gain>{'' if is_implicit else ' (unless f32 is intended)'}.",
         WHAT_HELPS,
-        SEEN if is_implicit else LIKELY,
+        LIKELY,
         list(ran),
         [Resize(array.value, 0.5) for array in in_hbm],
         place=of.place_at(join),

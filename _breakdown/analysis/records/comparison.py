@@ -100,6 +100,15 @@ class Comparison(NamedTuple):
     moved: list[LineChange]
 
     @property
+    def n_moved(self) -> int:
+        """Return the number of rows with lines that are in different files on the two sides."""
+        moved = {id(line) for row in self.moved for line in (*row.match.before, *row.match.after)}
+        return sum(
+            any(id(line) in moved for line in (*row.match.before, *row.match.after))
+            for row in self.lines
+        )
+
+    @property
     def unmatched(self) -> list[LineChange]:
         """Return the lines that exist on only one side."""
         return [row for row in self.lines if not (row.match.before and row.match.after)]

@@ -35,7 +35,7 @@ def warnings_of(found: Comparison) -> Iterator[str]:
     if found.moved:
         time_before, time_after = sums_of(found.moved)
         yield (
-            f"the files differ in {counted(len(found.moved), 'row')} of matched lines"
+            f"the files differ in {counted(found.n_moved, 'row')} of matched lines"
             f" ({time(time_before)} before, {time(time_after)} after), so in by_file"
             " one file loses this time and another gains it"
         )

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from _breakdown.analysis.roof.exposed import only_starts
 from _breakdown.analysis.roof.ledger import COLLECTIVE, DATA_MOVEMENT, Entry, OpClass
+from _breakdown.pipeline.groups import summed
 from _breakdown.pipeline.ops import Op
 from _breakdown.pipeline.vocabulary import COMPUTE, HOST
 from _proto.hlo.program import Computation, Instruction
@@ -31,6 +32,7 @@ class Hideable:
         self._total_of = {entry.executions.metadata_id: entry.total for entry in ledger}
         math = [entry for entry in ledger if entry.executions.op.kind == COMPUTE]
         self._math_time = sum(entry.total for entry in math)
+        self._time_of_class = summed((entry.name, entry.total) for entry in ledger)
         self._synchronous = self._times_of_synchronous(ledger, math)
 
     def _times_of_synchronous(
@@ -54,6 +56,11 @@ class Hideable:
             for computation, longest in found.items()
             for moved, time in times_beside(computation, longest, times[computation]).items()
         }
+
+    def lacks_math(self, name: OpClass) -> bool:
+        """Return whether a class takes more than twice as long as all math, so that math could hide
+        less than half of it."""
+        return self._time_of_class.get(name, 0) > 2 * self._math_time
 
     def time_of(self, name: OpClass, entries: Iterable[Entry]) -> int | None:
         """Return how much of a class's time could be hidden by math, according to the ledger.

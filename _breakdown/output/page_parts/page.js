@@ -12,8 +12,8 @@ function head() {
   byId("title").append(prose((ANSWERS.compare ?? ANSWERS.bottleneck).headline));
 }
 
-// In JSON, microseconds are us.
-const prose = (text) => readable(text).replace(/(\d) us\b/g, "$1 µs");
+// In JSON, microseconds are us. A figure and its unit stay on one line.
+const prose = (text) => readable(text).replace(/(\d) us\b/g, "$1 µs").replace(/(\d) (?=%|[pnµm]?s\b|([KMGT]i)?B\b)/g, "$1\u00a0");
 
 function captureDate() {
   if (DATA.captured_at_ns === null) return figure("number", null, "the trace does not say when it was captured");
@@ -26,7 +26,7 @@ function captureDate() {
 // Draws what stands above the causes. With a baseline, the page begins with the changes.
 function lead(host) {
   const { headline, causes } = ANSWERS.bottleneck;
-  host.append(element("h2", {}, ANSWERS.compare ? "After the change" : "What to change first"));
+  host.append(element("h2", {}, ANSWERS.compare ? "After the change" : "Known causes"));
   if (ANSWERS.compare) host.append(element("p", { class: "after" }, prose(headline)));
   if (!causes.length) host.append(element("p", { class: "absent" }, "No known cause. The findings show which lines lose most."));
 }

@@ -63,6 +63,9 @@ class Table {
       sums.append(element("tr", { role: "row" }, ...this.columns.map((column) => this.cell(column, i))));
     }
     this.more = element("button", { type: "button", class: "more", onclick: () => this.showAll() });
+    // Rows that the answer omits come after those that the button shows.
+    this.moreRow = this.wideRow("rest", this.more);
+    sums.prepend(this.moreRow);
     // Rows open and close, so this is a tree. In a narrow window, rows are cards, so the roles must not
     // depend on the layout.
     this.node = element(
@@ -81,7 +84,6 @@ class Table {
           sums,
         ),
       ),
-      this.more,
     );
   }
 
@@ -111,7 +113,7 @@ class Table {
     if (this.open !== null && drawn.includes(this.open)) this.toggle(this.open, true);
     const first = this.body.querySelector("tr");
     if (first) first.tabIndex = 0;
-    this.more.hidden = places.length <= this.most;
+    this.moreRow.hidden = places.length <= this.most;
     this.more.textContent = `show all ${places.length}`;
     const n = this.paths.length;
     this.count.textContent = places.length < n ? `${places.length} of ${n}` : `${n}`;

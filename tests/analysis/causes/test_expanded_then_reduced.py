@@ -94,6 +94,13 @@ class Reduced(unittest.TestCase):
         self.assertEqual(row["source_user"], "model.py:2")
         self.assertIn("einsum", row["what_helps"])
 
+    def test_sum_over_few_elements_may_gain_nothing(self) -> None:
+        for n_elements, dim, low in ((FEW, 1, 0.8 * 262), ((64, 1000), 0, 0)):
+            (row,) = reduced(combined("multiply"), n_elements=n_elements, extra=packed(14, [dim]))
+            with self.subTest(dim):
+                self.assertEqual(row["confidence"], "likely")
+                self.assertAlmostEqual(row["gain_range_ps"][0], low, delta=1)
+
     def test_comparisons_of_all_pairs_are_reported(self) -> None:
         (row,) = reduced(combined("compare"), how="or")
         self.assertIn("searchsorted", row["what_helps"])

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import unittest
 from collections.abc import Sequence
+from typing import Any
 
 from _breakdown.analysis.arrays.engine import Change, Engine, Gain, Overlap
-from _breakdown.analysis.causes.shared.cause import LIKELY, Cause
-from _breakdown.analysis.causes.shared.find import Found, gain_of, order_of, with_gains_after
+from _breakdown.analysis.causes.shared.cause import LIKELY, SEEN, Cause, Place
+from _breakdown.analysis.causes.shared.find import (
+    Found,
+    gain_of,
+    joined_by_line,
+    order_of,
+    with_gains_after,
+)
 from tests.builders.xspace import op, trace
 from tests.harness import answer
+
+# A gain that may be none.
+UNSURE = Gain(90, 0, 90)
 
 
 class Estimates(Engine):
@@ -51,11 +61,35 @@ class Gains(unittest.TestCase):
         first, second = self.found(cause(self.ONE), cause(measured=30))
         self.assertEqual([first.after, second.after], [30, 10])
 
-    def test_causes_of_unknown_gain_come_after_known_ones_and_before_memory(self) -> None:
-        unknown, memory = cause(), cause(n_bytes=1)
-        found = self.found(memory, unknown, cause(self.ONE))
-        self.assertEqual([each.cause for each in found[1:]], [unknown, memory])
-        self.assertEqual([each.after for each in found], [10, None, None])
+    def test_causes_are_ordered_by_how_sure_their_gain_is(self) -> None:
+        unknown, memory, doubtful = cause(), cause(n_bytes=1), cause()._replace(measured=UNSURE)
+        found = self.found(memory, unknown, doubtful, cause(self.ONE))
+        self.assertEqual([each.cause for each in found[1:]], [doubtful, unknown, memory])
+        self.assertEqual([each.after for each in found], [10, 90, None, None])
+
+
+class OneFaultOneRow(unittest.TestCase):
+    def cause(self, line: str | None, helps: str = "helps", **more: Any) -> Cause:
+        """Return a cause at a line with a change of its own."""
+        place = Place(source_user=line)
+        changes = [Overlap([])]
+        return Cause("<line> is slow", helps, SEEN, changes=changes, place=place)._replace(**more)
+
+    def test_causes_at_one_line_with_the_same_remedy_are_one_row(self) -> None:
+        (row,) = joined_by_line([self.cause("a.py:1"), self.cause("a.py:1", confidence=LIKELY)])
+        self.assertEqual(Estimates().without(row.changes).estimate, 20)
+        self.assertEqual(row.says, "<line> (one of 2 such places) is slow")
+        self.assertEqual(row.confidence, LIKELY)
+
+    def test_other_lines_remedies_and_measured_gains_stay_apart(self) -> None:
+        gain = Gain.exactly(1)
+        for one, other in (
+            (self.cause("a.py:1"), self.cause("a.py:2")),
+            (self.cause("a.py:1"), self.cause("a.py:1", "helps, too")),
+            (self.cause(None), self.cause(None)),
+            (self.cause("a.py:1", measured=gain), self.cause("a.py:1", measured=gain)),
+        ):
+            self.assertEqual(list(joined_by_line([one, other])), [one, other])
 
 
 class Lines(unittest.TestCase):

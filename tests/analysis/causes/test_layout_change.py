@@ -22,7 +22,7 @@ class LayoutChanges(unittest.TestCase):
                 "model.py:5": (30, ["copy.3"]),
             },
         )
-        self.assertEqual({row["confidence"] for row in rows}, {"seen"})
+        self.assertEqual({row["confidence"] for row in rows}, {"likely"})
         self.assertIn("1 copy at model.py:3 only change", rows[0]["says"])
 
     def test_numbered_layers_share_one_scope(self) -> None:

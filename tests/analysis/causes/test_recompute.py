@@ -57,6 +57,12 @@ class Recompute(unittest.TestCase):
         self.assertEqual(row["confidence"], "likely")
         self.assertEqual(row["evidence"]["ops"], ["dot.100"])
 
+    def test_communication_that_runs_again_counts_apart(self) -> None:
+        gather = op("g.1", "all-gather", 300, 200, tf_op=f"{BACKWARD}{AGAIN}mlp/all_gather:")
+        (row,) = answer_of(matmul(BACKWARD + AGAIN, 100, 90, STEP, LOSS), gather)["causes"]
+        self.assertEqual((row["unknown_ps"], row["evidence"]["ops"]), (90, ["dot.100"]))
+        self.assertIn("takes 90 ps, besides 200 ps of communication.", row["says"])
+
     def test_free_memory_is_the_minimum_reported_by_the_allocator(self) -> None:
         capture = trace([matmul(BACKWARD + AGAIN, 100, 90, STEP, LOSS)], [("0", 0, 1000)])
         reports: list[Said] = [

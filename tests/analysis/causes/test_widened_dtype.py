@@ -63,7 +63,7 @@ class Matmuls(unittest.TestCase):
         # The convert reads bf16 and writes f32, so half of two thirds of its bytes go. The sum also
         # reads the table, which stays f32. The matmul's arrays halve.
         self.assertEqual(row["gain_ps"], 33 + 33 + 51)
-        self.assertEqual((row["source_user"], row["confidence"]), ("pos.py:4", "seen"))
+        self.assertEqual((row["source_user"], row["confidence"]), ("pos.py:4", "likely"))
         self.assertEqual(row["evidence"]["shape"], "bf16[512,128]")
         self.assertIn("combines bf16[512,128] with an f32 operand (add)", row["says"])
 

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from _breakdown.analysis.comm.peers import Peers
 
 Confidence = Literal["seen", "likely"]
-# Confidence of a cause: `seen` if the pattern is unambiguous, `likely` if there can be another
-# explanation.
+# Confidence of a cause: `seen` if what it says follows from the program (an array is computed, and
+# a part of it is not used) or was measured as such. It is `likely` if it depends on what the user
+# intends, or on how the compiler reacts to the change.
 SEEN: Final = "seen"
 LIKELY: Final = "likely"
 

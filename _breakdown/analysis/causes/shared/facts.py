@@ -7,7 +7,7 @@ from typing import Any
 
 from _breakdown.analysis.causes import DEVICES, PAUSES, PROGRAM, REGIONS, RULES, Rule
 from _breakdown.analysis.causes.shared.cause import StepFacts
-from _breakdown.analysis.causes.shared.find import causes_of
+from _breakdown.analysis.causes.shared.find import causes_of, row_of
 from _breakdown.analysis.idle.periods import periods_of
 from _breakdown.analysis.kernel.kernel_regions import inside_kernels
 from _breakdown.analysis.records.step_sums import WORTH_COMPARING
@@ -44,7 +44,8 @@ def found_by_default(step: Step, context: Context, known: Mapping[str, PeerDevic
     is_compared = has_reason_to_compare(step, ledger)
     peers = read_peers(step, context, known)[0] if is_compared else None
     facts = facts_of(step, roofs, ledger, peers, context)
-    return Found(causes_of(facts), [rule.name for rule in RULES if can_find(rule, facts)])
+    causes = [row_of(found, facts) for found in causes_of(facts)]
+    return Found(causes, [rule.name for rule in RULES if can_find(rule, facts)])
 
 
 def can_find(rule: Rule, facts: StepFacts) -> bool:

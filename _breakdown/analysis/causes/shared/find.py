@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
 from typing import Any
 
 from _breakdown.analysis.arrays.engine import Change, Engine, Gain
@@ -14,7 +15,7 @@ from _breakdown.analysis.causes import (
     SMALLEST_PART,
     Rule,
 )
-from _breakdown.analysis.causes.shared.cause import Cause, Place, StepFacts
+from _breakdown.analysis.causes.shared.cause import LIKELY, SEEN, Cause, Place, StepFacts
 from _breakdown.analysis.causes.shared.pauses import Group as PauseGroup
 from _breakdown.analysis.causes.shared.pauses import groups_of
 from _breakdown.analysis.causes.shared.sentences import about, line_says, listed, short
@@ -43,16 +44,21 @@ class Found(NamedTuple):
         return self.gain.low is not None
 
     @property
+    def is_certain(self) -> bool:
+        """Return whether even the smallest gain of the range is a gain."""
+        return bool(self.gain.low)
+
+    @property
     def affected(self) -> int:
         """Return the time of the ops that the cause affects."""
         return Group(list(self.cause.executions)).total
 
 
-def causes_of(facts: StepFacts) -> list[Json]:
-    """Return a row for each cause, sorted by gain, largest first.
+def causes_of(facts: StepFacts) -> list[Found]:
+    """Return the causes, sorted by gain, largest first.
 
-    Causes of unknown gain come after all others that cost time, and causes that cost only memory
-    come last.
+    Causes that may gain nothing come after those that surely gain something, then causes of unknown
+    gain, and then causes that cost only memory.
     """
     programs, pauses = programs_of(facts), groups_of(facts)
     if facts.ledger and not programs:
@@ -70,21 +76,21 @@ def causes_of(facts: StepFacts) -> list[Json]:
     for rule in RULES:
         causes = [
             Found(cause._replace(name=rule.name), gain_of(cause, engine))
-            for cause in found_by(rule, facts, programs, pauses)
+            for cause in joined_by_line(found_by(rule, facts, programs, pauses))
         ]
         # What is omitted explains nothing to the rules below.
         new = [found for found in causes if is_large(found, facts)]
         facts.found[rule.name] = [found.cause for found in new]
         large += new
     large.sort(key=order_of)
-    return [row_of(each, facts) for each in with_gains_after(large, engine)]
+    return list(with_gains_after(large, engine))
 
 
-def order_of(found: Found) -> tuple[bool, bool, int, int]:
-    """Return the key by which causes are sorted, from the largest gain to causes of memory."""
+def order_of(found: Found) -> tuple[bool, bool, bool, int, int]:
+    """Return the key by which causes are sorted."""
     n_bytes = found.cause.gain_bytes or 0
     time = found.gain.estimate if found.is_known else found.affected
-    return bool(n_bytes), not found.is_known, -time, -n_bytes
+    return bool(n_bytes), not found.is_known, not found.is_certain, -time, -n_bytes
 
 
 def gain_of(cause: Cause, engine: Engine) -> Gain:
@@ -138,6 +144,34 @@ def found_by(
             yield from rule.module.find(pauses)
     else:
         yield from rule.module.find(facts)
+
+
+def joined_by_line(causes: Iterable[Cause]) -> Iterator[Cause]:
+    """Join the causes of a rule at one line that have the same remedy: they are one fault, for
+    example in the forward and the backward pass, or for arrays of several shapes."""
+    apart = count()
+
+    def key_of(cause: Cause) -> Any:
+        place = place_of_cause(cause)
+        line = place.source_user or place.source_inner
+        return (line, cause.what_helps) if line and not cause.measured else next(apart)
+
+    for alike in grouped((key_of(cause), cause) for cause in causes).values():
+        most_time = max(alike, key=lambda cause: Group(list(cause.executions)).total)
+        yield most_time if len(alike) == 1 else joined(most_time, alike)
+
+
+def joined(main: Cause, alike: Sequence[Cause]) -> Cause:
+    """Join causes; the sentence and the evidence are those of `main`, which says so."""
+    return main._replace(
+        says=main.says.replace("<line>", f"<line> (one of {len(alike)} such places)", 1),
+        confidence=max((cause.confidence for cause in alike), key=(SEEN, LIKELY).index),
+        executions=list(dict.fromkeys(ran for cause in alike for ran in cause.executions)),
+        changes=[change for cause in alike for change in cause.changes],
+        can_lose=all(cause.can_lose for cause in alike),
+        place=place_of_cause(main),
+        gain_bytes=sum(cause.gain_bytes or 0 for cause in alike) or None,
+    )
 
 
 def is_large(found: Found, facts: StepFacts) -> bool:

@@ -1,0 +1,82 @@
+"""Find the largest loss that no cause explains: that of a source line, or idle time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from _breakdown.analysis.causes import PAUSES, RULE_NAMED
+from _breakdown.analysis.causes.shared.cause import StepFacts
+from _breakdown.analysis.causes.shared.find import Found
+from _breakdown.analysis.causes.shared.step_program import place_of_cause
+from _breakdown.analysis.findings import Finding
+from _breakdown.analysis.likely_lines import NO_LINE
+from _breakdown.analysis.roof.budget import IDLE
+from _breakdown.analysis.rows import likely_fields, scope_fields
+from _breakdown.pipeline.groups import percent
+
+Json = dict[str, Any]
+Line = Sequence[Finding]
+
+
+def loss_row(
+    lines: Sequence[Line], causes: Sequence[Found], facts: StepFacts, idle: int
+) -> Json | None:
+    """Return the largest loss without a known cause: a cause that surely gains something, and at
+    least half of the loss. Return None if no time is lost."""
+    certain = [found for found in causes if found.is_certain]
+    line, of_line = largest_line(lines, certain, facts)
+    periods = facts.periods
+    pause = periods.mean_pause if periods and periods.picked else 0
+    explained = sum(
+        found.gain.estimate for found in certain if RULE_NAMED[found.cause.name].needs == PAUSES
+    )
+    lost = idle + pause if 2 * explained < idle + pause else 0
+    if lost > of_line:
+        return {
+            "class": IDLE,
+            **likely_fields(NO_LINE),
+            "scope": None,
+            "n_scopes": 0,
+            "agg_key": None,
+            "hlo_op": None,
+            "lost_ps": lost,
+            "lost_pct": percent(lost, facts.step.duration + pause),
+        }
+    return row_of(line, facts) if line else None
+
+
+def row_of(line: Line, facts: StepFacts) -> Json:
+    worst = line[0]
+    lost = sum(finding.lost or 0 for finding in line)
+    return {
+        "class": worst.name,
+        **likely_fields(worst.likely),
+        **scope_fields([ran for finding in line for ran in finding.group.members], worst.layers),
+        "agg_key": worst.group.op.agg_key,
+        "hlo_op": worst.costliest.executions.op.name,
+        "lost_ps": lost,
+        "lost_pct": percent(lost, facts.step.duration),
+    }
+
+
+def largest_line(
+    lines: Sequence[Line], causes: Sequence[Found], facts: StepFacts
+) -> tuple[Line | None, int]:
+    """Return the line without a known cause that loses the most time, and that time. Time in which
+    the device waits for a late one does not count, because `slow_device` explains it."""
+    lost_by_op = {entry.executions.metadata_id: entry.lost or 0 for entry in facts.ledger}
+    affected = [{ran.metadata_id for ran in found.cause.executions} for found in causes]
+
+    def lost_in(line: Line) -> int:
+        ids = {ran.metadata_id for finding in line for ran in finding.group.members}
+        lost = sum(map(lost_by_op.__getitem__, ids))
+        for found, ops in zip(causes, affected, strict=True):
+            is_there = place_of_cause(found.cause).source_user == line[0].likely.line_user
+            explained = lost if is_there else sum(map(lost_by_op.__getitem__, ids & ops))
+            if 2 * min(explained, found.gain.estimate) >= lost:
+                return 0
+        return lost
+
+    found = max(((lost_in(line), line) for line in lines), key=lambda pair: pair[0], default=None)
+    return (found[1], found[0]) if found and found[0] else (None, 0)

@@ -1,0 +1,90 @@
+"""Say in the headline of `bottleneck` what loses the most time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from _breakdown.output.phrases import at_line_of, bracketed, capital, pause_sentence, short
+from _breakdown.units import part_of, percentage, time
+
+Json = dict[str, Any]
+
+# Mention a part of the step, such as communication, only above this percentage.
+WORTH_A_LOOK_PCT = 3
+# If nothing is large, kernels of unknown cost and communication are mentioned from this percentage.
+LARGE_SHARE_PCT = 25
+# How text names the classes.
+CLASSES = {
+    "collective": "communication",
+    "host": "transfers between host and device",
+    "data_movement": "copies and layout changes",
+    "compute_bound": "compute-bound math",
+    "memory_bound": "memory-bound math",
+    "kernel": "kernels of unknown cost",
+    "unjudged": "math of unknown cost",
+    "other": "ops of unknown kind",
+    "idle": "idle",
+    "overlap": "overlap of ops",
+}
+IN_SENTENCES = {**CLASSES, "idle": "idle time"}
+
+
+def start_at_loss(loss: Json, answer: Json) -> str:
+    if loss["class"] == "idle":
+        pauses = pause_sentence(answer) if mostly_pauses(answer) else ""
+        return pauses or f"The device is idle for {share_of_loss(loss, answer)}."
+    return (
+        f"Start{place_of(loss, answer)}, which loses {share_of_loss(loss, answer)}, mostly in"
+        f" {IN_SENTENCES[loss['class']]}{waiting(loss, answer)}."
+    )
+
+
+def loss_sentence(loss: Json, answer: Json) -> str:
+    what = f"{IN_SENTENCES[loss['class']]}{place_of(loss, answer)}"
+    return (
+        f"The largest loss without a known cause is {what}: {share_of_loss(loss, answer)}"
+        f"{waiting(loss, answer)}."
+    )
+
+
+def place_of(loss: Json, answer: Json) -> str:
+    """Return the line of a loss, or the name of the ops if they have no line."""
+    line = at_line_of(loss, answer)
+    return line or (f" in {short(loss['agg_key'])}" if loss["agg_key"] else "")
+
+
+def share_of_loss(loss: Json, answer: Json) -> str:
+    whole = answer["step_duration_ps"]
+    if loss["class"] == "idle" and answer["step_id"] is not None:
+        whole += answer["between_steps_ps"] or 0
+    return part_of(loss["lost_ps"], whole) + bracketed(loss["lost_pct"])
+
+
+def waiting(loss: Json, answer: Json) -> str:
+    """Return the part of all communication that waits for late devices, or an empty text."""
+    if loss["class"] != "collective" or not is_late(answer):
+        return ""
+    wait = answer["totals"]["peers"]["peer_wait_ps"]
+    return f"; on all lines, {time(wait)} is waiting for late devices"
+
+
+def is_late(answer: Json) -> bool:
+    """Return whether devices wait long for late devices."""
+    peers = answer["totals"]["peers"]
+    wait = (peers and peers["peer_wait_ps"]) or 0
+    return bool(wait * 100 >= WORTH_A_LOOK_PCT * answer["step_duration_ps"])
+
+
+def shares(answer: Json) -> Iterator[str]:
+    """Say which part of the step is of unknown cost or communication, from a quarter of it."""
+    for name, takes in (("kernel", "take"), ("collective", "takes")):
+        share = next(row["pct_of_step"] for row in answer["budget"] if row["class"] == name) or 0
+        if share >= LARGE_SHARE_PCT:
+            yield f"{capital(CLASSES[name])} {takes} {percentage(share)} of the step."
+
+
+def mostly_pauses(answer: Json) -> bool:
+    """Return whether the device is idle longer between steps than in the step."""
+    idle: int = next(row["dur_ps"] for row in answer["budget"] if row["class"] == "idle")
+    return (answer["between_steps_ps"] or 0) > idle

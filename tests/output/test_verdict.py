@@ -1,0 +1,120 @@
+"""Test the headline of `bottleneck`, and the largest loss without a known cause."""
+
+from __future__ import annotations
+
+import unittest
+
+from tests.analysis.small_programs import FAST, bottleneck
+from tests.builders.hlo_proto import Shape, op
+from tests.builders.xspace import op as event
+from tests.builders.xspace import trace
+from tests.harness import Json, answer
+from tests.modes.small_steps import PEAKS, kernel, matmul
+
+ROWS, COLUMNS = (Shape("f32", (8, 128), minor_to_major=order) for order in ((1, 0), (0, 1)))
+CHIP = ("--chip", "v7x")
+
+
+def of_step(copied: int, sent: int = 0, *options: str) -> Json:
+    """Return the answer for a step of 1000 ps with a copy that is the cause `layout_change`, and
+    with a collective at another line, which has no known cause."""
+    program = [
+        op("x", "parameter", shape=ROWS),
+        op("y", "negate", "x", shape=ROWS),
+        op("copy.1", "copy", "y", shape=COLUMNS, line="model.py:3"),
+        op("used", "negate", "copy.1", shape=COLUMNS),
+    ]
+    ran = [
+        event("copy.1", "data formatting", 0, copied, stack="model.py:3:1"),
+        # Math that is as fast as the chip allows fills the step.
+        event("used", "loop fusion", copied, 1000 - copied - sent, flops=10**9, shape="f32[8]{0}"),
+    ]
+    if sent:
+        ran.append(event("all-reduce.9", "all-reduce", 1000 - sent, sent, stack="loss.py:7:1"))
+    return bottleneck({"main": program}, ran, *FAST, *CHIP, "--peak-tflops-fp32", "1", *options)
+
+
+class Headlines(unittest.TestCase):
+    def test_first_cause_is_named_if_it_surely_gains_two_percent(self) -> None:
+        # The smallest gain is 0.8 of the estimate.
+        for copied, begins in (
+            (50, "Start at model.py:3: changing the layout of arrays probably costs about 0.05 of"),
+            (
+                25,
+                "Nothing large to mend. Changing the layout of arrays at model.py:3 probably costs",
+            ),
+            (24, "Nothing large to mend."),
+        ):
+            with self.subTest(copied):
+                self.assertTrue(of_step(copied)["headline"].startswith(begins))
+
+    def test_larger_loss_without_a_known_cause_is_the_second_sentence(self) -> None:
+        says = (
+            "Start at model.py:3: changing the layout of arrays probably costs about 0.05 of"
+            " 1.00 ns (5.0 %)."
+        )
+        of_loss = (
+            " The largest loss without a known cause is communication at loss.py:7: 0.051 of"
+            " 1.00 ns (5.1 %)."
+        )
+        for sent, more in ((51, of_loss), (50, ""), (0, "")):
+            self.assertEqual(of_step(50, sent)["headline"], says + more)
+
+    def test_line_is_named_if_no_cause_surely_gains_two_percent(self) -> None:
+        for sent, says in (
+            (100, "Start at loss.py:7, which loses 0.1 of 1.00 ns (10.0 %), mostly in"
+                  " communication."),
+            (99, "Nothing large to mend. The largest loss without a known cause is communication at"
+                 " loss.py:7: 0.099 of 1.00 ns (9.9 %)."),
+        ):  # fmt: skip
+            self.assertEqual(of_step(20, sent)["headline"], says)
+
+    def test_cause_of_four_percent_is_large(self) -> None:
+        for copied, is_large in ((39, False), (40, True)):
+            headline = of_step(copied)["headline"]
+            self.assertEqual(not headline.startswith("Nothing large"), is_large, headline)
+
+    def test_headline_and_next_steps_do_not_depend_on_top(self) -> None:
+        for copied, sent in ((50, 60), (20, 200)):
+            found = [of_step(copied, sent, f"--top={top}") for top in (0, 1, 9)]
+            self.assertEqual(len({each["headline"] for each in found}), 1)
+            self.assertEqual(found[0]["largest_loss"], found[2]["largest_loss"])
+            self.assertEqual(found[0]["lines"], [])
+
+    def test_kernels_of_unknown_cost_are_named_from_a_quarter_of_the_step(self) -> None:
+        for dur, ends in ((250, " Kernels of unknown cost take 25.0 % of the step."), (249, "")):
+            ops = [kernel(0, dur), matmul(dur, 1000 - dur, 2000, 0)]
+            headline = answer(trace(ops, [("0", 0, 1000)]), "bottleneck", *PEAKS, *CHIP)["headline"]
+            self.assertEqual(headline, f"Nothing large to mend.{ends}")
+
+    def test_step_without_ops_has_a_headline(self) -> None:
+        headline = answer(trace([], [("0", 0, 1000)]), "bottleneck", *CHIP)["headline"]
+        self.assertEqual(headline, "The device is idle for 1.00 of 1.00 ns (100.0 %).")
+
+
+class LargestLoss(unittest.TestCase):
+    def test_loss_of_a_line_is_that_of_all_its_classes(self) -> None:
+        ops = [
+            event("copy.1", "copy", 0, 60, stack="a.py:1:1"),
+            event("all-reduce.1", "all-reduce", 60, 50, stack="a.py:1:1"),
+            event("copy.2", "copy", 110, 100, stack="b.py:2:1"),
+        ]
+        result = answer(trace(ops, [("0", 0, 210)]), "bottleneck")
+        loss = result["largest_loss"]
+        self.assertEqual((loss["source_user"], loss["lost_ps"]), ("a.py:1", 110))
+        self.assertEqual((loss["class"], loss["hlo_op"]), ("data_movement", "copy.1"))
+        self.assertEqual(result["lines"][0]["lost_ps"], 110)
+
+    def test_line_of_a_cause_that_explains_half_of_the_loss_is_left_out(self) -> None:
+        self.assertIsNone(of_step(500)["largest_loss"])
+        self.assertEqual(of_step(500, 1)["largest_loss"]["source_user"], "loss.py:7")
+
+    def test_idle_time_includes_the_pause_after_the_step(self) -> None:
+        steps = [(str(i), 1000 * i, 800) for i in range(4)]
+        ops = [event(f"copy.{i}", "copy", 1000 * i, 700, stack="a.py:1:1") for i in range(4)]
+        loss = answer(trace(ops, steps), "bottleneck")["largest_loss"]
+        self.assertEqual((loss["class"], loss["lost_ps"]), ("data_movement", 700))
+        ops = [event(f"copy.{i}", "copy", 1000 * i, 100, stack="a.py:1:1") for i in range(4)]
+        loss = answer(trace(ops, steps), "bottleneck")["largest_loss"]
+        self.assertEqual((loss["class"], loss["source_user"]), ("idle", None))
+        self.assertEqual((loss["lost_ps"], loss["lost_pct"]), (900, 90))
