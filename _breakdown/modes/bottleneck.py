@@ -99,18 +99,17 @@ def bottleneck(
     budget = Budget(step, ledger)
     findings, kernels, lines = findings_of(ledger, by_scope=scopes_say_more(step))
     context.note(*roofs.choice.notes)
-    context.warn(*doubtful_notes([*findings, *kernels]), *budget.notes())
-    context.warn(*declared_notes({entry.kernel for entry in ledger if is_declared(entry)}))
+    declared = declared_notes({entry.kernel for entry in ledger if is_declared(entry)})
+    context.warn(*doubtful_notes([*findings, *kernels]), *budget.notes(), *declared)
     is_compared = peers or (not no_peers and has_reason_to_compare(step, ledger))
     read, waits = read_peers(step, context) if is_compared else (None, None)
     facts = facts_of(step, roofs, ledger, read, context)
     periods = facts.periods
     one_step = time_of_one_step(step, periods)
-    mfu = mfu_of(model_flops if useful is None else useful, step, one_step, roofs)
+    mfu = mfu_of(useful or model_flops, step, one_step, roofs)
     context.warn(*facts.inside.notes, *notes_of_mfu(mfu))
     shown = [op for finding in (*findings[:top], *kernels[:top]) for op in finding.group.members]
-    hideable = Hideable(facts.ledger)
-    rows = FindingRows(step, hideable, loops_of(step, shown), read)
+    rows = FindingRows(step, hideable := Hideable(facts.ledger), loops_of(step, shown), read)
     causes = causes_of(facts)
     answer = {
         **period_fields(periods),
