@@ -22,7 +22,7 @@ from tests.analysis.causes import (
     test_pause_between_steps,
     test_recompute,
 )
-from tests.builders import hlo_proto, llo, records, xspace
+from tests.builders import cycles, hlo_proto, llo, records, xspace
 from tests.builders.allocator import SIZES, allocator, with_host
 from tests.builders.xspace import Space, StatValue, bytes_field, encode, op, tpu_plane, trace
 from tests.harness import (
@@ -586,6 +586,10 @@ def error_answers() -> list[Outcome]:
             )
         )
         Path(folder, "empty.json").unlink()
+        once = Path(folder, "once.xplane.pb")
+        once.write_bytes(cycles.capture(["forward", "convert", "sample"]))
+        found.append(run(cycles.capture(cycles.SERVING), "compare", "--baseline", str(once)))
+        once.unlink()
         for made in (BEFORE, AFTER):
             shutil.copy(made, folder)
         found.append(run(folder, "spread"))
