@@ -15,14 +15,14 @@ from unittest import mock
 
 from _breakdown import command
 from _breakdown.pipeline import load
-from _proto import errors, xplane_pb2
+from _proto import errors
 from tests.analysis import small_programs
 from tests.analysis.causes import (
     test_collective_in_loop,
     test_pause_between_steps,
     test_recompute,
 )
-from tests.builders import hlo_proto, records, xspace
+from tests.builders import cycles, hlo_proto, llo, records, xspace
 from tests.builders.allocator import SIZES, allocator, with_host
 from tests.builders.xspace import Space, StatValue, bytes_field, encode, op, tpu_plane, trace
 from tests.harness import (
@@ -217,24 +217,42 @@ def hand_made_idleness() -> list[bytes]:
 
 
 def hand_made_kernels() -> list[bytes]:
-    """Return traces of kernels with regions and counters. One of the kernels has two different
-    ops, and one of the counters has no name."""
+    """Return traces of kernels with regions, and with schedules, with and without markers. One of
+    the kernels has two different ops."""
     ops = [
         op("a.1", "custom-call", 0, 10, attributes=KERNEL),
         op("b.1", "custom-call", 10, 10, attributes=KERNEL),
         op("b.2", "custom-call", 20, 10, attributes=KERNEL, shape="bf16[8]{0}", flops=8),
     ]
-    regions: list[test_idle.Drawn] = [
+    regions = [
         ("ep_run_kernel", 0, 5),
         ("ep_wait_in", 1, 3),
         ("wait", 10, 12),
     ]
-    inside = test_kernel.traced(ops, regions, [("MXU", 0, 61.5)])
-    unnamed = xplane_pb2.XSpace.FromString(test_kernel.traced(ops, regions, [("MXU", 0, 2**60)]))
-    for plane in unnamed.planes:
-        for key in [key for key, named in plane.event_metadata.items() if named.name == "MXU"]:
-            del plane.event_metadata[key]
-    return [*hand_made_traces(), inside, unnamed.SerializeToString()]
+    code = llo.region(
+        0,
+        8,
+        llo.work(1, 1),
+        llo.work(2, 3),
+        llo.work(3, 4, llo.DMA_WAIT),
+        llo.work(4, 6, llo.STORE, spill=True),
+        llo.work(5, 7, registers=llo.SCALARS),
+        llo.loop(2, 4, trips=3),
+    )
+    stacks = [
+        llo.source(("k.py", 1), ("k.py", 2), ids=[1], scope="s"),
+        llo.source(("k.py", 3), ids=[2]),
+    ]
+    marks = [llo.at_region(1, 0), *llo.scope(1, "ep_wait_in", 1, 2), llo.at_region(2, 4)]
+    names = "jit_f(1)::a.1", "jit_f(1)::b.1"
+    schedules = [(name, llo.schedule(code, sources=stacks, marks=marks)) for name in names]
+    markers = [((1 << 27) | 1, 0), ((1 << 27) | 2, 4), ((1 << 27) | 1, 10)]
+    return [
+        *hand_made_traces(),
+        test_kernel.traced(ops, regions),
+        llo.traced_kernels(ops, schedules, markers, regions),
+        llo.traced_kernels(ops, schedules),
+    ]
 
 
 def measurements() -> bytes:
@@ -568,6 +586,10 @@ def error_answers() -> list[Outcome]:
             )
         )
         Path(folder, "empty.json").unlink()
+        once = Path(folder, "once.xplane.pb")
+        once.write_bytes(cycles.capture(["forward", "convert", "sample"]))
+        found.append(run(cycles.capture(cycles.SERVING), "compare", "--baseline", str(once)))
+        once.unlink()
         for made in (BEFORE, AFTER):
             shutil.copy(made, folder)
         found.append(run(folder, "spread"))

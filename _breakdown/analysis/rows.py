@@ -212,11 +212,12 @@ def operand_dtypes(group: Group) -> dict[str, int]:
 
 
 def period_fields(periods: Periods | None) -> Json:
+    alike = periods if periods and not periods.is_mixed else None
     return {
-        "period_ps": periods.mean if periods else None,
-        "period_median_ps": periods.median if periods else None,
-        "between_steps_ps": periods.mean_pause if periods else None,
-        "between_steps_median_ps": periods.median_pause if periods else None,
+        "period_ps": alike.mean if alike else None,
+        "period_median_ps": alike.median if alike else None,
+        "between_steps_ps": alike.mean_pause if alike else None,
+        "between_steps_median_ps": alike.median_pause if alike else None,
         "pauses": occurrences_row(periods.occurrences(periods.pauses)) if periods else None,
     }
 

@@ -17,7 +17,7 @@ from _breakdown.analysis.causes.shared.facts import facts_of, has_reason_to_comp
 from _breakdown.analysis.causes.shared.find import causes_of, row_of
 from _breakdown.analysis.common_line import scopes_say_more
 from _breakdown.analysis.findings import FindingRows, doubtful_notes, findings_of, tail_of_findings
-from _breakdown.analysis.idle.periods import lower_median, steps_named_like
+from _breakdown.analysis.idle.periods import lower_median, steps_like
 from _breakdown.analysis.largest_loss import loss_row
 from _breakdown.analysis.loops import loops_of
 from _breakdown.analysis.main_cause import is_nothing_large, is_pause, main_cause, with_one_base
@@ -156,7 +156,7 @@ def steps_row(step: Step) -> Json | None:
     if step.picked is None:
         return None
     all_durations = durations_of(step)
-    durations = [all_durations[event.index] for event in steps_named_like(step.device, step.picked)]
+    durations = [all_durations[event.index] for event in steps_like(step.device, step.picked)]
     return {
         "n": len(durations),
         "min_ps": min(durations),

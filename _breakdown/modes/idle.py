@@ -21,10 +21,11 @@ from _breakdown.output.columns import STEP_SHARE, TIME
 from _breakdown.output.phrases import Next, bracketed, joined, pause_sentence
 from _breakdown.output.screen import Column, End, Part, Says, Section, Table
 from _breakdown.pipeline.context import Context
-from _breakdown.pipeline.device import AFTER_ALL, BEFORE_ALL, Device, StepEvent
+from _breakdown.pipeline.device import AFTER_ALL, BEFORE_ALL, Device
 from _breakdown.pipeline.groups import percent
 from _breakdown.pipeline.host import Host
 from _breakdown.pipeline.normalize import Step
+from _breakdown.pipeline.step_event import StepEvent
 from _breakdown.pipeline.step_pick import time_between
 from _breakdown.units import part_of, time
 from _proto.errors import Damage

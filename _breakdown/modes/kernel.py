@@ -1,6 +1,7 @@
-"""Show the step's Pallas kernels: their time, cost, memory use and internal regions.
+"""Show the step's Pallas kernels: their time, cost, memory use, source lines and regions.
 
-question: what happens inside Pallas kernels: waiting for copies, computing, named regions
+question: what happens inside Pallas kernels: source lines, units, waiting for copies, spilled
+  registers
 reads: a step
 options: --top, peaks, --kernel-cost, --kernel
 example: --kernel flash_attention
@@ -11,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from _breakdown.analysis.kernel.kernel_counters import Extent, counters_of, kernel_counters
-from _breakdown.analysis.kernel.kernel_regions import Regions, inside_kernels
+from _breakdown.analysis.kernel.kernel_details import Details
 from _breakdown.analysis.likely_lines import line_of
 from _breakdown.analysis.roof.costs import (
     DECLARED,
@@ -28,30 +28,23 @@ from _breakdown.analysis.roof.roofs import Roofs, roofs_of
 from _breakdown.analysis.rows import chip_fields, duration_fields, op_name, peaks_used, scope_fields
 from _breakdown.output.columns import AVERAGE, LOST, OP_LINE, PEAKS, RUNS, STEP_SHARE, TOTAL
 from _breakdown.output.phrases import Next, at_line_of, bracketed, joined, short
-from _breakdown.output.screen import Column, Each, Part, Table
+from _breakdown.output.screen import Column, Each, Part, Says, Table
 from _breakdown.pipeline.context import Context
 from _breakdown.pipeline.groups import Group, percent, ranked_by, sum_if_known
 from _breakdown.pipeline.names import resolve_name
 from _breakdown.pipeline.no_answer import NoAnswer
 from _breakdown.pipeline.normalize import Step
 from _breakdown.pipeline.ops import Op
-from _breakdown.pipeline.texts import exact_if_integer
 from _breakdown.pipeline.vocabulary import COMPUTE
-from _breakdown.units import part_of, time
+from _breakdown.units import part_of, percentage, size, time
 from _proto.hlo.text import DtypeClass
 
 Json = dict[str, Any]
 T = TypeVar("T")
 
 NO_KERNELS = "the step runs no kernels (custom calls with target tpu_custom_call)"
-NO_REGIONS = (
-    "the capture has no regions inside kernels; to see them, set"
-    ' LIBTPU_INIT_ARGS="--xla_xprof_enable_custom_call_tracing=true'
-    ' --xla_xprof_register_llo_debug_info=true" before JAX is imported, and capture again'
-)
-STATIC_COUNTERS = (
-    "counters are the compiler's estimates for the code between two markers, not measurements"
-)
+# Registers spill if more than this part of the vector stores (1/20) only move them.
+MANY_SPILLS = 20
 
 
 def kernel(
@@ -69,21 +62,16 @@ def kernel(
     executions = [entry for entry in step.leaves if entry.op.kernel]
     kernels: dict[str, Group] = dict(ranked_by(executions, lambda op: op.kernel))
     groups = list(kernels.values())
-    inside, counters = inside_kernels(step), kernel_counters(step)
-    context.warn(*inside.notes)
     if not groups:
         context.warn(NO_KERNELS)
-    elif not inside.of_kernel:
-        context.warn(NO_REGIONS)
-    if counters:
-        context.note(STATIC_COUNTERS)
     if kernel is not None:
         groups = ops_of_kernel(kernel, kernels, context)
+    details = Details(step, groups[:top], context)
     rows = []
     for group in groups[:top]:
-        ids = [executions.metadata_id for executions in group.members]
-        found = inside.of(ids), counters_of(ids, counters)
-        rows.append(kernel_row(group, step, roofs, by_user, *found))
+        ops = ops_of(group)
+        inside = details.fields(group, ops[0].members[0].metadata_id, top)
+        rows.append(kernel_row(group, ops, step, roofs, by_user) | inside)
     declared = {row["kernel"] for row in rows if row["cost_source"] == DECLARED}
     context.warn(*declared_notes(declared))
     context.note(*roofs.choice.notes)
@@ -133,24 +121,23 @@ def ops_of_kernel(asked: str, kernels: Mapping[str, Group], context: Context) ->
 
 def kernel_row(
     group: Group,
+    ops: Sequence[Group],
     step: Step,
     roofs: Roofs,
     by_user: Mapping[str, KernelCost],
-    inside: Regions | None,
-    counters: Mapping[tuple[str | None, str], Extent],
 ) -> Json:
-    """Return the row for a kernel or for one of its ops. A field is null if its value differs
-    between the ops."""
+    """Return what a row says about a kernel, or one of its ops, from outside. A field is null if
+    its value differs between the ops."""
     each_op = [executions.op for executions in group.members]
-    ops, lines = ops_of(group), [line_of(op) for op in each_op]
+    places = [line_of(op) for op in each_op]
     entries = [entry_of(executions, roofs, by_user) for executions in group.members]
     return {
         "kernel": group.op.kernel or "",
         "hlo_op": op_name(ops[0].op),
         "n_ops": len(ops),
-        "source_inner": common(line.line for line in lines),
-        "source_user": common(line.line_user for line in lines),
-        "source_is": common(line.how for line in lines),
+        "source_inner": common(place.line for place in places),
+        "source_user": common(place.line_user for place in places),
+        "source_is": common(place.how for place in places),
         **scope_fields(group.members),
         "n_executions": group.n,
         **duration_fields(group),
@@ -159,8 +146,6 @@ def kernel_row(
         "at_roof_ps": sum_if_known((1, entry.at_roof) for entry in entries),
         "lost_ps": sum_if_known((1, entry.lost) for entry in entries),
         **memory_fields(each_op),
-        **region_fields(inside, group.total),
-        "counters": counter_rows(counters),
     }
 
 
@@ -188,54 +173,31 @@ def memory_fields(ops: Iterable[Op]) -> Json:
     }
 
 
-def region_fields(inside: Regions | None, total: int) -> Json:
-    if inside is None:
-        return {
-            "regions": None,
-            "waiting_ps": None,
-            "waiting_pct": None,
-            "computing_ps": None,
-            "outside_regions_ps": None,
-        }
-    return {
-        "regions": [
-            {
-                "region": region.name,
-                "depth": depth,
-                "waits": waits,
-                "n": region.n,
-                "total_dur_ps": region.total,
-                "self_dur_ps": region.self_time,
-                # `total` is positive, because a kernel with regions takes time.
-                "pct_of_kernel": percent(region.total, total) or 0.0,
-            }
-            for region, depth, waits in inside.rows()
-        ],
-        "waiting_ps": inside.waiting,
-        "waiting_pct": percent(inside.waiting, total),
-        "computing_ps": inside.computing,
-        "outside_regions_ps": total - inside.total,
-    }
-
-
-def counter_rows(counters: Mapping[tuple[str | None, str], Extent]) -> list[Json]:
-    """Return the counters, sorted by name and stat; counters without a name come first."""
-    in_order = sorted(counters, key=lambda key: (key[0] is not None, key[0] or "", key[1]))
-    return [
-        {
-            "name": name,
-            "stat": stat,
-            "n": counters[name, stat].n,
-            "min": exact_if_integer(counters[name, stat].least),
-            "max": exact_if_integer(counters[name, stat].most),
-        }
-        for name, stat in in_order
-    ]
-
-
 def are_ops(rows: Sequence[Json]) -> bool:
     """Return whether the rows are ops of one kernel, as with `--kernel`."""
     return all((row["kernel"], row["n_ops"]) == (rows[0]["kernel"], 1) for row in rows)
+
+
+# What the rows without a line show in its place.
+LABELS = {
+    "wait": "(wait: {scope})",
+    "vector": "(vector work without a line)",
+    "spill": "(spilled registers)",
+    "scalar": "(scalar work, starts of copies)",
+    "unknown": "(unknown)",
+}
+DMA_WAIT = "(wait: copy outside of the regions that wait)"
+
+
+def with_label(rows: list[Json]) -> list[Json]:
+    return [row | {"label": label_of(row), "scope": row["line"] and row["scope"]} for row in rows]
+
+
+def label_of(row: Json) -> str | None:
+    if row["line"]:
+        return None
+    is_dma = row["kind"] == "wait" and not row["scope"]
+    return DMA_WAIT if is_dma else LABELS[row["kind"]].format_map(row)
 
 
 def with_op(rows: list[Json]) -> list[Json]:
@@ -245,6 +207,14 @@ def with_op(rows: list[Json]) -> list[Json]:
 # The text output; `MAIN` is the path of the table that CSV prints.
 MAIN = "kernels"
 
+USAGE = (
+    Column("MXU", "usage.mxu", "percent", null=""),
+    Column("XLU", "usage.xlu", "percent", null="", gives_way=True),
+    Column("VALU", "usage.valu", "percent", null=""),
+    Column("EUP", "usage.eup", "percent", null="", gives_way=True),
+    Column("load", "usage.load", "percent", null=""),
+    Column("store", "usage.store", "percent", null=""),
+)
 PARTS: tuple[Part, ...] = (
     Table(
         "kernels; waits: time in regions that only wait for copies, body: time in ep_run_kernel",
@@ -280,6 +250,9 @@ PARTS: tuple[Part, ...] = (
                     Column("self", "self_dur_ps", "time"),
                     Column("%", "pct_of_kernel", "percent"),
                     Column("n", "n", "count"),
+                    *USAGE,
+                    Column("spills", "spills", "count", null="", gives_way=True, only="all"),
+                    Column("fills", "fills", "count", null="", gives_way=True, only="all"),
                 ),
                 size="total_dur_ps",
                 whole="total_dur_ps",
@@ -287,15 +260,31 @@ PARTS: tuple[Part, ...] = (
                 tail={"self": ""},
             ),
             Table(
-                "counters of {kernel}, estimated by the compiler",
-                "counters",
+                "lines of {kernel}, {lines_are:word}, as lower bounds; MXU to store: % in use",
+                "lines",
                 (
-                    Column("counter", "name"),
-                    Column("stat", "stat"),
-                    Column("n", "n", "count"),
-                    Column("min", "min", "number"),
-                    Column("max", "max", "number"),
+                    Column("time", "dur_ps", "time", null=""),
+                    Column("%", "pct_of_kernel", "percent"),
+                    *USAGE,
+                    Column("bundles", "n_bundles", "number", gives_way=True, only="all"),
+                    Column("line", ("line", "label"), "file", least=24),
+                    Column("called from", "called_from", "file", null="", gives_way=True),
+                    Column("scope", "scope", null="", gives_way=True),
+                    Column("mostly", "primitives.0", null="", gives_way=True),
                 ),
+                derive=with_label,
+                size="pct_of_kernel",
+                whole="",
+                what="row",
+                omitted="lines_tail.n_rows_omitted",
+                tail={"time": "lines_tail.dur_ps", "%": "lines_tail.pct_of_kernel"},
+            ),
+            Says(
+                "\nschedule of {hlo_op}: {schedule.n_bundles:count} bundles;"
+                " {schedule.spills:count} of {schedule.stores:count} vector stores only spill"
+                " registers, and {schedule.fills:count} loads fill them again"
+                " ({schedule.spilled_bytes:bytes})",
+                when="schedule.spills",
             ),
         ),
     ),
@@ -325,7 +314,7 @@ def sentences(answer: Json) -> Iterator[str]:
     else:
         what = "kernel"
         yield f"The costliest kernel is {name}{line}: {taken}."
-    yield from inside(top, what)
+    yield from inside_sentences(top, what)
     if top["lost_ps"] is None:
         yield f"The {what}'s flops and bytes are unknown."
     else:
@@ -333,12 +322,36 @@ def sentences(answer: Json) -> Iterator[str]:
         yield f"The {what} takes {time(top['lost_ps'])} more than the chip needs{cost}."
 
 
-def inside(row: Json, what: str) -> Iterator[str]:
-    if row["waiting_ps"] is None:
+# Names of units that are not abbreviations.
+NAMES = {"load": "loads", "store": "stores"}
+
+
+def inside_sentences(row: Json, what: str) -> Iterator[str]:
+    if row["waiting_ps"] is None and not row["lines"]:
         yield "The capture does not show what happens inside the kernel."
-        return
-    waiting = part_of(row["waiting_ps"], row["total_dur_ps"])
-    yield f"The {what} spends {waiting}{bracketed(row['waiting_pct'])} waiting for copies."
+    if row["waiting_ps"] is not None:
+        waiting = part_of(row["waiting_ps"], row["total_dur_ps"])
+        yield f"The {what} spends {waiting}{bracketed(row['waiting_pct'])} waiting for copies."
+    schedule = row["schedule"]
+    if schedule and schedule["spills"] * MANY_SPILLS > schedule["stores"]:
+        yield (
+            f"{schedule['spills']} of its {schedule['stores']} vector stores only spill registers"
+            f" ({size(schedule['spilled_bytes'])})."
+        )
+    for line in [line for line in row["lines"] or () if line["kind"] == "line"][:1]:
+        share = percentage(line["pct_of_kernel"])
+        of = " of its schedule" if row["lines_are"] == "static" else ""
+        name = line["line"].rpartition("/")[2]
+        yield f"Line {short(name)} takes at least {share}{of}{busiest_unit(line)}."
+
+
+def busiest_unit(line: Json) -> str:
+    if not line["usage"]:
+        return ""
+    unit, used = max(line["usage"].items(), key=lambda item: item[1])
+    return (
+        "" if not used else f", its busiest unit ({NAMES.get(unit, unit.upper())}) at {used:.0f} %"
+    )
 
 
 def next_steps(answer: Json) -> Iterator[Next]:

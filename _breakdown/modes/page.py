@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from _breakdown.analysis.idle.period_timeline import period_row
+from _breakdown.analysis.kernel.kernel_details import NO_REGIONS
 from _breakdown.analysis.report import head_of
 from _breakdown.analysis.roof.class_times import (
     classes_of_groups,
@@ -28,7 +29,7 @@ from _breakdown.analysis.roof.roofs import roofs_of
 from _breakdown.analysis.roof.step_bar import Strip, strip_of
 from _breakdown.analysis.rows import op_name
 from _breakdown.modes import module_named
-from _breakdown.modes.kernel import NO_KERNELS, NO_REGIONS
+from _breakdown.modes.kernel import NO_KERNELS
 from _breakdown.output.page import html_of
 from _breakdown.output.page_data import cut_lists
 from _breakdown.output.page_sections import sections_of

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from _breakdown.analysis.idle.gaps import Surroundings, longest_gaps
-from _breakdown.analysis.idle.periods import common_name, periods_of
+from _breakdown.analysis.idle.periods import periods_of
 from _breakdown.analysis.likely_lines import line_of
 from _breakdown.analysis.roof.exposed import Exposed, exposed
 from _breakdown.analysis.rows import (
@@ -42,10 +42,11 @@ from _breakdown.output.merged import costliest_line
 from _breakdown.output.phrases import Next, at_line_of, bracketed, joined, pause_sentence
 from _breakdown.output.screen import Column, End, Part, Says, Table
 from _breakdown.pipeline.context import Context
-from _breakdown.pipeline.device import Device, StepEvent
+from _breakdown.pipeline.device import Device
 from _breakdown.pipeline.groups import Group, group_by, grouped, percent, ranked_by, source_key
 from _breakdown.pipeline.normalize import Step
 from _breakdown.pipeline.step_durations import durations_of
+from _breakdown.pipeline.step_event import StepEvent
 from _breakdown.pipeline.step_pick import time_between
 from _breakdown.pipeline.vocabulary import COMM, COMPUTE, PHASES
 from _breakdown.units import part_of, time
@@ -168,7 +169,7 @@ def step_row(event: StepEvent, duration: int, step: Step) -> Json:
 def steps_rollup(device: Device, durations: Mapping[int, int]) -> Json:
     steps = device.steps
     between, whole = time_between(steps)
-    by_name = grouped((common_name(device, step), durations[step.index]) for step in steps)
+    by_name = grouped((step.kind, durations[step.index]) for step in steps)
     ranked = sorted(by_name.items(), key=lambda item: (-sum(item[1]), item[0] is None, item[0]))
     return {
         "n": len(steps),

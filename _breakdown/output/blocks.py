@@ -33,6 +33,7 @@ HEAD = (
                 when="step_source",
             ),
             Says("; program {program.name}", when="step_source other_program", continues=True),
+            Says("; {program.n_programs:count} programs", when="has_cycles", continues=True),
             Says(
                 "; {unequal_steps.n:count} steps take {unequal_steps.min_ps:time} to"
                 " {unequal_steps.max_ps:time} (median {unequal_steps.median_ps:time})",
@@ -113,7 +114,12 @@ def ready(fields: Json, screen: Any) -> Json:
         fields = {**fields, "trace": name if name.endswith(file) else f"{name}, {file}"}
     program = fields.get("program") or {}
     is_other = program.get("name") not in (None, fields.get("step_name"))
-    more = {"unequal_steps": unequal_steps(fields), "other_program": is_other}
+    has_cycles = fields.get("step_source") == "cycles"
+    more = {
+        "unequal_steps": unequal_steps(fields),
+        "other_program": is_other,
+        "has_cycles": has_cycles,
+    }
     fields = {**fields, **about_period(fields), **more}
     prepare = getattr(screen, "prepared", None)
     return prepare(fields) if prepare else fields

@@ -39,7 +39,8 @@ def without_repetition(answer: Json, lists: Sequence[str]) -> Json:
 
 
 def brief(row: Json, told: set[str]) -> Json:
-    """Return a row without null figures, further names of its line, its time by class, and advice that was `told`."""
+    """Return a row without null figures, further names of its line, its time by class, and advice
+    that was `told`."""
     left_out = nulls_of(row) | {"classes"}
     if row["source_user"]:
         left_out.add("source_inner")

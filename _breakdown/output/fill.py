@@ -423,8 +423,8 @@ def more_cell(
         values = [value_at_first(row, paths_of(column)) for row in hidden]
         if path and has(fields, path):
             values.append(at(fields, path))
-        known = [int(value) if column.kind in UNITS else value for value in values if value]
-        return Figure(sum(known), column.kind)
+        known = [int(v) if column.kind in UNITS else v for v in values if v is not None]
+        return Figure(sum(known), column.kind) if known else ""
     if column is not label_of(columns):
         return ""
     n_hidden = sum(row.get("n_merged", 1) for row in hidden)

@@ -84,10 +84,15 @@ def at(place: str | None) -> str:
 
 
 def with_assumption(headline: str, answer: Mapping[str, Any]) -> str:
-    """Add to a headline that the chip is unknown, if the answer's figures depend on it."""
+    """Add to a headline that the chip is unknown, if the answer's figures depend on it. Leave out
+    the last sentences that would make it too long."""
     if not answer.get("chip_is_assumed"):
         return headline
-    return f"{headline} The chip is unknown; {answer['chip']} is assumed (--chip)."
+    told = f"The chip is unknown; {answer['chip']} is assumed (--chip)."
+    sentences = sentences_of(headline)
+    while len(" ".join([*sentences, told])) > LONGEST_HEADLINE and len(sentences) > 1:
+        sentences.pop()
+    return " ".join([*sentences, told])
 
 
 def sentences_of(text: str) -> list[str]:

@@ -11,7 +11,9 @@ from typing import Final, Literal
 from _breakdown.light import NamedTuple
 from _breakdown.pipeline import frames
 from _breakdown.pipeline.context import Context
+from _breakdown.pipeline.cycles import cycles_of
 from _breakdown.pipeline.no_answer import NoAnswer, no_device
+from _breakdown.pipeline.step_event import StepEvent
 from _breakdown.units import counted
 from _proto.trace.ranks import TPU_RE, Rank, planes_named
 
@@ -22,10 +24,12 @@ if TYPE_CHECKING:
     from _proto.trace.plane import Stats
     from _proto.trace.trace import Trace
 
-# Steps come from the Steps line, or from the XLA Modules line if the plane has no Steps line.
+# Steps come from the Steps line. Without one, they are the cycles in which the programs on the XLA
+# Modules line repeat, or single programs.
 STEPS: Final = "steps"
+CYCLES: Final = "cycles"
 MODULES: Final = "modules"
-StepSource = Literal["steps", "modules"]
+StepSource = Literal["steps", "cycles", "modules"]
 STEPS_LINE, MODULES_LINE, OPS_LINE = "Steps", "XLA Modules", "XLA Ops"
 # Values earlier and later than any 64-bit time, in nanoseconds or picoseconds.
 BEFORE_ALL, AFTER_ALL = -(1 << 80), 1 << 80
@@ -41,29 +45,6 @@ class Event(NamedTuple):
     end: int
     # Start and end on the device's clock, if the core measured them.
     measured: tuple[int, int] | None
-
-
-class StepEvent:
-    """A step on the trace's clock. Times are relative to the base time of the ops line."""
-
-    def __init__(
-        self,
-        index: int,
-        name: str | None,
-        start: int,
-        end: int,
-        # Start and end on the device's clock, or None if the step's event lacks them.
-        device_span: tuple[int, int] | None,
-        n_events: int,
-    ) -> None:
-        self.index, self.name = index, name
-        self.start, self.end = start, end
-        self.device_span = device_span
-        self.n_events = n_events
-
-    @property
-    def duration(self) -> int:
-        return self.end - self.start
 
 
 class Device(NamedTuple):
@@ -90,6 +71,11 @@ class Device(NamedTuple):
     def type(self) -> str | None:
         name = self.stats.get("device_type_string")
         return (name if isinstance(name, str) else "") or None
+
+    @property
+    def has_cycles(self) -> bool:
+        """Return whether a step is a cycle of programs."""
+        return self.step_source == CYCLES
 
     @property
     def n_events(self) -> int:
@@ -145,10 +131,15 @@ def open_device(
     source: StepSource = STEPS
     if not steps:
         steps, source = noted_steps(plane, MODULES_LINE, base, context), MODULES
-        if steps:
+        cycles = cycles_of(steps)
+        if cycles:
+            steps, source = cycles.steps, CYCLES
+            context.note(cycles.note)
+        elif steps:
+            repeats = len({step.name for step in steps}) < len(steps)
             context.note(
                 "the trace has no Steps line, so each execution of a program (XLA Modules)"
-                " counts as a step"
+                f" counts as a step{'' if repeats else '; no program runs twice'}"
             )
     return Device(
         path=path,
@@ -182,11 +173,22 @@ def read_steps(plane: AnyPlane, line_name: str, base: int) -> tuple[list[StepEve
     time."""
     lines = plane.lines(line_name)
     events = sorted(events_of(plane, lines, base), key=attrgetter("start"))
-    steps = [
-        StepEvent(index, event.name, event.start, event.end, event.measured, 0)
-        for index, event in enumerate(events)
-    ]
+    steps: list[StepEvent] = []
+    for event in events:
+        kind = kind_of(event.name, line_name)
+        step = StepEvent(len(steps), event.name, event.start, event.end, event.measured, kind)
+        steps.append(step)
     return steps, sum(line.n_events for line in lines) - len(steps)
+
+
+def kind_of(name: str | None, line_name: str) -> str | None:
+    """Return the name by which steps are grouped; None if the name is a number.
+
+    The profiler gives each step of a loop its own number, so all numbered steps are in one group.
+    """
+    name = name or "<none>"
+    is_number = line_name == STEPS_LINE and name.isascii() and name.isdecimal()
+    return None if is_number else name
 
 
 def events_of(

@@ -8,7 +8,8 @@ from itertools import accumulate
 
 from _breakdown.light import cached_property
 from _breakdown.pipeline.clocks import Piece
-from _breakdown.pipeline.device import AFTER_ALL, BEFORE_ALL, Device, StepEvent
+from _breakdown.pipeline.device import AFTER_ALL, BEFORE_ALL, Device
+from _breakdown.pipeline.step_event import StepEvent
 from _breakdown.units import counted
 from _proto.trace.events import Events
 

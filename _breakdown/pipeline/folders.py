@@ -28,15 +28,19 @@ def files_below(profile: str, context: Context, files_in: FilesIn) -> dict[str, 
     return files_of_newest_run(runs if is_folder(runs) else profile, context, files_in)
 
 
-def folder_nearby(profile: str, context: Context, files_in: FilesIn) -> str | None:
-    """Search the subfolders of `profile`, then its parent folder, for matching files. Return the
-    first folder that has any, or None."""
-    folders = [os.path.join(profile, name) for name in sorted(os.listdir(profile))[:_N_HINTS]]
-    for folder in (*filter(os.path.isdir, folders), os.path.join(profile, os.pardir)):
+def folders_nearby(profile: str, context: Context, files_in: FilesIn) -> list[str]:
+    """Return the subfolders of `profile` that have matching files, such as the phases of a server
+    (`prefill_only`, `decode_only`), or else its parent folder if that has any."""
+
+    def has_files(folder: str) -> bool:
         with suppress(OSError):
-            if files_below(folder, context.with_own_notes(), files_in):
-                return os.path.normpath(folder)
-    return None
+            return bool(files_below(folder, context.with_own_notes(), files_in))
+        return False
+
+    folders = [os.path.join(profile, name) for name in sorted(os.listdir(profile))[:_N_HINTS]]
+    found = list(filter(has_files, filter(os.path.isdir, folders)))
+    parent = os.path.join(profile, os.pardir)
+    return list(map(os.path.normpath, found or filter(has_files, [parent])))
 
 
 def viewer_file_below(profile: str, context: Context) -> str | None:

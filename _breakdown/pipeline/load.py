@@ -14,7 +14,7 @@ from _breakdown.pipeline.context import Context
 from _breakdown.pipeline.folders import (
     FilesIn,
     files_below,
-    folder_nearby,
+    folders_nearby,
     host_of,
     is_folder,
     notes_on_forms,
@@ -62,7 +62,7 @@ def find_files(
         if files:
             context.note(*notes_on_forms(files.values()))
             return files
-        near = folder_nearby(profile, context, files_in)
+        near = folders_nearby(profile, context, files_in)
         for_viewer = viewer_file_below(profile, context)
     except (FileNotFoundError, NotADirectoryError):
         detail = f"{profile} does not exist; check the path"
@@ -72,8 +72,10 @@ def find_files(
     except (OSError, ValueError) as error:
         raise unreadable(profile, error) from None
     detail = f"{missing} in {profile}, in its runs or in its plugins/profile"
-    if near:
-        detail += f"; pass {near}, which has such a file"
+    if len(near) == 1:
+        detail += f"; pass {near[0]}, which has such a file"
+    elif near:
+        detail += f"; pass one of its folders that have such files: {', '.join(near)}"
     if for_viewer:
         detail += f"; {for_viewer} lacks most of the trace, so pass the .xplane.pb file"
     raise NoAnswer("no_xplane_pb", detail=detail)

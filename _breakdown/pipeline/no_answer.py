@@ -33,6 +33,7 @@ EXIT_STATUS = {
     "plane_not_found": 1,
     "line_not_found": 1,
     "step_not_found": 1,
+    "unlike_steps": 1,
     "host_not_found": 1,
     "kernel_not_found": 1,
     "duplicate_host": 1,

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from _breakdown.light import cached_property
 from _breakdown.pipeline.clocks import ON_DEVICE, ON_TRACE, Clock, clock_of, shifts_nearby
 from _breakdown.pipeline.context import Context
-from _breakdown.pipeline.device import AFTER_ALL, MODULES_LINE, Device, Event, StepEvent
+from _breakdown.pipeline.device import AFTER_ALL, MODULES_LINE, Device, Event
 from _breakdown.pipeline.event_iterate import Admitted
 from _breakdown.pipeline.executions import Executions, fold
 from _breakdown.pipeline.frames import StackOrder
@@ -26,6 +26,7 @@ from _breakdown.pipeline.intervals import Cover, union
 from _breakdown.pipeline.make_ops import majority_order, make_ops
 from _breakdown.pipeline.no_answer import NoAnswer
 from _breakdown.pipeline.ops import Op
+from _breakdown.pipeline.step_event import StepEvent
 from _breakdown.pipeline.surroundings import Surroundings
 from _breakdown.pipeline.timeline import Timeline, events_of, timeline_of
 from _breakdown.pipeline.vocabulary import KINDS, LeafKind
@@ -213,7 +214,7 @@ def capture_of(device: Device, admitted: Admitted) -> StepEvent:
     spans = [step.device_span for step in edges if step.device_span]
     is_measured = edges and len(spans) == len(edges) and start < first and last < end
     device_span = (min(spans)[0], max(span[1] for span in spans)) if is_measured else None
-    return StepEvent(0, None, start, end, device_span, 0)
+    return StepEvent(0, None, start, end, device_span)
 
 
 def measure(step: StepEvent, admitted: Admitted) -> tuple[Clock, tuple[int, int]]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from _breakdown.pipeline.clocks import ON_DEVICE, Piece, clock_of
-from _breakdown.pipeline.device import StepEvent
 from _breakdown.pipeline.event_iterate import Admitted, admit
 from _breakdown.pipeline.normalize import Step, window_of
+from _breakdown.pipeline.step_event import StepEvent
 
 # Read steps with at most this many ops whole, because they fit into few pieces of the file.
 _FEW = 2000

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from _breakdown.light import NamedTuple
 from _breakdown.pipeline.context import Context
-from _breakdown.pipeline.device import Device, StepEvent, count_starts
+from _breakdown.pipeline.device import CYCLES, Device, count_starts
 from _breakdown.pipeline.intervals import length_of, union
 from _breakdown.pipeline.names import resolve_name
 from _breakdown.pipeline.no_answer import NoAnswer
+from _breakdown.pipeline.step_event import StepEvent, main_kind
 from _breakdown.units import counted, percentage, time
 
 ALL_STEPS = "all"
@@ -61,6 +62,14 @@ def pick_among(device: Device, choice: StepChoice, context: Context) -> StepEven
             context.note(
                 f"{len(named)} steps are named {name!r}; using {which} (index {picked.index})"
             )
+    elif device.step_source == CYCLES:
+        kind = main_kind(steps)
+        alike = sorted((step for step in steps if step.kind == kind), key=duration_and_start)
+        picked = alike[(len(alike) - 1) // 2]
+        context.note(
+            f"auto-picked the cycle of median duration (index {picked.index}) among the"
+            f" {len(alike)} of the kind with the most time"
+        )
     elif steps:
         picked, n_busy = busiest(steps)
         if n_busy:
@@ -115,8 +124,12 @@ def busiest(steps: Sequence[StepEvent]) -> tuple[StepEvent, int]:
     if not n_events:
         return steps[len(steps) // 2], 0
     busy = [step for step in steps if step.n_events == n_events]
-    busy.sort(key=lambda step: (step.duration, step.start))
+    busy.sort(key=duration_and_start)
     return busy[(len(busy) - 1) // 2], len(busy)
+
+
+def duration_and_start(step: StepEvent) -> tuple[int, int]:
+    return step.duration, step.start
 
 
 def step_not_found(steps: Sequence[StepEvent], detail: str) -> NoAnswer:

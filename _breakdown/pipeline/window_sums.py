@@ -12,10 +12,10 @@ from operator import add, le
 
 from _breakdown.light import NamedTuple
 from _breakdown.pipeline.clocks import Clock
-from _breakdown.pipeline.device import StepEvent
 from _breakdown.pipeline.event_iterate import Admitted
 from _breakdown.pipeline.executions import durations_by_op
 from _breakdown.pipeline.normalize import Step, measure
+from _breakdown.pipeline.step_event import StepEvent
 from _breakdown.pipeline.timeline import Columns, gaps_of, kept, leaves_of
 
 
@@ -34,7 +34,7 @@ class WindowSums(NamedTuple):
 
 
 def sums_of(picked: StepEvent | None, admitted: Admitted, containers: Set[int]) -> WindowSums:
-    step = picked or StepEvent(0, None, *admitted.span, None, 0)
+    step = picked or StepEvent(0, None, *admitted.span, None)
     clock, (start, end) = measure(step, admitted)
     times: dict[int, int] = {}
     counts: dict[int, int] = {}

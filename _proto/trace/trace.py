@@ -273,7 +273,7 @@ class Contents:
 def _nothing_in(source: Source) -> str:
     """Return the reason why no planes can be read from a file."""
     if not source.is_riegeli:
-        return "the file is empty"
+        return "the file is empty; the profiler leaves such a file if a trace exceeds 2 GiB"
     return "all records of the file are empty" if source.records else "the file holds no records"
 
 

@@ -1,4 +1,4 @@
-"""Test the mode `kernel`: rows, regions inside kernels, waiting, counters, and `--kernel`."""
+"""Test the mode `kernel`: rows, regions inside kernels, waiting, and `--kernel`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from tests.builders.xspace import (
     Space,
     Stat,
     StatMetadata,
-    double,
     encode,
-    string,
     tpu_plane,
     uint64,
 )
@@ -24,16 +22,11 @@ from tests.modes.test_idle import Drawn, drawn_line
 from tests.shown import text_of
 
 NO_REGIONS = "the capture has no regions inside kernels"
-STATIC = "counters are the compiler's estimates"
-UTIL = 903
-# A counter's name, start and value; optionally also its start and duration on the device clock.
-Counted = tuple[str, int, float] | tuple[str, int, float, int, int]
 
 
 def traced(
     ops: Sequence[Op],
     regions: Sequence[Drawn] = (),
-    counters: Sequence[Counted] = (),
     measured: Sequence[tuple[int, int]] = (),
     program: bytes | None = None,
 ) -> bytes:
@@ -42,17 +35,11 @@ def traced(
     plane.stat_metadata += [
         StatMetadata(901, "device_offset_ps"),
         StatMetadata(902, "device_duration_ps"),
-        StatMetadata(UTIL, "% util"),
     ]
     (events,) = (line.events for line in plane.lines if line.name == "XLA Ops")
     for event, times in zip(events, measured, strict=False):
         event.stats = [Stat(901 + i, uint64(time)) for i, time in enumerate(times)]
     plane.lines.append(drawn_line("XLA TraceMe", regions, plane))
-    drawn: list[Any] = [(name, at, at + 5, *times) for name, at, _, *times in counters]
-    line = drawn_line("_counters_", drawn, plane)
-    for event, (_, _, value, *_) in zip(line.events, counters, strict=True):
-        event.stats.append(Stat(UTIL, double(value)))
-    plane.lines.append(line)
     programs = [hlo_proto.metadata_plane({7: ("jit_f(7)", program)})] if program else []
     return encode(Space([plane, *programs]))
 
@@ -234,59 +221,6 @@ class Clocks(unittest.TestCase):
         [row] = result_of([kernel(0, 100)], [("a", 40, 60)], measured=[(1000, 90)])["kernels"]
         # The region lasts from 1040 to 1050.
         self.assertEqual(tree(row), [("a", 0, 1, 10)])
-
-
-class Counters(unittest.TestCase):
-    def test_counters_that_begin_in_a_kernel_are_listed_without_a_mean(self) -> None:
-        result = result_of(
-            [kernel(0, 100), leaf(100, 50), kernel(150, 10, "other.1")],
-            (),
-            [
-                *(("MXU", 0, 70.5), ("MXU", 99, 3.0), ("MXU", 100, 99.0), ("MXU", 150, 1.0)),
-                ("ALU", 50, 8.0),
-            ],
-        )
-        first, second = result["kernels"]
-        expected = {"name": "MXU", "stat": "% util", "n": 2, "min": 3.0, "max": 70.5}
-        alu = {"name": "ALU", "stat": "% util", "n": 1, "min": 8.0, "max": 8.0}
-        self.assertEqual(first["counters"], [alu, expected])
-        self.assertEqual(column(second["counters"], "n", "max"), [(1, 1.0)])
-        self.assertTrue(any(note.startswith(STATIC) for note in result["notes"]))
-
-    def test_counters_are_placed_on_the_device_clock(self) -> None:
-        [row] = result_of(
-            [kernel(0, 100)],
-            (),
-            # On the device clock, `a` is inside the kernel and `b` outside. `c` and `d` have no
-            # device times and are shifted like the kernel's start, so `d` is after the kernel.
-            [("a", 500, 1.0, 1010, 1), ("b", 5, 1.0, 2000, 1), ("c", 5, 1.0), ("d", 100, 1.0)],
-            measured=[(1000, 90)],
-        )["kernels"]
-        self.assertEqual(
-            column(row["counters"], "name", "stat"), [("a", "% util"), ("c", "% util")]
-        )
-
-    def test_note_about_counters_is_omitted_if_no_kernel_has_counters(self) -> None:
-        result = result_of([kernel(0, 100)], (), [("a", 500, 1.0)])
-        self.assertEqual(result["kernels"][0]["counters"], [])
-        self.assertFalse(any(note.startswith(STATIC) for note in result["notes"]))
-
-    def test_counters_without_a_numeric_value_are_skipped(self) -> None:
-        plane = tpu_plane([kernel(0, 100)], STEP)
-        plane.stat_metadata += [StatMetadata(81, "level"), StatMetadata(82, "text")]
-        line = drawn_line("_counters_", [("P state", 1, 2), ("P state", 3, 4)], plane)
-        plane.event_metadata.pop()
-        line.events[0].stats = [Stat(81, string("7")), Stat(82, string("high"))]
-        line.events[1].stats = [Stat(81, uint64(2**60))]
-        plane.lines.append(line)
-        [row] = answer(encode(Space([plane])), "kernel")["kernels"]
-        self.assertEqual(
-            row["counters"],
-            [
-                {"name": None, "stat": "level", "n": 1, "min": str(2**60), "max": str(2**60)},
-                {"name": "P state", "stat": "level", "n": 1, "min": 7, "max": 7},
-            ],
-        )
 
 
 class Rows(unittest.TestCase):

@@ -14,12 +14,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.naive.cycles import cycles_of
 from tests.naive.op import Plane, complete_ops, decode_plane, distinct, plane_name, text_of
 from tests.naive.program import decode_entries
 from tests.naive.step import (
     AbsentError,
     Json,
     Options,
+    count_starts,
     decide_frame_orders,
     executions_in,
     notes_of_all,
@@ -82,7 +84,11 @@ def analyse_step(device: Plane, options: Options, notes: list[str]) -> Json:
     steps, source = read_steps(device, "Steps"), "steps"
     if not steps:
         steps, source = read_steps(device, "XLA Modules"), "modules"
-        if steps:
+        cycles = cycles_of(steps)
+        if cycles:
+            count_starts(cycles, device)
+            steps, source = cycles, "cycles"
+        elif steps:
             notes.append(
                 "the trace has no Steps line, so each execution of a program (XLA Modules) counts"
                 " as a step"

@@ -57,6 +57,7 @@ class Step:
     on_trace: Span
     on_device: Span | None = None
     n_events: int = 0
+    kind: object = None
 
     def admits(self, start: int | None) -> bool:
         """Return True if an op that starts at `start` on the trace's clock belongs to the step."""
@@ -67,17 +68,23 @@ def read_steps(plane: Plane, line_name: str) -> list[Step]:
     """Return the events with a valid time on a line, as steps sorted by start."""
     timed = [(span, e) for e in plane.events_of(line_name) if (span := e.on_trace) is not None]
     timed.sort(key=lambda pair: pair[0].start)
-    starts = [e.start for e in plane.events_of("XLA Ops")]
-    return [
+    steps = [
         Step(
             index=i,
             name=plane.ops[e.metadata_id].text if e.metadata_id in plane.ops else None,
             on_trace=span,
             on_device=e.on_device,
-            n_events=sum(map(span.holds, starts)),
         )
         for i, (span, e) in enumerate(timed)
     ]
+    count_starts(steps, plane)
+    return steps
+
+
+def count_starts(steps: list[Step], plane: Plane) -> None:
+    starts = [e.start for e in plane.events_of("XLA Ops")]
+    for step in steps:
+        step.n_events = sum(map(step.on_trace.holds, starts))
 
 
 def as_busy_as_any(steps: list[Step]) -> list[Step]:
@@ -115,6 +122,16 @@ def whole_capture(steps: list[Step], ops: list[Span]) -> Step:
     return Step(None, None, whole, on_device)
 
 
+def typical(steps: list[Step]) -> tuple[Step, int]:
+    """Return the cycle of median duration among those of the kind with the most time, and the
+    number of these."""
+    kinds = list(dict.fromkeys(step.kind for step in steps))
+    times = [sum(step.on_trace.duration for step in steps if step.kind == kind) for kind in kinds]
+    alike = [step for step in steps if step.kind == kinds[times.index(max(times))]]
+    alike.sort(key=lambda step: (step.on_trace.duration, step.on_trace.start))
+    return alike[(len(alike) - 1) // 2], len(alike)
+
+
 def why_picked(step: Step, steps: list[Step], n_on_line: int) -> str:
     if step.n_events == 0:
         return "~no op starts in any step; took the middle one"
@@ -146,6 +163,13 @@ def pick_step(steps: list[Step], options: Options, n_on_line: int, notes: list[s
         matches = [step for step in steps if name is not None and step.name == name]
         if name not in (None, options.step_id):
             notes.append("~what the prefix was taken for")
+    elif any(step.kind for step in steps):
+        step, n = typical(steps)
+        notes.append(
+            f"auto-picked the cycle of median duration (index {step.index}) among the {n} of the"
+            " kind with the most time"
+        )
+        matches = [step]
     else:
         matches = steps
     if not matches:

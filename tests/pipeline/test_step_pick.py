@@ -178,7 +178,7 @@ class ExecutionsAsSteps(unittest.TestCase):
             self.assertEqual(step["step_window_ps"], [3000, 4000])
             self.assertEqual(step["step_source"], "modules")
             picked = "auto-picked the busiest step (index 1, 2 of 4 ops in 3 steps)"
-            self.assertEqual(pick_notes(step), [self.NOTE, picked])
+            self.assertEqual(pick_notes(step), [f"{self.NOTE}; no program runs twice", picked])
 
     def test_whole_line_is_used_if_no_execution_has_a_valid_time(self) -> None:
         invalid = (Event(8, None, 10, num_occurrences=2), Event(8, 0, -1))

@@ -13,13 +13,14 @@ from _breakdown.analysis.roof.exposed import part_of
 from _breakdown.light import NamedTuple
 from _breakdown.pipeline.clocks import ON_DEVICE
 from _breakdown.pipeline.context import Context
-from _breakdown.pipeline.device import Device, StepEvent, open_device, tpus_of
+from _breakdown.pipeline.device import Device, open_device, tpus_of
 from _breakdown.pipeline.event_iterate import read_events
 from _breakdown.pipeline.idle_causes import barriers_of
 from _breakdown.pipeline.make_ops import make_ops
 from _breakdown.pipeline.no_answer import NoAnswer
 from _breakdown.pipeline.normalize import Step, step_of
 from _breakdown.pipeline.ops import Place
+from _breakdown.pipeline.step_event import StepEvent
 from _breakdown.pipeline.vocabulary import COMM
 from _proto.errors import Damage
 
@@ -68,14 +69,13 @@ def read_peers(
     been read."""
     picked, trace = step.device, step.device.trace
     own = picked.plane.name
-    key = keys_of(picked.steps)[step.picked.index] if step.picked else None
 
     def read(name: str) -> PeerDevice | str:
         try:
             of_device = context.with_own_notes()
             programs = picked.programs if trace.rank_of(name) is picked.rank else None
             device = open_device(picked.path, trace, name, [], of_device, picked.is_own, programs)
-            return _read_device(device, key, of_device, step)
+            return _read_device(device, of_device, step)
         except NoAnswer as failure:
             return failure.reason
         except Damage as damage:
@@ -104,18 +104,35 @@ def keys_of(steps: Iterable[StepEvent | RecordedStep]) -> list[StepKey]:
     return keys
 
 
-def _read_device(
-    device: Device, key: StepKey | None, context: Context, picked: Step
-) -> PeerDevice | str:
-    """Read the step with the given key; without a key, read the entire line. `picked` is the step
-    of the picked device."""
-    events = dict(zip(keys_of(device.steps), device.steps, strict=True))
-    if key is not None and key not in events:
-        name, n_earlier = key
-        if n_earlier:
-            return f"it has fewer than {n_earlier + 1} steps named {name!r}"
-        return f"it has no step named {name!r}"
-    event = events[key] if key else None
+def counterpart_of(picked: StepEvent, of: Device, on: Device) -> StepEvent | str:
+    """Return the step of another device that is the same as a device's picked step, or why there is
+    none.
+
+    Steps of other sources have equal keys. The captures of two devices can begin in different
+    cycles, so a cycle's counterpart is the one of its kind that begins nearest.
+    """
+    if of.has_cycles:
+        alike = [step for step in on.steps if step.kind == picked.kind]
+        start = picked.start + of.base - on.base
+        nearest = min(alike, key=lambda step: abs(step.start - start), default=None)
+        return nearest or f"it has no step named {picked.name!r}"
+    key = name, n_earlier = keys_of(of.steps)[picked.index]
+    events = dict(zip(keys_of(on.steps), on.steps, strict=True))
+    if key in events:
+        return events[key]
+    if n_earlier:
+        return f"it has fewer than {n_earlier + 1} steps named {name!r}"
+    return f"it has no step named {name!r}"
+
+
+def _read_device(device: Device, context: Context, picked: Step) -> PeerDevice | str:
+    """Read the same step as `picked` on another device: the entire line if no step is picked."""
+    event = None
+    if picked.picked:
+        found = counterpart_of(picked.picked, picked.device, device)
+        if isinstance(found, str):
+            return found
+        event = found
     admitted = read_events(device, event)
     if event is None and not admitted.pieces:
         raise NoAnswer("empty_xla_ops_line")

@@ -20,7 +20,7 @@ from _breakdown.analysis.processes import in_turn
 from _breakdown.analysis.records.recorded_steps import ALPHA, source_of
 from _breakdown.analysis.records.step_sums import StepSums, is_costly, total_of
 from _breakdown.light import NamedTuple
-from _breakdown.pipeline.device import MODULES
+from _breakdown.pipeline.device import STEPS
 from _breakdown.pipeline.groups import grouped, mean, percent, rounded_mean
 from _breakdown.pipeline.no_answer import NoAnswer
 from _breakdown.pipeline.scopes import scope_of
@@ -85,7 +85,7 @@ def notes_of(cohort: Cohort) -> Iterator[str]:
             f"program {cohort.program}: left out {counted(n_left_out, 'step')}, because some"
             " devices lack figures"
         )
-    if len(members) > 1 and any(member.recorded.step_source == MODULES for member in members):
+    if len(members) > 1 and any(member.recorded.step_source != STEPS for member in members):
         yield (
             f"program {cohort.program}: executions are aligned by index, so the comparison"
             " is wrong if captures begin at different executions"

@@ -8,13 +8,14 @@ from itertools import pairwise
 from typing import Any
 
 from _breakdown.analysis.idle.launches import Launches, launch_level
-from _breakdown.analysis.idle.periods import steps_named_like
+from _breakdown.analysis.idle.periods import sequence_of
 from _breakdown.light import NamedTuple
-from _breakdown.pipeline.device import Device, StepEvent
+from _breakdown.pipeline.device import Device
 from _breakdown.pipeline.host import Host, Track
 from _breakdown.pipeline.host_frames import OwnFiles, frame_of
 from _breakdown.pipeline.intervals import complement, length_of, union
 from _breakdown.pipeline.normalize import Step
+from _breakdown.pipeline.step_event import StepEvent
 from _proto.errors import Damage
 from _proto.trace.trace import thread_planes
 
@@ -99,7 +100,7 @@ def timeline_of(device: Device, picked: StepEvent | None, files: OwnFiles) -> Ti
     """
     if picked is None:
         return None
-    steps = steps_named_like(device, picked)
+    steps = sequence_of(device, picked)
     place = steps.index(picked)
     first = max(0, place - N_STEPS)
     steps, place = steps[first : place + N_STEPS + 1], place - first

@@ -1,5 +1,5 @@
-"""Compute periods (the times from the start of a step to the start of the next step with the same
-name) and the pauses within them."""
+"""Compute periods (the times from the start of a step to the start of the next step of the same
+kind) and the pauses within them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from _breakdown.light import NamedTuple
-from _breakdown.pipeline.device import STEPS, Device, StepEvent
+from _breakdown.pipeline.device import STEPS, Device
 from _breakdown.pipeline.groups import mean
 from _breakdown.pipeline.intervals import complement, union
+from _breakdown.pipeline.step_event import StepEvent
 
 # A pause counts if it takes at least this part of the longest pause. Shorter times are those that
 # every launch of a program needs.
@@ -57,18 +58,20 @@ def when_in(gaps: Sequence[int], n_gaps: int) -> str:
 
 
 class Periods(NamedTuple):
-    """The periods of all steps with the picked step's name, in order of time; of all steps if the
-    step is the whole capture."""
+    """The periods of all steps of the picked step's kind, in order of time; of all steps if no step
+    is picked."""
 
-    # Each period begins with a step, and the last step ends the last period.
-    steps: list[StepEvent]
+    # The step with which each period begins, and the step that ends it.
+    steps: list[tuple[StepEvent, StepEvent]]
     # None if the step is the whole capture, which contains the pauses.
     picked: StepEvent | None
     pauses: list[Pause]
+    # True for steps of several kinds, such as different programs, which have no common period.
+    is_mixed: bool
 
     @property
     def durations(self) -> list[int]:
-        return [following.start - step.start for step, following in pairwise(self.steps)]
+        return [following.start - step.start for step, following in self.steps]
 
     @property
     def mean(self) -> int:
@@ -80,7 +83,7 @@ class Periods(NamedTuple):
 
     @property
     def n_gaps(self) -> int:
-        return len(self.steps) - 1
+        return len(self.steps)
 
     @property
     def mean_pause(self) -> int:
@@ -128,12 +131,12 @@ class Periods(NamedTuple):
         The last step has no following step, so its period begins at the preceding step's end and
         ends at its own end.
         """
-        for step, following in pairwise(self.steps):
+        for step, following in self.steps:
             if step is self.picked:
                 return step.start, following.start
         if self.picked is None:
             return None
-        return min(self.steps[-2].end, self.picked.start), self.picked.end
+        return min(self.steps[-1][0].end, self.picked.start), self.picked.end
 
 
 def lower_median(figures: Sequence[int]) -> int:
@@ -141,44 +144,43 @@ def lower_median(figures: Sequence[int]) -> int:
     return sorted(figures)[(len(figures) - 1) // 2]
 
 
-def steps_named_like(device: Device, picked: StepEvent) -> list[StepEvent]:
-    name = common_name(device, picked)
-    return [step for step in device.steps if common_name(device, step) == name]
+def steps_like(device: Device, picked: StepEvent) -> list[StepEvent]:
+    return [step for step in device.steps if step.kind == picked.kind]
+
+
+def sequence_of(device: Device, picked: StepEvent | None) -> list[StepEvent]:
+    """Return the steps that end each other's periods: all steps if no step is picked. A cycle ends
+    when the next one begins, even if that is of another kind."""
+    return device.steps if picked is None or device.has_cycles else steps_like(device, picked)
 
 
 def periods_of(device: Device, picked: StepEvent | None) -> Periods | None:
-    """Return the periods of all steps with the picked step's name, or of all steps if no step is
+    """Return the periods of all steps of the picked step's kind, or of all steps if no step is
     picked. Return None if there is only one such step."""
-    steps = steps_named_like(device, picked) if picked else device.steps
-    if len(steps) < 2:
+    pairs = list(pairwise(sequence_of(device, picked)))
+    if picked:
+        pairs = [pair for pair in pairs if pair[0].kind == picked.kind]
+    if not pairs:
         return None
     running = union((step.start, step.end) for step in device.steps)
-    idle = complement(running, (steps[0].start, steps[-1].start))
+    idle = complement(running, (pairs[0][0].start, pairs[-1][1].start))
     pauses, gap = [], 0
     for start, end in idle:
         # No step runs during a pause, so a pause does not contain the start of a step.
-        while steps[gap + 1].start < end:
+        while pairs[gap][1].start < end:
             gap += 1
-        pauses.append(Pause(start, end, gap))
-    return Periods(steps, picked, pauses)
+        if pairs[gap][0].start <= start:
+            pauses.append(Pause(start, end, gap))
+    is_mixed = device.step_source != STEPS and len({step.kind for step, _ in pairs}) > 1
+    return Periods(pairs, picked, pauses, is_mixed)
 
 
 def periods_by_index(device: Device) -> dict[int, int]:
-    """Map step indices to periods; steps without a following step of the same name are omitted."""
+    """Map step indices to periods; steps without a following step are omitted."""
     periods, next_start = {}, dict[str | None, int]()
     for step in reversed(device.steps):
-        name = common_name(device, step)
-        if name in next_start:
-            periods[step.index] = next_start[name] - step.start
-        next_start[name] = step.start
+        kind = None if device.has_cycles else step.kind
+        if kind in next_start:
+            periods[step.index] = next_start[kind] - step.start
+        next_start[kind] = step.start
     return periods
-
-
-def common_name(device: Device, step: StepEvent) -> str | None:
-    """Return the name by which steps are grouped; None if the name is a number.
-
-    The profiler gives each step of a loop its own number, so all numbered steps are in one group.
-    """
-    name = step.name or "<none>"
-    is_number = device.step_source == STEPS and name.isascii() and name.isdecimal()
-    return None if is_number else name

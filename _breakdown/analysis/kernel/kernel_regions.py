@@ -29,6 +29,12 @@ RUN = "ep_run_kernel"
 WAITS = ("ep_wait_in", "ep_wait_out")
 
 
+def is_wait(name: str) -> bool:
+    """Return whether a region with this name only waits for a copy."""
+    own = name.rpartition("/")[2]
+    return own in WAITS or own.startswith("wait")
+
+
 class Region:
     """All regions that have the same name and the same enclosing regions, with their total time."""
 
@@ -45,9 +51,7 @@ class Region:
 
     @property
     def only_waits(self) -> bool:
-        """Return whether the region only waits for a copy, judging by its name."""
-        name = self.name.rpartition("/")[2]
-        return name in WAITS or name.startswith("wait")
+        return is_wait(self.name)
 
     @property
     def is_body(self) -> bool:
@@ -181,22 +185,26 @@ def starting_in(
             yield executions[place], start, event
 
 
+def region_events(step: Step) -> Iterator[Event]:
+    return (
+        event
+        for event in step.device.events_on(WAITS_LINE)
+        if event.name not in (AT_BARRIER, FOR_INPUTS)
+    )
+
+
 def inside_kernels(step: Step) -> Inside:
     """Read the regions of the step's kernels."""
     if not any(entry.op.kernel for entry in step.leaves):
         # Without kernels, skip the line with the regions: it can have as many events as the step
         # itself.
         return Inside({}, 0, 0)
-    events = (
-        event
-        for event in step.device.events_on(WAITS_LINE)
-        if event.name not in (AT_BARRIER, FOR_INPUTS)
-    )
+    events = region_events(step)
     first = next(events, None)
     # Search for kernels only if there are regions: the search takes milliseconds, and most captures
     # have no regions.
     executions = kernel_executions(step) if first else []
-    spans = _spans(step, executions, chain(filter(None, [first]), events))
+    spans = spans_in(step, executions, chain(filter(None, [first]), events))
     found: dict[int, Regions] = {}
     n_cut = cut_off = 0
     for execution, start, (end, name) in starting_in(executions, spans):
@@ -220,7 +228,7 @@ def inside_kernels(step: Step) -> Inside:
     return Inside(found, n_cut, cut_off)
 
 
-def _spans(
+def spans_in(
     step: Step, executions: Sequence[Execution], events: Iterable[Event]
 ) -> Iterator[tuple[int, tuple[int, str]]]:
     """Yield start, end and name of each event that can begin during one of the executions, sorted

@@ -11,13 +11,15 @@ from _breakdown.analysis.records.changes_by_file import FileLines, Files
 from _breakdown.analysis.records.matching import Match, matches_of
 from _breakdown.analysis.records.noise import Noise, noise_of, p_values_of
 from _breakdown.analysis.records.program_changes import ProgramChanges, program_changes
-from _breakdown.analysis.records.record_format import KINDS, Record
+from _breakdown.analysis.records.record_format import KINDS, Record, RecordedDevice
 from _breakdown.analysis.records.recorded_steps import ALPHA, Line, Run, run_of, source_of
 from _breakdown.analysis.records.sides import Side, sides_of
 from _breakdown.analysis.records.user_lines import joined_by_user_line
 from _breakdown.light import NamedTuple
 from _breakdown.pipeline.context import DEVICE
+from _breakdown.pipeline.device import CYCLES, MODULES
 from _breakdown.pipeline.groups import mean, percent
+from _breakdown.pipeline.no_answer import NoAnswer
 
 # None if the causes of a side are unknown.
 Causes: TypeAlias = "list[CauseChange] | None"
@@ -141,6 +143,7 @@ def compare_records(
         [run_of(record, before_device, steps, side="baseline") for record in before],
         [run_of(record, after_device, steps) for record in after],
     )
+    check_sources(*(run.device for side in sides for run in side.runs))
     samples = [side.samples for side in sides]
     noise = noise_of(*(len(run.steps) for run in samples))
     lines = [run.lines() for run in samples]
@@ -173,6 +176,21 @@ def compare_records(
             LineChange(match, change_of(match, noise)) for match in matches if files.is_moved(match)
         ],
     )
+
+
+def check_sources(*devices: RecordedDevice) -> None:
+    """Raise NoAnswer if the steps of some captures are cycles, and those of others are programs of
+    several kinds: a program is not compared with a cycle that contains it."""
+    has_programs = any(
+        device.step_source == MODULES and len({step.name for step in device.steps}) > 1
+        for device in devices
+    )
+    if has_programs and any(device.step_source == CYCLES for device in devices):
+        detail = (
+            "the steps of one side are cycles of several programs, those of the other are single"
+            " programs, as in records of version 2; record its trace again, with several cycles"
+        )
+        raise NoAnswer("unlike_steps", detail=detail)
 
 
 def causes_of(sides: Sequence[Side], step: Change, program: ProgramChanges) -> Causes:

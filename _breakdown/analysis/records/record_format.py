@@ -26,7 +26,7 @@ FORMAT: Final = 1
 KINDS: tuple[LeafKind, ...] = ("compute", "data_move", "comm", "other")
 AGG_KEY_KINDS: tuple[KeyKind, ...] = ("stack", "tf_op", "no_source")
 CLOCKS: tuple[ClockName, ...] = ("device", "trace")
-STEP_SOURCES: tuple[StepSource | None, ...] = ("steps", "modules", None)
+STEP_SOURCES: tuple[StepSource | None, ...] = ("steps", "cycles", "modules", None)
 # Properties of a program; `other` if only the fingerprints differ.
 ProgramWhat = Literal[
     "collective",

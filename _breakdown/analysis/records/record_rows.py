@@ -8,18 +8,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from _breakdown.analysis.comm.peer_devices import StepKey, keys_of
 from _breakdown.analysis.records.record_format import FORMAT
 from _breakdown.analysis.records.recording import (
     DeviceFacts,
     GroupFacts,
+    Picked,
     StepToRecord,
     digest_of_all,
     record_devices,
 )
-from _breakdown.light import NamedTuple
 from _breakdown.pipeline.context import SCHEMA_VERSION, Context
-from _breakdown.pipeline.device import Device, StepEvent, open_device
+from _breakdown.pipeline.device import open_device
 from _breakdown.pipeline.event_iterate import read_events
 from _breakdown.pipeline.folders import host_of
 from _breakdown.pipeline.groups import SourceKey, grouped
@@ -92,7 +91,7 @@ def record_of_host(
     if not names:
         raise no_device(trace.plane_names)
     picked = pick_on(path, trace, names[0], context) if has_causes else None
-    compared = picked.key if picked and len(names) > 1 else None
+    compared = picked if len(names) > 1 else None
     devices = record_devices(path, trace, names, asked, compared, context)
     groups: dict[SourceKey, GroupFacts] = {}
     for of_device in devices:
@@ -167,19 +166,9 @@ def group_row(facts: GroupFacts, frames: dict[str, int]) -> Json:
     }
 
 
-class Picked(NamedTuple):
-    """A device, and the step on it that modes of one step pick by default."""
-
-    device: Device
-    step: StepEvent | None
-
-    @property
-    def key(self) -> StepKey | None:
-        return keys_of(self.device.steps)[self.step.index] if self.step else None
-
-
 def pick_on(path: str, trace: Trace, name: str, context: Context) -> Picked | None:
-    """Return the step of a device, or None if the device has no line of ops."""
+    """Return the step that modes of one step pick on a device, or None if the device has no line of
+    ops."""
     with suppress(NoAnswer):
         device = open_device(path, trace, name, [], context.with_own_notes())
         return Picked(device, pick_step(device, StepChoice(), context.with_own_notes()))

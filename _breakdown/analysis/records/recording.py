@@ -8,8 +8,8 @@ from itertools import compress
 from operator import attrgetter
 from typing import Literal
 
-from _breakdown.analysis.comm.peer_devices import PeerDevice, StepKey, keys_of, peer_of
-from _breakdown.analysis.idle.periods import common_name, periods_by_index
+from _breakdown.analysis.comm.peer_devices import PeerDevice, counterpart_of, peer_of
+from _breakdown.analysis.idle.periods import periods_by_index
 from _breakdown.analysis.processes import work_on
 from _breakdown.analysis.records.step_sums import StepSums
 from _breakdown.analysis.roof.exposed import Part, part_of
@@ -18,10 +18,9 @@ from _breakdown.pipeline.clocks import ON_DEVICE, ON_TRACE, ClockName
 from _breakdown.pipeline.context import Context
 from _breakdown.pipeline.device import (
     BEFORE_ALL,
-    MODULES,
+    STEPS,
     Device,
     Event,
-    StepEvent,
     StepSource,
     open_device,
 )
@@ -32,6 +31,7 @@ from _breakdown.pipeline.make_ops import make_ops
 from _breakdown.pipeline.no_answer import NoAnswer
 from _breakdown.pipeline.normalize import step_of
 from _breakdown.pipeline.ops import Op
+from _breakdown.pipeline.step_event import StepEvent, main_kind
 from _breakdown.pipeline.texts import digest_of
 from _breakdown.pipeline.timeline import events_of
 from _breakdown.pipeline.vocabulary import CONTAINER
@@ -117,6 +117,13 @@ class DeviceFacts(NamedTuple):
     notes: list[str]
 
 
+class Picked(NamedTuple):
+    """A device, and the step on it that modes of one step pick by default."""
+
+    device: Device
+    step: StepEvent | None
+
+
 class Shared:
     """Facts that the devices recorded in one process share: most groups, and most ops."""
 
@@ -166,11 +173,11 @@ class Shared:
 
 
 def record_device(
-    device: Device, asked: slice, compared: StepKey | None, shared: Shared, context: Context
+    device: Device, asked: slice, compared: Picked | None, shared: Shared, context: Context
 ) -> DeviceFacts:
     """Record a device: groups from all usable steps, but figures only for the steps selected by
-    `asked`. The step `compared` is compared with other devices."""
-    steps = device.steps or [StepEvent(0, None, 0, 0, None, 0)]
+    `asked`. The counterpart of the step `compared` is compared with other devices."""
+    steps = device.steps or [StepEvent(0, None, 0, 0, None)]
     windows = [(step.start, step.end) for step in device.steps] or [ALWAYS]
     admitted = admit(device, windows)
     for step_event, of_step in zip(steps, admitted, strict=True):
@@ -188,11 +195,12 @@ def record_device(
     used = UsedSteps(ops, leaves)
     recorded = []
     peer = None
-    for event, key, of_step, reason in zip(steps, keys_of(steps), admitted, reasons, strict=True):
+    same = compared and compared.step and counterpart_of(compared.step, compared.device, device)
+    for event, of_step, reason in zip(steps, admitted, reasons, strict=True):
         sums = whole = None
         picked = event if device.steps else None
         waits = barriers if picked is None else barriers_in(barriers, picked)
-        is_compared = picked is not None and key == compared
+        is_compared = event is same
         if is_compared:
             # A step that is not used can have other ops.
             own = make_ops(device, [of_step], context.with_own_notes(), (device, ops))
@@ -321,13 +329,15 @@ def sums_of_leaves(
 def reasons_not_used(device: Device, steps: Sequence[StepEvent]) -> list[WhyNot | None]:
     """Return, for each step, the reason why it is not used, or None if it is used. Steps must run
     the same program with about the same number of ops to be comparable."""
-    n_ops = summed((common_name(device, step), step.n_events) for step in steps)
+    n_ops = summed((step.kind, step.n_events) for step in steps)
     program = max(n_ops, key=n_ops.__getitem__)
+    if device.has_cycles:
+        program = main_kind(steps)
     # If all steps have names of their own, the names do not tell programs apart.
-    has_programs = device.step_source == MODULES or len(n_ops) < len(steps)
+    has_programs = device.step_source != STEPS or len(n_ops) < len(steps)
 
     def is_other(step: StepEvent) -> bool:
-        return has_programs and common_name(device, step) != program
+        return has_programs and step.kind != program
 
     counts = sorted(step.n_events for step in steps if step.n_events and not is_other(step))
     middle = counts[(len(counts) - 1) // 2] if counts else 0
@@ -373,7 +383,7 @@ def record_devices(
     trace: Trace,
     names: Sequence[str],
     asked: slice,
-    compared: StepKey | None,
+    compared: Picked | None,
     context: Context,
 ) -> list[DeviceFacts]:
     """Record the devices that have ops; if no device has ops, raise NoAnswer with the first

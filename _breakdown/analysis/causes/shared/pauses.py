@@ -185,7 +185,7 @@ def cause_of(group: Group, what_helps: str, confidence: Confidence) -> Cause:
     occurrences = periods.occurrences(group.pauses)
     assert occurrences is not None  # A pause takes some time.
     if group.is_single:
-        after = periods.steps[occurrences.gaps[0]].index
+        after = periods.steps[occurrences.gaps[0]][0].index
         occurrences = occurrences._replace(when=f"a single time, after the step with index {after}")
     host, reported = group.reason.host, group.reason.reported
     lines = [call.frame.line for call in host.calls if call.frame]
