@@ -611,9 +611,8 @@ def roofline_between(roofline: Json, by_source: Json) -> Faults:
         of_source = whole[key]
         parts = row["total_dur_ps"] + row["opaque_dur_ps"]
         yield from differs(f"parts of {key}", parts, of_source["total_dur_ps"])
-        for name in ("bytes_accessed_sum", "hbm_bytes_sum", "model_flops_sum"):
-            if name != "model_flops_sum" or not row["opaque_dur_ps"]:
-                yield from differs(f"{name} of {key}", row[name], of_source[name])
+        for name in ("bytes_accessed_sum", "hbm_bytes_sum"):
+            yield from differs(f"{name} of {key}", row[name], of_source[name])
 
 
 def faults_of_record(record: Json, ask: Ask) -> Faults:
@@ -696,13 +695,7 @@ def faults_of_real_programs(ask: Ask) -> Faults:
             lines[group["source_inner"], group["kind"]] += group["total_dur_ps"]
     for (line, kind), time in lines.items():
         its = [op for op in by_op if (op["source_inner"], op["kind"]) == (line, kind)]
-        # The user's line is only likely for a library's line without a stack of the user's.
-        own = [
-            op
-            for op in its
-            if op["source_is"] in ("own", "doubtful")
-            or (op["source_is"] == "likely" and op["source_user"] != line)
-        ]
+        own = [op for op in its if op["source_is"] in ("own", "doubtful")]
         yield from sums_to(f"{kind} of {line}", own, "total_dur_ps", time)
     for row in ask("by_scope", depth="all")["scopes"]:
         below = f"{row['scope']}/" if row["scope"] else ""
