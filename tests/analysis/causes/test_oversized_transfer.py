@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unittest
 
-from tests.analysis.small_programs import Json, causes
+from tests.analysis.small_programs import OF_ROWS, Json, causes, rows_of, zeros
 from tests.builders.hlo_proto import Shape, array, listed_groups, op
 from tests.builders.xspace import op as event
 
@@ -93,10 +93,10 @@ def updated(n_rows: int) -> list[Json]:
     """Return the causes if updates of 64 rows of a table are added up among four devices."""
     table = array("f32", n_rows, 64)
     program = [
-        op("zeros", "parameter", shape=table),
+        *zeros("zeros", table),
         op("rows", "parameter", shape=array("s32", 64), number=1),
         op("updates", "parameter", shape=array("f32", 64, 64), number=2),
-        op("part", "scatter", "zeros", "rows", "updates", shape=table, tf_op=BACKWARD),
+        op("part", "scatter", "zeros", "rows", "updates", shape=table, extra=OF_ROWS),
         op("sum", "all-reduce", "part", shape=table, line="model.py:3", extra=GROUPS),
         op("out", "negate", "sum", shape=table),
     ]
@@ -110,7 +110,7 @@ def looked_up(n_rows: int) -> list[Json]:
         op("x", "parameter", shape=array("f32", n_rows // 4, 64)),
         op("rows", "parameter", shape=array("s32", 64), number=1),
         op("whole", "all-gather", "x", shape=array("f32", n_rows, 64), extra=GROUPS),
-        op("out", "gather", "whole", "rows", shape=array("f32", 64, 64)),
+        rows_of("whole", "rows", array("f32", 64, 64)),
     ]
     ran = [event("whole", "all-gather", 0, 200), event("out", "gather", 300, 10)]
     return [row for row in causes({"main": program}, ran) if row["cause"] == "oversized_transfer"]
@@ -183,7 +183,9 @@ class LargerArray(unittest.TestCase):
 
     def test_gathered_table_of_which_few_rows_are_used_is_found(self) -> None:
         (row,) = looked_up(n_rows=4096)
-        self.assertIn("gathers a table among 4 devices", row["says"])
+        self.assertIn(
+            "among 4 devices moves f32[4096,64], of which only a part is used", row["says"]
+        )
 
     def test_gathered_table_of_which_many_rows_are_used_is_not_reported(self) -> None:
         self.assertEqual(looked_up(n_rows=512), [])
