@@ -53,6 +53,7 @@ FOR_PART = (
     "Take the part before the collective. If each device takes another part, give the array the"
     " sharding of its parts, for example by keeping two arrays, not one that is cut in halves."
 )
+FOR_COPIES = "Let the collective move the small array, and broadcast its result."
 FOR_TABLE = (
     "Split the table along its rows over the devices, so that only the rows that are used move."
 )
@@ -70,12 +71,16 @@ class _Moved(NamedTuple):
 
 def find(of: StepProgram) -> Iterator[Cause]:
     sizes = sizes_of(of)
-    cut = sizes.ops_of(EXCHANGE, sizes.part, sizes.zero)
-    found = grouped(
-        (row.law is sizes.part, row) for row in cut if row.law is sizes.zero or not row.is_own_part
-    )
-    for is_read, parts in found.items():
-        yield _part_cause(is_read, parts)
+    for law, does, remedy in (
+        (sizes.part, "of which only a part is used", FOR_PART),
+        (sizes.zero, "which is zero except for a part", FOR_TABLE),
+        (sizes.repeat, "which repeats a smaller array", FOR_COPIES),
+    ):
+        parts = sizes.ops_of(EXCHANGE, law)
+        # Other parts are in a cause of their own.
+        parts = [row for row in parts if law is not sizes.part or not row.is_own_part]
+        if parts:
+            yield _part_cause(parts, does, remedy)
     rows: list[_Moved] = []
     explained = of.explained_by("sum_too_late")
     for is_gather in (True, False):
@@ -91,20 +96,20 @@ def find(of: StepProgram) -> Iterator[Cause]:
         yield _cause(of, does, alike)
 
 
-def _part_cause(is_read: bool, rows: list[Resized]) -> Cause:
-    """Return the cause for collectives that move whole arrays, of which ops take or fill a part."""
+def _part_cause(rows: list[Resized], does: str, remedy: str) -> Cause:
+    """Return the cause for collectives that move whole arrays where a part is enough."""
     longest = longest_of(rows)
-    takes, n = longest.takes if is_read else set(), devices_of(longest.ran).size
+    takes, n = longest.takes if remedy == FOR_PART else set(), devices_of(longest.ran).size
     among = f" among {n} devices" if n else ""
     more = f" ({len(rows) - 1} more like it)" if len(rows) > 1 else ""
-    does = "of which only a part is used" if is_read else "which is zero except for a part"
     says = (
         f"The {collective_name_of(longest.ran.op)} at <line>{among}{more} moves {longest.shape},"
         f" {does}: moving this part would take {percentage(100 * longest.left)} of the bytes, and"
         " save <gain>."
     )
-    remedy = FOR_TABLE if not is_read or LOOKUP in takes else FOR_PART
-    return cause_of(rows, says, remedy, SEEN if takes == {SAME} else LIKELY)
+    is_same = remedy == FOR_COPIES or takes == {SAME}
+    remedy = FOR_TABLE if LOOKUP in takes else remedy
+    return cause_of(rows, says, remedy, SEEN if is_same else LIKELY)
 
 
 def _gathered(of: StepProgram, ran: Executions) -> _Moved | None:

@@ -17,6 +17,7 @@ from _breakdown.analysis.sizes.edges import (
     Edge,
 )
 from _breakdown.analysis.sizes.law import Law, Left, Parts, scaled
+from _proto.hlo.collectives import first_collective
 from _proto.hlo.program import Instruction
 
 
@@ -31,7 +32,7 @@ class Sum(Law):
         label = by, place
         if given is None:
             return {}
-        if edge.kind == REDUCE and place == 0 and _adds(by):
+        if edge.kind == REDUCE and place == 0 and adds(by):
             return {
                 (dim,): frozenset([((label,), 1 / max(1, given.dims[dim]))])
                 for dim in by.message.dimensions
@@ -48,10 +49,9 @@ class Sum(Law):
         return {summed: frozenset([((label, label), made.n_elements / given.n_elements)])}
 
     def is_crossed(self, edge: Edge) -> bool:
-        opcode = edge.by.opcode
-        if edge.kind == REDUCE:
-            return edge.place == 0 and _adds(edge.by)
-        is_linear = {"divide": edge.place == 0, "select": edge.place > 0}.get(opcode, True)
+        if edge.kind in (REDUCE, EXCHANGE):
+            return edge.place == 0 and adds(edge.by)
+        is_linear = {"divide": edge.place == 0, "select": edge.place > 0}.get(edge.by.opcode, True)
         return edge.kind in self.crosses and is_linear
 
     def passed(self, edge: Edge, links: Sequence[Link], left: Left) -> Left | None:
@@ -74,6 +74,8 @@ def _is_quadratic(left: Left) -> bool:
     return any(len(each) > 1 for each in places.values())
 
 
-def _adds(reduce: Instruction) -> bool:
-    roots = [called.root for called in reduce.called]
-    return len(roots) == 1 and roots[0] is not None and roots[0].opcode == "add"
+def adds(here: Instruction) -> bool:
+    """Return whether a reduction adds, also one over devices; other collectives count, too."""
+    found = first_collective(here.chain) or here
+    roots = [called.root for called in found.called]
+    return all(root is not None and root.opcode == "add" for root in roots)

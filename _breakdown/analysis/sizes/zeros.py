@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from _breakdown.analysis.arrays.dims import PUTTING, Link
 from _breakdown.analysis.arrays.elements import elements_of
-from _breakdown.analysis.arrays.graph import Value, is_same
+from _breakdown.analysis.arrays.graph import Value, is_same, operand
 from _breakdown.analysis.sizes.edges import (
     BROADCAST,
     ELEMENT,
@@ -45,7 +45,8 @@ class Zero(SeededLaw):
     crosses = frozenset((PASS, LOOP, MOVE, ELEMENT, LINEAR, MATMUL, REDUCE, TAKE, PUT, BROADCAST))
 
     def moves(self, seed: Instruction) -> bool:
-        return seed.opcode == "select" or is_zero(Value(seed.operands[seed.opcode == "pad"]))
+        filled = operand(seed, 1 if seed.opcode == "pad" else 0)
+        return seed.opcode == "select" or (filled is not None and is_zero(Value(filled)))
 
     def own(self, edge: Edge) -> Parts:
         if edge.by.opcode == "select":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unittest
 
 from tests.analysis.small_programs import OF_ROWS, Json, causes, rows_of, zeros
-from tests.builders.hlo_proto import Shape, array, listed_groups, op
+from tests.builders.hlo_proto import Shape, array, listed_groups, op, packed
 from tests.builders.xspace import op as event
 
 GROUPS = listed_groups((0, 1, 2, 3))
@@ -189,3 +189,30 @@ class LargerArray(unittest.TestCase):
 
     def test_gathered_table_of_which_many_rows_are_used_is_not_reported(self) -> None:
         self.assertEqual(looked_up(n_rows=512), [])
+
+    def test_repeated_array_that_is_gathered_is_found(self) -> None:
+        def rows(dims: tuple[int, ...]) -> list[Json]:
+            many = array("f32", 64, 8, 512)
+            program = [
+                op("x", "parameter", shape=array("f32", *(many.dims[dim] for dim in dims))),
+                op("many", "broadcast", "x", shape=many, extra=packed(14, dims)),
+                op("all", "all-gather", "many", shape=array("f32", 256, 8, 512), extra=GROUPS),
+            ]
+            found = causes({"main": program}, [event("all", "all-gather", 0, 200)])
+            return [row for row in found if row["cause"] == "oversized_transfer"]
+
+        (row,) = rows((0, 2))
+        self.assertEqual((row["gain_ps"], row["confidence"]), (175, "seen"))
+        self.assertEqual(rows((0, 1, 2)), [])
+
+    def test_slice_after_a_permute_is_found(self) -> None:
+        whole, half = array("f32", 256, 512), array("f32", 256, 256)
+        program = [
+            op("x", "parameter", shape=whole),
+            op("sent", "collective-permute", "x", shape=whole, line="moe.py:21", extra=GROUPS),
+            op("half", "slice", "sent", shape=half),
+        ]
+        ran = [event("sent", "collective-permute", 0, 200), event("half", "slice", 200, 1)]
+        (row,) = causes({"main": program}, ran)
+        self.assertEqual((row["cause"], row["gain_ps"]), ("oversized_transfer", 100))
+        self.assertEqual((row["source_user"], row["confidence"]), ("moe.py:21", "seen"))

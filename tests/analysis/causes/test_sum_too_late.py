@@ -12,12 +12,14 @@ from tests.builders.xspace import op as event
 FOUR = listed_groups((0, 1, 2, 3))
 # The results of 8 experts for each of 64 tokens, and their sums.
 ALL, SUMS, WEIGHTS = array("f32", 64, 8, 512), array("f32", 64, 512), array("f32", 64, 8)
-ADDITION = [
-    op("first", "parameter", shape=array("f32")),
-    op("second", "parameter", shape=array("f32"), number=1),
-    op("both", "add", "first", "second", shape=array("f32")),
-]
 OVER_EXPERTS = packed(14, [1])
+
+
+def combining(opcode: str, name: str = "both") -> list[Op]:
+    """Return the computation of a reduction."""
+    one = array("f32")
+    sides = [op(f"{name}.{i}", "parameter", shape=one, number=i) for i in (0, 1)]
+    return [*sides, op(name, opcode, f"{name}.0", f"{name}.1", shape=one)]
 
 
 def total(of: str, name: str = "total", calls: str = "addition") -> Op:
@@ -36,7 +38,6 @@ def total(of: str, name: str = "total", calls: str = "addition") -> Op:
 
 def found(*ops: Op, collective: str = "all-reduce", addition: str = "add") -> list[Json]:
     """Return the rows for a program that exchanges the results of all experts in 200 ps."""
-    one = [*ADDITION[:2], op("both", addition, "first", "second", shape=array("f32"))]
     main = [
         op("x", "parameter", shape=ALL),
         op("weights", "parameter", shape=WEIGHTS, number=1),
@@ -46,7 +47,7 @@ def found(*ops: Op, collective: str = "all-reduce", addition: str = "add") -> li
         *ops,
     ]
     ran = [event("moved", collective, 100, 200)]
-    rows = causes({"addition": one, "main": main}, ran, devices=(1, 4))
+    rows = causes({"addition": combining(addition), "main": main}, ran, devices=(1, 4))
     return [row for row in rows if row["cause"] == "sum_too_late"]
 
 
@@ -65,6 +66,20 @@ class SumTooLate(unittest.TestCase):
 
     def test_greatest_element_is_no_sum(self) -> None:
         self.assertEqual(found(total("moved"), addition="maximum"), [])
+
+    def test_greatest_element_on_all_devices_is_no_sum_of_devices(self) -> None:
+        def rows(combine: str) -> list[Json]:
+            main = [
+                op("x", "parameter", shape=ALL),
+                op("zero", "constant", shape=array("f32")),
+                op("moved", "all-reduce", "x", shape=ALL, extra=FOUR, calls=["combine"]),
+                total("moved"),
+            ]
+            called = {"addition": combining("add"), "combine": combining(combine, "devices")}
+            return causes({**called, "main": main}, [event("moved", "all-reduce", 100, 200)])
+
+        self.assertEqual([row["cause"] for row in rows("add")], ["sum_too_late"])
+        self.assertEqual(rows("maximum"), [])
 
     def test_sum_of_a_function_that_is_not_linear_is_not_reported(self) -> None:
         self.assertEqual(found(op("e", "exponential", "moved", shape=ALL), total("e")), [])

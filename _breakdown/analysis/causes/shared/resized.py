@@ -23,7 +23,7 @@ from _breakdown.analysis.sizes.law import Law, Moved, SeededLaw
 from _breakdown.analysis.sizes.little import Little
 from _breakdown.analysis.sizes.part import DEVICE, LOOKUP, Part, takes_of
 from _breakdown.analysis.sizes.repeats import Repeat
-from _breakdown.analysis.sizes.sums import Sum
+from _breakdown.analysis.sizes.sums import Sum, adds
 from _breakdown.analysis.sizes.zeros import Zero
 from _breakdown.light import NamedTuple, cached_property
 from _breakdown.pipeline.executions import Executions
@@ -121,7 +121,7 @@ class Sizes:
         seeded = [law for law, seeds in grouped(self._seeds()).items() if law.walk(seeds)]
         # The laws by the kind of ops that take less time.
         self._laws: dict[str, Sequence[Law]] = {
-            EXCHANGE: (self.sum, self.narrow, self.wide, *seeded),
+            EXCHANGE: (self.sum, self.narrow, self.wide, self.repeat, *seeded),
             MATMUL: (self.repeat, *seeded),
             OTHER: seeded,
         }
@@ -180,6 +180,8 @@ class Sizes:
         return Resized(law, kind, ran, found[0], found[1], moved)
 
     def _of_collective(self, law: Law, ran: Executions, op: Instruction) -> _Found | None:
+        if law is self.zero and not adds(op):
+            return None
         arrays = {path: array.n_bytes or 0 for path, array in op.chain[-1].leaves or () if array}
         largest = max(arrays.values(), default=0)
         now = then = 0.0
