@@ -6,8 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.builders import hlo_proto
-from tests.builders.hlo_proto import Shape, array, direction, element, metadata_plane, tuple_of
-from tests.builders.xspace import Op, Space, encode, tpu_plane
+from tests.builders.hlo_proto import (
+    Shape,
+    array,
+    direction,
+    element,
+    metadata_plane,
+    packed,
+    tuple_of,
+)
+from tests.builders.xspace import Op, Space, bytes_field, encode, tpu_plane
 from tests.builders.xspace import op as event
 from tests.harness import answer
 
@@ -50,6 +58,23 @@ def take(name: str, of: str, index: int, shape: Shape | None = None) -> hlo_prot
 
 def equal(name: str, *operands: str, shape: Shape) -> hlo_proto.Op:
     return hlo_proto.op(name, "compare", *operands, shape=shape, extra=direction("EQ"))
+
+
+# Dimension numbers of a scatter of rows into a matrix.
+OF_ROWS = bytes_field(48, packed(1, [1]) + packed(2, [0]))
+
+
+def rows_of(source: str, indices: str, shape: Shape, name: str = "out") -> hlo_proto.Op:
+    """Return a gather of rows of a matrix."""
+    numbers = bytes_field(33, packed(1, [1])) + packed(34, [1, shape.dims[1]])
+    return hlo_proto.op(name, "gather", source, indices, shape=shape, extra=numbers)
+
+
+def zeros(name: str, shape: Shape) -> list[hlo_proto.Op]:
+    """Return an array of zeros, and the number of which it is made."""
+    literal = bytes_field(8, bytes_field(8, b"\0" * 4))
+    zero = hlo_proto.op(f"{name}.0", "constant", shape=array("f32"), extra=literal)
+    return [zero, hlo_proto.op(name, "broadcast", f"{name}.0", shape=shape)]
 
 
 def loop(body: list[hlo_proto.Op], n_state: int, *before: str) -> Program:

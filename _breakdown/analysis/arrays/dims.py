@@ -49,8 +49,11 @@ def links_of(here: Instruction) -> list[Link]:
     except (IndexError, ValueError):
         return []
     # Only damaged programs have dimensions that do not exist.
-    exist = all(_has(operands[x.place], x.inside) and _has(result, x.outside) for x in links)
-    return links if exist else []
+    exist = [set(range(len(array.dims) if array else 0)) for array in (*operands, result)]
+    for link in links:
+        if not (exist[link.place].issuperset(link.inside) and exist[-1].issuperset(link.outside)):
+            return []
+    return links
 
 
 def _has(array: Array | None, dims: Iterable[int | None]) -> bool:

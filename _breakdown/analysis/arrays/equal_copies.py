@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
-from _breakdown.analysis.arrays.graph import STRUCTURE, WHILE
+from _breakdown.analysis.arrays.graph import STRUCTURE, WHILE, Value, producers
 from _proto.hlo.collectives import COLLECTIVES, Collective, collective_of
 from _proto.hlo.parameters import read_parameters
 from _proto.hlo.program import Computation, Instruction, Program
@@ -76,6 +76,17 @@ class EqualCopies:
         if id(equal) not in self._n_alike:
             self._n_alike[id(equal)] = min(Counter(equal).values())
         return self._n_alike[id(equal)]
+
+    def are_equal(self, starts: Iterable[Instruction]) -> bool:
+        """Return whether all devices have the same values, which can be inside fusions."""
+        to_do = [Value(start) for start in starts]
+        for value in to_do:
+            known = self._of.get(value.instruction)
+            if known is None:
+                to_do += [each for each in producers(value) if each not in to_do]
+            elif len(set(_at(known, value.path) or ())) > 1:
+                return False
+        return True
 
     def _parameters(self, program: Program, n_devices: int) -> dict[int, Parts]:
         found: dict[int, dict[Path, Equal]] = {}

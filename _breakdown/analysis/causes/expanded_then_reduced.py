@@ -58,7 +58,9 @@ def find(of: StepProgram) -> Iterator[Cause]:
     hbm = of.roofs.hbm
     if not hbm:
         return
-    left_out = of.explained_by("one_hot_matmul", "large_intermediate", "rewritten_buffer")
+    left_out = of.explained_by(
+        "one_hot_matmul", "large_intermediate", "computed_then_dropped", "rewritten_buffer"
+    )
     found = (_expansion(of, ran) for ran in of.long_ops if id(ran) not in left_out)
     kinds = grouped(((each.helps, each.is_tiny), each) for each in found if each)
     for (helps, is_tiny), expansions in kinds.items():

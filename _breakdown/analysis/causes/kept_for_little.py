@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from _breakdown.analysis.arrays.engine import Change, Remove, Resize
-from _breakdown.analysis.arrays.graph import loop_around
-from _breakdown.analysis.arrays.of_step import TEMPORARY, StepArray
+from _breakdown.analysis.arrays.graph import WHILE, Value, body_of, operand
+from _breakdown.analysis.arrays.of_step import TEMPORARY
 from _breakdown.analysis.causes.shared.cause import SEEN, Cause
+from _breakdown.analysis.causes.shared.resized import LITTLE, multiplies, sizes_of
 from _breakdown.analysis.causes.shared.step_program import StepProgram
+from _breakdown.analysis.sizes.edges import last_of
 from _breakdown.units import size
+from _proto.hlo.program import Instruction
+from _proto.hlo.shapes import Path
 
 # About 1 % of the memory of the chips with the least HBM, 16 GB. Smaller arrays save little.
 _LEAST_BYTES = 128 << 20
-# As for `large_intermediate`: a change of dtype at most quarters the bytes of floats.
-_SHRINKING = 8
+# The phases in which an array is read for gradients.
+_FOR_GRADIENTS = ("backward", "recompute")
 
 WHAT_HELPS = (
     "Reduce in the loop, and return only what is used of each round, for example from the body of"
@@ -23,56 +27,47 @@ WHAT_HELPS = (
 
 
 def find(of: StepProgram) -> Iterator[Cause]:
-    uses_of = of.arrays.uses_of
-    for array in of.arrays if of.by_loop else ():
-        if not _is_filled_by_loop(of, array):
+    large = (
+        (loop, path, shape)
+        for loop in of.with_opcodes(WHILE)
+        for path, shape in loop.leaves or ()
+        if shape and (shape.n_bytes or 0) >= _LEAST_BYTES and _is_filled(loop, path)
+    )
+    for loop, path, shape in large:
+        array, moved = (
+            of.arrays.array_at(Value(loop, path)),
+            sizes_of(of).little.left(Value(loop, path)),
+        )
+        if not array or not moved or moved.left > LITTLE or of.arrays.kind_of(array) != TEMPORARY:
             continue
         readers = list(dict.fromkeys(use.executions for use in of.arrays.effective_reads(array)))
-        made = sum(
-            (result.shape.n_bytes or 0) * ran.n
-            for ran in readers
-            for result, use in uses_of[ran]
-            if use.is_write and result.origin is None
-        )
-        if (
-            not readers
-            or _SHRINKING * made > array.written
-            or any(ran.op.phase in ("backward", "recompute") or ran.op.dot for ran in readers)
-        ):
+        if any(ran.op.phase in _FOR_GRADIENTS for ran in (*readers, *array.makers)):
             continue
         # An op that computes a round's part and writes it to the array must still compute it.
         copying = [
             ran
             for ran in array.makers
-            if not ran.op.dot
-            and not ran.op.kernel
-            and all(other is array for other, use in uses_of[ran] if use.is_write)
+            if not multiplies(ran)
+            and all(made is array for made, use in of.arrays.uses_of[ran] if use.is_write)
         ]
         changes: list[Change] = [Remove(copying)] if copying else [Resize(array.value, 0)]
-        n_bytes = array.shape.n_bytes or 0
+        n_bytes = shape.n_bytes or 0
         yield Cause(
-            f"<line> keeps {array.shape.text} ({size(n_bytes)}) of all rounds of a loop, and later"
-            f" ops make only {size(made)} of it. Reducing it in each round would save <gain>.",
+            f"<line> keeps {shape.text} ({size(n_bytes)}) of all rounds of a loop, and later ops"
+            f" make only {size(round(n_bytes * moved.left))} of it. Reducing it in each round would"
+            " save <gain>.",
             WHAT_HELPS,
             SEEN,
             [*array.makers, *readers],
             changes,
-            evidence={"shape": array.shape.text},
+            evidence={"shape": shape.text},
         )
 
 
-def _is_filled_by_loop(of: StepProgram, array: StepArray) -> bool:
-    n_bytes = array.shape.n_bytes or 0
-    return (
-        array.value.instruction.program is of.program
-        and n_bytes >= _LEAST_BYTES
-        and of.arrays.kind_of(array) == TEMPORARY
-        and bool(array.makers)
-        and all(
-            ran.op.phase not in ("backward", "recompute")
-            and ran.op.instruction is not None
-            and loop_around(ran.op.instruction.computation) is not None
-            for ran in array.makers
-        )
-        and any(use.n_bytes < n_bytes * use.executions.n for use in array.writes)
-    )
+def _is_filled(loop: Instruction, path: Path) -> bool:
+    """Return whether each round of a loop writes a part of an element of its state."""
+    body = body_of(loop)
+    update = last_of(Value(body.root, path)).instruction if body and body.root else None
+    start = operand(update, 0) if update and update.opcode == "dynamic-update-slice" else None
+    end = last_of(Value(start)) if start else None
+    return end is not None and end.path == path and end.instruction.computation is body

@@ -16,22 +16,24 @@ from _breakdown.analysis.arrays.graph import (
     reach,
     reach_if_all,
 )
-from _breakdown.analysis.causes.shared.cause import LIKELY, Cause
+from _breakdown.analysis.causes.shared.cause import LIKELY, SEEN, Cause
 from _breakdown.analysis.causes.shared.duplicates import Duplicates
+from _breakdown.analysis.causes.shared.resized import Resized, cause_of, longest_of, sizes_of
 from _breakdown.analysis.causes.shared.step_program import (
     StepProgram,
     collective_name_of,
     devices_of,
     place_of_longest,
 )
+from _breakdown.analysis.sizes.edges import EXCHANGE
+from _breakdown.analysis.sizes.part import LOOKUP, SAME
 from _breakdown.light import NamedTuple
 from _breakdown.pipeline.executions import Executions
 from _breakdown.pipeline.groups import grouped
-from _breakdown.units import size
+from _breakdown.units import percentage, size
 from _proto.hlo.program import Instruction
 
 _GATHER, _REDUCTIONS = "all-gather", ("all-reduce", "reduce-scatter")
-_LOOKUP, _UPDATE = "gather", "scatter"
 _SLICE = "dynamic-slice"
 _SUMS = "reduces partial sums"
 # The moved array must have more than this many times the bytes of the others. Below, the other
@@ -47,6 +49,11 @@ FOR_SUMS = (
     "Split the weight along a dimension of the result, such as the vocabulary of a table that is"
     " also the head, and not along the dimension over which the matmul sums."
 )
+FOR_PART = (
+    "Take the part before the collective. If each device takes another part, give the array the"
+    " sharding of its parts, for example by keeping two arrays, not one that is cut in halves."
+)
+FOR_COPIES = "Let the collective move the small array, and broadcast its result."
 FOR_TABLE = (
     "Split the table along its rows over the devices, so that only the rows that are used move."
 )
@@ -63,56 +70,71 @@ class _Moved(NamedTuple):
 
 
 def find(of: StepProgram) -> Iterator[Cause]:
+    sizes = sizes_of(of)
+    for law, does, remedy in (
+        (sizes.part, "of which only a part is used", FOR_PART),
+        (sizes.zero, "which is zero except for a part", FOR_TABLE),
+        (sizes.repeat, "which repeats a smaller array", FOR_COPIES),
+    ):
+        parts = sizes.ops_of(EXCHANGE, law)
+        # Other parts are in a cause of their own.
+        parts = [row for row in parts if law is not sizes.part or not row.is_own_part]
+        if parts:
+            yield _part_cause(parts, does, remedy)
     rows: list[_Moved] = []
-    by_name = grouped((collective_name_of(ran.op), ran) for ran in of.long_collectives)
-    for ran in by_name.get(_GATHER, []):
-        rows += filter(_is_oversized, _gathered(of, ran))
-    # A row of a gather can contain the reduction of the same matmul.
-    explained = {ran for row in rows for ran in row.members}
-    for ran in (ran for name in _REDUCTIONS for ran in by_name.get(name, [])):
-        rows += filter(_is_oversized, _reduced(of, ran) if ran not in explained else ())
+    explained = of.explained_by("sum_too_late")
+    for is_gather in (True, False):
+        names = (_GATHER,) if is_gather else _REDUCTIONS
+        for ran in of.long_collectives:
+            # A row of a gather can contain the reduction of the same matmul.
+            if collective_name_of(ran.op) in names and id(ran) not in explained:
+                row = _gathered(of, ran) if is_gather else _reduced(of, ran)
+                if row and 0 < _FACTOR * row.n_others < row.n_bytes:
+                    rows.append(row)
+                    explained |= set(map(id, row.members[1:]))
     for does, alike in grouped((row.does, row) for row in rows).items():
         yield _cause(of, does, alike)
 
 
-def _is_oversized(row: _Moved) -> bool:
-    return 0 < _FACTOR * row.n_others < row.n_bytes
+def _part_cause(rows: list[Resized], does: str, remedy: str) -> Cause:
+    """Return the cause for collectives that move whole arrays where a part is enough."""
+    longest = longest_of(rows)
+    takes, n = longest.takes if remedy == FOR_PART else set(), devices_of(longest.ran).size
+    among = f" among {n} devices" if n else ""
+    more = f" ({len(rows) - 1} more like it)" if len(rows) > 1 else ""
+    says = (
+        f"The {collective_name_of(longest.ran.op)} at <line>{among}{more} moves {longest.shape},"
+        f" {does}: moving this part would take {percentage(100 * longest.left)} of the bytes, and"
+        " save <gain>."
+    )
+    is_same = remedy == FOR_COPIES or takes == {SAME}
+    remedy = FOR_TABLE if LOOKUP in takes else remedy
+    return cause_of(rows, says, remedy, SEEN if is_same else LIKELY)
 
 
-def _gathered(of: StepProgram, ran: Executions) -> Iterator[_Moved]:
+def _gathered(of: StepProgram, ran: Executions) -> _Moved | None:
     here = ran.op.instruction
-    if here is None:
-        return
-    walk = reach_if_all([Value(here)], consumers, is_same, _is_read_or_made)
-    if walk is None:
-        return
-    passed = {value.instruction for value in walk.passed}
-    ops = {_inner(value.instruction) for value in walk.stopped}
-    is_table = {op.opcode for op in ops} == {_LOOKUP}
-    if not is_table and not all(op.opcode in DOTS for op in ops):
-        return
+    walk = reach_if_all([Value(here)], consumers, is_same, _is_matmul) if here else None
+    if walk is None or here is None:
+        return None
+    ops = {value.instruction for value in walk.stopped}
     sums = {op: _reductions_of(of, op) for op in ops if _keeps(op, ran)}
-    moved = [here, *(op for op in ops if sums.get(op))]
-    others = {each for op in ops for each in (op, *op.operands)} - passed - {*moved}
+    moved = {here, *(op for op in ops if sums.get(op))}
+    others = {each for op in ops for each in (op, *op.operands)} - moved
+    others -= {value.instruction for value in walk.passed}
     members = (ran, *(each for found in sums.values() for each in found))
-    does = "gathers a table" if is_table else "gathers an operand"
-    reduces = " and reduces the result" if len(members) > 1 else ""
-    yield _Moved(members, does + reduces, _bytes_of(moved), _bytes_of(others, ran))
+    does = "gathers an operand" + (" and reduces the result" if len(members) > 1 else "")
+    return _Moved(members, does, _bytes_of(moved), _bytes_of(others, ran))
 
 
-def _reduced(of: StepProgram, ran: Executions) -> Iterator[_Moved]:
+def _reduced(of: StepProgram, ran: Executions) -> _Moved | None:
     here = ran.op.instruction
-    if here is None:
-        return
-    walk = reach_if_all([Value(here)], producers, is_same, _is_read_or_made)
-    ops = {_inner(each.instruction) for each in walk.stopped} if walk else set()
-    opcodes = {op.opcode for op in ops}
-    if opcodes == {_UPDATE}:
-        used = [each for op in ops for each in op.operands[1:]]
-        yield _Moved((ran,), "adds up updates", _bytes_of(ops), _bytes_of(used, ran))
-    elif opcodes and opcodes <= DOTS and all(op.op_name and not is_backward(op) for op in ops):
-        used = [each for op in ops for each in _activations(of, op)]
-        yield _Moved((ran,), _SUMS, _bytes_of(ops), _bytes_of(used, ran))
+    walk = reach_if_all([Value(here)], producers, is_same, _is_matmul) if here else None
+    ops = {value.instruction for value in walk.stopped} if walk else set()
+    if not ops or not all(op.op_name and not is_backward(op) for op in ops):
+        return None
+    used = [each for op in ops for each in _activations(of, op)]
+    return _Moved((ran,), _SUMS, _bytes_of(ops), _bytes_of(used, ran))
 
 
 def _activations(of: StepProgram, dot: Instruction) -> list[Instruction]:
@@ -141,15 +163,8 @@ def _reductions_of(of: StepProgram, op: Instruction) -> list[Executions]:
     return [ran for ran in found if ran and collective_name_of(ran.op) in _REDUCTIONS]
 
 
-def _is_read_or_made(value: Value) -> bool:
-    """Return whether a matmul, a lookup or an update of a table reads an array, or makes it."""
-    return _inner(value.instruction).opcode in (*DOTS, _LOOKUP, _UPDATE)
-
-
-def _inner(here: Instruction) -> Instruction:
-    """Return the lookup or update that an asynchronous op runs, or else the instruction."""
-    inside = (inner for part in here.chain for inner in part.inside())
-    return next((inner for inner in inside if inner.opcode in (_LOOKUP, _UPDATE)), here)
+def _is_matmul(value: Value) -> bool:
+    return value.instruction.opcode in DOTS
 
 
 def _keeps(dot: Instruction, gather: Executions) -> bool:
@@ -183,14 +198,12 @@ def _cause(of: StepProgram, does: str, rows: list[_Moved]) -> Cause:
     if does == _SUMS:
         changes += Duplicates(of).divided_after(part_of)
     more = f" ({len(rows) - 1} more like it)" if len(rows) > 1 else ""
-    of_table = "table" in does or "updates" in does
-    of_what = "" if of_table else " of a matmul"
     return Cause(
-        f"The {collective_name_of(first.op)} at <line> {does}{of_what} among"
+        f"The {collective_name_of(first.op)} at <line> {does} of a matmul among"
         f" {devices_of(first).size} devices{more}: {size(largest.n_bytes)}, but the other arrays of"
         f" the op have only {size(largest.n_others)} on all of them together. Another sharding"
         " would save <gain>.",
-        FOR_TABLE if of_table else FOR_SUMS if does == _SUMS else FOR_MATMUL,
+        FOR_SUMS if does == _SUMS else FOR_MATMUL,
         LIKELY,
         [change.op for change in changes],
         changes,

@@ -49,6 +49,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
         "collective_in_loop",
         "resharding",
         "reduce_then_slice",
+        "sum_too_late",
         confidence=SEEN,
     )
     chip = _peaks.CHIPS.get(of.roofs.choice.chip)

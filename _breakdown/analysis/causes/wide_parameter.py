@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from _breakdown.analysis.arrays.engine import Change, Remove, Resize
-from _breakdown.analysis.arrays.graph import STRUCTURE, Value, consumers, is_layout, reach
-from _breakdown.analysis.arrays.of_step import StepArray, is_float
+from _breakdown.analysis.arrays.graph import STRUCTURE
+from _breakdown.analysis.arrays.of_step import is_float
 from _breakdown.analysis.causes.shared.cause import SEEN, Cause
+from _breakdown.analysis.causes.shared.resized import sizes_of
 from _breakdown.analysis.causes.shared.sentences import clipped
 from _breakdown.analysis.causes.shared.step_program import StepProgram
 from _breakdown.pipeline.executions import Executions
@@ -18,8 +19,6 @@ REMEDY = (
     "Cast weights once, when they are loaded (param_dtype in Flax), and pass inputs in the dtype in"
     " which the step computes."
 )
-# Instructions that pass elements on without computing with them.
-_MOVES = frozenset("dynamic-slice gather slice".split())
 # Smaller parameters, such as scales of norms, cost almost nothing.
 _MIN_BYTES = 1 << 20
 
@@ -27,15 +26,16 @@ _MIN_BYTES = 1 << 20
 def find(of: StepProgram) -> Iterator[Cause]:
     if of.trains:
         return
+    sizes = sizes_of(of)
     wide = {
-        array: narrow
+        array: moved.left
         for array in of.arrays
         if array.is_parameter
         and not array.written
         and not array.is_result
         and (array.shape.n_bytes or 0) >= _MIN_BYTES
         and is_float(array.shape.dtype)
-        and (narrow := _narrowed(array))
+        and (moved := sizes.narrow.left(array.value))
     }
     if not wide:
         return
@@ -55,25 +55,6 @@ def find(of: StepProgram) -> Iterator[Cause]:
         [*changes, Remove(casts)],
         evidence={"shape": largest.shape.text},
     )
-
-
-def _narrowed(array: StepArray) -> float | None:
-    """Return the part of a parameter's bytes that is needed if all its readers cast it to a
-    narrower float, otherwise None."""
-    ends = reach([array.value], consumers, _moves).stopped
-    bits = [
-        value.array.bits for value in ends if value.instruction.opcode == "convert" and value.array
-    ]
-    floats = [value.array for value in ends if value.array and is_float(value.array.dtype)]
-    widest = max((n or 0 for n in bits), default=0)
-    whole = array.shape.bits or 0
-    is_cast = bool(ends) and len(bits) == len(ends) == len(floats)
-    return widest / whole if is_cast and 0 < widest < whole else None
-
-
-def _moves(value: Value) -> bool:
-    here = value.instruction
-    return here.opcode in _MOVES or is_layout(here)
 
 
 def _only_casts(ran: Executions) -> bool:

@@ -93,6 +93,11 @@ from jax.sharding import PartitionSpec as P
 x = h = jnp.ones((2, 3, 4))
 with_sharding_constraint = lambda x, spec: x
 """,
+    "sum_too_late": """
+psum = lambda x, axis: 4 * x
+h, w2 = jnp.sin(jnp.arange(24.0)).reshape(2, 3, 4), jnp.cos(jnp.arange(20.0)).reshape(4, 5)
+weights = jnp.sin(jnp.arange(6.0)).reshape(2, 3)
+""",
     "oversized_transfer": """
 from jax.sharding import NamedSharding, PartitionSpec as P
 mesh = jax.sharding.Mesh(jax.devices()[:1], ("model",))
@@ -151,6 +156,7 @@ SAME = {
     "parameter_relayout": "gate",
     "one_hot_matmul": "x",
     "reduce_then_slice": "y",
+    "sum_too_late": "y",
     "widened_dtype": "x",
     "large_intermediate": "loss",
     "broadcast_in_memory": "out",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unittest
 from collections.abc import Sequence
 
-from tests.analysis.small_programs import Json, Program, causes, equal
+from tests.analysis.small_programs import Json, Program, causes, equal, zeros
 from tests.builders.hlo_proto import Op, Shape, array, op, packed
 from tests.builders.xspace import op as event
 
@@ -146,11 +146,12 @@ class Reduced(unittest.TestCase):
             )
             fused = [
                 op("labels", "parameter", shape=few),
-                op("spread", "broadcast", "labels", shape=big),
-                op("places", "iota", shape=big),
+                op("spread", "broadcast", "labels", shape=big, extra=packed(14, [0])),
+                op("places", "iota", shape=big, extra=packed(14, [1])),
                 equal("hot", "spread", "places", shape=array("pred", 500, 125)),
-                op("pick", "select", "hot", "spread", "spread", shape=big, tf_op=name, line=line),
-                op("sum.1", "reduce", "pick", shape=few),
+                *zeros("zeros", big),
+                op("pick", "select", "hot", "spread", "zeros", shape=big, tf_op=name, line=line),
+                op("sum.1", "reduce", "pick", "zeros.0", shape=few, extra=packed(14, [1])),
             ]
             main = [
                 op("x", "parameter", shape=big),
@@ -166,7 +167,7 @@ class Reduced(unittest.TestCase):
             return [row["cause"] for row in causes({"fused": fused, "main": main}, ran, *HBM)]
 
         self.assertEqual(names("loss.py:6"), ["large_intermediate"])
-        self.assertEqual(names("loss.py:7"), ["large_intermediate", "expanded_then_reduced"])
+        self.assertEqual(names("loss.py:7"), ["large_intermediate", "computed_then_dropped"])
 
     def test_matmul_of_few_rows_is_not_reported(self) -> None:
         inside = combined("multiply", MATMUL)

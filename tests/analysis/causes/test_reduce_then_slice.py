@@ -56,7 +56,7 @@ class Cut(unittest.TestCase):
         self.assertIn("psum_scatter", row["what_helps"])
 
     def test_sum_that_is_joined_with_others_before_the_slice_is_reported(self) -> None:
-        part, whole, flat = array("f32", 2048), array("f32", 4096), array("f32", 8192)
+        part, whole, flat = array("f32", 8192), array("f32", 16384), array("f32", 32768)
         program = [
             op("x", "parameter", shape=whole),
             op("index", "partition-id", shape=array("s32")),

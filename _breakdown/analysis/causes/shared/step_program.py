@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
+from typing import Any
 
 from _breakdown.analysis.arrays.graph import WHILE, body_of, callers, loop_around
 from _breakdown.analysis.arrays.links import Links
 from _breakdown.analysis.arrays.of_step import StepArrays
-from _breakdown.analysis.arrays.parts import Parts
 from _breakdown.analysis.causes import SMALLEST_PART
 from _breakdown.analysis.causes.shared.cause import Cause, Place, StepFacts
 from _breakdown.analysis.causes.shared.sentences import listed
@@ -96,6 +96,8 @@ class StepProgram:
         self._facts = facts
         # Causes that gain less than this time are not reported.
         self.floor = facts.step.duration // SMALLEST_PART
+        # What other modules derive from the program, by the class that derives it.
+        self.derived: dict[object, Any] = {}
 
     @property
     def arrays(self) -> StepArrays:
@@ -121,11 +123,6 @@ class StepProgram:
     @cached_property
     def leaves(self) -> list[Executions]:
         return [entry.executions for entry in self.ledger]
-
-    @cached_property
-    def parts(self) -> Parts:
-        """Return the parts of arrays that the program uses, and the links between dimensions."""
-        return Parts()
 
     @cached_property
     def long_ops(self) -> list[Executions]:

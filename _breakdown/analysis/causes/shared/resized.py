@@ -1,0 +1,266 @@
+"""Find which ops take less time, and which arrays become smaller, if ops are moved by the laws of
+`analysis/sizes`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Final, TypeAlias
+
+from _breakdown.analysis.arrays.dims import array_of, dims_of_dot
+from _breakdown.analysis.arrays.engine import Change, Retime
+from _breakdown.analysis.arrays.equal_copies import EqualCopies
+from _breakdown.analysis.arrays.graph import DOTS, Value, operand
+from _breakdown.analysis.causes.shared.cause import Cause, Confidence, Place
+from _breakdown.analysis.causes.shared.step_program import (
+    StepProgram,
+    collective_name_of,
+    devices_of,
+)
+from _breakdown.analysis.sizes.casts import Narrow, Wide
+from _breakdown.analysis.sizes.edges import EXCHANGE, MATMUL, OTHER, edges_before
+from _breakdown.analysis.sizes.law import Law, Moved, SeededLaw
+from _breakdown.analysis.sizes.little import Little
+from _breakdown.analysis.sizes.part import DEVICE, LOOKUP, Part, takes_of
+from _breakdown.analysis.sizes.repeats import Repeat
+from _breakdown.analysis.sizes.sums import Sum, adds
+from _breakdown.analysis.sizes.zeros import Zero
+from _breakdown.light import NamedTuple, cached_property
+from _breakdown.pipeline.executions import Executions
+from _breakdown.pipeline.groups import grouped
+from _proto.hlo.parameters import n_partitions
+from _proto.hlo.program import Instruction
+
+# Ops that take or put elements of smaller arrays are not followed: a matmul or a collective takes
+# at most about this many times as long as writing its result.
+_LONGEST = 128
+_SEEDS: Final = Part.opcodes | Zero.opcodes
+# Ignore arrays that have less than 1 / `_SMALL` of the bytes of a collective's largest array.
+_SMALL = 100
+# Ops that keep more of their time are not worth a change.
+_NEARLY_ALL = 0.99
+# The matrix unit takes about as long for fewer rows, because it first loads the other operand.
+_FEWEST_ROWS = 128
+# A part of the result of these instructions can take as long as the whole: its elements need those
+# at other places, as in a cumsum, and a kernel can need a padded dimension.
+_NEEDING_ALL = frozenset(("custom-call", "fft", "reduce-window", "sort"))
+# Little is made of an array if it is at most this part: a row of a vocabulary becomes one number,
+# but a change of dtype only halves or quarters the bytes.
+LITTLE: Final = 1 / 8
+
+# The part of an op's time that is left, and the array of which it is left.
+_Found: TypeAlias = "tuple[float, Value]"
+
+
+class Resized(NamedTuple):
+    """An op that takes only a part of its time if another op moves."""
+
+    law: Law
+    kind: str
+    ran: Executions
+    left: float
+    # The array that becomes smaller.
+    value: Value
+    moved: Moved
+
+    @property
+    def change(self) -> Change:
+        return Retime(self.ran, self.ran.total * self.left)
+
+    @property
+    def saved(self) -> float:
+        return self.ran.total * (1 - self.left)
+
+    @property
+    def shape(self) -> str:
+        return self.value.array.text if self.value.array else "an array"
+
+    @property
+    def takes(self) -> set[str]:
+        """Return what devices take: all the same, each its own part, or what each looks up."""
+        return set[str]().union(*map(takes_of, self.moved.parts.values()))
+
+    @property
+    def is_own_part(self) -> bool:
+        """Return whether each device keeps its own part of what a collective makes whole."""
+        is_whole = collective_name_of(self.ran.op) in ("all-gather", "all-reduce")
+        return is_whole and self.takes == {DEVICE}
+
+
+def longest_of(rows: Sequence[Resized]) -> Resized:
+    return max(rows, key=lambda row: row.saved)
+
+
+def cause_of(
+    rows: Sequence[Resized],
+    says: str,
+    what_helps: str,
+    confidence: Confidence,
+    place: Place | None = None,
+) -> Cause:
+    ops, changes = [row.ran for row in rows], [row.change for row in rows]
+    evidence = {"shape": longest_of(rows).shape}
+    return Cause(says, what_helps, confidence, ops, changes, place=place, evidence=evidence)
+
+
+def sizes_of(of: StepProgram) -> Sizes:
+    """Return the ops and arrays of a program that could be smaller."""
+    if Sizes not in of.derived:
+        of.derived[Sizes] = Sizes(of)
+    found: Sizes = of.derived[Sizes]
+    return found
+
+
+class Sizes:
+    """The ops and the arrays of a program that could be smaller."""
+
+    def __init__(self, of: StepProgram) -> None:
+        self._of = of
+        self.part, self.sum, self.narrow, self.little = Part(), Sum(), Narrow(), Little()
+        self.zero, self.repeat, self.wide = Zero(), Repeat(), Wide()
+        seeded = [law for law, seeds in grouped(self._seeds()).items() if law.walk(seeds)]
+        # The laws by the kind of ops that take less time.
+        self._laws: dict[str, Sequence[Law]] = {
+            EXCHANGE: (self.sum, self.narrow, self.wide, self.repeat, *seeded),
+            MATMUL: (self.repeat, *seeded),
+            OTHER: seeded,
+        }
+
+    def _seeds(self) -> Iterator[tuple[SeededLaw, Value]]:
+        """Yield the results of ops that take or put a part of large arrays."""
+        least = self._of.floor * float(self._of.roofs.hbm or 0) / _LONGEST
+        for ran in self._of.leaves:
+            op = ran.op.instruction
+            for seed in op.parts_with(_SEEDS) if op else ():
+                law = self.part if seed.opcode in Part.opcodes else self.zero
+                arrays = filter(None, (array_of(seed), array_of(operand(seed, 0))))
+                is_large = max((array.n_bytes or 0 for array in arrays), default=0) * ran.n >= least
+                if op and op.is_asynchronous:
+                    # Asynchronous slices fetch the parts of an array one after the other.
+                    if is_large and seed.opcode == "gather":
+                        yield law, Value(op.chain[-1])
+                elif is_large and seed.operands and law.moves(seed):
+                    yield law, Value(seed)
+
+    def ops_of(self, kind: str, *laws: Law) -> list[Resized]:
+        return [row for row in self._ops if row.kind == kind and row.law in laws]
+
+    @cached_property
+    def _ops(self) -> list[Resized]:
+        """Return the ops that would take less time, each with the law that leaves least."""
+        collectives = set(self._of.long_collectives)
+        found = []
+        for ran in self._of.long_ops:
+            if op := ran.op.instruction:
+                dots = op.parts_with(DOTS)
+                kind = EXCHANGE if ran in collectives else MATMUL if dots else OTHER
+                if kind == EXCHANGE or not op.is_asynchronous:
+                    rows = (self._resized(law, kind, ran, op, dots) for law in self._laws[kind])
+                    found += [min(filter(None, rows), key=lambda row: row.left, default=None)]
+        return [row for row in found if row]
+
+    def _resized(
+        self, law: Law, kind: str, ran: Executions, op: Instruction, dots: Sequence[Instruction]
+    ) -> Resized | None:
+        found: _Found | None = None
+        if kind == EXCHANGE:
+            found = self._of_collective(law, ran, op)
+        elif kind == MATMUL:
+            every = [self._of_dot(law, dot) for dot in dots]
+            if all(every) and (found := max(filter(None, every), key=lambda each: each[0])):
+                # The op reads and writes what is left of its arrays.
+                uses = self._of.arrays.uses_of.get(ran, ())
+                n_bytes = sum(use.n_bytes * _fraction(law, array.value) for array, use in uses)
+                time = n_bytes / float(self._of.roofs.hbm or math.inf)
+                found = max(found[0], time / max(1, ran.total)), found[1]
+        elif _NEEDING_ALL.isdisjoint(op.opcodes):
+            found = self._of_elements(law, op)
+        if found is None or found[0] > _NEARLY_ALL or not (moved := law.left(found[1])):
+            return None
+        return Resized(law, kind, ran, found[0], found[1], moved)
+
+    def _of_collective(self, law: Law, ran: Executions, op: Instruction) -> _Found | None:
+        if law is self.zero and not adds(op):
+            return None
+        arrays = {path: array.n_bytes or 0 for path, array in op.chain[-1].leaves or () if array}
+        largest = max(arrays.values(), default=0)
+        now = then = 0.0
+        found: Value | None = None
+        for path, n_bytes in arrays.items():
+            # The compiler joins small arrays, such as the loss, with large ones.
+            if _SMALL * n_bytes < largest:
+                continue
+            value = Value(op.chain[-1], path)
+            # Each device can take another part of what a collective makes. Other ops move past it.
+            if law is not self.part:
+                value = next((edge.given for edge in edges_before(value)), value)
+            if (left := self._left_among(law, ran, value)) >= 1:
+                return None
+            found = found or value
+            now += n_bytes
+            then += n_bytes * left
+        return (then / now, found) if found and now else None
+
+    def _left_among(self, law: Law, ran: Executions, value: Value) -> float:
+        """Return the part of an array that a collective has to move."""
+        moved = law.left(value)
+        if moved is None or (law is self.sum and not self._has_equal_weights(moved)):
+            return 1.0
+        left = moved.left
+        parts = moved.parts.values() if law is self.part else ()
+        takes = set[str]().union(*map(takes_of, parts))
+        if law is self.zero or LOOKUP in takes:
+            # Each device has elements at other places.
+            left *= max(1, devices_of(ran).size)
+            left = left if left < 0.5 else 1.0
+        if takes & {DEVICE, LOOKUP} and collective_name_of(ran.op) == "all-reduce":
+            # A reduce-scatter moves half the bytes of an all-reduce.
+            left = max(left, 0.5)
+        return left
+
+    def _has_equal_weights(self, moved: Moved) -> bool:
+        """Return whether all devices multiply the terms of a sum with the same numbers."""
+        passed = {step for left in moved.parts.values() for label, _ in left for step in label[1:]}
+        weights = [one for by, i in passed for one in (*by.operands[:i], *by.operands[i + 1 :])]
+        program = self._of.program
+        return not weights or EqualCopies(program, n_partitions(program)).are_equal(weights)
+
+    def _of_dot(self, law: Law, dot: Instruction) -> _Found | None:
+        found: _Found | None = None
+        # Where an operand has zeros, a matmul adds nothing.
+        values = [Value(dot), *map(Value, dot.operands if law is self.zero else ())]
+        for i, value in enumerate(values):
+            moved = law.left(value)
+            if moved is None or value.array is None:
+                continue
+            side_of = {dims[i]: tuple(dim is None for dim in dims) for dims in dims_of_dot(dot)}
+            # Single elements of a result are no smaller matmul.
+            sides = {dims: {side_of.get(dim) for dim in dims} for dims in moved.parts}
+            keys = {dims: left for dims, left in moved.parts.items() if len(sides[dims]) == 1}
+            left = moved._replace(parts=keys).left
+            if law is self.repeat:
+                rows = {dim for dim, side in side_of.items() if {side} in sides.values()}
+                n = math.prod(size for d, size in enumerate(value.array.dims) if d in rows)
+                left = max(n * left, _FEWEST_ROWS) / max(n, _FEWEST_ROWS)
+            if left < (found[0] if found else 1):
+                found = left, value
+        return found
+
+    def _of_elements(self, law: Law, op: Instruction) -> _Found | None:
+        made = [Value(op, path) for path, array in op.leaves or () if array]
+        summed = [Value(one.operands[0]) for one in op.parts_with({"reduce"}) if one.operands]
+        # The op makes arrays of which a part is left, or sums arrays which are mostly zero.
+        made = made if law is self.part or all(map(law.left, made)) else summed
+        if not made or not all(map(law.left, made)):
+            return None
+        most = max(made, key=lambda value: _fraction(law, value))
+        return _fraction(law, most), most
+
+
+def _fraction(law: Law, value: Value) -> float:
+    moved = law.left(value)
+    return moved.left if moved else 1.0
+
+
+def multiplies(ran: Executions) -> bool:
+    return ran.op.dot is not None or bool(ran.op.kernel)

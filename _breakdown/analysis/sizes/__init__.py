@@ -1,0 +1,14 @@
+"""Find arrays that are larger than they need be, by laws about which ops can run earlier or later.
+
+A law is a file. It says which ops make arrays smaller or larger, which ops they can be moved past,
+and what is left of an array that several ops read or make:
+
+    law      op that moves                      moves past
+    part     slice, lookup            earlier   nearly all that keeps a dimension
+    sum      sum over a dimension     earlier   linear ops, collectives
+    narrow   cast to a narrower float earlier   ops and collectives that only move elements
+    little   any reduction or lookup  earlier   ops on elements, so that the array stays on the chip
+    zero     pad, scatter, one-hot    later     ops that keep zeros
+    repeat   broadcast                later     ops on elements, matmuls, collectives
+    wide     cast to a wider float    later     ops and collectives that only move elements
+"""

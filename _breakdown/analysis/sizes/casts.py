@@ -1,0 +1,62 @@
+"""Move casts between floats past ops that only move elements, and ops that only take little of an
+array."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from _breakdown.analysis.arrays.graph import Value
+from _breakdown.analysis.arrays.of_step import is_float
+from _breakdown.analysis.sizes.edges import (
+    ALL,
+    BROADCAST,
+    EXCHANGE,
+    LOOP,
+    MOVE,
+    PASS,
+    PUT,
+    TAKE,
+    Edge,
+)
+from _breakdown.analysis.sizes.law import Law, Parts, fraction
+
+
+class Narrow(Law):
+    """A cast to a narrower float. Ops that only move elements can as well move narrow ones."""
+
+    shrinks = True
+    crosses = frozenset((PASS, LOOP, MOVE, TAKE, PUT, EXCHANGE))
+
+    def own(self, edge: Edge) -> Parts:
+        near, far = edge.given.array, edge.made.array
+        if not self.shrinks:
+            near, far = far, near
+        if edge.by.opcode != "convert" or near is None or far is None:
+            return {}
+        part = (far.bits or 0) / (near.bits or 1)
+        is_cast = is_float(near.dtype) and is_float(far.dtype) and 0 < part < 1
+        return {ALL: frozenset([((part,), part)])} if is_cast else {}
+
+    def is_crossed(self, edge: Edge) -> bool:
+        if edge.kind in (PASS, LOOP) or edge.kind not in self.crosses:
+            return edge.kind in self.crosses
+        array = edge.given.array
+        return array is not None and is_float(array.dtype)
+
+
+class Wide(Narrow):
+    """A cast to a wider float, which can as well run after the elements have moved."""
+
+    shrinks = False
+    crosses = Narrow.crosses | {BROADCAST}
+
+    def joined(self, value: Value, sides: Iterable[tuple[Edge, Parts]]) -> Parts:
+        """Return the widest operand; indices and single numbers do not count."""
+        found = [
+            parts
+            for edge, parts in sides
+            if (array := edge.given.array) and array.n_elements > 1 and is_float(array.dtype)
+        ]
+        if not all(found):
+            return {}
+        return max(found, key=lambda parts: fraction(parts[ALL]), default={})

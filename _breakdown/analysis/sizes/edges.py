@@ -1,0 +1,184 @@
+"""Go from arrays to the arrays next to them, with the dimensions that both have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, TypeAlias
+
+from _breakdown.analysis.arrays.dims import PUTTING, TAKING, Link, array_of, links_of
+from _breakdown.analysis.arrays.graph import (
+    DOTS,
+    ELEMENTWISE,
+    STRUCTURE,
+    WHILE,
+    Value,
+    body_of,
+    consumers,
+    inputs_of_chain,
+    is_layout,
+    operand,
+    producers,
+)
+from _breakdown.light import NamedTuple
+from _breakdown.pipeline.groups import grouped
+from _proto.hlo.collectives import collective_name, first_collective
+from _proto.hlo.program import Instruction
+from _proto.hlo.shapes import Path
+
+# Kinds of instructions, by what they do with the dimensions and the elements of their operands.
+PASS, LOOP, MOVE, LINEAR, ELEMENT, MATMUL, REDUCE, TAKE, PUT, BROADCAST, EXCHANGE, OTHER = (
+    *("pass", "loop", "move", "linear", "element", "matmul"),
+    *("reduce", "take", "put", "broadcast", "exchange", "other"),
+)
+_KIND_OF: Final = {
+    **dict.fromkeys(STRUCTURE, PASS),
+    **dict.fromkeys(ELEMENTWISE, ELEMENT),
+    **dict.fromkeys("add convert divide multiply negate select subtract".split(), LINEAR),
+    **dict.fromkeys(DOTS, MATMUL),
+    **dict.fromkeys(TAKING, TAKE),
+    **dict.fromkeys(PUTTING, PUT),
+    WHILE: LOOP,
+    "concatenate": PUT,
+    "reduce": REDUCE,
+    "broadcast": BROADCAST,
+}
+
+Dims: TypeAlias = "tuple[int, ...]"
+# Stands for all dimensions together, such as for the width of the elements.
+ALL: Final[Dims] = (-1,)
+# Long chains of instructions that only pass a value on occur in damaged programs only.
+_FARTHEST = 80
+
+
+class Edge(NamedTuple):
+    """An instruction that computes the value `made` from the value `given`, its operand at a
+    place. Of an asynchronous op, `by` is the slice or lookup that it runs."""
+
+    by: Instruction
+    place: int
+    given: Value
+    made: Value
+    kind: str
+
+    def links(self) -> Sequence[Link]:
+        if self.kind == EXCHANGE or self.by.opcode == "copy-done":
+            before, after = self.given.array, self.made.array
+            if before is None or after is None or len(before.dims) != len(after.dims):
+                return ()
+            both = enumerate(zip(before.dims, after.dims, strict=True))
+            return [Link(0, (i,), (i,)) for i, (n, m) in both if n == m]
+        known: dict[Instruction, dict[int, list[Link]]]
+        known = self.by.program.derived.setdefault(Edge, {})
+        if self.by not in known:
+            known[self.by] = grouped((link.place, link) for link in links_of(self.by))
+        return known[self.by].get(self.place, ())
+
+    def linked(self, dims: Dims, *, to_given: bool) -> Sequence[Link]:
+        """Return the links of dimensions of the result to the operand, or back. Return none if the
+        other side has the elements only together with those of other dimensions."""
+        near = [(link.outside if to_given else link.inside, link) for link in self.links()]
+        found = [(some, link) for some, link in near if not {*dims}.isdisjoint(some)]
+        is_exact = sorted(dim for some, _ in found for dim in some) == sorted(dims)
+        return [link for _, link in found] if is_exact else ()
+
+
+def kind_of(here: Instruction) -> str:
+    found = _KIND_OF.get(here.opcode) if here.stage is None else None
+    if found is None and _collective_of(here):
+        found = EXCHANGE
+    if found is None and (here.opcode == "copy-done" or is_layout(here)):
+        found = MOVE
+    return found or (TAKE if _taken_by(here) is not here else OTHER)
+
+
+def _collective_of(here: Instruction) -> str | None:
+    is_fused = here.opcode == "fusion" and here.is_asynchronous
+    found = first_collective(here.chain) if is_fused else here
+    return collective_name(found.opcode) if found else None
+
+
+def _taken_by(here: Instruction) -> Instruction:
+    """Return the lookup or slice that an asynchronous op runs, or else the instruction."""
+    chain = here.chain if here.is_asynchronous else ()
+    found = [one for part in chain for one in part.inside() if one.opcode in TAKING]
+    return min(found, key=lambda one: one.opcode != "gather", default=here)
+
+
+def edges_before(value: Value) -> list[Edge]:
+    """Return the edges to what a value is computed from."""
+    here, path = value
+    kind = kind_of(here)
+    if kind in (PASS, LOOP):
+        if (loop := loop_of(here)) is None:
+            return [Edge(here, 0, source, value, kind) for source in producers(value)]
+        body = body_of(loop)
+        start = body.root if body and here is loop else operand(loop, 0)
+        is_kept = start is not None and is_unchanged(loop, path)
+        return [Edge(loop, 0, Value(start, path), value, LOOP)] if start and is_kept else []
+    given = list(inputs_of_chain(here)) if here.is_asynchronous else here.operands
+    if kind == EXCHANGE and len(path) == 1:
+        # A collective on several arrays returns each array at the index of its operand.
+        given = given[path[0] : path[0] + 1]
+    by = _taken_by(here)
+    if by is here:
+        return [Edge(here, i, Value(one), value, kind) for i, one in enumerate(given)]
+    source = array_of(operand(by, 0))
+    is_source = [source and (array := array_of(one)) and array.dims == source.dims for one in given]
+    both = zip(given, is_source, strict=True)
+    return [Edge(by, 0 if is_first else 1, Value(one), value, kind) for one, is_first in both]
+
+
+def edges_after(value: Value) -> Iterator[Edge]:
+    """Yield the edges to all that is computed from a value. One of the kind `OTHER` is to something
+    else, such as the result of the program."""
+    here = value.instruction
+    caller = here.computation.caller
+    if here.computation.root is here and (caller is None or kind_of(caller) not in (PASS, LOOP)):
+        yield Edge(here, 0, value, value, OTHER)
+    for taker in dict.fromkeys(consumers(value)):
+        by = taker.instruction
+        kind = kind_of(by)
+        loop = loop_of(by) if kind in (PASS, LOOP) else None
+        if loop is not None:
+            # The next round begins with the same value.
+            if by is loop or by.computation is not here.computation:
+                yield Edge(loop, 0, value, taker, LOOP if is_unchanged(loop, taker.path) else OTHER)
+        elif kind == PASS:
+            yield Edge(by, 0, value, taker, kind)
+        else:
+            yield from (edge for edge in edges_before(taker) if edge.given == value)
+
+
+def loop_of(here: Instruction) -> Instruction | None:
+    """Return the loop of which an instruction is the result, or the state in its body."""
+    caller = here.computation.caller if here.opcode == "parameter" else None
+    if here.opcode == WHILE or (caller and body_of(caller) is here.computation):
+        return caller or here
+    return None
+
+
+def is_state(value: Value, loop: Instruction, path: Path) -> bool:
+    """Return whether a value is an element of the state at the begin of a round."""
+    here = value.instruction
+    return here.opcode == "parameter" and loop_of(here) is loop and value.path == path
+
+
+def is_unchanged(loop: Instruction, path: Path) -> bool:
+    """Return whether the rounds of a loop do not change an element of its state."""
+    known: dict[object, bool] = loop.program.derived.setdefault(is_unchanged, {})
+    if (loop, path) not in known:
+        known[loop, path] = is_state(last_of(Value(loop, path)), loop, path)
+    return known[loop, path]
+
+
+def last_of(value: Value, passes: Callable[[Instruction], bool] = lambda _: False) -> Value:
+    """Return the value from which instructions that only pass a value on have it."""
+    for _ in range(_FARTHEST):
+        here = value.instruction
+        if here.opcode == "parameter" and loop_of(here):
+            break
+        sources = producers(value) if here.opcode in STRUCTURE or passes(here) else []
+        if len(sources) != 1:
+            break
+        value = sources[0]
+    return value

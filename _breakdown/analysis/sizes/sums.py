@@ -1,0 +1,81 @@
+"""Move sums over dimensions towards what computes their operand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from _breakdown.analysis.arrays.dims import Link, array_of, dims_of_dot
+from _breakdown.analysis.arrays.graph import Value
+from _breakdown.analysis.sizes.edges import (
+    EXCHANGE,
+    LINEAR,
+    LOOP,
+    MATMUL,
+    MOVE,
+    PASS,
+    REDUCE,
+    Edge,
+)
+from _breakdown.analysis.sizes.law import Law, Left, Parts, scaled
+from _proto.hlo.collectives import first_collective
+from _proto.hlo.program import Instruction
+
+
+class Sum(Law):
+    """A sum over a dimension. The sum of a linear function is the function of the sum."""
+
+    shrinks = True
+    crosses = frozenset((PASS, LOOP, MOVE, LINEAR, REDUCE, EXCHANGE))
+
+    def own(self, edge: Edge) -> Parts:
+        given, by, place = edge.given.array, edge.by, edge.place
+        label = by, place
+        if given is None:
+            return {}
+        if edge.kind == REDUCE and place == 0 and adds(by):
+            return {
+                (dim,): frozenset([((label,), 1 / max(1, given.dims[dim]))])
+                for dim in by.message.dimensions
+            }
+        made = array_of(by) if edge.kind == MATMUL and place < 2 else None
+        if made is None or 2 * made.n_elements > given.n_elements:
+            return {}
+        summed = tuple(
+            dim
+            for out, *sides in dims_of_dot(by)
+            if out is None and (dim := sides[place]) is not None
+        )
+        # The other operand has the weights of the sum.
+        return {summed: frozenset([((label, label), made.n_elements / given.n_elements)])}
+
+    def is_crossed(self, edge: Edge) -> bool:
+        if edge.kind in (REDUCE, EXCHANGE):
+            return edge.place == 0 and adds(edge.by)
+        is_linear = {"divide": edge.place == 0, "select": edge.place > 0}.get(edge.by.opcode, True)
+        return edge.kind in self.crosses and is_linear
+
+    def passed(self, edge: Edge, links: Sequence[Link], left: Left) -> Left | None:
+        by = edge.by
+        if by.opcode in ("multiply", "divide", "select"):
+            return scaled(left, (by, edge.place), 1)
+        return left
+
+    def joined(self, value: Value, sides: Iterable[tuple[Edge, Parts]]) -> Parts:
+        found = super().joined(value, sides)
+        return {dims: left for dims, left in found.items() if not _is_quadratic(left)}
+
+
+def _is_quadratic(left: Left) -> bool:
+    """Return whether an array is multiplied with what is made of it, as in the sum of squares."""
+    places: dict[object, set[object]] = {}
+    for label, _ in left:
+        for by, place in label[1:]:
+            places.setdefault(by, set()).add(place)
+    return any(len(each) > 1 for each in places.values())
+
+
+def adds(here: Instruction) -> bool:
+    """Return whether a reduction adds, also one over devices; other collectives count, too."""
+    found = first_collective(here.chain) or here
+    roots = [called.root for called in found.called]
+    return all(root is not None and root.opcode == "add" for root in roots)

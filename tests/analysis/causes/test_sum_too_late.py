@@ -1,0 +1,131 @@
+"""Test the cause `sum_too_late`."""
+
+from __future__ import annotations
+
+import unittest
+
+from tests.analysis.small_programs import Json, causes
+from tests.builders.hlo_proto import Op, array, listed_groups, op, packed
+from tests.builders.xspace import bytes_field
+from tests.builders.xspace import op as event
+
+FOUR = listed_groups((0, 1, 2, 3))
+# The results of 8 experts for each of 64 tokens, and their sums.
+ALL, SUMS, WEIGHTS = array("f32", 64, 8, 512), array("f32", 64, 512), array("f32", 64, 8)
+OVER_EXPERTS = packed(14, [1])
+
+
+def combining(opcode: str, name: str = "both") -> list[Op]:
+    """Return the computation of a reduction."""
+    one = array("f32")
+    sides = [op(f"{name}.{i}", "parameter", shape=one, number=i) for i in (0, 1)]
+    return [*sides, op(name, opcode, f"{name}.0", f"{name}.1", shape=one)]
+
+
+def total(of: str, name: str = "total", calls: str = "addition") -> Op:
+    """Return a sum over the experts."""
+    return op(
+        name,
+        "reduce",
+        of,
+        "zero",
+        shape=SUMS,
+        extra=OVER_EXPERTS,
+        calls=[calls],
+        line="moe.py:61",
+    )
+
+
+def found(*ops: Op, collective: str = "all-reduce", addition: str = "add") -> list[Json]:
+    """Return the rows for a program that exchanges the results of all experts in 200 ps."""
+    main = [
+        op("x", "parameter", shape=ALL),
+        op("weights", "parameter", shape=WEIGHTS, number=1),
+        op("device", "partition-id", shape=array("u32")),
+        op("zero", "constant", shape=array("f32")),
+        op("moved", collective, "x", shape=ALL, line="moe.py:60", extra=FOUR),
+        *ops,
+    ]
+    ran = [event("moved", collective, 100, 200)]
+    rows = causes({"addition": combining(addition), "main": main}, ran, devices=(1, 4))
+    return [row for row in rows if row["cause"] == "sum_too_late"]
+
+
+class SumTooLate(unittest.TestCase):
+    def test_sum_after_an_all_reduce_is_found_at_the_line_that_sums(self) -> None:
+        (row,) = found(total("moved"))
+        self.assertEqual((row["source_user"], row["confidence"]), ("moe.py:61", "seen"))
+        self.assertEqual(row["gain_ps"], 200 * 7 // 8)
+        self.assertIn("over 8 elements, after 1 all-reduce at moe.py:60", row["says"])
+
+    def test_linear_ops_and_gathers_along_other_dimensions_are_passed(self) -> None:
+        half = op("half", "negate", "moved", shape=ALL)
+        more = op("more", "add", "half", "x", shape=ALL)
+        (row,) = found(half, more, total("more"), collective="all-gather")
+        self.assertEqual(row["gain_ps"], 175)
+
+    def test_greatest_element_is_no_sum(self) -> None:
+        self.assertEqual(found(total("moved"), addition="maximum"), [])
+
+    def test_greatest_element_on_all_devices_is_no_sum_of_devices(self) -> None:
+        def rows(combine: str) -> list[Json]:
+            main = [
+                op("x", "parameter", shape=ALL),
+                op("zero", "constant", shape=array("f32")),
+                op("moved", "all-reduce", "x", shape=ALL, extra=FOUR, calls=["combine"]),
+                total("moved"),
+            ]
+            called = {"addition": combining("add"), "combine": combining(combine, "devices")}
+            return causes({**called, "main": main}, [event("moved", "all-reduce", 100, 200)])
+
+        self.assertEqual([row["cause"] for row in rows("add")], ["sum_too_late"])
+        self.assertEqual(rows("maximum"), [])
+
+    def test_sum_of_a_function_that_is_not_linear_is_not_reported(self) -> None:
+        self.assertEqual(found(op("e", "exponential", "moved", shape=ALL), total("e")), [])
+        squares = op("squares", "multiply", "moved", "moved", shape=ALL)
+        self.assertEqual(found(squares, total("squares")), [])
+        twice = op("twice", "add", "moved", "moved", shape=ALL)
+        product = op("squares", "multiply", "moved", "twice", shape=ALL)
+        self.assertEqual(found(twice, product, total("squares")), [])
+
+    def test_array_that_is_also_needed_whole_is_not_reported(self) -> None:
+        self.assertEqual(found(total("moved"), op("out", "tanh", "moved", shape=ALL)), [])
+
+    def test_two_sums_over_different_dimensions_need_the_whole(self) -> None:
+        over_tokens = op(
+            "other",
+            "reduce",
+            "moved",
+            "zero",
+            shape=array("f32", 8, 512),
+            extra=packed(14, [0]),
+            calls=["addition"],
+        )
+        self.assertEqual(found(total("moved"), over_tokens), [])
+
+    def test_weights_must_be_the_same_on_all_devices(self) -> None:
+        spread = op("spread", "broadcast", "weights", shape=ALL, extra=packed(14, [0, 1]))
+        # The sharding of the weights is unknown, so each device can have others.
+        product = op("weighted", "multiply", "moved", "spread", shape=ALL)
+        self.assertEqual(found(spread, product, total("weighted")), [])
+        gathered = op("same", "all-reduce", "spread", shape=ALL, extra=FOUR)
+        product = op("weighted", "multiply", "moved", "same", shape=ALL)
+        (row,) = found(spread, gathered, product, total("weighted"))
+        self.assertEqual(row["gain_ps"], 175)
+
+    def test_matmul_with_weights_is_a_sum_if_it_makes_less(self) -> None:
+        def rows(result: tuple[int, ...]) -> list[Json]:
+            columns = array("f32", *result[1:], 64, 8)
+            same = op("same", "all-reduce", "given", shape=columns, extra=FOUR)
+            given = op("given", "parameter", shape=columns, number=2)
+            batches = packed(1, [1]) + packed(2, [len(columns.dims) - 1])
+            batches += packed(3, [0]) + packed(4, [len(columns.dims) - 2])
+            extra = bytes_field(30, batches)
+            shape = array("f32", 64, 512, *result[1:])
+            made = op("y", "dot", "moved", "same", shape=shape, extra=extra, line="moe.py:61")
+            return found(given, same, made)
+
+        self.assertEqual([row["gain_ps"] for row in rows((1,))], [175])
+        # Eight sums of eight elements are no less.
+        self.assertEqual(rows((1, 8)), [])
