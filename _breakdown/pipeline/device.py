@@ -132,30 +132,7 @@ def open_device(
     if not lines:
         raise NoAnswer("no_xla_ops_line", available_lines=plane.line_names)
     base = lines[0].base_ps
-    steps = noted_steps(plane, STEPS_LINE, base, context)
-    source: StepSource = STEPS
-    whole = None
-    if not steps:
-        ran, source = noted_steps(plane, MODULES_LINE, base, context), MODULES
-        count_starts(ran, lines, base)
-        steps = whole_programs(ran)
-        n_cut = len(ran) - len(steps)
-        if n_cut:
-            whole = steps[0].start, steps[-1].end
-            context.warn(
-                f"left out {counted(n_cut, 'program')} that the capture cuts off: fewer ops start"
-                " in it than in all others of this name"
-            )
-        cycles = cycles_of(steps)
-        if cycles:
-            steps, source = cycles.steps, CYCLES
-            context.note(cycles.note)
-        elif steps:
-            repeats = len({step.name for step in steps}) < len(steps)
-            context.note(
-                "the trace has no Steps line, so each execution of a program (XLA Modules)"
-                f" counts as a step{'' if repeats else '; no program runs twice'}"
-            )
+    steps, source, whole = steps_of(plane, lines, base, context)
     return Device(
         path=path,
         trace=trace,
@@ -172,6 +149,37 @@ def open_device(
         planes=trace.plane_names,
         is_own=is_own,
     )
+
+
+def steps_of(
+    plane: AnyPlane, lines: Sequence[AnyLine], base: int, context: Context
+) -> tuple[list[StepEvent], StepSource, tuple[int, int] | None]:
+    """Return the steps of a plane, their source, and the time without the programs that the capture
+    cuts off, or None if it cuts off none."""
+    steps = noted_steps(plane, STEPS_LINE, base, context)
+    if steps:
+        return steps, STEPS, None
+    programs = noted_steps(plane, MODULES_LINE, base, context)
+    count_starts(programs, lines, base)
+    steps = whole_programs(programs)
+    n_cut = len(programs) - len(steps)
+    whole = (steps[0].start, steps[-1].end) if n_cut else None
+    if n_cut:
+        context.warn(
+            f"left out {counted(n_cut, 'program')} that the capture cuts off: fewer ops start in it"
+            " than in all others of this name"
+        )
+    cycles = cycles_of(steps)
+    if cycles:
+        context.note(cycles.note)
+        return cycles.steps, CYCLES, whole
+    if steps:
+        repeats = len({step.name for step in steps}) < len(steps)
+        context.note(
+            "the trace has no Steps line, so each execution of a program (XLA Modules) counts as a"
+            f" step{'' if repeats else '; no program runs twice'}"
+        )
+    return steps, MODULES, whole
 
 
 def noted_steps(plane: AnyPlane, line_name: str, base: int, context: Context) -> list[StepEvent]:

@@ -147,7 +147,7 @@ class Part(NamedTuple):
 
 
 class Path(NamedTuple):
-    """What a pause is spent on, latest part first."""
+    """The critical path of a pause: what it is spent on, latest part first."""
 
     parts: list[Part]
     # The launching thread, and its event that waits for another thread; None if it never does.

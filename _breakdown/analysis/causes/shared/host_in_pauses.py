@@ -49,7 +49,7 @@ class Call(NamedTuple):
 
 
 class HostInPause(NamedTuple):
-    """What the host does during a pause."""
+    """The host's work during a pause."""
 
     kind: Kind
     # The calls that contain the work, outermost first; empty if no call contains half of the pause.

@@ -58,8 +58,7 @@ _NAMED = (*_ANYWHERE, READING)
 
 
 class Reason(NamedTuple):
-    """What the host does during a pause, and the reported call, or None if no call is in own
-    code."""
+    """The host's work during a pause, and the reported call, or None if no call is in own code."""
 
     host: HostInPause
     reported: Call | None
