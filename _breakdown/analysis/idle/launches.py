@@ -42,19 +42,22 @@ class Launches:
         span_of = {run_id: (start, end) for start, end, run_id in executions}
         self._threads: dict[int, set[str]] = defaultdict(set)
         enqueued, completed = dict[int, int](), dict[int, int]()
+        # Devices can count their executions alike; then it is unknown which is whose.
+        is_shared = False
         for plane in planes if span_of else ():
             for event in integers_of_events(plane, RUN_ID):
                 if event.value not in span_of:
                     continue
                 if event.start < span_of[event.value][1]:
                     self._threads[event.value].add(event.line)
-                # Other devices can have an execution of the same number.
                 if _ENQUEUES in event.name:
-                    known = enqueued.get(event.value, event.start)
-                    enqueued[event.value] = min(known, event.start)
+                    is_shared |= event.value in enqueued
+                    enqueued[event.value] = event.start
                 elif _COMPLETES in event.name:
-                    known = completed.get(event.value, event.start)
-                    completed[event.value] = max(known, event.start)
+                    is_shared |= event.value in completed
+                    completed[event.value] = event.start
+        if is_shared:
+            enqueued, completed = {}, {}
         # How much the host's clock is at least, and at most, ahead of the device's.
         early = [time - span_of[run_id][0] for run_id, time in enqueued.items()]
         late = [time - span_of[run_id][1] for run_id, time in completed.items()]

@@ -194,8 +194,11 @@ class Modes(unittest.TestCase):
 
 
 class Clocks(unittest.TestCase):
-    def found(self, ahead: int, *, first_ahead: int | None = None) -> dict[str, Any]:
-        """Return the answer for a host whose clock is ahead by some microseconds."""
+    def found(
+        self, ahead: int, *, first_ahead: int | None = None, n_devices: int = 1
+    ) -> dict[str, Any]:
+        """Return the answer for a host whose clock is ahead by some microseconds, and which
+        launches each step on some devices."""
         plane = device()
         plane.stat_metadata.append(StatMetadata(950, "run_id"))
         plane.event_metadata.append(EventMetadata(951, "jit_train(1)"))
@@ -220,7 +223,8 @@ class Clocks(unittest.TestCase):
         for i in range(1, N + 1):
             shift = first_ahead if first_ahead is not None and i == 1 else ahead
             stats = [Stat(1, uint64(i))]
-            events.append(Event(901, (PERIOD * i + shift) * US, 5 * US, stats=stats))
+            launch = Event(901, (PERIOD * i + shift) * US, 5 * US, stats=stats)
+            events += [launch] * n_devices
             done = (PERIOD * i + STEP + 20 + shift) * US
             events.append(Event(902, done, 5 * US, stats=stats))
         of_host.lines.append(Line("runtime", events))
@@ -233,6 +237,11 @@ class Clocks(unittest.TestCase):
             self.assertEqual(row["source_user"], "feed.py:3", ahead)
             noted = [note for note in found["notes"] if "the host's clock is at least" in note]
             self.assertEqual(bool(noted), bool(ahead), ahead)
+
+    def test_launches_that_several_devices_number_alike_tell_nothing(self) -> None:
+        notes = str(self.found(8_000, n_devices=2)["notes"])
+        self.assertNotIn("clock is at least", notes)
+        self.assertNotIn("mends", notes)
 
     def test_no_call_is_blamed_if_pairs_contradict_each_other(self) -> None:
         found = self.found(0, first_ahead=9_000)
